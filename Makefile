@@ -1,0 +1,46 @@
+# Every target makes the environment it needs from a bare Python 3.11 or later. Nothing else is installed by hand.
+PYTHON ?= python3
+WORKERS ?= 2
+PIP := -m pip --disable-pip-version-check --no-input -q
+
+.PHONY: demo test check bench soak lock clean
+
+demo: .venv-demo/ready  ## the main job on the embedded default
+	@.venv-demo/bin/python examples/demo.py
+
+test: check  ## everything that must hold before a change lands
+	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal
+
+check: .venv/ready  ## style, types, import rules
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-cache
+
+soak: .venv/ready  ## the promises at their full figures; takes hours
+	HOLDFAST_SOAK=1 .venv/bin/python -m pytest tests/crash tests/property -n $(WORKERS) --timeout 0 -o addopts="" -v
+
+bench: .venv/ready  ## measurements, each a ratio in one run; peers go into an environment of their own
+	.venv/bin/python -m benchmarks
+
+.venv/ready: requirements/dev.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	.venv/bin/python $(PIP) install --require-hashes -r requirements/dev.lock
+	.venv/bin/python $(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv-demo/ready: requirements/core.lock requirements/build.lock pyproject.toml
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/python $(PIP) install --require-hashes -r requirements/core.lock -r requirements/build.lock
+	.venv-demo/bin/python $(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock:  ## pin the newest versions that pyproject.toml allows, with hashes
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python $(PIP) install uv
+	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml -o requirements/core.lock
+	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 --group build -o requirements/build.lock
+	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml --group dev -o requirements/dev.lock
+
+clean:
+	rm -rf .venv .venv-demo .venv-lock .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Ports filled in from the outside world."""

@@ -1,0 +1,130 @@
+"""The only module that encodes and decodes.
+
+Laws: the same value gives the same bytes, always; nothing is accepted that would not come back as it went in; JSON only.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.errors import InvalidJson, InvalidText, TooLarge
+from holdfast.model import limits
+from holdfast.model.commands import Command
+from holdfast.model.content import Json
+from holdfast.model.events import Event
+from holdfast.model.names import StreamId
+
+T = TypeVar("T")
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode_raw: Any = msgspec.json.Decoder(dict[str, Any], strict=True).decode
+
+
+def encode(value: object) -> bytes:
+    """Canonical bytes of a struct or of plain data that was checked before."""
+    return _encode(value)
+
+
+@functools.cache
+def _decoder(kind: Any) -> Any:
+    return msgspec.json.Decoder(kind, strict=True).decode
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """Raises msgspec.ValidationError or msgspec.DecodeError, which callers turn into an error that names the place."""
+    decoder: Any = _decoder
+    value: T = decoder(kind)(data)
+    return value
+
+
+def decode_object(data: bytes) -> dict[str, Any]:
+    """A payload as plain data: what upcasters work on."""
+    value: dict[str, Any] = _decode_raw(data)
+    return value
+
+
+def convert(value: dict[str, Any], kind: type[T]) -> T:
+    return msgspec.convert(value, kind, strict=True)
+
+
+def encode_event(event: Event) -> bytes:
+    payload = _encoded(event, f"the event {event.name!r}")
+    if len(payload) > limits.PAYLOAD_BYTES:
+        raise TooLarge(
+            what=f"the event {event.name!r}",
+            size=len(payload),
+            unit="bytes",
+            limit_name="PAYLOAD_BYTES",
+            limit=limits.PAYLOAD_BYTES,
+            advice="Put large bodies into the blob store with put_blob() and record a reference.",
+        )
+    return payload
+
+
+def encode_command(command: Command) -> bytes:
+    return _encoded(command, "the command")
+
+
+def _encoded(value: object, where: str) -> bytes:
+    try:
+        return _encode(value)
+    except UnicodeEncodeError as error:
+        raise InvalidText(where=where, reason=f"lone surrogate at character {error.start}") from error
+
+
+def encode_stream_key(stream: StreamId) -> str:
+    """The key of a stream as one column: a JSON array, so that no two keys ever meet."""
+    return _encode(stream.key).decode()
+
+
+def decode_stream_key(text: str) -> tuple[str, ...]:
+    return decode(text.encode(), tuple[str, ...])
+
+
+def checked_text(where: str, value: object) -> str:
+    if type(value) is not str:
+        raise InvalidText(where=where, reason=f"it is a {type(value).__name__}, not a str")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidText(where=where, reason=f"lone surrogate at character {error.start}") from error
+    return value
+
+
+def checked_json(where: str, value: object, depth: int = 0) -> Json:
+    """A deep copy of the value, if JSON carries it there and back unchanged."""
+    if depth > limits.JSON_DEPTH:
+        raise InvalidJson(where=where, reason=f"it is nested deeper than {limits.JSON_DEPTH}")
+    kind = type(value)
+    if value is None or kind is bool:
+        return value  # type: ignore[return-value]
+    if kind is str:
+        return checked_text(where, value)
+    if kind is int:
+        number: int = value  # type: ignore[assignment]
+        if number.bit_length() >= limits.JSON_INT_BITS:
+            raise InvalidJson(where=where, reason=f"an integer needs more than {limits.JSON_INT_BITS} bits")
+        return number
+    if kind is float:
+        if not math.isfinite(value):  # type: ignore[arg-type]
+            raise InvalidJson(where=where, reason=f"{value} is not a finite number")
+        return value  # type: ignore[return-value]
+    if isinstance(value, list | tuple):
+        return [checked_json(where, item, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return _checked_object(where, value, depth)
+    raise InvalidJson(where=where, reason=f"a {kind.__name__} is not a JSON value")
+
+
+def _checked_object(where: str, value: dict[Any, Any], depth: int) -> dict[str, Json]:
+    copy: dict[str, Json] = {}
+    for key, item in value.items():
+        if type(key) is not str:
+            raise InvalidJson(where=where, reason=f"the key {key!r:.60} is not text")
+        copy[checked_text(where, key)] = checked_json(where, item, depth + 1)
+    return copy

@@ -1,0 +1,58 @@
+"""From stored events to current ones. Old payloads are lifted, version by version; what is newer is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from holdfast import codec
+from holdfast.errors import EventUnreadable
+from holdfast.model.events import EVENTS, Event
+from holdfast.model.log import Recorded
+
+Upcaster: TypeAlias = Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
+"""From a payload of one version to (type, payload) of the next; the type may change on the way."""
+
+UPCASTERS: Mapping[tuple[str, int], Upcaster] = {}
+"""By (type, version) as stored. No event has an older shape yet."""
+
+
+def current(
+    recorded: Recorded,
+    upcasters: Mapping[tuple[str, int], Upcaster] = UPCASTERS,
+    events: Mapping[str, type[Event]] = EVENTS,
+) -> Event | None:
+    """The event in today's shape; None if its payload was erased."""
+    if recorded.payload is None:
+        return None
+    kind = events.get(recorded.type)
+    try:
+        if kind is not None and kind.version == recorded.version:
+            return codec.decode(recorded.payload, kind)
+        return _lifted(recorded, upcasters, events)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _unreadable(recorded, str(error)) from error
+
+
+def _lifted(
+    recorded: Recorded, upcasters: Mapping[tuple[str, int], Upcaster], events: Mapping[str, type[Event]]
+) -> Event:
+    name, version = recorded.type, recorded.version
+    payload = codec.decode_object(recorded.payload or b"")
+    while (upcaster := upcasters.get((name, version))) is not None:
+        name, payload = upcaster(payload)
+        version += 1
+    kind = events.get(name)
+    if kind is None:
+        raise _unreadable(recorded, "no event of this type is known here")
+    if kind.version != version:
+        raise _unreadable(recorded, f"this Holdfast knows version {kind.version} of it")
+    return codec.convert(payload, kind)
+
+
+def _unreadable(recorded: Recorded, reason: str) -> EventUnreadable:
+    return EventUnreadable(
+        stream=recorded.stream, seq=recorded.seq, type=recorded.type, version=recorded.version, reason=reason
+    )

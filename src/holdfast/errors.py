@@ -1,0 +1,293 @@
+"""Every error that Holdfast raises.
+
+    HoldfastError
+    ├── InvalidInput (also a ValueError): the caller's value cannot be accepted
+    │   ├── InvalidName          a tenant, actor, session, thread, principal or key
+    │   ├── InvalidText          text that is not Unicode (lone surrogates)
+    │   ├── InvalidJson          a value that JSON cannot carry faithfully
+    │   ├── InvalidContent       a message without content, an unknown role
+    │   ├── InvalidAppend        a batch that breaks the store's contract
+    │   ├── InvalidUrl           a store address that nothing can open
+    │   ├── InvalidCursor        a feed cursor that this store did not hand out
+    │   └── TooLarge             over one of the named bounds
+    ├── NotFound (also a LookupError)
+    │   ├── SessionNotFound
+    │   └── BlobNotFound
+    ├── Conflict: the state does not allow it, or someone else was first
+    │   ├── VersionConflict      a stale writer
+    │   ├── KeyConflict          an idempotency key used for another command
+    │   ├── SessionExists
+    │   └── SessionClosed
+    ├── DataError: what is stored or handed in does not hold together
+    │   ├── EventUnreadable      an event this version cannot decode
+    │   ├── StorageCorrupt       a damaged file or blob
+    │   └── ImportRefused        an export file that is cut, edited or in conflict
+    └── StorageError: the store could not do its work; nothing was acknowledged
+        ├── StorageBusy          another process held the write lock too long
+        ├── StorageFull          no space left
+        ├── StorageReadOnly      the file or folder cannot be written
+        ├── StorageUnavailable   an I/O error, a missing folder, a lost connection
+        ├── StoreClosed          used after close()
+        ├── ForkedHandle         used in a child process after fork()
+        ├── UnsafeSqlite         a SQLite library with the WAL-reset bug
+        ├── ForeignFile          a database that Holdfast did not make
+        ├── SchemaTooNew         written by a newer Holdfast
+        └── SchemaChanged        an applied migration differs from the shipped one
+
+Law: the class docstring *is* the message (what happened, with which value, what to do), the keyword
+arguments are its attributes, and the driver's error stays as ``__cause__``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+SHOWN_CHARS = 120
+
+
+class HoldfastError(Exception):
+    """Holdfast could not do what was asked."""
+
+    def __init__(self, **data: object) -> None:
+        self.__dict__.update(data)
+        template = inspect.cleandoc(type(self).__doc__ or "").replace("\n", " ")
+        super().__init__(template.format(**{name: _shown(value) for name, value in data.items()}))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), dict(self.__dict__))
+
+
+def _rebuild(cls: type[HoldfastError], data: dict[str, object]) -> HoldfastError:
+    return cls(**data)
+
+
+def _shown(value: object) -> object:
+    """Hostile values end up in messages: they are cut, and always printable."""
+    if not isinstance(value, str):
+        return value
+    cut = value if len(value) <= SHOWN_CHARS else value[:SHOWN_CHARS] + "…"
+    return cut.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class InvalidInput(HoldfastError, ValueError):
+    """The input cannot be accepted."""
+
+
+class InvalidName(InvalidInput):
+    """{what} {value!r} is not a usable name: {reason}. Use 1 to {limit} bytes of text without control characters."""
+
+    what: str
+    value: object
+    reason: str
+
+
+class InvalidText(InvalidInput):
+    """{where} is not valid Unicode text: {reason}. Decode it with errors="replace", or store it as a blob."""
+
+    where: str
+    reason: str
+
+
+class InvalidJson(InvalidInput):
+    """{where} cannot be kept as JSON: {reason}. Use text, finite numbers of at most 64 bits, true, false, null, lists
+    and objects with text keys."""
+
+    where: str
+    reason: str
+
+
+class InvalidContent(InvalidInput):
+    """The message cannot be recorded: {reason}."""
+
+    reason: str
+
+
+class InvalidAppend(InvalidInput):
+    """The append cannot be accepted: {reason}."""
+
+    reason: str
+
+
+class InvalidUrl(InvalidInput):
+    """Cannot open {url!r}: {reason}. Pass a file name, "sqlite:///path/to/file.db" or "memory:"."""
+
+    url: str
+    reason: str
+
+
+class InvalidCursor(InvalidInput):
+    """The cursor {cursor!r} was not handed out by this store. Start again from the empty cursor ""."""
+
+    cursor: str
+
+
+class TooLarge(InvalidInput):
+    """{what} has {size} {unit}; the limit {limit_name} is {limit}. {advice}"""
+
+    what: str
+    size: int
+    limit: int
+
+
+class NotFound(HoldfastError, LookupError):
+    """There is no such thing."""
+
+
+class SessionNotFound(NotFound):
+    """There is no session {session!r} of actor {actor!r} (thread {thread!r}) in tenant {tenant!r}. Create it with
+    create_session(), or check the tenant and the actor."""
+
+    tenant: str
+    actor: str
+    session: str
+    thread: str | None
+
+
+class BlobNotFound(NotFound):
+    """There is no blob {digest!r} in tenant {tenant!r}. Put it first, or check the tenant."""
+
+    tenant: str
+    digest: str
+
+
+class Conflict(HoldfastError):
+    """The command is at odds with the stored state."""
+
+
+class VersionConflict(Conflict):
+    """{stream} is at version {actual}, not at {expected}: someone else wrote first, and nothing of this was stored.
+    Read it again and decide anew, or leave out the expected version."""
+
+    stream: object
+    expected: int
+    actual: int
+
+
+class KeyConflict(Conflict):
+    """The idempotency key {key!r} in tenant {tenant!r} already belongs to another command ({reason}). Use a new key for
+    a new command."""
+
+    tenant: str
+    key: str
+    reason: str
+
+
+class SessionExists(Conflict):
+    """The session {session!r} of actor {actor!r} exists already. Use session() to get it, or choose another id."""
+
+    session: str
+    actor: str
+
+
+class SessionClosed(Conflict):
+    """The session {session!r} is closed ({reason}) and takes no more messages. Create a new one."""
+
+    session: str
+    reason: str
+
+
+class DataError(HoldfastError):
+    """The data does not hold together."""
+
+
+class EventUnreadable(DataError):
+    """Event {seq} of {stream} (type {type!r}, version {version}) cannot be read: {reason}. If a newer Holdfast wrote it,
+    upgrade; otherwise run verify and restore from a backup."""
+
+    stream: object
+    seq: int
+    type: str
+    version: int
+    reason: str
+
+
+class StorageCorrupt(DataError):
+    """{what} is damaged: {reason}. Keep the file as it is, run verify, and restore from a backup."""
+
+    what: str
+    reason: str
+
+
+class ImportRefused(DataError):
+    """The import stopped at line {line}: {reason}."""
+
+    line: int
+    reason: str
+
+
+class StorageError(HoldfastError):
+    """The store could not do its work; nothing was acknowledged."""
+
+
+class StorageBusy(StorageError):
+    """{what} stayed locked by another process for {waited_ms} ms. Try again, or look for a process that holds a long
+    transaction."""
+
+    what: str
+    waited_ms: int
+
+
+class StorageFull(StorageError):
+    """No space left to write {what}. Free some space and try again; everything acknowledged is safe and reads go on."""
+
+    what: str
+
+
+class StorageReadOnly(StorageError):
+    """{what} cannot be written. Check the permissions of the file and its folder; reads go on."""
+
+    what: str
+
+
+class StorageUnavailable(StorageError):
+    """{what} could not be used: {reason}. Whether an unacknowledged command was stored is not known: repeat it with the
+    same idempotency key."""
+
+    what: str
+    reason: str
+
+
+class StoreClosed(StorageError):
+    """{what} was closed. Open it again."""
+
+    what: str
+
+
+class ForkedHandle(StorageError):
+    """{what} was opened by process {opener} and is used in process {user} after a fork. Open it in each process."""
+
+    what: str
+    opener: int
+    user: int
+
+
+class UnsafeSqlite(StorageError):
+    """SQLite {version} has the WAL-reset bug, which can corrupt a file. Install an apsw with SQLite {needed} or later."""
+
+    version: str
+    needed: str
+
+
+class ForeignFile(StorageError):
+    """{path!r} is not a Holdfast file: {reason}. Choose another file name; this one was not touched."""
+
+    path: str
+    reason: str
+
+
+class SchemaTooNew(StorageError):
+    """{path!r} has schema {found}; this Holdfast knows schemas up to {known}. Upgrade Holdfast; the file was not
+    touched."""
+
+    path: str
+    found: int
+    known: int
+
+
+class SchemaChanged(StorageError):
+    """Migration {number} of {path!r} was applied with another text than this Holdfast ships. Use the Holdfast that made
+    the file, or restore from an export."""
+
+    path: str
+    number: int

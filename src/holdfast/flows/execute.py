@@ -1,0 +1,140 @@
+"""A command's way: load the state, decide, append events and rows in one transaction, fold.
+
+Laws: the cache is changed only after the store has acknowledged; the key is looked up before anything is decided; without a
+caller's expected version a collision with another process is decided anew, a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast import chain, codec
+from holdfast.core import project, sessions
+from holdfast.errors import HoldfastError, VersionConflict
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.flows.load import StateCache, load, replay
+from holdfast.model import limits
+from holdfast.model.commands import Command, Given
+from holdfast.model.events import Event, PayloadsErased
+from holdfast.model.log import Append, Appended, NewEvent, Snapshot, StreamWrite
+from holdfast.model.names import StreamId
+from holdfast.model.rows import Row
+from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
+from holdfast.ports import IdSource
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """A command with what travels beside it."""
+
+    command: Command
+    given: Given
+    principal: str
+    cause: str | None = None
+    key: str | None = None
+    expected: int | None = None
+
+
+def execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
+    """The events that the command made, now or when its key was first used; none if it changed nothing."""
+    return effects.exclusive([order.command.scope.stream], _execute(order, cache, ids))
+
+
+def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
+    stream = order.command.scope.stream
+    content = codec.encode_command(order.command)
+    fresh = False
+    for tries_left in reversed(range(limits.REDECIDE_TRIES)):
+        if order.key is not None:
+            first = yield from effects.find(stream.tenant, order.key)
+            if first:
+                return chain.repeated(order.key, content, first)
+        state = yield from load(stream, cache, fresh=fresh)
+        try:
+            _check_expected(order, stream, state)
+            events = sessions.decide(state, order.command, order.given)
+        except HoldfastError:
+            # Before refusing on a state that may be old, or for a command that another thread just finished: look again.
+            if fresh or not tries_left:
+                raise
+            fresh = True
+            continue
+        if not events and not fresh:
+            fresh = True
+            continue
+        if not events:
+            return Appended(())
+        try:
+            return (yield from _commit(order, content, state, events, cache, ids))
+        except VersionConflict:
+            if order.expected is not None or not tries_left:
+                raise
+            fresh = True
+    raise AssertionError("unreachable: the last try returns or raises")
+
+
+def _check_expected(order: Order, stream: StreamId, state: SessionState) -> None:
+    if order.expected is not None and order.expected != state.version:
+        raise VersionConflict(stream=stream, expected=order.expected, actual=state.version)
+
+
+def _commit(
+    order: Order,
+    content: bytes,
+    state: SessionState,
+    events: tuple[Event, ...],
+    cache: StateCache,
+    ids: IdSource,
+) -> Flow[Appended]:
+    stream = order.command.scope.stream
+    write, after = yield from _write(order, stream, state, events, ids)
+    request = Append(
+        ids.command_id(),
+        content,
+        order.given.time_us,
+        order.principal,
+        (write,),
+        order.cause,
+        order.key,
+    )
+    try:
+        appended = yield from effects.append(request)
+    except BaseException:  # also a cancelled task: what became of the append is for the next load to find out
+        cache.drop(stream)
+        raise
+    if appended.repeated:
+        cache.drop(stream)
+    else:
+        cache.put(stream, after)
+    return appended
+
+
+def _write(
+    order: Order, stream: StreamId, state: SessionState, events: tuple[Event, ...], ids: IdSource
+) -> Flow[tuple[StreamWrite, SessionState]]:
+    salts = ids.salts(len(events))
+    new = tuple(
+        NewEvent(event.name, event.version, codec.encode_event(event), salt)
+        for event, salt in zip(events, salts, strict=True)
+    )
+    erase = tuple(seq for event in events if isinstance(event, PayloadsErased) for seq in event.seqs)
+    rows: list[Row] = []
+    after = state
+    if erase:
+        after, rows = yield from replay(stream, state.version, erased=frozenset(erase))
+    numbered = list(enumerate(events, state.version + 1))
+    for event in events:
+        after = sessions.fold(after, event, event.name, order.given.time_us)
+    rows += project.project(order.command.scope, after, numbered)
+    snapshot = None if erase else _snapshot(state.version, after)
+    return StreamWrite(stream, state.version, new, tuple(rows), snapshot, erase), after
+
+
+def _snapshot(before: int, state: SessionState) -> Snapshot | None:
+    """One every SNAPSHOT_EVERY events. A state over the bound is replayed instead: slower, never wrong."""
+    if before // limits.SNAPSHOT_EVERY == state.version // limits.SNAPSHOT_EVERY:
+        return None
+    encoded = codec.encode(state)
+    if len(encoded) > limits.SNAPSHOT_BYTES:
+        return None
+    return Snapshot(state.version, SNAPSHOT_FORMAT, encoded)

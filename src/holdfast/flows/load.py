@@ -1,0 +1,120 @@
+"""From the log to a state: the cache, else the snapshot, then the events behind it.
+
+Laws: what comes out equals a replay from the first event; the price depends on the events since the last snapshot, never on
+the length of the history; a state that holds something erased since is thrown away.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+
+from holdfast import codec
+from holdfast.core import project, sessions, upcast
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.model import limits
+from holdfast.model.events import Event, PayloadsErased
+from holdfast.model.log import Recorded
+from holdfast.model.names import Scope, StreamId
+from holdfast.model.rows import Row
+from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
+
+
+class StateCache:
+    """The states of the streams used last. What it holds is always a true prefix of the log."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._states: OrderedDict[StreamId, SessionState] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def get(self, stream: StreamId) -> SessionState | None:
+        with self._mutex:
+            state = self._states.get(stream)
+            if state is not None:
+                self._states.move_to_end(stream)
+            return state
+
+    def put(self, stream: StreamId, state: SessionState) -> None:
+        with self._mutex:
+            self._states[stream] = state
+            self._states.move_to_end(stream)
+            if len(self._states) > self._size:
+                self._states.popitem(last=False)
+
+    def drop(self, stream: StreamId) -> None:
+        with self._mutex:
+            self._states.pop(stream, None)
+
+
+def load(stream: StreamId, cache: StateCache, *, fresh: bool) -> Flow[SessionState]:
+    """The stream's state; `fresh` also reads what other processes wrote since."""
+    state = cache.get(stream)
+    if state is not None and not fresh:
+        return state
+    while True:
+        if state is None:
+            state = yield from _from_snapshot(stream)
+        tail = yield from _fold_tail(stream, state)
+        if tail is not None:
+            if tail.version:
+                cache.put(stream, tail)
+            return tail
+        cache.drop(stream)
+        state = None
+
+
+def _from_snapshot(stream: StreamId) -> Flow[SessionState]:
+    snapshot = yield from effects.snapshot(stream)
+    if snapshot is None or snapshot.format != SNAPSHOT_FORMAT:
+        return SessionState()
+    return codec.decode(snapshot.state, SessionState)
+
+
+def _fold_tail(stream: StreamId, base: SessionState) -> Flow[SessionState | None]:
+    """The state after all events behind `base`; None if one of them erased something that `base` was made of."""
+    state = base
+    while True:
+        page = yield from effects.read(stream, state.version, limits.READ_EVENTS)
+        for recorded in page:
+            event = upcast.current(recorded)
+            if recorded.type == PayloadsErased.name and _touches(event, base):
+                return None
+            state = sessions.fold(state, event, recorded.type, recorded.time_us)
+        if len(page) < limits.READ_EVENTS:
+            return state
+
+
+def _touches(erasure: Event | None, base: SessionState) -> bool:
+    """Whether the state was made of something that this took away; if it was itself erased, nobody can tell."""
+    if not isinstance(erasure, PayloadsErased):
+        return base.version > 0
+    return erasure.seqs[0] <= base.version
+
+
+def replay(stream: StreamId, version: int, *, erased: Collection[int] = ()) -> Flow[tuple[SessionState, list[Row]]]:
+    """State and rows from the first event to this version, as if the payloads of `erased` were gone already."""
+    state = SessionState()
+    rows: dict[tuple[object, ...], Row] = {}
+    while state.version < version:
+        limit = min(limits.READ_EVENTS, version - state.version)
+        page = yield from effects.read(stream, state.version, limit)
+        if not page:
+            break
+        state, made = fold_and_project(stream, state, page, erased)
+        for row in made:
+            rows[(type(row), *(getattr(row, column) for column in type(row).key))] = row
+    return state, list(rows.values())
+
+
+def fold_and_project(
+    stream: StreamId, state: SessionState, page: Iterable[Recorded], erased: Collection[int] = ()
+) -> tuple[SessionState, list[Row]]:
+    events: list[tuple[int, Event | None]] = []
+    for recorded in page:
+        event = None if recorded.seq in erased else upcast.current(recorded)
+        state = sessions.fold(state, event, recorded.type, recorded.time_us)
+        events.append((recorded.seq, event))
+    return state, project.project(Scope.of(stream), state, events)

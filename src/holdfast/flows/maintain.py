@@ -1,0 +1,230 @@
+"""Looking after the log: verify, rebuild, import. All of it in pages, whatever the size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from holdfast import chain, codec
+from holdfast.core import invariants, upcast
+from holdfast.errors import HoldfastError, VersionConflict
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.flows.load import StateCache, fold_and_project, load, replay
+from holdfast.model import limits
+from holdfast.model.events import PayloadsErased
+from holdfast.model.log import GENESIS, Head, Recorded, Snapshot
+from holdfast.model.names import Scope, StreamId
+from holdfast.model.rows import PROJECTION_VERSION, TABLES, Row
+from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong, and where."""
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+class Report(msgspec.Struct, frozen=True):
+    streams: int
+    events: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def verify() -> Flow[Report]:
+    """Read everything and compare: chains, heads, snapshots, and rows against what the log says they are."""
+    problems = [Problem("the store", what) for what in (yield from effects.check())]
+    streams = events = 0
+    expected_rows = dict.fromkeys(TABLES, 0)
+    after: StreamId | None = None
+    while True:
+        page = yield from effects.heads(after, limits.READ_EVENTS)
+        for head in page:
+            found, rows = yield from _verify_stream(head, problems)
+            streams += 1
+            events += found
+            for row in rows:
+                expected_rows[type(row)] += 1
+        if len(page) < limits.READ_EVENTS:
+            break
+        after = page[-1].stream
+    for table, expected in expected_rows.items():
+        actual = yield from _count(table)
+        if actual != expected:
+            problems.append(Problem(table.table, f"it has {actual} rows, the log makes {expected}"))
+    return Report(streams, events, tuple(problems))
+
+
+def _verify_stream(head: Head, problems: list[Problem]) -> Flow[tuple[int, list[Row]]]:
+    stream = head.stream
+    at = Head(stream, 0, GENESIS)
+    snapshot = yield from effects.snapshot(stream)
+    state: SessionState | None = SessionState()
+    rows: dict[tuple[object, ...], Row] = {}
+    events = 0
+    while True:
+        page = yield from effects.read(stream, at.version, limits.READ_EVENTS)
+        for recorded in page:
+            if wrong := chain.fault(at, recorded):
+                problems.append(Problem(f"event {recorded.seq} of {stream}", wrong))
+            at = Head(stream, recorded.seq, recorded.hash)
+            events += 1
+            state = _verify_fold(recorded, state, rows, problems)
+            if state is not None and snapshot is not None and state.version == snapshot.version:
+                problems.extend(_verify_snapshot(stream, snapshot, state))
+        if len(page) < limits.READ_EVENTS:
+            break
+    if at.version != head.version:
+        problems.append(Problem(str(stream), f"it ends at event {at.version}, but {head.version} were written"))
+    elif at.hash != head.hash:
+        problems.append(Problem(str(stream), "its last event is not the one that its head names"))
+    if snapshot is not None and snapshot.version > at.version:
+        problems.append(Problem(str(stream), f"its snapshot is of version {snapshot.version}, past its end"))
+    if state is not None:
+        problems += (Problem(str(stream), f"broken rule: {rule}") for rule in invariants.check(state))
+        yield from _verify_rows(stream, list(rows.values()), problems)
+    return events, list(rows.values())
+
+
+def _verify_fold(
+    recorded: Recorded,
+    state: SessionState | None,
+    rows: dict[tuple[object, ...], Row],
+    problems: list[Problem],
+) -> SessionState | None:
+    """One event further, its rows added; None from the first event on that cannot be read."""
+    if state is None:
+        return None
+    try:
+        state, made = fold_and_project(recorded.stream, state, [recorded])
+    except HoldfastError as error:
+        problems.append(Problem(f"event {recorded.seq} of {recorded.stream}", str(error)))
+        return None
+    for row in made:
+        rows[_identity(row)] = row
+    return state
+
+
+def _verify_snapshot(stream: StreamId, snapshot: Snapshot, state: SessionState) -> Iterator[Problem]:
+    if snapshot.format == SNAPSHOT_FORMAT and snapshot.state != codec.encode(state):
+        yield Problem(str(stream), f"its snapshot of version {snapshot.version} is not what its events make")
+
+
+def _verify_rows(stream: StreamId, expected: list[Row], problems: list[Problem]) -> Flow[None]:
+    for table in TABLES:
+        stored = yield from _stream_rows(table, stream)
+        wanted = {_identity(row): row for row in expected if isinstance(row, table)}
+        for row in stored:
+            if wanted.pop(_identity(row), None) != row:
+                problems.append(Problem(f"{table.table} of {stream}", f"the row {_identity(row)[1:]} is wrong"))
+        for row in wanted.values():
+            problems.append(Problem(f"{table.table} of {stream}", f"the row {_identity(row)[1:]} is missing"))
+
+
+def _identity(row: Row) -> tuple[object, ...]:
+    return (type(row).table, *(getattr(row, column) for column in type(row).key))
+
+
+def _stream_rows(table: type[Row], stream: StreamId) -> Flow[list[Row]]:
+    scope = Scope.of(stream)
+    where: dict[str, str | int] = {
+        "tenant": scope.tenant,
+        "actor": scope.actor,
+        "session": scope.session,
+        "thread": scope.thread or "",
+    }
+    return (yield from _all_rows(table, where))
+
+
+def _all_rows(table: type[Row], where: dict[str, str | int]) -> Flow[list[Row]]:
+    found: list[Row] = []
+    while True:
+        page = yield from effects.rows(table, where, found[-1] if found else None, limits.READ_EVENTS)
+        found += page
+        if len(page) < limits.READ_EVENTS:
+            return found
+
+
+def _count(table: type[Row]) -> Flow[int]:
+    count = 0
+    last: Row | None = None
+    while True:
+        page = yield from effects.rows(table, {}, last, limits.READ_EVENTS)
+        count += len(page)
+        if len(page) < limits.READ_EVENTS:
+            return count
+        last = page[-1]
+
+
+def rebuild() -> Flow[int]:
+    """Drop every row and make it anew from the log, stream by stream, while others write; how many streams."""
+    streams = 0
+    after: StreamId | None = None
+    while True:
+        page = yield from effects.heads(after, limits.READ_EVENTS)
+        for head in page:
+            yield from _rebuild_stream(head)
+            streams += 1
+        if len(page) < limits.READ_EVENTS:
+            break
+        after = page[-1].stream
+    yield from effects.set_projection_version(PROJECTION_VERSION)
+    return streams
+
+
+def _rebuild_stream(head: Head) -> Flow[None]:
+    version = head.version
+    for tries_left in reversed(range(limits.REDECIDE_TRIES)):
+        _, rows = yield from replay(head.stream, version)
+        try:
+            yield from effects.replace_rows(head.stream, version, rows)
+            return
+        except VersionConflict as conflict:
+            if not tries_left:
+                raise
+            version = conflict.actual
+
+
+def rebuild_if_old() -> Flow[None]:
+    """A store whose rows were made by another version of the code gets them anew; called at every open."""
+    if (yield from effects.projection_version()) != PROJECTION_VERSION:
+        yield from rebuild()
+
+
+def adopt(events: Sequence[Recorded], cache: StateCache) -> Flow[None]:
+    """Take in events recorded elsewhere, with the rows they make."""
+    rows: dict[StreamId, list[Row]] = {}
+    erase: dict[StreamId, tuple[int, ...]] = {}
+    after: dict[StreamId, SessionState] = {}
+    for stream, page in _by_stream(events):
+        state = yield from load(stream, cache, fresh=False)
+        gone = _erased_in(page)
+        if gone:
+            state, rows[stream] = yield from replay(stream, state.version, erased=frozenset(gone))
+            erase[stream] = gone
+        after[stream], made = fold_and_project(stream, state, page, frozenset(gone))
+        rows.setdefault(stream, []).extend(made)
+    yield from effects.adopt(events, rows, erase)
+    for stream, state in after.items():
+        cache.put(stream, state)
+
+
+def _by_stream(events: Iterable[Recorded]) -> Iterable[tuple[StreamId, list[Recorded]]]:
+    groups: dict[StreamId, list[Recorded]] = {}
+    for event in events:
+        groups.setdefault(event.stream, []).append(event)
+    return groups.items()
+
+
+def _erased_in(page: Iterable[Recorded]) -> tuple[int, ...]:
+    events = (upcast.current(recorded) for recorded in page if recorded.type == PayloadsErased.name)
+    return tuple(seq for event in events if isinstance(event, PayloadsErased) for seq in event.seqs)

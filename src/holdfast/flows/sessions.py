@@ -1,0 +1,274 @@
+"""What users do with a session, each as a flow over the place where it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypeAlias, get_args
+
+import msgspec
+
+from holdfast import codec
+from holdfast.core import sessions, upcast
+from holdfast.errors import InvalidContent, InvalidName, TooLarge
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.flows.execute import Order, execute
+from holdfast.flows.load import StateCache, load
+from holdfast.model import limits
+from holdfast.model.commands import CloseSession, Command, CreateSession, ErasePayloads, Given, RecordMessage
+from holdfast.model.content import BlobRef, Body, File, Image, Json, Opaque, Part, Role, Text
+from holdfast.model.events import MessageRecorded
+from holdfast.model.log import Appended, FeedPage, Recorded
+from holdfast.model.names import Scope, checked_name
+from holdfast.model.rows import SessionRow
+from holdfast.model.state import SessionState
+from holdfast.ports import Clock, IdSource, TokenCounter
+
+Content: TypeAlias = str | Part | Sequence[str | Part]
+
+
+class Context(msgspec.Struct, frozen=True):
+    """Who acts, in which tenant, and what comes in from outside."""
+
+    tenant: str
+    principal: str
+    cache: StateCache
+    clock: Clock
+    ids: IdSource
+    counter: TokenCounter
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A session as seen by someone."""
+
+    context: Context
+    scope: Scope
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message as it was recorded. Once erased, it has no role and no content any more."""
+
+    id: str
+    seq: int
+    role: Role | None
+    content: tuple[Part, ...]
+    tokens: int
+    time_us: int
+    principal: str
+
+    @property
+    def erased(self) -> bool:
+        return self.role is None
+
+    @property
+    def text(self) -> str:
+        """The text in it, joined; of bodies kept as blobs, the preview."""
+        texts = (
+            part.text if isinstance(part, Text) else part.preview
+            for part in self.content
+            if isinstance(part, Text | Body)
+        )
+        return "\n".join(texts)
+
+    @property
+    def at(self) -> datetime:
+        return datetime.fromtimestamp(self.time_us / 1e6, UTC)
+
+
+def create(
+    place: Place, metadata: Mapping[str, object] | None = None, *, key: str | None = None, cause: str | None = None
+) -> Flow[None]:
+    data: Json = codec.checked_json("metadata", dict(metadata or {}))
+    assert isinstance(data, dict)
+    yield from _order(place, CreateSession(scope=place.scope, metadata=data), key=key, cause=cause)
+
+
+def record(
+    place: Place,
+    role: str,
+    content: Content,
+    *,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[Message]:
+    """Keep a message; when this returns, it survives power loss.
+
+    `key` makes a retry safe: the same message under the same key is kept once. `expect` is the version that the session
+    must be at; otherwise VersionConflict. `cause` names the event that led to this one."""
+    parts = checked_parts(content)
+    counter = place.context.counter
+    tokens = sum(counter.count(_counted(part)) for part in parts)
+    command = RecordMessage(scope=place.scope, role=_checked_role(role), content=parts)
+    given = Given(time_us=place.context.clock.now_us(), tokens=tokens, counter=counter.name)
+    appended = yield from _order(place, command, given, key=key, expect=expect, cause=cause)
+    return message(appended.events[0])
+
+
+def close(
+    place: Place,
+    reason: str = "done",
+    *,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[None]:
+    """End the session; it takes no more messages. Closing it again changes nothing."""
+    if not codec.checked_text("the reason", reason):
+        raise InvalidContent(reason="closing needs a reason")
+    yield from _order(place, CloseSession(scope=place.scope, reason=reason), key=key, expect=expect, cause=cause)
+
+
+def erase(place: Place, seqs: Sequence[int], reason: str, *, key: str | None = None) -> Flow[None]:
+    """Remove the content of these events for good. Their headers and digests stay, so the hash chain still verifies."""
+    if not all(type(seq) is int for seq in seqs):
+        raise InvalidContent(reason="events to erase are named by their whole numbers")
+    command = ErasePayloads(scope=place.scope, seqs=tuple(seqs), reason=codec.checked_text("the reason", reason))
+    yield from _order(place, command, key=key)
+
+
+def state(place: Place) -> Flow[SessionState]:
+    """Where the session stands now, whoever wrote last."""
+    found = yield from load(place.scope.stream, place.context.cache, fresh=True)
+    if found.status == "absent":
+        raise sessions.not_found(place.scope)
+    return found
+
+
+def messages(place: Place, *, before: int | None = None, limit: int = 100) -> Flow[list[Message]]:
+    """The last messages, oldest first; with `before`, the last ones before that seq."""
+    found = yield from effects.read_back(place.scope.stream, before, limit, (MessageRecorded.name,))
+    if not found:
+        yield from state(place)
+    return [message(event) for event in reversed(found)]
+
+
+def events(place: Place, *, after: int = 0, limit: int = 100) -> Flow[tuple[Recorded, ...]]:
+    """The session's stored events, as the log has them."""
+    found = yield from effects.read(place.scope.stream, after, limit)
+    if not found:
+        yield from state(place)
+    return found
+
+
+def listed(
+    context: Context, *, actor: str | None = None, after: SessionRow | None = None, limit: int = 100
+) -> Flow[tuple[SessionRow, ...]]:
+    """The tenant's sessions in order of their names; `after` is the last row of the page before."""
+    where: dict[str, str | int] = {"tenant": context.tenant}
+    if actor is not None:
+        where["actor"] = checked_name("actor", actor)
+    return (yield from effects.rows(SessionRow, where, after, limit))
+
+
+def feed(_context: Context, cursor: str = "", *, limit: int = 100) -> Flow[FeedPage]:
+    """Events of all sessions and tenants in one order, from a cursor that survives restarts."""
+    return (yield from effects.feed(cursor, limit))
+
+
+def message(recorded: Recorded) -> Message:
+    event = upcast.current(recorded)
+    if not isinstance(event, MessageRecorded):
+        return Message(recorded.id, recorded.seq, None, (), 0, recorded.time_us, recorded.principal)
+    return Message(
+        recorded.id, recorded.seq, event.role, event.content, event.tokens, recorded.time_us, recorded.principal
+    )
+
+
+def checked_parts(content: Content) -> tuple[Part, ...]:
+    """Content as parts, each checked: text is Unicode, references are well formed."""
+    given = [content] if isinstance(content, str | Part) else list(content)
+    if not given or given == [""]:
+        raise InvalidContent(reason="a message needs content")
+    if len(given) > limits.CONTENT_PARTS:
+        raise TooLarge(
+            what="the message",
+            size=len(given),
+            unit="parts",
+            limit_name="CONTENT_PARTS",
+            limit=limits.CONTENT_PARTS,
+            advice="Record several messages.",
+        )
+    return tuple(_checked_part(Text(part) if isinstance(part, str) else part) for part in given)
+
+
+def _checked_part(part: Part) -> Part:
+    match part:
+        case Text(text):
+            codec.checked_text("the text", text)
+        case Body(ref, preview):
+            _checked_ref(ref)
+            codec.checked_text("the preview", preview)
+        case File(ref, name):
+            _checked_ref(ref)
+            if name is not None:
+                checked_name("file name", name)
+        case Image(ref, url):
+            if (ref is None) == (url is None):
+                raise InvalidContent(reason="an image has either a blob or a URL")
+            if ref is not None:
+                _checked_ref(ref)
+            if url is not None:
+                codec.checked_text("the URL", url)
+        case Opaque(issuer, body):
+            checked_name("issuer", issuer)
+            if isinstance(body, BlobRef):
+                _checked_ref(body)
+            else:
+                codec.checked_text("the opaque part", body)
+        case _:
+            raise InvalidContent(reason=f"a {type(part).__name__} is not a part of a message")
+    return part
+
+
+def _checked_ref(ref: object) -> None:
+    if not isinstance(ref, BlobRef):
+        raise InvalidContent(reason="a reference to a body is what put_blob() returns")
+    digest, size = ref.digest, ref.size
+    if type(digest) is not str or len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+        raise InvalidName(what="blob digest", value=digest, reason="it is not 64 hexadecimal digits", limit=64)
+    if type(size) is not int or not 0 <= size <= limits.BLOB_BYTES:
+        raise InvalidContent(reason=f"a blob of {size!r:.40} bytes cannot be")
+    if ref.media_type is not None:
+        checked_name("media type", ref.media_type)
+
+
+def _checked_role(role: str) -> Role:
+    known: tuple[Role, ...] = get_args(Role)
+    for each in known:
+        if role == each:
+            return each
+    raise InvalidContent(reason=f"the role {role!r:.60} is not one of {', '.join(known)}")
+
+
+def _counted(part: Part) -> str:
+    """What of a part is text that a model reads."""
+    match part:
+        case Text(text):
+            return text
+        case Body(preview=preview):
+            return preview
+        case _:
+            return ""
+
+
+def _order(
+    place: Place,
+    command: Command,
+    given: Given | None = None,
+    *,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[Appended]:
+    context = place.context
+    order = Order(
+        command=command,
+        given=given or Given(time_us=context.clock.now_us()),
+        principal=context.principal,
+        cause=None if cause is None else checked_name("cause", cause),
+        key=None if key is None else checked_name("idempotency key", key),
+        expected=expect,
+    )
+    return execute(order, context.cache, context.ids)

@@ -1,0 +1,1 @@
+"""The nouns: frozen structs and nothing that acts. Imports nothing of Holdfast but errors."""

@@ -1,0 +1,53 @@
+"""Every bound has a name. Passing one is a typed error, never a slow surprise."""
+
+NAME_BYTES = 256
+"""A tenant, actor, session, thread, principal, cause or idempotency key."""
+
+PAYLOAD_BYTES = 1 << 20
+"""One event's payload. Larger bodies belong in the blob store."""
+
+JSON_DEPTH = 128
+JSON_INT_BITS = 64
+
+CONTENT_PARTS = 1_000
+"""Parts of one message."""
+
+COMMAND_EVENTS = 1_000
+"""Events that one command may make."""
+
+ERASE_EVENTS = 10_000
+"""Events that one erasure may name."""
+
+SNAPSHOT_BYTES = 256 << 10
+"""One stream's snapshot. A larger state is replayed instead."""
+
+SNAPSHOT_EVERY = 100
+"""Events between two snapshots of a stream: the most that opening one has to replay."""
+
+READ_EVENTS = 1_000
+"""Events or rows that one read may ask for."""
+
+REDECIDE_TRIES = 16
+"""Times a command without an expected version is decided anew when another process was first."""
+
+CACHED_STREAMS = 1_024
+"""Streams whose state an engine keeps in memory."""
+
+BATCH_COMMANDS = 512
+"""Commands that share one commit."""
+
+QUEUED_COMMANDS = 100_000
+"""Commands that may wait for the writer."""
+
+BUSY_MS = 10_000
+"""How long a writer waits for another process's lock."""
+
+READERS = 8
+"""Read connections of one store."""
+
+BLOB_CHUNK_BYTES = 256 << 10
+BLOB_BYTES = 16 << 30
+BLOB_GRACE_S = 24 * 3600
+"""How long an unreferenced blob is kept: the longest a writer may take between putting a body and naming it."""
+
+EXPORT_LINE_BYTES = 16 << 20

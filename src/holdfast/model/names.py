@@ -1,0 +1,75 @@
+"""Who and where: scopes and streams. A tuple of names, never a joined string."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.errors import InvalidName
+from holdfast.model import limits
+
+StreamKind = Literal["session", "ledger"]
+
+_CONTROL = frozenset(map(chr, [*range(0x20), 0x7F, *range(0x80, 0xA0), 0x2028, 0x2029]))
+
+
+def checked_name(what: str, value: object) -> str:
+    """The value, if it can serve as a name in every store and every file system."""
+    if type(value) is not str:
+        reason = f"it is a {type(value).__name__}, not a str"
+    elif not value:
+        reason = "it is empty"
+    elif value.isascii() and value.isprintable() and len(value) <= limits.NAME_BYTES:
+        return value
+    elif not _CONTROL.isdisjoint(value):
+        reason = "it has a control character"
+    else:
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            reason = "it has a lone surrogate"
+        else:
+            if size <= limits.NAME_BYTES:
+                return value
+            reason = f"it has {size} bytes"
+    raise InvalidName(what=what, value=value, reason=reason, limit=limits.NAME_BYTES)
+
+
+class StreamId(msgspec.Struct, frozen=True, order=True):
+    """The unit of ordering: a session's stream, or a ledger's."""
+
+    tenant: str
+    kind: StreamKind
+    key: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.tenant}/{'/'.join(self.key)}"
+
+
+class Scope(msgspec.Struct, frozen=True, order=True):
+    """Whose work this is."""
+
+    tenant: str
+    actor: str
+    session: str
+    thread: str | None = None
+
+    @classmethod
+    def checked(cls, tenant: object, actor: object, session: object, thread: object = None) -> Scope:
+        return cls(
+            checked_name("tenant", tenant),
+            checked_name("actor", actor),
+            checked_name("session", session),
+            None if thread is None else checked_name("thread", thread),
+        )
+
+    @property
+    def stream(self) -> StreamId:
+        names = (self.actor, self.session)
+        return StreamId(self.tenant, "session", names if self.thread is None else (*names, self.thread))
+
+    @classmethod
+    def of(cls, stream: StreamId) -> Scope:
+        actor, session, *thread = stream.key
+        return cls(stream.tenant, actor, session, thread[0] if thread else None)

@@ -1,0 +1,95 @@
+"""Care of a whole store that involves its blobs: putting, verifying, collecting, backing up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, TypeAlias
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.flows import effects, maintain
+from holdfast.flows.effects import Flow
+from holdfast.flows.maintain import Problem, Report
+from holdfast.model import limits
+from holdfast.model.content import BlobRef
+from holdfast.model.rows import BlobRow
+from holdfast.ports import BlobStore, Clock, EventStore
+from holdfast.storage.blobs.folder import FolderBlobs
+from holdfast.storage.sqlite.store import SqliteStore
+
+Drive: TypeAlias = Callable[[Flow[Any]], Any]
+
+BLOB_FOLDER = ".blobs"
+"""Beside the database file: agent.db keeps its bodies in agent.db.blobs."""
+
+
+def put_blob(
+    blobs: BlobStore, tenant: str, body: bytes | BinaryIO | Iterable[bytes], media_type: str | None
+) -> BlobRef:
+    writer = blobs.writer(tenant)
+    try:
+        for chunk in _chunks(body):
+            writer.write(chunk)
+        return writer.commit(media_type)
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _chunks(body: bytes | BinaryIO | Iterable[bytes]) -> Iterator[bytes]:
+    if isinstance(body, bytes | bytearray | memoryview):
+        yield bytes(body)
+    elif hasattr(body, "read"):
+        while chunk := body.read(limits.BLOB_CHUNK_BYTES):
+            yield chunk
+    else:
+        yield from body
+
+
+def verify(drive: Drive, blobs: BlobStore) -> Report:
+    report: Report = drive(maintain.verify())
+    problems = list(report.problems)
+    for row in _blob_rows(drive):
+        try:
+            for _ in blobs.chunks(row.tenant, BlobRef(row.digest, row.size)):
+                pass
+        except HoldfastError as error:
+            problems.append(Problem(f"event {row.seq} of session {row.tenant}/{row.actor}/{row.session}", str(error)))
+    return msgspec.structs.replace(report, problems=tuple(problems))
+
+
+def collect_blobs(drive: Drive, blobs: BlobStore, clock: Clock, grace_s: float) -> int:
+    """The touch that a put leaves on a body is what a late reference is protected by: see FolderBlobs.drop."""
+    before_s = clock.now_us() / 1e6 - grace_s
+    dropped = 0
+    for tenant, digest, touched_s in blobs.stored():
+        if touched_s > before_s:
+            continue
+        where: dict[str, str | int] = {"tenant": tenant, "digest": digest}
+        if not drive(effects.rows(BlobRow, where, None, 1)):
+            dropped += blobs.drop(tenant, digest, unless_put_after_s=before_s)
+    blobs.sweep(before_s=before_s)
+    return dropped
+
+
+def backup(store: EventStore, blobs: BlobStore, target: str) -> None:
+    """Bodies come after the log: whatever the copied log names was there before."""
+    store.backup(target)
+    copy = SqliteStore(target)
+    try:
+        folder = FolderBlobs(target + BLOB_FOLDER)
+        last: BlobRow | None = None
+        while page := copy.rows(BlobRow, {}, after=last, limit=limits.READ_EVENTS):
+            for row in page:
+                put_blob(folder, row.tenant, blobs.chunks(row.tenant, BlobRef(row.digest, row.size)), None)
+            last = page[-1]
+    finally:
+        copy.close()
+
+
+def _blob_rows(drive: Drive) -> Iterator[BlobRow]:
+    last: BlobRow | None = None
+    while page := drive(effects.rows(BlobRow, {}, last, limits.READ_EVENTS)):
+        yield from page
+        last = page[-1]

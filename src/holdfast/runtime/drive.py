@@ -1,0 +1,124 @@
+"""Two drivers for one kind of flow: one blocks, one awaits. Neither knows what a flow is about."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
+
+from holdfast.flows.effects import Exclusive, Flow
+from holdfast.model.names import StreamId
+from holdfast.ports import AsyncEventStore, EventStore
+
+T = TypeVar("T")
+
+
+class Turns:
+    """A lock for each stream in use, so that threads of one process take turns instead of colliding."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._locks: dict[StreamId, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def hold(self, streams: tuple[StreamId, ...]) -> Iterator[None]:
+        held: list[tuple[StreamId, threading.Lock]] = []
+        try:
+            for stream in streams:
+                with self._mutex:
+                    lock, users = self._locks.get(stream) or (threading.Lock(), 0)
+                    self._locks[stream] = (lock, users + 1)
+                try:
+                    lock.acquire()
+                except BaseException:
+                    self._leave(stream)
+                    raise
+                held.append((stream, lock))
+            yield
+        finally:
+            for stream, lock in reversed(held):
+                lock.release()
+                self._leave(stream)
+
+    def _leave(self, stream: StreamId) -> None:
+        with self._mutex:
+            lock, users = self._locks[stream]
+            if users == 1:
+                del self._locks[stream]
+            else:
+                self._locks[stream] = (lock, users - 1)
+
+
+class AsyncTurns:
+    """The same among the tasks of one event loop."""
+
+    def __init__(self) -> None:
+        self._locks: dict[StreamId, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def hold(self, streams: tuple[StreamId, ...]) -> AsyncIterator[None]:
+        held: list[tuple[StreamId, asyncio.Lock]] = []
+        try:
+            for stream in streams:
+                lock, users = self._locks.get(stream) or (asyncio.Lock(), 0)
+                self._locks[stream] = (lock, users + 1)
+                try:
+                    await lock.acquire()
+                except BaseException:
+                    self._leave(stream)
+                    raise
+                held.append((stream, lock))
+            yield
+        finally:
+            for stream, lock in reversed(held):
+                lock.release()
+                self._leave(stream)
+
+    def _leave(self, stream: StreamId) -> None:
+        lock, users = self._locks[stream]
+        if users == 1:
+            del self._locks[stream]
+        else:
+            self._locks[stream] = (lock, users - 1)
+
+
+def drive(flow: Flow[T], store: EventStore, turns: Turns) -> T:
+    """Run a flow to its end, blocking at every effect."""
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                if isinstance(effect, Exclusive):
+                    with turns.hold(effect.streams):
+                        answer = drive(effect.flow, store, turns)
+                else:
+                    answer = getattr(store, effect.method)(*effect.args, **effect.kwargs)
+            except BaseException as error:  # noqa: BLE001 - it belongs to the flow, which may clean up or handle it
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def drive_async(flow: Flow[T], store: AsyncEventStore, turns: AsyncTurns) -> T:
+    """Run a flow to its end, awaiting every effect."""
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                if isinstance(effect, Exclusive):
+                    async with turns.hold(effect.streams):
+                        answer = await drive_async(effect.flow, store, turns)
+                else:
+                    answer = await getattr(store, effect.method)(*effect.args, **effect.kwargs)
+            except BaseException as error:  # noqa: BLE001 - it belongs to the flow, which may clean up or handle it
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result

@@ -1,0 +1,99 @@
+"""From an address to an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from holdfast.adapters.system import RandomIds, SystemClock
+from holdfast.adapters.tokens import EstimatingCounter
+from holdfast.errors import InvalidUrl
+from holdfast.flows import maintain
+from holdfast.flows.load import StateCache
+from holdfast.flows.sessions import Context
+from holdfast.model import limits
+from holdfast.model.names import checked_name
+from holdfast.ports import BlobStore, Clock, EventStore, IdSource, TokenCounter
+from holdfast.runtime.care import BLOB_FOLDER
+from holdfast.runtime.drive import Turns, drive
+from holdfast.runtime.engine import AsyncEngine, Engine
+from holdfast.storage.blobs.folder import FolderBlobs
+from holdfast.storage.memory import MemoryBlobs, MemoryStore
+from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.threaded import ThreadedStore
+
+_SQLITE = "sqlite:///"
+
+
+def open(
+    url: str | os.PathLike[str],
+    *,
+    tenant: str = "default",
+    principal: str = "local",
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+    counter: TokenCounter | None = None,
+    cached_streams: int = limits.CACHED_STREAMS,
+) -> Engine:
+    """Open a store: a file name, "sqlite:///path/to/file.db", or "memory:" for one that is gone with the process."""
+    context = _context(tenant, principal, clock, ids, counter, cached_streams)
+    return Engine(*_stores(url), context)
+
+
+async def open_async(
+    url: str | os.PathLike[str],
+    *,
+    tenant: str = "default",
+    principal: str = "local",
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+    counter: TokenCounter | None = None,
+    cached_streams: int = limits.CACHED_STREAMS,
+) -> AsyncEngine:
+    """`open` for an event loop: the same engine, awaited."""
+    context = _context(tenant, principal, clock, ids, counter, cached_streams)
+    store, blobs = await asyncio.to_thread(_stores, url)
+    return AsyncEngine(ThreadedStore(store), blobs, context)
+
+
+def _context(
+    tenant: str,
+    principal: str,
+    clock: Clock | None,
+    ids: IdSource | None,
+    counter: TokenCounter | None,
+    cached_streams: int,
+) -> Context:
+    return Context(
+        checked_name("tenant", tenant),
+        checked_name("principal", principal),
+        StateCache(max(1, cached_streams)),
+        clock or SystemClock(),
+        ids or RandomIds(),
+        counter or EstimatingCounter(),
+    )
+
+
+def _stores(url: str | os.PathLike[str]) -> tuple[EventStore, BlobStore]:
+    address = os.fspath(url)
+    if address in ("memory:", ":memory:"):
+        return MemoryStore(), MemoryBlobs()
+    path = _path(address)
+    store = SqliteStore(path)
+    try:
+        drive(maintain.rebuild_if_old(), store, Turns())
+    except BaseException:
+        store.close()
+        raise
+    return store, FolderBlobs(path + BLOB_FOLDER)
+
+
+def _path(address: str) -> str:
+    scheme, separator, _ = address.partition("://")
+    if not address or "\0" in address:
+        raise InvalidUrl(url=address, reason="it is not a file name")
+    if not separator:
+        return address
+    if address.startswith(_SQLITE) and len(address) > len(_SQLITE):
+        return address.removeprefix(_SQLITE)
+    raise InvalidUrl(url=address, reason=f"no store for {scheme!r} is known here")

@@ -1,0 +1,277 @@
+"""Export and import as JSON lines: events byte for byte, the bodies they name, and an end that shows nothing is missing.
+
+    {"holdfast": "export", "format": 1}
+    {"blob": {"tenant": …, "digest": …, "size": …, "last": …, "data": base64}}      pieces, before the event that names it
+    {"event": {"stream": …, "seq": 1, …, "hash": …, "payload": {…}}}                in the order of the feed
+    {"end": {"events": 2, "sha256": of all lines before}}
+
+Laws: the file is read twice, and nothing is taken from one that is cut, edited or at odds with what is here; importing the
+same file again changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+from holdfast import chain, codec
+from holdfast.core import upcast
+from holdfast.errors import HoldfastError, ImportRefused, StorageUnavailable
+from holdfast.flows import effects, maintain
+from holdfast.flows.load import StateCache
+from holdfast.model import limits
+from holdfast.model.content import BlobRef, blob_refs
+from holdfast.model.events import MessageRecorded
+from holdfast.model.log import GENESIS, FeedPage, Head, Recorded
+from holdfast.model.names import StreamId
+from holdfast.ports import BlobStore, BlobWriter
+from holdfast.runtime.care import Drive
+
+FORMAT = 1
+_PAGE = 500
+
+
+class _Event(msgspec.Struct, frozen=True):
+    """An event as a line: digests in hexadecimal, the payload as the JSON that it is."""
+
+    stream: StreamId
+    seq: int
+    command: str
+    ordinal: int
+    type: str
+    version: int
+    time_us: int
+    principal: str
+    cause: str | None
+    key: str | None
+    command_digest: str
+    payload_digest: str
+    hash: str
+    salt: str | None
+    payload: msgspec.Raw
+
+    @classmethod
+    def of(cls, event: Recorded) -> _Event:
+        return cls(
+            event.stream,
+            event.seq,
+            event.command,
+            event.ordinal,
+            event.type,
+            event.version,
+            event.time_us,
+            event.principal,
+            event.cause,
+            event.key,
+            event.command_digest.hex(),
+            event.payload_digest.hex(),
+            event.hash.hex(),
+            None if event.salt is None else event.salt.hex(),
+            msgspec.Raw(b"null" if event.payload is None else event.payload),
+        )
+
+    def recorded(self) -> Recorded:
+        payload = bytes(self.payload)
+        return Recorded(
+            self.stream,
+            self.seq,
+            self.command,
+            self.ordinal,
+            self.type,
+            self.version,
+            self.time_us,
+            self.principal,
+            self.cause,
+            self.key,
+            bytes.fromhex(self.command_digest),
+            bytes.fromhex(self.payload_digest),
+            bytes.fromhex(self.hash),
+            None if self.salt is None else bytes.fromhex(self.salt),
+            None if payload == b"null" else payload,
+        )
+
+
+class _Blob(msgspec.Struct, frozen=True):
+    tenant: str
+    digest: str
+    size: int
+    last: bool
+    data: bytes
+
+
+class _End(msgspec.Struct, frozen=True):
+    events: int
+    sha256: str
+
+
+class _Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    holdfast: str | None = None
+    format: int | None = None
+    blob: _Blob | None = None
+    event: _Event | None = None
+    end: _End | None = None
+
+
+def export(drive: Drive, blobs: BlobStore, target: str) -> int:
+    partial = target + ".partial"
+    try:
+        with open(partial, "wb") as file:
+            count = _write_lines(drive, blobs, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    except OSError as error:
+        raise StorageUnavailable(what=target, reason=str(error)) from error
+    return count
+
+
+def _write_lines(drive: Drive, blobs: BlobStore, file: BinaryIO) -> int:
+    digest = hashlib.sha256()
+
+    def write(line: _Line) -> None:
+        data = codec.encode(line) + b"\n"
+        digest.update(data)
+        file.write(data)
+
+    write(_Line(holdfast="export", format=FORMAT))
+    count = 0
+    cursor = ""
+    sent: set[tuple[str, str]] = set()
+    while True:
+        page: FeedPage = drive(effects.feed(cursor, _PAGE))
+        for event in page.events:
+            for line in _blob_lines(event, blobs, sent):
+                write(line)
+            write(_Line(event=_Event.of(event)))
+            count += 1
+        if not page.events:
+            break
+        cursor = page.cursor
+    file.write(codec.encode(_Line(end=_End(count, digest.hexdigest()))) + b"\n")
+    return count
+
+
+def _blob_lines(event: Recorded, blobs: BlobStore, sent: set[tuple[str, str]]) -> Iterator[_Line]:
+    current = upcast.current(event)
+    if not isinstance(current, MessageRecorded):
+        return
+    tenant = event.stream.tenant
+    for ref in blob_refs(current.content):
+        if (tenant, ref.digest) in sent:
+            continue
+        sent.add((tenant, ref.digest))
+        for chunk in blobs.chunks(tenant, ref):
+            yield _Line(blob=_Blob(tenant, ref.digest, ref.size, last=False, data=chunk))
+        yield _Line(blob=_Blob(tenant, ref.digest, ref.size, last=True, data=b""))
+
+
+def import_(drive: Drive, blobs: BlobStore, source: str) -> int:
+    _examine(drive, source)
+    cache = StateCache(limits.CACHED_STREAMS)
+    known: dict[StreamId, int] = {}
+    taken = 0
+    page: list[Recorded] = []
+    writer: BlobWriter | None = None
+    for number, line in _lines(source):
+        if line.blob is not None:
+            writer = _take_blob(blobs, writer, line.blob, number)
+        elif line.event is not None:
+            event = line.event.recorded()
+            if event.stream not in known:
+                head: Head | None = drive(effects.head(event.stream))
+                known[event.stream] = head.version if head else 0
+            if event.seq > known[event.stream]:
+                page.append(event)
+        if len(page) == _PAGE or (line.end is not None and page):
+            drive(maintain.adopt(page, cache))
+            taken += len(page)
+            page = []
+    return taken
+
+
+def _take_blob(blobs: BlobStore, writer: BlobWriter | None, piece: _Blob, number: int) -> BlobWriter | None:
+    writer = writer or blobs.writer(piece.tenant)
+    writer.write(piece.data)
+    if not piece.last:
+        return writer
+    ref = writer.commit()
+    if ref != BlobRef(piece.digest, piece.size):
+        raise ImportRefused(line=number, reason=f"the blob {piece.digest} has other content than its name says")
+    return None
+
+
+def _examine(drive: Drive, source: str) -> None:
+    """The first reading: the whole file holds together, and continues what is here."""
+    ends: dict[StreamId, Head] = {}
+    here: dict[StreamId, Head | None] = {}
+    events = 0
+    ended = False
+    for number, line in _lines(source):
+        if ended:
+            raise ImportRefused(line=number, reason="there is more after the end")
+        if (number == 1) != (line.holdfast is not None):
+            raise ImportRefused(line=number, reason="this is not a Holdfast export")
+        if number == 1 and (line.holdfast != "export" or line.format != FORMAT):
+            raise ImportRefused(line=number, reason=f"format {line.format} is not {FORMAT}; use a matching Holdfast")
+        if line.event is not None:
+            events += 1
+            _examine_event(drive, line.event, number, ends, here)
+        if line.end is not None:
+            ended = True
+            if line.end.events != events:
+                raise ImportRefused(line=number, reason=f"{line.end.events} events were exported, {events} are here")
+    if not ended:
+        raise ImportRefused(line=number, reason="the file is cut off: its end is missing; export it again")
+
+
+def _examine_event(
+    drive: Drive, line: _Event, number: int, ends: dict[StreamId, Head], here: dict[StreamId, Head | None]
+) -> None:
+    try:
+        event = line.recorded()
+        upcast.current(event)
+    except (ValueError, HoldfastError) as error:
+        raise ImportRefused(line=number, reason=str(error)) from error
+    stream = event.stream
+    if wrong := chain.fault(ends.get(stream) or Head(stream, 0, GENESIS), event):
+        raise ImportRefused(line=number, reason=f"event {event.seq} of {stream}: {wrong}")
+    ends[stream] = Head(stream, event.seq, event.hash)
+    if stream not in here:
+        here[stream] = drive(effects.head(stream))
+    head = here[stream]
+    if head is not None and event.seq == head.version and event.hash != head.hash:
+        raise ImportRefused(line=number, reason=f"{stream} has another history here")
+
+
+def _lines(source: str) -> Iterator[tuple[int, _Line]]:
+    """Every line, checked to be exactly what an export writes: no other spelling, no second key of the same name."""
+    digest = hashlib.sha256()
+    number = 0
+    try:
+        with open(source, "rb") as file:
+            while raw := file.readline(limits.EXPORT_LINE_BYTES):
+                number += 1
+                line = _line(raw, number)
+                if line.end is not None and line.end.sha256 != digest.hexdigest():
+                    raise ImportRefused(line=number, reason="the file was changed since it was exported")
+                digest.update(raw)
+                yield number, line
+    except OSError as error:
+        raise StorageUnavailable(what=source, reason=str(error)) from error
+    if number == 0:
+        raise ImportRefused(line=0, reason="the file is empty")
+
+
+def _line(raw: bytes, number: int) -> _Line:
+    try:
+        line: Any = codec.decode(raw, _Line)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise ImportRefused(line=number, reason=f"it is not a line of an export ({error})") from error
+    if codec.encode(line) + b"\n" != raw:
+        raise ImportRefused(line=number, reason="it was written by another hand than export")
+    checked: _Line = line
+    return checked

@@ -1,0 +1,1 @@
+"""Backends behind the ports. They see ports, model, codec and chain, never the core."""

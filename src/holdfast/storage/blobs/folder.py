@@ -1,0 +1,293 @@
+"""Blobs in a local folder: <folder>/<tenant's hash>/<first two digits>/<SHA-256 of the body>.zst
+
+Laws: a name is a hash, so no caller's text reaches the file system; a body is synced, and so is every folder on the way to
+it, before it has its name; what is read back has the size and the digest that were asked for, or it is an error.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from holdfast import errors
+from holdfast.model import limits
+from holdfast.model.content import BlobRef
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_TENANT_FILE = "tenant"
+_LEVEL = 3
+
+
+class Disk:
+    """The file operations that durability depends on, in one place, so that a test can cut the power between them."""
+
+    def make_folder(self, path: str) -> None:
+        os.mkdir(path)
+
+    def create(self, path: str) -> int:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+
+    def write(self, handle: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+
+    def sync(self, handle: int) -> None:
+        os.fsync(handle)
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def touch(self, path: str) -> None:
+        os.utime(path)
+
+    def sync_folder(self, path: str) -> None:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class FolderBlobs:
+    def __init__(self, folder: str | os.PathLike[str], disk: Disk | None = None) -> None:
+        self.folder = os.fspath(folder)
+        self._disk = disk or Disk()
+
+    def writer(self, tenant: str) -> FolderWriter:
+        with _typed(self.folder):
+            return FolderWriter(self._disk, self._tenant_folder(tenant))
+
+    def chunks(self, tenant: str, ref: BlobRef) -> Iterator[bytes]:
+        path = os.path.join(self._place(tenant), _checked(ref.digest)[:2], ref.digest + ".zst")
+        with _typed(path):
+            for candidate in (path, path + ".dropped", path):  # a collector may be looking at it just now
+                with suppress(FileNotFoundError):
+                    return _checked_chunks(os.open(candidate, os.O_RDONLY), ref)
+        raise errors.BlobNotFound(tenant=tenant, digest=ref.digest)
+
+    def stored(self) -> Iterator[tuple[str, str, float]]:
+        with suppress(FileNotFoundError):
+            for tenant_folder in os.scandir(self.folder):
+                name_file = os.path.join(tenant_folder.path, _TENANT_FILE)
+                if os.path.exists(name_file):
+                    with open(name_file, encoding="utf-8") as file:
+                        tenant = file.read()
+                    yield from self._stored_in(tenant, tenant_folder.path)
+
+    def _stored_in(self, tenant: str, folder: str) -> Iterator[tuple[str, str, float]]:
+        for shelf in os.scandir(folder):
+            if shelf.is_dir():
+                for entry in os.scandir(shelf.path):
+                    digest, _, ending = entry.name.partition(".")
+                    if ending == "zst" and _DIGEST.fullmatch(digest):
+                        with suppress(FileNotFoundError):
+                            yield tenant, digest, entry.stat().st_mtime
+
+    def drop(self, tenant: str, digest: str, *, unless_put_after_s: float) -> bool:
+        """Moved aside first: a writer who puts the same body meanwhile either touched it before, which shows and brings
+        it back, or finds nothing and writes it anew."""
+        path = os.path.join(self._place(tenant), _checked(digest)[:2], digest + ".zst")
+        aside = path + ".dropped"
+        with _typed(path):
+            try:
+                self._disk.rename(path, aside)
+            except FileNotFoundError:
+                return True
+            if os.stat(aside).st_mtime > unless_put_after_s:
+                self._disk.rename(aside, path)
+                return False
+            self._disk.remove(aside)
+            return not os.path.exists(path)
+
+    def sweep(self, *, before_s: float) -> int:
+        swept = 0
+        with _typed(self.folder):
+            for folder, _, names in os.walk(self.folder):
+                for path in (os.path.join(folder, name) for name in names):
+                    with suppress(FileNotFoundError):
+                        swept += self._sweep_one(path, before_s)
+        return swept
+
+    def _sweep_one(self, path: str, before_s: float) -> bool:
+        if path.endswith(".partial") and os.stat(path).st_mtime <= before_s:
+            self._disk.remove(path)
+            return True
+        blob = path.removesuffix(".dropped")
+        if blob != path and os.stat(path).st_ctime <= before_s:
+            if os.path.exists(blob):
+                self._disk.remove(path)
+            else:  # the collector died before it made sure: the next one decides again
+                self._disk.rename(path, blob)
+            return True
+        return False
+
+    def _place(self, tenant: str) -> str:
+        return os.path.join(self.folder, hashlib.sha256(tenant.encode()).hexdigest()[:32])
+
+    def _tenant_folder(self, tenant: str) -> str:
+        """Made on the first put, with the tenant's name beside the blobs, so that a collector can look it up."""
+        place = self._place(tenant)
+        name_file = os.path.join(place, _TENANT_FILE)
+        if not os.path.exists(name_file):
+            _make_folder(self._disk, self.folder)
+            _make_folder(self._disk, place)
+            partial = f"{name_file}.{os.urandom(8).hex()}.partial"
+            handle = self._disk.create(partial)
+            try:
+                self._disk.write(handle, tenant.encode())
+                self._disk.sync(handle)
+            finally:
+                self._disk.close(handle)
+            self._disk.rename(partial, name_file)
+            self._disk.sync_folder(place)
+        return place
+
+
+class FolderWriter:
+    """Compresses and hashes on the way in; the body appears under its name only when all of it is on the disk."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._partial = os.path.join(folder, f"{os.urandom(16).hex()}.partial")
+        self._handle: int | None = disk.create(self._partial)
+        self._compressor = ZstdCompressor(level=_LEVEL)
+        self._hash = hashlib.sha256()
+        self._size = 0
+
+    def write(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if self._size > limits.BLOB_BYTES:
+            self.abort()
+            raise errors.TooLarge(
+                what="the blob",
+                size=self._size,
+                unit="bytes",
+                limit_name="BLOB_BYTES",
+                limit=limits.BLOB_BYTES,
+                advice="Split it.",
+            )
+        self._hash.update(chunk)
+        with self._guarded():
+            self._disk.write(self._open_handle(), self._compressor.compress(chunk))
+
+    def commit(self, media_type: str | None = None) -> BlobRef:
+        digest = self._hash.hexdigest()
+        shelf = os.path.join(self._folder, digest[:2])
+        path = os.path.join(shelf, digest + ".zst")
+        with self._guarded():
+            if self._already_there(path):
+                self.abort()
+            else:
+                handle = self._open_handle()
+                self._disk.write(handle, self._compressor.flush())
+                self._disk.sync(handle)
+                self._disk.close(handle)
+                self._handle = None
+                if not os.path.isdir(shelf):
+                    _make_folder(self._disk, shelf)
+                self._disk.rename(self._partial, path)
+                self._disk.sync_folder(shelf)
+        return BlobRef(digest, self._size, media_type)
+
+    def _already_there(self, path: str) -> bool:
+        """A dated touch tells a collector that someone counts on this body again."""
+        try:
+            self._disk.touch(path)
+        except FileNotFoundError:
+            return False
+        self._disk.sync_folder(os.path.dirname(path))
+        return True
+
+    def abort(self) -> None:
+        if self._handle is not None:
+            self._disk.close(self._handle)
+            self._handle = None
+        with suppress(FileNotFoundError):
+            self._disk.remove(self._partial)
+
+    def _open_handle(self) -> int:
+        if self._handle is None:
+            raise errors.StoreClosed(what="the blob writer")
+        return self._handle
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            with _typed(self._folder):
+                yield
+        except BaseException:
+            with suppress(OSError):
+                self.abort()
+            raise
+
+
+def _checked_chunks(handle: int, ref: BlobRef) -> Iterator[bytes]:
+    """The body in pieces. Decompression stops at the promised size, whatever the file claims to hold."""
+    with os.fdopen(handle, "rb") as file:
+        decompressor = ZstdDecompressor()
+        digest = hashlib.sha256()
+        size = 0
+        try:
+            while not decompressor.eof:
+                data = file.read(limits.BLOB_CHUNK_BYTES) if decompressor.needs_input else b""
+                if not data and decompressor.needs_input:
+                    raise _damaged(ref, "the file ends too early")
+                piece = decompressor.decompress(data, max_length=limits.BLOB_CHUNK_BYTES)
+                size += len(piece)
+                if size > ref.size:
+                    raise _damaged(ref, f"it has more than {ref.size} bytes")
+                digest.update(piece)
+                if piece:
+                    yield piece
+        except ZstdError as error:
+            raise _damaged(ref, str(error)) from error
+    if size != ref.size:
+        raise _damaged(ref, f"it has {size} bytes, not {ref.size}")
+    if digest.hexdigest() != ref.digest:
+        raise _damaged(ref, "its digest is another one")
+
+
+def _damaged(ref: BlobRef, reason: str) -> errors.StorageCorrupt:
+    return errors.StorageCorrupt(what=f"blob {ref.digest}", reason=reason)
+
+
+def _checked(digest: str) -> str:
+    if not _DIGEST.fullmatch(digest):
+        raise errors.InvalidName(what="blob digest", value=digest, reason="it is not 64 hexadecimal digits", limit=64)
+    return digest
+
+
+def _make_folder(disk: Disk, path: str) -> None:
+    with suppress(FileExistsError):
+        disk.make_folder(path)
+    disk.sync_folder(os.path.dirname(os.path.abspath(path)))
+
+
+@contextmanager
+def _typed(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise errors.StorageFull(what=what) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise errors.StorageReadOnly(what=what) from error
+        raise errors.StorageUnavailable(what=what, reason=str(error)) from error

@@ -1,0 +1,256 @@
+"""Stores in memory: the whole contract, nothing kept. For users' tests, and the reference that other backends meet."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar, cast
+
+import msgspec
+
+from holdfast import chain
+from holdfast.errors import BlobNotFound, InvalidUrl, StorageCorrupt, StoreClosed, VersionConflict
+from holdfast.model import limits
+from holdfast.model.content import BlobRef
+from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, StreamWrite, Totals
+from holdfast.model.names import StreamId
+from holdfast.model.rows import Row
+from holdfast.storage import common
+
+R = TypeVar("R", bound=Row)
+
+
+class MemoryStore:
+    """An event store that lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._streams: dict[StreamId, list[Recorded]] = {}
+        self._order: list[tuple[StreamId, int]] = []
+        self._keys: dict[tuple[str, str], tuple[tuple[StreamId, int], ...]] = {}
+        self._snapshots: dict[StreamId, Snapshot] = {}
+        self._rows: dict[str, dict[tuple[str | int, ...], tuple[StreamId, Row]]] = {}
+        self._projection_version = 0
+        self._closed = False
+
+    def append(self, append: Append) -> Appended:
+        common.check_append(append)
+        with self._open():
+            if append.key is not None and (first := self.find(append.tenant, append.key)):
+                return chain.repeated(append.key, append.order, first)
+            heads = []
+            for write in append.writes:
+                head = self.head(write.stream) or Head(write.stream, 0, GENESIS)
+                common.check_version(write, head)
+                heads.append(head)
+            events: list[Recorded] = []
+            for write, (_, recorded) in zip(append.writes, chain.record(append, heads), strict=True):
+                self._add(recorded)
+                self._keep(write)
+                events += recorded
+            self._name(events)
+            return Appended(tuple(events))
+
+    def _add(self, recorded: Sequence[Recorded]) -> None:
+        for event in recorded:
+            self._streams.setdefault(event.stream, []).append(event)
+            self._order.append((event.stream, event.seq))
+
+    def _name(self, events: Sequence[Recorded]) -> None:
+        for event in events:
+            if event.key is not None:
+                slot = (event.stream.tenant, event.key)
+                self._keys[slot] = (*self._keys.get(slot, ()), (event.stream, event.seq))
+
+    def _keep(self, write: StreamWrite) -> None:
+        if write.erase:
+            self._erase(write.stream, write.erase)
+        if write.snapshot is not None:
+            self._snapshots[write.stream] = write.snapshot
+        self._put_rows(write.stream, write.rows)
+
+    def _erase(self, stream: StreamId, seqs: Sequence[int]) -> None:
+        events = self._streams[stream]
+        for seq in seqs:
+            events[seq - 1] = msgspec.structs.replace(events[seq - 1], payload=None, salt=None)
+        self._snapshots.pop(stream, None)
+        self._forget_rows(stream)
+
+    def _put_rows(self, stream: StreamId, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._rows.setdefault(type(row).table, {})[common.row_key(row)] = (stream, row)
+
+    def _forget_rows(self, stream: StreamId) -> None:
+        for table in self._rows.values():
+            for key in [key for key, (owner, _) in table.items() if owner == stream]:
+                del table[key]
+
+    def adopt(
+        self,
+        events: Sequence[Recorded],
+        rows: Mapping[StreamId, Sequence[Row]],
+        erase: Mapping[StreamId, Sequence[int]],
+    ) -> None:
+        with self._open():
+            heads: dict[StreamId, Head] = {}
+            for event in events:
+                head = heads.get(event.stream) or self.head(event.stream) or Head(event.stream, 0, GENESIS)
+                if event.seq != head.version + 1:
+                    raise VersionConflict(stream=event.stream, expected=event.seq - 1, actual=head.version)
+                if wrong := chain.fault(head, event):
+                    raise StorageCorrupt(what=f"event {event.seq} of {event.stream}", reason=wrong)
+                heads[event.stream] = Head(event.stream, event.seq, event.hash)
+            self._add(events)
+            self._name(events)
+            for stream, seqs in erase.items():
+                self._erase(stream, seqs)
+            for stream, some in rows.items():
+                self._put_rows(stream, some)
+
+    def find(self, tenant: str, key: str) -> tuple[Recorded, ...]:
+        with self._open():
+            return tuple(self._streams[stream][seq - 1] for stream, seq in self._keys.get((tenant, key), ()))
+
+    def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[Recorded, ...]:
+        common.check_limit(limit)
+        with self._open():
+            return tuple(self._streams.get(stream, ())[max(0, after) : max(0, after) + limit])
+
+    def read_back(
+        self, stream: StreamId, *, before: int | None = None, limit: int, types: Sequence[str] = ()
+    ) -> tuple[Recorded, ...]:
+        common.check_limit(limit)
+        with self._open():
+            events = self._streams.get(stream, [])
+            start = len(events) if before is None else max(0, min(before - 1, len(events)))
+            found: list[Recorded] = []
+            for event in reversed(events[:start]):
+                if not types or event.type in types:
+                    found.append(event)
+                    if len(found) == limit:
+                        break
+            return tuple(found)
+
+    def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
+        common.check_limit(limit)
+        at = common.position_of(cursor)
+        with self._open():
+            page = self._order[at : at + limit]
+            return FeedPage(
+                tuple(self._streams[stream][seq - 1] for stream, seq in page), str(at + len(page)) if page else cursor
+            )
+
+    def head(self, stream: StreamId) -> Head | None:
+        with self._open():
+            events = self._streams.get(stream)
+            return Head(stream, events[-1].seq, events[-1].hash) if events else None
+
+    def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[Head, ...]:
+        common.check_limit(limit)
+        with self._open():
+            streams = sorted(stream for stream in self._streams if after is None or stream > after)
+            return tuple(head for stream in streams[:limit] if (head := self.head(stream)))
+
+    def snapshot(self, stream: StreamId) -> Snapshot | None:
+        with self._open():
+            return self._snapshots.get(stream)
+
+    def rows(
+        self, table: type[R], where: Mapping[str, str | int], *, after: R | None = None, limit: int
+    ) -> tuple[R, ...]:
+        common.check_limit(limit)
+        common.check_columns(table, where)
+        beyond = None if after is None else common.row_key(after)
+        with self._open():
+            found = [
+                (key, row)
+                for key, (_, row) in self._rows.get(table.table, {}).items()
+                if (beyond is None or key > beyond)
+                and all(getattr(row, column) == value for column, value in where.items())
+            ]
+        return tuple(cast("R", row) for _, row in sorted(found, key=lambda pair: pair[0])[:limit])
+
+    def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:
+        with self._open():
+            actual = len(self._streams.get(stream, ()))
+            if actual != version:
+                raise VersionConflict(stream=stream, expected=version, actual=actual)
+            self._forget_rows(stream)
+            self._put_rows(stream, rows)
+
+    def projection_version(self) -> int:
+        return self._projection_version
+
+    def set_projection_version(self, version: int) -> None:
+        self._projection_version = version
+
+    def check(self) -> tuple[str, ...]:
+        return ()
+
+    def backup(self, target: str) -> None:
+        raise InvalidUrl(url=target, reason="a store in memory has no file to back up; export it instead")
+
+    def totals(self) -> Totals:
+        with self._open():
+            return Totals(len(self._streams), len(self._order), len(self._keys), 0)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _open(self) -> threading.RLock:
+        if self._closed:
+            raise StoreClosed(what="the store in memory")
+        return self._lock
+
+
+class MemoryBlobs:
+    """A blob store that lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[tuple[str, str], tuple[bytes, float]] = {}
+
+    def writer(self, tenant: str) -> _MemoryWriter:
+        return _MemoryWriter(self._bodies, tenant)
+
+    def chunks(self, tenant: str, ref: BlobRef) -> Iterator[bytes]:
+        found = self._bodies.get((tenant, ref.digest))
+        if found is None:
+            raise BlobNotFound(tenant=tenant, digest=ref.digest)
+        body = found[0]
+        if len(body) != ref.size:
+            raise StorageCorrupt(what=f"blob {ref.digest}", reason=f"it has {len(body)} bytes, not {ref.size}")
+        return (body[at : at + limits.BLOB_CHUNK_BYTES] for at in range(0, len(body), limits.BLOB_CHUNK_BYTES))
+
+    def stored(self) -> Iterator[tuple[str, str, float]]:
+        for (tenant, digest), (_, touched_s) in list(self._bodies.items()):
+            yield tenant, digest, touched_s
+
+    def drop(self, tenant: str, digest: str, *, unless_put_after_s: float) -> bool:
+        found = self._bodies.get((tenant, digest))
+        if found is not None and found[1] <= unless_put_after_s:
+            del self._bodies[tenant, digest]
+        return (tenant, digest) not in self._bodies
+
+    def sweep(self, *, before_s: float) -> int:  # noqa: ARG002 - the port asks for it
+        return 0
+
+
+class _MemoryWriter:
+    def __init__(self, bodies: dict[tuple[str, str], tuple[bytes, float]], tenant: str) -> None:
+        self._bodies = bodies
+        self._tenant = tenant
+        self._buffer = bytearray()
+
+    def write(self, chunk: bytes) -> None:
+        self._buffer += chunk
+
+    def commit(self, media_type: str | None = None) -> BlobRef:
+        body = bytes(self._buffer)
+        digest = hashlib.sha256(body).hexdigest()
+        self._bodies[self._tenant, digest] = (body, time.time())
+        return BlobRef(digest, len(body), media_type)
+
+    def abort(self) -> None:
+        self._buffer.clear()

@@ -1,0 +1,88 @@
+"""Numbered migrations with checksums: an older file upgrades in place, a newer one is refused untouched."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import NamedTuple
+
+import apsw
+
+from holdfast import errors
+
+APPLICATION_ID = 0x48464C44
+"""Marks a file as Holdfast's (PRAGMA application_id)."""
+
+_LEDGER = """
+CREATE TABLE IF NOT EXISTS migrations (
+    number   INTEGER PRIMARY KEY,
+    name     TEXT NOT NULL,
+    checksum TEXT NOT NULL
+) STRICT
+"""
+
+
+class Migration(NamedTuple):
+    number: int
+    name: str
+    sql: str
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+
+def shipped() -> tuple[Migration, ...]:
+    folder = resources.files(__package__).joinpath("migrations")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return tuple(
+        Migration(int(file.name[:4]), file.name.removesuffix(".sql"), file.read_text("utf-8")) for file in files
+    )
+
+
+def migrate(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> None:
+    """Bring the file to the newest schema. Several processes may start at once: one does the work, the others wait."""
+    refuse_foreign(connection, path, migrations)
+    if connection.pragma("user_version") == migrations[-1].number:
+        _check_ledger(connection, path, migrations)
+        return
+    if connection.pragma("journal_mode") != "wal":
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(_LEDGER)
+        applied = _check_ledger(connection, path, migrations)
+        for migration in migrations:
+            if migration.number not in applied:
+                connection.execute(migration.sql)
+                connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (*migration[:2], migration.checksum))
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={migrations[-1].number}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def refuse_foreign(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> None:
+    """Look before touching: someone else's database and one from the future stay as they are."""
+    made_by = connection.pragma("application_id")
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    if made_by != APPLICATION_ID and (made_by != 0 or tables):
+        raise errors.ForeignFile(path=path, reason="another program made this database")
+    found = connection.pragma("user_version")
+    if made_by == APPLICATION_ID and found > migrations[-1].number:
+        raise errors.SchemaTooNew(path=path, found=found, known=migrations[-1].number)
+
+
+def _check_ledger(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> set[int]:
+    applied = dict(connection.execute("SELECT number, checksum FROM migrations"))
+    known = {migration.number: migration.checksum for migration in migrations}
+    for number, checksum in applied.items():
+        if number not in known:
+            raise errors.SchemaTooNew(path=path, found=number, known=migrations[-1].number)
+        if known[number] != checksum:
+            raise errors.SchemaChanged(path=path, number=number)
+    return set(applied)

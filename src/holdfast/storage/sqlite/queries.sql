@@ -1,0 +1,105 @@
+-- Named statements: a line "-- name: x" opens one. Parameters only; no text is ever pasted into SQL.
+
+-- name: head
+SELECT stream_no, version, hash FROM streams WHERE tenant = ? AND kind = ? AND key = ?;
+
+-- name: heads
+SELECT tenant, kind, key, version, hash FROM streams ORDER BY tenant, kind, key LIMIT ?;
+
+-- name: heads_after
+SELECT tenant, kind, key, version, hash FROM streams
+WHERE (tenant, kind, key) > (?, ?, ?) ORDER BY tenant, kind, key LIMIT ?;
+
+-- name: add_stream
+INSERT INTO streams (tenant, kind, key, version, hash) VALUES (?, ?, ?, ?, ?);
+
+-- name: move_head
+UPDATE streams SET version = ?, hash = ? WHERE stream_no = ?;
+
+-- name: last_position
+SELECT coalesce(max(position), 0) FROM events;
+
+-- name: add_event
+INSERT INTO events (position, stream_no, seq, command, ordinal, type, version, time_us, principal, cause, key,
+                    command_digest, payload_digest, hash, salt, payload)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: read
+SELECT e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal, e.cause, e.key, e.command_digest,
+       e.payload_digest, e.hash, e.salt, e.payload
+FROM events e JOIN streams s USING (stream_no)
+WHERE s.tenant = ? AND s.kind = ? AND s.key = ? AND e.seq > ? ORDER BY e.seq LIMIT ?;
+
+-- name: read_back
+SELECT e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal, e.cause, e.key, e.command_digest,
+       e.payload_digest, e.hash, e.salt, e.payload
+FROM events e JOIN streams s USING (stream_no)
+WHERE s.tenant = ? AND s.kind = ? AND s.key = ? AND e.seq < ? ORDER BY e.seq DESC LIMIT ?;
+
+-- name: read_back_types
+SELECT e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal, e.cause, e.key, e.command_digest,
+       e.payload_digest, e.hash, e.salt, e.payload
+FROM events e JOIN streams s USING (stream_no)
+WHERE s.tenant = ? AND s.kind = ? AND s.key = ? AND e.seq < ? AND e.type IN (SELECT value FROM json_each(?))
+ORDER BY e.seq DESC LIMIT ?;
+
+-- name: feed
+SELECT s.tenant, s.kind, s.key, e.position, e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal,
+       e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload
+FROM events e JOIN streams s USING (stream_no)
+WHERE e.position > ? ORDER BY e.position LIMIT ?;
+
+-- name: find
+SELECT s.tenant, s.kind, s.key, e.position, e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal,
+       e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload
+FROM keys k JOIN events e ON e.position >= k.position JOIN streams s USING (stream_no)
+WHERE k.tenant = ? AND k.key = ? ORDER BY e.position LIMIT ?;
+
+-- name: add_key
+INSERT INTO keys (tenant, key, position) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: snapshot
+SELECT n.version, n.format, n.state FROM snapshots n JOIN streams s USING (stream_no)
+WHERE s.tenant = ? AND s.kind = ? AND s.key = ?;
+
+-- name: put_snapshot
+INSERT INTO snapshots (stream_no, version, format, state) VALUES (?, ?, ?, ?)
+ON CONFLICT (stream_no) DO UPDATE SET version = excluded.version, format = excluded.format, state = excluded.state;
+
+-- name: drop_snapshot
+DELETE FROM snapshots WHERE stream_no = ?;
+
+-- name: erase
+UPDATE events SET payload = NULL, salt = NULL WHERE stream_no = ? AND seq = ?;
+
+-- name: count_in
+UPDATE log_totals SET events = events + ?, streams = streams + ? WHERE one = 1;
+
+-- name: projection_version
+SELECT version FROM projection;
+
+-- name: set_projection_version
+UPDATE projection SET version = ?;
+
+-- name: totals
+SELECT (SELECT count(*) FROM streams), (SELECT count(*) FROM events), (SELECT count(*) FROM keys),
+       (SELECT events FROM log_totals), (SELECT streams FROM log_totals),
+       (SELECT coalesce(max(position), 0) FROM events);
+
+-- name: lost_events
+SELECT e.position FROM events e LEFT JOIN streams s USING (stream_no) WHERE s.stream_no IS NULL
+ORDER BY e.position LIMIT 10;
+
+-- name: disordered_events
+SELECT later.position FROM events earlier JOIN events later
+  ON later.stream_no = earlier.stream_no AND later.seq = earlier.seq + 1
+WHERE later.position <= earlier.position ORDER BY later.position LIMIT 10;
+
+-- name: wrong_keys
+SELECT k.tenant, k.key FROM keys k LEFT JOIN events e USING (position) LEFT JOIN streams s USING (stream_no)
+WHERE e.key IS NOT k.key OR s.tenant IS NOT k.tenant OR e.ordinal IS NOT 0 LIMIT 10;
+
+-- name: missing_keys
+SELECT s.tenant, e.key FROM events e JOIN streams s USING (stream_no)
+LEFT JOIN keys k ON k.tenant = s.tenant AND k.key = e.key
+WHERE e.key IS NOT NULL AND e.ordinal = 0 AND k.position IS NOT e.position LIMIT 10;

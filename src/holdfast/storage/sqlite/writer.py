@@ -1,0 +1,207 @@
+"""The one writer of a process: commands that wait together share one commit.
+
+Laws: a job runs inside a transaction and is answered only after its COMMIT; a job that fails takes no other with it; the
+thread that finds the writer idle does the work for all who queue behind it, so a lone caller pays for no thread switch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import apsw
+
+from holdfast import errors
+from holdfast.model import limits
+from holdfast.storage.sqlite.connect import broken_storage, typed
+
+T = TypeVar("T")
+Job = Callable[[apsw.Connection], Any]
+
+
+class _Request:
+    """A job in the queue. A thread waits at its gate; a task awaits its future."""
+
+    __slots__ = ("abandoned", "error", "finished", "future", "gate", "job", "promoted", "result")
+
+    def __init__(self, job: Job, future: asyncio.Future[Any] | None) -> None:
+        self.job = job
+        self.future = future
+        self.gate = allocate_lock()
+        self.gate.acquire()
+        self.finished = self.promoted = self.abandoned = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def answer(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class Writer:
+    def __init__(self, connection: apsw.Connection, path: str) -> None:
+        self._connection = connection
+        self._path = path
+        self._queue: deque[_Request] = deque()
+        self._mutex = threading.Lock()
+        self._idle = threading.Condition(self._mutex)
+        self._busy = False
+        self._closed = False
+        self._thread: ThreadPoolExecutor | None = None
+
+    def run(self, job: Callable[[apsw.Connection], T]) -> T:
+        """Block until the job is durable."""
+        request = _Request(job, None)
+        if not self._enqueue(request):
+            self._wait(request)
+        if not request.finished:
+            self._lead()
+        answer: T = request.answer()
+        return answer
+
+    def submit(self, job: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
+        """The same for the running event loop, which goes on meanwhile."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if self._enqueue(_Request(job, future)):
+            self._lead_in_thread()
+        return future
+
+    def close(self) -> None:
+        """Wait for what is queued, then let go of the file."""
+        with self._idle:
+            self._closed = True
+            self._idle.wait_for(lambda: not self._busy)
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+        self._connection.close()
+
+    def _enqueue(self, request: _Request) -> bool:
+        """True if the caller has to do the work."""
+        with self._mutex:
+            if self._closed:
+                raise errors.StoreClosed(what=self._path)
+            if len(self._queue) >= limits.QUEUED_COMMANDS:
+                raise errors.StorageBusy(what=f"the queue of {self._path}", waited_ms=0)
+            self._queue.append(request)
+            idle, self._busy = not self._busy, True
+            return idle
+
+    def _wait(self, request: _Request) -> None:
+        try:
+            request.gate.acquire()
+        except BaseException:  # an interrupt: nobody waits here any more, so nobody may be asked to lead
+            with self._mutex:
+                request.abandoned = True
+                leader_gone = request.promoted and not request.finished
+            if leader_gone:
+                self._hand_over()
+            raise
+
+    def _lead(self) -> None:
+        batch: list[_Request] = []
+        try:
+            with self._mutex:
+                while self._queue and len(batch) < limits.BATCH_COMMANDS:
+                    batch.append(self._queue.popleft())
+            self._commit(batch)
+        finally:
+            self._hand_over()
+            self._release(batch)
+
+    def _hand_over(self) -> None:
+        """The next to wait leads the next batch; a task cannot, so a thread does it for tasks."""
+        with self._mutex:
+            if not self._queue:
+                self._busy = False
+                self._idle.notify_all()
+                return
+            heir = next((each for each in self._queue if each.future is None and not each.abandoned), None)
+            if heir is not None:
+                self._queue.remove(heir)
+                self._queue.appendleft(heir)
+                heir.promoted = True
+        if heir is not None:
+            heir.gate.release()
+        else:
+            self._lead_in_thread()
+
+    def _lead_in_thread(self) -> None:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-writer")
+        self._thread.submit(self._lead)
+
+    def _release(self, batch: list[_Request]) -> None:
+        waiting: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
+        for request in batch:
+            if not request.finished:
+                request.error = errors.StorageUnavailable(what=self._path, reason="the writing thread was interrupted")
+                request.finished = True
+            if request.future is None:
+                request.gate.release()
+            else:
+                waiting.setdefault(request.future.get_loop(), []).append(request)
+        for loop, requests in waiting.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_resolve, requests)
+
+    def _commit(self, batch: list[_Request]) -> None:
+        try:
+            isolated = self._attempt(batch)
+        except apsw.Error as error:
+            self._fail(batch, typed(self._path, error), error)
+            return
+        if isolated:
+            return
+        for request in batch:  # one of them failed half-way: each gets a transaction of its own
+            try:
+                request.error = None
+                self._attempt([request], alone=True)
+            except apsw.Error as error:
+                self._fail([request], typed(self._path, error), error)
+
+    def _attempt(self, batch: list[_Request], *, alone: bool = False) -> bool:
+        """Run and commit a batch. False if a job failed after it had written, so that nothing could be committed."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for request in batch:
+                before = connection.total_changes()
+                try:
+                    request.result = request.job(connection)
+                except Exception as error:
+                    if broken_storage(error):
+                        raise
+                    request.error = typed(self._path, error) if isinstance(error, apsw.Error) else error
+                    if connection.total_changes() != before:
+                        connection.execute("ROLLBACK")
+                        request.finished = alone
+                        return alone
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        for request in batch:
+            request.finished = True
+        return True
+
+    def _fail(self, batch: list[_Request], error: errors.HoldfastError, cause: BaseException) -> None:
+        error.__cause__ = cause
+        for request in batch:
+            request.error = error
+            request.finished = True
+
+
+def _resolve(requests: list[_Request]) -> None:
+    for request in requests:
+        if request.future is None or request.future.done():
+            continue
+        if request.error is not None:
+            request.future.set_exception(request.error)
+        else:
+            request.future.set_result(request.result)

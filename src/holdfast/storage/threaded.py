@@ -1,0 +1,70 @@
+"""An event store that blocks, made awaitable: reads go to a few threads, appends join the writer's queue."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from holdfast.model import limits
+from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot
+from holdfast.model.names import StreamId
+from holdfast.model.rows import Row
+from holdfast.ports import EventStore
+from holdfast.storage.sqlite.store import SqliteStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R", bound=Row)
+
+
+class ThreadedStore:
+    """The `AsyncEventStore` over any blocking one."""
+
+    def __init__(self, blocking: EventStore) -> None:
+        self.blocking = blocking
+        self._threads = ThreadPoolExecutor(limits.READERS, thread_name_prefix="holdfast-reader")
+
+    async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, functools.partial(method, *args, **kwargs))
+
+    async def append(self, append: Append) -> Appended:
+        erasing = any(write.erase for write in append.writes)
+        if isinstance(self.blocking, SqliteStore) and not erasing:
+            return await self.blocking.submit(append)
+        return await self.call(self.blocking.append, append)
+
+    async def find(self, tenant: str, key: str) -> tuple[Recorded, ...]:
+        return await self.call(self.blocking.find, tenant, key)
+
+    async def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[Recorded, ...]:
+        return await self.call(self.blocking.read, stream, after=after, limit=limit)
+
+    async def read_back(
+        self, stream: StreamId, *, before: int | None = None, limit: int, types: Sequence[str] = ()
+    ) -> tuple[Recorded, ...]:
+        return await self.call(self.blocking.read_back, stream, before=before, limit=limit, types=types)
+
+    async def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
+        return await self.call(self.blocking.feed, cursor, limit=limit)
+
+    async def head(self, stream: StreamId) -> Head | None:
+        return await self.call(self.blocking.head, stream)
+
+    async def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[Head, ...]:
+        return await self.call(self.blocking.heads, after=after, limit=limit)
+
+    async def snapshot(self, stream: StreamId) -> Snapshot | None:
+        return await self.call(self.blocking.snapshot, stream)
+
+    async def rows(
+        self, table: type[R], where: Mapping[str, str | int], *, after: R | None = None, limit: int
+    ) -> tuple[R, ...]:
+        return await self.call(self.blocking.rows, table, where, after=after, limit=limit)
+
+    async def close(self) -> None:
+        await self.call(self.blocking.close)
+        self._threads.shutdown(wait=False)

@@ -1,0 +1,1 @@
+"""For tests, yours and ours: what any backend must keep, and ways to make its life hard."""
