@@ -3,7 +3,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 PIP := -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: demo test check bench soak lock clean
+.PHONY: demo test check bench soak reference lock clean
 
 demo: .venv-demo/ready  ## the main job on the embedded default
 	@.venv-demo/bin/python examples/demo.py
@@ -34,6 +34,9 @@ bench: .venv/ready  ## measurements, each a ratio in one run; peers go into an e
 	.venv-demo/bin/python $(PIP) install --require-hashes -r requirements/core.lock -r requirements/build.lock
 	.venv-demo/bin/python $(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
+
+reference: .venv/ready  ## the reference pages, from the code
+	.venv/bin/python -m tests.docs.reference
 
 lock:  ## pin the newest versions that pyproject.toml allows, with hashes
 	$(PYTHON) -m venv .venv-lock

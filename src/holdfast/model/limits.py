@@ -7,7 +7,10 @@ PAYLOAD_BYTES = 1 << 20
 """One event's payload. Larger bodies belong in the blob store."""
 
 JSON_DEPTH = 128
+"""Lists and objects inside each other in a JSON value."""
+
 JSON_INT_BITS = 64
+"""A whole number in a JSON value, its sign included."""
 
 CONTENT_PARTS = 1_000
 """Parts of one message."""
@@ -46,8 +49,13 @@ READERS = 8
 """Read connections of one store."""
 
 BLOB_CHUNK_BYTES = 256 << 10
+"""What is read of a blob at once."""
+
 BLOB_BYTES = 16 << 30
+"""One blob."""
+
 BLOB_GRACE_S = 24 * 3600
 """How long an unreferenced blob is kept: the longest a writer may take between putting a body and naming it."""
 
 EXPORT_LINE_BYTES = 16 << 20
+"""One line of an export."""

@@ -16,9 +16,6 @@ INSERT INTO streams (tenant, kind, key, version, hash) VALUES (?, ?, ?, ?, ?);
 -- name: move_head
 UPDATE streams SET version = ?, hash = ? WHERE stream_no = ?;
 
--- name: last_position
-SELECT coalesce(max(position), 0) FROM events;
-
 -- name: add_event
 INSERT INTO events (position, stream_no, seq, command, ordinal, type, version, time_us, principal, cause, key,
                     command_digest, payload_digest, hash, salt, payload)
@@ -56,7 +53,7 @@ FROM keys k JOIN events e ON e.position >= k.position JOIN streams s USING (stre
 WHERE k.tenant = ? AND k.key = ? ORDER BY e.position LIMIT ?;
 
 -- name: add_key
-INSERT INTO keys (tenant, key, position) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
+INSERT INTO keys (tenant, key, position) VALUES (?, ?, ?);
 
 -- name: snapshot
 SELECT n.version, n.format, n.state FROM snapshots n JOIN streams s USING (stream_no)
@@ -72,8 +69,11 @@ DELETE FROM snapshots WHERE stream_no = ?;
 -- name: erase
 UPDATE events SET payload = NULL, salt = NULL WHERE stream_no = ? AND seq = ?;
 
--- name: count_in
-UPDATE log_totals SET events = events + ?, streams = streams + ? WHERE one = 1;
+-- name: log_totals
+SELECT events, streams FROM log_totals;
+
+-- name: set_log_totals
+UPDATE log_totals SET events = ?, streams = ? WHERE one = 1;
 
 -- name: projection_version
 SELECT version FROM projection;

@@ -19,9 +19,10 @@ import apsw
 from holdfast import errors
 from holdfast.model import limits
 from holdfast.storage.sqlite.connect import broken_storage, typed
+from holdfast.storage.sqlite.log import Log
 
 T = TypeVar("T")
-Job = Callable[[apsw.Connection], Any]
+Job = Callable[[Log], Any]
 
 
 class _Request:
@@ -45,8 +46,8 @@ class _Request:
 
 
 class Writer:
-    def __init__(self, connection: apsw.Connection, path: str) -> None:
-        self._connection = connection
+    def __init__(self, log: Log, path: str) -> None:
+        self._log = log
         self._path = path
         self._queue: deque[_Request] = deque()
         self._mutex = threading.Lock()
@@ -55,7 +56,7 @@ class Writer:
         self._closed = False
         self._thread: ThreadPoolExecutor | None = None
 
-    def run(self, job: Callable[[apsw.Connection], T]) -> T:
+    def run(self, job: Callable[[Log], T]) -> T:
         """Block until the job is durable."""
         request = _Request(job, None)
         if not self._enqueue(request):
@@ -65,7 +66,7 @@ class Writer:
         answer: T = request.answer()
         return answer
 
-    def submit(self, job: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
+    def submit(self, job: Callable[[Log], T]) -> asyncio.Future[T]:
         """The same for the running event loop, which goes on meanwhile."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if self._enqueue(_Request(job, future)):
@@ -79,7 +80,7 @@ class Writer:
             self._idle.wait_for(lambda: not self._busy)
         if self._thread is not None:
             self._thread.shutdown(wait=True)
-        self._connection.close()
+        self._log.connection.close()
 
     def _enqueue(self, request: _Request) -> bool:
         """True if the caller has to do the work."""
@@ -167,25 +168,26 @@ class Writer:
 
     def _attempt(self, batch: list[_Request], *, alone: bool = False) -> bool:
         """Run and commit a batch. False if a job failed after it had written, so that nothing could be committed."""
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
+        log = self._log
+        log.begin()
+        committed = False
         try:
             for request in batch:
-                before = connection.total_changes()
+                before = log.connection.total_changes()
                 try:
-                    request.result = request.job(connection)
+                    request.result = request.job(log)
                 except Exception as error:
                     if broken_storage(error):
                         raise
                     request.error = typed(self._path, error) if isinstance(error, apsw.Error) else error
-                    if connection.total_changes() != before:
-                        connection.execute("ROLLBACK")
+                    if log.connection.total_changes() != before:
                         request.finished = alone
                         return alone
-            connection.execute("COMMIT")
+            log.commit()
+            committed = True
         finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            if not committed:
+                log.roll_back()
         for request in batch:
             request.finished = True
         return True

@@ -1,0 +1,226 @@
+"""Inside a write transaction: appending to the log, its heads, keys, snapshots and rows.
+
+Laws: everything that can be refused is checked before anything is written; what is remembered of the heads between two
+transactions is used only if no other connection has committed since, and forgotten whenever a transaction fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from holdfast import chain, codec, errors
+from holdfast.model import limits
+from holdfast.model.log import GENESIS, Append, Appended, Head, Recorded, StreamWrite
+from holdfast.model.names import StreamId
+from holdfast.model.rows import TABLES, Row
+from holdfast.storage import common
+from holdfast.storage.sqlite.connect import load_statements
+
+SQL = load_statements(__package__, "queries.sql")
+
+_REMEMBERED_HEADS = 4_096
+
+
+def _put_statement(table: type[Row]) -> str:
+    columns = ("stream_no", *table.__struct_fields__)
+    moved = ", ".join(f"{name} = excluded.{name}" for name in table.__struct_fields__ if name not in table.key)
+    return (
+        f"INSERT INTO {table.table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
+        f"ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {moved}"
+    )
+
+
+_PUT_ROW = {table: _put_statement(table) for table in TABLES}
+_FORGET_ROWS = [f"DELETE FROM {table.table} WHERE stream_no = ?" for table in TABLES]
+
+
+class Log:
+    """The writing connection, one transaction after the other."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._data_version = -1
+        self._heads: dict[StreamId, tuple[int, Head]] = {}
+        self._events = self._streams = 0
+        self._counted = True
+
+    def begin(self) -> None:
+        self.connection.execute("BEGIN IMMEDIATE")
+        data_version = self.connection.execute("PRAGMA data_version").get
+        if data_version != self._data_version:
+            self._heads.clear()
+            self._events, self._streams = self.connection.execute(SQL["log_totals"]).get
+            self._data_version = data_version
+        self._counted = True
+
+    def commit(self) -> None:
+        if not self._counted:
+            self.connection.execute(SQL["set_log_totals"], (self._events, self._streams))
+        self.connection.execute("COMMIT")
+
+    def roll_back(self) -> None:
+        self._heads.clear()
+        self._data_version = -1
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def append(self, append: Append) -> Appended:
+        if append.key is not None and (first := find(self.connection, append.tenant, append.key)):
+            return chain.repeated(append.key, append.order, first)
+        places = [self._head(write.stream) for write in append.writes]
+        for write, (_, head) in zip(append.writes, places, strict=True):
+            common.check_version(write, head)
+        position = self._events + 1
+        recorded: list[Recorded] = []
+        links = chain.record(append, [head for _, head in places])
+        for write, (stream_no, _), (head, events) in zip(append.writes, places, links, strict=True):
+            stream_no = self._move_head(stream_no, head)
+            for event in events:
+                self._add_event(stream_no, event)
+            self._keep(stream_no, write)
+            recorded += events
+        if append.key is not None:
+            self.connection.execute(SQL["add_key"], (append.tenant, append.key, position))
+        return Appended(tuple(recorded))
+
+    def adopt(
+        self,
+        events: Sequence[Recorded],
+        rows: Mapping[StreamId, Sequence[Row]],
+        erase: Mapping[StreamId, Sequence[int]],
+    ) -> None:
+        for event in events:
+            stream_no, head = self._head(event.stream)
+            if event.seq != head.version + 1:
+                raise errors.VersionConflict(stream=event.stream, expected=event.seq - 1, actual=head.version)
+            if wrong := chain.fault(head, event):
+                raise errors.StorageCorrupt(what=f"event {event.seq} of {event.stream}", reason=wrong)
+            stream_no = self._move_head(stream_no, Head(event.stream, event.seq, event.hash))
+            self._add_event(stream_no, event)
+            if event.key is not None and event.ordinal == 0:
+                self.connection.execute(SQL["add_key"], (event.stream.tenant, event.key, self._events))
+        for stream, seqs in erase.items():
+            self._erase(self._head(stream)[0], seqs)
+        for stream, some in rows.items():
+            self._put_rows(self._head(stream)[0], some)
+
+    def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:
+        stream_no, head = self._head(stream)
+        if head.version != version:
+            raise errors.VersionConflict(stream=stream, expected=version, actual=head.version)
+        self._forget_rows(stream_no)
+        self._put_rows(stream_no, rows)
+
+    def set_projection_version(self, version: int) -> None:
+        self.connection.execute(SQL["set_projection_version"], (version,))
+
+    def _head(self, stream: StreamId) -> tuple[int, Head]:
+        known = self._heads.get(stream)
+        if known is None:
+            known = read_head(self.connection, stream)
+            if known[0]:
+                self._remember(stream, known)
+        return known
+
+    def _move_head(self, stream_no: int, head: Head) -> int:
+        if stream_no:
+            self.connection.execute(SQL["move_head"], (head.version, head.hash, stream_no))
+        else:
+            self.connection.execute(SQL["add_stream"], (*names(head.stream), head.version, head.hash))
+            stream_no = self.connection.last_insert_rowid()
+            self._streams += 1
+        self._remember(head.stream, (stream_no, head))
+        return stream_no
+
+    def _remember(self, stream: StreamId, place: tuple[int, Head]) -> None:
+        if len(self._heads) >= _REMEMBERED_HEADS:
+            self._heads.clear()
+        self._heads[stream] = place
+
+    def _add_event(self, stream_no: int, event: Recorded) -> None:
+        self._events += 1
+        self._counted = False
+        self.connection.execute(
+            SQL["add_event"],
+            (
+                self._events,
+                stream_no,
+                event.seq,
+                bytes.fromhex(event.command),
+                event.ordinal,
+                event.type,
+                event.version,
+                event.time_us,
+                event.principal,
+                event.cause,
+                event.key,
+                event.command_digest,
+                event.payload_digest,
+                event.hash,
+                event.salt,
+                event.payload,
+            ),
+        )
+
+    def _keep(self, stream_no: int, write: StreamWrite) -> None:
+        if write.erase:
+            self._erase(stream_no, write.erase)
+        if write.snapshot is not None:
+            snapshot = write.snapshot
+            values = (stream_no, snapshot.version, snapshot.format, snapshot.state)
+            self.connection.execute(SQL["put_snapshot"], values)
+        self._put_rows(stream_no, write.rows)
+
+    def _erase(self, stream_no: int, seqs: Sequence[int]) -> None:
+        for seq in seqs:
+            self.connection.execute(SQL["erase"], (stream_no, seq))
+        self.connection.execute(SQL["drop_snapshot"], (stream_no,))
+        self._forget_rows(stream_no)
+
+    def _put_rows(self, stream_no: int, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.connection.execute(_PUT_ROW[type(row)], (stream_no, *msgspec.structs.astuple(row)))
+
+    def _forget_rows(self, stream_no: int) -> None:
+        for statement in _FORGET_ROWS:
+            self.connection.execute(statement, (stream_no,))
+
+
+def read_head(connection: apsw.Connection, stream: StreamId) -> tuple[int, Head]:
+    """A stream's number and head; number 0 if it is not there."""
+    for stream_no, version, digest in connection.execute(SQL["head"], names(stream)):
+        return stream_no, Head(stream, version, digest)
+    return 0, Head(stream, 0, GENESIS)
+
+
+def find(connection: apsw.Connection, tenant: str, key: str) -> tuple[Recorded, ...]:
+    """A command's events stand side by side in the feed: one transaction put them there."""
+    found: list[Recorded] = []
+    for row in connection.execute(SQL["find"], (tenant, key, limits.COMMAND_EVENTS)):
+        event = placed(row)
+        if found and event.command != found[0].command:
+            break
+        found.append(event)
+    return tuple(found)
+
+
+def names(stream: StreamId) -> tuple[str, str, str]:
+    return stream.tenant, stream.kind, codec.encode_stream_key(stream)
+
+
+def stream_of(tenant: str, kind: Any, key: str) -> StreamId:
+    return StreamId(tenant, kind, codec.decode_stream_key(key))
+
+
+def placed(row: Sequence[Any]) -> Recorded:
+    """An event from a row that begins with its stream and its position."""
+    return recorded_of(stream_of(*row[:3]), row[4:])
+
+
+def recorded_of(stream: StreamId, row: Sequence[Any]) -> Recorded:
+    seq, command, *rest = row
+    return Recorded(stream, seq, command.hex(), *rest)

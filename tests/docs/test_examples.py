@@ -1,0 +1,54 @@
+"""Every Python example in the documentation runs, in order, one page after the other in its own folder."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs import reference
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```(?:\n+^```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+PAGES = [
+    page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if BLOCK.search(page.read_text())
+]
+
+
+def test_there_are_examples() -> None:
+    assert len(PAGES) >= 3
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_examples_of_a_page_run_and_print_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block of text right after an example is what it prints."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "example"}
+    for code, expected in BLOCK.findall(page.read_text()):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, str(page), "exec"), names)
+        if expected:
+            assert printed.getvalue() == expected
+
+
+def test_the_demo_plays_to_its_end() -> None:
+    """It kills a real process and asserts on the way that nothing was lost or doubled."""
+    played = subprocess.run(
+        [sys.executable, str(ROOT / "examples/demo.py")], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert played.returncode == 0, played.stderr
+    assert "kill -9" in played.stdout
+    assert "0 lost, 0 doubled" in played.stdout
+
+
+@pytest.mark.parametrize("page", reference.PAGES)
+def test_the_reference_says_what_the_code_says(page: str) -> None:
+    assert (reference.FOLDER / page).read_text() == reference.PAGES[page](), "run `make reference`"
