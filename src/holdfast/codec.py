@@ -114,10 +114,10 @@ def checked_json(where: str, value: object, depth: int = 0) -> Json:
         if not math.isfinite(value):  # type: ignore[arg-type]
             raise InvalidJson(where=where, reason=f"{value} is not a finite number")
         return value  # type: ignore[return-value]
-    if isinstance(value, list | tuple):
-        return [checked_json(where, item, depth + 1) for item in value]
-    if isinstance(value, dict):
-        return _checked_object(where, value, depth)
+    if kind is list or kind is tuple:
+        return [checked_json(where, item, depth + 1) for item in value]  # type: ignore[attr-defined]
+    if kind is dict:
+        return _checked_object(where, value, depth)  # type: ignore[arg-type]
     raise InvalidJson(where=where, reason=f"a {kind.__name__} is not a JSON value")
 
 

@@ -3,6 +3,7 @@
     HoldfastError
     ├── InvalidInput (also a ValueError): the caller's value cannot be accepted
     │   ├── InvalidName          a tenant, actor, session, thread, principal or key
+    │   ├── InvalidNumber        not a whole number, or out of range
     │   ├── InvalidText          text that is not Unicode (lone surrogates)
     │   ├── InvalidJson          a value that JSON cannot carry faithfully
     │   ├── InvalidContent       a message without content, an unknown role
@@ -82,6 +83,15 @@ class InvalidName(InvalidInput):
     reason: str
 
 
+class InvalidNumber(InvalidInput):
+    """{what} is {value}, not a whole number from {low} to {high}."""
+
+    what: str
+    value: str
+    low: int
+    high: int
+
+
 class InvalidText(InvalidInput):
     """{where} is not valid Unicode text: {reason}. Decode it with errors="replace", or store it as a blob."""
 
@@ -112,7 +122,7 @@ class InvalidAppend(InvalidInput):
 class InvalidUrl(InvalidInput):
     """Cannot open {url!r}: {reason}. Pass a file name, "sqlite:///path/to/file.db" or "memory:"."""
 
-    url: str
+    url: object
     reason: str
 
 

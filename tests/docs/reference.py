@@ -28,8 +28,8 @@ def errors_page() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error is a `holdfast.errors.HoldfastError`. The message says what happened, with which value, and what to do;",
-        "the values in braces are attributes; the driver's own error is the `__cause__`.",
+        "Every error is a `holdfast.errors.HoldfastError`. The message says what happened, with which value,",
+        "and what to do; the values in braces are attributes; the driver's own error is the `__cause__`.",
         "",
         "| error | is a | message |",
         "|---|---|---|",

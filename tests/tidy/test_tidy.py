@@ -73,9 +73,10 @@ def test_a_module_imports_nothing_unsafe_and_prints_nothing(path: Path) -> None:
 
 def executed_sql(path: Path) -> Iterator[ast.expr]:
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-            if node.func.attr in {"execute", "executemany"}:
-                yield node.args[0]
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+            continue
+        if node.func.attr in {"execute", "executemany"}:
+            yield node.args[0]
 
 
 def test_sql_is_fixed_text_and_parameters() -> None:

@@ -10,17 +10,17 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import sessions, upcast
-from holdfast.errors import InvalidContent, InvalidName, TooLarge
+from holdfast.errors import InvalidContent, InvalidCursor, InvalidJson, InvalidName, TooLarge
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Order, execute
 from holdfast.flows.load import StateCache, load
 from holdfast.model import limits
 from holdfast.model.commands import CloseSession, Command, CreateSession, ErasePayloads, Given, RecordMessage
-from holdfast.model.content import BlobRef, Body, File, Image, Json, Opaque, Part, Role, Text
+from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part, Role, Text
 from holdfast.model.events import MessageRecorded
 from holdfast.model.log import Appended, FeedPage, Recorded
-from holdfast.model.names import Scope, checked_name
+from holdfast.model.names import Scope, checked_name, checked_whole
 from holdfast.model.rows import SessionRow
 from holdfast.model.state import SessionState
 from holdfast.ports import Clock, IdSource, TokenCounter
@@ -79,8 +79,9 @@ class Message(msgspec.Struct, frozen=True):
 def create(
     place: Place, metadata: Mapping[str, object] | None = None, *, key: str | None = None, cause: str | None = None
 ) -> Flow[None]:
-    data: Json = codec.checked_json("metadata", dict(metadata or {}))
-    assert isinstance(data, dict)
+    data = codec.checked_json("metadata", {} if metadata is None else metadata)
+    if not isinstance(data, dict):
+        raise InvalidJson(where="metadata", reason="it is not an object")
     yield from _order(place, CreateSession(scope=place.scope, metadata=data), key=key, cause=cause)
 
 
@@ -122,9 +123,10 @@ def close(
 
 def erase(place: Place, seqs: Sequence[int], reason: str, *, key: str | None = None) -> Flow[None]:
     """Remove the content of these events for good. Their headers and digests stay, so the hash chain still verifies."""
-    if not all(type(seq) is int for seq in seqs):
-        raise InvalidContent(reason="events to erase are named by their whole numbers")
-    command = ErasePayloads(scope=place.scope, seqs=tuple(seqs), reason=codec.checked_text("the reason", reason))
+    if not isinstance(seqs, list | tuple | range):
+        raise InvalidContent(reason="the events to erase are a list of their seqs")
+    named = tuple(checked_whole("an event to erase", seq, 1) for seq in seqs)
+    command = ErasePayloads(scope=place.scope, seqs=named, reason=codec.checked_text("the reason", reason))
     yield from _order(place, command, key=key)
 
 
@@ -138,6 +140,9 @@ def state(place: Place) -> Flow[SessionState]:
 
 def messages(place: Place, *, before: int | None = None, limit: int = 100) -> Flow[list[Message]]:
     """The last messages, oldest first; with `before`, the last ones before that seq."""
+    if before is not None:
+        checked_whole("before", before)
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
     found = yield from effects.read_back(place.scope.stream, before, limit, (MessageRecorded.name,))
     if not found:
         yield from state(place)
@@ -146,6 +151,8 @@ def messages(place: Place, *, before: int | None = None, limit: int = 100) -> Fl
 
 def events(place: Place, *, after: int = 0, limit: int = 100) -> Flow[tuple[Recorded, ...]]:
     """The session's stored events, as the log has them."""
+    checked_whole("after", after)
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
     found = yield from effects.read(place.scope.stream, after, limit)
     if not found:
         yield from state(place)
@@ -159,11 +166,17 @@ def listed(
     where: dict[str, str | int] = {"tenant": context.tenant}
     if actor is not None:
         where["actor"] = checked_name("actor", actor)
+    if after is not None and not isinstance(after, SessionRow):
+        raise InvalidContent(reason="a page goes on after the last row of the one before")
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
     return (yield from effects.rows(SessionRow, where, after, limit))
 
 
 def feed(_context: Context, cursor: str = "", *, limit: int = 100) -> Flow[FeedPage]:
     """Events of all sessions and tenants in one order, from a cursor that survives restarts."""
+    if type(cursor) is not str:
+        raise InvalidCursor(cursor=f"{cursor!r:.60}")
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
     return (yield from effects.feed(cursor, limit))
 
 
@@ -178,7 +191,7 @@ def message(recorded: Recorded) -> Message:
 
 def checked_parts(content: Content) -> tuple[Part, ...]:
     """Content as parts, each checked: text is Unicode, references are well formed."""
-    given = [content] if isinstance(content, str | Part) else list(content)
+    given = list(content) if isinstance(content, list | tuple) else [content]
     if not given or given == [""]:
         raise InvalidContent(reason="a message needs content")
     if len(given) > limits.CONTENT_PARTS:
@@ -190,7 +203,7 @@ def checked_parts(content: Content) -> tuple[Part, ...]:
             limit=limits.CONTENT_PARTS,
             advice="Record several messages.",
         )
-    return tuple(_checked_part(Text(part) if isinstance(part, str) else part) for part in given)
+    return tuple(_checked_part(Text(part) if isinstance(part, str) else part) for part in given)  # type: ignore[arg-type]
 
 
 def _checked_part(part: Part) -> Part:
@@ -198,23 +211,23 @@ def _checked_part(part: Part) -> Part:
         case Text(text):
             codec.checked_text("the text", text)
         case Body(ref, preview):
-            _checked_ref(ref)
+            checked_ref(ref)
             codec.checked_text("the preview", preview)
         case File(ref, name):
-            _checked_ref(ref)
+            checked_ref(ref)
             if name is not None:
                 checked_name("file name", name)
         case Image(ref, url):
             if (ref is None) == (url is None):
                 raise InvalidContent(reason="an image has either a blob or a URL")
             if ref is not None:
-                _checked_ref(ref)
+                checked_ref(ref)
             if url is not None:
                 codec.checked_text("the URL", url)
         case Opaque(issuer, body):
             checked_name("issuer", issuer)
             if isinstance(body, BlobRef):
-                _checked_ref(body)
+                checked_ref(body)
             else:
                 codec.checked_text("the opaque part", body)
         case _:
@@ -222,22 +235,22 @@ def _checked_part(part: Part) -> Part:
     return part
 
 
-def _checked_ref(ref: object) -> None:
+def checked_ref(ref: object) -> BlobRef:
     if not isinstance(ref, BlobRef):
         raise InvalidContent(reason="a reference to a body is what put_blob() returns")
-    digest, size = ref.digest, ref.size
+    digest = ref.digest
     if type(digest) is not str or len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
         raise InvalidName(what="blob digest", value=digest, reason="it is not 64 hexadecimal digits", limit=64)
-    if type(size) is not int or not 0 <= size <= limits.BLOB_BYTES:
-        raise InvalidContent(reason=f"a blob of {size!r:.40} bytes cannot be")
+    checked_whole("the size of a blob", ref.size, 0, limits.BLOB_BYTES)
     if ref.media_type is not None:
         checked_name("media type", ref.media_type)
+    return ref
 
 
 def _checked_role(role: str) -> Role:
     known: tuple[Role, ...] = get_args(Role)
     for each in known:
-        if role == each:
+        if type(role) is str and role == each:
             return each
     raise InvalidContent(reason=f"the role {role!r:.60} is not one of {', '.join(known)}")
 
@@ -269,6 +282,6 @@ def _order(
         principal=context.principal,
         cause=None if cause is None else checked_name("cause", cause),
         key=None if key is None else checked_name("idempotency key", key),
-        expected=expect,
+        expected=None if expect is None else checked_whole("the expected version", expect),
     )
     return execute(order, context.cache, context.ids)

@@ -3,6 +3,9 @@
 NAME_BYTES = 256
 """A tenant, actor, session, thread, principal, cause or idempotency key."""
 
+WHOLE_NUMBER = (1 << 62) - 1
+"""A version, seq or time."""
+
 PAYLOAD_BYTES = 1 << 20
 """One event's payload. Larger bodies belong in the blob store."""
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.errors import InvalidName
+from holdfast.errors import InvalidName, InvalidNumber
 from holdfast.model import limits
 
 StreamKind = Literal["session", "ledger"]
@@ -34,6 +34,14 @@ def checked_name(what: str, value: object) -> str:
                 return value
             reason = f"it has {size} bytes"
     raise InvalidName(what=what, value=value, reason=reason, limit=limits.NAME_BYTES)
+
+
+def checked_whole(what: str, value: object, low: int = 0, high: int = limits.WHOLE_NUMBER) -> int:
+    """The value, if it is a whole number in this range, which every store can hold."""
+    if type(value) is int and low <= value <= high:
+        return value
+    shown = "too large to show" if type(value) is int and value.bit_length() > 256 else f"{value!r:.60}"
+    raise InvalidNumber(what=what, value=shown, low=low, high=high)
 
 
 class StreamId(msgspec.Struct, frozen=True, order=True):

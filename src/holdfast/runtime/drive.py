@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holdfast.flows.effects import Exclusive, Flow
 from holdfast.model.names import StreamId
@@ -22,32 +20,24 @@ class Turns:
         self._mutex = threading.Lock()
         self._locks: dict[StreamId, tuple[threading.Lock, int]] = {}
 
-    @contextmanager
-    def hold(self, streams: tuple[StreamId, ...]) -> Iterator[None]:
-        held: list[tuple[StreamId, threading.Lock]] = []
+    def take(self, stream: StreamId) -> None:
+        with self._mutex:
+            lock, users = self._locks.get(stream) or (threading.Lock(), 0)
+            self._locks[stream] = (lock, users + 1)
         try:
-            for stream in streams:
-                with self._mutex:
-                    lock, users = self._locks.get(stream) or (threading.Lock(), 0)
-                    self._locks[stream] = (lock, users + 1)
-                try:
-                    lock.acquire()
-                except BaseException:
-                    self._leave(stream)
-                    raise
-                held.append((stream, lock))
-            yield
-        finally:
-            for stream, lock in reversed(held):
-                lock.release()
-                self._leave(stream)
+            lock.acquire()
+        except BaseException:
+            self._leave(stream)
+            raise
+
+    def give(self, stream: StreamId) -> None:
+        self._locks[stream][0].release()
+        self._leave(stream)
 
     def _leave(self, stream: StreamId) -> None:
         with self._mutex:
-            lock, users = self._locks[stream]
-            if users == 1:
-                del self._locks[stream]
-            else:
+            lock, users = self._locks.pop(stream)
+            if users > 1:
                 self._locks[stream] = (lock, users - 1)
 
 
@@ -57,30 +47,22 @@ class AsyncTurns:
     def __init__(self) -> None:
         self._locks: dict[StreamId, tuple[asyncio.Lock, int]] = {}
 
-    @asynccontextmanager
-    async def hold(self, streams: tuple[StreamId, ...]) -> AsyncIterator[None]:
-        held: list[tuple[StreamId, asyncio.Lock]] = []
+    async def take(self, stream: StreamId) -> None:
+        lock, users = self._locks.get(stream) or (asyncio.Lock(), 0)
+        self._locks[stream] = (lock, users + 1)
         try:
-            for stream in streams:
-                lock, users = self._locks.get(stream) or (asyncio.Lock(), 0)
-                self._locks[stream] = (lock, users + 1)
-                try:
-                    await lock.acquire()
-                except BaseException:
-                    self._leave(stream)
-                    raise
-                held.append((stream, lock))
-            yield
-        finally:
-            for stream, lock in reversed(held):
-                lock.release()
-                self._leave(stream)
+            await lock.acquire()
+        except BaseException:
+            self._leave(stream)
+            raise
+
+    def give(self, stream: StreamId) -> None:
+        self._locks[stream][0].release()
+        self._leave(stream)
 
     def _leave(self, stream: StreamId) -> None:
-        lock, users = self._locks[stream]
-        if users == 1:
-            del self._locks[stream]
-        else:
+        lock, users = self._locks.pop(stream)
+        if users > 1:
             self._locks[stream] = (lock, users - 1)
 
 
@@ -91,8 +73,7 @@ def drive(flow: Flow[T], store: EventStore, turns: Turns) -> T:
         while True:
             try:
                 if isinstance(effect, Exclusive):
-                    with turns.hold(effect.streams):
-                        answer = drive(effect.flow, store, turns)
+                    answer = _in_turn(effect, store, turns)
                 else:
                     answer = getattr(store, effect.method)(*effect.args, **effect.kwargs)
             except BaseException as error:  # noqa: BLE001 - it belongs to the flow, which may clean up or handle it
@@ -104,6 +85,18 @@ def drive(flow: Flow[T], store: EventStore, turns: Turns) -> T:
         return result
 
 
+def _in_turn(effect: Exclusive, store: EventStore, turns: Turns) -> Any:
+    taken: list[StreamId] = []
+    try:
+        for stream in effect.streams:
+            turns.take(stream)
+            taken.append(stream)
+        return drive(effect.flow, store, turns)
+    finally:
+        for stream in reversed(taken):
+            turns.give(stream)
+
+
 async def drive_async(flow: Flow[T], store: AsyncEventStore, turns: AsyncTurns) -> T:
     """Run a flow to its end, awaiting every effect."""
     try:
@@ -111,8 +104,7 @@ async def drive_async(flow: Flow[T], store: AsyncEventStore, turns: AsyncTurns) 
         while True:
             try:
                 if isinstance(effect, Exclusive):
-                    async with turns.hold(effect.streams):
-                        answer = await drive_async(effect.flow, store, turns)
+                    answer = await _in_turn_async(effect, store, turns)
                 else:
                     answer = await getattr(store, effect.method)(*effect.args, **effect.kwargs)
             except BaseException as error:  # noqa: BLE001 - it belongs to the flow, which may clean up or handle it
@@ -122,3 +114,15 @@ async def drive_async(flow: Flow[T], store: AsyncEventStore, turns: AsyncTurns) 
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+async def _in_turn_async(effect: Exclusive, store: AsyncEventStore, turns: AsyncTurns) -> Any:
+    taken: list[StreamId] = []
+    try:
+        for stream in effect.streams:
+            await turns.take(stream)
+            taken.append(stream)
+        return await drive_async(effect.flow, store, turns)
+    finally:
+        for stream in reversed(taken):
+            turns.give(stream)

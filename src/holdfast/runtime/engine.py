@@ -133,7 +133,7 @@ class Engine:
 
     def blob_chunks(self, ref: BlobRef) -> Iterator[bytes]:
         """A body in pieces, checked on the way. The last piece may end in StorageCorrupt: use nothing before it ended."""
-        return self.blobs.chunks(self._place.tenant, ref)
+        return self.blobs.chunks(self._place.tenant, flows.checked_ref(ref))
 
     def read_blob(self, ref: BlobRef) -> bytes:
         return b"".join(self.blob_chunks(ref))
@@ -228,10 +228,12 @@ class AsyncEngine:
         """Keep a large body, streamed; the reference goes into a message."""
         if not isinstance(body, AsyncIterator):
             return await self.store.call(self._blocking.put_blob, body, media_type=media_type)
+        if media_type is not None:
+            checked_name("media type", media_type)
         writer = await self.store.call(self.blobs.writer, self._place.tenant)
         try:
             async for chunk in body:
-                await self.store.call(writer.write, chunk)
+                await self.store.call(writer.write, care.checked_chunk(chunk))
             return await self.store.call(writer.commit, media_type)
         except BaseException:
             writer.abort()

@@ -75,7 +75,7 @@ def _context(
 
 
 def _stores(url: str | os.PathLike[str]) -> tuple[EventStore, BlobStore]:
-    address = os.fspath(url)
+    address = _address(url)
     if address in ("memory:", ":memory:"):
         return MemoryStore(), MemoryBlobs()
     path = _path(address)
@@ -86,6 +86,17 @@ def _stores(url: str | os.PathLike[str]) -> tuple[EventStore, BlobStore]:
         store.close()
         raise
     return store, FolderBlobs(path + BLOB_FOLDER)
+
+
+def _address(url: object) -> str:
+    address = os.fspath(url) if isinstance(url, os.PathLike) else url
+    if type(address) is not str:
+        raise InvalidUrl(url=f"{url!r:.60}", reason="it is not text")
+    try:
+        address.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidUrl(url=address, reason="it is not valid Unicode") from error
+    return address
 
 
 def _path(address: str) -> str:

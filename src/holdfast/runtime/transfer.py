@@ -20,14 +20,14 @@ import msgspec
 
 from holdfast import chain, codec
 from holdfast.core import upcast
-from holdfast.errors import HoldfastError, ImportRefused, StorageUnavailable
+from holdfast.errors import HoldfastError, ImportRefused, InvalidContent, StorageUnavailable
 from holdfast.flows import effects, maintain
 from holdfast.flows.load import StateCache
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, blob_refs
 from holdfast.model.events import MessageRecorded
 from holdfast.model.log import GENESIS, FeedPage, Head, Recorded
-from holdfast.model.names import StreamId
+from holdfast.model.names import Scope, StreamId, checked_name, checked_whole
 from holdfast.ports import BlobStore, BlobWriter
 from holdfast.runtime.care import Drive
 
@@ -232,7 +232,7 @@ def _examine_event(
     drive: Drive, line: _Event, number: int, ends: dict[StreamId, Head], here: dict[StreamId, Head | None]
 ) -> None:
     try:
-        event = line.recorded()
+        event = _checked(line.recorded())
         upcast.current(event)
     except (ValueError, HoldfastError) as error:
         raise ImportRefused(line=number, reason=str(error)) from error
@@ -245,6 +245,24 @@ def _examine_event(
     head = here[stream]
     if head is not None and event.seq == head.version and event.hash != head.hash:
         raise ImportRefused(line=number, reason=f"{stream} has another history here")
+
+
+def _checked(event: Recorded) -> Recorded:
+    """A file may come from anyone: its names and numbers are checked as those of any caller."""
+    stream = event.stream
+    if stream.kind != "session" or len(stream.key) not in (2, 3):
+        raise InvalidContent(reason=f"{stream} is not the stream of a session")
+    Scope.checked(stream.tenant, *stream.key)
+    checked_name("principal", event.principal)
+    for what, name in (("cause", event.cause), ("idempotency key", event.key)):
+        if name is not None:
+            checked_name(what, name)
+    for what, number in (("seq", event.seq), ("version", event.version), ("time", event.time_us)):
+        checked_whole(what, number)
+    checked_whole("ordinal", event.ordinal, 0, limits.COMMAND_EVENTS)
+    if len(event.command) != 32 or len(bytes.fromhex(event.command)) != 16:
+        raise InvalidContent(reason="the id of the command is not 32 hexadecimal digits")
+    return event
 
 
 def _lines(source: str) -> Iterator[tuple[int, _Line]]:

@@ -35,33 +35,31 @@ def check_columns(table: type[Row], where: Mapping[str, str | int]) -> None:
 
 
 def check_append(append: Append) -> None:
-    streams = [write.stream for write in append.writes]
-    events = sum(len(write.events) for write in append.writes)
-    if not streams or not all(write.events for write in append.writes):
+    if not append.writes or not all(write.events for write in append.writes):
         raise InvalidAppend(reason="every write needs at least one event")
+    if len(append.writes) > 1:
+        _check_several(append)
+    for write in append.writes:
+        _check_bound("the append", len(write.events), "events", "COMMAND_EVENTS", "Split the command.")
+        if write.snapshot is not None:
+            size = len(write.snapshot.state)
+            _check_bound(f"the snapshot of {write.stream}", size, "bytes", "SNAPSHOT_BYTES", "Leave it out.")
+
+
+def _check_several(append: Append) -> None:
+    streams = [write.stream for write in append.writes]
     if len(set(streams)) != len(streams):
         raise InvalidAppend(reason="a stream may be written once")
     if len({stream.tenant for stream in streams}) != 1:
         raise InvalidAppend(reason="all streams must belong to one tenant")
-    if events > limits.COMMAND_EVENTS:
-        raise TooLarge(
-            what="the append",
-            size=events,
-            unit="events",
-            limit_name="COMMAND_EVENTS",
-            limit=limits.COMMAND_EVENTS,
-            advice="Split the command.",
-        )
-    for write in append.writes:
-        if write.snapshot is not None and len(write.snapshot.state) > limits.SNAPSHOT_BYTES:
-            raise TooLarge(
-                what=f"the snapshot of {write.stream}",
-                size=len(write.snapshot.state),
-                unit="bytes",
-                limit_name="SNAPSHOT_BYTES",
-                limit=limits.SNAPSHOT_BYTES,
-                advice="Append without a snapshot.",
-            )
+    events = sum(len(write.events) for write in append.writes)
+    _check_bound("the append", events, "events", "COMMAND_EVENTS", "Split the command.")
+
+
+def _check_bound(what: str, size: int, unit: str, name: str, advice: str) -> None:
+    limit: int = getattr(limits, name)
+    if size > limit:
+        raise TooLarge(what=what, size=size, unit=unit, limit_name=name, limit=limit, advice=advice)
 
 
 def check_version(write: StreamWrite, head: Head) -> None:

@@ -35,7 +35,7 @@ class Disk:
         os.mkdir(path)
 
     def create(self, path: str) -> int:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 
     def write(self, handle: int, data: bytes) -> None:
         view = memoryview(data)

@@ -71,9 +71,11 @@ class Log:
     def append(self, append: Append) -> Appended:
         if append.key is not None and (first := find(self.connection, append.tenant, append.key)):
             return chain.repeated(append.key, append.order, first)
-        places = [self._head(write.stream) for write in append.writes]
-        for write, (_, head) in zip(append.writes, places, strict=True):
-            common.check_version(write, head)
+        places = []
+        for write in append.writes:
+            place = self._head(write.stream)
+            common.check_version(write, place[1])
+            places.append(place)
         position = self._events + 1
         recorded: list[Recorded] = []
         links = chain.record(append, [head for _, head in places])

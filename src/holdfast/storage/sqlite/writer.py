@@ -68,9 +68,10 @@ class Writer:
 
     def submit(self, job: Callable[[Log], T]) -> asyncio.Future[T]:
         """The same for the running event loop, which goes on meanwhile."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
         if self._enqueue(_Request(job, future)):
-            self._lead_in_thread()
+            loop.call_soon(self._lead_in_thread)  # after the tasks that are ready now: they join this batch
         return future
 
     def close(self) -> None:
