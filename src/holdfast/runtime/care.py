@@ -30,10 +30,10 @@ def put_blob(
 ) -> BlobRef:
     if media_type is not None:
         checked_name("media type", media_type)
-    if isinstance(body, str) or not (hasattr(body, "read") or isinstance(body, Iterable)):
-        raise InvalidContent(
-            reason=f"a {type(body).__name__} is not a body; pass bytes, a binary file or pieces of bytes"
-        )
+    given: object = body
+    if isinstance(given, str) or not (hasattr(given, "read") or isinstance(given, Iterable)):
+        kind = type(given).__name__
+        raise InvalidContent(reason=f"a {kind} is not a body; pass bytes, a binary file or pieces of bytes")
     writer = blobs.writer(tenant)
     try:
         for chunk in _chunks(body):

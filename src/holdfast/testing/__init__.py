@@ -1,1 +1,23 @@
-"""For tests, yours and ours: what any backend must keep, and ways to make its life hard."""
+"""For tests, yours and ours: what any backend must keep, and ways to make its life hard. Needs `holdfast[testing]`.
+
+The contracts come in when they are asked for, so that a process that only needs a faulty disk loads no pytest.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.testing.conformance import BlobStoreContract, EventStoreContract
+    from holdfast.testing.strategies import store_machine
+
+__all__ = ["BlobStoreContract", "EventStoreContract", "store_machine"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    modules = ("appends", "conformance", "contract_log", "contract_state", "strategies")
+    importlib.import_module("pytest").register_assert_rewrite(*(f"{__name__}.{module}" for module in modules))
+    return getattr(importlib.import_module(f"{__name__}.conformance"), name)

@@ -156,7 +156,7 @@ class Writer:
         try:
             isolated = self._attempt(batch)
         except apsw.Error as error:
-            self._fail(batch, typed(self._path, error), error)
+            self._fail(batch, error)
             return
         if isolated:
             return
@@ -165,7 +165,7 @@ class Writer:
                 request.error = None
                 self._attempt([request], alone=True)
             except apsw.Error as error:
-                self._fail([request], typed(self._path, error), error)
+                self._fail([request], error)
 
     def _attempt(self, batch: list[_Request], *, alone: bool = False) -> bool:
         """Run and commit a batch. False if a job failed after it had written, so that nothing could be committed."""
@@ -193,10 +193,10 @@ class Writer:
             request.finished = True
         return True
 
-    def _fail(self, batch: list[_Request], error: errors.HoldfastError, cause: BaseException) -> None:
-        error.__cause__ = cause
+    def _fail(self, batch: list[_Request], cause: apsw.Error) -> None:
         for request in batch:
-            request.error = error
+            request.error = typed(self._path, cause)
+            request.error.__cause__ = cause
             request.finished = True
 
 
