@@ -1,5 +1,7 @@
 """Holdfast: the state engine for AI agents."""
 
+from typing import TYPE_CHECKING
+
 from holdfast import errors
 from holdfast.errors import HoldfastError
 from holdfast.flows.maintain import Problem, Report
@@ -9,8 +11,11 @@ from holdfast.model.log import FeedPage, Recorded, Totals
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.rows import SessionRow
 from holdfast.model.state import SessionState
-from holdfast.runtime.engine import AsyncEngine, AsyncSession, Engine, Session
+from holdfast.runtime.engine import Engine, Session
 from holdfast.runtime.opening import open, open_async
+
+if TYPE_CHECKING:
+    from holdfast.runtime.async_engine import AsyncEngine, AsyncSession
 
 __version__ = "0.1.0"
 
@@ -41,3 +46,12 @@ __all__ = [
     "open",
     "open_async",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The async names bring asyncio along, so they come when they are asked for."""
+    if name in ("AsyncEngine", "AsyncSession"):
+        from holdfast.runtime import async_engine  # noqa: PLC0415 - that is the point
+
+        return getattr(async_engine, name)
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

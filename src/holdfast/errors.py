@@ -41,7 +41,6 @@ arguments are its attributes, and the driver's error stays as ``__cause__``.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 SHOWN_CHARS = 120
@@ -52,7 +51,7 @@ class HoldfastError(Exception):
 
     def __init__(self, **data: object) -> None:
         self.__dict__.update(data)
-        template = inspect.cleandoc(type(self).__doc__ or "").replace("\n", " ")
+        template = " ".join((type(self).__doc__ or "").split())
         super().__init__(template.format(**{name: _shown(value) for name, value in data.items()}))
 
     def __reduce__(self) -> tuple[Any, ...]:

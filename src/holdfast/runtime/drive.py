@@ -1,14 +1,13 @@
-"""Two drivers for one kind of flow: one blocks, one awaits. Neither knows what a flow is about."""
+"""The driver that blocks: it answers what a flow asks for, and knows nothing of what the flow is about."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from typing import Any, TypeVar
 
 from holdfast.flows.effects import Exclusive, Flow
 from holdfast.model.names import StreamId
-from holdfast.ports import AsyncEventStore, EventStore
+from holdfast.ports import EventStore
 
 T = TypeVar("T")
 
@@ -41,31 +40,6 @@ class Turns:
                 self._locks[stream] = (lock, users - 1)
 
 
-class AsyncTurns:
-    """The same among the tasks of one event loop."""
-
-    def __init__(self) -> None:
-        self._locks: dict[StreamId, tuple[asyncio.Lock, int]] = {}
-
-    async def take(self, stream: StreamId) -> None:
-        lock, users = self._locks.get(stream) or (asyncio.Lock(), 0)
-        self._locks[stream] = (lock, users + 1)
-        try:
-            await lock.acquire()
-        except BaseException:
-            self._leave(stream)
-            raise
-
-    def give(self, stream: StreamId) -> None:
-        self._locks[stream][0].release()
-        self._leave(stream)
-
-    def _leave(self, stream: StreamId) -> None:
-        lock, users = self._locks.pop(stream)
-        if users > 1:
-            self._locks[stream] = (lock, users - 1)
-
-
 def drive(flow: Flow[T], store: EventStore, turns: Turns) -> T:
     """Run a flow to its end, blocking at every effect."""
     try:
@@ -92,37 +66,6 @@ def _in_turn(effect: Exclusive, store: EventStore, turns: Turns) -> Any:
             turns.take(stream)
             taken.append(stream)
         return drive(effect.flow, store, turns)
-    finally:
-        for stream in reversed(taken):
-            turns.give(stream)
-
-
-async def drive_async(flow: Flow[T], store: AsyncEventStore, turns: AsyncTurns) -> T:
-    """Run a flow to its end, awaiting every effect."""
-    try:
-        effect = next(flow)
-        while True:
-            try:
-                if isinstance(effect, Exclusive):
-                    answer = await _in_turn_async(effect, store, turns)
-                else:
-                    answer = await getattr(store, effect.method)(*effect.args, **effect.kwargs)
-            except BaseException as error:  # noqa: BLE001 - it belongs to the flow, which may clean up or handle it
-                effect = flow.throw(error)
-            else:
-                effect = flow.send(answer)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-
-
-async def _in_turn_async(effect: Exclusive, store: AsyncEventStore, turns: AsyncTurns) -> Any:
-    taken: list[StreamId] = []
-    try:
-        for stream in effect.streams:
-            await turns.take(stream)
-            taken.append(stream)
-        return await drive_async(effect.flow, store, turns)
     finally:
         for stream in reversed(taken):
             turns.give(stream)

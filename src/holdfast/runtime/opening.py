@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+from typing import TYPE_CHECKING
 
 from holdfast.adapters.system import RandomIds, SystemClock
 from holdfast.adapters.tokens import EstimatingCounter
@@ -16,11 +16,13 @@ from holdfast.model.names import checked_name
 from holdfast.ports import BlobStore, Clock, EventStore, IdSource, TokenCounter
 from holdfast.runtime.care import BLOB_FOLDER
 from holdfast.runtime.drive import Turns, drive
-from holdfast.runtime.engine import AsyncEngine, Engine
+from holdfast.runtime.engine import Engine
 from holdfast.storage.blobs.folder import FolderBlobs
 from holdfast.storage.memory import MemoryBlobs, MemoryStore
 from holdfast.storage.sqlite.store import SqliteStore
-from holdfast.storage.threaded import ThreadedStore
+
+if TYPE_CHECKING:
+    from holdfast.runtime.async_engine import AsyncEngine
 
 _SQLITE = "sqlite:///"
 
@@ -51,6 +53,11 @@ async def open_async(
     cached_streams: int = limits.CACHED_STREAMS,
 ) -> AsyncEngine:
     """`open` for an event loop: the same engine, awaited."""
+    import asyncio  # noqa: PLC0415 - who blocks has no need of it, and it is half the time of an import
+
+    from holdfast.runtime.async_engine import AsyncEngine  # noqa: PLC0415 - the same
+    from holdfast.storage.threaded import ThreadedStore  # noqa: PLC0415 - the same
+
     context = _context(tenant, principal, clock, ids, counter, cached_streams)
     store, blobs = await asyncio.to_thread(_stores, url)
     return AsyncEngine(ThreadedStore(store), blobs, context)

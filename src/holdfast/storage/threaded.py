@@ -34,7 +34,7 @@ class ThreadedStore:
     async def append(self, append: Append) -> Appended:
         erasing = any(write.erase for write in append.writes)
         if isinstance(self.blocking, SqliteStore) and not erasing:
-            return await self.blocking.submit(append)
+            return await self.blocking.submit(append, asyncio.get_running_loop())
         return await self.call(self.blocking.append, append)
 
     async def find(self, tenant: str, key: str) -> tuple[Recorded, ...]:

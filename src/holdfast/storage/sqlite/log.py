@@ -20,7 +20,7 @@ from holdfast.model.rows import TABLES, Row
 from holdfast.storage import common
 from holdfast.storage.sqlite.connect import load_statements
 
-SQL = load_statements(__package__, "queries.sql")
+SQL = load_statements("queries.sql")
 
 _REMEMBERED_HEADS = 4_096
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
-from importlib import resources
 from typing import NamedTuple
 
 import apsw
 
 from holdfast import errors
+from holdfast.storage.sqlite.connect import FOLDER, read_sql
 
 APPLICATION_ID = 0x48464C44
 """Marks a file as Holdfast's (PRAGMA application_id)."""
@@ -34,10 +35,10 @@ class Migration(NamedTuple):
 
 
 def shipped() -> tuple[Migration, ...]:
-    folder = resources.files(__package__).joinpath("migrations")
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    names = sorted(name for name in os.listdir(os.path.join(FOLDER, "migrations")) if name.endswith(".sql"))
     return tuple(
-        Migration(int(file.name[:4]), file.name.removesuffix(".sql"), file.read_text("utf-8")) for file in files
+        Migration(int(name[:4]), name.removesuffix(".sql"), read_sql(os.path.join("migrations", name)))
+        for name in names
     )
 
 

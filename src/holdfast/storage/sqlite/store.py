@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
@@ -20,6 +19,9 @@ from holdfast.storage.sqlite.log import SQL, Log, find, names, placed, read_head
 from holdfast.storage.sqlite.migrate import Migration, migrate, shipped
 from holdfast.storage.sqlite.readers import Readers
 from holdfast.storage.sqlite.writer import Writer
+
+if TYPE_CHECKING:
+    import asyncio
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
@@ -39,9 +41,9 @@ class SqliteStore:
         """`vfs`, `synchronous` and `migrations` are for tests of the promises; users leave them alone."""
         self.path = os.fspath(path)
         self._pid = os.getpid()
-        parent = Path(self.path).resolve().parent
-        if not parent.is_dir():
-            raise errors.StorageUnavailable(what=self.path, reason=f"the folder {str(parent)!r} does not exist")
+        parent = os.path.dirname(os.path.realpath(self.path))
+        if not os.path.isdir(parent):
+            raise errors.StorageUnavailable(what=self.path, reason=f"the folder {parent!r} does not exist")
         connection = connect(self.path, synchronous=synchronous, vfs=vfs)
         try:
             with typed_errors(self.path):
@@ -61,11 +63,11 @@ class SqliteStore:
             self._clear_log()
         return appended
 
-    async def submit(self, append: Append) -> Appended:
+    def submit(self, append: Append, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Appended]:
         """`append` for an event loop: tasks that wait together share one commit. Not for erasures, which take a while."""
         common.check_append(append)
         self._check_process()
-        return await self._writer.submit(lambda log: log.append(append))
+        return self._writer.submit(lambda log: log.append(append), loop)
 
     def _clear_log(self) -> None:
         """What was erased must not linger in the write-ahead log. A long reader puts that off to the next checkpoint."""

@@ -6,13 +6,11 @@ thread that finds the writer idle does the work for all who queue behind it, so 
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
@@ -20,6 +18,10 @@ from holdfast import errors
 from holdfast.model import limits
 from holdfast.storage.sqlite.connect import broken_storage, typed
 from holdfast.storage.sqlite.log import Log
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
 Job = Callable[[Log], Any]
@@ -66,9 +68,8 @@ class Writer:
         answer: T = request.answer()
         return answer
 
-    def submit(self, job: Callable[[Log], T]) -> asyncio.Future[T]:
-        """The same for the running event loop, which goes on meanwhile."""
-        loop = asyncio.get_running_loop()
+    def submit(self, job: Callable[[Log], T], loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
+        """The same for an event loop, which goes on meanwhile; called in it."""
         future: asyncio.Future[T] = loop.create_future()
         if self._enqueue(_Request(job, future)):
             loop.call_soon(self._lead_in_thread)  # after the tasks that are ready now: they join this batch
@@ -135,6 +136,8 @@ class Writer:
 
     def _lead_in_thread(self) -> None:
         if self._thread is None:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - who blocks has no need of it
+
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-writer")
         self._thread.submit(self._lead)
 

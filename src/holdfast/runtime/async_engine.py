@@ -1,0 +1,159 @@
+"""What users of an event loop hold: the twins of `engine`, awaited. Imported only when asked for."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar
+
+from holdfast.flows import sessions as flows
+from holdfast.flows.effects import Flow
+from holdfast.flows.maintain import Report
+from holdfast.flows.sessions import Context
+from holdfast.model import limits
+from holdfast.model.content import BlobRef
+from holdfast.model.log import Totals
+from holdfast.model.names import checked_name
+from holdfast.ports import BlobStore
+from holdfast.runtime import care
+from holdfast.runtime.drive_async import AsyncTurns, drive_async
+from holdfast.runtime.engine import DEFAULT_ACTOR, Engine, Handle, place_of, renamed
+from holdfast.storage.threaded import ThreadedStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _awaiting(
+    flow: Callable[Concatenate[Any, P], Flow[T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """A flow over a place as a method to await."""
+
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        answer: T = await self._drive(flow(self._place, *args, **kwargs))
+        return answer
+
+    return functools.update_wrapper(method, flow)
+
+
+class AsyncSession(Handle):
+    """One session, for an event loop."""
+
+    record = _awaiting(flows.record)
+    messages = _awaiting(flows.messages)
+    events = _awaiting(flows.events)
+    state = _awaiting(flows.state)
+    close = _awaiting(flows.close)
+    erase = _awaiting(flows.erase)
+
+
+class AsyncEngine:
+    """The engine for an event loop. Care of the whole store runs in a thread."""
+
+    def __init__(
+        self, store: ThreadedStore, blobs: BlobStore, context: Context, turns: AsyncTurns | None = None
+    ) -> None:
+        self.store = store
+        self.blobs = blobs
+        self._place = context
+        self._turns = turns or AsyncTurns()
+        self._blocking = Engine(store.blocking, blobs, context)
+
+    sessions = _awaiting(flows.listed)
+    feed = _awaiting(flows.feed)
+
+    def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> AsyncEngine:
+        """The same engine for another tenant or in another's name; close either one to close both."""
+        return AsyncEngine(self.store, self.blobs, renamed(self._place, tenant, principal), self._turns)
+
+    async def create_session(
+        self,
+        session: str,
+        *,
+        actor: str = DEFAULT_ACTOR,
+        thread: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        key: str | None = None,
+        cause: str | None = None,
+    ) -> AsyncSession:
+        place = place_of(self._place, actor, session, thread)
+        await self._drive(flows.create(place, metadata, key=key, cause=cause))
+        return AsyncSession(self._drive, place)
+
+    async def session(self, session: str, *, actor: str = DEFAULT_ACTOR, thread: str | None = None) -> AsyncSession:
+        """A session that is there already; SessionNotFound otherwise."""
+        place = place_of(self._place, actor, session, thread)
+        await self._drive(flows.state(place))
+        return AsyncSession(self._drive, place)
+
+    async def put_blob(
+        self,
+        body: bytes | BinaryIO | Iterable[bytes] | AsyncIterator[bytes],
+        *,
+        media_type: str | None = None,
+    ) -> BlobRef:
+        """Keep a large body, streamed; the reference goes into a message."""
+        if not isinstance(body, AsyncIterator):
+            return await self.store.call(self._blocking.put_blob, body, media_type=media_type)
+        if media_type is not None:
+            checked_name("media type", media_type)
+        writer = await self.store.call(self.blobs.writer, self._place.tenant)
+        try:
+            async for chunk in body:
+                await self.store.call(writer.write, care.checked_chunk(chunk))
+            return await self.store.call(writer.commit, media_type)
+        except BaseException:
+            writer.abort()
+            raise
+
+    async def blob_chunks(self, ref: BlobRef) -> AsyncIterator[bytes]:
+        """A body in pieces, checked on the way. The last piece may end in StorageCorrupt: use nothing before it ended."""
+        chunks = await self.store.call(self._blocking.blob_chunks, ref)
+        while (chunk := await self.store.call(next, chunks, None)) is not None:
+            yield chunk
+
+    async def read_blob(self, ref: BlobRef) -> bytes:
+        return await self.store.call(self._blocking.read_blob, ref)
+
+    async def verify(self) -> Report:
+        """Compare everything with everything: hash chains, heads, snapshots, rows, and the bodies that events name."""
+        return await self.store.call(self._blocking.verify)
+
+    async def rebuild(self) -> int:
+        """Make all rows anew from the log; how many streams there were."""
+        return await self.store.call(self._blocking.rebuild)
+
+    async def collect_blobs(self, *, grace_s: float = limits.BLOB_GRACE_S) -> int:
+        """Remove bodies that no event names and that nobody put within the grace period; how many."""
+        return await self.store.call(self._blocking.collect_blobs, grace_s=grace_s)
+
+    async def backup(self, target: str | os.PathLike[str]) -> None:
+        """A copy of the file and its blobs, complete in itself, while others write."""
+        await self.store.call(self._blocking.backup, target)
+
+    async def export(self, target: str | os.PathLike[str]) -> int:
+        """All tenants' events and blobs as JSON lines; how many events."""
+        return await self.store.call(self._blocking.export, target)
+
+    async def import_(self, source: str | os.PathLike[str]) -> int:
+        """Take in an export; events that are here already are passed over. How many were new."""
+        return await self.store.call(self._blocking.import_, source)
+
+    async def totals(self) -> Totals:
+        return await self.store.call(self._blocking.totals)
+
+    async def close(self) -> None:
+        await self.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _drive(self, flow: Flow[T]) -> T:
+        return await drive_async(flow, self.store, self._turns)
