@@ -30,6 +30,7 @@ def connect(path: str, *, synchronous: str, vfs: str | None, reading: bool = Fal
         connection = apsw.Connection(path, vfs=vfs)
         connection.set_busy_timeout(limits.BUSY_MS)
         connection.execute(f"PRAGMA synchronous={synchronous}")
+        connection.execute("PRAGMA fullfsync=ON")  # macOS needs it to reach the disk; elsewhere it says nothing
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA secure_delete=ON")
         connection.execute("PRAGMA trusted_schema=OFF")
