@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
-from holdfast.errors import HoldfastError, InvalidContent
+from holdfast.errors import HoldfastError, InvalidContent, InvalidUrl
 from holdfast.flows import effects, maintain
 from holdfast.flows.effects import Flow
 from holdfast.flows.maintain import Problem, Report
@@ -17,6 +19,7 @@ from holdfast.model.names import checked_name
 from holdfast.model.rows import BlobRow
 from holdfast.ports import BlobStore, Clock, EventStore
 from holdfast.storage.blobs.folder import FolderBlobs
+from holdfast.storage.files import appearing
 from holdfast.storage.sqlite.store import SqliteStore
 
 Drive: TypeAlias = Callable[[Flow[Any]], Any]
@@ -91,18 +94,23 @@ def collect_blobs(drive: Drive, blobs: BlobStore, clock: Clock, grace_s: float) 
 
 
 def backup(store: EventStore, blobs: BlobStore, target: str) -> None:
-    """Bodies come after the log: whatever the copied log names was there before."""
-    store.backup(target)
-    copy = SqliteStore(target)
-    try:
-        folder = FolderBlobs(target + BLOB_FOLDER)
-        last: BlobRow | None = None
-        while page := copy.rows(BlobRow, {}, after=last, limit=limits.READ_EVENTS):
-            for row in page:
-                put_blob(folder, row.tenant, blobs.chunks(row.tenant, BlobRef(row.digest, row.size)), None)
-            last = page[-1]
-    finally:
-        copy.close()
+    """Bodies come after the log: whatever the copied log names was there before. The copy has its name when it is whole."""
+    if os.path.exists(target):
+        raise InvalidUrl(url=target, reason="the file exists; a backup never overwrites")
+    with appearing(target) as partial:
+        with suppress(FileNotFoundError):
+            os.unlink(partial)  # of a backup that was killed
+        store.backup(partial)
+        copy = SqliteStore(partial)
+        try:
+            folder = FolderBlobs(target + BLOB_FOLDER)
+            last: BlobRow | None = None
+            while page := copy.rows(BlobRow, {}, after=last, limit=limits.READ_EVENTS):
+                for row in page:
+                    put_blob(folder, row.tenant, blobs.chunks(row.tenant, BlobRef(row.digest, row.size)), None)
+                last = page[-1]
+        finally:
+            copy.close()
 
 
 def _blob_rows(drive: Drive) -> Iterator[BlobRow]:

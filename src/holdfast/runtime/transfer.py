@@ -12,7 +12,6 @@ same file again changes nothing.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -20,7 +19,7 @@ import msgspec
 
 from holdfast import chain, codec
 from holdfast.core import upcast
-from holdfast.errors import HoldfastError, ImportRefused, InvalidContent, StorageUnavailable
+from holdfast.errors import HoldfastError, ImportRefused, InvalidContent
 from holdfast.flows import effects, maintain
 from holdfast.flows.load import StateCache
 from holdfast.model import limits
@@ -30,6 +29,7 @@ from holdfast.model.log import GENESIS, FeedPage, Head, Recorded
 from holdfast.model.names import Scope, StreamId, checked_name, checked_whole
 from holdfast.ports import BlobStore, BlobWriter
 from holdfast.runtime.care import Drive
+from holdfast.storage.files import appearing, typed_os_errors
 
 FORMAT = 1
 _PAGE = 500
@@ -117,16 +117,8 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 def export(drive: Drive, blobs: BlobStore, target: str) -> int:
-    partial = target + ".partial"
-    try:
-        with open(partial, "wb") as file:
-            count = _write_lines(drive, blobs, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    except OSError as error:
-        raise StorageUnavailable(what=target, reason=str(error)) from error
-    return count
+    with appearing(target) as partial, open(partial, "wb") as file:
+        return _write_lines(drive, blobs, file)
 
 
 def _write_lines(drive: Drive, blobs: BlobStore, file: BinaryIO) -> int:
@@ -269,17 +261,14 @@ def _lines(source: str) -> Iterator[tuple[int, _Line]]:
     """Every line, checked to be exactly what an export writes: no other spelling, no second key of the same name."""
     digest = hashlib.sha256()
     number = 0
-    try:
-        with open(source, "rb") as file:
-            while raw := file.readline(limits.EXPORT_LINE_BYTES):
-                number += 1
-                line = _line(raw, number)
-                if line.end is not None and line.end.sha256 != digest.hexdigest():
-                    raise ImportRefused(line=number, reason="the file was changed since it was exported")
-                digest.update(raw)
-                yield number, line
-    except OSError as error:
-        raise StorageUnavailable(what=source, reason=str(error)) from error
+    with typed_os_errors(source), open(source, "rb") as file:
+        while raw := file.readline(limits.EXPORT_LINE_BYTES):
+            number += 1
+            line = _line(raw, number)
+            if line.end is not None and line.end.sha256 != digest.hexdigest():
+                raise ImportRefused(line=number, reason="the file was changed since it was exported")
+            digest.update(raw)
+            yield number, line
     if number == 0:
         raise ImportRefused(line=0, reason="the file is empty")
 

@@ -6,7 +6,6 @@ it, before it has its name; what is read back has the size and the digest that w
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -17,6 +16,7 @@ from contextlib import contextmanager, suppress
 from holdfast import errors
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
+from holdfast.storage.files import Disk, typed_os_errors
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
@@ -28,62 +28,25 @@ _TENANT_FILE = "tenant"
 _LEVEL = 3
 
 
-class Disk:
-    """The file operations that durability depends on, in one place, so that a test can cut the power between them."""
-
-    def make_folder(self, path: str) -> None:
-        os.mkdir(path)
-
-    def create(self, path: str) -> int:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-
-    def write(self, handle: int, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(handle, view) :]
-
-    def sync(self, handle: int) -> None:
-        os.fsync(handle)
-
-    def close(self, handle: int) -> None:
-        os.close(handle)
-
-    def rename(self, source: str, target: str) -> None:
-        os.rename(source, target)
-
-    def remove(self, path: str) -> None:
-        os.unlink(path)
-
-    def touch(self, path: str) -> None:
-        os.utime(path)
-
-    def sync_folder(self, path: str) -> None:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 class FolderBlobs:
     def __init__(self, folder: str | os.PathLike[str], disk: Disk | None = None) -> None:
         self.folder = os.fspath(folder)
         self._disk = disk or Disk()
 
     def writer(self, tenant: str) -> FolderWriter:
-        with _typed(self.folder):
+        with typed_os_errors(self.folder):
             return FolderWriter(self._disk, self._tenant_folder(tenant))
 
     def chunks(self, tenant: str, ref: BlobRef) -> Iterator[bytes]:
         path = os.path.join(self._place(tenant), _checked(ref.digest)[:2], ref.digest + ".zst")
-        with _typed(path):
+        with typed_os_errors(path):
             for candidate in (path, path + ".dropped", path):  # a collector may be looking at it just now
                 with suppress(FileNotFoundError):
                     return _checked_chunks(os.open(candidate, os.O_RDONLY), ref)
         raise errors.BlobNotFound(tenant=tenant, digest=ref.digest)
 
     def stored(self) -> Iterator[tuple[str, str, float]]:
-        with suppress(FileNotFoundError):
+        with typed_os_errors(self.folder), suppress(FileNotFoundError):
             for tenant_folder in os.scandir(self.folder):
                 name_file = os.path.join(tenant_folder.path, _TENANT_FILE)
                 if os.path.exists(name_file):
@@ -105,7 +68,7 @@ class FolderBlobs:
         it back, or finds nothing and writes it anew."""
         path = os.path.join(self._place(tenant), _checked(digest)[:2], digest + ".zst")
         aside = path + ".dropped"
-        with _typed(path):
+        with typed_os_errors(path):
             try:
                 self._disk.rename(path, aside)
             except FileNotFoundError:
@@ -118,7 +81,7 @@ class FolderBlobs:
 
     def sweep(self, *, before_s: float) -> int:
         swept = 0
-        with _typed(self.folder):
+        with typed_os_errors(self.folder):
             for folder, _, names in os.walk(self.folder):
                 for path in (os.path.join(folder, name) for name in names):
                     with suppress(FileNotFoundError):
@@ -201,8 +164,7 @@ class FolderWriter:
                 self._disk.sync(handle)
                 self._disk.close(handle)
                 self._handle = None
-                if not os.path.isdir(shelf):
-                    _make_folder(self._disk, shelf)
+                _make_folder(self._disk, shelf)  # synced by us: one that another put just made may not be yet
                 self._disk.rename(self._partial, path)
                 self._disk.sync_folder(shelf)
         return BlobRef(digest, self._size, media_type)
@@ -217,10 +179,11 @@ class FolderWriter:
         return True
 
     def abort(self) -> None:
-        if self._handle is not None:
-            self._disk.close(self._handle)
-            self._handle = None
-        with suppress(FileNotFoundError):
+        """What cannot be removed now is swept later: the error that led here is the one to tell."""
+        handle, self._handle = self._handle, None
+        with suppress(OSError):
+            if handle is not None:
+                self._disk.close(handle)
             self._disk.remove(self._partial)
 
     def _open_handle(self) -> int:
@@ -231,7 +194,7 @@ class FolderWriter:
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
-            with _typed(self._folder):
+            with typed_os_errors(self._folder):
                 yield
         except BaseException:
             with suppress(OSError):
@@ -247,7 +210,8 @@ def _checked_chunks(handle: int, ref: BlobRef) -> Iterator[bytes]:
         size = 0
         try:
             while not decompressor.eof:
-                data = file.read(limits.BLOB_CHUNK_BYTES) if decompressor.needs_input else b""
+                with typed_os_errors(f"blob {ref.digest}"):
+                    data = file.read(limits.BLOB_CHUNK_BYTES) if decompressor.needs_input else b""
                 if not data and decompressor.needs_input:
                     raise _damaged(ref, "the file ends too early")
                 piece = decompressor.decompress(data, max_length=limits.BLOB_CHUNK_BYTES)
@@ -279,15 +243,3 @@ def _make_folder(disk: Disk, path: str) -> None:
     with suppress(FileExistsError):
         disk.make_folder(path)
     disk.sync_folder(os.path.dirname(os.path.abspath(path)))
-
-
-@contextmanager
-def _typed(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise errors.StorageFull(what=what) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise errors.StorageReadOnly(what=what) from error
-        raise errors.StorageUnavailable(what=what, reason=str(error)) from error

@@ -55,12 +55,18 @@ def typed(path: str, error: apsw.Error) -> errors.HoldfastError:
             return errors.StorageFull(what=path)
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
             return errors.StorageReadOnly(what=path)
+        case apsw.CantOpenError() if not _writable(os.path.dirname(os.path.abspath(path))):
+            return errors.StorageReadOnly(what=path)
         case apsw.CorruptError():
             return errors.StorageCorrupt(what=path, reason=str(error))
         case apsw.NotADBError():
             return errors.ForeignFile(path=path, reason="it is not an SQLite database")
         case _:
             return errors.StorageUnavailable(what=path, reason=f"{type(error).__name__}: {error}")
+
+
+def _writable(folder: str) -> bool:
+    return os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def broken_storage(error: BaseException) -> bool:

@@ -45,11 +45,12 @@ def shipped() -> tuple[Migration, ...]:
 def migrate(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> None:
     """Bring the file to the newest schema. Several processes may start at once: one does the work, the others wait."""
     refuse_foreign(connection, path, migrations)
+    mode = connection.execute("PRAGMA journal_mode=WAL").get
+    if mode != "wal":  # SQLite says so instead of raising, and without it a commit may be undone by power loss
+        raise errors.StorageUnavailable(what=path, reason=f"it cannot have a write-ahead log (its mode stays {mode!r})")
     if connection.pragma("user_version") == migrations[-1].number:
         _check_ledger(connection, path, migrations)
         return
-    if connection.pragma("journal_mode") != "wal":
-        connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(_LEDGER)

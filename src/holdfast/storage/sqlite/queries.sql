@@ -92,7 +92,7 @@ ORDER BY e.position LIMIT 10;
 
 -- name: disordered_events
 SELECT later.position FROM events earlier JOIN events later
-  ON later.stream_no = earlier.stream_no AND later.seq = earlier.seq + 1
+  ON later.stream_no = earlier.stream_no AND earlier.seq = later.seq - 1
 WHERE later.position <= earlier.position ORDER BY later.position LIMIT 10;
 
 -- name: wrong_keys

@@ -73,6 +73,7 @@ class SqliteStore:
         """What was erased must not linger in the write-ahead log. A long reader puts that off to the next checkpoint."""
         with self._readers.borrow() as connection, suppress(apsw.BusyError):
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._write(lambda log: log.touch())  # a commit syncs the log's file, and with it that it was cut
 
     def adopt(
         self,
@@ -182,17 +183,13 @@ class SqliteStore:
     def backup(self, target: str) -> None:
         if os.path.exists(target):
             raise errors.InvalidUrl(url=target, reason="the file exists; a backup never overwrites")
-        partial = target + ".partial"
-        with self._read() as source, typed_errors(partial):
-            copy = apsw.Connection(partial)
+        with self._read() as source, typed_errors(target):
+            copy = apsw.Connection(target)
             try:
                 with copy.backup("main", source, "main") as steps:
                     steps.step()
             finally:
                 copy.close()
-        _sync(partial)
-        os.rename(partial, target)
-        _sync(os.path.dirname(os.path.abspath(target)))
 
     def close(self) -> None:
         self._check_process()
@@ -227,11 +224,3 @@ def _faults(connection: apsw.Connection) -> Iterator[str]:
         yield f"the key {key!r} of tenant {tenant!r} points to an event that does not carry it"
     for tenant, key in connection.execute(SQL["missing_keys"]):
         yield f"the key {key!r} of tenant {tenant!r} is in the log but cannot be looked up"
-
-
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,0 +1,78 @@
+"""`python -m benchmarks [names…]`: measure, print a table each, and say which goals were met."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+
+from benchmarks.harness import Bench, Spread, file_system, fsyncs
+from benchmarks.report import Machine, Results, Table
+
+NAMES = ("append", "group", "peer", "growth", "disk", "startup")
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(NAMES)}; all of them if none is named")
+    parser.add_argument("--folder", type=Path, help="where to write; a new folder in this one if not given")
+    parser.add_argument("--quick", action="store_true", help="a small run: the ratios are rougher")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
+    options = parser.parse_args(arguments)
+    unknown = set(options.names) - set(NAMES)
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.folder or Path.cwd()) as folder:
+        results = measure(options.names or NAMES, Path(folder), quick=options.quick)
+    if options.json is not None:
+        options.json.write_bytes(results.json() + b"\n")
+    return 1 if results.failed else 0
+
+
+def measure(names: Sequence[str], folder: Path, *, quick: bool) -> Results:
+    machine = describe(folder)
+    print(machine)
+    if machine.file_system == "tmpfs":
+        print("This is memory: nothing here is durable, and no ratio says anything of a disk.")
+    tables: list[Table] = []
+    failed: list[str] = []
+    for name in names:
+        own = folder / name
+        own.mkdir()
+        try:
+            table: Table = importlib.import_module(f"benchmarks.{name}").run(Bench(own, quick))
+        except Exception:  # noqa: BLE001 - one that cannot run takes no other with it
+            print(f"\n{name}: could not be measured\n{traceback.format_exc()}", flush=True)
+            failed.append(name)
+            continue
+        tables.append(table)
+        print(f"\n{table}", flush=True)
+    lines = [line for table in tables for line in table.lines if line.met is not None]
+    missed = [line for line in lines if not line.met]
+    print(f"\n{len(lines) - len(missed)} of {len(lines)} goals met.")
+    return Results(machine, quick, tables, failed)
+
+
+def describe(folder: Path) -> Machine:
+    costs = [fsyncs(folder).each_us for _ in range(5)]
+    return Machine(
+        python=platform.python_version(),
+        sqlite=apsw.sqlite_lib_version(),
+        cores=os.cpu_count() or 1,
+        folder=str(folder.parent),
+        file_system=file_system(folder),
+        fsync_us=Spread.of(costs),
+        load=os.getloadavg()[0],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,191 @@
+"""What a long history costs: append, open to first append, and reading the tail, with more and more events behind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+
+import holdfast
+from benchmarks import material
+from benchmarks.harness import (
+    FSYNC,
+    Bench,
+    Sample,
+    Samples,
+    Turn,
+    each_us,
+    limit_met,
+    one_by_one,
+    rate,
+    rate_ratio,
+    time_ratio,
+    timed,
+)
+from benchmarks.report import Goal, Line, Table, micros, per_second
+from holdfast.model import limits
+
+GOAL = Goal("at most", 1.5)
+SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
+CARE_SIZES = SIZES[:4]
+"""Verify and rebuild read everything: their price grows with the log, their rate should not fall."""
+SESSION_EVENTS = 50
+TAIL = 50
+LAYOUTS = ("one session", "many sessions")
+OPEN, APPEND, READ = ACTIONS = ("open to first append", "append", f"last {TAIL} messages")
+VERIFY, REBUILD = CARE = ("verify", "rebuild")
+
+
+class History(msgspec.Struct, frozen=True):
+    """A file with events in it, and the sessions that are worked on: as many in a large one as in a small one."""
+
+    layout: str
+    events: int
+    path: Path
+    sessions: tuple[str, ...]
+
+    def name(self, action: str) -> str:
+        return name(self.layout, action, self.events)
+
+
+def name(layout: str, action: str, events: int) -> str:
+    return f"{layout}: {action}, {events:,} events"
+
+
+def run(bench: Bench) -> Table:
+    sizes = SIZES[: bench.pick(5, 3)]
+    histories = [make(bench.file(f"{events}.db"), events) for events in sizes for make in (one_long, many_short)]
+    rounds = bench.pick(9, 3)
+    openings = {each.name(OPEN): opening(each) for each in histories}
+    samples = bench.in_turns(rounds, openings, slices=bench.pick(5, 3))
+    with ExitStack() as stack:
+        engines = [stack.enter_context(holdfast.open(each.path)) for each in histories]
+        turns: dict[str, Turn] = {}
+        care: dict[str, Turn] = {}
+        for each, engine in zip(histories, engines, strict=True):
+            sessions = [engine.session(session) for session in each.sessions]
+            turns |= {each.name(APPEND): appending(sessions), each.name(READ): reading(sessions)}
+            if each.events in CARE_SIZES:
+                care |= {each.name(VERIFY): verifying(engine), each.name(REBUILD): rebuilding(engine)}
+        working = bench.in_turns(rounds, turns, slices=bench.pick(5, 3))
+        grown = max(engine.totals().events for engine in engines[: len(LAYOUTS)])
+        caring = bench.in_turns(bench.pick(3, 1), care)
+    lines = compared(samples | working, sizes, working[FSYNC], samples[FSYNC])
+    lines += cared(caring, [size for size in sizes if size in CARE_SIZES])
+    return Table(
+        name="growth",
+        title="with a history behind",
+        ours="ours",
+        theirs=f"with {sizes[0]} events",
+        lines=lines,
+        notes=[
+            f"Many sessions have {SESSION_EVENTS} events each. Reads are of the cached file; rates are events a second.",
+            f"Measuring adds events: the histories of {sizes[0]} ended with {grown:,}.",
+        ],
+    )
+
+
+def one_long(path: Path, events: int) -> History:
+    path = path.with_stem(f"one-{path.stem}")
+    with holdfast.open(path) as engine:
+        material.fill(engine.store, "long", events)
+    return History(LAYOUTS[0], events, path, ("long",))
+
+
+def many_short(path: Path, events: int) -> History:
+    """One append makes several sessions, so that filling does not take an hour."""
+    path = path.with_stem(f"many-{path.stem}")
+    names = [f"short-{number:06d}" for number in range(events // SESSION_EVENTS)]
+    together = limits.COMMAND_EVENTS // SESSION_EVENTS
+    with holdfast.open(path) as engine:
+        for start in range(0, len(names), together):
+            parts = [material.Writing(each).request(SESSION_EVENTS) for each in names[start : start + together]]
+            writes = tuple(write for part in parts for write in part.writes)
+            engine.store.append(msgspec.structs.replace(parts[0], writes=writes))
+    return History(LAYOUTS[1], events, path, (names[0], names[len(names) // 2]))
+
+
+def opening(history: History) -> Turn:
+    """Nobody else has the file open: the first to open it, as a new process would be."""
+
+    def turn() -> Sample:
+        engines: list[holdfast.Engine] = []
+
+        def work() -> None:
+            engine = holdfast.open(history.path)
+            engines.append(engine)
+            engine.session(history.sessions[-1]).record(material.ROLE, material.PROSE)
+
+        sample = timed(1, work, commits=1)
+        engines[0].close()
+        return sample
+
+    return turn
+
+
+def appending(sessions: Sequence[holdfast.Session]) -> Turn:
+    pairs = [
+        (session, material.text(number)) for number, session in zip(range(10), itertools.cycle(sessions), strict=False)
+    ]
+    return lambda: one_by_one(lambda pair: pair[0].record(material.ROLE, pair[1]), pairs)
+
+
+def reading(sessions: Sequence[holdfast.Session]) -> Turn:
+    def read(session: holdfast.Session) -> None:
+        found = session.messages(limit=TAIL)
+        assert len(found) >= TAIL - 1  # the first event of a session is not a message
+
+    turns = [session for _, session in zip(range(10), itertools.cycle(sessions), strict=False)]
+
+    def turn() -> Sample:
+        return msgspec.structs.replace(one_by_one(read, turns), commits=0)
+
+    return turn
+
+
+def verifying(engine: holdfast.Engine) -> Turn:
+    def work() -> None:
+        report = engine.verify()
+        assert report.ok, report.problems
+
+    return lambda: timed(engine.totals().events, work)
+
+
+def rebuilding(engine: holdfast.Engine) -> Turn:
+    return lambda: timed(engine.totals().events, engine.rebuild, commits=engine.totals().streams)
+
+
+def compared(
+    samples: Samples, sizes: Sequence[int], fsync: Sequence[Sample], fsync_opening: Sequence[Sample]
+) -> list[Line]:
+    return [
+        Line(
+            what=name(layout, action, size),
+            ours=micros(each_us(samples[name(layout, action, size)])),
+            theirs=micros(each_us(samples[name(layout, action, sizes[0])])),
+            ratio=time_ratio(samples[name(layout, action, size)], samples[name(layout, action, sizes[0])]),
+            goal=GOAL,
+            limit=limit_met(samples[name(layout, action, size)], fsync_opening if action == OPEN else fsync),
+        )
+        for layout in LAYOUTS
+        for action in ACTIONS
+        for size in sizes[1:]
+    ]
+
+
+def cared(samples: Samples, sizes: Sequence[int]) -> list[Line]:
+    return [
+        Line(
+            what=name(layout, action, size),
+            ours=per_second(rate(samples[name(layout, action, size)])),
+            theirs=per_second(rate(samples[name(layout, action, sizes[0])])),
+            ratio=rate_ratio(samples[name(layout, action, size)], samples[name(layout, action, sizes[0])]),
+            limit=limit_met(samples[name(layout, action, size)], samples[FSYNC]),
+        )
+        for layout in LAYOUTS
+        for action in CARE
+        for size in sizes
+    ]

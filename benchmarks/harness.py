@@ -1,0 +1,178 @@
+"""How things are measured: in turns, on one folder, with the cost of an fsync taken beside them.
+
+A figure of its own says little on a shared machine. So the contenders of a benchmark take turns, in reversed order every
+other time, and what is compared are the figures of one round.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+FSYNC = "fsync"
+FSYNC_TRIES = 10
+SATURATED = 0.5
+"""The share of its time from which on a limit counts as met. Below, others on the machine had the rest."""
+PAGE = bytes(4096)
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One turn: how much was done and what it took. CPU time is that of the whole process that did the work."""
+
+    operations: int
+    wall_s: float
+    cpu_s: float
+    commits: int = 0
+
+    @classmethod
+    def total(cls, samples: Sequence[Sample]) -> Sample:
+        return cls(
+            sum(sample.operations for sample in samples),
+            sum(sample.wall_s for sample in samples),
+            sum(sample.cpu_s for sample in samples),
+            sum(sample.commits for sample in samples),
+        )
+
+    @property
+    def each_us(self) -> float:
+        return self.wall_s / self.operations * 1e6
+
+    @property
+    def rate(self) -> float:
+        return self.operations / self.wall_s
+
+    @property
+    def batch(self) -> float:
+        return self.operations / self.commits if self.commits else 1.0
+
+
+Turn = Callable[[], Sample]
+Samples = Mapping[str, Sequence[Sample]]
+
+
+class Spread(msgspec.Struct, frozen=True):
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(statistics.median(values), min(values), max(values))
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return f"{self.median:.2f}"
+        return f"{self.median:.2f} ({self.low:.2f}–{self.high:.2f})"
+
+
+class Bench(msgspec.Struct, frozen=True):
+    """Where and how thoroughly to measure."""
+
+    folder: Path
+    quick: bool
+
+    def pick(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+    def file(self, name: str) -> Path:
+        return self.folder / name
+
+    def in_turns(self, rounds: int, turns: Mapping[str, Turn], *, slices: int = 1) -> dict[str, list[Sample]]:
+        """Rounds of `slices` turns for each contender, summed up, after one turn each that does not count.
+
+        Short turns make a noisy neighbour disturb all contenders alike; long rounds hold what comes now and then, such
+        as a checkpoint."""
+        contenders = dict(turns) | {FSYNC: lambda: fsyncs(self.folder)}
+        samples: dict[str, list[Sample]] = {name: [] for name in contenders}
+        order = list(contenders)
+        for name in order:
+            contenders[name]()
+        for _ in range(rounds):
+            taken: dict[str, list[Sample]] = {name: [] for name in contenders}
+            for _ in range(slices):
+                order.reverse()
+                for name in order:
+                    taken[name].append(contenders[name]())
+            for name in order:
+                samples[name].append(Sample.total(taken[name]))
+        return samples
+
+
+def timed(operations: int, work: Callable[[], object], *, commits: int = 0) -> Sample:
+    cpu, wall = time.process_time(), time.perf_counter()
+    work()
+    return Sample(operations, time.perf_counter() - wall, time.process_time() - cpu, commits)
+
+
+def one_by_one(work: Callable[[T], object], items: Sequence[T]) -> Sample:
+    """The work done on each item, each with a commit of its own."""
+
+    def loop() -> None:
+        for item in items:
+            work(item)
+
+    return timed(len(items), loop, commits=len(items))
+
+
+def fsyncs(folder: Path) -> Sample:
+    """One page written in place and synced: what a commit cannot do without."""
+    handle = os.open(folder / "fsync.probe", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+
+        def sync(at: int) -> None:
+            os.pwrite(handle, PAGE, at)
+            os.fsync(handle)
+
+        sync(0)
+        return one_by_one(sync, [0] * FSYNC_TRIES)
+    finally:
+        os.close(handle)
+
+
+def each_us(samples: Sequence[Sample]) -> Spread:
+    return Spread.of([sample.each_us for sample in samples])
+
+
+def rate(samples: Sequence[Sample]) -> Spread:
+    return Spread.of([sample.rate for sample in samples])
+
+
+def time_ratio(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Spread:
+    """How many times theirs ours takes; below 1 is faster."""
+    return Spread.of([a.each_us / b.each_us for a, b in zip(ours, theirs, strict=True)])
+
+
+def rate_ratio(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Spread:
+    return Spread.of([a.rate / b.rate for a, b in zip(ours, theirs, strict=True)])
+
+
+def limit_met(samples: Sequence[Sample], fsync: Sequence[Sample]) -> str:
+    """What the machine had no more of: time of its processor, or syncs of its disk."""
+    cpu = statistics.median(sample.cpu_s / sample.wall_s for sample in samples)
+    sync = statistics.median(
+        sample.commits * probe.each_us / 1e6 / sample.wall_s for sample, probe in zip(samples, fsync, strict=True)
+    )
+    larger = "fsync-bound" if sync > cpu else "CPU-bound"
+    bound = larger if max(cpu, sync) >= SATURATED else "neither: it waited"
+    return f"{bound} (CPU {cpu:.0%}, fsync {sync:.0%})"
+
+
+def file_system(folder: Path) -> str:
+    """The type of the file system that holds the folder, as the kernel names it."""
+    mounts = Path("/proc/mounts")
+    if not mounts.exists():
+        return "unknown"
+    found = ("", "unknown")
+    for line in mounts.read_text().splitlines():
+        _, point, kind, *_ = line.split()
+        if folder.resolve().is_relative_to(point) and len(point) >= len(found[0]):
+            found = (point, kind)
+    return found[1]

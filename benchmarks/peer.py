@@ -1,0 +1,141 @@
+"""Side by side with the `eventsourcing` package on its SQLite: durable appends, and the last events of a stream."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+import holdfast
+from benchmarks import material
+from benchmarks.harness import FSYNC, Bench, Sample, Turn, each_us, limit_met, one_by_one, time_ratio
+from benchmarks.report import Goal, Line, Table, micros
+
+GOAL = Goal("below", 1)
+TAIL = 100
+SIZES = (1_000, 10_000)
+WARM_EVENTS = 5_000
+
+HERE = Path(__file__).parent
+LOCK = HERE / "peer.lock"
+WORKER = HERE / "peer_worker.py"
+ENVIRONMENT = HERE.parent / ".venv-bench"
+
+
+def interpreter() -> Path:
+    """The peer's own environment, made anew whenever its lock file changed."""
+    python, made_from = ENVIRONMENT / "bin" / "python", ENVIRONMENT / "made-from.lock"
+    if not made_from.exists() or made_from.read_bytes() != LOCK.read_bytes():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT], check=True)
+        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
+        subprocess.run([*pip, "install", "--require-hashes", "-r", LOCK], check=True)
+        made_from.write_bytes(LOCK.read_bytes())
+    return python
+
+
+class Peer:
+    """The other process. It takes its turns when told to and times itself."""
+
+    def __init__(self, path: Path) -> None:
+        self._process = subprocess.Popen(
+            [interpreter(), "-P", WORKER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def order(self, *order: object) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the peer ended with code {self._process.wait()}")
+        return json.loads(answer)
+
+    def turn(self, operations: int, *order: object, commits: int = 0) -> Sample:
+        wall_s, cpu_s = self.order(*order)
+        return Sample(operations, wall_s, cpu_s, commits)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()
+
+
+def run(bench: Bench) -> Table:
+    with Peer(bench.file("peer.db")) as peer, holdfast.open(bench.file("ours.db")) as engine:
+        return measured(bench, peer, engine)
+
+
+def measured(bench: Bench, peer: Peer, engine: holdfast.Engine) -> Table:
+    appends, reads, slices = 50, bench.pick(20, 5), bench.pick(10, 4)
+    about = peer.order("about")
+    material.warm(engine.store)
+    peer.order("fill", "warm", [material.text(number) for number in range(WARM_EVENTS)], material.ROLE)
+    session = engine.create_session("only")
+    numbers = itertools.count()
+
+    def texts() -> list[str]:
+        return [material.text(next(numbers)) for _ in range(appends)]
+
+    ours: dict[str, Turn] = {
+        "append": lambda: one_by_one(lambda text: session.record(material.ROLE, text), texts()),
+    }
+    theirs: dict[str, Turn] = {
+        "append": lambda: peer.turn(appends, "append", texts(), material.ROLE, commits=appends),
+    }
+    for size in SIZES:
+        what, name = f"last {TAIL} of {size:,}", str(size)
+        material.fill(engine.store, name, size)
+        peer.order("fill", name, [material.text(number) for number in range(size)], material.ROLE)
+        ours[what] = reading(engine.session(name), reads)
+        theirs[what] = lambda name=name: peer.turn(reads, "read", name, TAIL, reads)  # type: ignore[misc]
+    turns = ours | {of_peer(what): turn for what, turn in theirs.items()}
+    samples = bench.in_turns(bench.pick(11, 3), turns, slices=slices)
+    lines = [
+        Line(
+            what=what,
+            ours=micros(each_us(samples[what])),
+            theirs=micros(each_us(samples[of_peer(what)])),
+            ratio=time_ratio(samples[what], samples[of_peer(what)]),
+            goal=GOAL,
+            limit=limit_met(samples[what], samples[FSYNC]),
+        )
+        for what in ours
+    ]
+    notes = [
+        "eventsourcing {peer} runs on SQLite {sqlite} with journal_mode={journal_mode}, "
+        "synchronous={synchronous} (2 is FULL).".format(**about),
+        f"Its own limit: {limit_met(samples[of_peer('append')], samples[FSYNC])}.",
+    ]
+    return Table(
+        name="peer",
+        title="the eventsourcing package, in the same run",
+        ours="ours",
+        theirs="eventsourcing",
+        lines=lines,
+        notes=notes,
+    )
+
+
+def of_peer(what: str) -> str:
+    return f"{what} (peer)"
+
+
+def reading(session: holdfast.Session, times: int) -> Callable[[], Sample]:
+    def read(limit: int) -> None:
+        assert len(session.messages(limit=limit)) == limit
+
+    def turn() -> Sample:
+        return msgspec.structs.replace(one_by_one(read, [TAIL] * times), commits=0)
+
+    return turn

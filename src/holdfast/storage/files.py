@@ -1,0 +1,80 @@
+"""Files: the operations that durability depends on, and what the system's errors become."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from holdfast import errors
+
+
+class Disk:
+    """The file operations that durability depends on, in one place, so that a test can cut the power between them."""
+
+    def make_folder(self, path: str) -> None:
+        os.mkdir(path)
+
+    def create(self, path: str) -> int:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+
+    def write(self, handle: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+
+    def sync(self, handle: int) -> None:
+        os.fsync(handle)
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def touch(self, path: str) -> None:
+        os.utime(path)
+
+    def sync_folder(self, path: str) -> None:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def appearing(target: str) -> Iterator[str]:
+    """A name to write a file under. It gets its own when it is whole and on the disk; on an error nothing is left."""
+    partial = target + ".partial"
+    disk = Disk()
+    with typed_os_errors(target):
+        try:
+            yield partial
+            handle = os.open(partial, os.O_RDONLY)
+            try:
+                disk.sync(handle)
+            finally:
+                disk.close(handle)
+            disk.rename(partial, target)
+            disk.sync_folder(os.path.dirname(os.path.abspath(target)))
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(partial)
+            raise
+
+
+@contextmanager
+def typed_os_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise errors.StorageFull(what=what) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise errors.StorageReadOnly(what=what) from error
+        raise errors.StorageUnavailable(what=what, reason=str(error)) from error

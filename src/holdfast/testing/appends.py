@@ -1,0 +1,169 @@
+"""Appends for tests, ready-made, and the few lines that every test of a store would otherwise write again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from holdfast import chain
+from holdfast.adapters.system import RandomIds
+from holdfast.errors import VersionConflict
+from holdfast.model import limits
+from holdfast.model.log import GENESIS, Append, Head, NewEvent, Recorded, Snapshot, StreamWrite
+from holdfast.model.names import StreamId, StreamKind
+from holdfast.model.rows import BlobRow, Row, SessionRow
+from holdfast.ports import EventStore
+
+T = TypeVar("T")
+
+_IDS = RandomIds()
+
+ORDER = b'{"command":"note"}'
+TYPES = ("noted", "revised", "struck")
+PAGE = limits.READ_EVENTS
+
+LOOKALIKES = (
+    ("alice", "alice2"),
+    ("alice", "Alice"),
+    ("alice", "alice "),
+    ("a/b", "a"),
+    ('a","b', "a"),
+    ("%", "a"),
+    ("_", "a"),
+    ("'", "''"),
+    ("a'; DROP TABLE events; --", "a"),
+    ("é", "e\u0301"),
+    ("ﬁ", "fi"),
+    ("👍", "👍🏽"),
+    ("x" * limits.NAME_BYTES, "x" * (limits.NAME_BYTES - 1) + "y"),
+)
+"""Names that a prefix match, a separator, a pattern, a collation or a cut would mix up."""
+
+
+def stream_named(
+    session: str = "s", *, actor: str = "alice", tenant: str = "acme", kind: StreamKind = "session"
+) -> StreamId:
+    return StreamId(tenant, kind, (actor, session))
+
+
+ONE, TWO = stream_named("one"), stream_named("two")
+
+
+def new_events(*payloads: bytes, kind: str = TYPES[0]) -> tuple[NewEvent, ...]:
+    salts = _IDS.salts(len(payloads))
+    return tuple(NewEvent(kind, 1, payload, salt) for payload, salt in zip(payloads, salts, strict=True))
+
+
+def write_to(
+    stream: StreamId,
+    expected: int,
+    *payloads: bytes,
+    kind: str = TYPES[0],
+    rows: Sequence[Row] = (),
+    snapshot: Snapshot | None = None,
+    erase: Sequence[int] = (),
+) -> StreamWrite:
+    """One stream's part of an append; a payload `{}` if none is given."""
+    return StreamWrite(
+        stream, expected, new_events(*payloads or (b"{}",), kind=kind), tuple(rows), snapshot, tuple(erase)
+    )
+
+
+def append_of(*writes: StreamWrite, key: str | None = None, order: bytes = ORDER, cause: str | None = None) -> Append:
+    return Append(_IDS.command_id(), order, 1_700_000_000_000_000, "tester", writes, cause, key)
+
+
+def session_row(stream: StreamId, version: int = 1) -> SessionRow:
+    actor, session, *thread = stream.key
+    return SessionRow(
+        tenant=stream.tenant,
+        actor=actor,
+        session=session,
+        thread="".join(thread),
+        status="open",
+        version=version,
+        messages=version - 1,
+        tokens=version * 10,
+        created_us=1,
+        updated_us=version,
+    )
+
+
+def blob_row(stream: StreamId, seq: int, digest: str = "d") -> BlobRow:
+    actor, session, *thread = stream.key
+    return BlobRow(
+        tenant=stream.tenant, digest=digest, actor=actor, session=session, thread="".join(thread), seq=seq, size=seq
+    )
+
+
+def erased(event: Recorded) -> Recorded:
+    return msgspec.structs.replace(event, payload=None, salt=None)
+
+
+def all_heads(store: EventStore, *, limit: int = limits.READ_EVENTS) -> Iterator[Head]:
+    last: StreamId | None = None
+    while page := store.heads(after=last, limit=limit):
+        yield from page
+        last = page[-1].stream
+
+
+def all_events(store: EventStore, cursor: str = "", *, limit: int = limits.READ_EVENTS) -> Iterator[Recorded]:
+    """The feed from a cursor on, page by page."""
+    while (page := store.feed(cursor, limit=limit)).events:
+        yield from page.events
+        cursor = page.cursor
+
+
+def stream_events(store: EventStore, stream: StreamId) -> Iterator[Recorded]:
+    after = 0
+    while page := store.read(stream, after=after, limit=limits.READ_EVENTS):
+        yield from page
+        after = page[-1].seq
+
+
+def assert_sound(store: EventStore) -> None:
+    """Every chain runs from its beginning to its head, and the feed holds the same events as the streams."""
+    assert store.check() == ()
+    events = 0
+    for head in all_heads(store):
+        at = Head(head.stream, 0, GENESIS)
+        for event in stream_events(store, head.stream):
+            assert chain.fault(at, event) is None
+            at = Head(head.stream, event.seq, event.hash)
+            events += 1
+        assert at == head
+    assert sum(1 for _ in all_events(store)) == events == store.totals().events
+
+
+def fill(store: EventStore, stream: StreamId, count: int) -> tuple[Recorded, ...]:
+    """Some events behind whatever the stream has, one append each."""
+    head = store.head(stream)
+    version = head.version if head else 0
+    appends = [append_of(write_to(stream, at, b'{"n":%d}' % (at + 1))) for at in range(version, version + count)]
+    return tuple(event for append in appends for event in store.append(append).events)
+
+
+def push(store: EventStore, stream: StreamId, payload: bytes, tries: int = 10_000) -> Recorded:
+    """Append whatever the version is, as a writer does who decides anew after each conflict."""
+    for _ in range(tries):
+        head = store.head(stream)
+        with suppress(VersionConflict):
+            return store.append(append_of(write_to(stream, head.version if head else 0, payload))).events[0]
+    raise AssertionError("every try met a conflict")
+
+
+def in_threads(count: int, work: Callable[[int], T]) -> list[T]:
+    """Let them all start at once."""
+    start = threading.Barrier(count)
+
+    def run(number: int) -> T:
+        start.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))

@@ -1,0 +1,463 @@
+"""The event store contract, first half: the log itself. Appending, keys, reading, erasing, adopting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
+import pytest
+
+from holdfast import chain
+from holdfast.errors import (
+    InvalidAppend,
+    InvalidCursor,
+    KeyConflict,
+    StorageCorrupt,
+    StoreClosed,
+    TooLarge,
+    VersionConflict,
+)
+from holdfast.model import limits
+from holdfast.model.log import GENESIS, Append, Head, Recorded, Snapshot, StreamWrite
+from holdfast.model.names import StreamId
+from holdfast.model.rows import BlobRow, SessionRow
+from holdfast.ports import EventStore
+from holdfast.storage.memory import MemoryStore
+from holdfast.testing.appends import (
+    LOOKALIKES,
+    ONE,
+    ORDER,
+    PAGE,
+    TWO,
+    all_events,
+    all_heads,
+    append_of,
+    assert_sound,
+    blob_row,
+    erased,
+    fill,
+    session_row,
+    stream_named,
+    write_to,
+)
+
+FAR = 1 << 70
+"""Further than any store counts."""
+
+NO_IDS = ("", "id", "0" * 31, "0" * 33, "A" * 32, "00 " * 16, "g" * 32)
+"""Not 32 hexadecimal digits, though some of them can be read as if they were."""
+
+
+class StoreFixtures:
+    @pytest.fixture
+    def make_store(self) -> Callable[[], EventStore]:
+        """Override this: a function that opens a new, empty store at every call."""
+        pytest.fail("a subclass says how to open a store, in the fixture make_store")
+
+    @pytest.fixture
+    def store(self, make_store: Callable[[], EventStore]) -> Iterator[EventStore]:
+        store = make_store()
+        yield store
+        with suppress(StoreClosed):
+            assert_sound(store)
+        store.close()
+
+    def reopen(self, store: EventStore) -> EventStore | None:  # noqa: ARG002 - for those who override it
+        """Override this for a store that outlives its handle: close it and open it again."""
+        return None
+
+
+class Appending(StoreFixtures):
+    def test_an_append_answers_with_what_is_then_read(self, store: EventStore) -> None:
+        append = append_of(write_to(ONE, 0, b"[1]", b"[2]", b"[3]"), key="key", cause="a cause")
+        answer = store.append(append)
+        assert not answer.repeated
+        assert store.read(ONE, limit=PAGE) == answer.events
+        for number, (new, event) in enumerate(zip(append.writes[0].events, answer.events, strict=True)):
+            assert (event.stream, event.seq, event.ordinal) == (ONE, number + 1, number)
+            assert (event.command, event.cause, event.key) == (append.command, "a cause", "key")
+            assert (event.time_us, event.principal) == (append.time_us, append.principal)
+            assert (event.type, event.version, event.payload, event.salt) == (
+                new.type,
+                new.version,
+                new.payload,
+                new.salt,
+            )
+
+    def test_versions_count_without_a_gap(self, store: EventStore) -> None:
+        for size in (1, 3, 2):
+            head = store.head(ONE)
+            store.append(append_of(write_to(ONE, head.version if head else 0, *[b"{}"] * size)))
+        assert [event.seq for event in store.read(ONE, limit=PAGE)] == [1, 2, 3, 4, 5, 6]
+
+    def test_one_append_writes_several_streams(self, store: EventStore) -> None:
+        fill(store, ONE, 2)
+        answer = store.append(append_of(write_to(TWO, 0, b"[1]", b"[2]"), write_to(ONE, 2, b"[3]")))
+        assert [(event.stream, event.seq, event.ordinal) for event in answer.events] == [
+            (TWO, 1, 0),
+            (TWO, 2, 1),
+            (ONE, 3, 2),
+        ]
+        assert store.read(TWO, limit=PAGE) + store.read(ONE, after=2, limit=PAGE) == answer.events
+
+    @pytest.mark.parametrize("expected", [0, 2, 4, -1])
+    def test_a_stale_writer_gets_a_conflict(self, store: EventStore, expected: int) -> None:
+        events = fill(store, ONE, 3)
+        with pytest.raises(VersionConflict) as caught:
+            store.append(append_of(write_to(ONE, expected)))
+        assert (caught.value.stream, caught.value.expected, caught.value.actual) == (ONE, expected, 3)
+        assert store.read(ONE, limit=PAGE) == events
+
+    @pytest.mark.parametrize("stale", [0, 1])
+    def test_a_conflict_on_one_stream_stores_nothing_on_any(self, store: EventStore, stale: int) -> None:
+        writes = [
+            write_to(stream, 9 if number == stale else 0, rows=[session_row(stream)], snapshot=Snapshot(1, 1, b"s"))
+            for number, stream in enumerate((ONE, TWO))
+        ]
+        with pytest.raises(VersionConflict):
+            store.append(append_of(*writes, key="key"))
+        for stream in (ONE, TWO):
+            assert (store.head(stream), store.snapshot(stream), store.read(stream, limit=PAGE)) == (None, None, ())
+        assert store.rows(SessionRow, {}, limit=PAGE) == ()
+        assert store.find(ONE.tenant, "key") == ()
+        assert store.feed(limit=PAGE).events == ()
+
+    @pytest.mark.parametrize(
+        ("writes", "reason"),
+        [
+            ((), InvalidAppend),
+            ((msgspec.structs.replace(write_to(ONE, 0), events=()),), InvalidAppend),
+            ((write_to(ONE, 0), msgspec.structs.replace(write_to(TWO, 0), events=())), InvalidAppend),
+            ((write_to(ONE, 0), write_to(ONE, 1)), InvalidAppend),
+            ((write_to(ONE, 0), write_to(stream_named(tenant="other"), 0)), InvalidAppend),
+            ((write_to(ONE, 0, *[b"{}"] * (limits.COMMAND_EVENTS + 1)),), TooLarge),
+            ((write_to(ONE, 0, *[b"{}"] * limits.COMMAND_EVENTS), write_to(TWO, 0)), TooLarge),
+            ((write_to(ONE, 0), write_to(TWO, 0, snapshot=Snapshot(1, 1, bytes(limits.SNAPSHOT_BYTES + 1)))), TooLarge),
+            ((write_to(ONE, 0, erase=[2]),), InvalidAppend),
+            ((write_to(ONE, 0), write_to(TWO, 0, erase=[0])), InvalidAppend),
+        ],
+        ids=[
+            "no writes",
+            "a write without events",
+            "one of two without events",
+            "a stream twice",
+            "two tenants",
+            "too many events",
+            "too many in all",
+            "too large a snapshot",
+            "erasing what is not there yet",
+            "erasing before the beginning",
+        ],
+    )
+    def test_a_malformed_append_is_refused(
+        self, store: EventStore, writes: tuple[StreamWrite, ...], reason: type[Exception]
+    ) -> None:
+        with pytest.raises(reason):
+            store.append(append_of(*writes, key="key"))
+        assert store.totals().events == store.totals().streams == store.totals().keys == 0
+
+    @pytest.mark.parametrize("command", NO_IDS)
+    def test_a_command_id_that_is_none_is_refused(self, store: EventStore, command: str) -> None:
+        with pytest.raises(InvalidAppend):
+            store.append(msgspec.structs.replace(append_of(write_to(ONE, 0)), command=command))
+        assert store.totals().events == 0
+
+    def test_the_largest_command_is_kept_whole(self, store: EventStore) -> None:
+        writes = (write_to(ONE, 0, *[b"[1]"] * (limits.COMMAND_EVENTS - 1)), write_to(TWO, 0))
+        answer = store.append(append_of(*writes, key="key"))
+        assert len(answer.events) == limits.COMMAND_EVENTS
+        assert store.find(ONE.tenant, "key") == answer.events
+
+
+class Keys(StoreFixtures):
+    def test_a_retry_gets_the_first_answer_whatever_the_version(self, store: EventStore) -> None:
+        first = append_of(write_to(ONE, 0, b"[1]"), write_to(TWO, 0, b"[2]", b"[3]"), key="key")
+        answer = store.append(first)
+        fill(store, ONE, 2)
+        for retry in (first, append_of(write_to(ONE, 0, b"[9]"), key="key"), append_of(write_to(TWO, 77), key="key")):
+            again = store.append(retry)
+            assert again.repeated
+            assert again.events == answer.events == store.find(ONE.tenant, "key")
+        assert store.totals().events == 5
+
+    @pytest.mark.parametrize("expected", [1, 99])
+    def test_a_key_used_for_another_command_is_a_conflict(self, store: EventStore, expected: int) -> None:
+        """Also for a stale writer: the key is looked up before the version."""
+        answer = store.append(append_of(write_to(ONE, 0), key="key"))
+        with pytest.raises(KeyConflict) as caught:
+            store.append(append_of(write_to(ONE, expected, rows=[session_row(ONE)]), key="key", order=ORDER + b" "))
+        assert (caught.value.tenant, caught.value.key) == (ONE.tenant, "key")
+        assert store.find(ONE.tenant, "key") == store.read(ONE, limit=PAGE) == answer.events
+        assert store.rows(SessionRow, {}, limit=PAGE) == ()
+
+    def test_a_key_belongs_to_its_tenant(self, store: EventStore) -> None:
+        theirs = stream_named(tenant="theirs")
+        first = store.append(append_of(write_to(ONE, 0), key="key"))
+        second = store.append(append_of(write_to(theirs, 0), key="key", order=b"another"))
+        assert store.find(ONE.tenant, "key") == first.events
+        assert store.find("theirs", "key") == second.events
+        assert store.find("nobody", "key") == ()
+
+    def test_a_refused_append_leaves_its_key_free(self, store: EventStore) -> None:
+        with pytest.raises(VersionConflict):
+            store.append(append_of(write_to(ONE, 5), key="key"))
+        assert not store.append(append_of(write_to(ONE, 0), key="key", order=b"another")).repeated
+
+    def test_a_key_outlives_the_content_but_answers_no_more(self, store: EventStore) -> None:
+        append = append_of(write_to(ONE, 0, b"[1]", b"[2]"), key="key")
+        events = store.append(append).events
+        store.append(append_of(write_to(ONE, 2, erase=[1])))
+        with pytest.raises(KeyConflict) as caught:
+            store.append(append)
+        assert "erased" in caught.value.reason
+        assert store.find(ONE.tenant, "key") == (erased(events[0]), events[1])
+
+    @pytest.mark.parametrize(("one", "other"), LOOKALIKES)
+    def test_keys_that_look_alike_never_meet(self, store: EventStore, one: str, other: str) -> None:
+        first = store.append(append_of(write_to(ONE, 0), key=one))
+        assert store.find(ONE.tenant, other) == ()
+        second = store.append(append_of(write_to(ONE, 1), key=other))
+        assert (store.find(ONE.tenant, one), store.find(ONE.tenant, other)) == (first.events, second.events)
+
+
+class Reading(StoreFixtures):
+    def test_a_range_of_a_stream(self, store: EventStore) -> None:
+        events = fill(store, ONE, 10)
+        fill(store, TWO, 3)
+        for after, limit in ((0, PAGE), (0, 1), (3, 4), (9, 5), (10, 5), (-3, 2)):
+            assert store.read(ONE, after=after, limit=limit) == events[max(0, after) :][:limit]
+
+    def test_a_stream_backwards(self, store: EventStore) -> None:
+        kinds = ("a", "b", "a", "c", "b", "a")
+        for version, kind in enumerate(kinds):
+            store.append(append_of(write_to(ONE, version, kind=kind)))
+        newest = store.read(ONE, limit=PAGE)[::-1]
+        for before, limit in ((None, PAGE), (None, 2), (4, PAGE), (4, 2), (1, 5), (0, 5), (-2, 5), (99, 3)):
+            wanted = [event for event in newest if before is None or event.seq < before]
+            assert list(store.read_back(ONE, before=before, limit=limit)) == wanted[:limit]
+            of_types = [event for event in wanted if event.type in ("a", "c")]
+            assert list(store.read_back(ONE, before=before, limit=limit, types=("a", "c"))) == of_types[:limit]
+        assert store.read_back(ONE, limit=PAGE, types=("a' OR 1=1 --", "%")) == ()
+
+    def test_what_is_not_there_is_empty(self, store: EventStore) -> None:
+        fill(store, ONE, 1)
+        assert (store.read(TWO, limit=1), store.read_back(TWO, limit=1)) == ((), ())
+        assert (store.head(TWO), store.snapshot(TWO), store.find(ONE.tenant, "key")) == (None, None, ())
+
+    def test_a_position_beyond_all_counting_is_only_far_away(self, store: EventStore) -> None:
+        events = fill(store, ONE, 2)
+        assert (store.read(ONE, after=FAR, limit=5), store.read(ONE, after=-FAR, limit=5)) == ((), events)
+        assert (store.read_back(ONE, before=-FAR, limit=5), store.read_back(ONE, before=FAR, limit=5)) == (
+            (),
+            events[::-1],
+        )
+
+    @pytest.mark.parametrize("limit", [0, -1, PAGE + 1])
+    @pytest.mark.parametrize("method", ["read", "read_back", "feed", "heads", "rows"])
+    def test_a_page_has_a_bound(self, store: EventStore, method: str, limit: int) -> None:
+        subject: tuple[object, ...] = {"read": (ONE,), "read_back": (ONE,), "rows": (SessionRow, {})}.get(method, ())
+        with pytest.raises(TooLarge) as caught:
+            getattr(store, method)(*subject, limit=limit)
+        assert (caught.value.size, caught.value.limit) == (limit, PAGE)
+
+    def test_the_feed_has_every_event_in_the_order_of_the_appends(self, store: EventStore) -> None:
+        theirs = stream_named(tenant="theirs")
+        appends = [append_of(write_to(stream, at, b"[1]", b"[2]")) for at in (0, 2, 4) for stream in (TWO, theirs, ONE)]
+        appends.append(append_of(write_to(TWO, 6), write_to(ONE, 6)))
+        expected = [event for append in appends for event in store.append(append).events]
+        for limit in (1, 3, 7, PAGE):
+            assert list(all_events(store, limit=limit)) == expected
+
+    def test_a_cursor_goes_on_where_it_ended(self, store: EventStore) -> None:
+        assert store.feed("", limit=5).events == ()
+        first = fill(store, ONE, 3)
+        page = store.feed(limit=2)
+        assert page.events == first[:2]
+        rest = store.feed(page.cursor, limit=5)
+        assert rest.events == first[2:]
+        at_the_end = store.feed(rest.cursor, limit=5)
+        assert at_the_end.events == ()
+        later = fill(store, TWO, 2)
+        reopened = self.reopen(store) or store
+        assert tuple(all_events(reopened, at_the_end.cursor)) == later
+        assert tuple(all_events(reopened, page.cursor)) == first[2:] + later
+        reopened.close()
+
+    @pytest.mark.parametrize("cursor", ["x", "-1", " 1", "1.5", "٣", "1 OR 1=1", "9" * 40, "\0", "99"])
+    def test_a_cursor_from_elsewhere_is_refused(self, store: EventStore, cursor: str) -> None:
+        """Also one past the end, as a reader brings it along when a store was restored from an older copy: going on from
+        there would pass over what is written next."""
+        fill(store, ONE, 2)
+        with pytest.raises(InvalidCursor):
+            store.feed(cursor, limit=5)
+
+    def test_heads_come_in_the_order_of_their_streams(self, store: EventStore) -> None:
+        keys = [
+            ("a", "b"),
+            ("a", "b", "c"),
+            ("a", "b!"),
+            ("a ", "b"),
+            ("a", "B"),
+            ("é", "z"),
+            ("a/b", "c"),
+            ('a"', "b"),
+        ]
+        streams = [StreamId(tenant, "session", key) for tenant in ("t", "t2", "T") for key in keys]
+        streams.append(StreamId("t", "ledger", ("a",)))
+        heads = []
+        for stream in streams:
+            event = fill(store, stream, 1)[0]
+            heads.append(Head(stream, 1, event.hash))
+        for limit in (1, 4, PAGE):
+            assert list(all_heads(store, limit=limit)) == sorted(heads, key=lambda head: head.stream)
+
+    def test_totals_count_streams_events_and_keys(self, store: EventStore) -> None:
+        fill(store, ONE, 3)
+        store.append(append_of(write_to(TWO, 0, b"[1]", b"[2]"), write_to(ONE, 3), key="key"))
+        store.append(append_of(write_to(TWO, 9), key="key"))
+        totals = store.totals()
+        assert (totals.streams, totals.events, totals.keys) == (2, 6, 1)
+
+
+class Erasing(StoreFixtures):
+    def test_erasing_takes_the_payload_and_leaves_the_chain(self, store: EventStore) -> None:
+        events = fill(store, ONE, 4)
+        others = fill(store, TWO, 4)
+        answer = store.append(append_of(write_to(ONE, 4, b"erased", erase=[1, 3])))
+        left = (erased(events[0]), events[1], erased(events[2]), events[3], *answer.events)
+        assert store.read(ONE, limit=PAGE) == left
+        assert store.read_back(ONE, limit=PAGE) == left[::-1]
+        assert store.feed(limit=PAGE).events == left[:4] + others + left[4:]
+        assert store.read(TWO, limit=PAGE) == others
+        assert_sound(store)
+
+    def test_erasing_again_changes_nothing_more(self, store: EventStore) -> None:
+        events = fill(store, ONE, 1)
+        for version in (1, 2):
+            store.append(append_of(write_to(ONE, version, erase=[1])))
+        assert store.read(ONE, limit=1) == (erased(events[0]),)
+
+    def test_erasing_drops_the_snapshot_and_replaces_the_rows(self, store: EventStore) -> None:
+        for stream in (ONE, TWO):
+            rows = [session_row(stream), blob_row(stream, 1)]
+            store.append(append_of(write_to(stream, 0, rows=rows, snapshot=Snapshot(1, 1, b"state"))))
+        store.append(append_of(write_to(ONE, 1, rows=[session_row(ONE, 2)], erase=[1])))
+        assert (store.snapshot(ONE), store.snapshot(TWO)) == (None, Snapshot(1, 1, b"state"))
+        assert store.rows(SessionRow, {}, limit=5) == (session_row(ONE, 2), session_row(TWO))
+        assert store.rows(BlobRow, {}, limit=5) == (blob_row(TWO, 1),)
+
+    def test_a_refused_erasure_erases_nothing(self, store: EventStore) -> None:
+        events = fill(store, ONE, 2)
+        with pytest.raises(VersionConflict):
+            store.append(append_of(write_to(ONE, 2, erase=[1]), write_to(TWO, 9)))
+        assert store.read(ONE, limit=5) == events
+
+
+def recorded_elsewhere(*appends: Append) -> tuple[Recorded, ...]:
+    elsewhere = MemoryStore()
+    return tuple(event for append in appends for event in elsewhere.append(append).events)
+
+
+def _damaged(events: Sequence[Recorded], at: int, damage: str) -> list[Recorded]:
+    event = events[at]
+    put: dict[str, list[Recorded]] = {
+        "missing": [],
+        "twice": [event, event],
+        "other payload": [msgspec.structs.replace(event, payload=b"[0]")],
+        "other principal": [msgspec.structs.replace(event, principal="mallory")],
+        "other hash": [msgspec.structs.replace(event, hash=GENESIS)],
+        "salt left": [msgspec.structs.replace(event, payload=None)],
+    }
+    return [*events[:at], *put[damage], *events[at + 1 :]]
+
+
+class Adopting(StoreFixtures):
+    def history(self) -> tuple[Recorded, ...]:
+        return recorded_elsewhere(
+            append_of(write_to(ONE, 0, b"[1]", b"[2]"), key="first"),
+            append_of(write_to(TWO, 0, b"[3]"), write_to(ONE, 2, b"[4]"), key="second"),
+            append_of(write_to(ONE, 3, b"[5]")),
+            append_of(write_to(TWO, 1, b"[6]"), key="third"),
+        )
+
+    @pytest.mark.parametrize("size", [1, 2, 6])
+    def test_adopted_events_are_stored_as_they_are(self, store: EventStore, size: int) -> None:
+        events = self.history()
+        for at in range(0, len(events), size):
+            store.adopt(events[at : at + size], {}, {})
+        assert store.feed(limit=PAGE).events == events
+        assert store.head(ONE) == Head(ONE, 4, events[4].hash)
+        assert store.append(append_of(write_to(ONE, 4, b"[7]"))).events[0].seq == 5
+
+    def test_adopted_keys_are_known(self, store: EventStore) -> None:
+        events = self.history()
+        store.adopt(events, {}, {})
+        assert (store.find(ONE.tenant, "first"), store.find(ONE.tenant, "second")) == (events[:2], events[2:4])
+        assert store.append(append_of(write_to(ONE, 0), key="second")).events == events[2:4]
+        with pytest.raises(KeyConflict):
+            store.append(append_of(write_to(ONE, 4), key="second", order=b"another"))
+
+    def test_a_command_adopted_in_pieces_is_found_whole(self, store: EventStore) -> None:
+        events = self.history()
+        store.adopt(events[:3], {}, {})
+        fill(store, stream_named("between"), 1)
+        store.adopt(events[3:], {}, {})
+        assert store.find(ONE.tenant, "second") == events[2:4]
+
+    def test_adopting_a_key_that_another_command_has_here_is_a_conflict(self, store: EventStore) -> None:
+        here = store.append(append_of(write_to(stream_named("here"), 0), key="second", order=b"another")).events
+        with pytest.raises(KeyConflict):
+            store.adopt(self.history(), {}, {})
+        assert store.find(ONE.tenant, "second") == store.feed(limit=PAGE).events == here
+
+    def test_adopting_what_was_erased_elsewhere(self, store: EventStore) -> None:
+        events = self.history()
+        without = (erased(events[0]), *events[1:])
+        store.adopt(without, {}, {})
+        assert store.feed(limit=PAGE).events == without
+
+    def test_rows_and_erasures_come_along(self, store: EventStore) -> None:
+        events = self.history()
+        store.adopt(events[:3], {ONE: [session_row(ONE, 2), blob_row(ONE, 1)], TWO: [session_row(TWO)]}, {})
+        store.adopt(events[3:], {ONE: [session_row(ONE, 4)]}, {ONE: [1, 3]})
+        assert [event.payload for event in store.read(ONE, limit=5)] == [None, b"[2]", None, b"[5]"]
+        assert store.rows(SessionRow, {}, limit=5) == (session_row(ONE, 4), session_row(TWO))
+        assert store.rows(BlobRow, {}, limit=5) == ()
+
+    @pytest.mark.parametrize("at", [0, 1, 3])
+    @pytest.mark.parametrize(
+        ("damage", "error"),
+        [
+            ("missing", VersionConflict),
+            ("twice", VersionConflict),
+            ("other payload", StorageCorrupt),
+            ("other principal", StorageCorrupt),
+            ("other hash", StorageCorrupt),
+            ("salt left", StorageCorrupt),
+        ],
+    )
+    def test_a_break_in_the_chain_refuses_the_whole_batch(
+        self, store: EventStore, damage: str, error: type[Exception], at: int
+    ) -> None:
+        before = fill(store, stream_named("here"), 1)
+        batch = _damaged(self.history(), at, damage)
+        with pytest.raises(error):
+            store.adopt(batch, {ONE: [session_row(ONE)]}, {})
+        assert store.feed(limit=PAGE).events == before
+        assert (store.rows(SessionRow, {}, limit=5), store.find(ONE.tenant, "first")) == ((), ())
+        store.adopt(self.history(), {}, {})
+
+    @pytest.mark.parametrize("command", NO_IDS)
+    def test_adopting_a_command_id_that_is_none_is_refused(self, store: EventStore, command: str) -> None:
+        append = msgspec.structs.replace(append_of(write_to(ONE, 0)), command=command)
+        ((_, events),) = chain.record(append, [Head(ONE, 0, GENESIS)])
+        with pytest.raises((StorageCorrupt, InvalidAppend)):
+            store.adopt(events, {}, {})
+        assert store.totals().events == 0
+
+    def test_a_history_that_parted_from_the_one_here_is_refused(self, store: EventStore) -> None:
+        here = fill(store, ONE, 1)
+        with pytest.raises((StorageCorrupt, VersionConflict)):
+            store.adopt(self.history()[1:2], {}, {})
+        assert store.feed(limit=PAGE).events == here

@@ -1,0 +1,238 @@
+"""Random histories, and a machine that compares any store with a model of a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from holdfast import chain
+from holdfast.errors import KeyConflict, VersionConflict
+from holdfast.model import limits
+from holdfast.model.log import GENESIS, Append, Head, Recorded, Snapshot, StreamWrite
+from holdfast.model.names import StreamId
+from holdfast.model.rows import BlobRow, Row, SessionRow
+from holdfast.ports import EventStore
+from holdfast.testing.appends import (
+    TYPES,
+    all_events,
+    all_heads,
+    append_of,
+    assert_sound,
+    blob_row,
+    erased,
+    session_row,
+    write_to,
+)
+
+payloads: st.SearchStrategy[bytes] = st.binary(max_size=40)
+
+# Names that differ by a prefix, a separator or a form of the same letter, in two tenants.
+_KEYS = (("a", "b"), ("a", "b2"), ("a/b", "c"), ("a", "b/c"), ("a", "b", "c"), ("é", "%"), ("e\u0301", "_"))
+STREAMS = tuple(StreamId(tenant, "session", key) for tenant in ("t", "t2") for key in _KEYS)
+streams: st.SearchStrategy[StreamId] = st.sampled_from(STREAMS)
+
+
+def _notes_of(tenant: str) -> st.SearchStrategy[dict[StreamId, list[bytes]]]:
+    own = st.sampled_from([stream for stream in STREAMS if stream.tenant == tenant])
+    return st.dictionaries(own, st.lists(payloads, min_size=1, max_size=3), min_size=1, max_size=3)
+
+
+notes: st.SearchStrategy[dict[StreamId, list[bytes]]] = st.sampled_from(("t", "t2")).flatmap(_notes_of)
+"""What one command writes: some streams of one tenant, each with some payloads."""
+
+
+class StoreModel:
+    """What a store has to hold, as plain lists and dictionaries of what it acknowledged."""
+
+    def __init__(self) -> None:
+        self.streams: dict[StreamId, list[Recorded]] = {}
+        self.feed: list[tuple[StreamId, int]] = []
+        self.keys: dict[tuple[str, str], tuple[bytes, list[tuple[StreamId, int]]]] = {}
+        self.rows: dict[StreamId, list[Row]] = {}
+        self.snapshots: dict[StreamId, Snapshot] = {}
+
+    def version(self, stream: StreamId) -> int:
+        return len(self.streams.get(stream, ()))
+
+    def at(self, places: Sequence[tuple[StreamId, int]]) -> tuple[Recorded, ...]:
+        return tuple(self.streams[stream][seq - 1] for stream, seq in places)
+
+    def all_rows(self, table: type[Row]) -> list[Row]:
+        found = [row for rows in self.rows.values() for row in rows if type(row) is table]
+        return sorted(found, key=lambda row: [getattr(row, column) for column in table.key])
+
+    def take(self, append: Append, events: Sequence[Recorded]) -> None:
+        """Check the answer to an append against the append, and remember it."""
+        asked = [(write.stream, new) for write in append.writes for new in write.events]
+        for ordinal, ((stream, new), event) in enumerate(zip(asked, events, strict=True)):
+            history = self.streams.setdefault(stream, [])
+            head = Head(stream, len(history), history[-1].hash if history else GENESIS)
+            assert chain.fault(head, event) is None
+            assert (event.stream, event.ordinal, event.command, event.key) == (
+                stream,
+                ordinal,
+                append.command,
+                append.key,
+            )
+            assert (event.type, event.payload, event.salt) == (new.type, new.payload, new.salt)
+            history.append(event)
+            self.feed.append((stream, event.seq))
+        if append.key is not None:
+            places = [(event.stream, event.seq) for event in events]
+            self.keys[append.tenant, append.key] = (append.order, places)
+        for write in append.writes:
+            self._keep(write)
+
+    def _keep(self, write: StreamWrite) -> None:
+        for seq in write.erase:
+            self.streams[write.stream][seq - 1] = erased(self.streams[write.stream][seq - 1])
+        if write.erase:
+            self.rows.pop(write.stream, None)
+            self.snapshots.pop(write.stream, None)
+        new = {self._identity(row) for row in write.rows}
+        kept = [row for row in self.rows.get(write.stream, ()) if self._identity(row) not in new]
+        self.rows[write.stream] = [*kept, *write.rows]
+        if write.snapshot is not None:
+            self.snapshots[write.stream] = write.snapshot
+
+    def _identity(self, row: Row) -> tuple[object, ...]:
+        return (type(row), *(getattr(row, column) for column in type(row).key))
+
+
+class _StoreMachine(RuleBasedStateMachine):
+    """Commands, conflicts, retries, erasures and reads in any order: the store says what the model says."""
+
+    make_store: ClassVar[Callable[[], EventStore]]
+    reopen: ClassVar[Callable[[EventStore], EventStore | None]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = type(self).make_store()
+        self.model = StoreModel()
+
+    def teardown(self) -> None:
+        try:
+            assert_sound(self.store)
+        finally:
+            self.store.close()
+
+    def _writes(self, what: dict[StreamId, list[bytes]], kind: str, *, keep: bool) -> list[StreamWrite]:
+        writes = []
+        for stream, some in what.items():
+            expected = self.model.version(stream)
+            after = expected + len(some)
+            rows = (session_row(stream, after), blob_row(stream, after))
+            snapshot = Snapshot(after, 1, b"".join(some)) if keep else None
+            writes.append(write_to(stream, expected, *some, kind=kind, rows=rows, snapshot=snapshot))
+        return writes
+
+    def _known_key(self, pick: int) -> tuple[str, str]:
+        return sorted(self.model.keys)[pick % len(self.model.keys)]
+
+    @rule(what=notes, kind=st.sampled_from(TYPES), keep=st.booleans(), keyed=st.booleans())
+    def append(self, what: dict[StreamId, list[bytes]], kind: str, keep: bool, keyed: bool) -> None:
+        key = f"key {len(self.model.keys)}" if keyed else None
+        append = append_of(*self._writes(what, kind, keep=keep), key=key, order=repr(sorted(what)).encode())
+        answer = self.store.append(append)
+        assert not answer.repeated
+        self.model.take(append, answer.events)
+
+    @rule(what=notes, stale=st.integers(0, 2), off=st.sampled_from((-1, 1, 7)))
+    def conflict(self, what: dict[StreamId, list[bytes]], stale: int, off: int) -> None:
+        writes = self._writes(what, TYPES[0], keep=True)
+        at = stale % len(writes)
+        actual = writes[at].expected
+        writes[at] = msgspec.structs.replace(writes[at], expected=actual + off)
+        with pytest.raises(VersionConflict) as caught:
+            self.store.append(append_of(*writes, key="never stored"))
+        error = caught.value
+        assert (error.stream, error.expected, error.actual) == (writes[at].stream, actual + off, actual)
+        assert self.store.find(writes[0].stream.tenant, "never stored") == ()
+
+    @precondition(lambda self: self.model.keys)
+    @rule(pick=st.integers(0, 99), same=st.booleans(), payload=payloads)
+    def retry(self, pick: int, same: bool, payload: bytes) -> None:
+        tenant, key = self._known_key(pick)
+        order, places = self.model.keys[tenant, key]
+        first = self.model.at(places)
+        assert self.store.find(tenant, key) == first
+        write = write_to(StreamId(tenant, "session", ("other", "stream")), 99, payload)
+        again = append_of(write, key=key, order=order if same else order + b" ")
+        if same and first[0].payload is not None:
+            answer = self.store.append(again)
+            assert answer.repeated
+            assert answer.events == first
+        else:
+            with pytest.raises(KeyConflict) as caught:
+                self.store.append(again)
+            assert (caught.value.tenant, caught.value.key) == (tenant, key)
+
+    @precondition(lambda self: self.model.streams)
+    @rule(pick=st.integers(0, 99), seqs=st.sets(st.integers(1, 12), min_size=1, max_size=4))
+    def erase(self, pick: int, seqs: set[int]) -> None:
+        stream = sorted(self.model.streams)[pick % len(self.model.streams)]
+        version = self.model.version(stream)
+        gone = sorted({min(seq, version) for seq in seqs})
+        write = write_to(stream, version, b"erased", rows=[session_row(stream, version + 1)], erase=gone)
+        append = append_of(write)
+        self.model.take(append, self.store.append(append).events)
+
+    @rule(stream=streams, after=st.integers(0, 12), limit=st.integers(1, 5))
+    def read(self, stream: StreamId, after: int, limit: int) -> None:
+        expected = self.model.streams.get(stream, [])[after : after + limit]
+        assert list(self.store.read(stream, after=after, limit=limit)) == expected
+
+    @rule(
+        stream=streams,
+        before=st.none() | st.integers(0, 12),
+        limit=st.integers(1, 5),
+        types=st.sets(st.sampled_from(TYPES)),
+    )
+    def read_back(self, stream: StreamId, before: int | None, limit: int, types: set[str]) -> None:
+        wanted = [
+            event
+            for event in reversed(self.model.streams.get(stream, []))
+            if (before is None or event.seq < before) and (not types or event.type in types)
+        ]
+        assert list(self.store.read_back(stream, before=before, limit=limit, types=sorted(types))) == wanted[:limit]
+
+    @rule(limit=st.integers(1, 5))
+    def page_through(self, limit: int) -> None:
+        assert tuple(all_events(self.store, limit=limit)) == self.model.at(self.model.feed)
+        assert {head.stream for head in all_heads(self.store, limit=limit)} == set(self.model.streams)
+
+    @rule()
+    def open_again(self) -> None:
+        self.store = type(self).reopen(self.store) or self.store
+
+    @invariant()
+    def the_store_says_what_the_model_says(self) -> None:
+        totals = self.store.totals()
+        model = self.model
+        assert (totals.streams, totals.events, totals.keys) == (len(model.streams), len(model.feed), len(model.keys))
+        for stream in STREAMS:
+            history = model.streams.get(stream)
+            expected = Head(stream, len(history), history[-1].hash) if history else None
+            assert self.store.head(stream) == expected
+            assert self.store.snapshot(stream) == model.snapshots.get(stream)
+        tables: tuple[type[Row], ...] = (SessionRow, BlobRow)
+        for table in tables:
+            assert list(self.store.rows(table, {}, limit=limits.READ_EVENTS)) == model.all_rows(table)
+
+
+def _not_reopened(_: EventStore) -> None:
+    return None
+
+
+def store_machine(
+    make_store: Callable[[], EventStore], reopen: Callable[[EventStore], EventStore | None] = _not_reopened
+) -> type[RuleBasedStateMachine]:
+    """A state machine over stores that `make_store` opens, each of them empty. `reopen` closes one and opens it again, or
+    returns None. Run it with `run_state_machine_as_test`, or take its `TestCase`."""
+    members: dict[str, Any] = {"make_store": staticmethod(make_store), "reopen": staticmethod(reopen)}
+    return type("StoreMachine", (_StoreMachine,), members)
