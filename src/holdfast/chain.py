@@ -11,12 +11,12 @@ was erased cannot be guessed from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from hashlib import sha256
 
 from holdfast.codec import encode
 from holdfast.errors import KeyConflict
-from holdfast.model.log import Append, Appended, Head, NewEvent, Recorded
+from holdfast.model.log import Append, Appended, Head, Recorded
 from holdfast.model.names import StreamId
 
 FORMAT = "holdfast/1"
@@ -85,44 +85,35 @@ def event_hash(previous: bytes, event: Recorded) -> bytes:
     )
 
 
-def first_salt(append: Append) -> bytes:
-    return append.writes[0].events[0].salt
-
-
-def record(append: Append, heads: list[Head]) -> Iterator[tuple[Head, list[Recorded]]]:
-    """The events of an append, chained to the heads of its streams (one head a write, in order), and the new heads."""
-    digest = command_digest(first_salt(append), append.order)
+def record(append: Append, heads: Sequence[Head]) -> list[tuple[Head, list[Recorded]]]:
+    """The events of an append, chained to the heads of its streams (one head a write, in order), after the new heads."""
+    digest = command_digest(append.writes[0].events[0].salt, append.order)
+    links: list[tuple[Head, list[Recorded]]] = []
     ordinal = 0
     for write, head in zip(append.writes, heads, strict=True):
         recorded: list[Recorded] = []
         seq, previous = head.version, head.hash
         for new in write.events:
             seq += 1
-            event = _recorded(append, head, new, seq, ordinal, digest, previous)
-            previous = event.hash
+            sealed = payload_digest(new.salt, new.payload)
+            header = (
+                head.stream,
+                seq,
+                append.command,
+                ordinal,
+                new.type,
+                new.version,
+                append.time_us,
+                append.principal,
+                append.cause,
+                append.key,
+                digest,
+            )
+            previous = _link(previous, sealed, *header)
+            recorded.append(Recorded(*header, sealed, previous, new.salt, new.payload))
             ordinal += 1
-            recorded.append(event)
-        yield Head(head.stream, seq, previous), recorded
-
-
-def _recorded(
-    append: Append, head: Head, new: NewEvent, seq: int, ordinal: int, digest: bytes, previous: bytes
-) -> Recorded:
-    sealed = payload_digest(new.salt, new.payload)
-    header = (
-        head.stream,
-        seq,
-        append.command,
-        ordinal,
-        new.type,
-        new.version,
-        append.time_us,
-        append.principal,
-        append.cause,
-        append.key,
-        digest,
-    )
-    return Recorded(*header, sealed, _link(previous, sealed, *header), new.salt, new.payload)
+        links.append((Head(head.stream, seq, previous), recorded))
+    return links
 
 
 def repeated(key: str, order: bytes, first: tuple[Recorded, ...]) -> Appended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 import time
 
@@ -25,8 +26,8 @@ class RandomIds:
 
     def command_id(self) -> str:
         millis = time.time_ns() // 1_000_000
-        rand = int.from_bytes(self._pool.take(10), "big")
-        high = (millis << 16) | 0x7000 | (rand >> 68)
+        rand = random.getrandbits(74)  # the module's own generator: unlike one of ours, it is seeded anew after a fork
+        high = (millis << 16) | 0x7000 | (rand >> 62)
         low = (0b10 << 62) | (rand & ((1 << 62) - 1))
         return f"{(high << 64) | low:032x}"
 

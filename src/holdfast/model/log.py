@@ -1,4 +1,7 @@
-"""The log as a store sees it: bytes with headers, streams with heads. What is inside a payload is not its business."""
+"""The log as a store sees it: bytes with headers, streams with heads. What is inside a payload is not its business.
+
+None of these structs can be part of a cycle, so the garbage collector need not look at them (gc=False).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class NewEvent(msgspec.Struct, frozen=True, gc=False):
     salt: bytes
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """A stream's state at a version. `format` says how to read it; another format is as good as none."""
 
     version: int
@@ -26,7 +29,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     state: bytes
 
 
-class StreamWrite(msgspec.Struct, frozen=True):
+class StreamWrite(msgspec.Struct, frozen=True, gc=False):
     """What one command does to one stream."""
 
     stream: StreamId
@@ -38,7 +41,7 @@ class StreamWrite(msgspec.Struct, frozen=True):
     """Seqs whose payload and salt go away. The stream's snapshot goes too, and `rows` replace all its rows."""
 
 
-class Append(msgspec.Struct, frozen=True):
+class Append(msgspec.Struct, frozen=True, gc=False):
     """One command's effect: all of it becomes durable, or none."""
 
     command: str
@@ -56,7 +59,7 @@ class Append(msgspec.Struct, frozen=True):
         return self.writes[0].stream.tenant
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class Recorded(msgspec.Struct, frozen=True, gc=False):
     """A stored event. Everything here survives a copy to another store, byte for byte."""
 
     stream: StreamId
@@ -81,14 +84,14 @@ class Recorded(msgspec.Struct, frozen=True):
         return f"{self.command}.{self.ordinal}"
 
 
-class Appended(msgspec.Struct, frozen=True):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """The answer to an append. `repeated` says that the key was known and these are the events of the first time."""
 
     events: tuple[Recorded, ...]
     repeated: bool = False
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """Where a stream ends: kept apart from its events, so that a cut-off tail is found."""
 
     stream: StreamId
@@ -96,14 +99,14 @@ class Head(msgspec.Struct, frozen=True):
     hash: bytes
 
 
-class FeedPage(msgspec.Struct, frozen=True):
+class FeedPage(msgspec.Struct, frozen=True, gc=False):
     """Events of all streams in one order; `cursor` is where to go on, also after a restart."""
 
     events: tuple[Recorded, ...]
     cursor: str
 
 
-class Totals(msgspec.Struct, frozen=True):
+class Totals(msgspec.Struct, frozen=True, gc=False):
     streams: int
     events: int
     keys: int

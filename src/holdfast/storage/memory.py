@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from holdfast import chain
-from holdfast.errors import BlobNotFound, InvalidUrl, StorageCorrupt, StoreClosed, VersionConflict
+from holdfast.errors import BlobNotFound, InvalidUrl, KeyConflict, StorageCorrupt, StoreClosed, VersionConflict
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, StreamWrite, Totals
@@ -95,12 +95,17 @@ class MemoryStore:
     ) -> None:
         with self._open():
             heads: dict[StreamId, Head] = {}
+            keys: set[tuple[str, str]] = set()
             for event in events:
                 head = heads.get(event.stream) or self.head(event.stream) or Head(event.stream, 0, GENESIS)
                 if event.seq != head.version + 1:
                     raise VersionConflict(stream=event.stream, expected=event.seq - 1, actual=head.version)
                 if wrong := chain.fault(head, event):
                     raise StorageCorrupt(what=f"event {event.seq} of {event.stream}", reason=wrong)
+                slot = (event.stream.tenant, event.key or "")
+                if event.ordinal == 0 and (slot in self._keys or slot in keys):
+                    raise KeyConflict(tenant=event.stream.tenant, key=event.key, reason="it is in use here")
+                keys.add(slot if event.key is not None else ("", ""))
                 heads[event.stream] = Head(event.stream, event.seq, event.hash)
             self._add(events)
             self._name(events)

@@ -76,7 +76,6 @@ class Log:
             place = self._head(write.stream)
             common.check_version(write, place[1])
             places.append(place)
-        position = self._events + 1
         recorded: list[Recorded] = []
         links = chain.record(append, [head for _, head in places])
         for write, (stream_no, _), (head, events) in zip(append.writes, places, links, strict=True):
@@ -85,8 +84,6 @@ class Log:
                 self._add_event(stream_no, event)
             self._keep(stream_no, write)
             recorded += events
-        if append.key is not None:
-            self.connection.execute(SQL["add_key"], (append.tenant, append.key, position))
         return Appended(tuple(recorded))
 
     def adopt(
@@ -101,10 +98,10 @@ class Log:
                 raise errors.VersionConflict(stream=event.stream, expected=event.seq - 1, actual=head.version)
             if wrong := chain.fault(head, event):
                 raise errors.StorageCorrupt(what=f"event {event.seq} of {event.stream}", reason=wrong)
+            if event.key is not None and event.ordinal == 0 and find(self.connection, event.stream.tenant, event.key):
+                raise errors.KeyConflict(tenant=event.stream.tenant, key=event.key, reason="it is in use here")
             stream_no = self._move_head(stream_no, Head(event.stream, event.seq, event.hash))
             self._add_event(stream_no, event)
-            if event.key is not None and event.ordinal == 0:
-                self.connection.execute(SQL["add_key"], (event.stream.tenant, event.key, self._events))
         for stream, seqs in erase.items():
             self._erase(self._head(stream)[0], seqs)
         for stream, some in rows.items():
@@ -206,7 +203,7 @@ def read_head(connection: apsw.Connection, stream: StreamId) -> tuple[int, Head]
 def find(connection: apsw.Connection, tenant: str, key: str) -> tuple[Recorded, ...]:
     """A command's events stand side by side in the feed: one transaction put them there."""
     found: list[Recorded] = []
-    for row in connection.execute(SQL["find"], (tenant, key, limits.COMMAND_EVENTS)):
+    for row in connection.execute(SQL["find"], (key, tenant, limits.COMMAND_EVENTS)):
         event = placed(row)
         if found and event.command != found[0].command:
             break

@@ -49,11 +49,10 @@ WHERE e.position > ? ORDER BY e.position LIMIT ?;
 -- name: find
 SELECT s.tenant, s.kind, s.key, e.position, e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal,
        e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload
-FROM keys k JOIN events e ON e.position >= k.position JOIN streams s USING (stream_no)
-WHERE k.tenant = ? AND k.key = ? ORDER BY e.position LIMIT ?;
-
--- name: add_key
-INSERT INTO keys (tenant, key, position) VALUES (?, ?, ?);
+FROM events e JOIN streams s USING (stream_no)
+WHERE e.position >= (SELECT first.position FROM events first JOIN streams owner USING (stream_no)
+                     WHERE first.key = ?1 AND first.ordinal = 0 AND owner.tenant = ?2)
+ORDER BY e.position LIMIT ?3;
 
 -- name: snapshot
 SELECT n.version, n.format, n.state FROM snapshots n JOIN streams s USING (stream_no)
@@ -82,7 +81,7 @@ SELECT version FROM projection;
 UPDATE projection SET version = ?;
 
 -- name: totals
-SELECT (SELECT count(*) FROM streams), (SELECT count(*) FROM events), (SELECT count(*) FROM keys),
+SELECT (SELECT count(*) FROM streams), (SELECT count(*) FROM events), (SELECT count(*) FROM events WHERE key IS NOT NULL AND ordinal = 0),
        (SELECT events FROM log_totals), (SELECT streams FROM log_totals),
        (SELECT coalesce(max(position), 0) FROM events);
 
@@ -95,11 +94,6 @@ SELECT later.position FROM events earlier JOIN events later
   ON later.stream_no = earlier.stream_no AND earlier.seq = later.seq - 1
 WHERE later.position <= earlier.position ORDER BY later.position LIMIT 10;
 
--- name: wrong_keys
-SELECT k.tenant, k.key FROM keys k LEFT JOIN events e USING (position) LEFT JOIN streams s USING (stream_no)
-WHERE e.key IS NOT k.key OR s.tenant IS NOT k.tenant OR e.ordinal IS NOT 0 LIMIT 10;
-
--- name: missing_keys
-SELECT s.tenant, e.key FROM events e JOIN streams s USING (stream_no)
-LEFT JOIN keys k ON k.tenant = s.tenant AND k.key = e.key
-WHERE e.key IS NOT NULL AND e.ordinal = 0 AND k.position IS NOT e.position LIMIT 10;
+-- name: doubled_keys
+SELECT s.tenant, e.key FROM events e JOIN streams s USING (stream_no) WHERE e.key IS NOT NULL AND e.ordinal = 0
+GROUP BY s.tenant, e.key HAVING count(*) > 1 LIMIT 10;

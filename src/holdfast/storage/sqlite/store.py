@@ -220,7 +220,5 @@ def _faults(connection: apsw.Connection) -> Iterator[str]:
         yield f"the event at position {position} belongs to no stream"
     for (position,) in connection.execute(SQL["disordered_events"]):
         yield f"the event at position {position} stands before the one it follows"
-    for tenant, key in connection.execute(SQL["wrong_keys"]):
-        yield f"the key {key!r} of tenant {tenant!r} points to an event that does not carry it"
-    for tenant, key in connection.execute(SQL["missing_keys"]):
-        yield f"the key {key!r} of tenant {tenant!r} is in the log but cannot be looked up"
+    for tenant, key in connection.execute(SQL["doubled_keys"]):
+        yield f"the key {key!r} of tenant {tenant!r} belongs to two commands"

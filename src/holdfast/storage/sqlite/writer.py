@@ -36,7 +36,8 @@ class _Request:
         self.job = job
         self.future = future
         self.gate = allocate_lock()
-        self.gate.acquire()
+        if future is None:
+            self.gate.acquire()
         self.finished = self.promoted = self.abandoned = False
         self.result: Any = None
         self.error: BaseException | None = None

@@ -1,4 +1,4 @@
--- The log: streams with their heads, events, idempotency keys, snapshots.
+-- The log: streams with their heads, events with idempotency keys, snapshots.
 
 CREATE TABLE streams (
     stream_no INTEGER PRIMARY KEY,
@@ -30,12 +30,8 @@ CREATE TABLE events (
     UNIQUE (stream_no, seq)
 ) STRICT;
 
-CREATE TABLE keys (
-    tenant   TEXT NOT NULL,
-    key      TEXT NOT NULL,
-    position INTEGER NOT NULL REFERENCES events (position),
-    PRIMARY KEY (tenant, key)
-) STRICT, WITHOUT ROWID;
+-- A key belongs to the first event of its command; the writer sees to it that a tenant has it once.
+CREATE INDEX events_by_key ON events (key) WHERE key IS NOT NULL AND ordinal = 0;
 
 CREATE TABLE snapshots (
     stream_no INTEGER PRIMARY KEY REFERENCES streams (stream_no),
