@@ -25,6 +25,7 @@
     │   └── ImportRefused        an export file that is cut, edited or in conflict
     └── StorageError: the store could not do its work; nothing was acknowledged
         ├── StorageBusy          another process held the write lock too long
+        │   └── QueueFull        too many commands of this process wait already
         ├── StorageFull          no space left
         ├── StorageReadOnly      the file or folder cannot be written
         ├── StorageUnavailable   an I/O error, a missing folder, a lost connection
@@ -235,6 +236,13 @@ class StorageBusy(StorageError):
 
     what: str
     waited_ms: int
+
+
+class QueueFull(StorageBusy):
+    """{limit} commands wait for {what} already (QUEUED_COMMANDS). Send fewer at a time, and try again."""
+
+    what: str
+    limit: int
 
 
 class StorageFull(StorageError):

@@ -53,7 +53,7 @@ class EventStore(Protocol):
     def head(self, stream: StreamId) -> Head | None: ...
 
     def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[Head, ...]:
-        """The heads of all streams, ordered by stream."""
+        """The heads of all streams, ordered by tenant, kind and key, the key as `encode_stream_key` writes it."""
 
     def snapshot(self, stream: StreamId) -> Snapshot | None: ...
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from holdfast.errors import InvalidAppend, InvalidCursor, InvalidName, TooLarge, VersionConflict
+from holdfast import chain
+from holdfast.codec import encode_stream_key
+from holdfast.errors import InvalidAppend, InvalidCursor, InvalidName, StorageCorrupt, TooLarge, VersionConflict
 from holdfast.model import limits
-from holdfast.model.log import Append, Head, StreamWrite
+from holdfast.model.log import Append, Head, Recorded, StreamWrite
+from holdfast.model.names import StreamId
 from holdfast.model.rows import Row
+
+_COMMAND_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def check_limit(limit: int) -> None:
@@ -35,12 +41,16 @@ def check_columns(table: type[Row], where: Mapping[str, str | int]) -> None:
 
 
 def check_append(append: Append) -> None:
+    if not _COMMAND_ID.fullmatch(append.command):
+        raise InvalidAppend(reason=f"the command id {append.command!r:.60} is not 32 hexadecimal digits")
     if not append.writes or not all(write.events for write in append.writes):
         raise InvalidAppend(reason="every write needs at least one event")
     if len(append.writes) > 1:
         _check_several(append)
     for write in append.writes:
         _check_bound("the append", len(write.events), "events", "COMMAND_EVENTS", "Split the command.")
+        if write.erase and not all(1 <= seq <= write.expected for seq in write.erase):
+            raise InvalidAppend(reason=f"only events 1 to {write.expected} of {write.stream} can be erased")
         if write.snapshot is not None:
             size = len(write.snapshot.state)
             _check_bound(f"the snapshot of {write.stream}", size, "bytes", "SNAPSHOT_BYTES", "Leave it out.")
@@ -65,6 +75,36 @@ def _check_bound(what: str, size: int, unit: str, name: str, advice: str) -> Non
 def check_version(write: StreamWrite, head: Head) -> None:
     if head.version != write.expected:
         raise VersionConflict(stream=write.stream, expected=write.expected, actual=head.version)
+
+
+def check_adopted(head: Head, event: Recorded) -> None:
+    """An event recorded elsewhere may only go where its chain continues."""
+    if event.seq != head.version + 1:
+        raise VersionConflict(stream=event.stream, expected=event.seq - 1, actual=head.version)
+    wrong = chain.fault(head, event)
+    if wrong is None and not _COMMAND_ID.fullmatch(event.command):
+        wrong = f"its command id {event.command!r:.60} is not 32 hexadecimal digits"
+    if wrong is not None:
+        raise StorageCorrupt(what=f"event {event.seq} of {event.stream}", reason=wrong)
+
+
+def can_match(table: type[Row], where: Mapping[str, str | int]) -> bool:
+    """Whether each value is of its column's kind: another equals nothing, on every store."""
+    for column, value in where.items():
+        wanted = int if table.__annotations__[column] == "int" else str
+        if type(value) is not wanted or (isinstance(value, int) and abs(value) > limits.WHOLE_NUMBER):
+            return False
+    return True
+
+
+def bounded(position: int) -> int:
+    """A position as every store can hold it; beyond, all are equally far away."""
+    return max(-limits.WHOLE_NUMBER, min(position, limits.WHOLE_NUMBER))
+
+
+def stream_key(stream: StreamId) -> tuple[str, str, str]:
+    """A stream as columns: what stores keep, and what orders their heads."""
+    return stream.tenant, stream.kind, encode_stream_key(stream)
 
 
 def row_key(row: Row) -> tuple[str | int, ...]:

@@ -11,7 +11,15 @@ from typing import TypeVar, cast
 import msgspec
 
 from holdfast import chain
-from holdfast.errors import BlobNotFound, InvalidUrl, KeyConflict, StorageCorrupt, StoreClosed, VersionConflict
+from holdfast.errors import (
+    BlobNotFound,
+    InvalidCursor,
+    InvalidUrl,
+    KeyConflict,
+    StorageCorrupt,
+    StoreClosed,
+    VersionConflict,
+)
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, StreamWrite, Totals
@@ -98,10 +106,7 @@ class MemoryStore:
             keys: set[tuple[str, str]] = set()
             for event in events:
                 head = heads.get(event.stream) or self.head(event.stream) or Head(event.stream, 0, GENESIS)
-                if event.seq != head.version + 1:
-                    raise VersionConflict(stream=event.stream, expected=event.seq - 1, actual=head.version)
-                if wrong := chain.fault(head, event):
-                    raise StorageCorrupt(what=f"event {event.seq} of {event.stream}", reason=wrong)
+                common.check_adopted(head, event)
                 slot = (event.stream.tenant, event.key or "")
                 if event.ordinal == 0 and (slot in self._keys or slot in keys):
                     raise KeyConflict(tenant=event.stream.tenant, key=event.key, reason="it is in use here")
@@ -142,6 +147,8 @@ class MemoryStore:
         common.check_limit(limit)
         at = common.position_of(cursor)
         with self._open():
+            if at > len(self._order):
+                raise InvalidCursor(cursor=cursor)
             page = self._order[at : at + limit]
             return FeedPage(
                 tuple(self._streams[stream][seq - 1] for stream, seq in page), str(at + len(page)) if page else cursor
@@ -155,7 +162,9 @@ class MemoryStore:
     def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[Head, ...]:
         common.check_limit(limit)
         with self._open():
-            streams = sorted(stream for stream in self._streams if after is None or stream > after)
+            beyond = None if after is None else common.stream_key(after)
+            streams = sorted(self._streams, key=common.stream_key)
+            streams = [stream for stream in streams if beyond is None or common.stream_key(stream) > beyond]
             return tuple(head for stream in streams[:limit] if (head := self.head(stream)))
 
     def snapshot(self, stream: StreamId) -> Snapshot | None:
@@ -167,6 +176,8 @@ class MemoryStore:
     ) -> tuple[R, ...]:
         common.check_limit(limit)
         common.check_columns(table, where)
+        if not common.can_match(table, where):
+            return ()
         beyond = None if after is None else common.row_key(after)
         with self._open():
             found = [
@@ -186,13 +197,16 @@ class MemoryStore:
             self._put_rows(stream, rows)
 
     def projection_version(self) -> int:
-        return self._projection_version
+        with self._open():
+            return self._projection_version
 
     def set_projection_version(self, version: int) -> None:
-        self._projection_version = version
+        with self._open():
+            self._projection_version = version
 
     def check(self) -> tuple[str, ...]:
-        return ()
+        with self._open():
+            return ()
 
     def backup(self, target: str) -> None:
         raise InvalidUrl(url=target, reason="a store in memory has no file to back up; export it instead")
@@ -247,15 +261,23 @@ class _MemoryWriter:
         self._bodies = bodies
         self._tenant = tenant
         self._buffer = bytearray()
+        self._closed = False
 
     def write(self, chunk: bytes) -> None:
+        self._check_open()
         self._buffer += chunk
 
     def commit(self, media_type: str | None = None) -> BlobRef:
+        self._check_open()
+        self._closed = True
         body = bytes(self._buffer)
         digest = hashlib.sha256(body).hexdigest()
         self._bodies[self._tenant, digest] = (body, time.time())
         return BlobRef(digest, len(body), media_type)
 
     def abort(self) -> None:
-        self._buffer.clear()
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(what="the blob writer")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from holdfast.errors import StoreClosed
 from holdfast.model import limits
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot
 from holdfast.model.names import StreamId
@@ -25,10 +26,13 @@ class ThreadedStore:
 
     def __init__(self, blocking: EventStore) -> None:
         self.blocking = blocking
+        self._closed = False
         self._threads = ThreadPoolExecutor(limits.READERS, thread_name_prefix="holdfast-reader")
 
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
+        if self._closed:
+            raise StoreClosed(what="the store")
         return await loop.run_in_executor(self._threads, functools.partial(method, *args, **kwargs))
 
     async def append(self, append: Append) -> Appended:
@@ -66,5 +70,7 @@ class ThreadedStore:
         return await self.call(self.blocking.rows, table, where, after=after, limit=limit)
 
     async def close(self) -> None:
-        await self.call(self.blocking.close)
-        self._threads.shutdown(wait=False)
+        if not self._closed:
+            await self.call(self.blocking.close)
+            self._closed = True
+            self._threads.shutdown(wait=False)

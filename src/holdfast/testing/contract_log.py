@@ -8,7 +8,7 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from holdfast import chain
+from holdfast import chain, codec
 from holdfast.errors import (
     InvalidAppend,
     InvalidCursor,
@@ -310,7 +310,7 @@ class Reading(StoreFixtures):
             event = fill(store, stream, 1)[0]
             heads.append(Head(stream, 1, event.hash))
         for limit in (1, 4, PAGE):
-            assert list(all_heads(store, limit=limit)) == sorted(heads, key=lambda head: head.stream)
+            assert list(all_heads(store, limit=limit)) == sorted(heads, key=_place)
 
     def test_totals_count_streams_events_and_keys(self, store: EventStore) -> None:
         fill(store, ONE, 3)
@@ -352,6 +352,11 @@ class Erasing(StoreFixtures):
         with pytest.raises(VersionConflict):
             store.append(append_of(write_to(ONE, 2, erase=[1]), write_to(TWO, 9)))
         assert store.read(ONE, limit=5) == events
+
+
+def _place(head: Head) -> tuple[str, str, str]:
+    """The order of heads: the same in every store, by names as they are encoded."""
+    return head.stream.tenant, head.stream.kind, codec.encode_stream_key(head.stream)
 
 
 def recorded_elsewhere(*appends: Append) -> tuple[Recorded, ...]:

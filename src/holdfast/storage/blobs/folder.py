@@ -10,8 +10,9 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import BinaryIO
 
 from holdfast import errors
 from holdfast.model import limits
@@ -39,10 +40,21 @@ class FolderBlobs:
 
     def chunks(self, tenant: str, ref: BlobRef) -> Iterator[bytes]:
         path = os.path.join(self._place(tenant), _checked(ref.digest)[:2], ref.digest + ".zst")
-        with typed_os_errors(path):
-            for candidate in (path, path + ".dropped", path):  # a collector may be looking at it just now
-                with suppress(FileNotFoundError):
-                    return _checked_chunks(os.open(candidate, os.O_RDONLY), ref)
+        places = (path, path + ".dropped", path)  # a collector may be looking at it just now
+        if not any(os.path.exists(place) for place in places):
+            raise errors.BlobNotFound(tenant=tenant, digest=ref.digest)
+        return self._chunks(tenant, ref, places)
+
+    def _chunks(self, tenant: str, ref: BlobRef, places: Sequence[str]) -> Iterator[bytes]:
+        for place in places:
+            try:
+                with typed_os_errors(place), open(place, "rb") as file:
+                    yield from _checked_chunks(file, ref)
+            except errors.StorageUnavailable as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+            else:
+                return
         raise errors.BlobNotFound(tenant=tenant, digest=ref.digest)
 
     def stored(self) -> Iterator[tuple[str, str, float]]:
@@ -152,6 +164,7 @@ class FolderWriter:
             self._disk.write(self._open_handle(), self._compressor.compress(chunk))
 
     def commit(self, media_type: str | None = None) -> BlobRef:
+        self._open_handle()
         digest = self._hash.hexdigest()
         shelf = os.path.join(self._folder, digest[:2])
         path = os.path.join(shelf, digest + ".zst")
@@ -202,27 +215,25 @@ class FolderWriter:
             raise
 
 
-def _checked_chunks(handle: int, ref: BlobRef) -> Iterator[bytes]:
+def _checked_chunks(file: BinaryIO, ref: BlobRef) -> Iterator[bytes]:
     """The body in pieces. Decompression stops at the promised size, whatever the file claims to hold."""
-    with os.fdopen(handle, "rb") as file:
-        decompressor = ZstdDecompressor()
-        digest = hashlib.sha256()
-        size = 0
-        try:
-            while not decompressor.eof:
-                with typed_os_errors(f"blob {ref.digest}"):
-                    data = file.read(limits.BLOB_CHUNK_BYTES) if decompressor.needs_input else b""
-                if not data and decompressor.needs_input:
-                    raise _damaged(ref, "the file ends too early")
-                piece = decompressor.decompress(data, max_length=limits.BLOB_CHUNK_BYTES)
-                size += len(piece)
-                if size > ref.size:
-                    raise _damaged(ref, f"it has more than {ref.size} bytes")
-                digest.update(piece)
-                if piece:
-                    yield piece
-        except ZstdError as error:
-            raise _damaged(ref, str(error)) from error
+    decompressor = ZstdDecompressor()
+    digest = hashlib.sha256()
+    size = 0
+    try:
+        while not decompressor.eof:
+            data = file.read(limits.BLOB_CHUNK_BYTES) if decompressor.needs_input else b""
+            if not data and decompressor.needs_input:
+                raise _damaged(ref, "the file ends too early")
+            piece = decompressor.decompress(data, max_length=limits.BLOB_CHUNK_BYTES)
+            size += len(piece)
+            if size > ref.size:
+                raise _damaged(ref, f"it has more than {ref.size} bytes")
+            digest.update(piece)
+            if piece:
+                yield piece
+    except ZstdError as error:
+        raise _damaged(ref, str(error)) from error
     if size != ref.size:
         raise _damaged(ref, f"it has {size} bytes, not {ref.size}")
     if digest.hexdigest() != ref.digest:

@@ -66,7 +66,7 @@ def typed(path: str, error: apsw.Error) -> errors.HoldfastError:
 
 
 def _writable(folder: str) -> bool:
-    return os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    return not os.path.isdir(folder) or os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def broken_storage(error: BaseException) -> bool:

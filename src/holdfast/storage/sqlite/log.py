@@ -13,7 +13,6 @@ import apsw
 import msgspec
 
 from holdfast import chain, codec, errors
-from holdfast.model import limits
 from holdfast.model.log import GENESIS, Append, Appended, Head, Recorded, StreamWrite
 from holdfast.model.names import StreamId
 from holdfast.model.rows import TABLES, Row
@@ -49,6 +48,8 @@ class Log:
         self._counted = True
 
     def begin(self) -> None:
+        if self.connection.in_transaction:  # left open by someone who was interrupted
+            self.roll_back()
         self.connection.execute("BEGIN IMMEDIATE")
         data_version = self.connection.execute("PRAGMA data_version").get
         if data_version != self._data_version:
@@ -63,7 +64,6 @@ class Log:
         self.connection.execute("COMMIT")
 
     def roll_back(self) -> None:
-        self._heads.clear()
         self._data_version = -1
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
@@ -94,10 +94,7 @@ class Log:
     ) -> None:
         for event in events:
             stream_no, head = self._head(event.stream)
-            if event.seq != head.version + 1:
-                raise errors.VersionConflict(stream=event.stream, expected=event.seq - 1, actual=head.version)
-            if wrong := chain.fault(head, event):
-                raise errors.StorageCorrupt(what=f"event {event.seq} of {event.stream}", reason=wrong)
+            common.check_adopted(head, event)
             if event.key is not None and event.ordinal == 0 and find(self.connection, event.stream.tenant, event.key):
                 raise errors.KeyConflict(tenant=event.stream.tenant, key=event.key, reason="it is in use here")
             stream_no = self._move_head(stream_no, Head(event.stream, event.seq, event.hash))
@@ -133,7 +130,7 @@ class Log:
         if stream_no:
             self.connection.execute(SQL["move_head"], (head.version, head.hash, stream_no))
         else:
-            self.connection.execute(SQL["add_stream"], (*names(head.stream), head.version, head.hash))
+            self.connection.execute(SQL["add_stream"], (*common.stream_key(head.stream), head.version, head.hash))
             stream_no = self.connection.last_insert_rowid()
             self._streams += 1
         self._remember(head.stream, (stream_no, head))
@@ -195,24 +192,18 @@ class Log:
 
 def read_head(connection: apsw.Connection, stream: StreamId) -> tuple[int, Head]:
     """A stream's number and head; number 0 if it is not there."""
-    for stream_no, version, digest in connection.execute(SQL["head"], names(stream)):
+    for stream_no, version, digest in connection.execute(SQL["head"], common.stream_key(stream)):
         return stream_no, Head(stream, version, digest)
     return 0, Head(stream, 0, GENESIS)
 
 
 def find(connection: apsw.Connection, tenant: str, key: str) -> tuple[Recorded, ...]:
-    """A command's events stand side by side in the feed: one transaction put them there."""
-    found: list[Recorded] = []
-    for row in connection.execute(SQL["find"], (key, tenant, limits.COMMAND_EVENTS)):
-        event = placed(row)
-        if found and event.command != found[0].command:
-            break
-        found.append(event)
-    return tuple(found)
-
-
-def names(stream: StreamId) -> tuple[str, str, str]:
-    return stream.tenant, stream.kind, codec.encode_stream_key(stream)
+    """The events of the command that used this key, wherever they stand."""
+    for row in connection.execute(SQL["find"], (key, tenant)):
+        first = placed(row)
+        rest = connection.execute(SQL["find_rest"], (row[5], tenant))
+        return first, *(placed(each) for each in rest)
+    return ()
 
 
 def stream_of(tenant: str, kind: Any, key: str) -> StreamId:

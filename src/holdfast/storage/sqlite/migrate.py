@@ -70,11 +70,15 @@ def migrate(connection: apsw.Connection, path: str, migrations: Sequence[Migrati
 
 def refuse_foreign(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> None:
     """Look before touching: someone else's database and one from the future stay as they are."""
-    made_by = connection.pragma("application_id")
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    connection.execute("BEGIN")  # one look, not two: another process may be making the file
+    try:
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+        made_by = connection.pragma("application_id")
+        found = connection.pragma("user_version")
+    finally:
+        connection.execute("ROLLBACK")
     if made_by != APPLICATION_ID and (made_by != 0 or tables):
         raise errors.ForeignFile(path=path, reason="another program made this database")
-    found = connection.pragma("user_version")
     if made_by == APPLICATION_ID and found > migrations[-1].number:
         raise errors.SchemaTooNew(path=path, found=found, known=migrations[-1].number)
 

@@ -50,9 +50,13 @@ WHERE e.position > ? ORDER BY e.position LIMIT ?;
 SELECT s.tenant, s.kind, s.key, e.position, e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal,
        e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload
 FROM events e JOIN streams s USING (stream_no)
-WHERE e.position >= (SELECT first.position FROM events first JOIN streams owner USING (stream_no)
-                     WHERE first.key = ?1 AND first.ordinal = 0 AND owner.tenant = ?2)
-ORDER BY e.position LIMIT ?3;
+WHERE e.key = ? AND e.ordinal = 0 AND s.tenant = ?;
+
+-- name: find_rest
+SELECT s.tenant, s.kind, s.key, e.position, e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal,
+       e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload
+FROM events e JOIN streams s USING (stream_no)
+WHERE e.command = ? AND e.ordinal > 0 AND e.key IS NOT NULL AND s.tenant = ? ORDER BY e.ordinal;
 
 -- name: snapshot
 SELECT n.version, n.format, n.state FROM snapshots n JOIN streams s USING (stream_no)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 import apsw
 
 from holdfast import codec, errors
+from holdfast.model import limits
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
 from holdfast.model.rows import Row
 from holdfast.storage import common
 from holdfast.storage.sqlite.connect import connect, typed_errors
-from holdfast.storage.sqlite.log import SQL, Log, find, names, placed, read_head, recorded_of, stream_of
+from holdfast.storage.sqlite.log import SQL, Log, find, placed, read_head, recorded_of, stream_of
 from holdfast.storage.sqlite.migrate import Migration, migrate, shipped
 from holdfast.storage.sqlite.readers import Readers
 from holdfast.storage.sqlite.writer import Writer
@@ -45,12 +46,14 @@ class SqliteStore:
         if not os.path.isdir(parent):
             raise errors.StorageUnavailable(what=self.path, reason=f"the folder {parent!r} does not exist")
         connection = connect(self.path, synchronous=synchronous, vfs=vfs)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # a file that is not ours stays as it is
         try:
             with typed_errors(self.path):
                 migrate(connection, self.path, migrations or shipped())
         except BaseException:
             connection.close()
             raise
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         self._writer = Writer(Log(connection), self.path)
         self._readers = Readers(self.path, synchronous=synchronous, vfs=vfs)
 
@@ -104,20 +107,20 @@ class SqliteStore:
     def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[Recorded, ...]:
         common.check_limit(limit)
         with self._read() as connection:
-            found = connection.execute(SQL["read"], (*names(stream), after, limit))
+            found = connection.execute(SQL["read"], (*common.stream_key(stream), common.bounded(after), limit))
             return tuple(recorded_of(stream, row) for row in found)
 
     def read_back(
         self, stream: StreamId, *, before: int | None = None, limit: int, types: Sequence[str] = ()
     ) -> tuple[Recorded, ...]:
         common.check_limit(limit)
-        start = before if before is not None else (1 << 62)
+        start = common.bounded(before) if before is not None else limits.WHOLE_NUMBER
         with self._read() as connection:
             if types:
                 wanted = codec.encode(list(types)).decode()
-                found = connection.execute(SQL["read_back_types"], (*names(stream), start, wanted, limit))
+                found = connection.execute(SQL["read_back_types"], (*common.stream_key(stream), start, wanted, limit))
             else:
-                found = connection.execute(SQL["read_back"], (*names(stream), start, limit))
+                found = connection.execute(SQL["read_back"], (*common.stream_key(stream), start, limit))
             return tuple(recorded_of(stream, row) for row in found)
 
     def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
@@ -125,6 +128,8 @@ class SqliteStore:
         at = common.position_of(cursor)
         with self._read() as connection:
             page = list(connection.execute(SQL["feed"], (at, limit)))
+            if not page and at > connection.execute(SQL["log_totals"]).get[0]:
+                raise errors.InvalidCursor(cursor=cursor)
         return FeedPage(tuple(placed(row) for row in page), str(page[-1][3]) if page else cursor)
 
     def head(self, stream: StreamId) -> Head | None:
@@ -138,12 +143,12 @@ class SqliteStore:
             if after is None:
                 found = connection.execute(SQL["heads"], (limit,))
             else:
-                found = connection.execute(SQL["heads_after"], (*names(after), limit))
+                found = connection.execute(SQL["heads_after"], (*common.stream_key(after), limit))
             return tuple(Head(stream_of(*row[:3]), row[3], row[4]) for row in found)
 
     def snapshot(self, stream: StreamId) -> Snapshot | None:
         with self._read() as connection:
-            for row in connection.execute(SQL["snapshot"], names(stream)):
+            for row in connection.execute(SQL["snapshot"], common.stream_key(stream)):
                 return Snapshot(*row)
         return None
 
@@ -152,6 +157,8 @@ class SqliteStore:
     ) -> tuple[R, ...]:
         common.check_limit(limit)
         common.check_columns(table, where)
+        if not common.can_match(table, where):
+            return ()
         terms = [f"{column} = ?" for column in where]
         values: list[str | int] = list(where.values())
         key = ", ".join(table.key)

@@ -1,13 +1,15 @@
 """The one writer of a process: commands that wait together share one commit.
 
 Laws: a job runs inside a transaction and is answered only after its COMMIT; a job that fails takes no other with it; the
-thread that finds the writer idle does the work for all who queue behind it, so a lone caller pays for no thread switch.
+thread that finds the writer free does the work for all who queue behind it, so a lone caller pays for no thread switch.
+
+A signal may interrupt a thread between any two steps, so nothing here depends on a step that must follow another: who holds
+the lock leads, and a request stays in the queue until it has an answer.
 """
 
 from __future__ import annotations
 
 import threading
-from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,24 +30,24 @@ Job = Callable[[Log], Any]
 
 
 class _Request:
-    """A job in the queue. A thread waits at its gate; a task awaits its future."""
+    """A job in the queue. A thread waits for the lead, a task awaits its future."""
 
-    __slots__ = ("abandoned", "error", "finished", "future", "gate", "job", "promoted", "result")
+    __slots__ = ("abandoned", "committing", "error", "finished", "future", "job", "result")
 
     def __init__(self, job: Job, future: asyncio.Future[Any] | None) -> None:
         self.job = job
         self.future = future
-        self.gate = allocate_lock()
-        if future is None:
-            self.gate.acquire()
-        self.finished = self.promoted = self.abandoned = False
+        self.finished = self.committing = self.abandoned = False
         self.result: Any = None
         self.error: BaseException | None = None
 
-    def answer(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.result
+    @property
+    def settled(self) -> bool:
+        return self.finished or self.abandoned
+
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+        self.finished = True
 
 
 class Writer:
@@ -53,104 +55,90 @@ class Writer:
         self._log = log
         self._path = path
         self._queue: deque[_Request] = deque()
-        self._mutex = threading.Lock()
-        self._idle = threading.Condition(self._mutex)
-        self._busy = False
+        self._leading = threading.Lock()
         self._closed = False
         self._thread: ThreadPoolExecutor | None = None
+        self._thread_is_coming = False
 
     def run(self, job: Callable[[Log], T]) -> T:
         """Block until the job is durable."""
         request = _Request(job, None)
-        if not self._enqueue(request):
-            self._wait(request)
-        if not request.finished:
-            self._lead()
-        answer: T = request.answer()
+        try:
+            self._enqueue(request)
+            with self._leading:
+                while not request.finished:
+                    self._lead()
+        except BaseException:
+            request.abandoned = True  # interrupted: nobody waits for it any more, so nobody shall do it later
+            raise
+        if request.error is not None:
+            raise request.error
+        answer: T = request.result
         return answer
 
     def submit(self, job: Callable[[Log], T], loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
         """The same for an event loop, which goes on meanwhile; called in it."""
         future: asyncio.Future[T] = loop.create_future()
-        if self._enqueue(_Request(job, future)):
+        self._enqueue(_Request(job, future))
+        if not self._thread_is_coming:
+            self._thread_is_coming = True
             loop.call_soon(self._lead_in_thread)  # after the tasks that are ready now: they join this batch
         return future
 
     def close(self) -> None:
-        """Wait for what is queued, then let go of the file."""
-        with self._idle:
-            self._closed = True
-            self._idle.wait_for(lambda: not self._busy)
+        """Finish what is queued, then let go of the file."""
+        with self._leading:
+            while not self._closed and self._queue:
+                self._lead()
+            closed, self._closed = self._closed, True
+            if not closed:
+                self._log.connection.close()
         if self._thread is not None:
             self._thread.shutdown(wait=True)
-        self._log.connection.close()
 
-    def _enqueue(self, request: _Request) -> bool:
-        """True if the caller has to do the work."""
-        with self._mutex:
-            if self._closed:
-                raise errors.StoreClosed(what=self._path)
-            if len(self._queue) >= limits.QUEUED_COMMANDS:
-                raise errors.StorageBusy(what=f"the queue of {self._path}", waited_ms=0)
-            self._queue.append(request)
-            idle, self._busy = not self._busy, True
-            return idle
-
-    def _wait(self, request: _Request) -> None:
-        try:
-            request.gate.acquire()
-        except BaseException:  # an interrupt: nobody waits here any more, so nobody may be asked to lead
-            with self._mutex:
-                request.abandoned = True
-                leader_gone = request.promoted and not request.finished
-            if leader_gone:
-                self._hand_over()
-            raise
-
-    def _lead(self) -> None:
-        batch: list[_Request] = []
-        try:
-            with self._mutex:
-                while self._queue and len(batch) < limits.BATCH_COMMANDS:
-                    batch.append(self._queue.popleft())
-            self._commit(batch)
-        finally:
-            self._hand_over()
-            self._release(batch)
-
-    def _hand_over(self) -> None:
-        """The next to wait leads the next batch; a task cannot, so a thread does it for tasks."""
-        with self._mutex:
-            if not self._queue:
-                self._busy = False
-                self._idle.notify_all()
-                return
-            heir = next((each for each in self._queue if each.future is None and not each.abandoned), None)
-            if heir is not None:
-                self._queue.remove(heir)
-                self._queue.appendleft(heir)
-                heir.promoted = True
-        if heir is not None:
-            heir.gate.release()
-        else:
-            self._lead_in_thread()
+    def _enqueue(self, request: _Request) -> None:
+        if self._closed:
+            raise errors.StoreClosed(what=self._path)
+        if len(self._queue) >= limits.QUEUED_COMMANDS:
+            raise errors.QueueFull(what=self._path, limit=limits.QUEUED_COMMANDS)
+        self._queue.append(request)
 
     def _lead_in_thread(self) -> None:
         if self._thread is None:
             from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - who blocks has no need of it
 
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-writer")
-        self._thread.submit(self._lead)
+        self._thread.submit(self._lead_for_tasks)
 
-    def _release(self, batch: list[_Request]) -> None:
+    def _lead_for_tasks(self) -> None:
+        self._thread_is_coming = False
+        with self._leading:
+            while self._queue:
+                self._lead()
+
+    def _lead(self) -> None:
+        """One batch: what waits now. Only for the holder of the lock."""
+        batch = [request for request in list(self._queue)[: limits.BATCH_COMMANDS] if not request.settled]
+        try:
+            if self._closed:
+                for request in batch:
+                    request.fail(errors.StoreClosed(what=self._path))
+            elif batch:
+                self._commit(batch)
+        finally:
+            self._settle(batch)
+
+    def _settle(self, batch: list[_Request]) -> None:
+        """Whoever was in a commit that we were torn out of cannot be told what became of it."""
+        for request in batch:
+            if request.committing and not request.finished:
+                reason = "the writing thread was interrupted"
+                request.fail(errors.StorageUnavailable(what=self._path, reason=reason))
+        while self._queue and self._queue[0].settled:
+            self._queue.popleft()
         waiting: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
         for request in batch:
-            if not request.finished:
-                request.error = errors.StorageUnavailable(what=self._path, reason="the writing thread was interrupted")
-                request.finished = True
-            if request.future is None:
-                request.gate.release()
-            else:
+            if request.future is not None and request.finished:
                 waiting.setdefault(request.future.get_loop(), []).append(request)
         for loop, requests in waiting.items():
             if not loop.is_closed():
@@ -158,36 +146,38 @@ class Writer:
 
     def _commit(self, batch: list[_Request]) -> None:
         try:
-            isolated = self._attempt(batch)
+            together = self._attempt(batch)
         except apsw.Error as error:
-            self._fail(batch, error)
+            for request in batch:
+                request.fail(_caused(typed(self._path, error), error))
             return
-        if isolated:
-            return
-        for request in batch:  # one of them failed half-way: each gets a transaction of its own
+        for request in [] if together else batch:  # one of them failed half-way: each gets a transaction of its own
             try:
-                request.error = None
                 self._attempt([request], alone=True)
             except apsw.Error as error:
-                self._fail([request], error)
+                request.fail(_caused(typed(self._path, error), error))
 
     def _attempt(self, batch: list[_Request], *, alone: bool = False) -> bool:
         """Run and commit a batch. False if a job failed after it had written, so that nothing could be committed."""
         log = self._log
-        log.begin()
         committed = False
         try:
+            log.begin()
             for request in batch:
                 before = log.connection.total_changes()
+                request.error = None
                 try:
                     request.result = request.job(log)
                 except Exception as error:
                     if broken_storage(error):
                         raise
-                    request.error = typed(self._path, error) if isinstance(error, apsw.Error) else error
+                    is_sqlite = isinstance(error, apsw.Error)
+                    request.error = _caused(typed(self._path, error), error) if is_sqlite else error  # type: ignore[arg-type]
                     if log.connection.total_changes() != before:
                         request.finished = alone
                         return alone
+            for request in batch:
+                request.committing = True
             log.commit()
             committed = True
         finally:
@@ -197,11 +187,10 @@ class Writer:
             request.finished = True
         return True
 
-    def _fail(self, batch: list[_Request], cause: apsw.Error) -> None:
-        for request in batch:
-            request.error = typed(self._path, cause)
-            request.error.__cause__ = cause
-            request.finished = True
+
+def _caused(error: errors.HoldfastError, cause: BaseException) -> errors.HoldfastError:
+    error.__cause__ = cause
+    return error
 
 
 def _resolve(requests: list[_Request]) -> None:

@@ -32,6 +32,7 @@ CREATE TABLE events (
 
 -- A key belongs to the first event of its command; the writer sees to it that a tenant has it once.
 CREATE INDEX events_by_key ON events (key) WHERE key IS NOT NULL AND ordinal = 0;
+CREATE INDEX events_by_command ON events (command) WHERE key IS NOT NULL AND ordinal > 0;
 
 CREATE TABLE snapshots (
     stream_no INTEGER PRIMARY KEY REFERENCES streams (stream_no),
