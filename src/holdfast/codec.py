@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.errors import InvalidJson, InvalidText, TooLarge
+from holdfast.errors import InvalidJson, InvalidText, TooLarge, shown
 from holdfast.model import limits
 from holdfast.model.commands import Command
 from holdfast.model.content import Json
@@ -96,35 +96,55 @@ def checked_text(where: str, value: object) -> str:
     return value
 
 
-def checked_json(where: str, value: object, depth: int = 0) -> Json:
+def checked_json(where: str, value: object) -> Json:
     """A deep copy of the value, if JSON carries it there and back unchanged."""
-    if depth > limits.JSON_DEPTH:
-        raise InvalidJson(where=where, reason=f"it is nested deeper than {limits.JSON_DEPTH}")
-    kind = type(value)
-    if value is None or kind is bool:
-        return value  # type: ignore[return-value]
-    if kind is str:
-        return checked_text(where, value)
-    if kind is int:
-        number: int = value  # type: ignore[assignment]
-        if number.bit_length() >= limits.JSON_INT_BITS:
-            raise InvalidJson(where=where, reason=f"an integer needs more than {limits.JSON_INT_BITS} bits")
-        return number
-    if kind is float:
-        if not math.isfinite(value):  # type: ignore[arg-type]
-            raise InvalidJson(where=where, reason=f"{value} is not a finite number")
-        return value  # type: ignore[return-value]
-    if kind is list or kind is tuple:
-        return [checked_json(where, item, depth + 1) for item in value]  # type: ignore[attr-defined]
-    if kind is dict:
-        return _checked_object(where, value, depth)  # type: ignore[arg-type]
-    raise InvalidJson(where=where, reason=f"a {kind.__name__} is not a JSON value")
+    return _Checker(where).checked(value, 0)
 
 
-def _checked_object(where: str, value: dict[Any, Any], depth: int) -> dict[str, Json]:
-    copy: dict[str, Json] = {}
-    for key, item in value.items():
-        if type(key) is not str:
-            raise InvalidJson(where=where, reason=f"the key {key!r:.60} is not text")
-        copy[checked_text(where, key)] = checked_json(where, item, depth + 1)
-    return copy
+class _Checker:
+    """Counts as it goes: a few lists that hold each other many times unfold to more than any memory."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._left = limits.JSON_VALUES
+
+    def checked(self, value: object, depth: int) -> Json:
+        self._left -= 1
+        if self._left < 0:
+            raise self._refusal(f"it has more than {limits.JSON_VALUES} values")
+        if depth > limits.JSON_DEPTH:
+            raise self._refusal(f"it is nested deeper than {limits.JSON_DEPTH}")
+        kind = type(value)
+        if value is None or kind is bool or kind is float:
+            return self._constant(value)
+        if kind is str:
+            return checked_text(self._where, value)
+        if kind is int:
+            return self._whole(value)  # type: ignore[arg-type]
+        if kind is list:
+            return [self.checked(item, depth + 1) for item in value]  # type: ignore[attr-defined]
+        if kind is dict:
+            return self._object(value, depth)  # type: ignore[arg-type]
+        raise self._refusal(f"{shown(value)} is not a JSON value")
+
+    def _constant(self, value: Any) -> Json:
+        if type(value) is float and not math.isfinite(value):
+            raise self._refusal(f"{value} is not a finite number")
+        constant: Json = value
+        return constant
+
+    def _whole(self, value: int) -> int:
+        if value.bit_length() >= limits.JSON_INT_BITS:
+            raise self._refusal(f"{shown(value)} needs more than {limits.JSON_INT_BITS} bits")
+        return value
+
+    def _object(self, value: dict[Any, Any], depth: int) -> dict[str, Json]:
+        copy: dict[str, Json] = {}
+        for key, item in value.items():
+            if type(key) is not str:
+                raise self._refusal(f"the key {shown(key)} is not text")
+            copy[checked_text(self._where, key)] = self.checked(item, depth + 1)
+        return copy
+
+    def _refusal(self, reason: str) -> InvalidJson:
+        return InvalidJson(where=self._where, reason=reason)

@@ -9,8 +9,8 @@ _OTHERS = bytes(range(0x80, 0x100))
 
 
 class EstimatingCounter:
-    """An estimate of o200k tokens: so many thousandths for every letter, digit, mark, end of line, and byte of another
-    script. The weights are a least-squares fit to tool logs, JSON, code and prose; the mean error there was 9%."""
+    """An estimate of o200k tokens: so many thousandths for every letter, digit, mark, blank, end of line, and byte of
+    another script. The weights are a least-squares fit to tool logs, JSON, code and prose; the mean error there was 9%."""
 
     name = "estimate/1"
 
@@ -22,4 +22,5 @@ class EstimatingCounter:
             size = len(left)
             left = left.translate(None, kind)
             thousandths += weight * (size - len(left))
+        thousandths += 10 * len(left)
         return -(-thousandths // 1_000)

@@ -71,5 +71,26 @@ def fold(state: SessionState, event: Event | None, event_type: str, time_us: int
     return msgspec.structs.replace(state, **changes)
 
 
+def fault(state: SessionState, event: Event | None, event_type: str) -> str | None:
+    """Why no command can have made this event in this state, or None. For events that come from elsewhere."""
+    if (event_type == SessionCreated.name) != (state.status == "absent"):
+        return "a session begins with its creation, once"
+    match event:
+        case MessageRecorded():
+            if state.status == "closed":
+                return "a closed session takes no messages"
+            if not event.content or not 0 <= event.tokens <= limits.WHOLE_NUMBER:
+                return "a message has content and a number of tokens"
+        case SessionClosed():
+            if state.status == "closed" or not event.reason:
+                return "a session is closed once, for a reason"
+        case PayloadsErased():
+            if not event.seqs or list(event.seqs) != sorted(set(event.seqs)):
+                return "an erasure names events in order"
+            if event.seqs[0] < 1 or event.seqs[-1] > state.version:
+                return "an erasure names events before it"
+    return None
+
+
 def not_found(scope: Scope) -> errors.SessionNotFound:
     return errors.SessionNotFound(tenant=scope.tenant, actor=scope.actor, session=scope.session, thread=scope.thread)

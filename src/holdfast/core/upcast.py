@@ -32,8 +32,8 @@ def current(
         if kind is not None and kind.version == recorded.version:
             return codec.decode(recorded.payload, kind)
         return _lifted(recorded, upcasters, events)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise _unreadable(recorded, str(error)) from error
+    except (msgspec.MsgspecError, RecursionError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _unreadable(recorded, f"{type(error).__name__}: {error}") from error
 
 
 def _lifted(

@@ -10,6 +10,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 
+import msgspec
+
 from holdfast import codec
 from holdfast.core import project, sessions, upcast
 from holdfast.flows import effects
@@ -70,7 +72,11 @@ def _from_snapshot(stream: StreamId) -> Flow[SessionState]:
     snapshot = yield from effects.snapshot(stream)
     if snapshot is None or snapshot.format != SNAPSHOT_FORMAT:
         return SessionState()
-    return codec.decode(snapshot.state, SessionState)
+    try:
+        state = codec.decode(snapshot.state, SessionState)
+    except (msgspec.MsgspecError, ValueError):
+        return SessionState()  # damaged: the events say the same, and verify tells
+    return state if state.version == snapshot.version else SessionState()
 
 
 def _fold_tail(stream: StreamId, base: SessionState) -> Flow[SessionState | None]:

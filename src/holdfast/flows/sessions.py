@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import sessions, upcast
-from holdfast.errors import InvalidContent, InvalidCursor, InvalidJson, InvalidName, TooLarge
+from holdfast.errors import InvalidContent, InvalidCursor, InvalidJson, InvalidName, TooLarge, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Order, execute
@@ -123,7 +123,7 @@ def close(
 
 def erase(place: Place, seqs: Sequence[int], reason: str, *, key: str | None = None) -> Flow[None]:
     """Remove the content of these events for good. Their headers and digests stay, so the hash chain still verifies."""
-    if not isinstance(seqs, list | tuple | range):
+    if type(seqs) not in (list, tuple, range):
         raise InvalidContent(reason="the events to erase are a list of their seqs")
     named = tuple(checked_whole("an event to erase", seq, 1) for seq in seqs)
     command = ErasePayloads(scope=place.scope, seqs=named, reason=codec.checked_text("the reason", reason))
@@ -166,8 +166,11 @@ def listed(
     where: dict[str, str | int] = {"tenant": context.tenant}
     if actor is not None:
         where["actor"] = checked_name("actor", actor)
-    if after is not None and not isinstance(after, SessionRow):
-        raise InvalidContent(reason="a page goes on after the last row of the one before")
+    if after is not None:
+        if type(after) is not SessionRow:
+            raise InvalidContent(reason="a page goes on after the last row of the one before")
+        for column in SessionRow.key:
+            codec.checked_text(f"the {column} of the row before", getattr(after, column))
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
     return (yield from effects.rows(SessionRow, where, after, limit))
 
@@ -175,7 +178,7 @@ def listed(
 def feed(_context: Context, cursor: str = "", *, limit: int = 100) -> Flow[FeedPage]:
     """Events of all sessions and tenants in one order, from a cursor that survives restarts."""
     if type(cursor) is not str:
-        raise InvalidCursor(cursor=f"{cursor!r:.60}")
+        raise InvalidCursor(cursor=shown(cursor))
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
     return (yield from effects.feed(cursor, limit))
 
@@ -191,9 +194,7 @@ def message(recorded: Recorded) -> Message:
 
 def checked_parts(content: Content) -> tuple[Part, ...]:
     """Content as parts, each checked: text is Unicode, references are well formed."""
-    given = list(content) if isinstance(content, list | tuple) else [content]
-    if not given or given == [""]:
-        raise InvalidContent(reason="a message needs content")
+    given: Sequence[object] = content if type(content) in (list, tuple) else (content,)  # type: ignore[assignment]
     if len(given) > limits.CONTENT_PARTS:
         raise TooLarge(
             what="the message",
@@ -203,10 +204,18 @@ def checked_parts(content: Content) -> tuple[Part, ...]:
             limit=limits.CONTENT_PARTS,
             advice="Record several messages.",
         )
-    return tuple(_checked_part(Text(part) if isinstance(part, str) else part) for part in given)  # type: ignore[arg-type]
+    parts = tuple(_checked_part(Text(part) if type(part) is str else part) for part in given)
+    if all(part == _NOTHING for part in parts):
+        raise InvalidContent(reason="a message needs content")
+    return parts
 
 
-def _checked_part(part: Part) -> Part:
+_NOTHING = Text("")
+
+
+def _checked_part(part: object) -> Part:
+    if type(part) not in (Text, Body, File, Image, Opaque):
+        raise InvalidContent(reason=f"{shown(part)} is not a part of a message")
     match part:
         case Text(text):
             codec.checked_text("the text", text)
@@ -218,25 +227,27 @@ def _checked_part(part: Part) -> Part:
             if name is not None:
                 checked_name("file name", name)
         case Image(ref, url):
-            if (ref is None) == (url is None):
-                raise InvalidContent(reason="an image has either a blob or a URL")
-            if ref is not None:
-                checked_ref(ref)
-            if url is not None:
-                codec.checked_text("the URL", url)
+            _check_image(ref, url)
         case Opaque(issuer, body):
             checked_name("issuer", issuer)
-            if isinstance(body, BlobRef):
+            if type(body) is BlobRef:
                 checked_ref(body)
             else:
                 codec.checked_text("the opaque part", body)
-        case _:
-            raise InvalidContent(reason=f"a {type(part).__name__} is not a part of a message")
-    return part
+    return part  # type: ignore[return-value]
+
+
+def _check_image(ref: BlobRef | None, url: str | None) -> None:
+    if (ref is None) == (url is None):
+        raise InvalidContent(reason="an image has either a blob or a URL")
+    if ref is not None:
+        checked_ref(ref)
+    if url is not None:
+        codec.checked_text("the URL", url)
 
 
 def checked_ref(ref: object) -> BlobRef:
-    if not isinstance(ref, BlobRef):
+    if type(ref) is not BlobRef:
         raise InvalidContent(reason="a reference to a body is what put_blob() returns")
     digest = ref.digest
     if type(digest) is not str or len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
@@ -252,7 +263,7 @@ def _checked_role(role: str) -> Role:
     for each in known:
         if type(role) is str and role == each:
             return each
-    raise InvalidContent(reason=f"the role {role!r:.60} is not one of {', '.join(known)}")
+    raise InvalidContent(reason=f"the role {shown(role)} is not one of {', '.join(known)}")
 
 
 def _counted(part: Part) -> str:

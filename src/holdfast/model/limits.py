@@ -12,6 +12,9 @@ PAYLOAD_BYTES = 1 << 20
 JSON_DEPTH = 128
 """Lists and objects inside each other in a JSON value."""
 
+JSON_VALUES = 100_000
+"""Values in a JSON value, those inside it counted."""
+
 JSON_INT_BITS = 64
 """A whole number in a JSON value, its sign included."""
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.errors import InvalidName, InvalidNumber
+from holdfast.errors import InvalidName, InvalidNumber, shown
 from holdfast.model import limits
 
 StreamKind = Literal["session", "ledger"]
@@ -40,8 +40,7 @@ def checked_whole(what: str, value: object, low: int = 0, high: int = limits.WHO
     """The value, if it is a whole number in this range, which every store can hold."""
     if type(value) is int and low <= value <= high:
         return value
-    shown = "too large to show" if type(value) is int and value.bit_length() > 256 else f"{value!r:.60}"
-    raise InvalidNumber(what=what, value=shown, low=low, high=high)
+    raise InvalidNumber(what=what, value=shown(value), low=low, high=high)
 
 
 class StreamId(msgspec.Struct, frozen=True, order=True):

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
-from holdfast.errors import HoldfastError, InvalidContent, InvalidUrl
+from holdfast.errors import HoldfastError, InvalidContent, InvalidNumber, InvalidUrl, shown
 from holdfast.flows import effects, maintain
 from holdfast.flows.effects import Flow
 from holdfast.flows.maintain import Problem, Report
@@ -28,15 +28,28 @@ BLOB_FOLDER = ".blobs"
 """Beside the database file: agent.db keeps its bodies in agent.db.blobs."""
 
 
+def checked_path(value: object) -> str:
+    """A path as text, if the file system can take it."""
+    path = os.fspath(value) if hasattr(type(value), "__fspath__") else value  # type: ignore[call-overload]
+    if type(path) is not str or not path or "\0" in path:
+        raise InvalidUrl(url=shown(value), reason="it is not a file name")
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidUrl(url=path, reason="it is not valid Unicode") from error
+    return path
+
+
 def put_blob(
     blobs: BlobStore, tenant: str, body: bytes | BinaryIO | Iterable[bytes], media_type: str | None
 ) -> BlobRef:
     if media_type is not None:
         checked_name("media type", media_type)
-    given: object = body
-    if isinstance(given, str) or not (hasattr(given, "read") or isinstance(given, Iterable)):
-        kind = type(given).__name__
-        raise InvalidContent(reason=f"a {kind} is not a body; pass bytes, a binary file or pieces of bytes")
+    kind: type = type(body)
+    if kind not in (bytes, bytearray, memoryview, list, tuple) and not (
+        hasattr(kind, "read") or hasattr(kind, "__next__")
+    ):
+        raise InvalidContent(reason=f"{shown(body)} is not a body; pass bytes, a binary file, or an iterator of bytes")
     writer = blobs.writer(tenant)
     try:
         for chunk in _chunks(body):
@@ -48,15 +61,15 @@ def put_blob(
 
 
 def checked_chunk(chunk: object) -> bytes:
-    if not isinstance(chunk, bytes | bytearray | memoryview):
-        raise InvalidContent(reason=f"a body is made of bytes, not of {type(chunk).__name__}; encode text first")
-    return bytes(chunk)
+    if type(chunk) not in (bytes, bytearray, memoryview):
+        raise InvalidContent(reason=f"a body is made of bytes, and {shown(chunk)} is none; encode text first")
+    return bytes(chunk)  # type: ignore[call-overload, no-any-return]
 
 
-def _chunks(body: bytes | BinaryIO | Iterable[bytes]) -> Iterator[bytes]:
-    if isinstance(body, bytes | bytearray | memoryview):
+def _chunks(body: Any) -> Iterator[bytes]:
+    if type(body) in (bytes, bytearray, memoryview):
         yield bytes(body)
-    elif hasattr(body, "read"):
+    elif hasattr(type(body), "read"):
         while chunk := body.read(limits.BLOB_CHUNK_BYTES):
             yield chunk
     else:
@@ -81,6 +94,8 @@ def verify(drive: Drive, blobs: BlobStore) -> Report:
 
 def collect_blobs(drive: Drive, blobs: BlobStore, clock: Clock, grace_s: float) -> int:
     """The touch that a put leaves on a body is what a late reference is protected by: see FolderBlobs.drop."""
+    if type(grace_s) not in (int, float) or not 0 <= grace_s <= limits.WHOLE_NUMBER:
+        raise InvalidNumber(what="the grace period", value=shown(grace_s), low=0, high=limits.WHOLE_NUMBER)
     before_s = clock.now_us() / 1e6 - grace_s
     dropped = 0
     for tenant, digest, touched_s in blobs.stored():

@@ -128,15 +128,15 @@ class Engine:
 
     def backup(self, target: str | os.PathLike[str]) -> None:
         """A copy of the file and its blobs, complete in itself, while others write."""
-        care.backup(self.store, self.blobs, os.fspath(target))
+        care.backup(self.store, self.blobs, care.checked_path(target))
 
     def export(self, target: str | os.PathLike[str]) -> int:
         """All tenants' events and blobs as JSON lines; how many events."""
-        return transfer.export(self._drive, self.blobs, os.fspath(target))
+        return transfer.export(self._drive, self.blobs, care.checked_path(target))
 
     def import_(self, source: str | os.PathLike[str]) -> int:
         """Take in an export; events that are here already are passed over. How many were new."""
-        return transfer.import_(self._drive, self.blobs, os.fspath(source))
+        return transfer.import_(self._drive, self.blobs, care.checked_path(source))
 
     def totals(self) -> Totals:
         return self.store.totals()

@@ -12,9 +12,9 @@ from holdfast.flows import maintain
 from holdfast.flows.load import StateCache
 from holdfast.flows.sessions import Context
 from holdfast.model import limits
-from holdfast.model.names import checked_name
+from holdfast.model.names import checked_name, checked_whole
 from holdfast.ports import BlobStore, Clock, EventStore, IdSource, TokenCounter
-from holdfast.runtime.care import BLOB_FOLDER
+from holdfast.runtime.care import BLOB_FOLDER, checked_path
 from holdfast.runtime.drive import Turns, drive
 from holdfast.runtime.engine import Engine
 from holdfast.storage.blobs.folder import FolderBlobs
@@ -74,7 +74,7 @@ def _context(
     return Context(
         checked_name("tenant", tenant),
         checked_name("principal", principal),
-        StateCache(max(1, cached_streams)),
+        StateCache(checked_whole("cached_streams", cached_streams, 1)),
         clock or SystemClock(),
         ids or RandomIds(),
         counter or EstimatingCounter(),
@@ -82,7 +82,7 @@ def _context(
 
 
 def _stores(url: str | os.PathLike[str]) -> tuple[EventStore, BlobStore]:
-    address = _address(url)
+    address = checked_path(url)
     if address in ("memory:", ":memory:"):
         return MemoryStore(), MemoryBlobs()
     path = _path(address)
@@ -95,21 +95,8 @@ def _stores(url: str | os.PathLike[str]) -> tuple[EventStore, BlobStore]:
     return store, FolderBlobs(path + BLOB_FOLDER)
 
 
-def _address(url: object) -> str:
-    address = os.fspath(url) if isinstance(url, os.PathLike) else url
-    if type(address) is not str:
-        raise InvalidUrl(url=f"{url!r:.60}", reason="it is not text")
-    try:
-        address.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidUrl(url=address, reason="it is not valid Unicode") from error
-    return address
-
-
 def _path(address: str) -> str:
     scheme, separator, _ = address.partition("://")
-    if not address or "\0" in address:
-        raise InvalidUrl(url=address, reason="it is not a file name")
     if not separator:
         return address
     if address.startswith(_SQLITE) and len(address) > len(_SQLITE):

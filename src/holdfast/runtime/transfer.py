@@ -18,15 +18,17 @@ from typing import Any, BinaryIO
 import msgspec
 
 from holdfast import chain, codec
-from holdfast.core import upcast
+from holdfast.core import sessions, upcast
 from holdfast.errors import HoldfastError, ImportRefused, InvalidContent
 from holdfast.flows import effects, maintain
 from holdfast.flows.load import StateCache
+from holdfast.flows.sessions import checked_parts
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, blob_refs
-from holdfast.model.events import MessageRecorded
+from holdfast.model.events import Event, MessageRecorded
 from holdfast.model.log import GENESIS, FeedPage, Head, Recorded
 from holdfast.model.names import Scope, StreamId, checked_name, checked_whole
+from holdfast.model.state import SessionState
 from holdfast.ports import BlobStore, BlobWriter
 from holdfast.runtime.care import Drive
 from holdfast.storage.files import appearing, typed_os_errors
@@ -162,7 +164,7 @@ def _blob_lines(event: Recorded, blobs: BlobStore, sent: set[tuple[str, str]]) -
 
 
 def import_(drive: Drive, blobs: BlobStore, source: str) -> int:
-    _examine(drive, source)
+    _examine(drive, blobs, source)
     cache = StateCache(limits.CACHED_STREAMS)
     known: dict[StreamId, int] = {}
     taken = 0
@@ -196,11 +198,9 @@ def _take_blob(blobs: BlobStore, writer: BlobWriter | None, piece: _Blob, number
     return None
 
 
-def _examine(drive: Drive, source: str) -> None:
+def _examine(drive: Drive, blobs: BlobStore, source: str) -> None:
     """The first reading: the whole file holds together, and continues what is here."""
-    ends: dict[StreamId, Head] = {}
-    here: dict[StreamId, Head | None] = {}
-    events = 0
+    examiner = _Examiner(drive, blobs)
     ended = False
     for number, line in _lines(source):
         if ended:
@@ -209,34 +209,56 @@ def _examine(drive: Drive, source: str) -> None:
             raise ImportRefused(line=number, reason="this is not a Holdfast export")
         if number == 1 and (line.holdfast != "export" or line.format != FORMAT):
             raise ImportRefused(line=number, reason=f"format {line.format} is not {FORMAT}; use a matching Holdfast")
+        if line.blob is not None and line.blob.last:
+            examiner.bodies.add((line.blob.tenant, line.blob.digest))
         if line.event is not None:
-            events += 1
-            _examine_event(drive, line.event, number, ends, here)
+            examiner.event(line.event, number)
         if line.end is not None:
             ended = True
-            if line.end.events != events:
-                raise ImportRefused(line=number, reason=f"{line.end.events} events were exported, {events} are here")
+            if line.end.events != examiner.events:
+                reason = f"{line.end.events} events were exported, {examiner.events} are here"
+                raise ImportRefused(line=number, reason=reason)
     if not ended:
         raise ImportRefused(line=number, reason="the file is cut off: its end is missing; export it again")
 
 
-def _examine_event(
-    drive: Drive, line: _Event, number: int, ends: dict[StreamId, Head], here: dict[StreamId, Head | None]
-) -> None:
-    try:
-        event = _checked(line.recorded())
-        upcast.current(event)
-    except (ValueError, HoldfastError) as error:
-        raise ImportRefused(line=number, reason=str(error)) from error
-    stream = event.stream
-    if wrong := chain.fault(ends.get(stream) or Head(stream, 0, GENESIS), event):
-        raise ImportRefused(line=number, reason=f"event {event.seq} of {stream}: {wrong}")
-    ends[stream] = Head(stream, event.seq, event.hash)
-    if stream not in here:
-        here[stream] = drive(effects.head(stream))
-    head = here[stream]
-    if head is not None and event.seq == head.version and event.hash != head.hash:
-        raise ImportRefused(line=number, reason=f"{stream} has another history here")
+class _Examiner:
+    """A file may come from anyone: what it says is checked as if a caller said it."""
+
+    def __init__(self, drive: Drive, blobs: BlobStore) -> None:
+        self._drive = drive
+        self._blobs = blobs
+        self._ends: dict[StreamId, tuple[Head, SessionState]] = {}
+        self._here: dict[StreamId, Head | None] = {}
+        self.bodies: set[tuple[str, str]] = set()
+        self.events = 0
+
+    def event(self, line: _Event, number: int) -> None:
+        self.events += 1
+        try:
+            event = _checked(line.recorded())
+            current = upcast.current(event)
+            self._check_bodies(event, current)
+        except (ValueError, HoldfastError) as error:
+            raise ImportRefused(line=number, reason=str(error)) from error
+        stream = event.stream
+        head, state = self._ends.get(stream) or (Head(stream, 0, GENESIS), SessionState())
+        wrong = chain.fault(head, event) or sessions.fault(state, current, event.type)
+        if wrong:
+            raise ImportRefused(line=number, reason=f"event {event.seq} of {stream}: {wrong}")
+        state = sessions.fold(state, current, event.type, event.time_us)
+        self._ends[stream] = (Head(stream, event.seq, event.hash), state)
+        if stream not in self._here:
+            self._here[stream] = self._drive(effects.head(stream))
+        here = self._here[stream]
+        if here is not None and event.seq == here.version and event.hash != here.hash:
+            raise ImportRefused(line=number, reason=f"{stream} has another history here")
+
+    def _check_bodies(self, event: Recorded, current: Event | None) -> None:
+        if isinstance(current, MessageRecorded):
+            for ref in blob_refs(checked_parts(current.content)):
+                if (event.stream.tenant, ref.digest) not in self.bodies:
+                    self._blobs.chunks(event.stream.tenant, ref)  # raises if it is not here either
 
 
 def _checked(event: Recorded) -> Recorded:
@@ -254,6 +276,9 @@ def _checked(event: Recorded) -> Recorded:
     checked_whole("ordinal", event.ordinal, 0, limits.COMMAND_EVENTS)
     if len(event.command) != 32 or len(bytes.fromhex(event.command)) != 16:
         raise InvalidContent(reason="the id of the command is not 32 hexadecimal digits")
+    sizes = [len(event.command_digest), len(event.payload_digest), len(event.hash), len(event.salt or bytes(16))]
+    if sizes != [32, 32, 32, 16]:
+        raise InvalidContent(reason="a digest or salt is of another length")
     return event
 
 

@@ -239,7 +239,8 @@ class MemoryBlobs:
             raise BlobNotFound(tenant=tenant, digest=ref.digest)
         body = found[0]
         if len(body) != ref.size:
-            raise StorageCorrupt(what=f"blob {ref.digest}", reason=f"it has {len(body)} bytes, not {ref.size}")
+            said = f"{len(body)} bytes, not {ref.size}" if len(body) < ref.size else f"more than {ref.size} bytes"
+            raise StorageCorrupt(what=f"blob {ref.digest}", reason=f"it has {said}")
         return (body[at : at + limits.BLOB_CHUNK_BYTES] for at in range(0, len(body), limits.BLOB_CHUNK_BYTES))
 
     def stored(self) -> Iterator[tuple[str, str, float]]:

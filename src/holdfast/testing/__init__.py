@@ -6,6 +6,7 @@ The contracts come in when they are asked for, so that a process that only needs
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ __all__ = ["BlobStoreContract", "EventStoreContract", "store_machine"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    modules = ("appends", "conformance", "contract_log", "contract_state", "strategies")
-    importlib.import_module("pytest").register_assert_rewrite(*(f"{__name__}.{module}" for module in modules))
+    modules = (
+        f"{__name__}.{each}" for each in ("appends", "conformance", "contract_log", "contract_state", "strategies")
+    )
+    unseen = [module for module in modules if module not in sys.modules]
+    importlib.import_module("pytest").register_assert_rewrite(*unseen)
     return getattr(importlib.import_module(f"{__name__}.conformance"), name)

@@ -89,6 +89,7 @@ class FolderBlobs:
                 self._disk.rename(aside, path)
                 return False
             self._disk.remove(aside)
+            self._disk.sync_folder(os.path.dirname(path))
             return not os.path.exists(path)
 
     def sweep(self, *, before_s: float) -> int:

@@ -58,7 +58,7 @@ class Writer:
         self._leading = threading.Lock()
         self._closed = False
         self._thread: ThreadPoolExecutor | None = None
-        self._thread_is_coming = False
+        self._coming: asyncio.AbstractEventLoop | None = None
 
     def run(self, job: Callable[[Log], T]) -> T:
         """Block until the job is durable."""
@@ -80,8 +80,8 @@ class Writer:
         """The same for an event loop, which goes on meanwhile; called in it."""
         future: asyncio.Future[T] = loop.create_future()
         self._enqueue(_Request(job, future))
-        if not self._thread_is_coming:
-            self._thread_is_coming = True
+        if self._coming is not loop:
+            self._coming = loop
             loop.call_soon(self._lead_in_thread)  # after the tasks that are ready now: they join this batch
         return future
 
@@ -111,7 +111,7 @@ class Writer:
         self._thread.submit(self._lead_for_tasks)
 
     def _lead_for_tasks(self) -> None:
-        self._thread_is_coming = False
+        self._coming = None
         with self._leading:
             while self._queue:
                 self._lead()
