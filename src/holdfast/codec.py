@@ -21,7 +21,6 @@ from holdfast.model.names import StreamId
 T = TypeVar("T")
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_decode_raw: Any = msgspec.json.Decoder(dict[str, Any], strict=True).decode
 
 
 def encode(value: object) -> bytes:
@@ -37,14 +36,16 @@ def _decoder(kind: Any) -> Any:
 def decode(data: bytes, kind: type[T]) -> T:
     """Raises msgspec.ValidationError or msgspec.DecodeError, which callers turn into an error that names the place."""
     decoder: Any = _decoder
-    value: T = decoder(kind)(data)
+    try:
+        value: T = decoder(kind)(data)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from error
     return value
 
 
 def decode_object(data: bytes) -> dict[str, Any]:
     """A payload as plain data: what upcasters work on."""
-    value: dict[str, Any] = _decode_raw(data)
-    return value
+    return decode(data, dict[str, Any])
 
 
 def convert(value: dict[str, Any], kind: type[T]) -> T:

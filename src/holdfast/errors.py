@@ -108,7 +108,7 @@ class InvalidName(InvalidInput):
 
 
 class InvalidNumber(InvalidInput):
-    """{what} is {value}, not a whole number from {low} to {high}."""
+    """{what} is {value}, not a whole number from {low} to {high}. Pass one that is."""
 
     what: str
     value: str
@@ -132,13 +132,13 @@ class InvalidJson(InvalidInput):
 
 
 class InvalidContent(InvalidInput):
-    """The message cannot be recorded: {reason}."""
+    """This cannot be taken: {reason}. Check what was passed; nothing was stored."""
 
     reason: str
 
 
 class InvalidAppend(InvalidInput):
-    """The append cannot be accepted: {reason}."""
+    """The append cannot be accepted: {reason}. Check it against holdfast.ports.EventStore."""
 
     reason: str
 
@@ -244,7 +244,7 @@ class StorageCorrupt(DataError):
 
 
 class ImportRefused(DataError):
-    """The import stopped at line {line}: {reason}."""
+    """The import stopped at line {line}: {reason}. Export it again, or use the Holdfast that made it."""
 
     line: int
     reason: str

@@ -7,6 +7,7 @@ The event store's promises are spelled out here once and checked, for any backen
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from holdfast.model.content import BlobRef
@@ -32,9 +33,10 @@ class EventStore(Protocol):
         events: Sequence[Recorded],
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
+        snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
     ) -> None:
         """Store events recorded elsewhere, as they are, in one transaction. Each must continue its stream's chain. For a
-        stream in `erase`, these payloads go away and `rows` replace all its rows, as in an append."""
+        stream in `erase`, these payloads go away and `rows` replace all its rows, as in an append; `snapshots` are put."""
 
     def find(self, tenant: str, key: str) -> tuple[Recorded, ...]:
         """The events of the command that used this idempotency key; empty if none did."""
@@ -133,6 +135,11 @@ class BlobStore(Protocol):
 
     def sweep(self, *, before_s: float) -> int:
         """Clear away what interrupted puts and drops left behind before this time; how many there were."""
+
+
+class BodyCheck(Protocol):
+    def check(self, tenant: str, ref: BlobRef) -> None:
+        """Make sure that a body is there before an event names it: BlobNotFound or StorageCorrupt."""
 
 
 class Clock(Protocol):

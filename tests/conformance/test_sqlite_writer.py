@@ -271,6 +271,30 @@ def test_a_thread_does_not_depend_on_an_event_loop_that_is_busy(tmp_path: Path) 
     store.close()
 
 
+def test_an_event_loop_does_not_depend_on_another_that_is_busy(watched: Watched) -> None:
+    """A task of one loop is in the queue, and that loop blocks; tasks of the other are written all the same."""
+    queued, free = threading.Event(), threading.Event()
+
+    async def busy() -> None:
+        task = asyncio.create_task(watched.tasks.append(append_of(write_to(ONE, 0))))
+        await asyncio.sleep(0)
+        queued.set()
+        free.wait(2 * PATIENCE_S)
+        await task
+
+    async def other() -> Appended:
+        return await asyncio.wait_for(watched.tasks.append(append_of(write_to(TWO, 0))), PATIENCE_S)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(lambda: asyncio.run(busy()))
+        assert queued.wait(PATIENCE_S)
+        try:
+            assert asyncio.run(other()).events[0].seq == 1
+        finally:
+            free.set()
+        first.result()
+
+
 class Interrupted(BaseException):
     """What a signal handler raises, as Ctrl-C does."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -30,7 +30,13 @@ class Exclusive(msgspec.Struct, frozen=True):
     flow: Any
 
 
-Effect: TypeAlias = Call | Exclusive
+class Outside(msgspec.Struct, frozen=True):
+    """Something that may take a while and is not the event store's."""
+
+    function: Callable[[], None]
+
+
+Effect: TypeAlias = Call | Exclusive | Outside
 Flow: TypeAlias = Generator[Effect, Any, T]
 
 
@@ -39,15 +45,22 @@ def exclusive(streams: Sequence[StreamId], flow: Flow[T]) -> Flow[T]:
     return answer
 
 
+def outside(function: Callable[[], None]) -> Flow[None]:
+    yield Outside(function)
+
+
 def append(request: Append) -> Flow[Appended]:
     answer: Appended = yield Call("append", (request,))
     return answer
 
 
 def adopt(
-    events: Sequence[Recorded], rows: Mapping[StreamId, Sequence[Row]], erase: Mapping[StreamId, Sequence[int]]
+    events: Sequence[Recorded],
+    rows: Mapping[StreamId, Sequence[Row]],
+    erase: Mapping[StreamId, Sequence[int]],
+    snapshots: Mapping[StreamId, Snapshot],
 ) -> Flow[None]:
-    yield Call("adopt", (events, rows, erase))
+    yield Call("adopt", (events, rows, erase, snapshots))
 
 
 def find(tenant: str, key: str) -> Flow[tuple[Recorded, ...]]:

@@ -126,11 +126,11 @@ def _write(
     for event in events:
         after = sessions.fold(after, event, event.name, order.given.time_us)
     rows += project.project(order.command.scope, after, numbered)
-    snapshot = None if erase else _snapshot(state.version, after)
+    snapshot = snapshot_of(0 if erase else state.version, after)
     return StreamWrite(stream, state.version, new, tuple(rows), snapshot, erase), after
 
 
-def _snapshot(before: int, state: SessionState) -> Snapshot | None:
+def snapshot_of(before: int, state: SessionState) -> Snapshot | None:
     """One every SNAPSHOT_EVERY events. A state over the bound is replayed instead: slower, never wrong."""
     if before // limits.SNAPSHOT_EVERY == state.version // limits.SNAPSHOT_EVERY:
         return None

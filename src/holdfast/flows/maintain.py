@@ -8,9 +8,10 @@ import msgspec
 
 from holdfast import chain, codec
 from holdfast.core import invariants, upcast
-from holdfast.errors import HoldfastError, VersionConflict
+from holdfast.errors import DataError, HoldfastError, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
+from holdfast.flows.execute import snapshot_of
 from holdfast.flows.load import StateCache, fold_and_project, load, replay
 from holdfast.model import limits
 from holdfast.model.events import PayloadsErased
@@ -49,8 +50,12 @@ def verify() -> Flow[Report]:
     while True:
         page = yield from effects.heads(after, limits.READ_EVENTS)
         for head in page:
-            found, rows = yield from _verify_stream(head, problems)
             streams += 1
+            try:
+                found, rows = yield from _verify_stream(head, problems)
+            except DataError as error:
+                problems.append(Problem(str(head.stream), str(error)))
+                continue
             events += found
             for row in rows:
                 expected_rows[type(row)] += 1
@@ -204,17 +209,20 @@ def adopt(events: Sequence[Recorded], cache: StateCache) -> Flow[None]:
     """Take in events recorded elsewhere, with the rows they make."""
     rows: dict[StreamId, list[Row]] = {}
     erase: dict[StreamId, tuple[int, ...]] = {}
-    after: dict[StreamId, SessionState] = {}
+    after: dict[StreamId, tuple[int, SessionState]] = {}
     for stream, page in _by_stream(events):
         state = yield from load(stream, cache, fresh=False)
         gone = _erased_in(page)
         if gone:
             state, rows[stream] = yield from replay(stream, state.version, erased=frozenset(gone))
             erase[stream] = gone
-        after[stream], made = fold_and_project(stream, state, page, frozenset(gone))
+        before = 0 if gone else state.version
+        state, made = fold_and_project(stream, state, page, frozenset(gone))
+        after[stream] = (before, state)
         rows.setdefault(stream, []).extend(made)
-    yield from effects.adopt(events, rows, erase)
-    for stream, state in after.items():
+    snapshots = {stream: snapshot for stream, (at, state) in after.items() if (snapshot := snapshot_of(at, state))}
+    yield from effects.adopt(events, rows, erase, snapshots)
+    for stream, (_, state) in after.items():
         cache.put(stream, state)
 
 

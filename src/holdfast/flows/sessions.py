@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias, get_args
@@ -17,13 +18,13 @@ from holdfast.flows.execute import Order, execute
 from holdfast.flows.load import StateCache, load
 from holdfast.model import limits
 from holdfast.model.commands import CloseSession, Command, CreateSession, ErasePayloads, Given, RecordMessage
-from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part, Role, Text
+from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part, Role, Text, blob_refs
 from holdfast.model.events import MessageRecorded
 from holdfast.model.log import Appended, FeedPage, Recorded
 from holdfast.model.names import Scope, checked_name, checked_whole
 from holdfast.model.rows import SessionRow
 from holdfast.model.state import SessionState
-from holdfast.ports import Clock, IdSource, TokenCounter
+from holdfast.ports import BodyCheck, Clock, IdSource, TokenCounter
 
 Content: TypeAlias = str | Part | Sequence[str | Part]
 
@@ -37,6 +38,7 @@ class Context(msgspec.Struct, frozen=True):
     clock: Clock
     ids: IdSource
     counter: TokenCounter
+    bodies: BodyCheck | None = None
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -102,6 +104,9 @@ def record(
     counter = place.context.counter
     tokens = sum(counter.count(_counted(part)) for part in parts)
     command = RecordMessage(scope=place.scope, role=_checked_role(role), content=parts)
+    if place.context.bodies is not None:
+        for ref in blob_refs(parts):
+            yield from effects.outside(functools.partial(place.context.bodies.check, place.scope.tenant, ref))
     given = Given(time_us=place.context.clock.now_us(), tokens=tokens, counter=counter.name)
     appended = yield from _order(place, command, given, key=key, expect=expect, cause=cause)
     return message(appended.events[0])
@@ -135,6 +140,9 @@ def state(place: Place) -> Flow[SessionState]:
     found = yield from load(place.scope.stream, place.context.cache, fresh=True)
     if found.status == "absent":
         raise sessions.not_found(place.scope)
+    if found.metadata:  # the caller may do with it as he likes; ours stays
+        copy = codec.checked_json("metadata", found.metadata)
+        found = msgspec.structs.replace(found, metadata=copy)
     return found
 
 

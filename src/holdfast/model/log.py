@@ -38,7 +38,7 @@ class StreamWrite(msgspec.Struct, frozen=True, gc=False):
     rows: tuple[Row, ...] = ()
     snapshot: Snapshot | None = None
     erase: tuple[int, ...] = ()
-    """Seqs whose payload and salt go away. The stream's snapshot goes too, and `rows` replace all its rows."""
+    """Seqs whose payload and salt go away. `snapshot`, or none, replaces the stream's own, and `rows` all its rows."""
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):

@@ -57,9 +57,9 @@ class AsyncEngine:
     ) -> None:
         self.store = store
         self.blobs = blobs
-        self._place = context
-        self._turns = turns or AsyncTurns()
         self._blocking = Engine(store.blocking, blobs, context)
+        self._place = self._blocking._place
+        self._turns = turns or AsyncTurns()
 
     sessions = _awaiting(flows.listed)
     feed = _awaiting(flows.feed)

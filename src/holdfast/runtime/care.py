@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO, TypeAlias
@@ -24,6 +25,8 @@ from holdfast.storage.sqlite.store import SqliteStore
 
 Drive: TypeAlias = Callable[[Flow[Any]], Any]
 
+LONGEST_GRACE_S = 10**12
+
 BLOB_FOLDER = ".blobs"
 """Beside the database file: agent.db keeps its bodies in agent.db.blobs."""
 
@@ -38,6 +41,26 @@ def checked_path(value: object) -> str:
     except UnicodeEncodeError as error:
         raise InvalidUrl(url=path, reason="it is not valid Unicode") from error
     return path
+
+
+class Bodies:
+    """Sees to it that no event names a body that is not there. One that was put here is not read again."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+        self._known: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+
+    def note(self, tenant: str, ref: BlobRef) -> None:
+        self._known[tenant, ref.digest, ref.size] = None
+        while len(self._known) > limits.CACHED_STREAMS:
+            self._known.popitem(last=False)
+
+    def check(self, tenant: str, ref: BlobRef) -> None:
+        chunks = self._blobs.chunks(tenant, ref)
+        if (tenant, ref.digest, ref.size) not in self._known:
+            for _ in chunks:
+                pass
+            self.note(tenant, ref)
 
 
 def put_blob(
@@ -94,8 +117,8 @@ def verify(drive: Drive, blobs: BlobStore) -> Report:
 
 def collect_blobs(drive: Drive, blobs: BlobStore, clock: Clock, grace_s: float) -> int:
     """The touch that a put leaves on a body is what a late reference is protected by: see FolderBlobs.drop."""
-    if type(grace_s) not in (int, float) or not 0 <= grace_s <= limits.WHOLE_NUMBER:
-        raise InvalidNumber(what="the grace period", value=shown(grace_s), low=0, high=limits.WHOLE_NUMBER)
+    if type(grace_s) not in (int, float) or not 0 <= grace_s <= LONGEST_GRACE_S:
+        raise InvalidNumber(what="the grace period", value=shown(grace_s), low=0, high=LONGEST_GRACE_S)
     before_s = clock.now_us() / 1e6 - grace_s
     dropped = 0
     for tenant, digest, touched_s in blobs.stored():

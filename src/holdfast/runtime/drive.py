@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, TypeVar
 
-from holdfast.flows.effects import Exclusive, Flow
+from holdfast.flows.effects import Exclusive, Flow, Outside
 from holdfast.model.names import StreamId
 from holdfast.ports import EventStore
 
@@ -48,6 +48,8 @@ def drive(flow: Flow[T], store: EventStore, turns: Turns) -> T:
             try:
                 if isinstance(effect, Exclusive):
                     answer = _in_turn(effect, store, turns)
+                elif isinstance(effect, Outside):
+                    answer = effect.function()  # type: ignore[func-returns-value]
                 else:
                     answer = getattr(store, effect.method)(*effect.args, **effect.kwargs)
             except BaseException as error:  # noqa: BLE001 - it belongs to the flow, which may clean up or handle it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
-from holdfast.flows.effects import Exclusive, Flow
+from holdfast.flows.effects import Exclusive, Flow, Outside
 from holdfast.model.names import StreamId
 from holdfast.ports import AsyncEventStore
 
@@ -45,6 +45,8 @@ async def drive_async(flow: Flow[T], store: AsyncEventStore, turns: AsyncTurns) 
             try:
                 if isinstance(effect, Exclusive):
                     answer = await _in_turn_async(effect, store, turns)
+                elif isinstance(effect, Outside):
+                    answer = await asyncio.to_thread(effect.function)
                 else:
                     answer = await getattr(store, effect.method)(*effect.args, **effect.kwargs)
             except BaseException as error:  # noqa: BLE001 - it belongs to the flow, which may clean up or handle it

@@ -73,7 +73,8 @@ class Engine:
     def __init__(self, store: EventStore, blobs: BlobStore, context: Context, turns: Turns | None = None) -> None:
         self.store = store
         self.blobs = blobs
-        self._place = context
+        self._bodies = context.bodies if isinstance(context.bodies, care.Bodies) else care.Bodies(blobs)
+        self._place = msgspec.structs.replace(context, bodies=self._bodies)
         self._turns = turns or Turns()
 
     sessions = _blocking(flows.listed)
@@ -105,7 +106,9 @@ class Engine:
 
     def put_blob(self, body: bytes | BinaryIO | Iterable[bytes], *, media_type: str | None = None) -> BlobRef:
         """Keep a large body, streamed; the reference goes into a message."""
-        return care.put_blob(self.blobs, self._place.tenant, body, media_type)
+        ref = care.put_blob(self.blobs, self._place.tenant, body, media_type)
+        self._bodies.note(self._place.tenant, ref)
+        return ref
 
     def blob_chunks(self, ref: BlobRef) -> Iterator[bytes]:
         """A body in pieces, checked on the way. The last piece may end in StorageCorrupt: use nothing before it ended."""

@@ -99,6 +99,7 @@ def _path(address: str) -> str:
     scheme, separator, _ = address.partition("://")
     if not separator:
         return address
-    if address.startswith(_SQLITE) and len(address) > len(_SQLITE):
-        return address.removeprefix(_SQLITE)
+    path = address.removeprefix(_SQLITE)
+    if path not in (address, "", ":memory:"):
+        return path
     raise InvalidUrl(url=address, reason=f"no store for {scheme!r} is known here")

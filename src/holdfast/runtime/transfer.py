@@ -209,12 +209,13 @@ def _examine(drive: Drive, blobs: BlobStore, source: str) -> None:
             raise ImportRefused(line=number, reason="this is not a Holdfast export")
         if number == 1 and (line.holdfast != "export" or line.format != FORMAT):
             raise ImportRefused(line=number, reason=f"format {line.format} is not {FORMAT}; use a matching Holdfast")
-        if line.blob is not None and line.blob.last:
-            examiner.bodies.add((line.blob.tenant, line.blob.digest))
+        if line.blob is not None:
+            examiner.piece(line.blob, number)
         if line.event is not None:
             examiner.event(line.event, number)
         if line.end is not None:
             ended = True
+            examiner.end(number)
             if line.end.events != examiner.events:
                 reason = f"{line.end.events} events were exported, {examiner.events} are here"
                 raise ImportRefused(line=number, reason=reason)
@@ -230,8 +231,35 @@ class _Examiner:
         self._blobs = blobs
         self._ends: dict[StreamId, tuple[Head, SessionState]] = {}
         self._here: dict[StreamId, Head | None] = {}
-        self.bodies: set[tuple[str, str]] = set()
+        self._lines: dict[StreamId, int] = {}
+        self._bodies: set[tuple[str, str]] = set()
+        self._unnamed: set[tuple[str, str]] = set()
+        self._body: tuple[_Blob, Any, int] | None = None
         self.events = 0
+
+    def piece(self, piece: _Blob, number: int) -> None:
+        """The pieces of a body follow each other and make what its name says."""
+        first, digest, size = self._body or (piece, hashlib.sha256(), 0)
+        digest.update(piece.data)
+        size += len(piece.data)
+        if (piece.tenant, piece.digest, piece.size) != (first.tenant, first.digest, first.size):
+            raise ImportRefused(line=number, reason=f"the blob {first.digest} is cut off")
+        self._body = None if piece.last else (first, digest, size)
+        if piece.last:
+            if (digest.hexdigest(), size) != (piece.digest, piece.size):
+                raise ImportRefused(line=number, reason=f"the blob {piece.digest} has other content than its name says")
+            self._bodies.add((piece.tenant, piece.digest))
+            self._unnamed.add((piece.tenant, piece.digest))
+
+    def end(self, number: int) -> None:
+        if self._body or self._unnamed:
+            raise ImportRefused(line=number, reason="a blob is cut off, or no event names it")
+        for stream, (head, _) in self._ends.items():
+            here = self._here[stream]
+            if here is not None and head.version < here.version:
+                (event,) = self._drive(effects.read(stream, head.version - 1, 1))
+                if event.hash != head.hash:
+                    raise ImportRefused(line=self._lines[stream], reason=f"{stream} has another history here")
 
     def event(self, line: _Event, number: int) -> None:
         self.events += 1
@@ -248,6 +276,7 @@ class _Examiner:
             raise ImportRefused(line=number, reason=f"event {event.seq} of {stream}: {wrong}")
         state = sessions.fold(state, current, event.type, event.time_us)
         self._ends[stream] = (Head(stream, event.seq, event.hash), state)
+        self._lines[stream] = number
         if stream not in self._here:
             self._here[stream] = self._drive(effects.head(stream))
         here = self._here[stream]
@@ -257,7 +286,9 @@ class _Examiner:
     def _check_bodies(self, event: Recorded, current: Event | None) -> None:
         if isinstance(current, MessageRecorded):
             for ref in blob_refs(checked_parts(current.content)):
-                if (event.stream.tenant, ref.digest) not in self.bodies:
+                body = (event.stream.tenant, ref.digest)
+                self._unnamed.discard(body)
+                if body not in self._bodies:
                     self._blobs.chunks(event.stream.tenant, ref)  # raises if it is not here either
 
 

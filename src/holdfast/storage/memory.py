@@ -6,6 +6,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar, cast
 
 import msgspec
@@ -100,6 +101,7 @@ class MemoryStore:
         events: Sequence[Recorded],
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
+        snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
     ) -> None:
         with self._open():
             heads: dict[StreamId, Head] = {}
@@ -118,6 +120,7 @@ class MemoryStore:
                 self._erase(stream, seqs)
             for stream, some in rows.items():
                 self._put_rows(stream, some)
+            self._snapshots.update(snapshots)
 
     def find(self, tenant: str, key: str) -> tuple[Recorded, ...]:
         with self._open():

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import apsw
+import msgspec
 
 from holdfast import errors
 from holdfast.model import limits
@@ -45,6 +46,8 @@ def typed_errors(path: str) -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise typed(path, error) from error
+    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise errors.StorageCorrupt(what=path, reason=f"a stored value cannot be read ({error})") from error
 
 
 def typed(path: str, error: apsw.Error) -> errors.HoldfastError:

@@ -7,13 +7,14 @@ transactions is used only if no other connection has committed since, and forgot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import apsw
 import msgspec
 
 from holdfast import chain, codec, errors
-from holdfast.model.log import GENESIS, Append, Appended, Head, Recorded, StreamWrite
+from holdfast.model.log import GENESIS, Append, Appended, Head, Recorded, Snapshot, StreamWrite
 from holdfast.model.names import StreamId
 from holdfast.model.rows import TABLES, Row
 from holdfast.storage import common
@@ -91,6 +92,7 @@ class Log:
         events: Sequence[Recorded],
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
+        snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
     ) -> None:
         for event in events:
             stream_no, head = self._head(event.stream)
@@ -103,6 +105,8 @@ class Log:
             self._erase(self._head(stream)[0], seqs)
         for stream, some in rows.items():
             self._put_rows(self._head(stream)[0], some)
+        for stream, snapshot in snapshots.items():
+            self._put_snapshot(self._head(stream)[0], snapshot)
 
     def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:
         stream_no, head = self._head(stream)
@@ -170,10 +174,12 @@ class Log:
         if write.erase:
             self._erase(stream_no, write.erase)
         if write.snapshot is not None:
-            snapshot = write.snapshot
-            values = (stream_no, snapshot.version, snapshot.format, snapshot.state)
-            self.connection.execute(SQL["put_snapshot"], values)
+            self._put_snapshot(stream_no, write.snapshot)
         self._put_rows(stream_no, write.rows)
+
+    def _put_snapshot(self, stream_no: int, snapshot: Snapshot) -> None:
+        values = (stream_no, snapshot.version, snapshot.format, snapshot.state)
+        self.connection.execute(SQL["put_snapshot"], values)
 
     def _erase(self, stream_no: int, seqs: Sequence[int]) -> None:
         for seq in seqs:

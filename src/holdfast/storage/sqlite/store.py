@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import apsw
@@ -83,8 +84,9 @@ class SqliteStore:
         events: Sequence[Recorded],
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
+        snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
     ) -> None:
-        self._write(lambda log: log.adopt(events, rows, erase))
+        self._write(lambda log: log.adopt(events, rows, erase, snapshots))
         if erase:
             self._clear_log()
 
@@ -130,7 +132,7 @@ class SqliteStore:
             page = list(connection.execute(SQL["feed"], (at, limit)))
             if not page and at > connection.execute(SQL["log_totals"]).get[0]:
                 raise errors.InvalidCursor(cursor=cursor)
-        return FeedPage(tuple(placed(row) for row in page), str(page[-1][3]) if page else cursor)
+            return FeedPage(tuple(placed(row) for row in page), str(page[-1][3]) if page else cursor)
 
     def head(self, stream: StreamId) -> Head | None:
         with self._read() as connection:

@@ -1,0 +1,112 @@
+"""What hypothesis needs to know of the nouns."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from hypothesis import strategies as st
+
+from holdfast import chain
+from holdfast.model import limits
+from holdfast.model.commands import CloseSession, Command, CreateSession, ErasePayloads, Given, RecordMessage
+from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part, Role, Text
+from holdfast.model.events import Event, MessageRecorded, PayloadsErased, SessionClosed, SessionCreated
+from holdfast.model.log import GENESIS, Append, Head, NewEvent, Recorded, StreamWrite
+from holdfast.model.names import Scope, StreamId
+from holdfast.model.state import SessionState
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=12)
+whole_numbers = st.integers(0, limits.WHOLE_NUMBER)
+digests = st.binary(min_size=32, max_size=32)
+
+json_leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63) + 1, 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts
+)
+json_values: st.SearchStrategy[Any] = st.recursive(
+    json_leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=8
+)
+json_objects = st.dictionaries(texts, json_values, max_size=4)
+
+scopes = st.builds(Scope, names, names, names, st.none() | names)
+streams = scopes.map(lambda scope: scope.stream)
+
+refs = st.builds(
+    BlobRef,
+    st.binary(min_size=32, max_size=32).map(bytes.hex),
+    st.integers(0, limits.BLOB_BYTES),
+    st.none() | names,
+)
+parts: st.SearchStrategy[Part] = st.one_of(
+    st.builds(Text, texts),
+    st.builds(Body, refs, texts),
+    st.builds(lambda ref: Image(ref=ref), refs),
+    st.builds(lambda url: Image(url=url), texts),
+    st.builds(File, refs, st.none() | names),
+    st.builds(Opaque, names, texts | refs),
+)
+contents = st.lists(parts, min_size=1, max_size=3).map(tuple)
+roles = st.sampled_from(get_args(Role))
+reasons = texts.filter(bool)
+seqs = st.lists(st.integers(1, 50), min_size=1, max_size=5).map(tuple)
+
+messages = st.builds(MessageRecorded, role=roles, content=contents, tokens=st.integers(0, 2**40), counter=names)
+events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(SessionCreated, metadata=json_objects),
+    messages,
+    st.builds(SessionClosed, reason=reasons),
+    st.builds(PayloadsErased, seqs=seqs, reason=texts),
+)
+
+
+def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Command]:
+    return st.one_of(
+        st.builds(CreateSession, scope=scope, metadata=json_objects),
+        st.builds(RecordMessage, scope=scope, role=roles, content=contents),
+        st.builds(CloseSession, scope=scope, reason=reasons),
+        st.builds(ErasePayloads, scope=scope, seqs=seqs, reason=texts),
+    )
+
+
+givens = st.builds(Given, time_us=whole_numbers, tokens=st.integers(0, 10_000), counter=names)
+
+states = st.builds(
+    SessionState,
+    version=st.integers(0, 60),
+    status=st.sampled_from(["absent", "open", "closed"]),
+    created_us=whole_numbers,
+    updated_us=whole_numbers,
+    messages=st.integers(0, 60),
+    tokens=st.integers(0, 2**40),
+    close_reason=texts,
+    metadata=json_objects,
+)
+
+
+@st.composite
+def chained(draw: st.DrawFn, size: int = 4) -> tuple[Head, list[Recorded]]:
+    """A stream's events as a store records them, and the head that they follow."""
+    stream: StreamId = draw(streams)
+    made = draw(
+        st.lists(
+            st.builds(NewEvent, names, st.integers(1, 9), st.binary(max_size=20), st.binary(min_size=16, max_size=16)),
+            min_size=1,
+            max_size=size,
+        )
+    )
+    start = Head(stream, draw(st.integers(0, 5)), draw(digests | st.just(GENESIS)))
+    append = Append(
+        draw(st.binary(min_size=16, max_size=16)).hex(),
+        draw(st.binary(max_size=20)),
+        draw(whole_numbers),
+        draw(names),
+        (StreamWrite(stream, start.version, tuple(made)),),
+        draw(st.none() | names),
+        draw(st.none() | names),
+    )
+    [(_, recorded)] = chain.record(append, [start])
+    return start, recorded

@@ -1,0 +1,153 @@
+"""Promise 1: kill -9 in mid-append. No acknowledged event is lost or doubled, and rows equal a rebuild, byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast import Body, Text
+from holdfast.flows.sessions import message
+from tests.crash.worker import Line, Round, Work, body_of
+from tests.property.tools import all_events, rows_dump
+from tests.support import figure
+
+ROUNDS = figure(200, 2_000)
+CHECK_EVERY = figure(20, 100)
+SEED = 20_240_607
+ROOT = Path(__file__).parents[2]
+
+
+class Nursery:
+    """Writers, one after the other, each killed at a moment of our choosing."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.worker", "nursery"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def run_and_kill(self, task: Round, after_done: int, delay_s: float) -> list[Line]:
+        """What a writer said until it was killed, so many acknowledgements and moments into its work."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(task) + b"\n")
+        self._process.stdin.flush()
+        said: list[Line] = []
+        pid = done = 0
+        while not pid or done < after_done:
+            said.append(self._hear())
+            pid = pid or said[-1].born
+            done += said[-1].done is not None
+        time.sleep(delay_s)
+        os.kill(pid, signal.SIGKILL)
+        while not said[-1].dead:
+            said.append(self._hear())
+        return said
+
+    def _hear(self) -> Line:
+        assert self._process.stdout is not None
+        line = msgspec.json.decode(self._process.stdout.readline(), type=Line)
+        assert line.dead in (0, signal.SIGKILL), "the writer ended before it was killed"
+        return line
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+class Witness:
+    """What was tried, what was acknowledged, and what the log turned out to hold."""
+
+    def __init__(self) -> None:
+        self.tried: dict[str, Work] = {}
+        self.stored: dict[str, tuple[str, str, int]] = {}
+        self._versions: dict[str, int] = {}
+        self._last_of_thread: dict[tuple[str, str], int] = {}
+        self._cursor = ""
+
+    def listen(self, said: list[Line]) -> tuple[dict[str, tuple[str, str, int]], tuple[Work, ...]]:
+        """The acknowledged messages, and those with a key whose fate is not known."""
+        tried = {line.tries.text: line.tries for line in said if line.tries}
+        done = {line.done.text: (line.done.session, line.id, line.seq) for line in said if line.done}
+        self.tried |= tried
+        return done, tuple(work for text, work in tried.items() if work.keyed and text not in done)
+
+    def read_on(self, engine: holdfast.Engine) -> None:
+        """Take in the events since the last look: each stands where it should, none for the second time."""
+        while (page := engine.feed(self._cursor, limit=1_000)).events:
+            for event in page.events:
+                self._take(event)
+            self._cursor = page.cursor
+
+    def _take(self, event: holdfast.Recorded) -> None:
+        session = event.stream.key[1]
+        assert event.seq == self._versions.get(session, 0) + 1
+        self._versions[session] = event.seq
+        assert (event.type == "session.created") == (event.seq == 1)
+        if event.seq == 1:
+            return
+        stored = message(event)
+        assert isinstance(stored.content[0], Text)
+        text = stored.content[0].text
+        assert text not in self.stored, "the message was stored twice"
+        work = self.tried[text]
+        assert (work.session, work.key) == (session, event.key)
+        digests = [part.ref.digest for part in stored.content[1:] if isinstance(part, Body)]
+        assert digests == ([hashlib.sha256(body_of(text)).hexdigest()] if work.blob else [])
+        self.stored[text] = (session, event.id, event.seq)
+        thread, _, number = text.rpartition("/")
+        assert self._last_of_thread.get((thread, session), -1) < int(number), "a thread's messages changed places"
+        self._last_of_thread[thread, session] = int(number)
+
+
+@pytest.fixture
+def nursery() -> Iterator[Nursery]:
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
+def assert_sound(engine: holdfast.Engine, witness: Witness) -> None:
+    assert engine.verify().problems == ()
+    assert sum(event.seq > 1 for event in all_events(engine)) == len(witness.stored)
+    before = rows_dump(engine)
+    engine.rebuild()
+    assert rows_dump(engine) == before
+
+
+def test_a_killed_writer_loses_nothing_acknowledged_and_doubles_nothing(tmp_path: Path, nursery: Nursery) -> None:
+    path = str(tmp_path / "killed.db")
+    rng = random.Random(SEED)
+    witness = Witness()
+    retry: tuple[Work, ...] = ()
+    acknowledged = 0
+    for number in range(ROUNDS):
+        with ExitStack() as bystander:
+            if number and rng.random() < 0.25:
+                # An open bystander keeps the shared memory of the log alive; without one, the next to open recovers it.
+                bystander.enter_context(holdfast.open(path)).sessions()
+            after_done = rng.choice((0, 1, rng.randint(2, 40), rng.randint(2, 80)))
+            delay_s = rng.choice((0.0, rng.uniform(0.0, 0.004), rng.uniform(0.0, 0.03) if not after_done else 0.0))
+            said = nursery.run_and_kill(Round(path, number, retry), after_done, delay_s)
+        done, unknown = witness.listen(said)
+        retry = tuple({work.text: work for work in (*retry, *unknown) if work.text not in done}.values())
+        with holdfast.open(path) as engine:
+            witness.read_on(engine)
+            assert {text: witness.stored.get(text) for text in done} == done
+            if number % CHECK_EVERY == CHECK_EVERY - 1 or number == ROUNDS - 1:
+                assert_sound(engine, witness)
+        acknowledged += len(done)
+    assert acknowledged > 10 * ROUNDS, "the writers hardly got to work: this showed nothing"
+    assert len(witness.tried) > len(witness.stored) > acknowledged, "no kill came in mid-append"

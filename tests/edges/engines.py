@@ -1,0 +1,123 @@
+"""Engines for tests that ask every kind the same: in memory or on SQLite, blocking or awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import holdfast
+from holdfast.model.log import Recorded
+from holdfast.model.rows import TABLES, Row
+from holdfast.ports import EventStore
+from tests.support import CountingIds, SteppingClock
+
+KINDS = ("memory", "sqlite", "memory awaited", "sqlite awaited")
+SQLITE = tuple(kind for kind in KINDS if kind.startswith("sqlite"))
+
+
+class Awaited:
+    """An async engine or session, used as if it blocked: one body of a test serves both worlds."""
+
+    def __init__(self, target: object, runner: asyncio.Runner) -> None:
+        self._target = target
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._target, name)
+        if not inspect.isroutine(found):
+            return found
+
+        def call(*args: object, **kwargs: object) -> Any:
+            return self._settled(found(*args, **kwargs))
+
+        return call
+
+    def _settled(self, answer: Any) -> Any:
+        if inspect.iscoroutine(answer):
+            answer = self._runner.run(answer)
+        if isinstance(answer, AsyncIterator):
+            return self._runner.run(_collected(answer))
+        if isinstance(answer, holdfast.AsyncEngine | holdfast.AsyncSession):
+            return Awaited(answer, self._runner)
+        return answer
+
+    def __repr__(self) -> str:
+        return repr(self._target)
+
+    def __enter__(self) -> Awaited:
+        return Awaited(self._runner.run(self._target.__aenter__()), self._runner)  # type: ignore[attr-defined]
+
+    def __exit__(self, *error: object) -> None:
+        self._runner.run(self._target.__aexit__(*error))  # type: ignore[attr-defined]
+
+
+async def _collected(pieces: AsyncIterator[bytes]) -> list[bytes]:
+    return [piece async for piece in pieces]
+
+
+class Desk:
+    """Opens engines of any kind, and closes what is still open at the end. Their ids, salts and times are the same in
+    every run, so two engines that were asked the same have the same bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._runner = asyncio.Runner()
+        self._opened: list[holdfast.Engine] = []
+
+    def open(self, kind: str, name: str = "agent", **options: Any) -> holdfast.Engine:
+        path = self.folder / f"{kind.replace(' ', '-')}-{name}.db"
+        address = "memory:" if kind.startswith("memory") else str(path)
+        return self.open_url(address, awaited=kind.endswith("awaited"), **options)
+
+    def open_url(self, url: Any, *, awaited: bool = False, **options: Any) -> holdfast.Engine:
+        options = {"clock": SteppingClock(), "ids": CountingIds(), **options}
+        if awaited:
+            engine = self._runner.run(holdfast.open_async(url, **options))
+            opened = cast("holdfast.Engine", Awaited(engine, self._runner))
+        else:
+            opened = holdfast.open(url, **options)
+        self._opened.append(opened)
+        return opened
+
+    def close(self) -> None:
+        for engine in self._opened:
+            store_of(engine).close()
+        self._runner.close()
+
+
+def store_of(engine: holdfast.Engine) -> EventStore:
+    store: Any = engine.store
+    return cast("EventStore", getattr(store, "blocking", store))
+
+
+def log_of(engine: holdfast.Engine) -> list[Recorded]:
+    store = store_of(engine)
+    events: list[Recorded] = []
+    cursor = ""
+    while (page := store.feed(cursor, limit=1_000)).events:
+        events += page.events
+        cursor = page.cursor
+    return events
+
+
+def rows_of(engine: holdfast.Engine) -> list[Row]:
+    store = store_of(engine)
+    rows: list[Row] = []
+    for table in TABLES:
+        last: Row | None = None
+        while page := store.rows(table, {}, after=last, limit=1_000):
+            rows += page
+            last = page[-1]
+    return rows
+
+
+def blobs_of(engine: holdfast.Engine) -> list[tuple[str, str]]:
+    return sorted((tenant, digest) for tenant, digest, _ in engine.blobs.stored())
+
+
+def contents(engine: holdfast.Engine) -> tuple[list[Recorded], list[Row], list[tuple[str, str]]]:
+    """Everything that an engine keeps, in order: what must not change when a call is refused."""
+    return log_of(engine), rows_of(engine), blobs_of(engine)

@@ -1,0 +1,255 @@
+"""What is erased is gone from every place it was in; bodies that nothing needs any more are collected."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import BlobRef, Body, errors
+from holdfast.adapters.system import SystemClock
+from holdfast.model import limits
+from tests.edges.engines import KINDS, SQLITE, Desk, blobs_of, contents, log_of
+
+SECRET = "the-secret-7f3a9c"
+DAY_S = 24 * 3600
+
+
+def _on_disk(folder: Path, secret: str) -> list[str]:
+    """The files below this folder in which the secret can be read."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.name for path in files if secret.encode() in path.read_bytes())
+
+
+@pytest.mark.parametrize("kind", SQLITE)
+def test_an_erased_text_is_on_no_page_of_any_file(kind: str, desk: Desk) -> None:
+    engine = desk.open(kind)
+    session = engine.create_session("s", metadata={"note": f"{SECRET} in metadata"})
+    said = [session.record("user", f"{SECRET} number {number} " + "x" * 3_000) for number in range(150)]
+    session.record("user", "harmless")
+    assert _on_disk(desk.folder, SECRET)
+    session.erase([1, *(message.seq for message in said)], "asked to")
+    assert _on_disk(desk.folder, SECRET) == []
+    messages = session.messages(limit=1_000)
+    assert [message.text for message in messages] == [""] * 150 + ["harmless"]
+    assert [message.erased for message in messages] == [True] * 150 + [False]
+    assert session.state().metadata == {}
+    assert engine.verify().ok
+    engine.close()
+    assert _on_disk(desk.folder, SECRET) == []
+
+
+@pytest.mark.parametrize("kind", SQLITE)
+def test_a_reason_for_closing_can_be_erased_and_the_session_stays_closed(kind: str, desk: Desk) -> None:
+    engine = desk.open(kind)
+    session = engine.create_session("s")
+    session.close(f"{SECRET} was the reason")
+    session.erase([2], "asked to")
+    assert _on_disk(desk.folder, SECRET) == []
+    assert session.state().status == "closed"
+    with pytest.raises(errors.SessionClosed):
+        session.record("user", "text")
+    assert engine.verify().ok
+
+
+def test_erasing_keeps_everything_else(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s", metadata={"a": 1})
+    for number in range(5):
+        session.record("user", f"message {number}")
+    before = log_of(engine)
+    session.erase([3, 5, 3], "asked to")
+    after = log_of(engine)
+    assert [event.seq for event in after if event.payload is None] == [3, 5]
+    assert [event.hash for event in after[:-1]] == [event.hash for event in before]
+    assert [message.text for message in session.messages()] == ["message 0", "", "message 2", "", "message 4"]
+    assert session.state().messages == 5
+    assert engine.verify().ok
+
+
+def test_erasing_twice_and_erasing_the_erasure_is_fine(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.record("user", SECRET)
+    session.erase([2], f"asked to by {SECRET}")
+    session.erase([2], "again")
+    session.erase([3, 4], "and why")
+    assert all(SECRET.encode() not in (event.payload or b"") for event in log_of(engine))
+    assert session.state().version == 5
+    assert engine.verify().ok
+
+
+def test_nothing_named_means_nothing_erased(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    before = contents(engine)
+    session.erase([], "nothing")
+    assert contents(engine) == before
+
+
+@pytest.mark.parametrize("seqs", [[0], [-1], [3], [2**62], [1, 99]])
+def test_an_event_that_is_not_there_cannot_be_erased(seqs: list[int], engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.record("user", "text")
+    before = contents(engine)
+    with pytest.raises(errors.InvalidInput):
+        session.erase(seqs, "a test")
+    assert contents(engine) == before
+
+
+def test_a_key_whose_message_was_erased_is_not_used_again(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.record("user", "text", key="k")
+    session.erase([2], "asked to")
+    with pytest.raises(errors.KeyConflict, match="erased"):
+        session.record("user", "text", key="k")
+
+
+def test_a_state_read_before_an_erasure_elsewhere_is_thrown_away(desk: Desk) -> None:
+    """Two engines on one file, each with what it remembers of the session."""
+    one, two = desk.open("sqlite"), desk.open("sqlite")
+    session = one.create_session("s", metadata={"note": SECRET})
+    assert two.session("s").state().metadata == {"note": SECRET}
+    session.erase([1], "asked to")
+    assert two.session("s").state().metadata == {}
+    two.session("s").record("user", "text")
+    assert one.verify().ok
+
+
+# Bodies
+
+
+def _age(engine: holdfast.Engine, by_s: float, folder: Path) -> None:
+    """Make every body this much older."""
+    bodies: Any = getattr(engine.blobs, "_bodies", {})
+    for key, (body, touched_s) in list(bodies.items()):
+        bodies[key] = (body, touched_s - by_s)
+    for path in folder.rglob("*.zst*"):
+        os.utime(path, (path.stat().st_atime, path.stat().st_mtime - by_s))
+
+
+@pytest.fixture(params=KINDS)
+def keeper(request: pytest.FixtureRequest, desk: Desk) -> holdfast.Engine:
+    """An engine with the system's clock: what counts as old is a matter of real time."""
+    return desk.open(request.param, clock=SystemClock())
+
+
+def test_bodies_that_nobody_names_go_after_the_grace_period(keeper: holdfast.Engine, desk: Desk) -> None:
+    named, unnamed = keeper.put_blob(b"named"), keeper.put_blob(b"unnamed")
+    keeper.create_session("s").record("user", Body(named))
+    assert keeper.collect_blobs() == 0
+    assert keeper.read_blob(unnamed) == b"unnamed"
+    _age(keeper, 2 * DAY_S, desk.folder)
+    assert keeper.collect_blobs(grace_s=3 * DAY_S) == 0
+    assert keeper.collect_blobs() == 1
+    assert keeper.read_blob(named) == b"named"
+    with pytest.raises(errors.BlobNotFound):
+        keeper.read_blob(unnamed)
+    assert keeper.verify().ok
+
+
+def test_a_body_goes_when_the_only_message_that_named_it_was_erased(keeper: holdfast.Engine, desk: Desk) -> None:
+    only, shared = keeper.put_blob(b"only"), keeper.put_blob(b"shared")
+    session, other = keeper.create_session("s"), keeper.create_session("t")
+    session.record("user", [Body(only), Body(shared)])
+    other.record("user", Body(shared))
+    session.erase([2], "asked to")
+    _age(keeper, 2 * DAY_S, desk.folder)
+    assert keeper.collect_blobs() == 1
+    assert blobs_of(keeper) == [("default", shared.digest)]
+    assert keeper.verify().ok
+
+
+def test_a_body_put_again_within_the_grace_period_stays(keeper: holdfast.Engine, desk: Desk) -> None:
+    ref = keeper.put_blob(b"wanted again")
+    _age(keeper, 2 * DAY_S, desk.folder)
+    assert keeper.put_blob(b"wanted again") == ref
+    assert keeper.collect_blobs() == 0
+    assert keeper.read_blob(ref) == b"wanted again"
+
+
+def test_a_body_that_one_tenant_names_does_not_keep_anothers(keeper: holdfast.Engine, desk: Desk) -> None:
+    other = keeper.acting_as(tenant="other")
+    mine, theirs = keeper.put_blob(b"same bytes"), other.put_blob(b"same bytes")
+    assert mine == theirs
+    keeper.create_session("s").record("user", Body(mine))
+    _age(keeper, 2 * DAY_S, desk.folder)
+    assert keeper.collect_blobs() == 1
+    assert blobs_of(keeper) == [("default", mine.digest)]
+
+
+class LaterClock:
+    """The system's clock, two days ahead: what the file system dates now is old to it."""
+
+    def now_us(self) -> int:
+        return SystemClock().now_us() + 2 * DAY_S * 1_000_000
+
+
+@pytest.mark.parametrize("kind", SQLITE)
+def test_what_an_interruption_left_behind_is_swept(kind: str, desk: Desk) -> None:
+    now, later = desk.open(kind, clock=SystemClock()), desk.open(kind, clock=LaterClock())
+    kept, lost = now.put_blob(b"kept"), now.put_blob(b"lost")
+    now.create_session("s").record("user", Body(kept))
+    [kept_file], [lost_file] = (list(desk.folder.rglob(f"{ref.digest}.zst")) for ref in (kept, lost))
+    shutil.copy2(kept_file, f"{kept_file}.dropped")
+    lost_file.rename(f"{lost_file}.dropped")
+    half = kept_file.parent.parent / "0123.partial"
+    half.write_bytes(b"half a bo")
+    assert now.read_blob(lost) == b"lost"
+    assert now.collect_blobs() == 0
+    assert half.exists()
+    for _ in range(2):  # the first puts back what nobody made sure of, the second decides anew
+        later.collect_blobs()
+    assert not half.exists()
+    assert list(desk.folder.rglob("*.dropped")) == []
+    assert now.read_blob(kept) == b"kept"
+    assert blobs_of(now) == [("default", kept.digest)]
+
+
+def test_a_body_may_come_in_any_shape(engine: holdfast.Engine) -> None:
+    body = bytes(range(256)) * 3_000
+    shapes: list[Any] = [
+        body,
+        bytearray(body),
+        memoryview(body),
+        io.BytesIO(body),
+        [body[:1000], b"", body[1000:]],
+        (memoryview(body)[at : at + 7_000] for at in range(0, len(body), 7_000)),
+    ]
+    refs = {engine.put_blob(shape, media_type="image/png") for shape in shapes}
+    assert len(refs) == 1
+    ref = refs.pop()
+    assert (ref.size, ref.media_type) == (len(body), "image/png")
+    assert engine.read_blob(ref) == b"".join(engine.blob_chunks(ref)) == body
+    assert engine.read_blob(engine.put_blob(b"")) == b""
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.endswith("awaited")])
+def test_a_body_may_be_awaited_piece_by_piece(kind: str, desk: Desk) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in (b"one ", b"two ", b"three"):
+            yield piece
+
+    engine = desk.open(kind)
+    assert engine.read_blob(engine.put_blob(pieces())) == b"one two three"  # type: ignore[arg-type]
+
+
+def test_a_body_that_fails_on_its_way_leaves_nothing(engine: holdfast.Engine, desk: Desk) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"x" * limits.BLOB_CHUNK_BYTES
+        raise ConnectionError("the other side is gone")
+
+    with pytest.raises(ConnectionError, match="the other side"):
+        engine.put_blob(pieces())
+    assert blobs_of(engine) == []
+    assert list(desk.folder.rglob("*.partial")) == []
+
+
+def test_a_wrong_size_is_told_when_the_body_is_read(engine: holdfast.Engine) -> None:
+    ref = engine.put_blob(b"body")
+    for size in (0, 3, 5, 2**34):
+        with pytest.raises(errors.StorageCorrupt):
+            engine.read_blob(BlobRef(ref.digest, size))
