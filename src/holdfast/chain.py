@@ -126,6 +126,11 @@ def repeated(key: str, order: bytes, first: tuple[Recorded, ...]) -> Appended:
     return Appended(first, repeated=True)
 
 
+def ordered(before: bytes, event: bytes) -> bytes:
+    """The order of a whole feed, as one digest: of the feed up to here, and the hash of the event that follows."""
+    return sha256(before + event).digest()
+
+
 def fault(previous: Head, event: Recorded) -> str | None:
     """What is wrong with an event that should follow this head, or None."""
     if event.seq != previous.version + 1:

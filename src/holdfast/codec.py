@@ -5,8 +5,8 @@ Laws: the same value gives the same bytes, always; nothing is accepted that woul
 
 from __future__ import annotations
 
-import functools
 import math
+import threading
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,9 +28,17 @@ def encode(value: object) -> bytes:
     return _encode(value)
 
 
-@functools.cache
+_decoders: dict[Any, Any] = {}
+_building = threading.Lock()
+
+
 def _decoder(kind: Any) -> Any:
-    return msgspec.json.Decoder(kind, strict=True).decode
+    """Built by one thread at a time: msgspec shows others a type that it is not done with, and they crash on it."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        with _building:
+            decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kind, strict=True).decode)
+    return decoder
 
 
 def decode(data: bytes, kind: type[T]) -> T:
@@ -49,6 +57,7 @@ def decode_object(data: bytes) -> dict[str, Any]:
 
 
 def convert(value: dict[str, Any], kind: type[T]) -> T:
+    _decoder(kind)
     return msgspec.convert(value, kind, strict=True)
 
 

@@ -4,6 +4,7 @@ same key with other content is a conflict, always."""
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import random
 import subprocess
@@ -32,7 +33,8 @@ Ask: TypeAlias = Callable[[holdfast.Engine], Message]
 
 CLIENTS = 8
 ROOT = Path(__file__).parents[2]
-REF = BlobRef("ab" * 32, 7)
+BODY = b"a body."
+REF = BlobRef(hashlib.sha256(BODY).hexdigest(), len(BODY))
 
 
 def at_once(calls: list[Callable[[], T]]) -> list[T]:
@@ -308,6 +310,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[holdfast.
         for where in ({}, {"actor": "other"}, {"thread": "other"}):
             engine.create_session("talk", **where)  # type: ignore[arg-type]
         engine.create_session("other")
+        assert engine.put_blob(BODY) == REF
         yield engine
 
 

@@ -420,7 +420,9 @@ def test_a_forged_event_is_refused(name: str, target: holdfast.Engine, desk: Des
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_path_that_cannot_be_used_is_a_typed_error(kind: str, desk: Desk) -> None:
     engine = desk.open(kind)
-    for path in (desk.folder / "missing" / "export.jsonl", desk.folder):
+    folder = desk.folder / "folder"
+    folder.mkdir()
+    for path in (desk.folder / "missing" / "export.jsonl", folder):
         with pytest.raises(errors.StorageError):
             engine.export(path)
         with pytest.raises(errors.StorageError):

@@ -6,16 +6,18 @@ caller's expected version a collision with another process is decided anew, a bo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from holdfast import chain, codec
-from holdfast.core import project, sessions
+from holdfast.core import project, sessions, upcast
 from holdfast.errors import HoldfastError, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.load import StateCache, load, replay
 from holdfast.model import limits
-from holdfast.model.commands import Command, Given
+from holdfast.model.commands import Command, ErasePayloads, Given
 from holdfast.model.events import Event, PayloadsErased
 from holdfast.model.log import Append, Appended, NewEvent, Snapshot, StreamWrite
 from holdfast.model.names import StreamId
@@ -33,6 +35,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None = None
     key: str | None = None
     expected: int | None = None
+    needs: tuple[Callable[[], None], ...] = ()
+    """What else must be there: each raises if it is not. Asked before the append, after the key."""
 
 
 def execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
@@ -50,9 +54,10 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
             if first:
                 return chain.repeated(order.key, content, first)
         state = yield from load(stream, cache, fresh=fresh)
+        command = yield from _with_what_it_erases(order.command)
         try:
             _check_expected(order, stream, state)
-            events = sessions.decide(state, order.command, order.given)
+            events = sessions.decide(state, command, order.given)
         except HoldfastError:
             # Before refusing on a state that may be old, or for a command that another thread just finished: look again.
             if fresh or not tries_left:
@@ -64,6 +69,8 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
             continue
         if not events:
             return Appended(())
+        for need in order.needs:
+            yield from effects.outside(need)
         try:
             return (yield from _commit(order, content, state, events, cache, ids))
         except VersionConflict:
@@ -71,6 +78,19 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
                 raise
             fresh = True
     raise AssertionError("unreachable: the last try returns or raises")
+
+
+def _with_what_it_erases(command: Command) -> Flow[Command]:
+    """An erasure of an erasure takes over what that one named: what is gone is always named by one that can be read."""
+    if not isinstance(command, ErasePayloads):
+        return command
+    seqs = set(command.seqs)
+    for seq in command.seqs:
+        for recorded in (yield from effects.read(command.scope.stream, seq - 1, 1)):
+            event = upcast.current(recorded)
+            if recorded.seq == seq and isinstance(event, PayloadsErased):
+                seqs |= {*event.seqs}
+    return msgspec.structs.replace(command, seqs=tuple(sorted(seqs)))
 
 
 def _check_expected(order: Order, stream: StreamId, state: SessionState) -> None:

@@ -48,7 +48,10 @@ def verify() -> Flow[Report]:
     expected_rows = dict.fromkeys(TABLES, 0)
     after: StreamId | None = None
     while True:
-        page = yield from effects.heads(after, limits.READ_EVENTS)
+        try:
+            page = yield from effects.heads(after, limits.READ_EVENTS)
+        except DataError as error:  # a stream without a readable name cannot be asked for: the report ends here
+            return Report(streams, events, (*problems, Problem("the store", str(error))))
         for head in page:
             streams += 1
             try:
@@ -75,6 +78,8 @@ def _verify_stream(head: Head, problems: list[Problem]) -> Flow[tuple[int, list[
     snapshot = yield from effects.snapshot(stream)
     state: SessionState | None = SessionState()
     rows: dict[tuple[object, ...], Row] = {}
+    gone: set[int] = set()
+    named: set[int] = set()
     events = 0
     while True:
         page = yield from effects.read(stream, at.version, limits.READ_EVENTS)
@@ -83,21 +88,49 @@ def _verify_stream(head: Head, problems: list[Problem]) -> Flow[tuple[int, list[
                 problems.append(Problem(f"event {recorded.seq} of {stream}", wrong))
             at = Head(stream, recorded.seq, recorded.hash)
             events += 1
+            gone |= {recorded.seq} if recorded.payload is None else set()
+            named |= _erased_by(recorded)
             state = _verify_fold(recorded, state, rows, problems)
             if state is not None and snapshot is not None and state.version == snapshot.version:
                 problems.extend(_verify_snapshot(stream, snapshot, state))
         if len(page) < limits.READ_EVENTS:
             break
-    if at.version != head.version:
-        problems.append(Problem(str(stream), f"it ends at event {at.version}, but {head.version} were written"))
-    elif at.hash != head.hash:
-        problems.append(Problem(str(stream), "its last event is not the one that its head names"))
-    if snapshot is not None and snapshot.version > at.version:
-        problems.append(Problem(str(stream), f"its snapshot is of version {snapshot.version}, past its end"))
+    problems += _verify_end(head, at, snapshot)
+    problems += _verify_erasures(stream, gone, named)
     if state is not None:
         problems += (Problem(str(stream), f"broken rule: {rule}") for rule in invariants.check(state))
         yield from _verify_rows(stream, list(rows.values()), problems)
     return events, list(rows.values())
+
+
+def _verify_end(head: Head, at: Head, snapshot: Snapshot | None) -> Iterator[Problem]:
+    where = str(head.stream)
+    if at.version != head.version:
+        yield Problem(where, f"it ends at event {at.version}, but {head.version} were written")
+    elif at.hash != head.hash:
+        yield Problem(where, "its last event is not the one that its head names")
+    if snapshot is not None and not 1 <= snapshot.version <= at.version:
+        yield Problem(where, f"its snapshot is of version {snapshot.version}, which it never had")
+    if snapshot is not None and not 1 <= snapshot.format <= SNAPSHOT_FORMAT:
+        yield Problem(where, f"its snapshot has format {snapshot.format}, which nobody wrote")
+
+
+def _verify_erasures(stream: StreamId, gone: set[int], named: set[int]) -> Iterator[Problem]:
+    for seq in sorted(gone - named):
+        yield Problem(f"event {seq} of {stream}", "its payload is gone, and no erasure says so")
+    for seq in sorted(named - gone):
+        yield Problem(f"event {seq} of {stream}", "its payload was erased, and is there")
+
+
+def _erased_by(recorded: Recorded) -> frozenset[int]:
+    """What an event took away; an event that cannot be read is reported by the fold."""
+    if recorded.type != PayloadsErased.name:
+        return frozenset()
+    try:
+        event = upcast.current(recorded)
+    except HoldfastError:
+        return frozenset()
+    return frozenset(event.seqs) if isinstance(event, PayloadsErased) else frozenset()
 
 
 def _verify_fold(
@@ -187,11 +220,19 @@ def rebuild() -> Flow[int]:
 
 
 def _rebuild_stream(head: Head) -> Flow[None]:
-    version = head.version
-    for tries_left in reversed(range(limits.REDECIDE_TRIES)):
-        _, rows = yield from replay(head.stream, version)
+    """First as it is found; if others wrote meanwhile, again while nobody of this process does."""
+    try:
+        yield from _replace_rows(head.stream, head.version, 1)
+    except VersionConflict as conflict:
+        again = _replace_rows(head.stream, conflict.actual, limits.REDECIDE_TRIES)
+        yield from effects.exclusive([head.stream], again)
+
+
+def _replace_rows(stream: StreamId, version: int, tries: int) -> Flow[None]:
+    for tries_left in reversed(range(tries)):
+        _, rows = yield from replay(stream, version)
         try:
-            yield from effects.replace_rows(head.stream, version, rows)
+            yield from effects.replace_rows(stream, version, rows)
             return
         except VersionConflict as conflict:
             if not tries_left:

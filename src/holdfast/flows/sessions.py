@@ -104,11 +104,9 @@ def record(
     counter = place.context.counter
     tokens = sum(counter.count(_counted(part)) for part in parts)
     command = RecordMessage(scope=place.scope, role=_checked_role(role), content=parts)
-    if place.context.bodies is not None:
-        for ref in blob_refs(parts):
-            yield from effects.outside(functools.partial(place.context.bodies.check, place.scope.tenant, ref))
     given = Given(time_us=place.context.clock.now_us(), tokens=tokens, counter=counter.name)
-    appended = yield from _order(place, command, given, key=key, expect=expect, cause=cause)
+    bodies = blob_refs(parts)
+    appended = yield from _order(place, command, given, key=key, expect=expect, cause=cause, bodies=bodies)
     return message(appended.events[0])
 
 
@@ -293,8 +291,10 @@ def _order(
     key: str | None = None,
     expect: int | None = None,
     cause: str | None = None,
+    bodies: tuple[BlobRef, ...] = (),
 ) -> Flow[Appended]:
     context = place.context
+    check = context.bodies.check if context.bodies is not None else None
     order = Order(
         command=command,
         given=given or Given(time_us=context.clock.now_us()),
@@ -302,5 +302,6 @@ def _order(
         cause=None if cause is None else checked_name("cause", cause),
         key=None if key is None else checked_name("idempotency key", key),
         expected=None if expect is None else checked_whole("the expected version", expect),
+        needs=tuple(functools.partial(check, context.tenant, ref) for ref in bodies) if check else (),
     )
     return execute(order, context.cache, context.ids)

@@ -16,7 +16,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.maintain import Problem, Report
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
-from holdfast.model.names import checked_name
+from holdfast.model.names import Scope, checked_name
 from holdfast.model.rows import BlobRow
 from holdfast.ports import BlobStore, Clock, EventStore
 from holdfast.storage.blobs.folder import FolderBlobs
@@ -111,7 +111,8 @@ def verify(drive: Drive, blobs: BlobStore) -> Report:
                 pass
             sound = (row.tenant, row.digest, row.size)
         except HoldfastError as error:
-            problems.append(Problem(f"event {row.seq} of session {row.tenant}/{row.actor}/{row.session}", str(error)))
+            stream = Scope(row.tenant, row.actor, row.session, row.thread or None).stream
+            problems.append(Problem(f"event {row.seq} of {stream}", str(error)))
     return msgspec.structs.replace(report, problems=tuple(problems))
 
 

@@ -235,6 +235,8 @@ def _checked_chunks(file: BinaryIO, ref: BlobRef) -> Iterator[bytes]:
                 yield piece
     except ZstdError as error:
         raise _damaged(ref, str(error)) from error
+    if decompressor.unused_data or file.read(1):
+        raise _damaged(ref, "there is more after its end")
     if size != ref.size:
         raise _damaged(ref, f"it has {size} bytes, not {ref.size}")
     if digest.hexdigest() != ref.digest:

@@ -46,6 +46,7 @@ class Log:
         self._data_version = -1
         self._heads: dict[StreamId, tuple[int, Head]] = {}
         self._events = self._streams = 0
+        self._feed = GENESIS
         self._counted = True
 
     def begin(self) -> None:
@@ -55,13 +56,16 @@ class Log:
         data_version = self.connection.execute("PRAGMA data_version").get
         if data_version != self._data_version:
             self._heads.clear()
-            self._events, self._streams = self.connection.execute(SQL["log_totals"]).get
+            totals = self.connection.execute(SQL["log_totals"]).get
+            if totals is None:
+                raise apsw.CorruptError("the count of its events is gone")
+            self._events, self._streams, self._feed = totals
             self._data_version = data_version
         self._counted = True
 
     def commit(self) -> None:
         if not self._counted:
-            self.connection.execute(SQL["set_log_totals"], (self._events, self._streams))
+            self.connection.execute(SQL["set_log_totals"], (self._events, self._streams, self._feed))
         self.connection.execute("COMMIT")
 
     def roll_back(self) -> None:
@@ -147,6 +151,7 @@ class Log:
 
     def _add_event(self, stream_no: int, event: Recorded) -> None:
         self._events += 1
+        self._feed = chain.ordered(self._feed, event.hash)
         self._counted = False
         self.connection.execute(
             SQL["add_event"],
@@ -213,7 +218,13 @@ def find(connection: apsw.Connection, tenant: str, key: str) -> tuple[Recorded, 
 
 
 def stream_of(tenant: str, kind: Any, key: str) -> StreamId:
-    return StreamId(tenant, kind, codec.decode_stream_key(key))
+    try:
+        names = codec.decode_stream_key(key)
+    except msgspec.MsgspecError as error:
+        raise errors.StorageCorrupt(what=f"the name {key!r} in streams", reason=str(error)) from error
+    if kind == "session" and len(names) not in (2, 3):
+        raise errors.StorageCorrupt(what=f"the name {key!r} in streams", reason="a session has two or three")
+    return StreamId(tenant, kind, names)
 
 
 def placed(row: Sequence[Any]) -> Recorded:

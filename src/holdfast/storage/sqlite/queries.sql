@@ -73,10 +73,10 @@ DELETE FROM snapshots WHERE stream_no = ?;
 UPDATE events SET payload = NULL, salt = NULL WHERE stream_no = ? AND seq = ?;
 
 -- name: log_totals
-SELECT events, streams FROM log_totals;
+SELECT events, streams, feed FROM log_totals;
 
 -- name: set_log_totals
-UPDATE log_totals SET events = ?, streams = ? WHERE one = 1;
+UPDATE log_totals SET events = ?, streams = ?, feed = ? WHERE one = 1;
 
 -- name: projection_version
 SELECT version FROM projection;
@@ -85,9 +85,22 @@ SELECT version FROM projection;
 UPDATE projection SET version = ?;
 
 -- name: totals
-SELECT (SELECT count(*) FROM streams), (SELECT count(*) FROM events), (SELECT count(*) FROM events WHERE key IS NOT NULL AND ordinal = 0),
-       (SELECT events FROM log_totals), (SELECT streams FROM log_totals),
-       (SELECT coalesce(max(position), 0) FROM events);
+SELECT (SELECT count(*) FROM streams), (SELECT count(*) FROM events),
+       (SELECT count(*) FROM events WHERE key IS NOT NULL AND ordinal = 0), (SELECT events FROM log_totals), (SELECT streams FROM log_totals),
+       (SELECT coalesce(max(position), 0) FROM events), (SELECT feed FROM log_totals);
+
+-- name: feed_hashes
+SELECT hash FROM events WHERE position > 0 ORDER BY position;
+
+-- name: strange_session_rows
+SELECT r.session FROM session_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant
+   OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
+
+-- name: strange_blob_rows
+SELECT r.session FROM blob_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant
+   OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
 
 -- name: lost_events
 SELECT e.position FROM events e LEFT JOIN streams s USING (stream_no) WHERE s.stream_no IS NULL

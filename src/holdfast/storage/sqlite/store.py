@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
-from holdfast import codec, errors
+from holdfast import chain, codec, errors
 from holdfast.model import limits
-from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
+from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import Row
+from holdfast.model.rows import TABLES, Row
 from holdfast.storage import common
 from holdfast.storage.sqlite.connect import connect, typed_errors
 from holdfast.storage.sqlite.log import SQL, Log, find, placed, read_head, recorded_of, stream_of
@@ -220,14 +220,26 @@ def _faults(connection: apsw.Connection) -> Iterator[str]:
             yield f"SQLite's own check: {line}"
     for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         yield f"row {row_id} of {table} points to nothing in {parent}"
-    streams, events, _, events_said, streams_said, last = connection.execute(SQL["totals"]).get
-    if events != events_said or last != events_said:
-        yield f"the log has {events} events, the last at position {last}, but {events_said} were written"
-    if streams != streams_said:
-        yield f"the log has {streams} streams, but {streams_said} were made"
+    yield from _wrong_totals(connection)
+    for table in TABLES:
+        for (session,) in connection.execute(SQL[f"strange_{table.table}"]):
+            yield f"a row of {table.table} for the session {session!r} is laid at another stream's door"
     for (position,) in connection.execute(SQL["lost_events"]):
         yield f"the event at position {position} belongs to no stream"
     for (position,) in connection.execute(SQL["disordered_events"]):
         yield f"the event at position {position} stands before the one it follows"
     for tenant, key in connection.execute(SQL["doubled_keys"]):
         yield f"the key {key!r} of tenant {tenant!r} belongs to two commands"
+
+
+def _wrong_totals(connection: apsw.Connection) -> Iterator[str]:
+    streams, events, _, events_said, streams_said, last, feed_said = connection.execute(SQL["totals"]).get
+    if events != events_said or last != events_said:
+        yield f"the log has {events} events, the last at position {last}, but {events_said} were written"
+    if streams != streams_said:
+        yield f"the log has {streams} streams, but {streams_said} were made"
+    feed = GENESIS
+    for (digest,) in connection.execute(SQL["feed_hashes"]):
+        feed = chain.ordered(feed, digest)
+    if feed != feed_said:
+        yield "the events of the feed are not those that were written, or not in their order"

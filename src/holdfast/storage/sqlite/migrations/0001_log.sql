@@ -45,7 +45,8 @@ CREATE TABLE snapshots (
 CREATE TABLE log_totals (
     one     INTEGER PRIMARY KEY CHECK (one = 1),
     events  INTEGER NOT NULL,
-    streams INTEGER NOT NULL
+    streams INTEGER NOT NULL,
+    feed    BLOB NOT NULL                 -- the hashes of all events in the order of the feed, chained
 ) STRICT;
 
-INSERT INTO log_totals (one, events, streams) VALUES (1, 0, 0);
+INSERT INTO log_totals (one, events, streams, feed) VALUES (1, 0, 0, zeroblob(32));

@@ -1,0 +1,171 @@
+"""Several engines on one file, threads and tasks: writers without an expected version all get through, of those with the
+same one exactly one wins, and a task that is cancelled in mid-append loses nothing that was acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+import holdfast
+from holdfast.errors import VersionConflict
+from tests.property.tools import rows_dump, session_events
+from tests.support import figure
+
+ENGINES = 2
+THREADS = 3
+"""Of each engine."""
+MESSAGES = figure(60, 1_000)
+"""Of each thread."""
+TASKS = 100
+SESSIONS = 10
+
+
+@pytest.fixture
+def engines(tmp_path: Path) -> Iterator[list[holdfast.Engine]]:
+    engines = [holdfast.open(tmp_path / "shared.db") for _ in range(ENGINES)]
+    yield engines
+    for engine in engines:
+        engine.close()
+
+
+def texts(session: holdfast.Session) -> list[str]:
+    """All messages in their order."""
+    return [
+        message.text
+        for event in session_events(session)[1:]
+        for message in session.messages(before=event.seq + 1, limit=1)
+    ]
+
+
+def assert_sound(engine: holdfast.Engine) -> None:
+    before = rows_dump(engine)
+    assert engine.verify().problems == ()
+    engine.rebuild()
+    assert rows_dump(engine) == before
+
+
+def test_writers_without_an_expected_version_all_get_through(engines: list[holdfast.Engine]) -> None:
+    engines[0].create_session("talk")
+    handles = [engine.session("talk") for engine in engines for _ in range(THREADS)]
+
+    def write(writer: int) -> list[int]:
+        return [handles[writer].record("user", f"{writer}/{number}").seq for number in range(MESSAGES)]
+
+    with ThreadPoolExecutor(len(handles)) as threads:
+        answers = list(threads.map(write, range(len(handles))))
+    told = {f"{writer}/{number}": seq for writer, seqs in enumerate(answers) for number, seq in enumerate(seqs)}
+    assert sorted(told.values()) == list(range(2, len(handles) * MESSAGES + 2))
+    assert texts(handles[0]) == sorted(told, key=lambda text: told[text])
+    assert all(seqs == sorted(seqs) for seqs in answers)
+    assert_sound(engines[1])
+
+
+def test_of_writers_who_expect_the_same_version_exactly_one_wins(engines: list[holdfast.Engine]) -> None:
+    engines[0].create_session("talk")
+    handles = [engine.session("talk") for engine in engines for _ in range(THREADS)]
+    gate = Barrier(len(handles))
+
+    def write(writer: int) -> list[int]:
+        won = []
+        for version in range(1, MESSAGES + 1):
+            gate.wait()
+            with suppress(VersionConflict):
+                assert handles[writer].record("user", str(writer), expect=version).seq == version + 1
+                won.append(version)
+        return won
+
+    with ThreadPoolExecutor(len(handles)) as threads:
+        wins = list(threads.map(write, range(len(handles))))
+    assert Counter(version for won in wins for version in won) == Counter(range(1, MESSAGES + 1))
+    winners = {version: writer for writer, won in enumerate(wins) for version in won}
+    assert texts(handles[0]) == [str(winners[version]) for version in range(1, MESSAGES + 1)]
+    assert_sound(engines[1])
+
+
+def test_threads_that_decode_for_the_first_time_do_not_bring_the_process_down() -> None:
+    processes = figure(100, 1_000)
+    command = [sys.executable, "-m", "tests.property.first_use", str(processes)]
+    said = subprocess.run(command, cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True)
+    assert Counter(said.stdout.split()) == {"0": processes}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+def test_a_hundred_tasks_on_ten_sessions_keep_their_order(tmp_path: Path, kind: str) -> None:
+    each = figure(10, 100)
+
+    async def story() -> None:
+        async with await holdfast.open_async(tmp_path / "tasks.db" if kind == "sqlite" else "memory:") as engine:
+            sessions = [await engine.create_session(f"s{number}") for number in range(SESSIONS)]
+
+            async def write(task: int) -> list[tuple[int, str]]:
+                session = sessions[task % SESSIONS]
+                return [
+                    ((await session.record("user", text)).seq, text) for text in (f"{task}/{n}" for n in range(each))
+                ]
+
+            answers = await asyncio.gather(*map(write, range(TASKS)))
+            for number, session in enumerate(sessions):
+                told = sorted(answer for answered in answers[number::SESSIONS] for answer in answered)
+                stored = await session.messages(limit=1_000)
+                assert [(message.seq, message.text) for message in stored] == told
+                assert [seq for seq, _ in told] == list(range(2, each * TASKS // SESSIONS + 2))
+            assert all(answered == sorted(answered) for answered in answers)
+            assert (await engine.verify()).problems == ()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+def test_cancelled_tasks_lose_nothing_acknowledged_and_leave_the_engine_usable(tmp_path: Path, kind: str) -> None:
+    async def story() -> None:
+        rng = random.Random(14)
+        acknowledged: dict[str, tuple[str, int]] = {}
+        tried: set[str] = set()
+        async with await holdfast.open_async(tmp_path / "cancelled.db" if kind == "sqlite" else "memory:") as engine:
+            sessions = [await engine.create_session(f"s{number}") for number in range(SESSIONS)]
+
+            async def write(task: str) -> None:
+                for number in range(20):
+                    session, text = rng.choice(sessions), f"{task}/{number}"
+                    tried.add(text)
+                    message = await session.record("user", text, key=text if number % 2 else None)
+                    acknowledged[text] = (session.id, message.seq)
+
+            for wave in range(figure(10, 200)):
+                tasks = [asyncio.create_task(write(f"{wave}/{number}")) for number in range(30)]
+                for task in rng.sample(tasks, len(tasks) - 5):
+                    for _ in range(rng.randrange(30)):
+                        await asyncio.sleep(0)
+                    task.cancel()
+                outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+                assert {type(outcome) for outcome in outcomes} == {type(None), asyncio.CancelledError}
+            stored = {
+                event.text: (session.id, event.seq) for session in sessions for event in await all_messages(session)
+            }
+            assert acknowledged.items() <= stored.items()
+            assert len(stored) <= len(tried)
+            # The memory store is done with an append before the event loop gets to cancel it.
+            assert kind == "memory" or len(acknowledged) < len(stored), "no task was cancelled in mid-append"
+            assert (await sessions[0].record("user", "still here")).text == "still here"
+            assert (await engine.verify()).problems == ()
+
+    asyncio.run(story())
+
+
+async def all_messages(session: holdfast.AsyncSession) -> list[holdfast.Message]:
+    """All messages; a text that is there twice would be the engine's fault."""
+    found: list[holdfast.Message] = []
+    while page := await session.messages(before=found[0].seq if found else None, limit=1_000):
+        found = page + found
+    assert len({message.text for message in found}) == len(found)
+    return found
