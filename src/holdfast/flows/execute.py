@@ -54,7 +54,9 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
             if first:
                 return chain.repeated(order.key, content, first)
         state = yield from load(stream, cache, fresh=fresh)
-        command = yield from _with_what_it_erases(order.command)
+        command = order.command
+        if isinstance(command, ErasePayloads):
+            command = yield from _with_what_it_erases(command)
         try:
             _check_expected(order, stream, state)
             events = sessions.decide(state, command, order.given)
@@ -80,10 +82,8 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
     raise AssertionError("unreachable: the last try returns or raises")
 
 
-def _with_what_it_erases(command: Command) -> Flow[Command]:
+def _with_what_it_erases(command: ErasePayloads) -> Flow[ErasePayloads]:
     """An erasure of an erasure takes over what that one named: what is gone is always named by one that can be read."""
-    if not isinstance(command, ErasePayloads):
-        return command
     seqs = set(command.seqs)
     for seq in command.seqs:
         for recorded in (yield from effects.read(command.scope.stream, seq - 1, 1)):
@@ -137,7 +137,7 @@ def _write(
         NewEvent(event.name, event.version, codec.encode_event(event), salt)
         for event, salt in zip(events, salts, strict=True)
     )
-    erase = tuple(seq for event in events if isinstance(event, PayloadsErased) for seq in event.seqs)
+    erase = events[0].seqs if isinstance(events[0], PayloadsErased) else ()
     rows: list[Row] = []
     after = state
     if erase:

@@ -107,7 +107,10 @@ def record(
     given = Given(time_us=place.context.clock.now_us(), tokens=tokens, counter=counter.name)
     bodies = blob_refs(parts)
     appended = yield from _order(place, command, given, key=key, expect=expect, cause=cause, bodies=bodies)
-    return message(appended.events[0])
+    if appended.repeated:
+        return message(appended.events[0])
+    event = appended.events[0]
+    return Message(event.id, event.seq, command.role, parts, tokens, event.time_us, event.principal)
 
 
 def close(
@@ -200,6 +203,8 @@ def message(recorded: Recorded) -> Message:
 
 def checked_parts(content: Content) -> tuple[Part, ...]:
     """Content as parts, each checked: text is Unicode, references are well formed."""
+    if type(content) is str and content:
+        return (Text(codec.checked_text("the text", content)),)
     given: Sequence[object] = content if type(content) in (list, tuple) else (content,)  # type: ignore[assignment]
     if len(given) > limits.CONTENT_PARTS:
         raise TooLarge(

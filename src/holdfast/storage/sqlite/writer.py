@@ -4,14 +4,16 @@ Laws: a job runs inside a transaction and is answered only after its COMMIT; a j
 thread that finds the writer free does the work for all who queue behind it, so a lone caller pays for no thread switch.
 
 A signal may interrupt a thread between any two steps, so nothing here depends on a step that must follow another: who holds
-the lock leads, and a request stays in the queue until it has an answer.
+the lock leads, a request stays in the queue until it has an answer, and who waits to be woken looks up now and then.
 """
 
 from __future__ import annotations
 
 import threading
+from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
@@ -25,18 +27,24 @@ if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
+WAKE_S = 0.05
+"""How long a thread waits at its gate before it looks up. Only if whoever was to wake it was interrupted, it matters."""
+
 T = TypeVar("T")
 Job = Callable[[Log], Any]
 
 
 class _Request:
-    """A job in the queue. A thread waits for the lead, a task awaits its future."""
+    """A job in the queue. A thread waits at its gate, a task awaits its future."""
 
-    __slots__ = ("abandoned", "committing", "error", "finished", "future", "job", "result")
+    __slots__ = ("abandoned", "committing", "error", "finished", "future", "gate", "job", "result")
 
     def __init__(self, job: Job, future: asyncio.Future[Any] | None) -> None:
         self.job = job
         self.future = future
+        self.gate = allocate_lock()
+        if future is None:
+            self.gate.acquire()
         self.finished = self.committing = self.abandoned = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -44,6 +52,11 @@ class _Request:
     @property
     def settled(self) -> bool:
         return self.finished or self.abandoned
+
+    def wake(self) -> None:
+        with suppress(RuntimeError):  # another was quicker
+            if self.future is None and self.gate.locked():
+                self.gate.release()
 
     def fail(self, error: BaseException) -> None:
         self.error = error
@@ -65,9 +78,14 @@ class Writer:
         request = _Request(job, None)
         try:
             self._enqueue(request)
-            with self._leading:
-                while not request.finished:
-                    self._lead()
+            while not request.finished:
+                if self._leading.locked():
+                    request.gate.acquire(timeout=WAKE_S)
+                    continue
+                with self._leading:
+                    if not request.finished:
+                        self._lead()
+                self._wake_next()
         except BaseException:
             request.abandoned = True  # interrupted: nobody waits for it any more, so nobody shall do it later
             raise
@@ -96,6 +114,11 @@ class Writer:
         if self._thread is not None:
             self._thread.shutdown(wait=True)
 
+    def _wake_next(self) -> None:
+        """Who waits longest leads next, if no one has taken the lead meanwhile."""
+        for request in list(self._queue)[:1]:
+            request.wake()
+
     def _enqueue(self, request: _Request) -> None:
         if self._closed:
             raise errors.StoreClosed(what=self._path)
@@ -115,6 +138,7 @@ class Writer:
         with self._leading:
             while self._queue:
                 self._lead()
+        self._wake_next()
 
     def _lead(self) -> None:
         """One batch: what waits now. Only for the holder of the lock."""
@@ -138,6 +162,8 @@ class Writer:
             self._queue.popleft()
         waiting: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
         for request in batch:
+            if request.finished:
+                request.wake()
             if request.future is not None and request.finished:
                 waiting.setdefault(request.future.get_loop(), []).append(request)
         for loop, requests in waiting.items():
