@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
@@ -79,7 +79,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def create(
-    place: Place, metadata: Mapping[str, object] | None = None, *, key: str | None = None, cause: str | None = None
+    place: Place, metadata: dict[str, Any] | None = None, *, key: str | None = None, cause: str | None = None
 ) -> Flow[None]:
     data = codec.checked_json("metadata", {} if metadata is None else metadata)
     if not isinstance(data, dict):

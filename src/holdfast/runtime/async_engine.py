@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar
 
@@ -74,7 +74,7 @@ class AsyncEngine:
         *,
         actor: str = DEFAULT_ACTOR,
         thread: str | None = None,
-        metadata: Mapping[str, object] | None = None,
+        metadata: dict[str, Any] | None = None,
         key: str | None = None,
         cause: str | None = None,
     ) -> AsyncSession:
@@ -90,12 +90,12 @@ class AsyncEngine:
 
     async def put_blob(
         self,
-        body: bytes | BinaryIO | Iterable[bytes] | AsyncIterator[bytes],
+        body: bytes | BinaryIO | Iterable[bytes] | AsyncIterable[bytes],
         *,
         media_type: str | None = None,
     ) -> BlobRef:
         """Keep a large body, streamed; the reference goes into a message."""
-        if not isinstance(body, AsyncIterator):
+        if not isinstance(body, AsyncIterable):
             return await self.store.call(self._blocking.put_blob, body, media_type=media_type)
         if media_type is not None:
             checked_name("media type", media_type)
@@ -103,10 +103,12 @@ class AsyncEngine:
         try:
             async for chunk in body:
                 await self.store.call(writer.write, care.checked_chunk(chunk))
-            return await self.store.call(writer.commit, media_type)
+            ref = await self.store.call(writer.commit, media_type)
         except BaseException:
             writer.abort()
             raise
+        self._blocking.note_body(ref)
+        return ref
 
     async def blob_chunks(self, ref: BlobRef) -> AsyncIterator[bytes]:
         """A body in pieces, checked on the way. The last piece may end in StorageCorrupt: use nothing before it ended."""

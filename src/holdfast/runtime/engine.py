@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar
 
@@ -90,7 +90,7 @@ class Engine:
         *,
         actor: str = DEFAULT_ACTOR,
         thread: str | None = None,
-        metadata: Mapping[str, object] | None = None,
+        metadata: dict[str, Any] | None = None,
         key: str | None = None,
         cause: str | None = None,
     ) -> Session:
@@ -107,8 +107,12 @@ class Engine:
     def put_blob(self, body: bytes | BinaryIO | Iterable[bytes], *, media_type: str | None = None) -> BlobRef:
         """Keep a large body, streamed; the reference goes into a message."""
         ref = care.put_blob(self.blobs, self._place.tenant, body, media_type)
-        self._bodies.note(self._place.tenant, ref)
+        self.note_body(ref)
         return ref
+
+    def note_body(self, ref: BlobRef) -> None:
+        """This body was just put into the blob store by other means: a message that names it need not read it again."""
+        self._bodies.note(self._place.tenant, ref)
 
     def blob_chunks(self, ref: BlobRef) -> Iterator[bytes]:
         """A body in pieces, checked on the way. The last piece may end in StorageCorrupt: use nothing before it ended."""
