@@ -282,8 +282,8 @@ class StorageReadOnly(StorageError):
 
 
 class StorageUnavailable(StorageError):
-    """{what} could not be used: {reason}. Whether an unacknowledged command was stored is not known: repeat it with the
-    same idempotency key."""
+    """{what} could not be used: {reason}. Check the path and the disk. A command that was under way may have been stored:
+    repeat it with its idempotency key."""
 
     what: str
     reason: str
