@@ -16,6 +16,7 @@
     │   └── BlobNotFound
     ├── Conflict: the state does not allow it, or someone else was first
     │   ├── VersionConflict      a stale writer
+    │   │   └── Contended        others were first, every time
     │   ├── KeyConflict          an idempotency key used for another command
     │   ├── SessionExists
     │   └── SessionClosed
@@ -196,6 +197,13 @@ class VersionConflict(Conflict):
     stream: object
     expected: int
     actual: int
+
+
+class Contended(VersionConflict):
+    """Others wrote to {stream} first, {tries} times in a row (REDECIDE_TRIES); nothing of this was stored. Try again, or
+    let fewer processes write to it at once."""
+
+    tries: int
 
 
 class KeyConflict(Conflict):

@@ -13,11 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Barrier
+from typing import Any, cast
 
 import pytest
 
 import holdfast
-from holdfast.errors import VersionConflict
+from holdfast.errors import Contended, VersionConflict
+from holdfast.model import limits
+from holdfast.model.log import Append, Appended
+from holdfast.ports import EventStore
 from tests.property.tools import rows_dump, session_events
 from tests.support import figure
 
@@ -169,3 +173,74 @@ async def all_messages(session: holdfast.AsyncSession) -> list[holdfast.Message]
         found = page + found
     assert len({message.text for message in found}) == len(found)
     return found
+
+
+class Overtaken:
+    """A store on which someone else always writes first, so many times."""
+
+    def __init__(self, store: EventStore, other: holdfast.Session, times: int) -> None:
+        self._store, self._other, self.times = store, other, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def append(self, append: Append) -> Appended:
+        if self.times:
+            self.times -= 1
+            self._other.record("user", "first")
+        return self._store.append(append)
+
+
+@pytest.mark.parametrize("key", [None, "key"])
+@pytest.mark.parametrize("times", [1, 40, limits.REDECIDE_TRIES - 1, limits.REDECIDE_TRIES])
+def test_a_command_is_decided_anew_until_it_is_first_or_says_that_it_never_was(times: int, key: str | None) -> None:
+    with holdfast.open("memory:") as engine:
+        other = engine.create_session("shared")
+        overtaken = Overtaken(engine.store, other, times)
+        slow = holdfast.Engine(cast("EventStore", overtaken), engine.blobs, engine._place).session("shared")
+        if times < limits.REDECIDE_TRIES:
+            assert slow.record("user", "last", key=key).seq == times + 2
+        else:
+            with pytest.raises(Contended, match=f"{limits.REDECIDE_TRIES} times in a row"):
+                slow.record("user", "last", key=key)
+        assert [message.text for message in other.messages(limit=1_000)].count("last") == (
+            times < limits.REDECIDE_TRIES
+        )
+
+
+def test_with_an_expected_version_the_first_conflict_is_the_answer() -> None:
+    with holdfast.open("memory:") as engine:
+        other = engine.create_session("shared")
+        overtaken = Overtaken(engine.store, other, 1)
+        slow = holdfast.Engine(cast("EventStore", overtaken), engine.blobs, engine._place).session("shared")
+        with pytest.raises(VersionConflict) as caught:
+            slow.record("user", "last", expect=1)
+        assert type(caught.value) is VersionConflict
+        assert other.state().messages == 1
+
+
+_TIGHT_LOOP = """
+import sys, holdfast
+with holdfast.open(sys.argv[1]) as engine:
+    session = engine.session("shared")
+    for number in range(int(sys.argv[2])):
+        session.record("user", f"{sys.argv[3]} {number}", key=f"{sys.argv[3]} {number}" if number % 2 else None)
+"""
+
+
+def test_processes_that_never_pause_all_get_their_turn_on_one_session(tmp_path: Path) -> None:
+    """Whoever waits for the lock has decided on an old version by the time it gets it, again and again."""
+    path, each = tmp_path / "agent.db", figure(1_500, 20_000)
+    with holdfast.open(path) as engine:
+        engine.create_session("shared")
+        writers = [
+            subprocess.Popen(
+                [sys.executable, "-c", _TIGHT_LOOP, path, str(each), name], stderr=subprocess.PIPE, text=True
+            )
+            for name in "abc"
+        ]
+        for writer in writers:
+            _, said = writer.communicate()
+            assert writer.returncode == 0, said
+        assert engine.session("shared").state().messages == 3 * each
+        assert engine.verify().ok

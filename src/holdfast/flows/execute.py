@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast import chain, codec
 from holdfast.core import project, sessions, upcast
-from holdfast.errors import HoldfastError, VersionConflict
+from holdfast.errors import Contended, HoldfastError, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.load import StateCache, load, replay
@@ -48,7 +48,8 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
     stream = order.command.scope.stream
     content = codec.encode_command(order.command)
     fresh = False
-    for tries_left in reversed(range(limits.REDECIDE_TRIES)):
+    lost_to: VersionConflict | None = None
+    for _ in range(limits.REDECIDE_TRIES):
         if order.key is not None:
             first = yield from effects.find(stream.tenant, order.key)
             if first:
@@ -62,7 +63,7 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
             events = sessions.decide(state, command, order.given)
         except HoldfastError:
             # Before refusing on a state that may be old, or for a command that another thread just finished: look again.
-            if fresh or not tries_left:
+            if fresh:
                 raise
             fresh = True
             continue
@@ -75,11 +76,15 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
             yield from effects.outside(need)
         try:
             return (yield from _commit(order, content, state, events, cache, ids))
-        except VersionConflict:
-            if order.expected is not None or not tries_left:
+        except VersionConflict as conflict:
+            if order.expected is not None:
                 raise
+            lost_to = conflict
             fresh = True
-    raise AssertionError("unreachable: the last try returns or raises")
+    assert lost_to is not None, "only a conflict leads to another try without a fresh state"
+    raise Contended(
+        stream=stream, expected=lost_to.expected, actual=lost_to.actual, tries=limits.REDECIDE_TRIES
+    ) from lost_to
 
 
 def _with_what_it_erases(command: ErasePayloads) -> Flow[ErasePayloads]:

@@ -224,7 +224,7 @@ def _rebuild_stream(head: Head) -> Flow[None]:
     try:
         yield from _replace_rows(head.stream, head.version, 1)
     except VersionConflict as conflict:
-        again = _replace_rows(head.stream, conflict.actual, limits.REDECIDE_TRIES)
+        again = _replace_rows(head.stream, conflict.actual, limits.REBUILD_TRIES)
         yield from effects.exclusive([head.stream], again)
 
 

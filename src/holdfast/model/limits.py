@@ -36,8 +36,12 @@ SNAPSHOT_EVERY = 100
 READ_EVENTS = 1_000
 """Events or rows that one read may ask for."""
 
-REDECIDE_TRIES = 16
-"""Times a command without an expected version is decided anew when another process was first."""
+REDECIDE_TRIES = 256
+"""Times a command without an expected version is decided anew when another process was first. Nearly always once; but
+who waits for the lock is late again, so among processes that never pause a few need a dozen and more."""
+
+REBUILD_TRIES = 16
+"""Times a stream is replayed anew when another process wrote to it meanwhile."""
 
 CACHED_STREAMS = 1_024
 """Streams whose state an engine keeps in memory."""
