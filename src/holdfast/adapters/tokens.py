@@ -10,7 +10,7 @@ _OTHERS = bytes(range(0x80, 0x100))
 
 class EstimatingCounter:
     """An estimate of o200k tokens: so many thousandths for every letter, digit, mark, blank, end of line, and byte of
-    another script. The weights are a least-squares fit to tool logs, JSON, code and prose; the mean error there was 9%."""
+    another script. The weights are a least-squares fit to tool logs, JSON, code and prose."""
 
     name = "estimate/1"
 

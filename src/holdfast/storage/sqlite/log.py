@@ -153,27 +153,8 @@ class Log:
         self._events += 1
         self._feed = chain.ordered(self._feed, event.hash)
         self._counted = False
-        self.connection.execute(
-            SQL["add_event"],
-            (
-                self._events,
-                stream_no,
-                event.seq,
-                bytes.fromhex(event.command),
-                event.ordinal,
-                event.type,
-                event.version,
-                event.time_us,
-                event.principal,
-                event.cause,
-                event.key,
-                event.command_digest,
-                event.payload_digest,
-                event.hash,
-                event.salt,
-                event.payload,
-            ),
-        )
+        _, seq, command, *rest = msgspec.structs.astuple(event)  # in the order of the columns, as recorded_of reads
+        self.connection.execute(SQL["add_event"], (self._events, stream_no, seq, bytes.fromhex(command), *rest))
 
     def _keep(self, stream_no: int, write: StreamWrite) -> None:
         if write.erase:
