@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from holdfast import codec
-from holdfast.core import project, sessions
+from holdfast.core import project
+from holdfast.core.fold import fold
 from holdfast.model import limits
 from holdfast.model.content import Role, Text
 from holdfast.model.events import Event, MessageRecorded, SessionCreated
@@ -51,11 +52,12 @@ class Writing:
         events: list[Event] = []
         for seq in range(before.version + 1, before.version + count + 1):
             event: Event = message(seq) if seq > 1 else SessionCreated()
-            self._state = sessions.fold(self._state, event, event.name, TIME_US)
+            self._state = fold(self._state, event, event.name, TIME_US)
             events.append(event)
         new = tuple(NewEvent(e.name, e.version, codec.encode_event(e), os.urandom(16)) for e in events)
-        rows = tuple(project.project(self._scope, self._state, [(0, event) for event in events]))
-        write = StreamWrite(self._scope.stream, before.version, new, rows, self._snapshot(before.version))
+        row = project.session_row(self._scope, self._state)
+        assert row is not None, "the first event makes the session"
+        write = StreamWrite(self._scope.stream, before.version, new, (row,), self._snapshot(before.version))
         return Append(os.urandom(16).hex(), b"", TIME_US, "local", (write,))
 
     def requests(self, commands: int) -> list[Append]:

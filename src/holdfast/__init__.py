@@ -5,12 +5,26 @@ from typing import TYPE_CHECKING
 from holdfast import errors
 from holdfast.errors import HoldfastError
 from holdfast.flows.maintain import Problem, Report
-from holdfast.flows.sessions import Message
-from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part, Text
+from holdfast.model.content import (
+    BlobRef,
+    Body,
+    Data,
+    File,
+    Image,
+    Opaque,
+    Part,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from holdfast.model.log import FeedPage, Recorded, Totals
+from holdfast.model.messages import Message, Offload, Summary, SummaryDraft, Unit, View
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.rows import SessionRow
-from holdfast.model.state import SessionState
+from holdfast.model.state import OpenCall, SessionState
+from holdfast.providers.deltas import Deltas
 from holdfast.runtime.engine import Engine, Session
 from holdfast.runtime.opening import open, open_async
 
@@ -24,13 +38,17 @@ __all__ = [
     "AsyncSession",
     "BlobRef",
     "Body",
+    "Data",
+    "Deltas",
     "Engine",
     "FeedPage",
     "File",
     "HoldfastError",
     "Image",
     "Message",
+    "Offload",
     "Opaque",
+    "OpenCall",
     "Part",
     "Problem",
     "Recorded",
@@ -39,9 +57,17 @@ __all__ = [
     "Session",
     "SessionRow",
     "SessionState",
+    "Source",
     "StreamId",
+    "Summary",
+    "SummaryDraft",
     "Text",
+    "ToolCall",
+    "ToolResult",
     "Totals",
+    "Unit",
+    "Usage",
+    "View",
     "errors",
     "open",
     "open_async",

@@ -10,16 +10,25 @@
     │   ├── InvalidAppend        a batch that breaks the store's contract
     │   ├── InvalidUrl           a store address that nothing can open
     │   ├── InvalidCursor        a feed cursor that this store did not hand out
+    │   ├── WindowTooSmall       a view whose budget what must be in it does not fit
     │   └── TooLarge             over one of the named bounds
     ├── NotFound (also a LookupError)
     │   ├── SessionNotFound
+    │   │   └── SessionDestroyed
+    │   ├── CallNotFound         a result that names no call of the session
+    │   ├── OffloadNotFound      an acknowledgement that names no entry of the outbox
+    │   ├── FileAbsent           a file to look into that is not there
     │   └── BlobNotFound
     ├── Conflict: the state does not allow it, or someone else was first
     │   ├── VersionConflict      a stale writer
     │   │   └── Contended        others were first, every time
     │   ├── KeyConflict          an idempotency key used for another command
     │   ├── SessionExists
-    │   └── SessionClosed
+    │   ├── SessionClosed
+    │   ├── CallAnswered         a second result for one call
+    │   ├── CallsOpen            the next model call before all results are there
+    │   └── SummaryStale         what was summarised has changed since
+    ├── ExtraMissing (also an ImportError): a package that only this needs is not installed
     ├── DataError: what is stored or handed in does not hold together
     │   ├── EventUnreadable      an event this version cannot decode
     │   ├── StorageCorrupt       a damaged file or blob
@@ -157,6 +166,14 @@ class InvalidCursor(InvalidInput):
     cursor: str
 
 
+class WindowTooSmall(InvalidInput):
+    """The window has {budget} tokens, but {what} needs {needed}. Allow at least that many."""
+
+    what: str
+    budget: int
+    needed: int
+
+
 class TooLarge(InvalidInput):
     """{what} has {size} {unit}; the limit {limit_name} is {limit}. {advice}"""
 
@@ -177,6 +194,34 @@ class SessionNotFound(NotFound):
     actor: str
     session: str
     thread: str | None
+
+
+class SessionDestroyed(SessionNotFound):
+    """The session {session!r} of actor {actor!r} (thread {thread!r}) in tenant {tenant!r} was destroyed ({reason}). Create
+    one with another id."""
+
+    reason: str
+
+
+class CallNotFound(NotFound):
+    """There is no tool call {call!r} in the session {session!r}. Pass the id of one of its tool_calls, or the provider's id
+    of one that is open."""
+
+    session: str
+    call: str
+
+
+class OffloadNotFound(NotFound):
+    """The outbox has no entry {entry} of the session {session!r}. Pass an entry that outbox() returned."""
+
+    session: str
+    entry: int
+
+
+class FileAbsent(NotFound):
+    """There is no file {path!r}. Check the path; nothing was created."""
+
+    path: str
 
 
 class BlobNotFound(NotFound):
@@ -227,6 +272,41 @@ class SessionClosed(Conflict):
 
     session: str
     reason: str
+
+
+class CallAnswered(Conflict):
+    """The tool call {call!r} in the session {session!r} has its result already; nothing was stored. Record one result for
+    each call; a retry needs the key of the first time."""
+
+    session: str
+    call: str
+
+
+class CallsOpen(Conflict):
+    """The session {session!r} waits for the results of {count} tool calls ({calls}); {what}. Record their results with
+    result(), or call close_open_calls()."""
+
+    session: str
+    count: int
+    calls: str
+    what: str
+
+
+class SummaryStale(Conflict):
+    """The summary of events {first} to {last} was drafted at version {version}, and event {changed} has changed the history
+    since. Draft it again."""
+
+    first: int
+    last: int
+    version: int
+    changed: int
+
+
+class ExtraMissing(HoldfastError, ImportError):
+    """{what} needs a package that is not installed. Install it with: pip install 'holdfast[{extra}]'"""
+
+    what: str
+    extra: str
 
 
 class DataError(HoldfastError):

@@ -6,14 +6,14 @@ The event store's promises are spelled out here once and checked, for any backen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
-from holdfast.model.content import BlobRef
+from holdfast.model.content import BlobRef, Body, Text
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, Order, Row
 
 R = TypeVar("R", bound=Row)
 
@@ -60,9 +60,18 @@ class EventStore(Protocol):
     def snapshot(self, stream: StreamId) -> Snapshot | None: ...
 
     def rows(
-        self, table: type[R], where: Mapping[str, str | int], *, after: R | None = None, limit: int
+        self,
+        table: type[R],
+        where: Mapping[str, str | int],
+        *,
+        after: R | None = None,
+        limit: int,
+        order: Order = IN_ORDER_OF_KEY,
+        least: Mapping[str, int] = MappingProxyType({}),
+        most: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[R, ...]:
-        """Rows equal to `where` in every named column, ordered by key, beyond the row `after`."""
+        """Rows equal to `where` in every named column, not under `least` and not over `most`, in this order, beyond the row
+        `after`."""
 
     def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:
         """Make these the stream's rows, if it is still at this version; VersionConflict otherwise."""
@@ -103,7 +112,15 @@ class AsyncEventStore(Protocol):
     async def snapshot(self, stream: StreamId) -> Snapshot | None: ...
 
     async def rows(
-        self, table: type[R], where: Mapping[str, str | int], *, after: R | None = None, limit: int
+        self,
+        table: type[R],
+        where: Mapping[str, str | int],
+        *,
+        after: R | None = None,
+        limit: int,
+        order: Order = IN_ORDER_OF_KEY,
+        least: Mapping[str, int] = MappingProxyType({}),
+        most: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[R, ...]: ...
 
     async def close(self) -> None: ...
@@ -137,9 +154,19 @@ class BlobStore(Protocol):
         """Clear away what interrupted puts and drops left behind before this time; how many there were."""
 
 
-class BodyCheck(Protocol):
+class Bodies(Protocol):
+    """The blob store as recording sees it."""
+
     def check(self, tenant: str, ref: BlobRef) -> None:
         """Make sure that a body is there before an event names it: BlobNotFound or StorageCorrupt."""
+
+    def note(self, tenant: str, ref: BlobRef) -> None:
+        """This body was just put by other means: it need not be read to be checked."""
+
+    def put(self, tenant: str, body: bytes | BinaryIO | Iterable[bytes], media_type: str | None) -> BlobRef: ...
+
+    def take(self, tenant: str, source: bytes | BinaryIO | Iterable[bytes]) -> Text | Body:
+        """What a stream holds: as text if that is short, else put piece by piece, with a preview."""
 
 
 class Clock(Protocol):

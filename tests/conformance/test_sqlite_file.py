@@ -138,10 +138,12 @@ def test_the_columns_of_a_table_are_the_fields_of_its_row(path: Path, table: typ
         strict = connection.execute("SELECT strict FROM pragma_table_list WHERE name = ?", (table.table,)).get
     hints = get_type_hints(table)
     key = sorted((int(str(place)), name) for name, _, _, place in columns if place)
-    kinds = {name: "INTEGER" if hints[name] is int else "TEXT" for name in table.__struct_fields__}
+    kinds = {name: "INTEGER" if hints[name] in (int, int | None) else "TEXT" for name in table.__struct_fields__}
     assert {name: kind for name, kind, *_ in columns} == {"stream_no": "INTEGER", **kinds}
     assert tuple(name for _, name in key) == table.key
-    assert all(required for _, _, required, _ in columns)
+    assert {name for name, _, required, _ in columns if not required} == {
+        name for name, hint in hints.items() if hint == int | None
+    }
     assert strict == 1
 
 

@@ -8,9 +8,49 @@ from hypothesis import strategies as st
 
 from holdfast import chain
 from holdfast.model import limits
-from holdfast.model.commands import CloseSession, Command, CreateSession, ErasePayloads, Given, RecordMessage
-from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part, Role, Text
-from holdfast.model.events import Event, MessageRecorded, PayloadsErased, SessionClosed, SessionCreated
+from holdfast.model.commands import (
+    AcknowledgeOffload,
+    CloseCalls,
+    CloseSession,
+    Command,
+    CreateSession,
+    DestroySession,
+    ErasePayloads,
+    Given,
+    NewMessage,
+    RecordMessages,
+    ResetSession,
+    Summarize,
+    TimeOutSession,
+)
+from holdfast.model.content import (
+    BlobRef,
+    Body,
+    Data,
+    File,
+    Image,
+    Opaque,
+    Part,
+    Role,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from holdfast.model.events import (
+    Event,
+    EvidenceKept,
+    MessageRecorded,
+    OffloadAcknowledged,
+    PayloadsErased,
+    SessionClosed,
+    SessionCreated,
+    SessionDestroyed,
+    SessionReset,
+    SessionTimedOut,
+    SummaryRecorded,
+)
 from holdfast.model.log import GENESIS, Append, Head, NewEvent, Recorded, StreamWrite
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.state import SessionState
@@ -43,6 +83,7 @@ refs = st.builds(
 )
 parts: st.SearchStrategy[Part] = st.one_of(
     st.builds(Text, texts),
+    st.builds(Data, json_values),
     st.builds(Body, refs, texts),
     st.builds(lambda ref: Image(ref=ref), refs),
     st.builds(lambda url: Image(url=url), texts),
@@ -54,25 +95,56 @@ roles = st.sampled_from(get_args(Role))
 reasons = texts.filter(bool)
 seqs = st.lists(st.integers(1, 50), min_size=1, max_size=5).map(tuple)
 
+tokens = st.integers(0, 50)
 messages = st.builds(MessageRecorded, role=roles, content=contents, tokens=st.integers(0, 2**40), counter=names)
+calls = st.builds(ToolCall, id=names, name=names, args=json_objects | texts, provider_id=st.none() | names)
+results = st.builds(ToolResult, tool_call_id=names, content=contents, is_error=st.booleans())
+usages = st.builds(Usage, *[st.integers(0, 2**40)] * 5)
+sources = st.builds(Source, *[st.none() | names] * 4)
 events: st.SearchStrategy[Event] = st.one_of(
-    st.builds(SessionCreated, metadata=json_objects),
+    st.builds(SessionCreated, metadata=json_objects, idle_timeout_us=whole_numbers),
     messages,
+    st.builds(
+        MessageRecorded,
+        role=roles,
+        content=contents,
+        tool_calls=st.lists(calls, max_size=3).map(tuple),
+        tool_results=st.lists(results, max_size=3).map(tuple),
+        tokens=st.integers(0, 2**40),
+        counter=names,
+        usage=st.none() | usages,
+        source=st.none() | sources,
+        metadata=json_objects,
+        closing=st.booleans(),
+    ),
+    st.builds(EvidenceKept, reason=reasons, role=roles, tool_results=st.tuples(results), tokens=tokens, counter=names),
+    st.builds(SummaryRecorded, first=tokens, last=tokens, messages=tokens, text=texts, tokens=tokens, counter=names),
     st.builds(SessionClosed, reason=reasons),
+    st.builds(SessionReset, reason=reasons, keep_system=st.booleans()),
+    st.builds(SessionTimedOut, idle_us=whole_numbers),
+    st.builds(SessionDestroyed, reason=reasons, offload=st.booleans()),
+    st.builds(OffloadAcknowledged, entry=tokens, why=names, first=tokens, last=tokens, at_us=whole_numbers),
     st.builds(PayloadsErased, seqs=seqs, reason=texts),
 )
 
 
 def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Command]:
+    plain = st.builds(NewMessage, role=roles, content=contents, metadata=json_objects)
     return st.one_of(
         st.builds(CreateSession, scope=scope, metadata=json_objects),
-        st.builds(RecordMessage, scope=scope, role=roles, content=contents),
+        st.builds(RecordMessages, scope=scope, messages=st.tuples(plain), as_found=st.booleans()),
+        st.builds(CloseCalls, scope=scope, reason=reasons),
+        st.builds(Summarize, scope=scope, first=tokens, last=tokens, version=tokens, text=texts),
+        st.builds(ResetSession, scope=scope, reason=reasons, keep_system=st.booleans()),
         st.builds(CloseSession, scope=scope, reason=reasons),
+        st.builds(TimeOutSession, scope=scope),
+        st.builds(DestroySession, scope=scope, reason=reasons, offload=st.booleans()),
+        st.builds(AcknowledgeOffload, scope=scope, entry=tokens),
         st.builds(ErasePayloads, scope=scope, seqs=seqs, reason=texts),
     )
 
 
-givens = st.builds(Given, time_us=whole_numbers, tokens=st.integers(0, 10_000), counter=names)
+givens = st.builds(Given, time_us=whole_numbers, tokens=st.tuples(st.integers(0, 10_000)), counter=names)
 
 states = st.builds(
     SessionState,

@@ -11,10 +11,28 @@ from hypothesis import strategies as st
 
 from holdfast import errors
 from holdfast.core import invariants, sessions
+from holdfast.core.fold import fold
 from holdfast.model import limits
-from holdfast.model.commands import CloseSession, Command, CreateSession, ErasePayloads, Given, RecordMessage
+from holdfast.model.commands import (
+    CloseSession,
+    Command,
+    CreateSession,
+    ErasePayloads,
+    Given,
+    NewMessage,
+    RecordMessages,
+)
 from holdfast.model.content import Text
-from holdfast.model.events import EVENTS, Event, MessageRecorded, PayloadsErased, SessionClosed, SessionCreated
+from holdfast.model.events import (
+    EVENTS,
+    Event,
+    MessageRecorded,
+    PayloadsErased,
+    SessionClosed,
+    SessionCreated,
+    SessionDestroyed,
+    SessionReset,
+)
 from holdfast.model.names import Scope
 from holdfast.model.state import SessionState
 from tests.core import strategies
@@ -23,11 +41,11 @@ from tests.support import figure
 EXAMPLES = figure(80, 10_000)
 
 SCOPE = Scope("tenant", "actor", "session")
-GIVEN = Given(time_us=5, tokens=3, counter="c")
+GIVEN = Given(time_us=5, tokens=(3,), counter="c")
 ABSENT = SessionState()
-OPEN = SessionState(version=2, status="open", created_us=1, updated_us=2, messages=1, tokens=3)
+OPEN = SessionState(version=2, status="open", created_us=1, updated_us=2, messages=1, tokens=3, live=1, live_tokens=3)
 CLOSED = msgspec.structs.replace(OPEN, version=3, status="closed", close_reason="done")
-RECORD = RecordMessage(scope=SCOPE, role="user", content=(Text("text"),))
+RECORD = RecordMessages(scope=SCOPE, messages=(NewMessage(role="user", content=(Text("text"),)),))
 
 
 def _outcome(state: SessionState, command: Command, given: Given) -> object:
@@ -39,7 +57,7 @@ def _outcome(state: SessionState, command: Command, given: Given) -> object:
 
 def _after(state: SessionState, events: tuple[Event, ...], time_us: int) -> SessionState:
     for event in events:
-        state = sessions.fold(state, event, event.name, time_us)
+        state = fold(state, event, event.name, time_us)
     return state
 
 
@@ -78,8 +96,8 @@ def test_folding_counts_one_version_and_changes_nothing_else_than_its_answer(
     state: SessionState, event: Event, time_us: int
 ) -> None:
     before = copy.deepcopy((state, event))
-    after = sessions.fold(state, event, event.name, time_us)
-    assert after == sessions.fold(state, event, event.name, time_us)
+    after = fold(state, event, event.name, time_us)
+    assert after == fold(state, event, event.name, time_us)
     assert (after.version, after.updated_us) == (state.version + 1, time_us)
     assert (state, event) == before
 
@@ -102,7 +120,7 @@ def test_a_history_with_erased_payloads_folds_to_a_sound_state(
     whole, history = _run(commands)
     state = ABSENT
     for at, (event, time_us) in enumerate(history):
-        state = sessions.fold(state, None if at in erased else event, event.name, time_us)
+        state = fold(state, None if at in erased else event, event.name, time_us)
     assert invariants.check(state) == []
     assert (state.version, state.status, state.messages) == (whole.version, whole.status, whole.messages)
     assert (state.created_us, state.updated_us) == (whole.created_us, whole.updated_us)
@@ -115,8 +133,9 @@ def test_a_history_with_erased_payloads_folds_to_a_sound_state(
 @settings(max_examples=EXAMPLES)
 def test_a_closed_session_stays_closed(commands: list[tuple[Command, Given]]) -> None:
     _, history = _run([*commands, (CloseSession(scope=SCOPE, reason="end"), GIVEN), *commands])
-    closed_at = next(at for at, (event, _) in enumerate(history) if isinstance(event, SessionClosed))
-    assert all(isinstance(event, PayloadsErased) for event, _ in history[closed_at + 1 :])
+    ends = [at for at, (event, _) in enumerate(history) if isinstance(event, SessionClosed | SessionDestroyed)]
+    after = [event for event, _ in history[ends[0] + 1 :]]
+    assert not any(isinstance(event, MessageRecorded | SessionCreated | SessionReset) for event in after)
 
 
 REFUSALS: list[tuple[SessionState, Command, type[errors.HoldfastError]]] = [
@@ -158,10 +177,10 @@ def test_what_the_state_allows_becomes_events(state: SessionState, command: Comm
 
 
 def test_an_erased_reason_still_says_why_in_a_word() -> None:
-    state = sessions.fold(OPEN, None, SessionClosed.name, 9)
+    state = fold(OPEN, None, SessionClosed.name, 9)
     assert (state.status, state.close_reason) == ("closed", "erased")
 
 
 def test_every_kind_of_event_is_folded_and_none_needs_its_payload() -> None:
     for name in EVENTS:
-        assert sessions.fold(OPEN, None, name, 9).version == OPEN.version + 1
+        assert fold(OPEN, None, name, 9).version == OPEN.version + 1

@@ -18,7 +18,7 @@ import pytest
 
 import holdfast
 from holdfast import Body, Text
-from holdfast.flows.sessions import message
+from holdfast.flows.read import message
 from tests.crash.worker import Line, Round, Work, body_of
 from tests.property.tools import all_events, rows_dump
 from tests.support import figure

@@ -21,7 +21,7 @@ import pytest
 import holdfast
 from holdfast import BlobRef, File, Image, Message, Opaque, Text
 from holdfast.errors import KeyConflict, StorageUnavailable
-from holdfast.flows.sessions import message
+from holdfast.flows.read import message
 from holdfast.model.log import Append, Appended
 from holdfast.storage.threaded import ThreadedStore
 from tests.crash.worker import Line, Work
@@ -129,7 +129,7 @@ def test_a_lost_reply_asked_for_again_is_one_event_and_the_first_answer(
     client.engine.create_session("talk")
     rng = random.Random(again.__name__)
     for number in range(SHARE):
-        role = rng.choice(("user", "assistant", "system", "tool"))
+        role = rng.choice(("user", "assistant", "system"))
         content = (f"message {number}", Opaque("vendor", rng.randbytes(8).hex()))
 
         def ask(
@@ -277,7 +277,7 @@ def _record(engine: holdfast.Engine, session: str, role: str, content: Any, key:
     try:
         handle = engine.create_session(session, **where)  # type: ignore[arg-type]
     except holdfast.errors.SessionExists:
-        handle = engine.session(session, **where)
+        handle = engine.session(session, **where)  # type: ignore[arg-type]
     return handle.record(role, content, key=key)
 
 

@@ -55,7 +55,7 @@ def obey(engine: holdfast.Engine, session: holdfast.Session, order: Order) -> No
             session.record("user", order.text, key=order.key)
         case "body":
             ref = engine.put_blob(order.text.encode() * 20, media_type="text/plain")
-            session.record("tool", [Body(ref, order.text[:10]), File(ref), order.text], key=order.key)
+            session.record("user", [Body(ref, order.text[:10]), File(ref), order.text], key=order.key)
         case "close":
             session.close(order.text)
         case "erase":

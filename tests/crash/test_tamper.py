@@ -72,7 +72,7 @@ def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes 
             for each in range(8):
                 key = f"{number}/{each}" if each % 2 else None
                 made = session.record("user", f"text {each} of {number}", key=key)
-            session.record("tool", Body(mine.put_blob(random.Random(number).randbytes(1_000))), cause=made.id)
+            session.record("user", Body(mine.put_blob(random.Random(number).randbytes(1_000))), cause=made.id)
             session.record("user", Image(url="https://example.org/a.png"))
             if number == 1:
                 erased |= {

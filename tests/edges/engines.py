@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,7 +43,18 @@ class Awaited:
             return self._runner.run(_collected(answer))
         if isinstance(answer, holdfast.AsyncEngine | holdfast.AsyncSession):
             return Awaited(answer, self._runner)
+        if isinstance(answer, AbstractAsyncContextManager):
+            return self._entered(answer)
         return answer
+
+    @contextmanager
+    def _entered(self, block: AbstractAsyncContextManager[Any]) -> Iterator[Any]:
+        """What runs in the background of such a block runs on whenever something else is awaited."""
+        inside = self._runner.run(block.__aenter__())
+        try:
+            yield inside
+        finally:
+            self._runner.run(block.__aexit__(None, None, None))
 
     def __repr__(self) -> str:
         return repr(self._target)
@@ -58,6 +70,16 @@ async def _collected(pieces: AsyncIterator[bytes]) -> list[bytes]:
     return [piece async for piece in pieces]
 
 
+class HandClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now_s: float = 1_700_000_000.0) -> None:
+        self.now_s = now_s
+
+    def now_us(self) -> int:
+        return round(self.now_s * 1_000_000)
+
+
 class Desk:
     """Opens engines of any kind, and closes what is still open at the end. Their ids, salts and times are the same in
     every run, so two engines that were asked the same have the same bytes."""
@@ -68,9 +90,11 @@ class Desk:
         self._opened: list[holdfast.Engine] = []
 
     def open(self, kind: str, name: str = "agent", **options: Any) -> holdfast.Engine:
-        path = self.folder / f"{kind.replace(' ', '-')}-{name}.db"
-        address = "memory:" if kind.startswith("memory") else str(path)
+        address = "memory:" if kind.startswith("memory") else str(self.path(kind, name))
         return self.open_url(address, awaited=kind.endswith("awaited"), **options)
+
+    def path(self, kind: str, name: str = "agent") -> Path:
+        return self.folder / f"{kind.replace(' ', '-')}-{name}.db"
 
     def open_url(self, url: Any, *, awaited: bool = False, **options: Any) -> holdfast.Engine:
         options = {"clock": SteppingClock(), "ids": CountingIds(), **options}
@@ -91,6 +115,19 @@ class Desk:
 def store_of(engine: holdfast.Engine) -> EventStore:
     store: Any = engine.store
     return cast("EventStore", getattr(store, "blocking", store))
+
+
+@contextmanager
+def store_replaced(engine: holdfast.Engine, store: object) -> Iterator[None]:
+    """Another store under an open engine, for a while."""
+    holder: Any = engine.store if hasattr(engine.store, "blocking") else engine
+    name = "store" if holder is engine else "blocking"
+    before = getattr(holder, name)
+    setattr(holder, name, store)
+    try:
+        yield
+    finally:
+        setattr(holder, name, before)
 
 
 def log_of(engine: holdfast.Engine) -> list[Recorded]:

@@ -142,7 +142,12 @@ def test_a_message_that_says_nothing_or_nothing_sensible_is_refused(name: str, e
 
 
 TOO_LARGE: dict[str, tuple[str, Callable[[Any], object]]] = {
-    "a text": ("PAYLOAD_BYTES", lambda session: session.record("user", "x" * (limits.PAYLOAD_BYTES + 1))),
+    "arguments": (
+        "PAYLOAD_BYTES",
+        lambda session: session.record(
+            "assistant", tool_calls=[{"name": "write", "args": {"text": "x" * limits.PAYLOAD_BYTES}}]
+        ),
+    ),
     "many parts": ("CONTENT_PARTS", lambda session: session.record("user", ["x"] * (limits.CONTENT_PARTS + 1))),
     "a reason": ("PAYLOAD_BYTES", lambda session: session.close("x" * (limits.PAYLOAD_BYTES + 1))),
     "an erasure": ("ERASE_EVENTS", lambda session: session.erase(list(range(1, limits.ERASE_EVENTS + 2)), "all")),
@@ -419,6 +424,7 @@ def test_an_error_shows_its_data_keeps_it_and_survives_pickling(kind: type[Holdf
 
 _ORDERS = (
     "Use Decode Pass Start Create Put Read Choose Keep Try Free Check Open Install Upgrade upgrade repeat Send Export"
+    " Record Allow Draft"
 )
 
 

@@ -121,7 +121,7 @@ def test_every_kind_of_part_comes_back_as_it_went_in(engine: holdfast.Engine) ->
     parts = _parts(engine)
     said = session.record("assistant", parts)
     for part in parts:
-        session.record("tool", part)
+        session.record("user", part)
     messages = session.messages()
     assert messages[0] == said
     assert messages[0].content == tuple(parts)

@@ -33,7 +33,8 @@ def _fill(engine: holdfast.Engine, messages: int = 8) -> None:
     session = engine.create_session("s", metadata={"a": [1, -0.0, None, "\u2028"]}, key="create")
     for number in range(messages):
         session.record("user", [Text(f"message {number}"), Body(shared, "preview")], key=f"k{number}", cause="c")
-    session.record("tool", Body(large))
+    session.record("assistant", "let me see", tool_calls=[{"name": "look", "args": {"at": 1}, "id": "p1"}])
+    session.result("p1", Body(large))
     session.erase([3], "asked to")
     engine.create_session("s", thread="t").close("done")
     other = engine.acting_as(tenant="other", principal="ada")
@@ -380,7 +381,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
     "a stream with an empty thread": {"stream": StreamId("default", "session", ("main", "forged", ""))},
     "a ledger": {"stream": StreamId("default", "ledger", ("main", "forged"))},
     "an unknown type": {"type": "nonsense"},
-    "a newer version": {"version": 2},
+    "a newer version": {"version": 99},
     "a payload of another shape": {"payload": b"[]"},
     "a role that is none": {"payload": b'{"content":[],"counter":"c","role":"root","tokens":1}'},
     "negative tokens": {"payload": b'{"content":[],"counter":"c","role":"user","tokens":-5}'},

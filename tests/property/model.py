@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 from hypothesis import strategies as st
 
 import holdfast
@@ -56,7 +57,7 @@ creates = st.builds(
 records = st.builds(
     Record,
     _names,
-    st.sampled_from(["user", "assistant", "tool"]),
+    st.sampled_from(["user", "assistant", "system"]),
     _texts,
     st.sampled_from([None, None, None, 0, 1]),
     _keys,
@@ -97,21 +98,30 @@ class Entry:
 
 def state_of(entries: Sequence[Entry]) -> SessionState:
     """What is left of the entries of a session, erased ones counted but not read."""
-    status: Any = "absent"
-    created_us = messages = tokens = 0
-    reason, metadata = "", {}
-    for entry in entries:
-        match entry.command:
-            case Create(metadata=given):
-                status, created_us = "open", entry.time_us
-                metadata = {} if entry.erased else dict(given)
-            case Record(text=text):
-                messages += 1
-                tokens += 0 if entry.erased else len(text)
-            case Close(reason=given_reason):
-                status, reason = "closed", "erased" if entry.erased else given_reason
-    updated_us = entries[-1].time_us if entries else 0
-    return SessionState(len(entries), status, created_us, updated_us, messages, tokens, reason, dict(metadata))
+    state = SessionState(len(entries), updated_us=entries[-1].time_us if entries else 0)
+    for seq, entry in enumerate(entries, 1):
+        state = msgspec.structs.replace(state, **_changes(state, entry, seq))
+    return state
+
+
+def _changes(state: SessionState, entry: Entry, seq: int) -> dict[str, Any]:
+    kept = int(not entry.erased)
+    match entry.command:
+        case Create(metadata=given):
+            changes: dict[str, Any] = {"status": "open", "created_us": entry.time_us, "residue": kept}
+            return changes | {"metadata": dict(given) if kept else {}}
+        case Record(role=role, text=text):
+            changes = {"messages": state.messages + 1, "waiting": state.waiting + 1}
+            if not kept:
+                return changes
+            changes |= {"tokens": state.tokens + len(text), "live_tokens": state.tokens + len(text)}
+            changes |= {"residue": state.residue + 1, "turns": state.turns + (role == "user")}
+            return changes | ({"pinned": (*state.pinned, seq)} if role == "system" else {"live": state.live + 1})
+        case Close(reason=reason):
+            changes = {"status": "closed", "close_reason": reason if kept else "erased"}
+            return changes | {"waiting": 0, "offered": seq}
+        case Erase():
+            return {"changed": seq}
 
 
 class Model:

@@ -28,7 +28,8 @@ from hypothesis.stateful import (
 
 import holdfast
 from holdfast import SessionState, errors
-from holdfast.core import invariants, sessions, upcast
+from holdfast.core import invariants, upcast
+from holdfast.core.fold import fold
 from holdfast.model import limits
 from holdfast.model.rows import BlobRow, Row, SessionRow
 from holdfast.runtime import transfer
@@ -97,7 +98,7 @@ class Histories(RuleBasedStateMachine):
         if self.shared is None:
             self.cleanup.callback(engine.close)
             return engine
-        context = msgspec.structs.replace(engine._place, bodies=None)
+        context = msgspec.structs.replace(engine._place, bodies=self.shared._place.bodies)
         return holdfast.Engine(self.shared.store, self.shared.blobs, context)
 
     @initialize(cached=st.sampled_from([1, MANY]))
@@ -255,7 +256,7 @@ def prefix_states(events: Iterable[holdfast.Recorded]) -> list[SessionState]:
     states: list[SessionState] = []
     state = SessionState()
     for event in events:
-        state = sessions.fold(state, upcast.current(event), event.type, event.time_us)
+        state = fold(state, upcast.current(event), event.type, event.time_us)
         assert invariants.check(state) == []
         states.append(state)
     return states

@@ -1,17 +1,40 @@
-"""Sessions: what a command makes happen, and what that makes of the state.
+"""Sessions: what a command makes happen.
 
-Laws: `decide` looks only at its arguments and changes nothing; `fold` accepts every event that `decide` ever made, also one
-whose payload was erased (then only its header speaks); a closed session stays closed.
+Laws: `decide` looks only at its arguments and changes nothing; a closed session stays closed, a destroyed one destroyed;
+what ends a conversation closes the calls that wait first.
 """
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast import errors
+from holdfast.core import messages, summaries
+from holdfast.core.fold import fold
 from holdfast.model import limits
-from holdfast.model.commands import CloseSession, Command, CreateSession, ErasePayloads, Given, RecordMessage
-from holdfast.model.events import Event, MessageRecorded, PayloadsErased, SessionClosed, SessionCreated
+from holdfast.model.commands import (
+    AcknowledgeOffload,
+    CloseCalls,
+    CloseSession,
+    Command,
+    CreateSession,
+    DestroySession,
+    ErasePayloads,
+    Given,
+    RecordMessages,
+    ResetSession,
+    Summarize,
+    TimeOutSession,
+)
+from holdfast.model.events import (
+    Event,
+    EvidenceKept,
+    OffloadAcknowledged,
+    PayloadsErased,
+    SessionClosed,
+    SessionCreated,
+    SessionDestroyed,
+    SessionReset,
+    SessionTimedOut,
+)
 from holdfast.model.names import Scope
 from holdfast.model.state import SessionState
 
@@ -19,22 +42,105 @@ from holdfast.model.state import SessionState
 def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, ...]:
     """The events that this command makes now; none if it changes nothing. Refusals are raised."""
     if isinstance(command, CreateSession):
-        if state.status != "absent":
-            raise errors.SessionExists(session=command.scope.session, actor=command.scope.actor)
-        return (SessionCreated(metadata=command.metadata),)
+        return _create(state, command)
     if state.status == "absent":
         raise not_found(command.scope)
     match command:
-        case RecordMessage():
-            if state.status == "closed":
-                raise errors.SessionClosed(session=command.scope.session, reason=state.close_reason)
-            return (
-                MessageRecorded(role=command.role, content=command.content, tokens=given.tokens, counter=given.counter),
-            )
-        case CloseSession():
-            return () if state.status == "closed" else (SessionClosed(reason=command.reason),)
+        case AcknowledgeOffload():
+            return _acknowledge(command, given)
         case ErasePayloads():
             return _erase(state, command)
+        case DestroySession():
+            return _destroy(state, command, given)
+    check_there(state, command.scope)
+    match command:
+        case RecordMessages():
+            return _record(state, command, given)
+        case CloseCalls():
+            return messages.closing(state, command.reason, given)
+        case Summarize():
+            return summaries.record(state, command, given)
+        case TimeOutSession():
+            return _time_out(state, given)
+        case ResetSession() | CloseSession():
+            return _end(state, command, given)
+
+
+def check_there(state: SessionState, scope: Scope) -> None:
+    if state.status == "absent":
+        raise not_found(scope)
+    if state.status == "destroyed":
+        raise errors.SessionDestroyed(
+            tenant=scope.tenant,
+            actor=scope.actor,
+            session=scope.session,
+            thread=scope.thread,
+            reason=state.close_reason,
+        )
+
+
+def not_found(scope: Scope) -> errors.SessionNotFound:
+    return errors.SessionNotFound(tenant=scope.tenant, actor=scope.actor, session=scope.session, thread=scope.thread)
+
+
+def _check_open(state: SessionState, scope: Scope) -> None:
+    if state.status == "closed":
+        raise errors.SessionClosed(session=scope.session, reason=state.close_reason)
+
+
+def _create(state: SessionState, command: CreateSession) -> tuple[Event, ...]:
+    if state.status != "absent":
+        raise errors.SessionExists(session=command.scope.session, actor=command.scope.actor)
+    return (SessionCreated(metadata=command.metadata, idle_timeout_us=command.idle_timeout_us),)
+
+
+def _record(state: SessionState, command: RecordMessages, given: Given) -> tuple[Event, ...]:
+    """Each message is decided on what the ones before it made of the state: a batch is as good as one at a time."""
+    events: list[Event] = []
+    after = state
+    for new, tokens in zip(command.messages, given.tokens, strict=True):
+        made = messages.record(after, command.scope, new, tokens, given, as_found=command.as_found)
+        for event in made:
+            if not isinstance(event, EvidenceKept):  # a late result is news of the past: it may still come in
+                _check_open(state, command.scope)
+            after = fold(after, event, event.name, given.time_us)
+        events += made
+    return tuple(events)
+
+
+def _end(state: SessionState, command: ResetSession | CloseSession, given: Given) -> tuple[Event, ...]:
+    closed = messages.closing(state, command.reason, given)
+    if isinstance(command, ResetSession):
+        _check_open(state, command.scope)
+        return (*closed, SessionReset(reason=command.reason, keep_system=command.keep_system))
+    return () if state.status == "closed" else (*closed, SessionClosed(reason=command.reason))
+
+
+def _time_out(state: SessionState, given: Given) -> tuple[Event, ...]:
+    """A clock that stands still or runs backwards times nobody out."""
+    idle_us = given.time_us - state.updated_us
+    if state.status != "open" or not state.idle_timeout_us or idle_us < state.idle_timeout_us:
+        return ()
+    closed = messages.closing(state, "the session was idle for too long", given)
+    return (*closed, SessionTimedOut(idle_us=idle_us))
+
+
+def _destroy(state: SessionState, command: DestroySession, given: Given) -> tuple[Event, ...]:
+    if state.status == "destroyed":
+        return ()
+    closed = messages.closing(state, command.reason, given)
+    return (*closed, SessionDestroyed(reason=command.reason, offload=command.offload))
+
+
+def _acknowledge(command: AcknowledgeOffload, given: Given) -> tuple[Event, ...]:
+    entry = given.offload
+    if entry is None or entry.entry != command.entry:
+        raise errors.OffloadNotFound(session=command.scope.session, entry=command.entry)
+    if entry.done:
+        return ()
+    return (
+        OffloadAcknowledged(entry=entry.entry, why=entry.why, first=entry.first, last=entry.last, at_us=entry.at_us),
+    )
 
 
 def _erase(state: SessionState, command: ErasePayloads) -> tuple[Event, ...]:
@@ -51,46 +157,6 @@ def _erase(state: SessionState, command: ErasePayloads) -> tuple[Event, ...]:
     outside = [seq for seq in seqs if not 1 <= seq <= state.version]
     if outside:
         raise errors.InvalidContent(reason=f"there is no event {outside[0]} to erase; the last is {state.version}")
+    if {messages.group_of(call.id) for call in state.open_calls} & {*seqs}:
+        raise messages.calls_open(command.scope, state, "what made them cannot be erased yet")
     return (PayloadsErased(seqs=seqs, reason=command.reason),) if seqs else ()
-
-
-def fold(state: SessionState, event: Event | None, event_type: str, time_us: int) -> SessionState:
-    """The state after one more event; `event` is None when its payload was erased."""
-    changes: dict[str, object] = {"version": state.version + 1, "updated_us": time_us}
-    if event_type == MessageRecorded.name:
-        changes["messages"] = state.messages + 1
-        if isinstance(event, MessageRecorded):
-            changes["tokens"] = state.tokens + event.tokens
-    elif event_type == SessionCreated.name:
-        changes |= {"status": "open", "created_us": time_us}
-        if isinstance(event, SessionCreated):
-            changes["metadata"] = event.metadata
-    elif event_type == SessionClosed.name:
-        changes["status"] = "closed"
-        changes["close_reason"] = event.reason if isinstance(event, SessionClosed) else "erased"
-    return msgspec.structs.replace(state, **changes)
-
-
-def fault(state: SessionState, event: Event | None, event_type: str) -> str | None:
-    """Why no command can have made this event in this state, or None. For events that come from elsewhere."""
-    if (event_type == SessionCreated.name) != (state.status == "absent"):
-        return "a session begins with its creation, once"
-    match event:
-        case MessageRecorded():
-            if state.status == "closed":
-                return "a closed session takes no messages"
-            if not event.content or not 0 <= event.tokens <= limits.WHOLE_NUMBER:
-                return "a message has content and a number of tokens"
-        case SessionClosed():
-            if state.status == "closed" or not event.reason:
-                return "a session is closed once, for a reason"
-        case PayloadsErased():
-            if not event.seqs or list(event.seqs) != sorted(set(event.seqs)):
-                return "an erasure names events in order"
-            if event.seqs[0] < 1 or event.seqs[-1] > state.version:
-                return "an erasure names events before it"
-    return None
-
-
-def not_found(scope: Scope) -> errors.SessionNotFound:
-    return errors.SessionNotFound(tenant=scope.tenant, actor=scope.actor, session=scope.session, thread=scope.thread)

@@ -15,8 +15,17 @@ from holdfast.model.log import Recorded
 Upcaster: TypeAlias = Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
 """From a payload of one version to (type, payload) of the next; the type may change on the way."""
 
-UPCASTERS: Mapping[tuple[str, int], Upcaster] = {}
-"""By (type, version) as stored. No event has an older shape yet."""
+
+def _same(name: str) -> Upcaster:
+    """The next version only added what may be left out."""
+    return lambda payload: (name, payload)
+
+
+UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
+    ("session.created", 1): _same("session.created"),  # 2: a timeout
+    ("message.recorded", 1): _same("message.recorded"),  # 2: tool calls, results, usage, source, metadata
+}
+"""By (type, version) as stored."""
 
 
 def current(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, Order, Row
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)
@@ -33,7 +34,7 @@ class Exclusive(msgspec.Struct, frozen=True):
 class Outside(msgspec.Struct, frozen=True):
     """Something that may take a while and is not the event store's."""
 
-    function: Callable[[], None]
+    function: Callable[[], Any]
 
 
 Effect: TypeAlias = Call | Exclusive | Outside
@@ -45,8 +46,9 @@ def exclusive(streams: Sequence[StreamId], flow: Flow[T]) -> Flow[T]:
     return answer
 
 
-def outside(function: Callable[[], None]) -> Flow[None]:
-    yield Outside(function)
+def outside(function: Callable[[], T]) -> Flow[T]:
+    answer: T = yield Outside(function)
+    return answer
 
 
 def append(request: Append) -> Flow[Appended]:
@@ -100,8 +102,18 @@ def snapshot(stream: StreamId) -> Flow[Snapshot | None]:
     return answer
 
 
-def rows(table: type[R], where: Mapping[str, str | int], after: R | None, limit: int) -> Flow[tuple[R, ...]]:
-    answer: tuple[R, ...] = yield Call("rows", (table, where), {"after": after, "limit": limit})
+def rows(
+    table: type[R],
+    where: Mapping[str, str | int],
+    after: R | None,
+    limit: int,
+    *,
+    order: Order = IN_ORDER_OF_KEY,
+    least: Mapping[str, int] = MappingProxyType({}),
+    most: Mapping[str, int] = MappingProxyType({}),
+) -> Flow[tuple[R, ...]]:
+    options = {"after": after, "limit": limit, "order": order, "least": least, "most": most}
+    answer: tuple[R, ...] = yield Call("rows", (table, where), options)
     return answer
 
 

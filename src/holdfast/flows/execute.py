@@ -11,13 +11,15 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast import chain, codec
-from holdfast.core import project, sessions, upcast
+from holdfast.core import project, sessions
+from holdfast.core.fold import fold
 from holdfast.errors import Contended, HoldfastError, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
+from holdfast.flows.inform import informed
 from holdfast.flows.load import StateCache, load, replay
 from holdfast.model import limits
-from holdfast.model.commands import Command, ErasePayloads, Given
+from holdfast.model.commands import Command, Given
 from holdfast.model.events import Event, PayloadsErased
 from holdfast.model.log import Append, Appended, NewEvent, Snapshot, StreamWrite
 from holdfast.model.names import StreamId
@@ -35,7 +37,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None = None
     key: str | None = None
     expected: int | None = None
-    needs: tuple[Callable[[], None], ...] = ()
+    needs: tuple[Callable[[], object], ...] = ()
     """What else must be there: each raises if it is not. Asked before the append, after the key."""
 
 
@@ -55,12 +57,10 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
             if first:
                 return chain.repeated(order.key, content, first)
         state = yield from load(stream, cache, fresh=fresh)
-        command = order.command
-        if isinstance(command, ErasePayloads):
-            command = yield from _with_what_it_erases(command)
         try:
             _check_expected(order, stream, state)
-            events = sessions.decide(state, command, order.given)
+            command, given = yield from informed(order.command, order.given, state)
+            events = sessions.decide(state, command, given)
         except HoldfastError:
             # Before refusing on a state that may be old, or for a command that another thread just finished: look again.
             if fresh:
@@ -85,17 +85,6 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
     raise Contended(
         stream=stream, expected=lost_to.expected, actual=lost_to.actual, tries=limits.REDECIDE_TRIES
     ) from lost_to
-
-
-def _with_what_it_erases(command: ErasePayloads) -> Flow[ErasePayloads]:
-    """An erasure of an erasure takes over what that one named: what is gone is always named by one that can be read."""
-    seqs = set(command.seqs)
-    for seq in command.seqs:
-        for recorded in (yield from effects.read(command.scope.stream, seq - 1, 1)):
-            event = upcast.current(recorded)
-            if recorded.seq == seq and isinstance(event, PayloadsErased):
-                seqs |= {*event.seqs}
-    return msgspec.structs.replace(command, seqs=tuple(sorted(seqs)))
 
 
 def _check_expected(order: Order, stream: StreamId, state: SessionState) -> None:
@@ -147,10 +136,13 @@ def _write(
     after = state
     if erase:
         after, rows = yield from replay(stream, state.version, erased=frozenset(erase))
-    numbered = list(enumerate(events, state.version + 1))
+    scope = order.command.scope
     for event in events:
-        after = sessions.fold(after, event, event.name, order.given.time_us)
-    rows += project.project(order.command.scope, after, numbered)
+        rows += project.rows_of(scope, after, event, event.name, order.given.time_us)
+        after = fold(after, event, event.name, order.given.time_us)
+    session = project.session_row(scope, after)
+    assert session is not None, "a command makes a session or finds one"
+    rows.append(session)
     snapshot = snapshot_of(0 if erase else state.version, after)
     return StreamWrite(stream, state.version, new, tuple(rows), snapshot, erase), after
 

@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from holdfast import codec
-from holdfast.core import project, sessions, upcast
+from holdfast.core import project, upcast
+from holdfast.core.fold import fold
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.model import limits
@@ -88,7 +89,7 @@ def _fold_tail(stream: StreamId, base: SessionState) -> Flow[SessionState | None
             event = upcast.current(recorded)
             if recorded.type == PayloadsErased.name and _touches(event, base):
                 return None
-            state = sessions.fold(state, event, recorded.type, recorded.time_us)
+            state = fold(state, event, recorded.type, recorded.time_us)
         if len(page) < limits.READ_EVENTS:
             return state
 
@@ -118,9 +119,11 @@ def replay(stream: StreamId, version: int, *, erased: Collection[int] = ()) -> F
 def fold_and_project(
     stream: StreamId, state: SessionState, page: Iterable[Recorded], erased: Collection[int] = ()
 ) -> tuple[SessionState, list[Row]]:
-    events: list[tuple[int, Event | None]] = []
+    scope = Scope.of(stream)
+    rows: list[Row] = []
     for recorded in page:
         event = None if recorded.seq in erased else upcast.current(recorded)
-        state = sessions.fold(state, event, recorded.type, recorded.time_us)
-        events.append((recorded.seq, event))
-    return state, project.project(Scope.of(stream), state, events)
+        rows += project.rows_of(scope, state, event, recorded.type, recorded.time_us)
+        state = fold(state, event, recorded.type, recorded.time_us)
+    session = project.session_row(scope, state)
+    return state, rows if session is None else [*rows, session]

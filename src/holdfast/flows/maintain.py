@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -19,6 +20,9 @@ from holdfast.model.log import GENESIS, Head, Recorded, Snapshot
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES, Row
 from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
+
+Count: TypeAlias = Callable[[int], None]
+"""Told now and then how many events are done."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -41,7 +45,7 @@ class Report(msgspec.Struct, frozen=True):
         return not self.problems
 
 
-def verify() -> Flow[Report]:
+def verify(count: Count | None = None) -> Flow[Report]:
     """Read everything and compare: chains, heads, snapshots, and rows against what the log says they are."""
     problems = [Problem("the store", what) for what in (yield from effects.check())]
     streams = events = 0
@@ -55,7 +59,7 @@ def verify() -> Flow[Report]:
         for head in page:
             streams += 1
             try:
-                found, rows = yield from _verify_stream(head, problems)
+                found, rows = yield from _verify_stream(head, problems, count, events)
             except DataError as error:
                 problems.append(Problem(str(head.stream), str(error)))
                 continue
@@ -72,7 +76,9 @@ def verify() -> Flow[Report]:
     return Report(streams, events, tuple(problems))
 
 
-def _verify_stream(head: Head, problems: list[Problem]) -> Flow[tuple[int, list[Row]]]:
+def _verify_stream(
+    head: Head, problems: list[Problem], count: Count | None, before: int
+) -> Flow[tuple[int, list[Row]]]:
     stream = head.stream
     at = Head(stream, 0, GENESIS)
     snapshot = yield from effects.snapshot(stream)
@@ -93,6 +99,8 @@ def _verify_stream(head: Head, problems: list[Problem]) -> Flow[tuple[int, list[
             state = _verify_fold(recorded, state, rows, problems)
             if state is not None and snapshot is not None and state.version == snapshot.version:
                 problems.extend(_verify_snapshot(stream, snapshot, state))
+        if count is not None:
+            count(before + events)
         if len(page) < limits.READ_EVENTS:
             break
     problems += _verify_end(head, at, snapshot)
@@ -203,15 +211,18 @@ def _count(table: type[Row]) -> Flow[int]:
         last = page[-1]
 
 
-def rebuild() -> Flow[int]:
+def rebuild(count: Count | None = None) -> Flow[int]:
     """Drop every row and make it anew from the log, stream by stream, while others write; how many streams."""
-    streams = 0
+    streams = events = 0
     after: StreamId | None = None
     while True:
         page = yield from effects.heads(after, limits.READ_EVENTS)
         for head in page:
             yield from _rebuild_stream(head)
             streams += 1
+            events += head.version
+            if count is not None:
+                count(events)
         if len(page) < limits.READ_EVENTS:
             break
         after = page[-1].stream

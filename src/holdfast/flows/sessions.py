@@ -1,116 +1,106 @@
-"""What users do with a session, each as a flow over the place where it is done."""
+"""The life of a session: created, listed, reset, closed, destroyed, timed out; and what it leaves to long-term memory.
+
+Laws: whatever ends a conversation puts its history into the outbox in the same transaction; nothing is erased before
+long-term memory has acknowledged it, unless the caller says that it shall not have it.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any, TypeAlias, get_args
+import hashlib
+from collections.abc import Collection, Sequence
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast import codec
-from holdfast.core import sessions, upcast
-from holdfast.errors import InvalidContent, InvalidCursor, InvalidJson, InvalidName, TooLarge, shown
+from holdfast.core import sessions as core
+from holdfast.errors import DataError, InvalidContent, InvalidCursor, InvalidNumber, SessionExists, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.execute import Order, execute
-from holdfast.flows.load import StateCache, load
+from holdfast.flows.inform import session_where
+from holdfast.flows.ingest import checked_object
+from holdfast.flows.load import load
+from holdfast.flows.place import Context, Place, order
+from holdfast.flows.read import message
 from holdfast.model import limits
-from holdfast.model.commands import CloseSession, Command, CreateSession, ErasePayloads, Given, RecordMessage
-from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part, Role, Text, blob_refs
-from holdfast.model.events import MessageRecorded
-from holdfast.model.log import Appended, FeedPage, Recorded
+from holdfast.model.commands import (
+    AcknowledgeOffload,
+    CloseSession,
+    CreateSession,
+    DestroySession,
+    ErasePayloads,
+    ResetSession,
+    TimeOutSession,
+)
+from holdfast.model.events import EvidenceKept, MessageRecorded, OffloadAcknowledged, PayloadsErased
+from holdfast.model.log import FeedPage
+from holdfast.model.messages import Message, Offload
 from holdfast.model.names import Scope, checked_name, checked_whole
-from holdfast.model.rows import SessionRow
+from holdfast.model.rows import IN_ORDER_OF_KEY, Order, OutboxRow, SessionRow
 from holdfast.model.state import SessionState
-from holdfast.ports import BodyCheck, Clock, IdSource, TokenCounter
 
-Content: TypeAlias = str | Part | Sequence[str | Part]
-
-
-class Context(msgspec.Struct, frozen=True):
-    """Who acts, in which tenant, and what comes in from outside."""
-
-    tenant: str
-    principal: str
-    cache: StateCache
-    clock: Clock
-    ids: IdSource
-    counter: TokenCounter
-    bodies: BodyCheck | None = None
-
-
-class Place(msgspec.Struct, frozen=True):
-    """A session as seen by someone."""
-
-    context: Context
-    scope: Scope
-
-
-class Message(msgspec.Struct, frozen=True):
-    """A message as it was recorded. Once erased, it has no role and no content any more."""
-
-    id: str
-    seq: int
-    role: Role | None
-    content: tuple[Part, ...]
-    tokens: int
-    time_us: int
-    principal: str
-
-    @property
-    def erased(self) -> bool:
-        return self.role is None
-
-    @property
-    def text(self) -> str:
-        """The text in it, joined; of bodies kept as blobs, the preview."""
-        texts = (
-            part.text if isinstance(part, Text) else part.preview
-            for part in self.content
-            if isinstance(part, Text | Body)
-        )
-        return "\n".join(texts)
-
-    @property
-    def at(self) -> datetime:
-        return datetime.fromtimestamp(self.time_us / 1e6, UTC)
+_ORDERS = {"name": IN_ORDER_OF_KEY, "recent": Order(("updated_us",), backwards=True)}
+_HEADERS = (PayloadsErased.name, OffloadAcknowledged.name)
+"""Events that hold nothing of what was said."""
 
 
 def create(
-    place: Place, metadata: dict[str, Any] | None = None, *, key: str | None = None, cause: str | None = None
-) -> Flow[None]:
-    data = codec.checked_json("metadata", {} if metadata is None else metadata)
-    if not isinstance(data, dict):
-        raise InvalidJson(where="metadata", reason="it is not an object")
-    yield from _order(place, CreateSession(scope=place.scope, metadata=data), key=key, cause=cause)
-
-
-def record(
     place: Place,
-    role: str,
-    content: Content,
+    metadata: dict[str, Any] | None = None,
     *,
+    idle_timeout_s: float | None = None,
+    key: str | None = None,
+    cause: str | None = None,
+) -> Flow[None]:
+    command = CreateSession(
+        scope=place.scope,
+        metadata=checked_object("metadata", {} if metadata is None else metadata),
+        idle_timeout_us=0 if idle_timeout_s is None else _microseconds("idle_timeout_s", idle_timeout_s),
+    )
+    yield from order(place, command, key=key, cause=cause)
+
+
+def _microseconds(what: str, seconds: object) -> int:
+    highest = limits.WHOLE_NUMBER // 1_000_000_000
+    if type(seconds) not in (int, float) or not 0 < seconds <= highest:  # type: ignore[operator]
+        raise InvalidNumber(what=what, value=shown(seconds), low=0, high=highest)
+    return max(1, int(seconds * 1_000_000))  # type: ignore[operator]
+
+
+def ensure(place: Place, metadata: dict[str, Any] | None = None, *, idle_timeout_s: float | None = None) -> Flow[None]:
+    """Create the session unless it is there."""
+    found = yield from load(place.scope.stream, place.context.cache, fresh=True)
+    if found.status == "absent":
+        try:
+            yield from create(place, metadata, idle_timeout_s=idle_timeout_s)
+        except SessionExists:  # somebody else was first, which is as good
+            pass
+    yield from state(place)
+
+
+def state(place: Place) -> Flow[SessionState]:
+    """Where the session stands now, whoever wrote last."""
+    found = yield from load(place.scope.stream, place.context.cache, fresh=True)
+    core.check_there(found, place.scope)
+    if found.metadata:  # the caller may do with it as he likes; ours stays
+        copy = checked_object("metadata", found.metadata)
+        found = msgspec.structs.replace(found, metadata=copy)
+    return found
+
+
+def reset(
+    place: Place,
+    reason: str = "reset",
+    *,
+    keep_system: bool = True,
     key: str | None = None,
     expect: int | None = None,
     cause: str | None = None,
-) -> Flow[Message]:
-    """Keep a message; when this returns, it survives power loss.
-
-    `key` makes a retry safe: the same message under the same key is kept once. `expect` is the version that the session
-    must be at; otherwise VersionConflict. `cause` names the event that led to this one."""
-    parts = checked_parts(content)
-    counter = place.context.counter
-    tokens = sum(counter.count(_counted(part)) for part in parts)
-    command = RecordMessage(scope=place.scope, role=_checked_role(role), content=parts)
-    given = Given(time_us=place.context.clock.now_us(), tokens=tokens, counter=counter.name)
-    bodies = blob_refs(parts)
-    appended = yield from _order(place, command, given, key=key, expect=expect, cause=cause, bodies=bodies)
-    if appended.repeated:
-        return message(appended.events[0])
-    event = appended.events[0]
-    return Message(event.id, event.seq, command.role, parts, tokens, event.time_us, event.principal)
+) -> Flow[None]:
+    """Start the conversation anew. What was said stays in the transcript and goes to long-term memory; views begin here,
+    with the system messages unless `keep_system` is False."""
+    command = ResetSession(scope=place.scope, reason=_checked_reason(reason), keep_system=bool(keep_system))
+    yield from order(place, command, closing=reason, key=key, expect=expect, cause=cause)
 
 
 def close(
@@ -121,67 +111,214 @@ def close(
     expect: int | None = None,
     cause: str | None = None,
 ) -> Flow[None]:
-    """End the session; it takes no more messages. Closing it again changes nothing."""
-    if not codec.checked_text("the reason", reason):
-        raise InvalidContent(reason="closing needs a reason")
-    yield from _order(place, CloseSession(scope=place.scope, reason=reason), key=key, expect=expect, cause=cause)
+    """End the session; it takes no more messages, and what was said goes to long-term memory. Closing it again changes
+    nothing."""
+    command = CloseSession(scope=place.scope, reason=_checked_reason(reason))
+    yield from order(place, command, closing=reason, key=key, expect=expect, cause=cause)
+
+
+def destroy(
+    place: Place,
+    reason: str = "destroyed",
+    *,
+    offload: bool = True,
+    key: str | None = None,
+    cause: str | None = None,
+) -> Flow[None]:
+    """End the session for good: nobody can read it any more, and its id is not used again. Its content is erased once
+    long-term memory has acknowledged it; with `offload=False`, at once."""
+    command = DestroySession(scope=place.scope, reason=_checked_reason(reason), offload=bool(offload))
+    yield from order(place, command, closing=reason, key=key, cause=cause)
+    yield from _erase_destroyed(place)
 
 
 def erase(place: Place, seqs: Sequence[int], reason: str, *, key: str | None = None) -> Flow[None]:
-    """Remove the content of these events for good. Their headers and digests stay, so the hash chain still verifies."""
+    """Remove the content of these events for good. Their headers and digests stay, so the hash chain still verifies.
+
+    A tool call goes together with its results, and a message with the summaries that tell of it."""
     if type(seqs) not in (list, tuple, range):
         raise InvalidContent(reason="the events to erase are a list of their seqs")
     named = tuple(checked_whole("an event to erase", seq, 1) for seq in seqs)
     command = ErasePayloads(scope=place.scope, seqs=named, reason=codec.checked_text("the reason", reason))
-    yield from _order(place, command, key=key)
+    yield from order(place, command, key=key)
 
 
-def state(place: Place) -> Flow[SessionState]:
-    """Where the session stands now, whoever wrote last."""
-    found = yield from load(place.scope.stream, place.context.cache, fresh=True)
-    if found.status == "absent":
-        raise sessions.not_found(place.scope)
-    if found.metadata:  # the caller may do with it as he likes; ours stays
-        copy = codec.checked_json("metadata", found.metadata)
-        found = msgspec.structs.replace(found, metadata=copy)
-    return found
+def _checked_reason(reason: object) -> str:
+    text = codec.checked_text("the reason", reason)
+    if not text:
+        raise InvalidContent(reason="ending a conversation needs a reason")
+    return text
 
 
-def messages(place: Place, *, before: int | None = None, limit: int = 100) -> Flow[list[Message]]:
-    """The last messages, oldest first; with `before`, the last ones before that seq."""
-    if before is not None:
-        checked_whole("before", before)
-    checked_whole("limit", limit, 1, limits.READ_EVENTS)
-    found = yield from effects.read_back(place.scope.stream, before, limit, (MessageRecorded.name,))
-    if not found:
-        yield from state(place)
-    return [message(event) for event in reversed(found)]
-
-
-def events(place: Place, *, after: int = 0, limit: int = 100) -> Flow[tuple[Recorded, ...]]:
-    """The session's stored events, as the log has them."""
-    checked_whole("after", after)
-    checked_whole("limit", limit, 1, limits.READ_EVENTS)
-    found = yield from effects.read(place.scope.stream, after, limit)
-    if not found:
-        yield from state(place)
-    return found
+def _erase_destroyed(place: Place) -> Flow[None]:
+    """Erase what a destroyed session still holds, if nothing of it waits for long-term memory."""
+    where = session_where(place.scope) | {"done": 0}
+    if (yield from effects.rows(OutboxRow, where, None, 1)):
+        return
+    stream = place.scope.stream
+    found = yield from load(stream, place.context.cache, fresh=True)
+    after, end = 0, found.version
+    while found.residue and after < end:
+        seqs: list[int] = []
+        while after < end and len(seqs) < limits.ERASE_EVENTS:
+            page = yield from effects.read(stream, after, min(limits.READ_EVENTS, limits.ERASE_EVENTS - len(seqs)))
+            seqs += (each.seq for each in page if each.payload is not None and each.type not in _HEADERS)
+            after = page[-1].seq
+        if seqs:
+            command = ErasePayloads(scope=place.scope, seqs=tuple(seqs), reason="destroyed", alone=True)
+            yield from order(place, command)
 
 
 def listed(
-    context: Context, *, actor: str | None = None, after: SessionRow | None = None, limit: int = 100
+    context: Context,
+    *,
+    actor: str | None = None,
+    status: Literal["open", "closed", "destroyed"] | None = None,
+    active_since_us: int | None = None,
+    idle_since_us: int | None = None,
+    order: Literal["name", "recent"] = "name",
+    after: SessionRow | None = None,
+    limit: int = 100,
 ) -> Flow[tuple[SessionRow, ...]]:
-    """The tenant's sessions in order of their names; `after` is the last row of the page before."""
+    """The tenant's sessions in order of their names, or the most recently active first; `after` is the last row of the page
+    before. Destroyed ones are listed only if `status` asks for them. `active_since_us` and `idle_since_us` bound the time of
+    the last event, both included."""
     where: dict[str, str | int] = {"tenant": context.tenant}
     if actor is not None:
         where["actor"] = checked_name("actor", actor)
+    if status is None:
+        where["gone"] = 0
+    else:
+        where["status"] = _one_of("status", status, ("open", "closed", "destroyed"))
     if after is not None:
-        if type(after) is not SessionRow:
-            raise InvalidContent(reason="a page goes on after the last row of the one before")
-        for column in SessionRow.key:
-            codec.checked_text(f"the {column} of the row before", getattr(after, column))
+        _check_row(after)
+    least = {} if active_since_us is None else {"updated_us": checked_whole("active_since_us", active_since_us)}
+    most = {} if idle_since_us is None else {"updated_us": checked_whole("idle_since_us", idle_since_us)}
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
-    return (yield from effects.rows(SessionRow, where, after, limit))
+    laid_out = _ORDERS[_one_of("order", order, _ORDERS)]
+    return (yield from effects.rows(SessionRow, where, after, limit, order=laid_out, least=least, most=most))
+
+
+def _one_of(what: str, value: object, known: Collection[str]) -> str:
+    if type(value) is str and value in known:
+        return value
+    raise InvalidContent(reason=f"the {what} {shown(value)} is not one of {', '.join(known)}")
+
+
+def _check_row(after: object) -> None:
+    if type(after) is not SessionRow:
+        raise InvalidContent(reason="a page goes on after the last row of the one before")
+    for column in SessionRow.key:
+        codec.checked_text(f"the {column} of the row before", getattr(after, column))
+    checked_whole("the time of the row before", after.updated_us)
+
+
+def sweep(context: Context, *, limit: int = 1_000) -> Flow[list[Scope]]:
+    """Time out the sessions that were idle for longer than they may be, and finish what destroying left undone; which ones
+    were timed out. Any number of processes may sweep at once."""
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
+    tenant: dict[str, str | int] = {"tenant": context.tenant}
+    due = yield from effects.rows(
+        SessionRow, tenant | {"status": "open"}, None, limit, most={"expires_us": context.clock.now_us()}
+    )
+    swept: list[Scope] = []
+    trouble: DataError | None = None
+    for row in due:
+        place = Place(context, _scope_of(row))
+        command = TimeOutSession(scope=place.scope)
+        try:
+            if (yield from order(place, command, closing="the session was idle for too long")).events:
+                swept.append(place.scope)
+        except DataError as error:  # one damaged session does not keep the others
+            trouble = error
+    where = tenant | {"status": "destroyed"}
+    for row in (yield from effects.rows(SessionRow, where, None, limit, least={"residue": 1})):
+        yield from _erase_destroyed(Place(context, _scope_of(row)))
+    if trouble is not None:
+        raise trouble
+    return swept
+
+
+def _scope_of(row: SessionRow | OutboxRow) -> Scope:
+    return Scope(row.tenant, row.actor, row.session, row.thread or None)
+
+
+def outbox(context: Context, *, after: Offload | None = None, limit: int = 100) -> Flow[list[Offload]]:
+    """What waits for long-term memory, in order of the sessions' names; `after` is the last one of the page before."""
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
+    where: dict[str, str | int] = {"tenant": context.tenant, "done": 0}
+    beyond = None if after is None else _outbox_row(_checked_offload(context, after))
+    return [_offload(row) for row in (yield from effects.rows(OutboxRow, where, beyond, limit))]
+
+
+def history(context: Context, offload: Offload, *, after: int = 0, limit: int = 100) -> Flow[list[Message]]:
+    """The messages and the evidence in this piece of history, oldest first, from seq `after` on; also of a session that is
+    destroyed."""
+    _checked_offload(context, offload)
+    checked_whole("after", after)
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
+    found: list[Message] = []
+    at = max(after, offload.first - 1)
+    while at < offload.last and len(found) < limit:
+        page = yield from effects.read(offload.scope.stream, at, min(limits.READ_EVENTS, offload.last - at))
+        kept = [message(each) for each in page if each.type in (MessageRecorded.name, EvidenceKept.name)]
+        found += kept[: limit - len(found)]
+        if not page:
+            break
+        at = page[-1].seq
+    return found
+
+
+def acknowledge(context: Context, offload: Offload, *, key: str | None = None) -> Flow[None]:
+    """Long-term memory has this piece of history. Saying so again changes nothing."""
+    _checked_offload(context, offload)
+    place = Place(context, offload.scope)
+    yield from order(place, AcknowledgeOffload(scope=offload.scope, entry=offload.entry), key=key)
+    found = yield from load(offload.scope.stream, context.cache, fresh=False)
+    if found.status == "destroyed":
+        yield from _erase_destroyed(place)
+
+
+def _checked_offload(context: Context, offload: object) -> Offload:
+    if type(offload) is not Offload or type(offload.scope) is not Scope:
+        raise InvalidContent(reason=f"{shown(offload)} is not an entry of the outbox: pass what outbox() returned")
+    scope = offload.scope
+    Scope.checked(scope.tenant, scope.actor, scope.session, scope.thread)
+    if scope.tenant != context.tenant:
+        raise core.not_found(scope)
+    for what in ("entry", "first", "last"):
+        checked_whole(what, getattr(offload, what), 1)
+    return offload
+
+
+def _offload(row: OutboxRow) -> Offload:
+    scope = _scope_of(row)
+    name = codec.encode([scope.tenant, scope.actor, scope.session, scope.thread, row.entry])
+    return Offload(
+        scope=scope,
+        entry=row.entry,
+        why=row.why,
+        first=row.first,
+        last=row.last,
+        at_us=row.at_us,
+        key=hashlib.sha256(name).hexdigest(),
+    )
+
+
+def _outbox_row(offload: Offload) -> OutboxRow:
+    scope = offload.scope
+    return OutboxRow(
+        tenant=scope.tenant,
+        actor=scope.actor,
+        session=scope.session,
+        thread=scope.thread or "",
+        entry=offload.entry,
+        why=offload.why,
+        first=offload.first,
+        last=offload.last,
+        at_us=offload.at_us,
+        done=0,
+    )
 
 
 def feed(_context: Context, cursor: str = "", *, limit: int = 100) -> Flow[FeedPage]:
@@ -190,123 +327,3 @@ def feed(_context: Context, cursor: str = "", *, limit: int = 100) -> Flow[FeedP
         raise InvalidCursor(cursor=shown(cursor))
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
     return (yield from effects.feed(cursor, limit))
-
-
-def message(recorded: Recorded) -> Message:
-    event = upcast.current(recorded)
-    if not isinstance(event, MessageRecorded):
-        return Message(recorded.id, recorded.seq, None, (), 0, recorded.time_us, recorded.principal)
-    return Message(
-        recorded.id, recorded.seq, event.role, event.content, event.tokens, recorded.time_us, recorded.principal
-    )
-
-
-def checked_parts(content: Content) -> tuple[Part, ...]:
-    """Content as parts, each checked: text is Unicode, references are well formed."""
-    if type(content) is str and content:
-        return (Text(codec.checked_text("the text", content)),)
-    given: Sequence[object] = content if type(content) in (list, tuple) else (content,)  # type: ignore[assignment]
-    if len(given) > limits.CONTENT_PARTS:
-        raise TooLarge(
-            what="the message",
-            size=len(given),
-            unit="parts",
-            limit_name="CONTENT_PARTS",
-            limit=limits.CONTENT_PARTS,
-            advice="Record several messages.",
-        )
-    parts = tuple(_checked_part(Text(part) if type(part) is str else part) for part in given)
-    if all(part == _NOTHING for part in parts):
-        raise InvalidContent(reason="a message needs content")
-    return parts
-
-
-_NOTHING = Text("")
-
-
-def _checked_part(part: object) -> Part:
-    if type(part) not in (Text, Body, File, Image, Opaque):
-        raise InvalidContent(reason=f"{shown(part)} is not a part of a message")
-    match part:
-        case Text(text):
-            codec.checked_text("the text", text)
-        case Body(ref, preview):
-            checked_ref(ref)
-            codec.checked_text("the preview", preview)
-        case File(ref, name):
-            checked_ref(ref)
-            if name is not None:
-                checked_name("file name", name)
-        case Image(ref, url):
-            _check_image(ref, url)
-        case Opaque(issuer, body):
-            checked_name("issuer", issuer)
-            if type(body) is BlobRef:
-                checked_ref(body)
-            else:
-                codec.checked_text("the opaque part", body)
-    return part  # type: ignore[return-value]
-
-
-def _check_image(ref: BlobRef | None, url: str | None) -> None:
-    if (ref is None) == (url is None):
-        raise InvalidContent(reason="an image has either a blob or a URL")
-    if ref is not None:
-        checked_ref(ref)
-    if url is not None:
-        codec.checked_text("the URL", url)
-
-
-def checked_ref(ref: object) -> BlobRef:
-    if type(ref) is not BlobRef:
-        raise InvalidContent(reason="a reference to a body is what put_blob() returns")
-    digest = ref.digest
-    if type(digest) is not str or len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
-        raise InvalidName(what="blob digest", value=digest, reason="it is not 64 hexadecimal digits", limit=64)
-    checked_whole("the size of a blob", ref.size, 0, limits.BLOB_BYTES)
-    if ref.media_type is not None:
-        checked_name("media type", ref.media_type)
-    return ref
-
-
-def _checked_role(role: str) -> Role:
-    known: tuple[Role, ...] = get_args(Role)
-    for each in known:
-        if type(role) is str and role == each:
-            return each
-    raise InvalidContent(reason=f"the role {shown(role)} is not one of {', '.join(known)}")
-
-
-def _counted(part: Part) -> str:
-    """What of a part is text that a model reads."""
-    match part:
-        case Text(text):
-            return text
-        case Body(preview=preview):
-            return preview
-        case _:
-            return ""
-
-
-def _order(
-    place: Place,
-    command: Command,
-    given: Given | None = None,
-    *,
-    key: str | None = None,
-    expect: int | None = None,
-    cause: str | None = None,
-    bodies: tuple[BlobRef, ...] = (),
-) -> Flow[Appended]:
-    context = place.context
-    check = context.bodies.check if context.bodies is not None else None
-    order = Order(
-        command=command,
-        given=given or Given(time_us=context.clock.now_us()),
-        principal=context.principal,
-        cause=None if cause is None else checked_name("cause", cause),
-        key=None if key is None else checked_name("idempotency key", key),
-        expected=None if expect is None else checked_whole("the expected version", expect),
-        needs=tuple(functools.partial(check, context.tenant, ref) for ref in bodies) if check else (),
-    )
-    return execute(order, context.cache, context.ids)

@@ -1,7 +1,8 @@
-"""What a message is made of: text, references to bodies in the blob store, and opaque provider parts."""
+"""What a message is made of: text, JSON, references to bodies in the blob store, and opaque provider parts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -26,8 +27,14 @@ class Text(msgspec.Struct, frozen=True, tag="text"):
     text: str
 
 
+class Data(msgspec.Struct, frozen=True, tag="data"):
+    """A JSON value, as a tool returned it."""
+
+    value: Json
+
+
 class Body(msgspec.Struct, frozen=True, omit_defaults=True, tag="body"):
-    """Text too long to stand in the log; `preview` is what is shown of it."""
+    """Text or JSON too long to stand in the log; `preview` is what is shown of it."""
 
     ref: BlobRef
     preview: str = ""
@@ -52,10 +59,76 @@ class Opaque(msgspec.Struct, frozen=True, omit_defaults=True, tag="opaque"):
     body: str | BlobRef
 
 
-Part: TypeAlias = Text | Body | Image | File | Opaque
+Part: TypeAlias = Text | Data | Body | Image | File | Opaque
 
 
-def blob_refs(parts: tuple[Part, ...]) -> tuple[BlobRef, ...]:
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the assistant asks a tool to do. `args` is an object, or text when the provider sent no valid one."""
+
+    id: str
+    """Given by the session, and unique in it."""
+    name: str
+    args: Json
+    provider_id: str | None = None
+    """The provider's own id, unique within the message."""
+
+
+class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    tool_call_id: str
+    content: tuple[Part, ...]
+    is_error: bool = False
+
+    @property
+    def value(self) -> Json:
+        """What the tool returned: a JSON value, or the text; of a body in the blob store, the preview."""
+        if len(self.content) == 1 and isinstance(self.content[0], Data):
+            return self.content[0].value
+        return text_of(self.content)
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a model call consumed, in the provider's tokens."""
+
+    input_tokens: int = 0
+    """The whole prompt, from the cache or not."""
+    output_tokens: int = 0
+    """All that the model wrote, reasoning included."""
+    cache_read_tokens: int = 0
+    """How much of the prompt came from the provider's cache."""
+    cache_write_tokens: int = 0
+    """How much of the prompt was written to the provider's cache."""
+    reasoning_tokens: int = 0
+    """How much of the output was reasoning."""
+
+    def __add__(self, other: Usage) -> Usage:
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Usage(*(mine + theirs for mine, theirs in pairs))
+
+
+class Source(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a reply came from."""
+
+    provider: str | None = None
+    model: str | None = None
+    id: str | None = None
+    """The provider's id of the reply."""
+    stop: str | None = None
+    """Why the model stopped, in the provider's words."""
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """The text in these parts, joined; of bodies in the blob store, the preview."""
+    texts: list[str] = []
+    for part in parts:
+        match part:
+            case Text(text):
+                texts.append(text)
+            case Body(preview=preview):
+                texts.append(preview)
+    return "\n".join(texts)
+
+
+def blob_refs(parts: Iterable[Part]) -> tuple[BlobRef, ...]:
     """The bodies that these parts need, in order."""
     refs: list[BlobRef] = []
     for part in parts:

@@ -21,6 +21,33 @@ JSON_INT_BITS = 64
 CONTENT_PARTS = 1_000
 """Parts of one message."""
 
+MESSAGE_CALLS = 256
+"""Tool calls of one message."""
+
+PINNED_MESSAGES = 1_000
+"""System messages of one session since its last reset."""
+
+SUMMARIES = 100
+"""Summaries that are in effect in one session."""
+
+SUMMARY_EVENTS = 1_000
+"""Events that one summary may stand for, those that another stood for already not counted."""
+
+SPOOL_BYTES = 50 << 10
+"""A text or tool result above this goes to the blob store, and the message keeps a preview."""
+
+PREVIEW_BYTES = 2 << 10
+"""What a message keeps of a text in the blob store."""
+
+WINDOW_TOKENS = 1 << 30
+"""Tokens of one window."""
+
+LATE_SHOWN = 10
+"""Late results that a view brings along."""
+
+BATCH_MESSAGES = 400
+"""Messages that one command may record."""
+
 COMMAND_EVENTS = 1_000
 """Events that one command may make."""
 

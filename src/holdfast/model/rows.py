@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-PROJECTION_VERSION = 1
+PROJECTION_VERSION = 2
 """Raised whenever a row type, or what projecting puts into it, changes: opening an older store then rebuilds."""
 
 
@@ -18,6 +18,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     table: ClassVar[str]
     key: ClassVar[tuple[str, ...]]
+
+
+class Order(msgspec.Struct, frozen=True):
+    """How rows are laid out: by these columns, then by their key; all of it forwards, or all of it backwards."""
+
+    columns: tuple[str, ...] = ()
+    backwards: bool = False
+
+
+IN_ORDER_OF_KEY = Order()
 
 
 class SessionRow(Row, frozen=True, kw_only=True):
@@ -29,12 +39,41 @@ class SessionRow(Row, frozen=True, kw_only=True):
     session: str
     thread: str
     """Empty for no thread: a name is never empty, and a key has no nulls."""
-    status: Literal["open", "closed"]
+    status: Literal["open", "closed", "destroyed"]
     version: int
     messages: int
     tokens: int
+    open_calls: int
+    input_tokens: int
+    cache_read_tokens: int
+    output_tokens: int
     created_us: int
     updated_us: int
+    expires_us: int | None
+    """When it times out if nothing happens before; None for never."""
+    residue: int
+    """Events whose content has not been erased."""
+    gone: int
+    """1 once it was destroyed: lists leave it out."""
+
+
+class OutboxRow(Row, frozen=True, kw_only=True):
+    """A piece of a session's history, events `first` to `last`, for long-term memory to take up."""
+
+    table = "outbox_rows"
+    key = ("tenant", "actor", "session", "thread", "entry")
+
+    tenant: str
+    actor: str
+    session: str
+    thread: str
+    entry: int
+    why: str
+    first: int
+    last: int
+    at_us: int
+    done: int
+    """1 once it was acknowledged."""
 
 
 class BlobRow(Row, frozen=True, kw_only=True):
@@ -52,4 +91,4 @@ class BlobRow(Row, frozen=True, kw_only=True):
     size: int
 
 
-TABLES: tuple[type[Row], ...] = (SessionRow, BlobRow)
+TABLES: tuple[type[Row], ...] = (SessionRow, OutboxRow, BlobRow)

@@ -6,18 +6,74 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.model.content import Json
+from holdfast.model.content import Json, Usage
 
-SNAPSHOT_FORMAT = 1
+SNAPSHOT_FORMAT = 2
 """Raised whenever SessionState, or what folding makes of it, changes: older snapshots are then replayed instead."""
+
+
+class OpenCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool call that has no result yet."""
+
+    id: str
+    name: str
+    provider_id: str | None = None
+
+
+class SummaryRef(msgspec.Struct, frozen=True):
+    """A summary that is in effect: where it stands, and for what."""
+
+    seq: int
+    first: int
+    last: int
+    messages: int
+    tokens: int
+
+
+class Calibration(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the provider's figures taught about the counter's, for the model that answered last."""
+
+    model: str = ""
+    prompt: int = 0
+    """Tokens of the last prompt, in the provider's count; 0 when the next one cannot be compared with it."""
+    estimate: int = 0
+    """What the counter said of the transcript in that prompt."""
+    billed: int = 0
+    """Tokens that were added between two prompts, in the provider's count, so far."""
+    counted: int = 0
+    """The same tokens in the counter's."""
 
 
 class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 0
-    status: Literal["absent", "open", "closed"] = "absent"
+    status: Literal["absent", "open", "closed", "destroyed"] = "absent"
     created_us: int = 0
     updated_us: int = 0
     messages: int = 0
     tokens: int = 0
+    turns: int = 0
+    """Messages of the user."""
+    late: int = 0
+    """Results that came after their call was closed, and what else is kept as evidence."""
     close_reason: str = ""
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
+    idle_timeout_us: int = 0
+    open_calls: tuple[OpenCall, ...] = ()
+    pinned: tuple[int, ...] = ()
+    """The seqs of the system messages."""
+    start: int = 0
+    """What came up to here is out of view since the last reset."""
+    live: int = 0
+    """Messages since then, those of the system not counted."""
+    live_tokens: int = 0
+    summaries: tuple[SummaryRef, ...] = ()
+    changed: int = 0
+    """The seq of the last event that changed what was there before it: a reset, an erasure or a summary."""
+    waiting: int = 0
+    """Messages that long-term memory was not offered yet."""
+    offered: int = 0
+    """The seq up to which it was."""
+    residue: int = 0
+    """Events whose content has not been erased."""
+    usage: Usage = Usage()
+    calibration: Calibration = Calibration()

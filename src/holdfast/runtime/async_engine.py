@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar
 
-from holdfast.flows import sessions as flows
+from holdfast.errors import HoldfastError, StoreClosed
+from holdfast.flows import messages as message_flows
+from holdfast.flows import sessions as session_flows
+from holdfast.flows import views
 from holdfast.flows.effects import Flow
 from holdfast.flows.maintain import Report
-from holdfast.flows.sessions import Context
+from holdfast.flows.place import Context
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.log import Totals
@@ -19,7 +24,8 @@ from holdfast.model.names import checked_name
 from holdfast.ports import BlobStore
 from holdfast.runtime import care
 from holdfast.runtime.drive_async import AsyncTurns, drive_async
-from holdfast.runtime.engine import DEFAULT_ACTOR, Engine, Handle, place_of, renamed
+from holdfast.runtime.engine import DEFAULT_ACTOR, Engine, Handle, Progress, place_of, renamed
+from holdfast.runtime.sweeper import checked_pause, log
 from holdfast.storage.threaded import ThreadedStore
 
 P = ParamSpec("P")
@@ -41,12 +47,21 @@ def _awaiting(
 class AsyncSession(Handle):
     """One session, for an event loop."""
 
-    record = _awaiting(flows.record)
-    messages = _awaiting(flows.messages)
-    events = _awaiting(flows.events)
-    state = _awaiting(flows.state)
-    close = _awaiting(flows.close)
-    erase = _awaiting(flows.erase)
+    record = _awaiting(message_flows.record)
+    record_all = _awaiting(message_flows.record_all)
+    result = _awaiting(message_flows.result)
+    close_open_calls = _awaiting(message_flows.close_open_calls)
+    messages = _awaiting(message_flows.messages)
+    evidence = _awaiting(message_flows.evidence)
+    events = _awaiting(message_flows.events)
+    window = _awaiting(views.window)
+    draft_summary = _awaiting(views.draft_summary)
+    summarize = _awaiting(views.summarize)
+    state = _awaiting(session_flows.state)
+    reset = _awaiting(session_flows.reset)
+    close = _awaiting(session_flows.close)
+    destroy = _awaiting(session_flows.destroy)
+    erase = _awaiting(session_flows.erase)
 
 
 class AsyncEngine:
@@ -61,8 +76,12 @@ class AsyncEngine:
         self._place = self._blocking._place
         self._turns = turns or AsyncTurns()
 
-    sessions = _awaiting(flows.listed)
-    feed = _awaiting(flows.feed)
+    sessions = _awaiting(session_flows.listed)
+    sweep = _awaiting(session_flows.sweep)
+    outbox = _awaiting(session_flows.outbox)
+    history = _awaiting(session_flows.history)
+    acknowledge = _awaiting(session_flows.acknowledge)
+    feed = _awaiting(session_flows.feed)
 
     def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> AsyncEngine:
         """The same engine for another tenant or in another's name; close either one to close both."""
@@ -75,18 +94,45 @@ class AsyncEngine:
         actor: str = DEFAULT_ACTOR,
         thread: str | None = None,
         metadata: dict[str, Any] | None = None,
+        idle_timeout_s: float | None = None,
         key: str | None = None,
         cause: str | None = None,
     ) -> AsyncSession:
+        """A new session; SessionExists if there is one of that name. `idle_timeout_s` is how long it may be idle before
+        `sweep` ends it."""
         place = place_of(self._place, actor, session, thread)
-        await self._drive(flows.create(place, metadata, key=key, cause=cause))
+        await self._drive(session_flows.create(place, metadata, idle_timeout_s=idle_timeout_s, key=key, cause=cause))
         return AsyncSession(self._drive, place)
 
-    async def session(self, session: str, *, actor: str = DEFAULT_ACTOR, thread: str | None = None) -> AsyncSession:
-        """A session that is there already; SessionNotFound otherwise."""
+    async def session(
+        self, session: str, *, actor: str = DEFAULT_ACTOR, thread: str | None = None, create: bool = False
+    ) -> AsyncSession:
+        """A session that is there already; SessionNotFound otherwise, unless it is to be created then."""
         place = place_of(self._place, actor, session, thread)
-        await self._drive(flows.state(place))
+        await self._drive(session_flows.ensure(place) if create else session_flows.state(place))
         return AsyncSession(self._drive, place)
+
+    @asynccontextmanager
+    async def sweeper(self, every_s: float = 60.0) -> AsyncIterator[None]:
+        """Sweep in the background for as long as this is entered: `async with engine.sweeper(): …`"""
+        pause = checked_pause(every_s)
+
+        async def run() -> None:
+            while True:
+                await asyncio.sleep(pause)
+                try:
+                    await self.sweep()
+                except StoreClosed:
+                    return
+                except HoldfastError:
+                    log.exception("a sweep failed; the next one is in %s s", pause)
+
+        task = asyncio.create_task(run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def put_blob(
         self,
@@ -107,7 +153,7 @@ class AsyncEngine:
         except BaseException:
             writer.abort()
             raise
-        self._blocking.note_body(ref)
+        self._place.bodies.note(self._place.tenant, ref)
         return ref
 
     async def blob_chunks(self, ref: BlobRef) -> AsyncIterator[bytes]:
@@ -119,29 +165,29 @@ class AsyncEngine:
     async def read_blob(self, ref: BlobRef) -> bytes:
         return await self.store.call(self._blocking.read_blob, ref)
 
-    async def verify(self) -> Report:
+    async def verify(self, *, progress: Progress | None = None) -> Report:
         """Compare everything with everything: hash chains, heads, snapshots, rows, and the bodies that events name."""
-        return await self.store.call(self._blocking.verify)
+        return await self.store.call(self._blocking.verify, progress=progress)
 
-    async def rebuild(self) -> int:
+    async def rebuild(self, *, progress: Progress | None = None) -> int:
         """Make all rows anew from the log; how many streams there were."""
-        return await self.store.call(self._blocking.rebuild)
+        return await self.store.call(self._blocking.rebuild, progress=progress)
 
     async def collect_blobs(self, *, grace_s: float = limits.BLOB_GRACE_S) -> int:
         """Remove bodies that no event names and that nobody put within the grace period; how many."""
         return await self.store.call(self._blocking.collect_blobs, grace_s=grace_s)
 
-    async def backup(self, target: str | os.PathLike[str]) -> None:
+    async def backup(self, target: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
         """A copy of the file and its blobs, complete in itself, while others write."""
-        await self.store.call(self._blocking.backup, target)
+        await self.store.call(self._blocking.backup, target, progress=progress)
 
-    async def export(self, target: str | os.PathLike[str]) -> int:
+    async def export(self, target: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
         """All tenants' events and blobs as JSON lines; how many events."""
-        return await self.store.call(self._blocking.export, target)
+        return await self.store.call(self._blocking.export, target, progress=progress)
 
-    async def import_(self, source: str | os.PathLike[str]) -> int:
+    async def import_(self, source: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
         """Take in an export; events that are here already are passed over. How many were new."""
-        return await self.store.call(self._blocking.import_, source)
+        return await self.store.call(self._blocking.import_, source, progress=progress)
 
     async def totals(self) -> Totals:
         return await self.store.call(self._blocking.totals)

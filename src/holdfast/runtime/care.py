@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import itertools
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -13,9 +15,10 @@ import msgspec
 from holdfast.errors import HoldfastError, InvalidContent, InvalidNumber, InvalidUrl, shown
 from holdfast.flows import effects, maintain
 from holdfast.flows.effects import Flow
-from holdfast.flows.maintain import Problem, Report
+from holdfast.flows.ingest import preview
+from holdfast.flows.maintain import Count, Problem, Report
 from holdfast.model import limits
-from holdfast.model.content import BlobRef
+from holdfast.model.content import BlobRef, Body, Text
 from holdfast.model.names import Scope, checked_name
 from holdfast.model.rows import BlobRow
 from holdfast.ports import BlobStore, Clock, EventStore
@@ -44,7 +47,8 @@ def checked_path(value: object) -> str:
 
 
 class Bodies:
-    """Sees to it that no event names a body that is not there. One that was put here is not read again."""
+    """The blob store as recording sees it: no event names a body that is not there. One that was put here is not read
+    again."""
 
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
@@ -61,6 +65,35 @@ class Bodies:
             for _ in chunks:
                 pass
             self.note(tenant, ref)
+
+    def put(self, tenant: str, body: bytes | BinaryIO | Iterable[bytes], media_type: str | None) -> BlobRef:
+        ref = put_blob(self._blobs, tenant, body, media_type)
+        self.note(tenant, ref)
+        return ref
+
+    def take(self, tenant: str, source: bytes | BinaryIO | Iterable[bytes]) -> Text | Body:
+        """What is short and is text stays text; the rest is put piece by piece."""
+        chunks = _chunks(source)
+        start = bytearray()
+        for chunk in chunks:
+            start += checked_chunk(chunk)
+            if len(start) > limits.SPOOL_BYTES:
+                break
+        else:
+            with suppress(UnicodeDecodeError):
+                return Text(start.decode())
+        beginning = bytes(start)
+        ref = self.put(tenant, itertools.chain([beginning], chunks), _media_type(beginning))
+        return Body(ref, preview(beginning) if ref.media_type else "")
+
+
+def _media_type(start: bytes) -> str | None:
+    """Text, if that is what it begins with; a character may be cut in two at the end."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return None
+    return "text/plain"
 
 
 def put_blob(
@@ -99,8 +132,8 @@ def _chunks(body: Any) -> Iterator[bytes]:
         yield from body
 
 
-def verify(drive: Drive, blobs: BlobStore) -> Report:
-    report: Report = drive(maintain.verify())
+def verify(drive: Drive, blobs: BlobStore, count: Count | None) -> Report:
+    report: Report = drive(maintain.verify(count))
     problems = list(report.problems)
     sound: tuple[str, str, int] | None = None
     for row in _blob_rows(drive):
@@ -132,7 +165,7 @@ def collect_blobs(drive: Drive, blobs: BlobStore, clock: Clock, grace_s: float) 
     return dropped
 
 
-def backup(store: EventStore, blobs: BlobStore, target: str) -> None:
+def backup(store: EventStore, blobs: BlobStore, target: str, progress: Callable[[int, int], None] | None) -> None:
     """Bodies come after the log: whatever the copied log names was there before. The copy has its name when it is whole."""
     if os.path.exists(target):
         raise InvalidUrl(url=target, reason="the file exists; a backup never overwrites")
@@ -142,14 +175,39 @@ def backup(store: EventStore, blobs: BlobStore, target: str) -> None:
         store.backup(partial)
         copy = SqliteStore(partial)
         try:
-            folder = FolderBlobs(target + BLOB_FOLDER)
-            last: BlobRow | None = None
-            while page := copy.rows(BlobRow, {}, after=last, limit=limits.READ_EVENTS):
-                for row in page:
-                    put_blob(folder, row.tenant, blobs.chunks(row.tenant, BlobRef(row.digest, row.size)), None)
-                last = page[-1]
+            _copy_blobs(copy, blobs, FolderBlobs(target + BLOB_FOLDER), os.path.getsize(partial), progress)
         finally:
             copy.close()
+
+
+def _copy_blobs(
+    copy: EventStore,
+    blobs: BlobStore,
+    folder: BlobStore,
+    done: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Every body that the copied log names, once; `done` bytes are copied already."""
+    total = done
+    if progress is not None:
+        for row in _bodies_of(copy):
+            total += row.size
+        progress(done, total)
+    for row in _bodies_of(copy):
+        put_blob(folder, row.tenant, blobs.chunks(row.tenant, BlobRef(row.digest, row.size)), None)
+        done += row.size
+        if progress is not None:
+            progress(done, total)
+
+
+def _bodies_of(store: EventStore) -> Iterator[BlobRow]:
+    """The blobs that a store's events name, each once."""
+    last: BlobRow | None = None
+    while page := store.rows(BlobRow, {}, after=last, limit=limits.READ_EVENTS):
+        for row in page:
+            if last is None or (row.tenant, row.digest) != (last.tenant, last.digest):
+                yield row
+            last = row
 
 
 def _blob_rows(drive: Drive) -> Iterator[BlobRow]:

@@ -49,7 +49,7 @@ def drive(flow: Flow[T], store: EventStore, turns: Turns) -> T:
                 if isinstance(effect, Exclusive):
                     answer = _in_turn(effect, store, turns)
                 elif isinstance(effect, Outside):
-                    answer = effect.function()  # type: ignore[func-returns-value]
+                    answer = effect.function()
                 else:
                     answer = getattr(store, effect.method)(*effect.args, **effect.kwargs)
             except BaseException as error:  # noqa: BLE001 - it belongs to the flow, which may clean up or handle it

@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.flows import maintain
-from holdfast.flows import sessions as flows
+from holdfast.flows import ingest, maintain, views
+from holdfast.flows import messages as message_flows
+from holdfast.flows import sessions as session_flows
 from holdfast.flows.effects import Flow
-from holdfast.flows.maintain import Report
-from holdfast.flows.sessions import Context, Place
+from holdfast.flows.maintain import Count, Report
+from holdfast.flows.place import Context, Place
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.log import Totals
@@ -22,11 +24,15 @@ from holdfast.model.names import Scope, checked_name
 from holdfast.ports import BlobStore, EventStore
 from holdfast.runtime import care, transfer
 from holdfast.runtime.drive import Turns, drive
+from holdfast.runtime.sweeper import sweeping
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 DEFAULT_ACTOR = "main"
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told now and then how much is done, and of how much: events, or bytes for a backup or an import."""
 
 
 def _blocking(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatenate[Any, P], T]:
@@ -59,12 +65,21 @@ class Handle:
 class Session(Handle):
     """One session. Holds no state of its own: any process may hold another handle to the same session."""
 
-    record = _blocking(flows.record)
-    messages = _blocking(flows.messages)
-    events = _blocking(flows.events)
-    state = _blocking(flows.state)
-    close = _blocking(flows.close)
-    erase = _blocking(flows.erase)
+    record = _blocking(message_flows.record)
+    record_all = _blocking(message_flows.record_all)
+    result = _blocking(message_flows.result)
+    close_open_calls = _blocking(message_flows.close_open_calls)
+    messages = _blocking(message_flows.messages)
+    evidence = _blocking(message_flows.evidence)
+    events = _blocking(message_flows.events)
+    window = _blocking(views.window)
+    draft_summary = _blocking(views.draft_summary)
+    summarize = _blocking(views.summarize)
+    state = _blocking(session_flows.state)
+    reset = _blocking(session_flows.reset)
+    close = _blocking(session_flows.close)
+    destroy = _blocking(session_flows.destroy)
+    erase = _blocking(session_flows.erase)
 
 
 class Engine:
@@ -73,12 +88,15 @@ class Engine:
     def __init__(self, store: EventStore, blobs: BlobStore, context: Context, turns: Turns | None = None) -> None:
         self.store = store
         self.blobs = blobs
-        self._bodies = context.bodies if isinstance(context.bodies, care.Bodies) else care.Bodies(blobs)
-        self._place = msgspec.structs.replace(context, bodies=self._bodies)
+        self._place = context
         self._turns = turns or Turns()
 
-    sessions = _blocking(flows.listed)
-    feed = _blocking(flows.feed)
+    sessions = _blocking(session_flows.listed)
+    sweep = _blocking(session_flows.sweep)
+    outbox = _blocking(session_flows.outbox)
+    history = _blocking(session_flows.history)
+    acknowledge = _blocking(session_flows.acknowledge)
+    feed = _blocking(session_flows.feed)
 
     def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> Engine:
         """The same engine for another tenant or in another's name; close either one to close both."""
@@ -91,59 +109,62 @@ class Engine:
         actor: str = DEFAULT_ACTOR,
         thread: str | None = None,
         metadata: dict[str, Any] | None = None,
+        idle_timeout_s: float | None = None,
         key: str | None = None,
         cause: str | None = None,
     ) -> Session:
+        """A new session; SessionExists if there is one of that name. `idle_timeout_s` is how long it may be idle before
+        `sweep` ends it."""
         place = place_of(self._place, actor, session, thread)
-        self._drive(flows.create(place, metadata, key=key, cause=cause))
+        self._drive(session_flows.create(place, metadata, idle_timeout_s=idle_timeout_s, key=key, cause=cause))
         return Session(self._drive, place)
 
-    def session(self, session: str, *, actor: str = DEFAULT_ACTOR, thread: str | None = None) -> Session:
-        """A session that is there already; SessionNotFound otherwise."""
+    def session(
+        self, session: str, *, actor: str = DEFAULT_ACTOR, thread: str | None = None, create: bool = False
+    ) -> Session:
+        """A session that is there already; SessionNotFound otherwise, unless it is to be created then."""
         place = place_of(self._place, actor, session, thread)
-        self._drive(flows.state(place))
+        self._drive(session_flows.ensure(place) if create else session_flows.state(place))
         return Session(self._drive, place)
+
+    def sweeper(self, every_s: float = 60.0) -> AbstractContextManager[None]:
+        """Sweep in the background for as long as this is entered: `with engine.sweeper(): …`"""
+        return sweeping(self.sweep, every_s)
 
     def put_blob(self, body: bytes | BinaryIO | Iterable[bytes], *, media_type: str | None = None) -> BlobRef:
         """Keep a large body, streamed; the reference goes into a message."""
-        ref = care.put_blob(self.blobs, self._place.tenant, body, media_type)
-        self.note_body(ref)
-        return ref
-
-    def note_body(self, ref: BlobRef) -> None:
-        """This body was just put into the blob store by other means: a message that names it need not read it again."""
-        self._bodies.note(self._place.tenant, ref)
+        return self._place.bodies.put(self._place.tenant, body, media_type)
 
     def blob_chunks(self, ref: BlobRef) -> Iterator[bytes]:
         """A body in pieces, checked on the way. The last piece may end in StorageCorrupt: use nothing before it ended."""
-        return self.blobs.chunks(self._place.tenant, flows.checked_ref(ref))
+        return self.blobs.chunks(self._place.tenant, ingest.checked_ref(ref))
 
     def read_blob(self, ref: BlobRef) -> bytes:
         return b"".join(self.blob_chunks(ref))
 
-    def verify(self) -> Report:
+    def verify(self, *, progress: Progress | None = None) -> Report:
         """Compare everything with everything: hash chains, heads, snapshots, rows, and the bodies that events name."""
-        return care.verify(self._drive, self.blobs)
+        return care.verify(self._drive, self.blobs, self._counting(progress))
 
-    def rebuild(self) -> int:
+    def rebuild(self, *, progress: Progress | None = None) -> int:
         """Make all rows anew from the log; how many streams there were."""
-        return self._drive(maintain.rebuild())
+        return self._drive(maintain.rebuild(self._counting(progress)))
 
     def collect_blobs(self, *, grace_s: float = limits.BLOB_GRACE_S) -> int:
         """Remove bodies that no event names and that nobody put within the grace period; how many."""
         return care.collect_blobs(self._drive, self.blobs, self._place.clock, grace_s)
 
-    def backup(self, target: str | os.PathLike[str]) -> None:
+    def backup(self, target: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
         """A copy of the file and its blobs, complete in itself, while others write."""
-        care.backup(self.store, self.blobs, care.checked_path(target))
+        care.backup(self.store, self.blobs, care.checked_path(target), progress)
 
-    def export(self, target: str | os.PathLike[str]) -> int:
+    def export(self, target: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
         """All tenants' events and blobs as JSON lines; how many events."""
-        return transfer.export(self._drive, self.blobs, care.checked_path(target))
+        return transfer.export(self._drive, self.blobs, care.checked_path(target), self._counting(progress))
 
-    def import_(self, source: str | os.PathLike[str]) -> int:
+    def import_(self, source: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
         """Take in an export; events that are here already are passed over. How many were new."""
-        return transfer.import_(self._drive, self.blobs, care.checked_path(source))
+        return transfer.import_(self._drive, self.blobs, care.checked_path(source), progress)
 
     def totals(self) -> Totals:
         return self.store.totals()
@@ -161,6 +182,13 @@ class Engine:
 
     def _drive(self, flow: Flow[T]) -> T:
         return drive(flow, self.store, self._turns)
+
+    def _counting(self, progress: Progress | None) -> Count | None:
+        """`progress` is told how much of the whole is done; those who do it only know how far they are."""
+        if progress is None:
+            return None
+        total = self.totals().events
+        return lambda done: progress(min(done, total), total)
 
 
 def place_of(context: Context, actor: object, session: object, thread: object) -> Place:

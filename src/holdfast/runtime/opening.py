@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.system import RandomIds, SystemClock
@@ -10,11 +12,11 @@ from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.errors import InvalidUrl
 from holdfast.flows import maintain
 from holdfast.flows.load import StateCache
-from holdfast.flows.sessions import Context
+from holdfast.flows.place import Context
 from holdfast.model import limits
 from holdfast.model.names import checked_name, checked_whole
 from holdfast.ports import BlobStore, Clock, EventStore, IdSource, TokenCounter
-from holdfast.runtime.care import BLOB_FOLDER, checked_path
+from holdfast.runtime.care import BLOB_FOLDER, Bodies, checked_path
 from holdfast.runtime.drive import Turns, drive
 from holdfast.runtime.engine import Engine
 from holdfast.storage.blobs.folder import FolderBlobs
@@ -39,7 +41,8 @@ def open(
 ) -> Engine:
     """Open a store: a file name, "sqlite:///path/to/file.db", or "memory:" for one that is gone with the process."""
     context = _context(tenant, principal, clock, ids, counter, cached_streams)
-    return Engine(*_stores(url), context)
+    store, blobs = _stores(url)
+    return Engine(store, blobs, context(Bodies(blobs)))
 
 
 async def open_async(
@@ -60,7 +63,7 @@ async def open_async(
 
     context = _context(tenant, principal, clock, ids, counter, cached_streams)
     store, blobs = await asyncio.to_thread(_stores, url)
-    return AsyncEngine(ThreadedStore(store), blobs, context)
+    return AsyncEngine(ThreadedStore(store), blobs, context(Bodies(blobs)))
 
 
 def _context(
@@ -70,8 +73,10 @@ def _context(
     ids: IdSource | None,
     counter: TokenCounter | None,
     cached_streams: int,
-) -> Context:
-    return Context(
+) -> Callable[[Bodies], Context]:
+    """What everything is done in, but for the blob store: that is opened only when all this is found to be in order."""
+    return functools.partial(
+        Context,
         checked_name("tenant", tenant),
         checked_name("principal", principal),
         StateCache(checked_whole("cached_streams", cached_streams, 1)),

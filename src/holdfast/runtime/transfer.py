@@ -12,20 +12,24 @@ same file again changes nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import msgspec
 
 from holdfast import chain, codec
-from holdfast.core import sessions, upcast
+from holdfast.core import upcast
+from holdfast.core.faults import fault
+from holdfast.core.fold import fold
 from holdfast.errors import HoldfastError, ImportRefused, InvalidContent
 from holdfast.flows import effects, maintain
+from holdfast.flows.ingest import checked_parts
 from holdfast.flows.load import StateCache
-from holdfast.flows.sessions import checked_parts
+from holdfast.flows.maintain import Count
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, blob_refs
-from holdfast.model.events import Event, MessageRecorded
+from holdfast.model.events import Event, parts_of
 from holdfast.model.log import GENESIS, FeedPage, Head, Recorded
 from holdfast.model.names import Scope, StreamId, checked_name, checked_whole
 from holdfast.model.state import SessionState
@@ -118,12 +122,12 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     end: _End | None = None
 
 
-def export(drive: Drive, blobs: BlobStore, target: str) -> int:
+def export(drive: Drive, blobs: BlobStore, target: str, progress: Count | None) -> int:
     with appearing(target) as partial, open(partial, "wb") as file:
-        return _write_lines(drive, blobs, file)
+        return _write_lines(drive, blobs, file, progress)
 
 
-def _write_lines(drive: Drive, blobs: BlobStore, file: BinaryIO) -> int:
+def _write_lines(drive: Drive, blobs: BlobStore, file: BinaryIO, progress: Count | None) -> int:
     digest = hashlib.sha256()
 
     def write(line: _Line) -> None:
@@ -145,16 +149,15 @@ def _write_lines(drive: Drive, blobs: BlobStore, file: BinaryIO) -> int:
         if not page.events:
             break
         cursor = page.cursor
+        if progress is not None:
+            progress(count)
     file.write(codec.encode(_Line(end=_End(count, digest.hexdigest()))) + b"\n")
     return count
 
 
 def _blob_lines(event: Recorded, blobs: BlobStore, sent: set[tuple[str, str]]) -> Iterator[_Line]:
-    current = upcast.current(event)
-    if not isinstance(current, MessageRecorded):
-        return
     tenant = event.stream.tenant
-    for ref in blob_refs(current.content):
+    for ref in blob_refs(parts_of(upcast.current(event))):
         if (tenant, ref.digest) in sent:
             continue
         sent.add((tenant, ref.digest))
@@ -163,14 +166,16 @@ def _blob_lines(event: Recorded, blobs: BlobStore, sent: set[tuple[str, str]]) -
         yield _Line(blob=_Blob(tenant, ref.digest, ref.size, last=True, data=b""))
 
 
-def import_(drive: Drive, blobs: BlobStore, source: str) -> int:
-    _examine(drive, blobs, source)
+def import_(drive: Drive, blobs: BlobStore, source: str, progress: Callable[[int, int], None] | None) -> int:
+    """`progress` is told of bytes, those of both readings."""
+    size = 0 if progress is None else _size(source)
+    _examine(drive, blobs, source, progress and (lambda done: progress(done, 2 * size)))
     cache = StateCache(limits.CACHED_STREAMS)
     known: dict[StreamId, int] = {}
     taken = 0
     page: list[Recorded] = []
     writer: BlobWriter | None = None
-    for number, line in _lines(source):
+    for number, line in _lines(source, progress and (lambda done: progress(size + done, 2 * size))):
         if line.blob is not None:
             writer = _take_blob(blobs, writer, line.blob, number)
         elif line.event is not None:
@@ -198,11 +203,16 @@ def _take_blob(blobs: BlobStore, writer: BlobWriter | None, piece: _Blob, number
     return None
 
 
-def _examine(drive: Drive, blobs: BlobStore, source: str) -> None:
+def _size(source: str) -> int:
+    with typed_os_errors(source):
+        return os.path.getsize(source)
+
+
+def _examine(drive: Drive, blobs: BlobStore, source: str, count: Count | None) -> None:
     """The first reading: the whole file holds together, and continues what is here."""
     examiner = _Examiner(drive, blobs)
     ended = False
-    for number, line in _lines(source):
+    for number, line in _lines(source, count):
         if ended:
             raise ImportRefused(line=number, reason="there is more after the end")
         if (number == 1) != (line.holdfast is not None):
@@ -271,10 +281,10 @@ class _Examiner:
             raise ImportRefused(line=number, reason=str(error)) from error
         stream = event.stream
         head, state = self._ends.get(stream) or (Head(stream, 0, GENESIS), SessionState())
-        wrong = chain.fault(head, event) or sessions.fault(state, current, event.type)
+        wrong = chain.fault(head, event) or fault(state, current, event.type)
         if wrong:
             raise ImportRefused(line=number, reason=f"event {event.seq} of {stream}: {wrong}")
-        state = sessions.fold(state, current, event.type, event.time_us)
+        state = fold(state, current, event.type, event.time_us)
         self._ends[stream] = (Head(stream, event.seq, event.hash), state)
         self._lines[stream] = number
         if stream not in self._here:
@@ -284,12 +294,13 @@ class _Examiner:
             raise ImportRefused(line=number, reason=f"{stream} has another history here")
 
     def _check_bodies(self, event: Recorded, current: Event | None) -> None:
-        if isinstance(current, MessageRecorded):
-            for ref in blob_refs(checked_parts(current.content)):
-                body = (event.stream.tenant, ref.digest)
-                self._unnamed.discard(body)
-                if body not in self._bodies:
-                    self._blobs.chunks(event.stream.tenant, ref)  # raises if it is not here either
+        parts = tuple(parts_of(current))
+        checked_parts(parts, empty=True)
+        for ref in blob_refs(parts):
+            body = (event.stream.tenant, ref.digest)
+            self._unnamed.discard(body)
+            if body not in self._bodies:
+                self._blobs.chunks(event.stream.tenant, ref)  # raises if it is not here either
 
 
 def _checked(event: Recorded) -> Recorded:
@@ -313,7 +324,7 @@ def _checked(event: Recorded) -> Recorded:
     return event
 
 
-def _lines(source: str) -> Iterator[tuple[int, _Line]]:
+def _lines(source: str, count: Count | None) -> Iterator[tuple[int, _Line]]:
     """Every line, checked to be exactly what an export writes: no other spelling, no second key of the same name."""
     digest = hashlib.sha256()
     number = 0
@@ -325,6 +336,8 @@ def _lines(source: str) -> Iterator[tuple[int, _Line]]:
                 raise ImportRefused(line=number, reason="the file was changed since it was exported")
             digest.update(raw)
             yield number, line
+            if count is not None and (number % _PAGE == 0 or line.end is not None):
+                count(file.tell())
     if number == 0:
         raise ImportRefused(line=0, reason="the file is empty")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from holdfast import chain
 from holdfast.codec import encode_stream_key
@@ -11,7 +11,7 @@ from holdfast.errors import InvalidAppend, InvalidCursor, InvalidName, StorageCo
 from holdfast.model import limits
 from holdfast.model.log import Append, Head, Recorded, StreamWrite
 from holdfast.model.names import StreamId
-from holdfast.model.rows import Row
+from holdfast.model.rows import Order, Row
 
 _COMMAND_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -28,9 +28,9 @@ def check_limit(limit: int) -> None:
         )
 
 
-def check_columns(table: type[Row], where: Mapping[str, str | int]) -> None:
+def check_columns(table: type[Row], columns: Iterable[str]) -> None:
     """Column names reach SQL as text, so only a table's own are let through."""
-    for column in where:
+    for column in columns:
         if column not in table.__struct_fields__:
             raise InvalidName(
                 what=f"the column of {table.table}",
@@ -88,13 +88,22 @@ def check_adopted(head: Head, event: Recorded) -> None:
         raise StorageCorrupt(what=f"event {event.seq} of {event.stream}", reason=wrong)
 
 
-def can_match(table: type[Row], where: Mapping[str, str | int]) -> bool:
+def can_match(table: type[Row], conditions: Iterable[Mapping[str, str | int] | Mapping[str, int]]) -> bool:
     """Whether each value is of its column's kind: another equals nothing, on every store."""
-    for column, value in where.items():
-        wanted = int if table.__annotations__[column] == "int" else str
-        if type(value) is not wanted or (isinstance(value, int) and abs(value) > limits.WHOLE_NUMBER):
-            return False
+    for condition in conditions:
+        for column, value in condition.items():
+            wanted = int if table.__annotations__[column].startswith("int") else str
+            if type(value) is not wanted or (isinstance(value, int) and abs(value) > limits.WHOLE_NUMBER):
+                return False
     return True
+
+
+def order_columns(table: type[Row], order: Order) -> tuple[str, ...]:
+    """What rows are laid out by: never two of them at one place."""
+    assert not any("None" in table.__annotations__[column] for column in order.columns), (
+        "what is not there has no place"
+    )
+    return (*order.columns, *(column for column in table.key if column not in order.columns))
 
 
 def bounded(position: int) -> int:

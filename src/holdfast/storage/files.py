@@ -51,6 +51,9 @@ class Disk:
 def appearing(target: str) -> Iterator[str]:
     """A name to write a file under. It gets its own when it is whole and on the disk; on an error nothing is left."""
     partial = target + ".partial"
+    folder = os.path.dirname(os.path.abspath(target))
+    if not os.path.isdir(folder):
+        raise errors.StorageUnavailable(what=target, reason=f"the folder {folder!r} does not exist")
     disk = Disk()
     with typed_os_errors(target):
         try:
@@ -61,7 +64,7 @@ def appearing(target: str) -> Iterator[str]:
             finally:
                 disk.close(handle)
             disk.rename(partial, target)
-            disk.sync_folder(os.path.dirname(os.path.abspath(target)))
+            disk.sync_folder(folder)
         except BaseException:
             with suppress(OSError):
                 os.unlink(partial)

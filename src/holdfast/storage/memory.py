@@ -25,7 +25,7 @@ from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, StreamWrite, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, Order, Row
 from holdfast.storage import common
 
 R = TypeVar("R", bound=Row)
@@ -175,21 +175,37 @@ class MemoryStore:
             return self._snapshots.get(stream)
 
     def rows(
-        self, table: type[R], where: Mapping[str, str | int], *, after: R | None = None, limit: int
+        self,
+        table: type[R],
+        where: Mapping[str, str | int],
+        *,
+        after: R | None = None,
+        limit: int,
+        order: Order = IN_ORDER_OF_KEY,
+        least: Mapping[str, int] = MappingProxyType({}),
+        most: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[R, ...]:
         common.check_limit(limit)
-        common.check_columns(table, where)
-        if not common.can_match(table, where):
+        common.check_columns(table, (*where, *order.columns, *least, *most))
+        if not common.can_match(table, (where, least, most)):
             return ()
-        beyond = None if after is None else common.row_key(after)
+        columns = common.order_columns(table, order)
+
+        def place(row: Row) -> tuple[str | int, ...]:
+            return tuple(getattr(row, column) for column in columns)
+
         with self._open():
             found = [
-                (key, row)
-                for key, (_, row) in self._rows.get(table.table, {}).items()
-                if (beyond is None or key > beyond)
-                and all(getattr(row, column) == value for column, value in where.items())
+                row
+                for _, row in self._rows.get(table.table, {}).values()
+                if all(getattr(row, column) == value for column, value in where.items())
+                and all(value is not None and value >= low for value, low in _paired(row, least))
+                and all(value is not None and value <= high for value, high in _paired(row, most))
             ]
-        return tuple(cast("R", row) for _, row in sorted(found, key=lambda pair: pair[0])[:limit])
+        if after is not None:
+            beyond = place(after)
+            found = [row for row in found if (place(row) < beyond if order.backwards else place(row) > beyond)]
+        return tuple(cast("R", row) for row in sorted(found, key=place, reverse=order.backwards)[:limit])
 
     def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:
         with self._open():
@@ -225,6 +241,10 @@ class MemoryStore:
         if self._closed:
             raise StoreClosed(what="the store in memory")
         return self._lock
+
+
+def _paired(row: Row, bounds: Mapping[str, int]) -> Iterator[tuple[int | None, int]]:
+    return ((getattr(row, column), bound) for column, bound in bounds.items())
 
 
 class MemoryBlobs:

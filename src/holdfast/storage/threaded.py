@@ -6,13 +6,14 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import ParamSpec, TypeVar
 
 from holdfast.errors import StoreClosed
 from holdfast.model import limits
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot
 from holdfast.model.names import StreamId
-from holdfast.model.rows import Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, Order, Row
 from holdfast.ports import EventStore
 from holdfast.storage.sqlite.store import SqliteStore
 
@@ -65,9 +66,18 @@ class ThreadedStore:
         return await self.call(self.blocking.snapshot, stream)
 
     async def rows(
-        self, table: type[R], where: Mapping[str, str | int], *, after: R | None = None, limit: int
+        self,
+        table: type[R],
+        where: Mapping[str, str | int],
+        *,
+        after: R | None = None,
+        limit: int,
+        order: Order = IN_ORDER_OF_KEY,
+        least: Mapping[str, int] = MappingProxyType({}),
+        most: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[R, ...]:
-        return await self.call(self.blocking.rows, table, where, after=after, limit=limit)
+        call = functools.partial(self.blocking.rows, after=after, limit=limit, order=order, least=least, most=most)
+        return await self.call(call, table, where)
 
     async def close(self) -> None:
         if not self._closed:

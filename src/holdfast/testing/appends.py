@@ -89,8 +89,15 @@ def session_row(stream: StreamId, version: int = 1) -> SessionRow:
         version=version,
         messages=version - 1,
         tokens=version * 10,
+        open_calls=0,
+        input_tokens=0,
+        cache_read_tokens=0,
+        output_tokens=0,
         created_us=1,
         updated_us=version,
+        expires_us=None if version % 2 else version,
+        residue=version,
+        gone=0,
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from holdfast.errors import InvalidName, StoreClosed, VersionConflict
 from holdfast.model import limits
 from holdfast.model.log import Head, Recorded, Snapshot
 from holdfast.model.names import StreamId
-from holdfast.model.rows import BlobRow, SessionRow
+from holdfast.model.rows import IN_ORDER_OF_KEY, BlobRow, Order, SessionRow
 from holdfast.ports import EventStore
 from holdfast.testing.appends import (
     LOOKALIKES,
@@ -33,6 +35,22 @@ from holdfast.testing.appends import (
     write_to,
 )
 from holdfast.testing.contract_log import FAR, StoreFixtures
+
+NO_COLUMNS = ("1=1; --", "tenant = tenant OR 1", 'tenant"', "TENANT", "", "*", "stream_no", "rowid")
+
+
+def fill_rows(store: EventStore) -> list[SessionRow]:
+    """Rows of several actors, in no order, many of them alike in their numbers."""
+    rows: list[SessionRow] = []
+    for number, (actor, session) in enumerate(itertools.product(("bob", "alice", "a/b", "é"), ("2", "1", "10"))):
+        stream = stream_named(session, actor=actor)
+        rows.append(session_row(stream, number * 7 % 4 + 1))
+        store.append(append_of(write_to(stream, 0, rows=rows[-1:])))
+    return rows
+
+
+def row_key(row: SessionRow) -> tuple[str, ...]:
+    return row.tenant, row.actor, row.session, row.thread
 
 
 class Keeping(StoreFixtures):
@@ -76,12 +94,68 @@ class Keeping(StoreFixtures):
                 found += page
             assert found == wanted
 
-    @pytest.mark.parametrize(
-        "column", ["1=1; --", "tenant = tenant OR 1", 'tenant"', "TENANT", "", "*", "stream_no", "rowid"]
-    )
+    @pytest.mark.parametrize("column", NO_COLUMNS)
     def test_a_column_that_is_none_is_refused(self, store: EventStore, column: str) -> None:
         with pytest.raises(InvalidName):
             store.rows(SessionRow, {column: 1}, limit=5)
+
+    @pytest.mark.parametrize("backwards", [False, True])
+    @pytest.mark.parametrize("columns", [(), ("updated_us",), ("status", "tokens"), ("session",), ("thread", "actor")])
+    def test_rows_are_laid_out_as_asked_and_in_pages(
+        self, store: EventStore, columns: tuple[str, ...], backwards: bool
+    ) -> None:
+        rows = fill_rows(store)
+        order = Order(columns, backwards)
+
+        def place(row: SessionRow) -> list[str | int]:
+            return [getattr(row, column) for column in (*columns, *SessionRow.key)]
+
+        rows.sort(key=place, reverse=backwards)
+        for limit in (1, 3, PAGE):
+            found: list[SessionRow] = []
+            while page := store.rows(SessionRow, {}, after=found[-1] if found else None, limit=limit, order=order):
+                found += page
+            assert found == rows
+        gone = session_row(stream_named("5", actor="alice"), 2)
+        beyond = [row for row in rows if (place(row) < place(gone) if backwards else place(row) > place(gone))]
+        assert store.rows(SessionRow, {}, after=gone, limit=PAGE, order=order) == tuple(beyond)
+
+    @pytest.mark.parametrize("order", [IN_ORDER_OF_KEY, Order(("updated_us",), backwards=True)])
+    @pytest.mark.parametrize("most", [{}, {"updated_us": 3}, {"expires_us": 2}, {"updated_us": 2, "tokens": 10}])
+    @pytest.mark.parametrize("least", [{}, {"updated_us": 2}, {"expires_us": 0}, {"residue": 1, "updated_us": -1}])
+    def test_rows_are_bounded_from_both_sides_and_what_is_not_there_is_within_no_bound(
+        self, store: EventStore, least: Mapping[str, int], most: Mapping[str, int], order: Order
+    ) -> None:
+        wanted = [
+            row
+            for row in fill_rows(store)
+            if row.actor == "alice"
+            and all(getattr(row, column) is not None and getattr(row, column) >= low for column, low in least.items())
+            and all(getattr(row, column) is not None and getattr(row, column) <= high for column, high in most.items())
+        ]
+        found: list[SessionRow] = []
+        bounds = {"least": least, "most": most}
+        while page := store.rows(
+            SessionRow, {"actor": "alice"}, after=found[-1] if found else None, limit=2, order=order, **bounds
+        ):
+            found += page
+        assert sorted(found, key=row_key) == sorted(wanted, key=row_key)
+        assert len(found) == len(wanted)
+
+    @pytest.mark.parametrize("side", ["least", "most"])
+    @pytest.mark.parametrize("bound", [{"updated_us": "1"}, {"session": 1}, {"version": True}], ids=str)
+    def test_a_bound_of_another_kind_holds_nothing(self, store: EventStore, side: str, bound: Any) -> None:
+        fill_rows(store)
+        assert store.rows(SessionRow, {}, limit=PAGE, **{side: bound}) == ()
+
+    @pytest.mark.parametrize("column", NO_COLUMNS)
+    @pytest.mark.parametrize("argument", ["least", "most", "order"])
+    def test_nothing_is_ordered_or_bounded_by_a_column_that_is_none(
+        self, store: EventStore, argument: str, column: str
+    ) -> None:
+        value: Any = Order((column,)) if argument == "order" else {column: 1}
+        with pytest.raises(InvalidName):
+            store.rows(SessionRow, {}, limit=5, **{argument: value})
 
     @pytest.mark.parametrize("where", [{"version": "1"}, {"session": 1}, {"version": FAR}], ids=str)
     def test_a_value_of_another_kind_equals_nothing(self, store: EventStore, where: Mapping[str, str | int]) -> None:

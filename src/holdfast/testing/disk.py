@@ -31,10 +31,10 @@ from holdfast.adapters.system import RandomIds, SystemClock
 from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.flows import maintain
 from holdfast.flows.load import StateCache
-from holdfast.flows.sessions import Context
+from holdfast.flows.place import Context
 from holdfast.model import limits
 from holdfast.ports import Clock, IdSource
-from holdfast.runtime.care import BLOB_FOLDER
+from holdfast.runtime.care import BLOB_FOLDER, Bodies
 from holdfast.runtime.drive import Turns, drive
 from holdfast.runtime.engine import Engine
 from holdfast.storage.blobs.folder import FolderBlobs
@@ -216,6 +216,7 @@ def open_on(
         store = SqliteStore(file, vfs=vfs.name, synchronous=synchronous)
         try:
             drive(maintain.rebuild_if_old(), store, Turns())
+            blobs = FolderBlobs(file + BLOB_FOLDER, TapFiles(tap))
             context = Context(
                 "default",
                 "local",
@@ -223,8 +224,9 @@ def open_on(
                 clock or SystemClock(),
                 ids or RandomIds(),
                 EstimatingCounter(),
+                Bodies(blobs),
             )
-            yield Engine(store, FolderBlobs(file + BLOB_FOLDER, TapFiles(tap)), context)
+            yield Engine(store, blobs, context)
         finally:
             store.close()
     finally:

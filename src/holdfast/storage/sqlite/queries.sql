@@ -102,6 +102,11 @@ SELECT r.session FROM blob_rows r JOIN streams s USING (stream_no)
 WHERE s.tenant IS NOT r.tenant
    OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
 
+-- name: strange_outbox_rows
+SELECT r.session FROM outbox_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant
+   OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
+
 -- name: lost_events
 SELECT e.position FROM events e LEFT JOIN streams s USING (stream_no) WHERE s.stream_no IS NULL
 ORDER BY e.position LIMIT 10;

@@ -14,7 +14,7 @@ from holdfast import chain, codec, errors
 from holdfast.model import limits
 from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import TABLES, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, TABLES, Order, Row
 from holdfast.storage import common
 from holdfast.storage.sqlite.connect import connect, typed_errors
 from holdfast.storage.sqlite.log import SQL, Log, find, placed, read_head, recorded_of, stream_of
@@ -155,21 +155,32 @@ class SqliteStore:
         return None
 
     def rows(
-        self, table: type[R], where: Mapping[str, str | int], *, after: R | None = None, limit: int
+        self,
+        table: type[R],
+        where: Mapping[str, str | int],
+        *,
+        after: R | None = None,
+        limit: int,
+        order: Order = IN_ORDER_OF_KEY,
+        least: Mapping[str, int] = MappingProxyType({}),
+        most: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[R, ...]:
         common.check_limit(limit)
-        common.check_columns(table, where)
-        if not common.can_match(table, where):
+        common.check_columns(table, (*where, *order.columns, *least, *most))
+        if not common.can_match(table, (where, least, most)):
             return ()
         terms = [f"{column} = ?" for column in where]
-        values: list[str | int] = list(where.values())
-        key = ", ".join(table.key)
+        terms += [f"{column} >= ?" for column in least] + [f"{column} <= ?" for column in most]
+        values: list[str | int] = [*where.values(), *least.values(), *most.values()]
+        columns = common.order_columns(table, order)
+        beyond, direction = ("<", " DESC") if order.backwards else (">", "")
         if after is not None:
-            terms.append(f"({key}) > ({', '.join('?' * len(table.key))})")
-            values += common.row_key(after)
+            terms.append(f"({', '.join(columns)}) {beyond} ({', '.join('?' * len(columns))})")
+            values += (getattr(after, column) for column in columns)
         condition = f"WHERE {' AND '.join(terms)} " if terms else ""
         fields = table.__struct_fields__
-        statement = f"SELECT {', '.join(fields)} FROM {table.table} {condition}ORDER BY {key} LIMIT ?"
+        laid_out = ", ".join(column + direction for column in columns)
+        statement = f"SELECT {', '.join(fields)} FROM {table.table} {condition}ORDER BY {laid_out} LIMIT ?"
         with self._read() as connection:
             found = connection.execute(statement, (*values, limit))
             return tuple(table(**dict(zip(fields, row, strict=True))) for row in found)

@@ -1,0 +1,149 @@
+"""Commands that look after a file as a whole: verify, rebuild, backup, export, import, sweep, collect."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+import holdfast
+from holdfast import errors
+from holdfast.cli import shapes
+from holdfast.cli.screen import Styled, emit, progress, say
+from holdfast.cli.settings import Settings, common
+from holdfast.cli.words import clean, count, size
+from holdfast.model import limits
+
+target_argument = click.argument("target", type=click.Path())
+
+
+@click.command()
+@common
+@click.pass_obj
+def verify(settings: Settings) -> int:
+    """Compare everything with everything.
+
+    Hash chains, heads, snapshots, rows and bodies. The exit code is 1 if something is wrong.
+    """
+    with settings.open() as engine, progress("verifying") as advance:
+        report = engine.verify(progress=advance)
+    if settings.json:
+        emit({"ok": report.ok, **shapes.plain(report)})
+    else:
+        for problem in report.problems:
+            say(Styled("bad   ", "bold red"), clean(str(problem)))
+        found = count(len(report.problems), "problem") if report.problems else "all sound"
+        say(f"{count(report.streams, 'stream')}, {count(report.events, 'event')}: ", Styled(found, _verdict(report.ok)))
+    return 0 if report.ok else 1
+
+
+def _verdict(ok: bool) -> str:
+    return "bold green" if ok else "bold red"
+
+
+@click.command()
+@common
+@click.pass_obj
+def rebuild(settings: Settings) -> None:
+    """Make everything that is derived from the log anew."""
+    with settings.open() as engine, progress("rebuilding") as advance:
+        streams = engine.rebuild(progress=advance)
+    _done(settings, f"Rebuilt from the log: {count(streams, 'stream')}.", {"streams": streams})
+
+
+@click.command()
+@target_argument
+@common
+@click.pass_obj
+def backup(settings: Settings, target: str) -> None:
+    """Copy the file and its blobs to TARGET.
+
+    Others may write meanwhile. TARGET must not exist.
+    """
+    with settings.open() as engine, progress("copying", in_bytes=True) as advance:
+        engine.backup(target, progress=advance)
+    total = os.path.getsize(target)
+    _done(settings, f"Copied to {target} ({size(total)}).", {"target": target, "bytes": total})
+
+
+@click.command()
+@target_argument
+@click.option("--force", is_flag=True, help="Replace TARGET if it exists.")
+@common
+@click.pass_obj
+def export(settings: Settings, target: str, force: bool) -> None:
+    """Write everything to TARGET as JSON lines.
+
+    All tenants' events and blobs, for import elsewhere.
+    """
+    settings.check_present()
+    if os.path.exists(target) and not force:
+        raise errors.InvalidUrl(url=target, reason="the file exists; --force replaces it")
+    with settings.open() as engine, progress("exporting") as advance:
+        events = engine.export(target, progress=advance)
+    total = os.path.getsize(target)
+    told = f"Exported {count(events, 'event')} to {target} ({size(total)})."
+    _done(settings, told, {"target": target, "events": events, "bytes": total})
+
+
+@click.command("import")
+@click.argument("source", type=click.Path())
+@common
+@click.pass_obj
+def import_(settings: Settings, source: str) -> None:
+    """Take in an export.
+
+    What is here already is passed over. The file is made if it is not there.
+    """
+    if not os.path.isfile(source):
+        raise errors.FileAbsent(path=source)
+    begun = not os.path.exists(settings.path)
+    with settings.open(create=True) as engine, progress("importing", in_bytes=True) as advance:
+        events = engine.import_(source, progress=advance)
+    new = " (a new file)" if begun else ""
+    told = f"Took {count(events, 'new event')} from {source} into {settings.file}{new}."
+    _done(settings, told, {"source": source, "events": events, "created": begun})
+
+
+@click.command()
+@common
+@click.pass_obj
+def sweep(settings: Settings) -> None:
+    """Time out sessions that are idle for too long."""
+    with settings.open() as engine:
+        ended: list[holdfast.Scope] = []
+        while swept := engine.sweep():
+            ended += swept
+    if settings.json:
+        emit({"timed_out": shapes.plain(ended)})
+        return
+    for scope in ended:
+        say(clean(f"{scope.session}  (actor {scope.actor})"))
+    say(f"{count(len(ended), 'session')} timed out.")
+
+
+@click.command()
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=limits.BLOB_GRACE_S,
+    show_default=True,
+    help="Seconds for which a body that nothing names is kept, since someone may be about to name it.",
+)
+@common
+@click.pass_obj
+def collect(settings: Settings, grace: float) -> None:
+    """Remove bodies that no event names.
+
+    What interrupted writes left behind goes as well.
+    """
+    with settings.open() as engine:
+        dropped = engine.collect_blobs(grace_s=grace)
+    _done(settings, f"Removed {count(dropped, 'unused body', 'unused bodies')}.", {"removed": dropped})
+
+
+def _done(settings: Settings, told: str, data: dict[str, object]) -> None:
+    if settings.json:
+        emit(data)
+    else:
+        say(clean(told))

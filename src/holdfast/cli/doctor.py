@@ -1,0 +1,148 @@
+"""`holdfast doctor`: what is wrong or odd with this file and this machine, and what to do about it.
+
+Law: a check never raises; what it cannot find out, it says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import click
+
+import holdfast
+from holdfast.cli import machine
+from holdfast.cli.machine import Check
+from holdfast.cli.screen import VERDICTS, Styled, emit, progress, say
+from holdfast.cli.settings import PAGE, Settings, common, rows
+from holdfast.cli.words import clean, count, span
+from holdfast.model.rows import PROJECTION_VERSION
+
+QUICK_EVENTS = 20_000
+"""How large a log is verified on the way."""
+OVERDUE_S = 3_600
+"""How long an entry of the outbox may wait before it is odd."""
+NAMED = 3
+"""Sessions that a line names, at most."""
+
+PROBLEMS_FOUND = 1
+
+
+@click.command()
+@click.option("--full", is_flag=True, help=f"Verify everything, also with more than {QUICK_EVENTS:,} events.")
+@common
+@click.pass_obj
+def doctor(settings: Settings, full: bool) -> int:
+    """Look for what is wrong or odd.
+
+    Each line says what was found, and what to do about it. The exit code is 1 if something is wrong.
+    """
+    settings.check_present()
+    found: list[Check] = []
+    for check in _checks(settings, full):
+        found.append(check)
+        if not settings.json:
+            _show(check)
+    bad = sum(check.verdict == "bad" for check in found)
+    odd = sum(check.verdict == "warn" for check in found)
+    if settings.json:
+        emit({"ok": not bad, "bad": bad, "warn": odd, "checks": [check._asdict() for check in found]})
+    else:
+        verdict = "bad" if bad else "warn" if odd else "ok"
+        say("", Styled(f"{count(bad, 'problem')}, {count(odd, 'oddity', 'oddities')}", VERDICTS[verdict]))
+    return PROBLEMS_FOUND if bad else 0
+
+
+def _show(check: Check) -> None:
+    say(
+        Styled(f"{check.verdict:<4}  ", VERDICTS[check.verdict]),
+        Styled(f"{check.name:<14}  ", "bold"),
+        clean(check.found),
+    )
+    if check.advice:
+        say(" " * 22, Styled(f"→ {clean(check.advice)}", "dim"))
+
+
+def _checks(settings: Settings, full: bool) -> Iterator[Check]:
+    yield from machine.checks(settings.path)
+    try:
+        engine = settings.open()
+    except holdfast.HoldfastError as error:
+        yield Check("open", "bad", str(error), "Nothing inside the file could be looked at.")
+        return
+    with engine:
+        inside: tuple[tuple[str, Callable[[], Check]], ...] = (
+            ("write lock", lambda: machine.lock(settings.path)),
+            ("rows", lambda: _rows(engine)),
+            ("open calls", lambda: _open_calls(engine)),
+            ("idle sessions", lambda: _idle(engine)),
+            ("outbox", lambda: _outbox(engine)),
+            ("contents", lambda: _contents(engine, full)),
+        )
+        for name, check in inside:
+            try:
+                yield check()
+            except holdfast.HoldfastError as error:
+                yield Check(name, "bad", str(error), "Run `holdfast verify`, and restore from a backup.")
+
+
+def _rows(engine: holdfast.Engine) -> Check:
+    found = engine.store.projection_version()
+    if found == PROJECTION_VERSION:
+        return Check("rows", "ok", f"made by version {found} of the projections, the current one")
+    found_by = f"made by version {found} of the projections; this Holdfast has {PROJECTION_VERSION}"
+    return Check("rows", "warn", found_by, "A Holdfast of another version uses this file as well: upgrade it.")
+
+
+def _open_calls(engine: holdfast.Engine) -> Check:
+    waiting = [row for row in rows(engine, status="open") if row.open_calls]
+    if not waiting:
+        return Check("open calls", "ok", "no tool call waits for its result")
+    calls = sum(row.open_calls for row in waiting)
+    named = ", ".join(row.session for row in waiting[:NAMED]) + (", …" if len(waiting) > NAMED else "")
+    return Check(
+        "open calls",
+        "warn",
+        f"{count(calls, 'tool call')} without a result in {count(len(waiting), 'session')}: {named}",
+        "If nobody works on them any more, session.close_open_calls(reason) closes them.",
+    )
+
+
+def _idle(engine: holdfast.Engine) -> Check:
+    now_us = time.time_ns() // 1_000
+    overdue = sum(bool(row.expires_us and row.expires_us <= now_us) for row in rows(engine, status="open"))
+    if not overdue:
+        return Check("idle sessions", "ok", "none is past its time")
+    found = f"{count(overdue, 'session')} idle for longer than allowed"
+    return Check("idle sessions", "warn", found, "`holdfast sweep` times them out.")
+
+
+def _outbox(engine: holdfast.Engine) -> Check:
+    times_us: list[int] = []
+    last = None
+    while page := engine.outbox(after=last, limit=PAGE):
+        times_us += (entry.at_us for entry in page)
+        last = page[-1]
+    if not times_us:
+        return Check("outbox", "ok", "nothing waits for long-term memory")
+    oldest_s = time.time() - min(times_us) / 1e6
+    found = f"{count(len(times_us), 'piece')} of history waiting, the oldest for {span(oldest_s)}"
+    if oldest_s < OVERDUE_S:
+        return Check("outbox", "ok", found)
+    return Check("outbox", "warn", found, "Is the worker running that takes them and calls acknowledge()?")
+
+
+def _contents(engine: holdfast.Engine, full: bool) -> Check:
+    events = engine.totals().events
+    if events > QUICK_EVENTS and not full:
+        return Check(
+            "contents", "ok", f"{events:,} events, not verified", "`holdfast verify` or --full reads them all."
+        )
+    with progress("verifying") as advance:
+        report = engine.verify(progress=advance)
+    if report.ok:
+        return Check("contents", "ok", f"{count(report.events, 'event')} verified, all sound")
+    found = f"{count(len(report.problems), 'problem')}, the first: {report.problems[0]}"
+    return Check(
+        "contents", "bad", found, "`holdfast verify` lists them. Keep the file as it is, and restore a backup."
+    )

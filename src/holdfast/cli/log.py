@@ -1,0 +1,203 @@
+"""`holdfast log`: events as they are stored."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import click
+
+import holdfast
+from holdfast import errors
+from holdfast.cli import shapes
+from holdfast.cli.screen import ROLES, Styled, emit, json_text, progress, say
+from holdfast.cli.sessions import FOLLOW_S, limit_option, thread_option
+from holdfast.cli.settings import PAGE, Settings, common, session_names
+from holdfast.cli.words import clean, cut, local, short
+
+Found: TypeAlias = tuple[holdfast.Recorded, str | None]
+"""An event, and the cursor that goes on after it, where it is known."""
+Wanted: TypeAlias = Callable[[holdfast.Recorded], bool]
+
+HASH_DIGITS = 12
+SUMMARY_CHARS = 72
+PAYLOAD_CHARS = 2_000
+
+
+class _Feed:
+    """The whole file's events from a cursor on."""
+
+    def __init__(self, engine: holdfast.Engine, cursor: str, wanted: Wanted) -> None:
+        self._engine = engine
+        self._cursor = cursor
+        self._wanted = wanted
+
+    def page(self, room: int) -> list[Found] | None:
+        """The next events, at most so many of them wanted; None if there are no more by now."""
+        page = self._engine.feed(self._cursor, limit=PAGE)
+        if not page.events:
+            return None
+        wanted = [number for number, event in enumerate(page.events) if self._wanted(event)]
+        if len(wanted) > room:  # the cursor must stand right after the last one that is shown
+            wanted = wanted[:room]
+            page = self._engine.feed(self._cursor, limit=wanted[-1] + 1)
+        self._cursor = page.cursor
+        last = wanted[-1] if wanted else None
+        return [(page.events[number], page.cursor if number == last else None) for number in wanted]
+
+
+class _Stream:
+    """One session's events from a seq on."""
+
+    def __init__(self, session: holdfast.Session, after: int, wanted: Wanted) -> None:
+        self._session = session
+        self._after = after
+        self._wanted = wanted
+
+    def page(self, room: int) -> list[Found] | None:
+        try:
+            page: Sequence[holdfast.Recorded] = self._session.events(after=self._after, limit=PAGE)
+        except errors.SessionNotFound:  # it was destroyed while we looked on
+            return None
+        if not page:
+            return None
+        wanted = [event for event in page if self._wanted(event)]
+        self._after = wanted[room - 1].seq if len(wanted) > room else page[-1].seq
+        return [(event, None) for event in wanted[:room]]
+
+
+Source: TypeAlias = _Feed | _Stream
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=session_names)
+@thread_option
+@click.option("--after", metavar="PLACE", help="Begin after this seq of the session, or this cursor of the feed.")
+@click.option("--type", "kind", metavar="TYPE", help="Only events of this type, such as message.recorded.")
+@limit_option(100)
+@click.option("-f", "--follow", is_flag=True, help="Wait for more.")
+@click.option("--payload", is_flag=True, help="Show what each event says. JSON always does.")
+@common
+@click.pass_obj
+def log(
+    settings: Settings,
+    session: str | None,
+    thread: str | None,
+    after: str | None,
+    kind: str | None,
+    limit: int,
+    follow: bool,
+    payload: bool,
+) -> None:
+    """Show events of a session or of the whole file.
+
+    The newest ones; with --after, those that come next.
+    The whole file means all tenants and actors, unless --tenant or --actor is given.
+    """
+    with settings.open() as engine:
+        source: Source
+        if session is None:
+            source = _Feed(engine, after or "", _wanted(settings, kind))
+        else:
+            found = settings.session(engine, session, thread)
+            source = _Stream(found, _start(found, after, kind, limit), _wanted(None, kind))
+        newest = after is None and limit
+        chosen = _newest(engine, source, limit) if newest else _upto(source, 0 if follow else limit)
+        for event, cursor in chosen:
+            _tell(settings, event, cursor, payload, named=session is None)
+        while follow:
+            time.sleep(FOLLOW_S)
+            for event, cursor in _upto(source, 0):
+                _tell(settings, event, cursor, payload, named=session is None)
+
+
+def _wanted(settings: Settings | None, kind: str | None) -> Wanted:
+    tenant = settings.tenant if settings is not None and settings.tenant_given else None
+    actor = settings.actor if settings is not None else None
+
+    def wanted(event: holdfast.Recorded) -> bool:
+        stream = event.stream
+        return kind in (None, event.type) and tenant in (None, stream.tenant) and actor in (None, stream.key[0])
+
+    return wanted
+
+
+def _start(session: holdfast.Session, after: str | None, kind: str | None, limit: int) -> int:
+    """The seq to begin after: what was asked for, or as late as the newest ones allow."""
+    if after is None:
+        return max(0, session.state().version - limit) if limit and kind is None else 0
+    if not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise click.BadParameter(f"{after!r} is not the seq of an event.", param_hint="'--after'")
+    return int(after)
+
+
+def _upto(source: Source, limit: int) -> Iterator[Found]:
+    """The next events, at most so many; 0 for all there are by now."""
+    shown = 0
+    while (not limit or shown < limit) and (page := source.page(limit - shown if limit else PAGE)) is not None:
+        yield from page
+        shown += len(page)
+
+
+def _newest(engine: holdfast.Engine, source: Source, limit: int) -> Iterator[Found]:
+    """The feed is read forwards only, so the newest are what is left in the end."""
+    kept: deque[Found] = deque(maxlen=limit)
+    total = engine.totals().events
+    with progress("reading the log") as advance:
+        read = 0
+        while (page := source.page(PAGE)) is not None:
+            kept += page
+            read += PAGE
+            if advance is not None:
+                advance(min(read, total), total)
+    yield from kept
+
+
+def _tell(settings: Settings, event: holdfast.Recorded, cursor: str | None, payload: bool, *, named: bool) -> None:
+    if settings.json:
+        emit(shapes.event(event, cursor))
+        return
+    where = f"{clean('/'.join((event.stream.tenant, *event.stream.key)))}  " if named else ""
+    role, summary = _summary(event)
+    say(
+        f"{event.seq:>6}  ",
+        Styled(f"{local(event.time_us)}  {event.hash.hex()[:HASH_DIGITS]}  ", "dim"),
+        Styled(f"{clean(event.type):<20}", "bold"),
+        "  ",
+        Styled(where, "blue"),
+        Styled(role, ROLES.get(role, "")),
+        summary,
+    )
+    if payload:
+        say(" " * 8, cut(json_text(shapes.payload(event)), PAYLOAD_CHARS))
+
+
+def _summary(event: holdfast.Recorded) -> tuple[str, str]:
+    """A role, if it has one, and a few words on what the event says."""
+    said = shapes.payload(event)
+    if said is None:
+        return "", "(erased)"
+    if not isinstance(said, dict):
+        return "", short(str(said), SUMMARY_CHARS)
+    if isinstance(role := said.get("role"), str) and role in ROLES:
+        return role, short(f": {_words(said)}", SUMMARY_CHARS)
+    reason = said.get("reason", said.get("text"))
+    return "", short(reason if isinstance(reason, str) else json_text(said) if said else "", SUMMARY_CHARS)
+
+
+def _words(said: dict[str, object]) -> str:
+    pieces: list[str] = []
+    for part in _objects(said, "content"):
+        pieces.append(str(part.get("text", part.get("preview", f"[{part.get('type')}]"))))
+    for call in _objects(said, "tool_calls"):
+        pieces.append(f"→ {call.get('name')}")
+    for result in _objects(said, "tool_results"):
+        pieces.append(f"{'✗' if result.get('is_error') else '←'} {result.get('tool_call_id')}")
+    return " ".join(pieces)
+
+
+def _objects(said: dict[str, object], name: str) -> Iterator[dict[str, object]]:
+    listed = said.get(name)
+    return (each for each in listed if isinstance(each, dict)) if isinstance(listed, list) else iter(())

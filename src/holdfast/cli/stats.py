@@ -1,0 +1,127 @@
+"""`holdfast stats`: how much there is, of what, and where."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+from collections import Counter
+from typing import Any, NamedTuple
+
+import click
+
+import holdfast
+from holdfast.cli import shapes
+from holdfast.cli.screen import Column, Styled, bar, emit, say, table
+from holdfast.cli.settings import Settings, common, rows
+from holdfast.cli.words import clean, size
+
+_SUMS = ("messages", "tokens", "open_calls", "input_tokens", "cache_read_tokens", "output_tokens")
+
+_FIGURES = (Column("", whole=True), Column("", right=True, whole=True), Column("", whole=True))
+
+
+class Sums(NamedTuple):
+    """A tenant's sessions, added up."""
+
+    statuses: Counter[str]
+    sums: dict[str, int]
+    largest: list[holdfast.SessionRow]
+
+
+@click.command()
+@click.option("--top", type=click.IntRange(0), default=5, show_default=True, help="How many of the largest sessions.")
+@common
+@click.pass_obj
+def stats(settings: Settings, top: int) -> None:
+    """Count what there is, and what it used."""
+    with settings.open() as engine:
+        totals = engine.totals()
+        sums = _added_up(engine, settings.actor, top)
+    blobs, blob_bytes = folder_size(settings.path + ".blobs")
+    if settings.json:
+        emit(
+            {
+                "file": {**shapes.plain(totals), "blobs": blobs, "blob_bytes": blob_bytes},
+                "tenant": settings.tenant,
+                "actor": settings.actor,
+                "sessions": {status: sums.statuses[status] for status in ("open", "closed", "destroyed")},
+                **sums.sums,
+                "largest": [shapes.row(row) for row in sums.largest],
+            }
+        )
+        return
+    say(Styled(clean(settings.file), "bold"))
+    lines = [
+        ("on disk", f"{size(totals.bytes_on_disk + blob_bytes)}", f"blobs {size(blob_bytes)} in {blobs:,}"),
+        ("events", f"{totals.events:,}", f"in {totals.streams:,} streams, {totals.keys:,} with a key"),
+    ]
+    table(_FIGURES, lines)
+    _show_tenant(settings, sums)
+
+
+def _show_tenant(settings: Settings, sums: Sums) -> None:
+    found = sums.sums
+    whose = f", actor {settings.actor}" if settings.actor else ""
+    say("")
+    say(Styled(clean(f"tenant {settings.tenant}{whose}"), "bold"))
+    parts = ", ".join(f"{number:,} {status}" for status, number in sorted(sums.statuses.items()))
+    cached = found["cache_read_tokens"]
+    lines: list[tuple[str, str, str]] = [
+        ("sessions", f"{sums.statuses.total():,}", parts),
+        ("messages", f"{found['messages']:,}", ""),
+        ("tokens", f"{found['tokens']:,}", "in messages"),
+        ("models read", f"{found['input_tokens']:,}", f"tokens, {_share(cached, found['input_tokens'])} from a cache"),
+        ("models wrote", f"{found['output_tokens']:,}", "tokens"),
+    ]
+    if found["open_calls"]:
+        lines.append(("open calls", f"{found['open_calls']:,}", "without a result so far"))
+    table(_FIGURES, lines)
+    if sums.largest and sums.largest[0].tokens:
+        say("")
+        most = sums.largest[0].tokens
+        columns = (Column("LARGEST"), Column("ACTOR"), Column("TOKENS", True, True), Column("MESSAGES", True, True))
+        table(
+            (*columns, Column("", whole=True)),
+            [
+                (clean(row.session), clean(row.actor), f"{row.tokens:,}", f"{row.messages:,}", bar(row.tokens / most))
+                for row in sums.largest
+            ],
+        )
+
+
+def _added_up(engine: holdfast.Engine, actor: str | None, top: int) -> Sums:
+    statuses: Counter[str] = Counter()
+    sums = dict.fromkeys(_SUMS, 0)
+    largest: list[tuple[int, int, Any]] = []
+    everything = itertools.chain(rows(engine, actor=actor), rows(engine, actor=actor, status="destroyed"))
+    for number, row in enumerate(everything):
+        statuses[row.status] += 1
+        for name in _SUMS:
+            sums[name] += getattr(row, name)
+        heapq.heappush(largest, (row.tokens, -number, row))
+        if len(largest) > top:
+            heapq.heappop(largest)
+    return Sums(statuses, sums, [row for _, _, row in sorted(largest, reverse=True)])
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "0%"
+
+
+def folder_size(folder: str) -> tuple[int, int]:
+    """Bodies in a blob folder, and the bytes that they take up."""
+    bodies = total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".zst"):
+                bodies += 1
+                total += _size_of(os.path.join(place, name))
+    return bodies, total
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:  # collected while we counted
+        return 0

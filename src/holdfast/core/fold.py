@@ -1,0 +1,115 @@
+"""From one state to the next, event by event.
+
+Law: `fold` accepts every event that was ever decided, also one whose payload was erased: then only its header speaks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.core import calibrate
+from holdfast.model.events import (
+    OFFLOADING,
+    Event,
+    EvidenceKept,
+    MessageRecorded,
+    PayloadsErased,
+    SessionClosed,
+    SessionCreated,
+    SessionDestroyed,
+    SessionReset,
+    SessionTimedOut,
+    SummaryRecorded,
+)
+from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef
+
+_CONTENT = {SessionCreated.name, MessageRecorded.name, EvidenceKept.name, SummaryRecorded.name}
+
+
+def fold(state: SessionState, event: Event | None, event_type: str, time_us: int) -> SessionState:
+    """The state after one more event; `event` is None when its payload was erased."""
+    seq = state.version + 1
+    changes: dict[str, Any] = {"version": seq, "updated_us": time_us}
+    if event is not None and event_type in _CONTENT:
+        changes["residue"] = state.residue + 1
+    if event_type == MessageRecorded.name:
+        _message(changes, state, event, seq)
+    elif event_type == SessionCreated.name:
+        changes |= {"status": "open", "created_us": time_us}
+        if isinstance(event, SessionCreated):
+            changes |= {"metadata": event.metadata, "idle_timeout_us": event.idle_timeout_us}
+    elif event_type == EvidenceKept.name:
+        changes["late"] = state.late + 1
+    elif event_type == SummaryRecorded.name:
+        _summary(changes, state, event, seq)
+    elif event_type in OFFLOADING:
+        _end(changes, state, event, event_type, seq)
+    elif event_type == PayloadsErased.name:
+        changes["changed"] = seq
+        if isinstance(event, PayloadsErased):
+            kept = (each for each in state.summaries if not any(each.first <= at <= each.last for at in event.seqs))
+            changes["summaries"] = tuple(kept)
+    return msgspec.structs.replace(state, **changes)
+
+
+def _message(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:
+    changes |= {"messages": state.messages + 1, "waiting": state.waiting + 1}
+    if not isinstance(event, MessageRecorded):
+        return
+    changes |= {"tokens": state.tokens + event.tokens, "live_tokens": state.live_tokens + event.tokens}
+    if event.role == "system":
+        changes["pinned"] = (*state.pinned, seq)
+    else:
+        changes["live"] = state.live + 1
+    if event.role == "user":
+        changes["turns"] = state.turns + 1
+    if event.usage is not None:
+        changes["usage"] = state.usage + event.usage
+        changes["calibration"] = calibrate.learn(state.calibration, event.usage, event.source, state.live_tokens)
+    if event.tool_calls:
+        opened = (OpenCall(call.id, call.name, call.provider_id) for call in event.tool_calls)
+        changes["open_calls"] = (*state.open_calls, *opened)
+    elif event.tool_results:
+        answered = {result.tool_call_id for result in event.tool_results}
+        changes["open_calls"] = tuple(call for call in state.open_calls if call.id not in answered)
+
+
+def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:
+    changes |= {"changed": seq, "calibration": _incomparable(state)}
+    if isinstance(event, SummaryRecorded):
+        kept = [each for each in state.summaries if not event.first <= each.first <= event.last]
+        new = SummaryRef(seq, event.first, event.last, event.messages, event.tokens)
+        changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: each.first))
+
+
+def _end(changes: dict[str, Any], state: SessionState, event: Event | None, event_type: str, seq: int) -> None:
+    changes |= {"waiting": 0, "offered": seq, "open_calls": ()}
+    if event_type == SessionReset.name:
+        keeps = event.keep_system if isinstance(event, SessionReset) else True
+        changes |= {"start": seq, "changed": seq, "live": 0, "live_tokens": 0, "summaries": ()}
+        changes |= {"calibration": _incomparable(state), "pinned": state.pinned if keeps else ()}
+        return
+    changes["status"] = "destroyed" if event_type == SessionDestroyed.name else "closed"
+    match event:
+        case SessionClosed(reason=reason) | SessionDestroyed(reason=reason):
+            changes["close_reason"] = reason
+        case SessionTimedOut(idle_us=idle_us):
+            changes["close_reason"] = f"idle for {idle_us // 1_000_000} s"
+        case _:
+            changes["close_reason"] = "erased"
+
+
+def _incomparable(state: SessionState) -> Calibration:
+    """What was learned stays; the next prompt is another one than the last."""
+    return msgspec.structs.replace(state.calibration, prompt=0, estimate=0)
+
+
+def offers(before: SessionState, event: Event | None, event_type: str) -> tuple[int, int] | None:
+    """The stretch of history that this event puts into the outbox; None for none."""
+    if event_type not in OFFLOADING or not before.waiting:
+        return None
+    if isinstance(event, SessionDestroyed) and not event.offload:
+        return None
+    return before.offered + 1, before.version

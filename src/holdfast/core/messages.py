@@ -1,0 +1,168 @@
+"""Messages: what may be recorded, and how calls and results are paired.
+
+Laws: a session waits for the results of at most one message at a time; a result is taken for a call that waits, once; no
+reply is recorded while calls wait. So calls and results pair up in the log itself, and every view can rely on it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast import errors
+from holdfast.model import limits
+from holdfast.model.commands import Fate, Given, NewMessage, NewResult
+from holdfast.model.content import Text, ToolCall, ToolResult
+from holdfast.model.events import EvidenceKept, MessageRecorded
+from holdfast.model.names import Scope
+from holdfast.model.state import OpenCall, SessionState
+
+_CALL_ID = re.compile(r"c([1-9][0-9]{0,18})_(0|[1-9][0-9]{0,5})")
+
+
+def call_id(seq: int, ordinal: int) -> str:
+    """The id of a call: short, since models read it. The seq of its message makes it unique in the session."""
+    return f"c{seq}_{ordinal}"
+
+
+def group_of(call: str) -> int | None:
+    """The seq of the message that made this call; None if it is no id of ours."""
+    match = _CALL_ID.fullmatch(call)
+    return int(match[1]) if match else None
+
+
+def waiting_for(state: SessionState, call: str) -> OpenCall | None:
+    """The open call that goes by this id, ours or the provider's."""
+    for each in state.open_calls:
+        if call == each.id:
+            return each
+    for each in state.open_calls:
+        if call == each.provider_id:
+            return each
+    return None
+
+
+def closing_text(reason: str) -> str:
+    return f"No result: {reason}"
+
+
+def closing(state: SessionState, reason: str, given: Given) -> tuple[MessageRecorded, ...]:
+    """What closes the calls that wait: an error for each, so that no session is ever stuck."""
+    if not state.open_calls:
+        return ()
+    content = (Text(closing_text(reason)),)
+    results = tuple(ToolResult(call.id, content, is_error=True) for call in state.open_calls)
+    tokens = given.closing_tokens * len(results)
+    return (MessageRecorded(role="tool", tool_results=results, tokens=tokens, counter=given.counter, closing=True),)
+
+
+def record(
+    state: SessionState, scope: Scope, new: NewMessage, tokens: int, given: Given, *, as_found: bool
+) -> tuple[MessageRecorded | EvidenceKept, ...]:
+    """What becomes of one message in this state."""
+    _check_shape(state, new, as_found=as_found)
+    if not (new.content or new.tool_calls or new.tool_results):
+        return (_evidence(new, (), "the message is empty", tokens, given),)
+    if new.role == "tool":
+        return _results(state, scope, new, tokens, given, as_found=as_found)
+    before: tuple[MessageRecorded, ...] = ()
+    if new.role == "assistant" and state.open_calls:
+        if not as_found:
+            raise calls_open(scope, state, "the model cannot have answered yet")
+        before = closing(state, "the log has none", given)
+    seq = state.version + len(before) + 1
+    calls = tuple(
+        ToolCall(call_id(seq, ordinal), call.name, call.args, call.provider_id)
+        for ordinal, call in enumerate(new.tool_calls)
+    )
+    return (
+        *before,
+        MessageRecorded(
+            role=new.role,
+            content=new.content,
+            tool_calls=calls,
+            tokens=tokens,
+            counter=given.counter,
+            usage=new.usage,
+            source=new.source,
+            metadata=new.metadata,
+        ),
+    )
+
+
+def calls_open(scope: Scope, state: SessionState, what: str) -> errors.CallsOpen:
+    calls = ", ".join(f"{call.id} {call.name}" for call in state.open_calls[:10])
+    return errors.CallsOpen(session=scope.session, count=len(state.open_calls), calls=calls, what=what)
+
+
+def _check_shape(state: SessionState, new: NewMessage, *, as_found: bool) -> None:
+    if new.role != "assistant" and new.tool_calls:
+        raise errors.InvalidContent(reason=f"a {new.role} message makes no tool calls")
+    if (new.role == "tool") != bool(new.tool_results) and not (as_found and not new.tool_results):
+        raise errors.InvalidContent(reason="tool results, and nothing else, make a message of role 'tool'")
+    if new.tool_results and new.content:
+        raise errors.InvalidContent(reason="a tool message has results and no other content")
+    if not (new.content or new.tool_calls or new.tool_results or as_found):
+        raise errors.InvalidContent(reason="a message needs content, tool calls or tool results")
+    ids = [call.provider_id for call in new.tool_calls if call.provider_id is not None]
+    if len(set(ids)) != len(ids):
+        raise errors.InvalidContent(reason="two tool calls of one message have the same id")
+    if new.role == "system" and len(state.pinned) >= limits.PINNED_MESSAGES:
+        raise errors.TooLarge(
+            what="the session",
+            size=len(state.pinned) + 1,
+            unit="system messages",
+            limit_name="PINNED_MESSAGES",
+            limit=limits.PINNED_MESSAGES,
+            advice="System messages are always in view: record notes as user messages, or reset the session.",
+        )
+
+
+def _results(
+    state: SessionState, scope: Scope, new: NewMessage, tokens: int, given: Given, *, as_found: bool
+) -> tuple[MessageRecorded | EvidenceKept, ...]:
+    """Results for calls that wait are a message; for calls that were closed before, evidence."""
+    if not new.tool_results:
+        return (_evidence(new, (), "no tool call goes with it", tokens, given),)
+    taken: list[ToolResult] = []
+    late: list[tuple[ToolResult, str]] = []
+    for result in new.tool_results:
+        call = waiting_for(state, result.call)
+        if call is not None and all(call.id != each.tool_call_id for each in taken):
+            taken.append(ToolResult(call.id, result.content, result.is_error))
+            continue
+        fate = Fate("answered", call.id) if call is not None else given.fates.get(result.call)
+        reason = _why_late(scope, result, fate, as_found=as_found)
+        late.append((ToolResult(fate.id if fate else result.call, result.content, result.is_error), reason))
+    evidence = tuple(
+        _evidence(new, (result,), reason, 0 if taken or index else tokens, given)
+        for index, (result, reason) in enumerate(late)
+    )
+    if not taken:
+        return evidence
+    message = MessageRecorded(
+        role="tool", tool_results=tuple(taken), tokens=tokens, counter=given.counter, metadata=new.metadata
+    )
+    return (message, *evidence)
+
+
+def _why_late(scope: Scope, result: NewResult, fate: Fate | None, *, as_found: bool) -> str:
+    """Why a result for a call that does not wait is kept all the same; otherwise it is refused."""
+    if fate is not None and fate.kind == "closed":
+        return "the call was closed before"
+    if as_found:
+        return "the call had its result" if fate else "no such call"
+    if fate is not None:
+        raise errors.CallAnswered(session=scope.session, call=result.call)
+    raise errors.CallNotFound(session=scope.session, call=result.call)
+
+
+def _evidence(new: NewMessage, results: tuple[ToolResult, ...], reason: str, tokens: int, given: Given) -> EvidenceKept:
+    return EvidenceKept(
+        reason=reason,
+        role=new.role,
+        content=new.content,
+        tool_results=results,
+        tokens=tokens,
+        counter=given.counter,
+        metadata=new.metadata,
+    )

@@ -1,0 +1,75 @@
+"""Summaries: views of messages, never messages.
+
+Laws: a summary takes effect only if nothing changed what it stands for since it was drafted; it is shorter than that; two
+summaries in effect never overlap; one that stood for something erased is void.
+"""
+
+from __future__ import annotations
+
+from holdfast import errors
+from holdfast.core.messages import calls_open, group_of
+from holdfast.model import limits
+from holdfast.model.commands import Given, Summarize
+from holdfast.model.events import SummaryRecorded
+from holdfast.model.state import SessionState, SummaryRef
+
+
+def record(state: SessionState, command: Summarize, given: Given) -> tuple[SummaryRecorded, ...]:
+    first, last = command.first, command.last
+    if not state.start < first <= last <= state.version:
+        reason = (
+            f"events {first} to {last} are not a stretch of the {state.version - state.start} since {state.start + 1}"
+        )
+        raise errors.InvalidContent(reason=reason)
+    if not last <= command.version <= state.version:
+        raise errors.InvalidContent(reason=f"the summary of what came up to {last} was drafted at {command.version}")
+    if state.changed > command.version:
+        raise errors.SummaryStale(first=first, last=last, version=command.version, changed=state.changed)
+    if any((group_of(call.id) or 0) <= last for call in state.open_calls):
+        raise calls_open(command.scope, state, "what they belong to cannot be summarised yet")
+    if any(partly(summary, first, last) for summary in state.summaries) or not given.replaced_tokens:
+        raise errors.InvalidContent(reason=f"events {first} to {last} do not begin and end where units do")
+    _check_text(command, given)
+    kept = [summary for summary in state.summaries if not first <= summary.first <= last]
+    if len(kept) >= limits.SUMMARIES:
+        raise errors.TooLarge(
+            what="the session",
+            size=len(kept) + 1,
+            unit="summaries",
+            limit_name="SUMMARIES",
+            limit=limits.SUMMARIES,
+            advice="Summarise several of them as one.",
+        )
+    return (
+        SummaryRecorded(
+            first=first,
+            last=last,
+            messages=given.replaced_messages,
+            text=command.text,
+            tokens=given.tokens[0],
+            counter=given.counter,
+        ),
+    )
+
+
+def _check_text(command: Summarize, given: Given) -> None:
+    if not command.text.strip():
+        raise errors.InvalidContent(reason="the summary is empty")
+    (tokens,) = given.tokens
+    if tokens >= given.replaced_tokens:
+        reason = f"the summary has {tokens} tokens, and what it stands for has {given.replaced_tokens}"
+        raise errors.InvalidContent(reason=reason)
+
+
+def partly(summary: SummaryRef, first: int, last: int) -> bool:
+    """Whether a stretch cuts through what the summary stands for."""
+    overlaps = summary.first <= last and first <= summary.last
+    return overlaps and not (first <= summary.first and summary.last <= last)
+
+
+def covering(summaries: tuple[SummaryRef, ...], seq: int) -> SummaryRef | None:
+    """The summary in effect that stands for this event."""
+    for summary in summaries:
+        if summary.first <= seq <= summary.last:
+            return summary
+    return None

@@ -1,0 +1,179 @@
+"""What deciding a command needs to know beyond the live state: looked up in the log, so that the state can stay small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from holdfast.core import upcast
+from holdfast.core.messages import group_of, waiting_for
+from holdfast.core.units import group_seq, whole
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.flows.read import message, stretch_of
+from holdfast.model import limits
+from holdfast.model.commands import (
+    AcknowledgeOffload,
+    Command,
+    ErasePayloads,
+    Fate,
+    Given,
+    RecordMessages,
+    Summarize,
+)
+from holdfast.model.content import ToolCall
+from holdfast.model.events import MessageRecorded, PayloadsErased, SummaryRecorded
+from holdfast.model.log import Recorded
+from holdfast.model.messages import Message
+from holdfast.model.names import Scope, StreamId
+from holdfast.model.rows import OutboxRow
+from holdfast.model.state import SessionState, SummaryRef
+
+
+def informed(command: Command, given: Given, state: SessionState) -> Flow[tuple[Command, Given]]:
+    """The command and what is given with it, completed from the log."""
+    stream = command.scope.stream
+    match command:
+        case RecordMessages():
+            known = yield from _fates(command, state)
+            return command, msgspec.structs.replace(given, fates=known) if known else given
+        case Summarize():
+            return command, (yield from _replaced(command, given, state))
+        case AcknowledgeOffload():
+            return command, msgspec.structs.replace(given, offload=(yield from _entry(command)))
+        case ErasePayloads(alone=False):
+            seqs = yield from _erased(stream, command.seqs)
+            return msgspec.structs.replace(command, seqs=tuple(sorted(seqs))), given
+    return command, given
+
+
+def _fates(command: RecordMessages, state: SessionState) -> Flow[dict[str, Fate]]:
+    """What became of the calls that results name and that do not wait."""
+    known: dict[str, Fate] = {}
+    own = {call.provider_id for new in command.messages for call in new.tool_calls}
+    for new in command.messages:
+        for result in new.tool_results:
+            if result.call in own or result.call in known or waiting_for(state, result.call):
+                continue
+            fate = yield from _fate(command.scope.stream, result.call, state.version)
+            if fate is not None:
+                known[result.call] = fate
+    return known
+
+
+def _fate(stream: StreamId, call: str, version: int) -> Flow[Fate | None]:
+    """A call by our id is found where that says; by the provider's, only among the newest messages."""
+    seq = group_of(call)
+    if seq is None:
+        for recorded in (yield from effects.read_back(stream, None, limits.READ_EVENTS, (MessageRecorded.name,))):
+            for each in message(recorded).tool_calls:
+                if each.provider_id == call:
+                    return (yield from _outcome(stream, each, recorded.seq, version))
+        return None
+    if seq <= version:
+        for recorded in (yield from effects.read(stream, seq - 1, 1)):
+            for each in message(recorded).tool_calls:
+                if each.id == call:
+                    return (yield from _outcome(stream, each, seq, version))
+    return None
+
+
+def _outcome(stream: StreamId, call: ToolCall, seq: int, version: int) -> Flow[Fate | None]:
+    for each in (yield from _results_of(stream, seq, version)):
+        if any(result.tool_call_id == call.id for result in each.tool_results):
+            return Fate("closed" if each.closing else "answered", call.id)
+    return None
+
+
+def _results_of(stream: StreamId, seq: int, version: int) -> Flow[list[Message]]:
+    """The messages with the results of the calls that event `seq` made. They follow before the next reply does."""
+    found: list[Message] = []
+    after = seq
+    while after < version:
+        page = yield from effects.read(stream, after, limits.READ_EVENTS)
+        for recorded in page:
+            each = message(recorded)
+            if each.role == "assistant":
+                return found
+            if group_seq(each) == seq:
+                found.append(each)
+        if not page:
+            break
+        after = page[-1].seq
+    return found
+
+
+def _replaced(command: Summarize, given: Given, state: SessionState) -> Flow[Given]:
+    """How much the summary stands for; nothing at all if it begins or ends inside a unit."""
+    if not state.start < command.first <= command.last <= state.version:
+        return given
+    stretch = yield from stretch_of(command.scope.stream, state, command.first, command.last)
+    if stretch is None or not whole(each for each in stretch if isinstance(each, Message)):
+        return given
+    tokens = count = 0
+    for each in stretch:
+        tokens += each.tokens
+        count += each.messages if isinstance(each, SummaryRef) else 1
+    return msgspec.structs.replace(given, replaced_tokens=tokens, replaced_messages=count)
+
+
+def _entry(command: AcknowledgeOffload) -> Flow[OutboxRow | None]:
+    where = session_where(command.scope) | {"entry": command.entry}
+    for row in (yield from effects.rows(OutboxRow, where, None, 1)):
+        return row
+    return None
+
+
+def session_where(scope: Scope) -> dict[str, str | int]:
+    """What finds the rows of one session."""
+    return {"tenant": scope.tenant, "actor": scope.actor, "session": scope.session, "thread": scope.thread or ""}
+
+
+def _erased(stream: StreamId, seqs: tuple[int, ...]) -> Flow[set[int]]:
+    """What goes with what: an erased call takes its results along and the reverse, an erased message the summaries that
+    tell of it; an erased erasure is taken over, so that what is gone is always named by one that can be read."""
+    gone = {*seqs}
+    for seq in seqs:
+        for recorded in (yield from effects.read(stream, seq - 1, 1)):
+            if recorded.seq == seq:
+                gone |= yield from _goes_with(recorded)
+    for summary in (yield from _summaries(stream)):
+        if any(summary.first <= seq <= summary.last for seq in gone):
+            gone.add(summary.seq)
+    return gone
+
+
+def _goes_with(recorded: Recorded) -> Flow[set[int]]:
+    event = upcast.current(recorded)
+    if isinstance(event, PayloadsErased):
+        return {*event.seqs}
+    each = message(recorded)
+    first = group_seq(each)
+    if not each.tool_calls and first == each.seq:
+        return set()
+    results = yield from _results_of(recorded.stream, first, limits.WHOLE_NUMBER)
+    return {first, *(result.seq for result in results)}
+
+
+class _Told(msgspec.Struct, frozen=True):
+    seq: int
+    first: int
+    last: int
+
+
+def _summaries(stream: StreamId) -> Flow[list[_Told]]:
+    """All summaries that were ever recorded: one that is no longer in effect tells its story all the same."""
+    found: list[_Told] = []
+    before: int | None = None
+    while page := (yield from effects.read_back(stream, before, limits.READ_EVENTS, (SummaryRecorded.name,))):
+        found += _told(page)
+        before = page[-1].seq
+    return found
+
+
+def _told(page: tuple[Recorded, ...]) -> Iterator[_Told]:
+    for recorded in page:
+        event = upcast.current(recorded)
+        if isinstance(event, SummaryRecorded):
+            yield _Told(recorded.seq, event.first, event.last)

@@ -1,0 +1,290 @@
+"""From what a caller passed to a message that can be kept: checked, and what is large moved to the blob store."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TypeAlias, get_args
+
+import msgspec
+
+from holdfast import codec
+from holdfast.errors import InvalidContent, InvalidJson, InvalidName, TooLarge, shown
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.flows.place import Context
+from holdfast.model import limits
+from holdfast.model.commands import NewCall, NewMessage, NewResult
+from holdfast.model.content import (
+    BlobRef,
+    Body,
+    Data,
+    File,
+    Image,
+    Json,
+    Opaque,
+    Part,
+    Role,
+    Source,
+    Text,
+    ToolCall,
+    Usage,
+)
+from holdfast.model.names import checked_name, checked_whole
+from holdfast.model.state import OpenCall
+from holdfast.ports import TokenCounter
+from holdfast.providers.draft import Draft, DraftCall, DraftResult, Inline
+
+Content: TypeAlias = str | Part | Sequence[str | Part]
+
+_PARTS = (Text, Data, Body, Image, File, Opaque)
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[NewMessage]:
+    """The message that a draft becomes; every complaint about it is raised here, before anything is stored."""
+    role = _checked_role(draft.role)
+    calls = tuple(_checked_call(call) for call in draft.tool_calls)
+    _check_count("the message", len(calls), "tool calls", "MESSAGE_CALLS")
+    _check_count("the message", len(draft.tool_results), "tool results", "MESSAGE_CALLS")
+    given = checked_parts(draft.content, empty=True)
+    if not calls and not draft.tool_results and not given and not as_found:
+        raise InvalidContent(reason="a message needs content, tool calls or tool results")
+    content = yield from _settled(context, given)
+    results: list[NewResult] = []
+    for each in draft.tool_results:
+        results.append((yield from _result(context, each)))
+    return NewMessage(
+        role=role,
+        content=content,
+        tool_calls=calls,
+        tool_results=tuple(results),
+        usage=_checked_usage(draft.usage),
+        source=_checked_source(draft.source),
+        metadata=checked_object("metadata", {} if draft.metadata is None else draft.metadata),
+    )
+
+
+def count(counter: TokenCounter, new: NewMessage) -> int:
+    """The tokens of what a model reads of a message."""
+    tokens = _count_parts(counter, new.content)
+    for call in new.tool_calls:
+        args = call.args if isinstance(call.args, str) else codec.encode(call.args).decode()
+        tokens += counter.count(call.name) + counter.count(args)
+    for result in new.tool_results:
+        tokens += _count_parts(counter, result.content)
+    return tokens
+
+
+def _count_parts(counter: TokenCounter, parts: tuple[Part, ...]) -> int:
+    tokens = 0
+    for part in parts:
+        match part:
+            case Text(text) | Body(preview=text):
+                tokens += counter.count(text)
+            case Data(value):
+                tokens += counter.count(codec.encode(value).decode())
+    return tokens
+
+
+def parts_in(new: NewMessage) -> list[Part]:
+    """All parts of a message, those of its results included."""
+    return [*new.content, *(part for result in new.tool_results for part in result.content)]
+
+
+def checked_parts(content: object, *, empty: bool = False) -> tuple[Part | Inline, ...]:
+    """Content as parts, each checked: text is Unicode, references are well formed. Empty texts are no content."""
+    if type(content) is str and content:
+        return (Text(codec.checked_text("the text", content)),)
+    given: Sequence[object] = content if type(content) in (list, tuple) else (content,)  # type: ignore[assignment]
+    if content is None:
+        given = ()
+    _check_count("the message", len(given), "parts", "CONTENT_PARTS")
+    parts = tuple(_checked_part(Text(part) if type(part) is str else part) for part in given)
+    if all(part == _NOTHING for part in parts):
+        if empty:
+            return ()
+        raise InvalidContent(reason="a message needs content")
+    return parts
+
+
+_NOTHING = Text("")
+
+
+def _check_count(what: str, size: int, unit: str, name: str) -> None:
+    limit: int = getattr(limits, name)
+    if size > limit:
+        advice = "Record several messages."
+        raise TooLarge(what=what, size=size, unit=unit, limit_name=name, limit=limit, advice=advice)
+
+
+def _checked_part(part: object) -> Part | Inline:
+    if type(part) not in (*_PARTS, Inline):
+        raise InvalidContent(reason=f"{shown(part)} is not a part of a message")
+    match part:
+        case Text(text):
+            codec.checked_text("the text", text)
+        case Data(value):
+            return Data(codec.checked_json("the data", value))
+        case Body(ref, preview):
+            checked_ref(ref)
+            codec.checked_text("the preview", preview)
+        case File(ref, name):
+            checked_ref(ref)
+            if name is not None:
+                checked_name("file name", name)
+        case Image(ref, url):
+            _check_image(ref, url)
+        case Opaque(issuer, body):
+            checked_name("issuer", issuer)
+            if type(body) is BlobRef:
+                checked_ref(body)
+            else:
+                codec.checked_text("the opaque part", body)
+    return part  # type: ignore[return-value]
+
+
+def _check_image(ref: BlobRef | None, url: str | None) -> None:
+    if (ref is None) == (url is None):
+        raise InvalidContent(reason="an image has either a blob or a URL")
+    if ref is not None:
+        checked_ref(ref)
+    if url is not None:
+        codec.checked_text("the URL", url)
+
+
+def checked_ref(ref: object) -> BlobRef:
+    if type(ref) is not BlobRef:
+        raise InvalidContent(reason="a reference to a body is what put_blob() returns")
+    digest = ref.digest
+    if type(digest) is not str or len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+        raise InvalidName(what="blob digest", value=digest, reason="it is not 64 hexadecimal digits", limit=64)
+    checked_whole("the size of a blob", ref.size, 0, limits.BLOB_BYTES)
+    if ref.media_type is not None:
+        checked_name("media type", ref.media_type)
+    return ref
+
+
+def _settled(context: Context, parts: Sequence[Part | Inline]) -> Flow[tuple[Part, ...]]:
+    """The parts as the log holds them: what is large, or came as bytes, is in the blob store."""
+    settled: list[Part] = []
+    for part in parts:
+        match part:
+            case Text(text) if len(text) > limits.SPOOL_BYTES // 4:
+                body = text.encode()
+                settled.append((yield from _spooled(context, body, "text/plain", part)))
+            case Data(value):
+                body = codec.encode(value)
+                settled.append((yield from _spooled(context, body, "application/json", part)))
+            case Opaque(issuer, str(text)) if len(body := text.encode()) > limits.SPOOL_BYTES:
+                ref = yield from _put(context, body, None)
+                settled.append(Opaque(issuer, ref))
+            case Inline(kind, data, media_type, name):
+                ref = yield from _put(context, data, media_type)
+                settled.append(Image(ref) if kind == "image" else File(ref, name))
+            case _:
+                settled.append(part)
+    return tuple(settled)
+
+
+def _spooled(context: Context, body: bytes, media_type: str, part: Part) -> Flow[Part]:
+    if len(body) <= limits.SPOOL_BYTES:
+        return part
+    ref = yield from _put(context, body, media_type)
+    return Body(ref, preview(body))
+
+
+def preview(start: bytes) -> str:
+    """The beginning of a text, cut between two characters."""
+    return start[: limits.PREVIEW_BYTES].decode("utf-8", "ignore")
+
+
+def _put(context: Context, body: bytes, media_type: str | None) -> Flow[BlobRef]:
+    if media_type is not None:
+        checked_name("media type", media_type)
+    return effects.outside(functools.partial(context.bodies.put, context.tenant, body, media_type))
+
+
+def _result(context: Context, draft: DraftResult) -> Flow[NewResult]:
+    if type(draft.is_error) is not bool:
+        raise InvalidContent(reason=f"is_error is {shown(draft.is_error)}, not true or false")
+    call = draft.call.id if type(draft.call) in (ToolCall, OpenCall) else draft.call
+    checked_name("tool call id", call)
+    value = draft.content
+    if type(value) in _BYTES or hasattr(type(value), "read") or hasattr(type(value), "__next__"):
+        part = yield from effects.outside(functools.partial(context.bodies.take, context.tenant, value))
+        return NewResult(call, (part,), draft.is_error)
+    content = yield from _settled(context, _result_parts(value))
+    return NewResult(call, content, draft.is_error)
+
+
+def _result_parts(value: object) -> tuple[Part | Inline, ...]:
+    """A tool returns text, parts of a message, or any JSON value; a list with a part in it is a list of parts."""
+    if type(value) is str:
+        return (Text(codec.checked_text("the result", value)),)
+    if type(value) in (*_PARTS, Inline):
+        return (_checked_part(value),)
+    if type(value) in (list, tuple) and any(type(item) in (*_PARTS, Inline) for item in value):  # type: ignore[attr-defined]
+        return checked_parts(value, empty=True) or (_NOTHING,)
+    return (Data(codec.checked_json("the result", value)),)
+
+
+def _checked_call(draft: DraftCall) -> NewCall:
+    args: Json = codec.checked_json("the arguments of a tool call", draft.args)
+    if not isinstance(args, dict | str):
+        raise InvalidContent(reason=f"the arguments of a tool call are {shown(args)}, not an object or text")
+    own = None if draft.provider_id is None else checked_name("tool call id", draft.provider_id)
+    return NewCall(checked_name("tool name", draft.name), args, own)
+
+
+def draft_call(given: object) -> DraftCall:
+    """A call as users write one: {"name": …, "args": {…}, "id": the provider's, if any}."""
+    if isinstance(given, DraftCall):
+        return given
+    if isinstance(given, NewCall | ToolCall):
+        return DraftCall(given.name, given.args, given.provider_id)
+    if type(given) is not dict or not {"name"} <= set(given) <= {"name", "args", "id"}:
+        reason = f"a tool call is an object with name, args and, if the provider gave one, id; not {shown(given)}"
+        raise InvalidContent(reason=reason)
+    return DraftCall(given["name"], given.get("args", {}), given.get("id"))
+
+
+def checked_object(what: str, value: object) -> dict[str, Json]:
+    data = codec.checked_json(what, value)
+    if not isinstance(data, dict):
+        raise InvalidJson(where=what, reason="it is not an object")
+    return data
+
+
+def _checked_usage(usage: object) -> Usage | None:
+    if usage is None:
+        return None
+    if type(usage) is dict:
+        known = set(usage) & set(Usage.__struct_fields__)
+        if known != set(usage):
+            raise InvalidContent(reason=f"usage has {', '.join(Usage.__struct_fields__)}, and nothing else")
+        usage = Usage(**usage)
+    if type(usage) is not Usage:
+        raise InvalidContent(reason=f"usage is a holdfast.Usage, not {shown(usage)}")
+    for field in Usage.__struct_fields__:
+        checked_whole(field, getattr(usage, field))
+    return usage
+
+
+def _checked_source(source: object) -> Source | None:
+    if source is None:
+        return None
+    if type(source) is not Source:
+        raise InvalidContent(reason=f"the source of a reply is a holdfast.Source, not {shown(source)}")
+    for field, value in msgspec.structs.asdict(source).items():
+        if value is not None:
+            checked_name(field, value)
+    return source
+
+
+def _checked_role(role: object) -> Role:
+    known: tuple[Role, ...] = get_args(Role)
+    for each in known:
+        if type(role) is str and role == each:
+            return each
+    raise InvalidContent(reason=f"the role {shown(role)} is not one of {', '.join(known)}")

@@ -1,0 +1,193 @@
+"""What is said and done in a session: recording it, and reading it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast import codec
+from holdfast.core import sessions
+from holdfast.errors import InvalidContent, TooLarge, shown
+from holdfast.flows import effects, ingest
+from holdfast.flows.effects import Flow
+from holdfast.flows.load import load
+from holdfast.flows.place import Place, order
+from holdfast.flows.read import message
+from holdfast.model import limits
+from holdfast.model.commands import CloseCalls, RecordMessages
+from holdfast.model.content import ToolCall, Usage, blob_refs
+from holdfast.model.events import EvidenceKept, MessageRecorded, SessionDestroyed
+from holdfast.model.log import Recorded
+from holdfast.model.messages import Message
+from holdfast.model.names import checked_whole
+from holdfast.model.state import OpenCall
+from holdfast.providers import read
+from holdfast.providers.draft import Draft, DraftResult
+
+_KEPT = (MessageRecorded.name, EvidenceKept.name)
+
+
+def record(
+    place: Place,
+    message: object,
+    content: ingest.Content | None = None,
+    *,
+    tool_calls: Sequence[ToolCall | Mapping[str, Any]] = (),
+    usage: Usage | None = None,
+    metadata: dict[str, Any] | None = None,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[Message]:
+    """Keep a message; when this returns, it survives power loss.
+
+    `message` is a role, with `content` and `tool_calls`: record("user", "Hello"). Or it is what a provider returned: a
+    response of OpenAI or Anthropic, an object of their clients or a plain dict, or finished Deltas: record(response).
+
+    `key` makes a retry safe: the same message under the same key is kept once. `expect` is the version that the session
+    must be at; otherwise VersionConflict. `cause` names the event that led to this one."""
+    drafts = _drafts(message, content, tool_calls, usage, metadata)
+    return (yield from _record(place, drafts, key=key, expect=expect, cause=cause))[-1]
+
+
+def record_all(
+    place: Place,
+    messages: Sequence[object],
+    *,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[list[Message]]:
+    """Keep several messages, all or none. Each is what `record` takes, or a pair of role and content."""
+    if type(messages) not in (list, tuple) or not messages:
+        raise InvalidContent(reason="the messages to record are a list of at least one")
+    drafts: list[Draft] = []
+    for each in messages:
+        drafts += _drafts(*each) if type(each) is tuple and len(each) == 2 else _drafts(each)
+    return (yield from _record(place, drafts, key=key, expect=expect, cause=cause))
+
+
+def result(
+    place: Place,
+    call: ToolCall | OpenCall | str,
+    value: object,
+    *,
+    is_error: bool = False,
+    metadata: dict[str, Any] | None = None,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[Message]:
+    """Keep what a tool returned: text, any JSON value, parts of a message, or bytes from a file or an iterator, which are
+    streamed. `call` is the call, its id, or the provider's id of a call that waits.
+
+    A result for a call that `close_open_calls` has closed is kept as evidence: the message says `late`."""
+    draft = Draft(role="tool", tool_results=(DraftResult(call, value, is_error),), metadata=metadata)
+    return (yield from _record(place, [draft], key=key, expect=expect, cause=cause))[-1]
+
+
+def close_open_calls(
+    place: Place,
+    reason: str = "closed",
+    *,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[Message | None]:
+    """Give every call that waits an error for a result, so that the model can be called again; None if none waits."""
+    if not codec.checked_text("the reason", reason):
+        raise InvalidContent(reason="closing calls needs a reason")
+    command = CloseCalls(scope=place.scope, reason=reason)
+    appended = yield from order(place, command, closing=reason, key=key, expect=expect, cause=cause)
+    return message(appended.events[0]) if appended.events else None
+
+
+def messages(place: Place, *, before: int | None = None, limit: int = 100) -> Flow[list[Message]]:
+    """The last messages, oldest first; with `before`, the last ones before that seq."""
+    return (yield from _back(place, before, limit, MessageRecorded.name))
+
+
+def evidence(place: Place, *, before: int | None = None, limit: int = 100) -> Flow[list[Message]]:
+    """The last late results and whatever else is kept beside the transcript, oldest first."""
+    return (yield from _back(place, before, limit, EvidenceKept.name))
+
+
+def events(place: Place, *, after: int = 0, limit: int = 100) -> Flow[tuple[Recorded, ...]]:
+    """The session's stored events, as the log has them."""
+    checked_whole("after", after)
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
+    yield from check_there(place)
+    return (yield from effects.read(place.scope.stream, after, limit))
+
+
+def check_there(place: Place) -> Flow[None]:
+    """Raises if there is no such session any more, whoever destroyed it."""
+    sessions.check_there((yield from load(place.scope.stream, place.context.cache, fresh=True)), place.scope)
+
+
+def _back(place: Place, before: int | None, limit: int, kind: str) -> Flow[list[Message]]:
+    if before is not None:
+        checked_whole("before", before)
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
+    wanted = (kind, SessionDestroyed.name)
+    found = yield from effects.read_back(place.scope.stream, before, limit, wanted)
+    if before is not None or not found or found[0].type == SessionDestroyed.name:
+        yield from check_there(place)
+    return [message(event) for event in reversed(found)]
+
+
+def _drafts(
+    message: object,
+    content: object = None,
+    tool_calls: object = (),
+    usage: Usage | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> tuple[Draft, ...]:
+    if type(message) is str:
+        if type(tool_calls) not in (list, tuple):
+            raise InvalidContent(reason=f"tool_calls is {shown(tool_calls)}, not a list")
+        calls = tuple(ingest.draft_call(call) for call in tool_calls)  # type: ignore[attr-defined]
+        return (Draft(role=message, content=content, tool_calls=calls, usage=usage, metadata=metadata),)
+    if content is not None or tool_calls or usage is not None:
+        raise InvalidContent(reason="content, tool_calls and usage go with a role; a response brings its own")
+    drafts = read(message)
+    if metadata is None:
+        return drafts
+    return tuple(msgspec.structs.replace(draft, metadata=metadata) for draft in drafts)
+
+
+def _record(
+    place: Place,
+    drafts: Sequence[Draft],
+    *,
+    key: str | None,
+    expect: int | None,
+    cause: str | None,
+    as_found: bool = False,
+) -> Flow[list[Message]]:
+    if len(drafts) > limits.BATCH_MESSAGES:
+        raise TooLarge(
+            what="the batch",
+            size=len(drafts),
+            unit="messages",
+            limit_name="BATCH_MESSAGES",
+            limit=limits.BATCH_MESSAGES,
+            advice="Record in several steps.",
+        )
+    context = place.context
+    taken = []
+    for draft in drafts:
+        taken.append((yield from ingest.taken_in(context, draft, as_found=as_found)))
+    appended = yield from order(
+        place,
+        RecordMessages(scope=place.scope, messages=tuple(taken), as_found=as_found),
+        tokens=[ingest.count(context.counter, new) for new in taken],
+        closing="the log has none" if as_found else None,
+        key=key,
+        expect=expect,
+        cause=cause,
+        bodies=blob_refs(part for new in taken for part in ingest.parts_in(new)),
+    )
+    return [message(event) for event in appended.events if event.type in _KEPT]

@@ -1,0 +1,75 @@
+"""From stored events to messages."""
+
+from __future__ import annotations
+
+from holdfast.core import upcast
+from holdfast.core.summaries import covering
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.model import limits
+from holdfast.model.events import Event, EvidenceKept, MessageRecorded
+from holdfast.model.log import Recorded
+from holdfast.model.messages import Message
+from holdfast.model.names import StreamId
+from holdfast.model.state import SessionState, SummaryRef
+
+
+def message(recorded: Recorded) -> Message:
+    """A stored event as a message; without role and content if it is none, or was erased."""
+    return as_message(recorded, upcast.current(recorded))
+
+
+def as_message(recorded: Recorded, event: Event | None) -> Message:
+    if isinstance(event, MessageRecorded):
+        return Message(
+            id=recorded.id,
+            seq=recorded.seq,
+            role=event.role,
+            content=event.content,
+            tool_calls=event.tool_calls,
+            tool_results=event.tool_results,
+            tokens=event.tokens,
+            usage=event.usage,
+            source=event.source,
+            metadata=event.metadata,
+            time_us=recorded.time_us,
+            principal=recorded.principal,
+            closing=event.closing,
+        )
+    if isinstance(event, EvidenceKept):
+        return Message(
+            id=recorded.id,
+            seq=recorded.seq,
+            role=event.role,
+            content=event.content,
+            tool_results=event.tool_results,
+            tokens=event.tokens,
+            metadata=event.metadata,
+            time_us=recorded.time_us,
+            principal=recorded.principal,
+            late=event.reason,
+        )
+    return Message(id=recorded.id, seq=recorded.seq, time_us=recorded.time_us, principal=recorded.principal)
+
+
+def stretch_of(stream: StreamId, state: SessionState, first: int, last: int) -> Flow[list[Message | SummaryRef] | None]:
+    """What a view shows from one seq to another, system messages and what was erased left out; None if that is more than
+    SUMMARY_EVENTS events."""
+    found: list[Message | SummaryRef] = []
+    at, left = first, limits.SUMMARY_EVENTS
+    while at <= last:
+        summary = covering(state.summaries, at)
+        if summary is not None:
+            found.append(summary)
+            at = summary.last + 1
+            continue
+        end = min([last, *(each.first - 1 for each in state.summaries if each.first > at)])
+        left -= end - at + 1
+        if left < 0:
+            return None
+        for recorded in (yield from effects.read(stream, at - 1, end - at + 1)):
+            each = message(recorded)
+            if recorded.type == MessageRecorded.name and each.role not in (None, "system"):
+                found.append(each)
+        at = end + 1
+    return found

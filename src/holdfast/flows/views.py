@@ -1,0 +1,226 @@
+"""Views of a transcript: the sliding window, and summaries. They read; the transcript stays as it is.
+
+Laws: a view holds whole units only, in order; what it costs depends on what it shows, not on the length of the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast import codec
+from holdfast.core import upcast
+from holdfast.core.calibrate import calibrated
+from holdfast.core.messages import group_of
+from holdfast.core.sessions import check_there
+from holdfast.core.summaries import covering
+from holdfast.core.units import fitting, group_seq, grouped
+from holdfast.errors import InvalidContent, TooLarge, WindowTooSmall
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.flows.load import load
+from holdfast.flows.place import Place, order
+from holdfast.flows.read import message, stretch_of
+from holdfast.model import limits
+from holdfast.model.commands import Summarize
+from holdfast.model.events import EvidenceKept, MessageRecorded, SummaryRecorded
+from holdfast.model.messages import Item, Message, Summary, SummaryDraft, View
+from holdfast.model.names import StreamId, checked_whole
+from holdfast.model.state import SessionState, SummaryRef
+
+_PAGE = 32
+"""The fewest events that are read at once."""
+
+
+def window(place: Place, tokens: int = 8_000) -> Flow[View]:
+    """What of the session fits into so many tokens: the system messages, then the newest units, each whole.
+
+    Where a turn begins is the preferred cut. Counts are corrected by what the provider's usage figures taught so far. What
+    was summarised is shown as its summary."""
+    checked_whole("tokens", tokens, 1, limits.WINDOW_TOKENS)
+    state = yield from load(place.scope.stream, place.context.cache, fresh=True)
+    check_there(state, place.scope)
+    stream = place.scope.stream
+    system = yield from _pinned(stream, state)
+    left = tokens - sum(calibrated(each.tokens, state.calibration) for each in system)
+    if left < 0:
+        raise WindowTooSmall(what="its system messages", budget=tokens, needed=tokens - left)
+    items = yield from _newest(stream, state, left)
+    sizes = [calibrated(item.tokens, state.calibration) for item in items]
+    if sizes and sizes[-1] > left:
+        needed = tokens - left + sizes[-1]
+        raise WindowTooSmall(what="the newest message, with the system messages,", budget=tokens, needed=needed)
+    shown = fitting(items, sizes, left)
+    kept = items[len(items) - shown :]
+    late: list[Message] = []
+    if state.late:
+        newest = yield from effects.read_back(stream, None, limits.LATE_SHOWN, (EvidenceKept.name,))
+        late = [message(each) for each in reversed(newest) if each.seq > state.start and each.payload is not None]
+    return View(
+        system=tuple(system),
+        items=tuple(kept),
+        open_calls=state.open_calls,
+        late=tuple(late),
+        tokens=tokens - left + sum(sizes[len(items) - shown :]),
+        omitted=max(0, state.live - sum(_messages_in(item) for item in kept)),
+    )
+
+
+def _messages_in(item: Item) -> int:
+    return item.messages if isinstance(item, Summary) else len(item.messages)
+
+
+def _pinned(stream: StreamId, state: SessionState) -> Flow[list[Message]]:
+    found: list[Message] = []
+    for seq in state.pinned:
+        found += map(message, (yield from effects.read(stream, seq - 1, 1)))
+    return found
+
+
+def _newest(stream: StreamId, state: SessionState, budget: int) -> Flow[list[Item]]:
+    """Items from the newest back until they pass the budget, or the beginning is reached."""
+    entries: list[Message | Summary] = []
+    before = state.version + 1
+    page_size = _page_size(state, budget)
+    while before - 1 > state.start:
+        summary = covering(state.summaries, before - 1)
+        if summary is not None:
+            entries.insert(0, (yield from _summary(stream, summary)))
+            before = summary.first
+        else:
+            first = max([state.start, *(each.last for each in state.summaries if each.last < before)]) + 1
+            page = yield from effects.read_back(stream, before, page_size, (MessageRecorded.name,))
+            fresh = [message(each) for each in reversed(page) if each.seq >= first]
+            entries[:0] = [each for each in fresh if each.role not in (None, "system")]
+            before = page[-1].seq if len(page) == page_size and page[-1].seq >= first else first
+        used = calibrated(sum(each.tokens for each in entries), state.calibration)
+        if used > budget and _complete(entries):
+            break
+    return [item for item in grouped(entries, state) if isinstance(item, Summary) or not item.open]
+
+
+def _complete(entries: Sequence[Message | Summary]) -> bool:
+    """Whether no result among these belongs to a call before them."""
+    oldest = entries[0].seq
+    return all(isinstance(each, Summary) or group_seq(each) >= oldest for each in entries)
+
+
+def _page_size(state: SessionState, budget: int) -> int:
+    """About as many events as the budget is worth."""
+    average = max(1, state.live_tokens // max(1, state.live))
+    return max(_PAGE, min(limits.READ_EVENTS, budget // average + _PAGE))
+
+
+def _summary(stream: StreamId, ref: SummaryRef) -> Flow[Summary]:
+    (recorded,) = yield from effects.read(stream, ref.seq - 1, 1)
+    event = upcast.current(recorded)
+    text = event.text if isinstance(event, SummaryRecorded) else ""
+    return Summary(seq=ref.seq, first=ref.first, last=ref.last, messages=ref.messages, text=text, tokens=ref.tokens)
+
+
+def draft_summary(place: Place, keep_turns: int = 2) -> Flow[SummaryDraft | None]:
+    """The oldest part of what is in view, up to the last turns: something to summarise. None if there is nothing.
+
+    Let a model summarise `draft.text` or `draft.items`, then pass the draft and the summary to `summarize`."""
+    checked_whole("keep_turns", keep_turns, 0, limits.READ_EVENTS)
+    stream = place.scope.stream
+    state = yield from load(stream, place.context.cache, fresh=True)
+    check_there(state, place.scope)
+    first = state.start + 1
+    last = min((yield from _before_turns(stream, state, keep_turns)), _reach(state, first))
+    for call in state.open_calls:
+        last = min(last, (group_of(call.id) or 0) - 1)
+    stretch = (yield from stretch_of(stream, state, first, last)) if last >= first else []
+    assert stretch is not None, "_reach keeps within what is read at once"
+    kept, last = _whole_units(stretch, last)
+    if all(isinstance(each, SummaryRef) for each in kept) and len(kept) < 2:
+        return None
+    entries: list[Message | Summary] = []
+    for each in kept:
+        entries.append((yield from _summary(stream, each)) if isinstance(each, SummaryRef) else each)
+    return SummaryDraft(
+        scope=place.scope,
+        first=first,
+        last=last,
+        version=state.version,
+        items=tuple(grouped(entries, state)),
+        tokens=sum(each.tokens for each in entries),
+    )
+
+
+def _before_turns(stream: StreamId, state: SessionState, turns: int) -> Flow[int]:
+    """The last seq before so many turns."""
+    before = state.version + 1
+    while turns > 0 and before > state.start + 1:
+        page = yield from effects.read_back(stream, before, limits.READ_EVENTS, (MessageRecorded.name,))
+        for recorded in page:
+            if recorded.seq <= state.start:
+                return state.start
+            turns -= message(recorded).role == "user"
+            if not turns:
+                return recorded.seq - 1
+        if not page:
+            return state.start
+        before = page[-1].seq
+    return before - 1 if not turns else state.start
+
+
+def _reach(state: SessionState, first: int) -> int:
+    """The last seq of a stretch of SUMMARY_EVENTS events, those that are summarised already not counted."""
+    last = first + limits.SUMMARY_EVENTS - 1
+    for summary in state.summaries:
+        if summary.first > last:
+            break
+        last += summary.last - summary.first + 1
+    return min(last, state.version)
+
+
+def _whole_units(stretch: Sequence[Message | SummaryRef], last: int) -> tuple[list[Message | SummaryRef], int]:
+    """The stretch, cut before the first call whose results lie beyond its end."""
+    messages = [each for each in stretch if isinstance(each, Message)]
+    answered = {result.tool_call_id for each in messages for result in each.tool_results}
+    for each in messages:
+        if any(call.id not in answered for call in each.tool_calls):
+            last = each.seq - 1
+            break
+    return [each for each in stretch if (each.seq if isinstance(each, Message) else each.last) <= last], last
+
+
+def summarize(
+    place: Place,
+    draft: SummaryDraft,
+    text: str,
+    *,
+    key: str | None = None,
+    cause: str | None = None,
+) -> Flow[Summary]:
+    """Show what the draft holds as `text` from now on; the messages stay in the transcript.
+
+    Refused if the text is empty or not shorter, and with SummaryStale if the history changed since the draft."""
+    if type(draft) is not SummaryDraft or draft.scope != place.scope:
+        raise InvalidContent(reason="a summary goes with a draft of this session: see draft_summary()")
+    first, last = checked_whole("first", draft.first, 1), checked_whole("last", draft.last, 1)
+    version = checked_whole("the version of the draft", draft.version, 1)
+    codec.checked_text("the summary", text)
+    size = len(text.encode())
+    if size > limits.SPOOL_BYTES:
+        raise TooLarge(
+            what="the summary",
+            size=size,
+            unit="bytes",
+            limit_name="SPOOL_BYTES",
+            limit=limits.SPOOL_BYTES,
+            advice="Make it shorter.",
+        )
+    command = Summarize(scope=place.scope, first=first, last=last, version=version, text=text)
+    tokens = place.context.counter.count(text)
+    (recorded,) = (yield from order(place, command, tokens=[tokens], key=key, cause=cause)).events
+    event = upcast.current(recorded)
+    assert isinstance(event, SummaryRecorded), "that is what the command makes"
+    return Summary(
+        seq=recorded.seq,
+        first=event.first,
+        last=event.last,
+        messages=event.messages,
+        text=event.text,
+        tokens=event.tokens,
+    )

@@ -1,0 +1,146 @@
+"""The transcript as a reader sees it: messages, the units that views move, and views."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.model.content import Json, Part, Role, Source, ToolCall, ToolResult, Usage, text_of
+from holdfast.model.names import Scope
+from holdfast.model.state import OpenCall
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as it was recorded. Once erased, it has no role and no content any more."""
+
+    id: str
+    seq: int
+    role: Role | None = None
+    content: tuple[Part, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
+    tokens: int = 0
+    usage: Usage | None = None
+    source: Source | None = None
+    metadata: dict[str, Json] = msgspec.field(default_factory=dict)
+    time_us: int
+    principal: str
+    closing: bool = False
+    """Written by Holdfast to close calls that never got a result."""
+    late: str = ""
+    """Why this is no part of the transcript but kept as evidence; empty for what is."""
+
+    @property
+    def erased(self) -> bool:
+        return self.role is None
+
+    @property
+    def text(self) -> str:
+        """The text in it, joined; of bodies kept as blobs, the preview."""
+        parts = (*self.content, *(part for result in self.tool_results for part in result.content))
+        return text_of(parts)
+
+    @property
+    def at(self) -> datetime:
+        return datetime.fromtimestamp(self.time_us / 1e6, UTC)
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """What views, windows and compaction move: a group of calls with its results, or a single message."""
+
+    messages: tuple[Message, ...]
+    open: bool = False
+    """Some of its calls have no result yet."""
+
+    @property
+    def seq(self) -> int:
+        return self.messages[0].seq
+
+    @property
+    def tokens(self) -> int:
+        return sum(message.tokens for message in self.messages)
+
+    @property
+    def starts_turn(self) -> bool:
+        return self.messages[0].role == "user"
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """An item of a view that stands for messages; never a message itself."""
+
+    seq: int
+    first: int
+    last: int
+    messages: int
+    """How many it stands for."""
+    text: str
+    tokens: int
+
+    @property
+    def shown(self) -> str:
+        return f"Summary of earlier context: {self.text}"
+
+
+class SummaryDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """What a summary would stand for, as it was at `version`. Summarise `items`, and hand both to `summarize`."""
+
+    scope: Scope
+    first: int
+    last: int
+    version: int
+    items: tuple[Unit | Summary, ...]
+    tokens: int
+
+    @property
+    def text(self) -> str:
+        """The items as plain text: something to summarise."""
+        lines: list[str] = []
+        for item in self.items:
+            if isinstance(item, Summary):
+                lines.append(item.shown)
+                continue
+            for message in item.messages:
+                calls = " ".join(f"[calls {call.name}]" for call in message.tool_calls)
+                lines.append(" ".join(filter(None, (f"{message.role}:", message.text, calls))))
+        return "\n".join(lines)
+
+
+Item: TypeAlias = Unit | Summary
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a transcript fits: the system messages, then the newest units, each whole. Nothing was removed by it."""
+
+    system: tuple[Message, ...] = ()
+    items: tuple[Item, ...] = ()
+    open_calls: tuple[OpenCall, ...] = ()
+    """Calls without a result; their unit is not in the view. Record results, or close them, before the next call."""
+    late: tuple[Message, ...] = ()
+    """Results that came after their call was closed: kept as evidence, newest last."""
+    tokens: int = 0
+    """As far as is known, in the provider's own count."""
+    omitted: int = 0
+    """Messages that are not in it: they did not fit, or wait for results."""
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        return tuple(item for item in self.items if isinstance(item, Unit))
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return (*self.system, *(message for unit in self.units for message in unit.messages))
+
+
+class Offload(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of history that waits for long-term memory: events `first` to `last` of a session. Delivered at least once;
+    `key` is the same each time."""
+
+    scope: Scope
+    entry: int
+    why: str
+    first: int
+    last: int
+    at_us: int
+    key: str
