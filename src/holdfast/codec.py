@@ -61,6 +61,11 @@ def convert(value: dict[str, Any], kind: type[T]) -> T:
     return msgspec.convert(value, kind, strict=True)
 
 
+def plain(value: object) -> Any:
+    """A struct as the JSON that it is encoded to."""
+    return msgspec.to_builtins(value)
+
+
 def encode_event(event: Event) -> bytes:
     payload = _encoded(event, f"the event {event.name!r}")
     if len(payload) > limits.PAYLOAD_BYTES:

@@ -165,6 +165,8 @@ class Bodies(Protocol):
 
     def put(self, tenant: str, body: bytes | BinaryIO | Iterable[bytes], media_type: str | None) -> BlobRef: ...
 
+    def chunks(self, tenant: str, ref: BlobRef) -> Iterator[bytes]: ...
+
     def take(self, tenant: str, source: bytes | BinaryIO | Iterable[bytes]) -> Text | Body:
         """What a stream holds: as text if that is short, else put piece by piece, with a preview."""
 

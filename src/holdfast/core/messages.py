@@ -11,7 +11,7 @@ import re
 from holdfast import errors
 from holdfast.model import limits
 from holdfast.model.commands import Fate, Given, NewMessage, NewResult
-from holdfast.model.content import Text, ToolCall, ToolResult
+from holdfast.model.content import Json, Text, ToolCall, ToolResult
 from holdfast.model.events import EvidenceKept, MessageRecorded
 from holdfast.model.names import Scope
 from holdfast.model.state import OpenCall, SessionState
@@ -45,14 +45,24 @@ def closing_text(reason: str) -> str:
     return f"No result: {reason}"
 
 
-def closing(state: SessionState, reason: str, given: Given) -> tuple[MessageRecorded, ...]:
+def closing(
+    state: SessionState, reason: str, given: Given, metadata: dict[str, Json] | None = None
+) -> tuple[MessageRecorded, ...]:
     """What closes the calls that wait: an error for each, so that no session is ever stuck."""
     if not state.open_calls:
         return ()
     content = (Text(closing_text(reason)),)
     results = tuple(ToolResult(call.id, content, is_error=True) for call in state.open_calls)
-    tokens = given.closing_tokens * len(results)
-    return (MessageRecorded(role="tool", tool_results=results, tokens=tokens, counter=given.counter, closing=True),)
+    return (
+        MessageRecorded(
+            role="tool",
+            tool_results=results,
+            tokens=given.closing_tokens * len(results),
+            counter=given.counter,
+            metadata=metadata or {},
+            closing=True,
+        ),
+    )
 
 
 def record(
@@ -68,7 +78,7 @@ def record(
     if new.role == "assistant" and state.open_calls:
         if not as_found:
             raise calls_open(scope, state, "the model cannot have answered yet")
-        before = closing(state, "the log has none", given)
+        before = closing(state, "the log has none", given, {"import": {"added": True}})
     seq = state.version + len(before) + 1
     calls = tuple(
         ToolCall(call_id(seq, ordinal), call.name, call.args, call.provider_id)

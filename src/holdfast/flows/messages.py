@@ -49,7 +49,7 @@ def record(
     `key` makes a retry safe: the same message under the same key is kept once. `expect` is the version that the session
     must be at; otherwise VersionConflict. `cause` names the event that led to this one."""
     drafts = _drafts(message, content, tool_calls, usage, metadata)
-    return (yield from _record(place, drafts, key=key, expect=expect, cause=cause))[-1]
+    return (yield from record_drafts(place, drafts, key=key, expect=expect, cause=cause))[-1]
 
 
 def record_all(
@@ -66,7 +66,7 @@ def record_all(
     drafts: list[Draft] = []
     for each in messages:
         drafts += _drafts(*each) if type(each) is tuple and len(each) == 2 else _drafts(each)
-    return (yield from _record(place, drafts, key=key, expect=expect, cause=cause))
+    return (yield from record_drafts(place, drafts, key=key, expect=expect, cause=cause))
 
 
 def result(
@@ -85,7 +85,7 @@ def result(
 
     A result for a call that `close_open_calls` has closed is kept as evidence: the message says `late`."""
     draft = Draft(role="tool", tool_results=(DraftResult(call, value, is_error),), metadata=metadata)
-    return (yield from _record(place, [draft], key=key, expect=expect, cause=cause))[-1]
+    return (yield from record_drafts(place, [draft], key=key, expect=expect, cause=cause))[-1]
 
 
 def close_open_calls(
@@ -158,15 +158,16 @@ def _drafts(
     return tuple(msgspec.structs.replace(draft, metadata=metadata) for draft in drafts)
 
 
-def _record(
+def record_drafts(
     place: Place,
     drafts: Sequence[Draft],
     *,
-    key: str | None,
-    expect: int | None,
-    cause: str | None,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
     as_found: bool = False,
 ) -> Flow[list[Message]]:
+    """Keep these, all or none; `as_found`, what breaks the rules of a session is kept as evidence."""
     if len(drafts) > limits.BATCH_MESSAGES:
         raise TooLarge(
             what="the batch",

@@ -181,8 +181,8 @@ def listed(
     limit: int = 100,
 ) -> Flow[tuple[SessionRow, ...]]:
     """The tenant's sessions in order of their names, or the most recently active first; `after` is the last row of the page
-    before. Destroyed ones are listed only if `status` asks for them. `active_since_us` and `idle_since_us` bound the time of
-    the last event, both included."""
+    before. Destroyed ones are listed only if `status` asks for them. `active_since_us` and `idle_since_us` bound the time
+    of the last event, both included."""
     where: dict[str, str | int] = {"tenant": context.tenant}
     if actor is not None:
         where["actor"] = checked_name("actor", actor)

@@ -9,7 +9,7 @@ from holdfast.model.content import Source
 from holdfast.providers.draft import Draft
 from holdfast.providers.messages import Reply, take_blocks
 from holdfast.providers.parts import unpacked
-from holdfast.providers.plain import ANTHROPIC, word
+from holdfast.providers.plain import ANTHROPIC, named
 from holdfast.providers.usage import anthropic_usage
 
 
@@ -17,6 +17,6 @@ def reply(value: dict[str, Any]) -> tuple[Draft, ...]:
     made = Reply()
     if take_blocks(made, unpacked(value.get("content")), ANTHROPIC):
         raise InvalidContent(reason="the reply of a model holds a tool result")
-    source = Source(ANTHROPIC, word(value, "model"), word(value, "id"), word(value, "stop_reason"))
+    source = Source(ANTHROPIC, named(value, "model"), named(value, "id"), named(value, "stop_reason"))
     usage = anthropic_usage(value.get("usage"))
     return (Draft(role="assistant", content=made.content or (), tool_calls=made.calls, usage=usage, source=source),)

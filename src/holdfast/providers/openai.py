@@ -9,7 +9,19 @@ from holdfast.model.content import Source
 from holdfast.providers.draft import Draft, DraftResult
 from holdfast.providers.messages import Reply, message, take
 from holdfast.providers.parts import result_content, shell
-from holdfast.providers.plain import OPENAI, arguments, around, fields, listed, needed, opaque, rest, text_at, word
+from holdfast.providers.plain import (
+    OPENAI,
+    arguments,
+    around,
+    fields,
+    listed,
+    named,
+    needed,
+    opaque,
+    rest,
+    text_at,
+    word,
+)
 from holdfast.providers.usage import openai_usage
 
 LOCAL_CALLS = {
@@ -49,7 +61,7 @@ def completion(response: dict[str, Any]) -> tuple[Draft, ...]:
         raise InvalidContent(reason=f"the completion has {len(choices)} choices: pass the message of one of them")
     choice = needed(choices[0], "a choice")
     reply = {**needed(choice.get("message"), "the message of a choice"), "role": "assistant"}
-    source = Source(OPENAI, word(response, "model"), word(response, "id"), word(choice, "finish_reason"))
+    source = Source(OPENAI, named(response, "model"), named(response, "id"), named(choice, "finish_reason"))
     return message(reply, OPENAI, openai_usage(response.get("usage")), source)
 
 
@@ -61,7 +73,9 @@ def response(response: dict[str, Any]) -> tuple[Draft, ...]:
     if status == "failed" and not output:
         raise InvalidContent(reason=f"the provider reported an error: {error_text(response.get('error'))}")
     why = fields(response.get("incomplete_details")) or {}
-    source = Source(OPENAI, word(response, "model"), word(response, "id"), word(why, "reason") or status)
+    source = Source(
+        OPENAI, named(response, "model"), named(response, "id"), named(why, "reason") or named(response, "status")
+    )
     reply = Reply()
     take_items(reply, output)
     usage = openai_usage(response.get("usage"))

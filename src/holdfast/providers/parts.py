@@ -158,7 +158,7 @@ def _document(item: dict[str, Any], _issuer: str | None) -> list[Piece]:
         case "text":
             text = checked_text("the text of a document", text_at(source, "data"))
             _bound(len(text))
-            return [*outer, Inline("file", text.encode(), media_type, title)]
+            return [*outer, Inline("file", text.encode(), media_type or None, title or None)]
         case _:
             return [opaque(ANTHROPIC, item)]
 
@@ -222,7 +222,7 @@ def _bytes(kind: Any, text: str, media_type: str | None, name: str | None = None
         raise InvalidContent(reason=f"the data of {_an(kind)} is not base64: {error}") from error
     if binascii.b2a_base64(data, newline=False) != text.encode():
         raise InvalidContent(reason=f"the data of {_an(kind)} is not base64 as it is written")
-    return Inline(kind, data, media_type, name)
+    return Inline(kind, data, media_type or None, name or None)
 
 
 def _an(kind: str) -> str:

@@ -13,6 +13,7 @@ from holdfast.codec import checked_json, encode
 from holdfast.errors import InvalidContent, InvalidInput, shown
 from holdfast.model import limits
 from holdfast.model.content import Opaque
+from holdfast.model.names import checked_name
 
 OPENAI = "openai"
 ANTHROPIC = "anthropic"
@@ -74,6 +75,14 @@ def word(item: dict[str, Any], key: str) -> str | None:
     """The text under this key; None if there is none, or something else."""
     value = item.get(key)
     return value if type(value) is str else None
+
+
+def named(item: dict[str, Any], key: str) -> str | None:
+    """The name under this key; None for one that could not be kept, since no reply is worth less for it."""
+    try:
+        return checked_name(key, item.get(key))
+    except InvalidInput:
+        return None
 
 
 def text_at(item: dict[str, Any], key: str) -> str:

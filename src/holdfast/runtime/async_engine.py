@@ -189,6 +189,33 @@ class AsyncEngine:
         """Take in an export; events that are here already are passed over. How many were new."""
         return await self.store.call(self._blocking.import_, source, progress=progress)
 
+    async def import_transcript(
+        self,
+        source: str | os.PathLike[str],
+        session: str,
+        *,
+        actor: str = DEFAULT_ACTOR,
+        thread: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> AsyncSession:
+        """A new session from JSON lines that another system wrote: role, content, tool_calls, tool_results, usage. What
+        breaks a session's rules is kept as evidence. Repeating it after an interruption goes on where it was."""
+        call = functools.partial(self._blocking.import_transcript, actor=actor, thread=thread, metadata=metadata)
+        await self.store.call(call, source, session)
+        return await self.session(session, actor=actor, thread=thread)
+
+    async def export_transcript(
+        self,
+        target: str | os.PathLike[str],
+        session: str,
+        *,
+        actor: str = DEFAULT_ACTOR,
+        thread: str | None = None,
+    ) -> int:
+        """A session's messages as JSON lines for other systems; how many. What was imported comes out as it went in."""
+        call = functools.partial(self._blocking.export_transcript, actor=actor, thread=thread)
+        return await self.store.call(call, target, session)
+
     async def totals(self) -> Totals:
         return await self.store.call(self._blocking.totals)
 

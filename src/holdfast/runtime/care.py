@@ -66,6 +66,9 @@ class Bodies:
                 pass
             self.note(tenant, ref)
 
+    def chunks(self, tenant: str, ref: BlobRef) -> Iterator[bytes]:
+        return self._blobs.chunks(tenant, ref)
+
     def put(self, tenant: str, body: bytes | BinaryIO | Iterable[bytes], media_type: str | None) -> BlobRef:
         ref = put_blob(self._blobs, tenant, body, media_type)
         self.note(tenant, ref)

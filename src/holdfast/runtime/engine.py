@@ -22,7 +22,7 @@ from holdfast.model.content import BlobRef
 from holdfast.model.log import Totals
 from holdfast.model.names import Scope, checked_name
 from holdfast.ports import BlobStore, EventStore
-from holdfast.runtime import care, transfer
+from holdfast.runtime import care, transcripts, transfer
 from holdfast.runtime.drive import Turns, drive
 from holdfast.runtime.sweeper import sweeping
 
@@ -165,6 +165,33 @@ class Engine:
     def import_(self, source: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
         """Take in an export; events that are here already are passed over. How many were new."""
         return transfer.import_(self._drive, self.blobs, care.checked_path(source), progress)
+
+    def import_transcript(
+        self,
+        source: str | os.PathLike[str],
+        session: str,
+        *,
+        actor: str = DEFAULT_ACTOR,
+        thread: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Session:
+        """A new session from JSON lines that another system wrote: role, content, tool_calls, tool_results, usage. What
+        breaks a session's rules is kept as evidence. Repeating it after an interruption goes on where it was."""
+        place = place_of(self._place, actor, session, thread)
+        transcripts.import_transcript(self._drive, place, care.checked_path(source), metadata)
+        return Session(self._drive, place)
+
+    def export_transcript(
+        self,
+        target: str | os.PathLike[str],
+        session: str,
+        *,
+        actor: str = DEFAULT_ACTOR,
+        thread: str | None = None,
+    ) -> int:
+        """A session's messages as JSON lines for other systems; how many. What was imported comes out as it went in."""
+        place = place_of(self._place, actor, session, thread)
+        return transcripts.export_transcript(self._drive, place, care.checked_path(target))
 
     def totals(self) -> Totals:
         return self.store.totals()
