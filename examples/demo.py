@@ -1,4 +1,4 @@
-"""The main job, on one SQLite file: an agent records what it does, dies in the middle, and goes on where it was.
+"""The main job, on one SQLite file: an agent with real tools works, is killed in the middle of a turn, and goes on.
 
 python examples/demo.py            plays it
 python examples/demo.py --agent F  is the agent itself, working on the file F
@@ -7,22 +7,23 @@ python examples/demo.py --agent F  is the agent itself, working on the file F
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 
 import holdfast
 
 SOURCES = Path(holdfast.__file__).parent
-SESSION = "count-the-lines"
-LARGE_BYTES = 4_000
-
+SESSION = "code-review"
 COLOR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+TINTS = {"system": "2", "user": "36", "assistant": "35", "tool": "33"}
 
 
 def paint(code: str, text: str) -> str:
@@ -30,139 +31,261 @@ def paint(code: str, text: str) -> str:
 
 
 def title(text: str) -> None:
-    print("\n" + paint("1;36", f"── {text} " + "─" * max(0, 74 - len(text))))
+    print("\n" + paint("1;36", f"── {text} " + "─" * max(0, 74 - len(text))), flush=True)
 
 
 def say(text: str, mark: str = "·") -> None:
-    print(f"  {mark} {text}")
+    print(f"  {mark} {text}", flush=True)
 
 
-# The agent: a fixed plan, real files, real counting.
+# The tools: they read real files, the sources of the package itself.
 
 
-def list_files() -> str:
-    return "\n".join(sorted(str(path.relative_to(SOURCES)) for path in SOURCES.rglob("*.py")))
+def list_files(folder: str) -> list[dict[str, Any]]:
+    found = sorted((SOURCES / folder).rglob("*.py"))
+    return [{"path": str(path.relative_to(SOURCES)), "bytes": path.stat().st_size} for path in found]
 
 
-def read_all() -> str:
-    return "\n".join(path.read_text() for path in sorted(SOURCES.rglob("*.py")))
+def search(pattern: str) -> str:
+    hits: list[str] = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(pattern, line):
+                hits.append(f"{path.relative_to(SOURCES)}:{number}: {line.strip()}")
+    return "\n".join(hits)
 
 
-def count_lines() -> str:
-    return f"{read_all().count(chr(10)):,} lines"
+def read_everything() -> Iterator[bytes]:
+    """More than belongs into a log: it is streamed to the blob store, and the message keeps a preview."""
+    for path in sorted(SOURCES.rglob("*.py")):
+        yield path.read_bytes()
 
 
-PLAN: list[tuple[str, Callable[[], str]]] = [
-    ("system", lambda: "You count lines of code. Be exact."),
-    ("user", lambda: "How much Python is in this package?"),
-    ("assistant", lambda: "I list the files first."),
-    ("tool", list_files),
-    ("assistant", lambda: "Now I read all of them."),
-    ("tool", read_all),
-    ("assistant", lambda: "And count."),
-    ("tool", count_lines),
-    ("assistant", lambda: f"The package has {count_lines()} of Python."),
+def count_lines(folder: str) -> dict[str, int]:
+    files = sorted((SOURCES / folder).rglob("*.py"))
+    return {"files": len(files), "lines": sum(path.read_text().count("\n") for path in files)}
+
+
+TOOLS: dict[str, Callable[..., object]] = {"list_files": list_files, "search": search, "read_everything": read_everything, "count_lines": count_lines}
+
+
+# The model: what a provider would return, word for word and always the same. The nth reply follows from the transcript.
+
+
+def use(number: int, name: str, **args: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": f"toolu_{number:02d}", "name": name, "input": args}
+
+
+def reply(text: str, *calls: dict[str, Any], tokens: int) -> dict[str, Any]:
+    return {
+        "id": "msg_demo",
+        "type": "message",
+        "role": "assistant",
+        "model": "scripted-1",
+        "content": [{"type": "text", "text": text}, *calls],
+        "stop_reason": "tool_use" if calls else "end_turn",
+        "usage": {"input_tokens": tokens, "output_tokens": 40},
+    }
+
+
+REPLIES = [
+    reply(
+        "I look in three places at once.",
+        use(1, "count_lines", folder="core"),
+        use(2, "list_files", folder="core"),
+        use(3, "search", pattern=r"^class .*Error\b|^class \w+\(Conflict"),
+        tokens=180,
+    ),
+    reply("The core is small. For the whole picture I read all of it.", use(4, "read_everything"), tokens=2_100),
+    reply("The core is pure, and every refusal has a type of its own. I would merge it.", tokens=2_900),
+    reply("I run the slow check.", use(5, "search", pattern="def .*slow"), tokens=3_050),
+    reply("Then I leave it. Merged as it is.", tokens=3_150),
 ]
+QUESTIONS = ["Is the core of this package ready to merge?", "Check once more, slowly."]
 
 
 def agent(path: str) -> None:
-    """Do the steps that are not done yet. Each has a key, so doing one again changes nothing."""
+    """One loop, which looks at the transcript to see what is next. So it does not matter where the last one stopped."""
     with holdfast.open(path, principal="demo-agent") as engine:
-        try:
-            session = engine.session(SESSION)
-        except holdfast.errors.SessionNotFound:
-            session = engine.create_session(SESSION, metadata={"goal": "count"})
-        done = session.state().messages
-        print(f"start {done}", flush=True)
-        for number, (role, act) in enumerate(PLAN[done:], done + 1):
-            text = act()
-            content: holdfast.Part | str = text
-            if len(text) > LARGE_BYTES:
-                ref = engine.put_blob(text.encode(), media_type="text/plain")
-                content = holdfast.Body(ref, preview=text[:60].splitlines()[0])
-            message = session.record(role, content, key=f"step-{number}")
-            print(f"done {number} {message.id}", flush=True)
+        session = engine.session(SESSION, create=True)
+        state = session.state()
+        print(f"start {state.messages} {len(state.open_calls)}", flush=True)
+        if not state.messages:
+            session.record("system", "You review code. Look before you judge.", key="system")
+        while True:
+            if not step(session):
+                return
+
+
+def step(session: holdfast.Session) -> bool:
+    """The next thing to do, under a key that says what it is: doing it again changes nothing. False if all is done."""
+    state, last = session.state(), session.messages(limit=1)[-1]
+    if state.open_calls:
+        call = state.open_calls[0]
+        if call.provider_id == "toolu_05":
+            return False  # the slow one: the user will not wait for it
+        args = next(each for each in calls_of(session) if each.id == call.id).args
+        assert isinstance(args, dict)
+        done = session.result(call, TOOLS[call.name](**args), key=f"result-{call.id}")
+        print(f"done {done.seq} tool {call.name} answered", flush=True)
+        return True
+    if last.role == "assistant" or last.role == "system":
+        if state.turns == len(QUESTIONS):
+            return False
+        done = session.record("user", QUESTIONS[state.turns], key=f"question-{state.turns}")
+    else:
+        replies = sum(message.role == "assistant" for message in session.messages())
+        done = session.record(REPLIES[replies], key=f"reply-{replies}")
+    print(f"done {done.seq} {done.role} {done.text.splitlines()[0]}", flush=True)
+    return True
+
+
+def calls_of(session: holdfast.Session) -> list[holdfast.ToolCall]:
+    return [call for message in session.messages() for call in message.tool_calls]
 
 
 # The play around it.
 
 
-def run_agent(path: str, *, kill_after: int | None) -> list[str]:
-    """Start the agent as a process of its own; with `kill_after`, SIGKILL it as soon as that step is acknowledged."""
+def run_agent(path: str, *, kill_at: str = "") -> list[int]:
+    """Start the agent as a process of its own; SIGKILL it as soon as it says that this is durable."""
     child = subprocess.Popen([sys.executable, __file__, "--agent", path], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
-    lines: list[str] = []
+    acknowledged: list[int] = []
     for line in child.stdout:
-        word, number, *rest = line.split()
+        word, number, rest = line.rstrip().split(maxsplit=2)
         if word == "start":
-            say(f"agent {child.pid} opens the file: {number} steps are there already")
+            say(f"agent {child.pid} opens the file: {number} messages are there, {rest} calls wait for their result")
             continue
-        lines.append(rest[0])
-        say(f"step {number} is durable   {paint('2', rest[0][:13] + '…')}", paint("32", "✓"))
-        if kill_after is not None and int(number) >= kill_after:
+        role, text = rest.split(maxsplit=1)
+        acknowledged.append(int(number))
+        say(f"{paint('32', 'durable')} {number:>3}  {paint(TINTS[role], f'{role:<9}')}  {text[:60]}", paint("32", "✓"))
+        if kill_at and kill_at in text:
             child.send_signal(signal.SIGKILL)
             break
     child.stdout.close()
-    child.wait()
-    if child.returncode == -signal.SIGKILL:
-        say(paint("31", f"kill -9 {child.pid}: the process is gone in the middle of its work"), paint("31", "✗"))
-    return lines
+    if child.wait() == -signal.SIGKILL:
+        say(paint("31", f"kill -9 {child.pid}: gone in the middle of a turn"), paint("31", "✗"))
+    return acknowledged
 
 
-def show(engine: holdfast.Engine) -> None:
-    session = engine.session(SESSION)
-    for message in session.messages():
-        lines = message.text.splitlines()
-        text = lines[0] + (f" (+{len(lines) - 1} lines)" if len(lines) > 1 else "")
-        for part in message.content:
+def shown(message: holdfast.Message, engine: holdfast.Engine) -> str:
+    calls = " ".join(f"→ {call.name}" for call in message.tool_calls)
+    for result in message.tool_results:
+        for part in result.content:
             if isinstance(part, holdfast.Body):
-                text = f"{part.ref.size:,} bytes in the blob store, checked by digest {part.ref.digest[:12]}…"
-                assert len(engine.read_blob(part.ref)) == part.ref.size
-        print(f"  {message.seq:>3}  {message.role or 'erased':<9}  {message.tokens:>4} tokens  {text[:64]}")
+                assert sum(map(len, engine.blob_chunks(part.ref))) == part.ref.size
+                return f"{result.tool_call_id}: {part.ref.size:,} bytes in the blob store, checked by their digest"
+        text = str(result.value)
+        return f"{result.tool_call_id}: {text.splitlines()[0][:40]}{'…' if len(text) > 40 else ''}"
+    return f"{message.text.splitlines()[0][:60]} {calls}"
+
+
+def show(engine: holdfast.Engine, session: holdfast.Session) -> None:
+    for message in session.messages():
+        role = message.role or "erased"
+        print(f"  {message.seq:>3}  {paint(TINTS[role], f'{role:<9}')}  {message.tokens:>5}  {shown(message, engine)}")
+
+
+def check(session: holdfast.Session, acknowledged: list[int]) -> None:
+    messages = session.messages()
+    lost = [seq for seq in acknowledged if seq not in {message.seq for message in messages}]
+    calls = [call.id for call in calls_of(session)]
+    results = [result.tool_call_id for message in messages for result in message.tool_results]
+    say(f"{len(messages)} messages kept, {len(lost)} lost; {len(calls)} calls, {len(results)} results, none twice")
+    assert not lost
+    assert len(set(results)) == len(results)
+    assert set(results) <= set(calls)
+    assert len([message for message in messages if message.role == "user"]) == len(QUESTIONS)
+
+
+def interrupted(session: holdfast.Session) -> None:
+    (call,) = session.state().open_calls
+    try:
+        session.record(REPLIES[4])
+    except holdfast.errors.CallsOpen as error:
+        say(f"the next model call is refused: {str(error).split(';')[0]}")
+    session.close_open_calls("the user did not want to wait")
+    late = session.result(call, "nothing slow found")
+    say(f"its result came late and is kept as evidence: {late.late}")
+    session.record(REPLIES[4])
+
+
+def windows(session: holdfast.Session) -> None:
+    state = session.state()
+    for budget in (2_000, 1_000, 400):
+        view = session.window(tokens=budget)
+        bar = "█" * round(30 * view.tokens / budget)
+        roles = " ".join(message.role or "" for unit in view.units for message in unit.messages)
+        say(f"{budget:>5} tokens  {paint('34', f'{bar:·<30}')} {view.tokens:>5}  {len(view.units)} units: {roles[:44]}")
+    draft = session.draft_summary(keep_turns=1)
+    assert draft is not None
+    session.summarize(draft, "The core was read whole and found ready to merge.")
+    view = session.window(tokens=400)
+    say(
+        f"with a summary for {draft.tokens:,} tokens of it, all {state.live} messages are told of in {view.tokens} tokens"
+    )
+
+
+def ending(engine: holdfast.Engine, session: holdfast.Session) -> None:
+    session.reset("a new review")
+    for entry in engine.outbox():
+        say(f"reset: events {entry.first} to {entry.last} wait in the outbox ({len(engine.history(entry))} messages)")
+        engine.acknowledge(entry)
+    session.erase([3], "the user asked for it")
+    report = engine.verify()
+    say(f"event 3 erased for good; {report.events} events verified, problems: {len(report.problems)}")
+    assert report.ok
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         path = os.path.join(folder, "agent.db")
 
-        title("An agent works, and is killed")
-        acknowledged = run_agent(path, kill_after=5)
+        title("An agent works; it is killed between two parallel tool calls")
+        acknowledged = run_agent(path, kill_at="count_lines answered")
 
-        title("Another process goes on where it was")
-        acknowledged += run_agent(path, kill_after=None)
+        title("Another process goes on where it was, and is killed after a large result")
+        acknowledged += run_agent(path, kill_at="read_everything answered")
+
+        title("And another one finishes")
+        acknowledged += run_agent(path)
 
         with holdfast.open(path) as engine:
+            session = engine.session(SESSION)
             title("What the log holds")
-            show(engine)
-            kept = [message.id for message in engine.session(SESSION).messages()]
-            lost = [each for each in acknowledged if each not in kept]
-            say(f"{len(PLAN)} steps planned, {len(kept)} kept, {len(lost)} lost, {len(kept) - len(set(kept))} doubled")
-            assert len(kept) == len(PLAN)
-            assert not lost
+            show(engine, session)
+            check(session, acknowledged)
+
+            title("A call that nobody waits for any more")
+            interrupted(session)
 
             title("A retry is free; a lie is refused")
-            again = engine.session(SESSION).record("user", "How much Python is in this package?", key="step-2")
-            say(f"step-2 sent again: the same message, seq {again.seq}")
+            again = session.record("user", QUESTIONS[0], key="question-0")
+            say(f"the first question sent again: the same message, seq {again.seq}")
             try:
-                engine.session(SESSION).record("user", "Delete everything.", key="step-2")
+                session.record("user", "Delete everything.", key="question-0")
             except holdfast.errors.KeyConflict as error:
                 say(str(error))
 
-            title("Erased for good, and the chain still verifies")
-            engine.session(SESSION).erase([again.seq], "the user asked for it")
-            report = engine.verify()
-            say(f"event {again.seq} erased; {report.events} events verified, problems: {len(report.problems)}")
-            assert report.ok
+            title("The same session in windows of different size: no call without its result")
+            windows(session)
+
+            title("The end of a conversation, and something forgotten on request")
+            ending(engine, session)
 
         title("Someone edits the file behind our back")
         edit = apsw.Connection(path)
-        edit.execute("UPDATE events SET payload = CAST(replace(payload, 'exact', 'vague') AS BLOB) WHERE seq = 2")
+        edit.execute("UPDATE events SET payload = CAST(replace(payload, 'judge', 'guess') AS BLOB) WHERE seq = 2")
         edit.execute("UPDATE events SET principal = 'nobody' WHERE seq = 4")
         edit.close()
         with holdfast.open(path) as engine:
             for problem in engine.verify().problems:
                 say(str(problem), paint("33", "!"))
             assert not engine.verify().ok
+
+        title("Look inside: holdfast sessions list")
+        subprocess.run([sys.executable, "-m", "holdfast", "--file", path, "sessions", "list"], check=True)
     print()
 
 
