@@ -46,4 +46,4 @@ lock:  ## pin the newest versions that pyproject.toml allows, with hashes
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml --group dev -o requirements/dev.lock
 
 clean:
-	rm -rf .venv .venv-demo .venv-lock .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-demo .venv-lock .venv-bench .venv-agents .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -192,7 +192,7 @@ def check(session: holdfast.Session, acknowledged: list[int]) -> None:
     lost = [seq for seq in acknowledged if seq not in {message.seq for message in messages}]
     calls = [call.id for call in calls_of(session)]
     results = [result.tool_call_id for message in messages for result in message.tool_results]
-    say(f"{len(messages)} messages kept, {len(lost)} lost; {len(calls)} calls, {len(results)} results, none twice")
+    say(f"{len(messages)} messages kept, {len(lost)} lost, {len(calls)} calls, {len(results)} results, 0 doubled")
     assert not lost
     assert len(set(results)) == len(results)
     assert set(results) <= set(calls)

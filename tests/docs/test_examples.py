@@ -46,7 +46,7 @@ def test_the_demo_plays_to_its_end() -> None:
     )
     assert played.returncode == 0, played.stderr
     assert "kill -9" in played.stdout
-    assert "0 lost, 0 doubled" in played.stdout
+    assert re.search(r"0 lost, .*0 doubled", played.stdout)
 
 
 @pytest.mark.parametrize("page", reference.PAGES)

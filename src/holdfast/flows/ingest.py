@@ -131,10 +131,12 @@ def _checked_part(part: object) -> Part | Inline:
             codec.checked_text("the preview", preview)
         case File(ref, name):
             checked_ref(ref)
-            if name is not None:
-                checked_name("file name", name)
+            _check_name("file name", name)
         case Image(ref, url):
             _check_image(ref, url)
+        case Inline(name=name, media_type=media_type):
+            _check_name("file name", name)
+            _check_name("media type", media_type)
         case Opaque(issuer, body):
             checked_name("issuer", issuer)
             if type(body) is BlobRef:
@@ -142,6 +144,11 @@ def _checked_part(part: object) -> Part | Inline:
             else:
                 codec.checked_text("the opaque part", body)
     return part  # type: ignore[return-value]
+
+
+def _check_name(what: str, value: str | None) -> None:
+    if value is not None:
+        checked_name(what, value)
 
 
 def _check_image(ref: BlobRef | None, url: str | None) -> None:
@@ -209,7 +216,7 @@ def _result(context: Context, draft: DraftResult) -> Flow[NewResult]:
     if type(draft.is_error) is not bool:
         raise InvalidContent(reason=f"is_error is {shown(draft.is_error)}, not true or false")
     call = draft.call.id if type(draft.call) in (ToolCall, OpenCall) else draft.call
-    checked_name("tool call id", call)
+    _checked_call_id(call)
     value = draft.content
     if type(value) in _BYTES or hasattr(type(value), "read") or hasattr(type(value), "__next__"):
         part = yield from effects.outside(functools.partial(context.bodies.take, context.tenant, value))
@@ -233,8 +240,17 @@ def _checked_call(draft: DraftCall) -> NewCall:
     args: Json = codec.checked_json("the arguments of a tool call", draft.args)
     if not isinstance(args, dict | str):
         raise InvalidContent(reason=f"the arguments of a tool call are {shown(args)}, not an object or text")
-    own = None if draft.provider_id is None else checked_name("tool call id", draft.provider_id)
+    own = None if draft.provider_id is None else _checked_call_id(draft.provider_id)
     return NewCall(checked_name("tool name", draft.name), args, own)
+
+
+def _checked_call_id(value: object) -> str:
+    """A provider's id is its own affair: some put a signature into it."""
+    text = codec.checked_text("the id of a tool call", value)
+    if not 1 <= len(text) <= limits.CALL_ID_CHARS:
+        reason = f"it has {len(text)} characters"
+        raise InvalidName(what="tool call id", value=text, reason=reason, limit=limits.CALL_ID_CHARS)
+    return text
 
 
 def draft_call(given: object) -> DraftCall:

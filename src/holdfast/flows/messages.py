@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import checked_whole
 from holdfast.model.state import OpenCall
-from holdfast.providers import read
+from holdfast.providers import read, read_all
 from holdfast.providers.draft import Draft, DraftResult
 
 _KEPT = (MessageRecorded.name, EvidenceKept.name)
@@ -64,8 +65,11 @@ def record_all(
     if type(messages) not in (list, tuple) or not messages:
         raise InvalidContent(reason="the messages to record are a list of at least one")
     drafts: list[Draft] = []
-    for each in messages:
-        drafts += _drafts(*each) if type(each) is tuple and len(each) == 2 else _drafts(each)
+    for pairs, run in itertools.groupby(messages, key=lambda each: type(each) is tuple):
+        if pairs:
+            drafts += (draft for pair in run for draft in _pair(pair))
+        else:
+            drafts += read_all(list(run))
     return (yield from record_drafts(place, drafts, key=key, expect=expect, cause=cause))
 
 
@@ -136,6 +140,12 @@ def _back(place: Place, before: int | None, limit: int, kind: str) -> Flow[list[
     if before is not None or not found or found[0].type == SessionDestroyed.name:
         yield from check_there(place)
     return [message(event) for event in reversed(found)]
+
+
+def _pair(pair: object) -> tuple[Draft, ...]:
+    if type(pair) is not tuple or len(pair) != 2:
+        raise InvalidContent(reason="a message to record is a response, an object, or a pair of role and content")
+    return _drafts(*pair)
 
 
 def _drafts(

@@ -27,7 +27,7 @@ from holdfast.model.messages import Item, Message, Summary, SummaryDraft, View
 from holdfast.model.names import StreamId, checked_whole
 from holdfast.model.state import SessionState, SummaryRef
 
-_PAGE = 32
+_PAGE = 16
 """The fewest events that are read at once."""
 
 
@@ -79,35 +79,48 @@ def _pinned(stream: StreamId, state: SessionState) -> Flow[list[Message]]:
 def _newest(stream: StreamId, state: SessionState, budget: int) -> Flow[list[Item]]:
     """Items from the newest back until they pass the budget, or the beginning is reached."""
     entries: list[Message | Summary] = []
+    size = _Size()
     before = state.version + 1
     page_size = _page_size(state, budget)
-    while before - 1 > state.start:
+    while before - 1 > state.start and calibrated(size.whole, state.calibration) <= budget:
         summary = covering(state.summaries, before - 1)
         if summary is not None:
-            entries.insert(0, (yield from _summary(stream, summary)))
+            entries.append((yield from _summary(stream, summary)))
+            size.whole += summary.tokens
             before = summary.first
+            continue
+        first = max([state.start, *(each.last for each in state.summaries if each.last < before)]) + 1
+        page = yield from effects.read_back(stream, before, page_size, (MessageRecorded.name,))
+        before = page[-1].seq if len(page) == page_size and page[-1].seq >= first else first
+        for recorded in page:
+            if recorded.seq < first or calibrated(size.whole, state.calibration) > budget:
+                break
+            each = message(recorded)
+            if each.role not in (None, "system"):
+                entries.append(each)
+                size.add(each)
+    return [item for item in grouped(reversed(entries), state) if isinstance(item, Summary) or not item.open]
+
+
+class _Size:
+    """The tokens of what was read so far, from the newest back: results count once their call is there."""
+
+    def __init__(self) -> None:
+        self.whole = 0
+        self._results: dict[int, int] = {}
+
+    def add(self, each: Message) -> None:
+        group = group_seq(each)
+        if group != each.seq:
+            self._results[group] = self._results.get(group, 0) + each.tokens
         else:
-            first = max([state.start, *(each.last for each in state.summaries if each.last < before)]) + 1
-            page = yield from effects.read_back(stream, before, page_size, (MessageRecorded.name,))
-            fresh = [message(each) for each in reversed(page) if each.seq >= first]
-            entries[:0] = [each for each in fresh if each.role not in (None, "system")]
-            before = page[-1].seq if len(page) == page_size and page[-1].seq >= first else first
-        used = calibrated(sum(each.tokens for each in entries), state.calibration)
-        if used > budget and _complete(entries):
-            break
-    return [item for item in grouped(entries, state) if isinstance(item, Summary) or not item.open]
-
-
-def _complete(entries: Sequence[Message | Summary]) -> bool:
-    """Whether no result among these belongs to a call before them."""
-    oldest = entries[0].seq
-    return all(isinstance(each, Summary) or group_seq(each) >= oldest for each in entries)
+            self.whole += each.tokens + self._results.pop(group, 0)
 
 
 def _page_size(state: SessionState, budget: int) -> int:
     """About as many events as the budget is worth."""
     average = max(1, state.live_tokens // max(1, state.live))
-    return max(_PAGE, min(limits.READ_EVENTS, budget // average + _PAGE))
+    return max(_PAGE, min(limits.READ_EVENTS, budget * 5 // (average * 4)))
 
 
 def _summary(stream: StreamId, ref: SummaryRef) -> Flow[Summary]:

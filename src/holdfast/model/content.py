@@ -116,16 +116,18 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why the model stopped, in the provider's words."""
 
 
-def text_of(parts: Iterable[Part]) -> str:
-    """The text in these parts, joined; of bodies in the blob store, the preview."""
+def text_of(parts: Iterable[Part], between: str = "\n") -> str:
+    """What there is to read in these parts, joined: texts, data as JSON; of bodies in the blob store, the preview."""
     texts: list[str] = []
     for part in parts:
         match part:
             case Text(text):
                 texts.append(text)
+            case Data(value):
+                texts.append(msgspec.json.encode(value).decode())  # to be read; what is stored is codec's business
             case Body(preview=preview):
                 texts.append(preview)
-    return "\n".join(texts)
+    return between.join(texts)
 
 
 def blob_refs(parts: Iterable[Part]) -> tuple[BlobRef, ...]:

@@ -24,6 +24,9 @@ CONTENT_PARTS = 1_000
 MESSAGE_CALLS = 256
 """Tool calls of one message."""
 
+CALL_ID_CHARS = 4_096
+"""A provider's id of a tool call."""
+
 PINNED_MESSAGES = 1_000
 """System messages of one session since its last reset."""
 

@@ -38,9 +38,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The text in it, joined; of bodies kept as blobs, the preview."""
+        """What there is to read in it, joined: texts, data as JSON; of bodies kept as blobs, the preview."""
         parts = (*self.content, *(part for result in self.tool_results for part in result.content))
-        return text_of(parts)
+        return text_of(parts, "" if self.role == "assistant" else "\n")  # a reply comes in pieces of one text
 
     @property
     def at(self) -> datetime:

@@ -26,18 +26,37 @@ from holdfast.providers.plain import (
 )
 from holdfast.providers.usage import own_usage
 
-OPENAI_FIELDS = frozenset({"annotations", "audio", "name", "phase", "reasoning", "reasoning_content"}) | {
-    "reasoning_details"
-}
+OPENAI_FIELDS = frozenset(
+    {
+        "annotations",
+        "audio",
+        "name",
+        "phase",
+        "reasoning",
+        "reasoning_content",
+        "reasoning_details",
+    }
+)
 """What OpenAI and those who speak its dialect add to a message beside its content."""
 
+LABELS = frozenset({"type", "role", "id", "status", "name", "phase"})
+"""What says nothing on its own: a message of it alone is empty."""
+
 TAKEN = frozenset(
-    {"role", "type", "content", "refusal", "tool_calls", "function_call", "tool_results", "tool_call_id"}
-) | {
-    "usage",
-    "metadata",
-    "is_error",
-}
+    {
+        "role",
+        "type",
+        "content",
+        "refusal",
+        "tool_calls",
+        "function_call",
+        "tool_results",
+        "tool_call_id",
+        "usage",
+        "metadata",
+        "is_error",
+    }
+)
 
 
 class Reply:
@@ -54,6 +73,14 @@ class Reply:
 
     def add(self, *parts: Piece) -> None:
         self._entries.extend((part, None) for part in parts)
+
+    @property
+    def size(self) -> int:
+        return len(self._entries)
+
+    def take_back(self) -> None:
+        """Without the last part."""
+        self._entries.pop()
 
     def call(self, name: object, args: Any, call_id: object, mark: Piece, *, always: bool) -> None:
         """A second call under one id gets none: results find it by the id that the session gives."""
@@ -93,10 +120,10 @@ def message(
     results = (*take(reply, item, issuer), *_own_results(item))
     content: Any = reply.content or ()
     metadata = _metadata(item)
-    rest_of_it = content or reply.calls
+    more = content or reply.calls
     if results and said != "tool":
-        answer = Draft(role="tool", tool_results=results, metadata=None if rest_of_it else metadata)
-        if not rest_of_it:
+        answer = Draft(role="tool", tool_results=results, metadata=None if more else metadata)
+        if not more:
             return (answer,)
         return answer, Draft(role=role, content=content, tool_calls=reply.calls, metadata=metadata)
     return (
@@ -118,6 +145,7 @@ def take(reply: Reply, item: dict[str, Any], issuer: str | None = None) -> tuple
     beside = _beside(item)
     if beside:
         reply.add(around(OPENAI, beside))
+    begun = reply.size
     results = take_blocks(reply, blocks, issuer or issuer_among(blocks) or (OPENAI if beside else None))
     refusal = word(item, "refusal")
     if refusal:
@@ -126,6 +154,8 @@ def take(reply: Reply, item: dict[str, Any], issuer: str | None = None) -> tuple
         _legacy_call(reply, item["function_call"])
     for call in listed(item.get("tool_calls"), "'tool_calls'"):
         _tool_call(reply, needed(call, "a tool call"))
+    if beside and reply.size == begun and beside.keys() <= LABELS:
+        reply.take_back()
     return results
 
 

@@ -35,21 +35,34 @@ LOCAL_CALLS = {
 CALLS = frozenset({"function_call", "custom_tool_call", *LOCAL_CALLS})
 OUTPUTS = frozenset(f"{kind}_output" for kind in CALLS)
 
-HOSTED = frozenset({"code_interpreter_call", "compaction", "file_search_call", "image_generation_call", "mcp_call"}) | {
-    "mcp_approval_request",
-    "mcp_list_tools",
-    "program",
-    "program_output",
-    "reasoning",
-    "tool_search_call",
-    "web_search_call",
-}
+HOSTED = frozenset(
+    {
+        "code_interpreter_call",
+        "compaction",
+        "file_search_call",
+        "image_generation_call",
+        "mcp_approval_request",
+        "mcp_call",
+        "mcp_list_tools",
+        "program",
+        "program_output",
+        "reasoning",
+        "tool_search_call",
+        "web_search_call",
+    }
+)
 """What the model and the tools at the provider made: kept as it came."""
 
-ASKED = frozenset({"additional_tools", "compaction_trigger", "configuration_update", "item_reference"}) | {
-    "mcp_approval_response",
-    "tool_search_output",
-}
+ASKED = frozenset(
+    {
+        "additional_tools",
+        "compaction_trigger",
+        "configuration_update",
+        "item_reference",
+        "mcp_approval_response",
+        "tool_search_output",
+    }
+)
 """What a caller puts into the input beside messages and results."""
 
 ITEMS = CALLS | OUTPUTS | HOSTED | ASKED

@@ -24,26 +24,41 @@ INLINE_BYTES = limits.PAYLOAD_BYTES * 64
 
 Piece: TypeAlias = Part | Inline
 
-OPENAI_PARTS = frozenset({"audio", "file", "image_url", "input_audio", "input_file", "input_image", "input_text"}) | {
-    "computer_screenshot",
-    "output_text",
-    "reasoning_text",
-    "refusal",
-    "summary_text",
-}
+OPENAI_PARTS = frozenset(
+    {
+        "audio",
+        "computer_screenshot",
+        "file",
+        "image_url",
+        "input_audio",
+        "input_file",
+        "input_image",
+        "input_text",
+        "output_text",
+        "reasoning_text",
+        "refusal",
+        "summary_text",
+    }
+)
 
 ANTHROPIC_BLOCKS = frozenset(
-    {"compaction", "container_upload", "document", "fallback", "image", "mcp_tool_listing"}
-) | {
-    "redacted_thinking",
-    "search_result",
-    "thinking",
-    "tool_addition",
-    "tool_reference",
-    "tool_removal",
-    "tool_result",
-    "tool_use",
-}
+    {
+        "compaction",
+        "container_upload",
+        "document",
+        "fallback",
+        "image",
+        "mcp_tool_listing",
+        "redacted_thinking",
+        "search_result",
+        "thinking",
+        "tool_addition",
+        "tool_reference",
+        "tool_removal",
+        "tool_result",
+        "tool_use",
+    }
+)
 
 
 def issuer_of(kind: str | None) -> str | None:
@@ -125,8 +140,8 @@ def _image_url(item: dict[str, Any], _issuer: str | None) -> list[Piece]:
         return [_image(image)]
     image = needed(image, "'image_url'")
     left = rest(image, frozenset({"url"}))
-    left_of_it = {**item, "image_url": left or None}
-    return [*shell(left_of_it, OPENAI, plain="image_url"), _image(text_at(image, "url"))]
+    left = {**item, "image_url": left or None}
+    return [*shell(left, OPENAI, plain="image_url"), _image(text_at(image, "url"))]
 
 
 def _input_image(item: dict[str, Any], _issuer: str | None) -> list[Piece]:
@@ -168,8 +183,8 @@ def _chat_file(item: dict[str, Any], _issuer: str | None) -> list[Piece]:
     data = word(file, "file_data")
     if data is None:
         return [opaque(OPENAI, item)]
-    left_of_it = {**item, "file": rest(file, frozenset({"file_data", "filename"})) or None}
-    return [*shell(left_of_it, OPENAI, plain="file"), _file(data, word(file, "filename"))]
+    left = {**item, "file": rest(file, frozenset({"file_data", "filename"})) or None}
+    return [*shell(left, OPENAI, plain="file"), _file(data, word(file, "filename"))]
 
 
 def _input_file(item: dict[str, Any], _issuer: str | None) -> list[Piece]:

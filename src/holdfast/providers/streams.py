@@ -22,11 +22,16 @@ RESPONSES_ENDS = frozenset({"response.completed", "response.incomplete"})
 RESPONSES_EVENTS = (
     RESPONSES_BEGINS | RESPONSES_ENDS | RESPONSES_TEXTS.keys() | {"response.output_item.done", "response.failed"}
 )
-ANTHROPIC_EVENTS = frozenset({"message_start", "message_delta", "message_stop"}) | {
-    "content_block_start",
-    "content_block_delta",
-    "content_block_stop",
-}
+ANTHROPIC_EVENTS = frozenset(
+    {
+        "message_start",
+        "message_delta",
+        "message_stop",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+    }
+)
 EVENTS = RESPONSES_EVENTS | ANTHROPIC_EVENTS | {"error"}
 
 
