@@ -31,7 +31,7 @@ from holdfast.runtime.opening import open, open_async
 if TYPE_CHECKING:
     from holdfast.runtime.async_engine import AsyncEngine, AsyncSession
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AsyncEngine",

@@ -97,14 +97,14 @@ def _create(state: SessionState, command: CreateSession) -> tuple[Event, ...]:
 def _record(state: SessionState, command: RecordMessages, given: Given) -> tuple[Event, ...]:
     """Each message is decided on what the ones before it made of the state: a batch is as good as one at a time."""
     events: list[Event] = []
-    after = state
+    folded = 0
     for new, tokens in zip(command.messages, given.tokens, strict=True):
-        made = messages.record(after, command.scope, new, tokens, given, as_found=command.as_found)
-        for event in made:
-            if not isinstance(event, EvidenceKept):  # a late result is news of the past: it may still come in
-                _check_open(state, command.scope)
-            after = fold(after, event, event.name, given.time_us)
-        events += made
+        for event in events[folded:]:
+            state = fold(state, event, event.name, given.time_us)
+        folded = len(events)
+        events += messages.record(state, command.scope, new, tokens, given, as_found=command.as_found)
+    if not all(isinstance(event, EvidenceKept) for event in events):  # a late result is news of the past: it may come in
+        _check_open(state, command.scope)
     return tuple(events)
 
 

@@ -61,7 +61,7 @@ def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[
         tool_results=tuple(results),
         usage=_checked_usage(draft.usage),
         source=_checked_source(draft.source),
-        metadata=checked_object("metadata", {} if draft.metadata is None else draft.metadata),
+        metadata={} if draft.metadata is None else checked_object("metadata", draft.metadata),
     )
 
 
