@@ -17,13 +17,14 @@ import apsw
 from benchmarks.harness import Bench, Spread, file_system, fsyncs
 from benchmarks.report import Machine, Results, Table
 
-NAMES = ("append", "group", "peer", "growth", "disk", "startup")
+NAMES = ("append", "group", "peer", "growth", "disk", "startup", "agents", "tokens")
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(NAMES)}; all of them if none is named")
     parser.add_argument("--folder", type=Path, help="where to write; a new folder in this one if not given")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="recorded sessions and dialogues")
     parser.add_argument("--quick", action="store_true", help="a small run: the ratios are rougher")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     options = parser.parse_args(arguments)
@@ -31,13 +32,13 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.folder or Path.cwd()) as folder:
-        results = measure(options.names or NAMES, Path(folder), quick=options.quick)
+        results = measure(options.names or NAMES, Path(folder), quick=options.quick, data=options.data)
     if options.json is not None:
         options.json.write_bytes(results.json() + b"\n")
     return 1 if results.failed else 0
 
 
-def measure(names: Sequence[str], folder: Path, *, quick: bool) -> Results:
+def measure(names: Sequence[str], folder: Path, *, quick: bool, data: Path) -> Results:
     machine = describe(folder)
     print(machine)
     if machine.file_system == "tmpfs":
@@ -48,13 +49,14 @@ def measure(names: Sequence[str], folder: Path, *, quick: bool) -> Results:
         own = folder / name
         own.mkdir()
         try:
-            table: Table = importlib.import_module(f"benchmarks.{name}").run(Bench(own, quick))
+            found: Table | list[Table] = importlib.import_module(f"benchmarks.{name}").run(Bench(own, quick, data))
         except Exception:  # noqa: BLE001 - one that cannot run takes no other with it
             print(f"\n{name}: could not be measured\n{traceback.format_exc()}", flush=True)
             failed.append(name)
             continue
-        tables.append(table)
-        print(f"\n{table}", flush=True)
+        for table in [found] if isinstance(found, Table) else found:
+            tables.append(table)
+            print(f"\n{table}", flush=True)
     lines = [line for table in tables for line in table.lines if line.met is not None]
     missed = [line for line in lines if not line.met]
     print(f"\n{len(lines) - len(missed)} of {len(lines)} goals met.")

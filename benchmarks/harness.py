@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -78,6 +80,8 @@ class Bench(msgspec.Struct, frozen=True):
 
     folder: Path
     quick: bool
+    data: Path = Path("../shared/data")
+    """Recorded sessions and dialogues; nothing here ships them."""
 
     def pick(self, full: int, quick: int) -> int:
         return quick if self.quick else full
@@ -176,3 +180,14 @@ def file_system(folder: Path) -> str:
         if folder.resolve().is_relative_to(point) and len(point) >= len(found[0]):
             found = (point, kind)
     return found[1]
+
+
+def environment(folder: Path, lock: Path) -> Path:
+    """The interpreter of an environment that holds what the lock file names, made anew whenever that changed."""
+    python, made_from = folder / "bin" / "python", folder / "made-from.lock"
+    if not made_from.exists() or made_from.read_bytes() != lock.read_bytes():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
+        subprocess.run([*pip, "install", "--require-hashes", "-r", lock], check=True)
+        made_from.write_bytes(lock.read_bytes())
+    return python

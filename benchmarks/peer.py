@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +14,7 @@ import msgspec
 
 import holdfast
 from benchmarks import material
-from benchmarks.harness import FSYNC, Bench, Sample, Turn, each_us, limit_met, one_by_one, time_ratio
+from benchmarks.harness import FSYNC, Bench, Sample, Turn, each_us, environment, limit_met, one_by_one, time_ratio
 from benchmarks.report import Goal, Line, Table, micros
 
 GOAL = Goal("below", 1)
@@ -29,23 +28,15 @@ WORKER = HERE / "peer_worker.py"
 ENVIRONMENT = HERE.parent / ".venv-bench"
 
 
-def interpreter() -> Path:
-    """The peer's own environment, made anew whenever its lock file changed."""
-    python, made_from = ENVIRONMENT / "bin" / "python", ENVIRONMENT / "made-from.lock"
-    if not made_from.exists() or made_from.read_bytes() != LOCK.read_bytes():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT], check=True)
-        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
-        subprocess.run([*pip, "install", "--require-hashes", "-r", LOCK], check=True)
-        made_from.write_bytes(LOCK.read_bytes())
-    return python
-
-
 class Peer:
     """The other process. It takes its turns when told to and times itself."""
 
     def __init__(self, path: Path) -> None:
         self._process = subprocess.Popen(
-            [interpreter(), "-P", WORKER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [environment(ENVIRONMENT, LOCK), "-P", WORKER, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def order(self, *order: object) -> Any:

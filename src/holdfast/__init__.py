@@ -24,11 +24,11 @@ from holdfast.model.messages import Message, Offload, Summary, SummaryDraft, Uni
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.rows import SessionRow
 from holdfast.model.state import OpenCall, SessionState
-from holdfast.providers.deltas import Deltas
 from holdfast.runtime.engine import Engine, Session
 from holdfast.runtime.opening import open, open_async
 
 if TYPE_CHECKING:
+    from holdfast.providers.deltas import Deltas
     from holdfast.runtime.async_engine import AsyncEngine, AsyncSession
 
 __version__ = "0.2.0"
@@ -75,9 +75,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The async names bring asyncio along, so they come when they are asked for."""
+    """What brings much along comes when it is asked for: asyncio, and what reads responses."""
     if name in ("AsyncEngine", "AsyncSession"):
         from holdfast.runtime import async_engine  # noqa: PLC0415 - that is the point
 
         return getattr(async_engine, name)
+    if name == "Deltas":
+        from holdfast.providers.deltas import Deltas  # noqa: PLC0415 - the same
+
+        return Deltas
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

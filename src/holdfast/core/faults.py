@@ -68,7 +68,7 @@ def _other(state: SessionState, event: Event | None) -> Iterator[str]:
         case SessionReset(reason="") | SessionClosed(reason="") | SessionDestroyed(reason=""):
             yield "a conversation ends for a reason"
         case SessionTimedOut(idle_us=idle_us):
-            if not 0 < state.idle_timeout_us <= idle_us:
+            if not 0 < idle_us <= limits.WHOLE_NUMBER or idle_us < state.idle_timeout_us:
                 yield "a session times out when it was idle for long enough"
         case SessionCreated(idle_timeout_us=timeout_us):
             if not 0 <= timeout_us <= limits.WHOLE_NUMBER:

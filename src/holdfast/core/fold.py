@@ -87,7 +87,7 @@ def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, 
 def _end(changes: dict[str, Any], state: SessionState, event: Event | None, event_type: str, seq: int) -> None:
     changes |= {"waiting": 0, "offered": seq, "open_calls": ()}
     if event_type == SessionReset.name:
-        keeps = event.keep_system if isinstance(event, SessionReset) else True
+        keeps = isinstance(event, SessionReset) and event.keep_system
         changes |= {"start": seq, "changed": seq, "live": 0, "live_tokens": 0, "summaries": ()}
         changes |= {"calibration": _incomparable(state), "pinned": state.pinned if keeps else ()}
         return
@@ -110,6 +110,6 @@ def offers(before: SessionState, event: Event | None, event_type: str) -> tuple[
     """The stretch of history that this event puts into the outbox; None for none."""
     if event_type not in OFFLOADING or not before.waiting:
         return None
-    if isinstance(event, SessionDestroyed) and not event.offload:
+    if event_type == SessionDestroyed.name and not (isinstance(event, SessionDestroyed) and event.offload):
         return None
     return before.offered + 1, before.version

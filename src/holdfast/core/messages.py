@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from holdfast import errors
 from holdfast.model import limits
 from holdfast.model.commands import Fate, Given, NewMessage, NewResult
 from holdfast.model.content import Json, Text, ToolCall, ToolResult
-from holdfast.model.events import EvidenceKept, MessageRecorded
+from holdfast.model.events import Event, EvidenceKept, MessageRecorded
 from holdfast.model.names import Scope
 from holdfast.model.state import OpenCall, SessionState
 
@@ -102,6 +104,20 @@ def record(
 def calls_open(scope: Scope, state: SessionState, what: str) -> errors.CallsOpen:
     calls = ", ".join(f"{call.id} {call.name}" for call in state.open_calls[:10])
     return errors.CallsOpen(session=scope.session, count=len(state.open_calls), calls=calls, what=what)
+
+
+def with_fates(given: Given, state: SessionState, event: Event) -> Given:
+    """What is known of calls, after one more event: those that it answered or closed do not wait any more."""
+    if not isinstance(event, MessageRecorded) or not event.tool_results:
+        return given
+    answered = {result.tool_call_id for result in event.tool_results}
+    fates = dict(given.fates)
+    for call in state.open_calls:
+        if call.id in answered:
+            fates[call.id] = fates[call.provider_id or call.id] = Fate(
+                "closed" if event.closing else "answered", call.id
+            )
+    return msgspec.structs.replace(given, fates=fates)
 
 
 def _check_shape(state: SessionState, new: NewMessage, *, as_found: bool) -> None:

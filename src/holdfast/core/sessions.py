@@ -100,10 +100,13 @@ def _record(state: SessionState, command: RecordMessages, given: Given) -> tuple
     folded = 0
     for new, tokens in zip(command.messages, given.tokens, strict=True):
         for event in events[folded:]:
+            given = messages.with_fates(given, state, event)
             state = fold(state, event, event.name, given.time_us)
         folded = len(events)
         events += messages.record(state, command.scope, new, tokens, given, as_found=command.as_found)
-    if not all(isinstance(event, EvidenceKept) for event in events):  # a late result is news of the past: it may come in
+    if not all(
+        isinstance(event, EvidenceKept) for event in events
+    ):  # a late result is news of the past: it may come in
         _check_open(state, command.scope)
     return tuple(events)
 

@@ -16,6 +16,8 @@ from holdfast.model.state import SessionState, SummaryRef
 
 def record(state: SessionState, command: Summarize, given: Given) -> tuple[SummaryRecorded, ...]:
     first, last = command.first, command.last
+    if state.changed > command.version:
+        raise errors.SummaryStale(first=first, last=last, version=command.version, changed=state.changed)
     if not state.start < first <= last <= state.version:
         reason = (
             f"events {first} to {last} are not a stretch of the {state.version - state.start} since {state.start + 1}"
@@ -23,8 +25,6 @@ def record(state: SessionState, command: Summarize, given: Given) -> tuple[Summa
         raise errors.InvalidContent(reason=reason)
     if not last <= command.version <= state.version:
         raise errors.InvalidContent(reason=f"the summary of what came up to {last} was drafted at {command.version}")
-    if state.changed > command.version:
-        raise errors.SummaryStale(first=first, last=last, version=command.version, changed=state.changed)
     if any((group_of(call.id) or 0) <= last for call in state.open_calls):
         raise calls_open(command.scope, state, "what they belong to cannot be summarised yet")
     if any(partly(summary, first, last) for summary in state.summaries) or not given.replaced_tokens:

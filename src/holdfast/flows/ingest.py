@@ -30,10 +30,10 @@ from holdfast.model.content import (
     ToolCall,
     Usage,
 )
+from holdfast.model.drafts import Draft, DraftCall, DraftResult, Inline
 from holdfast.model.names import checked_name, checked_whole
 from holdfast.model.state import OpenCall
 from holdfast.ports import TokenCounter
-from holdfast.providers.draft import Draft, DraftCall, DraftResult, Inline
 
 Content: TypeAlias = str | Part | Sequence[str | Part]
 

@@ -19,13 +19,12 @@ from holdfast.flows.read import message
 from holdfast.model import limits
 from holdfast.model.commands import CloseCalls, RecordMessages
 from holdfast.model.content import ToolCall, Usage, blob_refs
+from holdfast.model.drafts import Draft, DraftResult
 from holdfast.model.events import EvidenceKept, MessageRecorded, SessionDestroyed
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import checked_whole
 from holdfast.model.state import OpenCall
-from holdfast.providers import read, read_all
-from holdfast.providers.draft import Draft, DraftResult
 
 _KEPT = (MessageRecorded.name, EvidenceKept.name)
 
@@ -69,7 +68,7 @@ def record_all(
         if pairs:
             drafts += (draft for pair in run for draft in _pair(pair))
         else:
-            drafts += read_all(list(run))
+            drafts += _providers().read_all(list(run))
     return (yield from record_drafts(place, drafts, key=key, expect=expect, cause=cause))
 
 
@@ -142,6 +141,13 @@ def _back(place: Place, before: int | None, limit: int, kind: str) -> Flow[list[
     return [message(event) for event in reversed(found)]
 
 
+def _providers() -> Any:
+    """What reads responses is loaded when the first one comes in: it is a good part of the time of an import."""
+    from holdfast import providers  # noqa: PLC0415 - that is the point
+
+    return providers
+
+
 def _pair(pair: object) -> tuple[Draft, ...]:
     if type(pair) is not tuple or len(pair) != 2:
         raise InvalidContent(reason="a message to record is a response, an object, or a pair of role and content")
@@ -162,7 +168,7 @@ def _drafts(
         return (Draft(role=message, content=content, tool_calls=calls, usage=usage, metadata=metadata),)
     if content is not None or tool_calls or usage is not None:
         raise InvalidContent(reason="content, tool_calls and usage go with a role; a response brings its own")
-    drafts = read(message)
+    drafts: tuple[Draft, ...] = _providers().read(message)
     if metadata is None:
         return drafts
     return tuple(msgspec.structs.replace(draft, metadata=metadata) for draft in drafts)

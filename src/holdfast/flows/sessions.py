@@ -32,7 +32,7 @@ from holdfast.model.commands import (
     ResetSession,
     TimeOutSession,
 )
-from holdfast.model.events import EvidenceKept, MessageRecorded, OffloadAcknowledged, PayloadsErased
+from holdfast.model.events import EvidenceKept, MessageRecorded, OffloadAcknowledged, PayloadsErased, SessionDestroyed
 from holdfast.model.log import FeedPage
 from holdfast.model.messages import Message, Offload
 from holdfast.model.names import Scope, checked_name, checked_whole
@@ -40,7 +40,7 @@ from holdfast.model.rows import IN_ORDER_OF_KEY, Order, OutboxRow, SessionRow
 from holdfast.model.state import SessionState
 
 _ORDERS = {"name": IN_ORDER_OF_KEY, "recent": Order(("updated_us",), backwards=True)}
-_HEADERS = (PayloadsErased.name, OffloadAcknowledged.name)
+_HEADERS = (PayloadsErased.name, OffloadAcknowledged.name, SessionDestroyed.name)
 """Events that hold nothing of what was said."""
 
 

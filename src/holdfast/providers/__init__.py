@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import InvalidContent, shown
+from holdfast.model.drafts import Draft, DraftCall, DraftResult, Inline
 from holdfast.providers import anthropic, openai
 from holdfast.providers.deltas import Deltas
-from holdfast.providers.draft import Draft, DraftCall, DraftResult, Inline
 from holdfast.providers.messages import message
 from holdfast.providers.plain import fields, listed, word
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.errors import InvalidContent
 from holdfast.model.content import Source
-from holdfast.providers.draft import Draft
+from holdfast.model.drafts import Draft
 from holdfast.providers.messages import Reply, take_blocks
 from holdfast.providers.parts import unpacked
 from holdfast.providers.plain import ANTHROPIC, named

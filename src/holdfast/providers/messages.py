@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.errors import InvalidContent, shown
 from holdfast.model.content import Source, Usage
-from holdfast.providers.draft import Draft, DraftCall, DraftResult
+from holdfast.model.drafts import Draft, DraftCall, DraftResult
 from holdfast.providers.parts import Piece, issuer_among, pieces, result_content, shell, unpacked
 from holdfast.providers.plain import (
     ANTHROPIC,

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.errors import InvalidContent, shown
 from holdfast.model.content import Source
-from holdfast.providers.draft import Draft, DraftResult
+from holdfast.model.drafts import Draft, DraftResult
 from holdfast.providers.messages import Reply, message, take
 from holdfast.providers.parts import result_content, shell
 from holdfast.providers.plain import (

@@ -16,7 +16,7 @@ from holdfast.codec import checked_text
 from holdfast.errors import InvalidContent, TooLarge, shown
 from holdfast.model import limits
 from holdfast.model.content import Body, Data, File, Image, Opaque, Part, Text
-from holdfast.providers.draft import Inline
+from holdfast.model.drafts import Inline
 from holdfast.providers.plain import ANTHROPIC, OPENAI, around, fields, needed, opaque, rest, text_at, word
 
 INLINE_BYTES = limits.PAYLOAD_BYTES * 64

@@ -25,7 +25,7 @@ from holdfast.ports import BlobStore
 from holdfast.runtime import care
 from holdfast.runtime.drive_async import AsyncTurns, drive_async
 from holdfast.runtime.engine import DEFAULT_ACTOR, Engine, Handle, Progress, place_of, renamed
-from holdfast.runtime.sweeper import checked_pause, log
+from holdfast.runtime.sweeper import checked_pause, tell
 from holdfast.storage.threaded import ThreadedStore
 
 P = ParamSpec("P")
@@ -125,7 +125,7 @@ class AsyncEngine:
                 except StoreClosed:
                     return
                 except HoldfastError:
-                    log.exception("a sweep failed; the next one is in %s s", pause)
+                    tell(pause)
 
         task = asyncio.create_task(run())
         try:

@@ -22,7 +22,7 @@ from holdfast.model.content import BlobRef
 from holdfast.model.log import Totals
 from holdfast.model.names import Scope, checked_name
 from holdfast.ports import BlobStore, EventStore
-from holdfast.runtime import care, transcripts, transfer
+from holdfast.runtime import care, transfer
 from holdfast.runtime.drive import Turns, drive
 from holdfast.runtime.sweeper import sweeping
 
@@ -178,7 +178,7 @@ class Engine:
         """A new session from JSON lines that another system wrote: role, content, tool_calls, tool_results, usage. What
         breaks a session's rules is kept as evidence. Repeating it after an interruption goes on where it was."""
         place = place_of(self._place, actor, session, thread)
-        transcripts.import_transcript(self._drive, place, care.checked_path(source), metadata)
+        _transcripts().import_transcript(self._drive, place, care.checked_path(source), metadata)
         return Session(self._drive, place)
 
     def export_transcript(
@@ -191,7 +191,8 @@ class Engine:
     ) -> int:
         """A session's messages as JSON lines for other systems; how many. What was imported comes out as it went in."""
         place = place_of(self._place, actor, session, thread)
-        return transcripts.export_transcript(self._drive, place, care.checked_path(target))
+        count: int = _transcripts().export_transcript(self._drive, place, care.checked_path(target))
+        return count
 
     def totals(self) -> Totals:
         return self.store.totals()
@@ -216,6 +217,12 @@ class Engine:
             return None
         total = self.totals().events
         return lambda done: progress(min(done, total), total)
+
+
+def _transcripts() -> Any:
+    from holdfast.runtime import transcripts  # noqa: PLC0415 - loaded when it is needed, with what reads responses
+
+    return transcripts
 
 
 def place_of(context: Context, actor: object, session: object, thread: object) -> Place:

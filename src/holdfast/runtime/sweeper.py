@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,13 +10,18 @@ from holdfast.errors import HoldfastError, InvalidNumber, StoreClosed, shown
 
 LONGEST_S = 10**6
 
-log = logging.getLogger("holdfast.sweeper")
-
 
 def checked_pause(every_s: object) -> float:
     if type(every_s) not in (int, float) or not 0 < every_s <= LONGEST_S:  # type: ignore[operator]
         raise InvalidNumber(what="every_s", value=shown(every_s), low=0, high=LONGEST_S)
     return float(every_s)  # type: ignore[arg-type]
+
+
+def tell(pause: float) -> None:
+    """Log the error that is being handled."""
+    import logging  # noqa: PLC0415 - nobody else needs it
+
+    logging.getLogger("holdfast.sweeper").exception("a sweep failed; the next one is in %s s", pause)
 
 
 @contextmanager
@@ -33,7 +37,7 @@ def sweeping(sweep: Callable[[], object], every_s: float) -> Iterator[None]:
             except StoreClosed:
                 return
             except HoldfastError:
-                log.exception("a sweep failed; the next one is in %s s", pause)
+                tell(pause)
 
     thread = threading.Thread(target=run, name="holdfast-sweeper", daemon=True)
     thread.start()

@@ -1,0 +1,19 @@
+"""A realistic agent session, side by side with what agents are built on: appends, windows, bytes on disk, kills.
+
+Every contender, Holdfast too, is a process of its own that runs `worker` and times itself. The peers' processes have an
+environment without Holdfast, so nothing that they import may import it: not this module either, hence the late import.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.harness import Bench
+    from benchmarks.report import Table
+
+
+def run(bench: Bench) -> list[Table]:
+    from benchmarks.agents import measure, tables
+
+    return tables.compared(measure.findings(bench))

@@ -1,0 +1,256 @@
+"""Runs the contenders and takes the figures that `tables` compares."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks import peer
+from benchmarks.agents import workload
+from benchmarks.agents.worker import KILLED
+from benchmarks.harness import Bench, Sample, Samples, Turn, environment
+
+ROOT = Path(__file__).parents[2]
+LOCK = ROOT / "benchmarks" / "agents.lock"
+ENVIRONMENT = ROOT / ".venv-agents"
+
+SIZES = (10, 100, 1_000, 10_000)
+LONG, SHORT = SIZES[-1], 100
+"""A long session is measured less often, since that takes some so long; a short one too, since it would not stay short."""
+SLICE_S, ROUND_S, QUICK_ROUND_S = 0.2, 1.0, 0.4
+"""How long a slice and a round last at most, unless one append takes longer."""
+MOST_SLICES = 10
+MOST_READS = 20
+KILL_WITHIN_S = 0.3
+SEED = 7
+
+TURN, EACH = UNITS = ("a turn at once", "message by message")
+TAIL, WINDOW = READS = ("tail", "window")
+
+
+class Contender(msgspec.Struct, frozen=True):
+    name: str
+    reads: tuple[str, ...]
+    """By tokens, or by number where there is no way to ask for tokens."""
+    units: tuple[str, ...] = UNITS
+    rewrites: bool = False
+    """Each step leaves a copy of the whole state, so how a session came about is seen on disk."""
+
+
+OURS = Contender("holdfast", READS)
+PEERS = (
+    Contender("openai-agents", (TAIL,)),
+    Contender("langgraph", (WINDOW,), (TURN,), rewrites=True),
+    Contender("llama-index", (WINDOW,)),
+)
+
+
+class Worker(peer.Peer):
+    """A contender's process."""
+
+    def __init__(self, contender: Contender, python: Path) -> None:
+        self._process = subprocess.Popen(
+            [python, "-P", "-m", "benchmarks.agents.worker", contender.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+        self.contender = contender
+
+    def hear(self) -> object:
+        """The next line, when one order has several."""
+        assert self._process.stdout is not None
+        return msgspec.json.decode(self._process.stdout.readline())
+
+
+class Store:
+    """One file of a contender, used by its process."""
+
+    def __init__(self, worker: Worker, folder: Path) -> None:
+        self.contender = worker.contender
+        self._worker = worker
+        self._path = str(folder / f"{worker.contender.name}.db")
+
+    def order(self, order: str, *arguments: object) -> Any:
+        return self._worker.order(order, self._path, *arguments)
+
+    def append(self, unit: str, turns: int) -> Sample:
+        messages, wall_s, cpu_s = self.order("append", turns, unit == EACH)
+        return Sample(messages, wall_s, cpu_s, commits=messages if unit == EACH else turns)
+
+    def read(self, kind: str, times: int) -> Sample:
+        found, wall_s, cpu_s = self.order("read", kind, times)
+        assert found
+        return Sample(times, wall_s, cpu_s)
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """We and one peer, in turns. The others rest meanwhile: who writes much disturbs only the own comparison."""
+
+    reads: Samples
+    appends: Samples
+
+
+class Sized(msgspec.Struct, frozen=True):
+    """What was found with sessions of one length."""
+
+    turns: int
+    pairs: Mapping[str, Pair]
+    on_disk: Mapping[str, int]
+    ended_with: Mapping[str, int]
+
+
+class Grown(msgspec.Struct, frozen=True):
+    """Bytes at each length that was reached turn by turn, and how far it came before the time was up."""
+
+    on_disk: Mapping[int, int]
+    turns: int
+    bytes: int
+
+
+class Kills(msgspec.Struct, frozen=True):
+    answered: int
+    missing: int
+    doubled: int
+
+
+class Findings(msgspec.Struct, frozen=True):
+    about: Mapping[str, Mapping[str, object]]
+    sized: Sequence[Sized]
+    grown: Mapping[str, Grown]
+    kills: Mapping[str, Kills]
+    killed: int
+    """How often each was."""
+
+
+def findings(bench: Bench) -> Findings:
+    sizes, times = SIZES[: bench.pick(4, 3)], bench.pick(20, 3)
+    with processes(environment(ENVIRONMENT, LOCK)) as workers:
+        # the kills come first: a process that has opened nothing yet can fork
+        kills = {each.contender.name: killed(bench, each, times) for each in workers}
+        about = {each.contender.name: tried(bench, each) for each in workers}
+        grown = {each.contender.name: grow(bench, each, sizes) for each in workers if each.contender.rewrites}
+        sized = [measured(bench, workers, turns) for turns in sizes]
+    return Findings(about, sized, grown, kills, times)
+
+
+@contextmanager
+def processes(theirs: Path) -> Iterator[list[Worker]]:
+    with ExitStack() as stack:
+        pythons = [(OURS, Path(sys.executable)), *((each, theirs) for each in PEERS)]
+        yield [stack.enter_context(Worker(contender, python)) for contender, python in pythons]
+
+
+@contextmanager
+def opened(bench: Bench, workers: Sequence[Worker], name: str) -> Iterator[list[Store]]:
+    """A new file for each, gone afterwards: some grow large."""
+    folder = bench.file(name)
+    folder.mkdir()
+    stores = [Store(worker, folder) for worker in workers]
+    yield stores
+    shutil.rmtree(folder)
+
+
+def tried(bench: Bench, worker: Worker) -> Mapping[str, object]:
+    """What it runs on."""
+    with opened(bench, [worker], "tried") as [store]:
+        found: Mapping[str, object] = store.order("open")
+        store.order("close")
+    return found
+
+
+def grow(bench: Bench, worker: Worker, sizes: Sequence[int]) -> Grown:
+    reached, size, on_disk, left_s = 0, 0, {}, float(bench.pick(20, 3))
+    with opened(bench, [worker], "grown") as [store]:
+        store.order("open")
+        for turns in sizes:
+            done, size, left_s = store.order("grow", turns - reached, left_s)
+            reached += done
+            if reached < turns:
+                break
+            on_disk[turns] = size
+        store.order("close")
+    return Grown(on_disk, reached, size)
+
+
+def measured(bench: Bench, workers: Sequence[Worker], turns: int) -> Sized:
+    rounds = bench.pick(3 if turns == LONG else 5, 3)
+    with opened(bench, workers, str(turns)) as stores:
+        on_disk = {}
+        for store in stores:
+            store.order("open")
+            on_disk[store.contender.name] = store.order("fill", turns)
+        ours, *theirs = stores
+        read = {other.contender.name: read_in_turns(bench, rounds, ours, other) for other in theirs}
+        appended = {other.contender.name: append_in_turns(bench, rounds, ours, other, turns) for other in theirs}
+        ended_with = {store.contender.name: store.order("close") for store in stores}
+    pairs = {name: Pair(read[name], appended[name]) for name in read}
+    return Sized(turns, pairs, on_disk, ended_with)
+
+
+def read_in_turns(bench: Bench, rounds: int, ours: Store, theirs: Store) -> Samples:
+    kind = theirs.contender.reads[0]
+    turns = {what(store.contender, kind): reading(store, kind) for store in (ours, theirs)}
+    return in_turns(bench, rounds, turns, MOST_SLICES)
+
+
+def append_in_turns(bench: Bench, rounds: int, ours: Store, theirs: Store, length: int) -> Samples:
+    turns = {
+        what(store.contender, unit): appending(store, unit, length)
+        for store in (ours, theirs)
+        for unit in store.contender.units
+    }
+    return in_turns(bench, rounds, turns, min(length // SHORT + 1, MOST_SLICES))
+
+
+def in_turns(bench: Bench, rounds: int, turns: Mapping[str, Turn], most_slices: int) -> Samples:
+    """As many short slices as make a round of a bearable length: some contenders are a thousand times slower."""
+    once_s = sum(turn().wall_s for turn in turns.values())
+    fitting = int((QUICK_ROUND_S if bench.quick else ROUND_S) / once_s)
+    return bench.in_turns(rounds, turns, slices=min(max(1, fitting), most_slices))
+
+
+def what(contender: Contender, action: str) -> str:
+    return f"{contender.name}: {action}"
+
+
+def reading(store: Store, kind: str) -> Turn:
+    times = MOST_READS if store.read(kind, 1).wall_s * MOST_READS < SLICE_S else 1
+    return lambda: store.read(kind, times)
+
+
+def appending(store: Store, unit: str, length: int) -> Turn:
+    """All of the typical turns, or one at a time if a session is short or its owner slow."""
+    turns = len(workload.TYPICAL)
+    if length < SHORT or store.append(unit, 1).wall_s * turns > SLICE_S:
+        turns = 1
+    return lambda: store.append(unit, turns)
+
+
+def killed(bench: Bench, worker: Worker, times: int) -> Kills:
+    """Killed again and again at a moment of chance, on one file; what nobody answered for is sent once more."""
+    path, moments = str(bench.file(f"{worker.contender.name}-killed.db")), random.Random(SEED)
+    answered: list[str] = []
+    for _ in range(times):
+        child = worker.order("doomed", path, len(answered))
+        answered += msgspec.convert(worker.hear(), list[str])
+        time.sleep(moments.uniform(0, KILL_WITHIN_S))
+        os.kill(child, signal.SIGKILL)
+        while (heard := worker.hear()) != KILLED:
+            answered += msgspec.convert(heard, list[str])
+    held = Counter(worker.order("held", path))
+    missing = sum(mark not in held for mark in answered)
+    return Kills(len(answered), missing, sum(count > 1 for count in held.values()))

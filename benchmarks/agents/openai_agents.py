@@ -1,0 +1,91 @@
+"""openai-agents, used as its documentation shows. Run by its own interpreter, where Holdfast is not installed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from agents import SQLiteSession  # type: ignore[import-not-found]
+from benchmarks.agents.workload import SESSION, TAIL_MESSAGES, Turn, mark, marks_in, settings_of
+
+
+class OpenaiAgents:
+    """`SQLiteSession`: `add_items` with all items of a turn, or of a message; `get_items(limit)` for the newest."""
+
+    packages = ("openai-agents",)
+
+    def __init__(self, path: str) -> None:
+        self._session = SQLiteSession(SESSION, path)
+        self._loop = asyncio.Runner()
+
+    def settings(self) -> dict[str, object]:
+        async def read() -> dict[str, object]:
+            # connections belong to the threads that the loop works with
+            return await asyncio.to_thread(lambda: settings_of(self._session._get_connection().execute))
+
+        return self._loop.run(read())
+
+    def prepared(self, turn: Turn) -> list[list[dict[str, Any]]]:
+        """The items of each message: a call is an item of its own."""
+        calls = [
+            {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+            for call in turn.calls
+        ]
+        results = [
+            [{"type": "function_call_output", "call_id": call.id, "output": text}]
+            for call, text in zip(turn.calls, turn.results, strict=True)
+        ]
+        asked = {"role": "user", "content": turn.question}
+        return [[asked], [said(turn.remark), *calls], *results, [said(turn.answer)]]
+
+    def append(self, turns: list[list[list[dict[str, Any]]]]) -> None:
+        self._add([list(itertools.chain.from_iterable(turn)) for turn in turns])
+
+    def append_each(self, turns: list[list[list[dict[str, Any]]]]) -> None:
+        self._add([message for turn in turns for message in turn])
+
+    def fill(self, turns: list[Turn]) -> None:
+        self._add(list(itertools.chain.from_iterable(self.prepared(turn))) for turn in turns)
+
+    def read(self, kind: str, times: int) -> int:
+        assert kind == "tail"
+
+        async def read() -> int:
+            for _ in range(times):
+                found = await self._session.get_items(limit=TAIL_MESSAGES)
+            return len(found)
+
+        return self._loop.run(read())
+
+    def send(self, turn: Turn, position: int) -> list[str]:
+        self._add([self.prepared(turn)[position]])
+        return [mark(turn.number, position)]
+
+    def held(self) -> list[str]:
+        items = self._loop.run(self._session.get_items())
+        return marks_in(text for item in items for text in texts_of(item))
+
+    def close(self) -> None:
+        self._session.close()
+        self._loop.close()
+
+    def _add(self, batches: Iterable[list[dict[str, Any]]]) -> None:
+        async def add() -> None:
+            for batch in batches:
+                await self._session.add_items(batch)
+
+        self._loop.run(add())
+
+
+def said(text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "role": "assistant", "status": "completed", "content": content}
+
+
+def texts_of(item: dict[str, Any]) -> list[str]:
+    if "output" in item:
+        return [item["output"]]
+    content = item.get("content", [])
+    return [content] if isinstance(content, str) else [part["text"] for part in content]
