@@ -1,41 +1,60 @@
 """What a provider's usage figures say about our own counting.
 
-Two prompts of one conversation differ by what was said between them. The provider counted the difference, and so did we:
-the quotient of the sums is what our counts are multiplied by.
+Two prompts of one conversation differ by what was said between them: what stands in every prompt (tools, hidden text)
+cancels out. So the difference is the provider's count of messages that we counted too: a factor for our tokens, and so many
+tokens for each message.
+
+Laws: each lesson moves one figure by one step, however large the surprise, so an odd difference (a compaction, text put in
+from elsewhere) does little harm; the first steps are large and each lesson halves them; whole numbers only.
 """
 
 from __future__ import annotations
+
+import msgspec
 
 from holdfast.model.content import Source, Usage
 from holdfast.model.state import Calibration
 
 THOUSAND = 1_000
-PRIOR = 2_000
-"""So many tokens of evidence are taken to have fitted exactly: one odd prompt does not make a rule."""
-LOWEST, HIGHEST = 500, 3_000
-"""In thousandths. What lies beyond was no counting matter: another prompt, a compaction, hidden context."""
+FACTOR_STEPS = (128, 8)
+"""The first and the smallest step of the factor, in thousandths."""
+OVERHEAD_STEPS = (32, 2)
+FACTOR_BOUNDS = (250, 4_000)
+OVERHEAD_BOUNDS = (0, 400)
+LARGE = 200
+"""From so many tokens a message on, a difference speaks of the factor; below, of the overhead."""
+LESSONS = 16
+"""After so many the steps shrink no further."""
 
 
-def learn(before: Calibration, usage: Usage, source: Source | None, estimate: int) -> Calibration:
-    """After a reply whose prompt held what we count as `estimate` tokens of transcript."""
-    model = source.model or "" if source else ""
-    if not usage.input_tokens:
+def learn(before: Calibration, usage: Usage, source: Source | None, estimate: int, messages: int) -> Calibration:
+    """After a reply, when the transcript without it had so many tokens, as we count, in so many messages."""
+    prompt = usage.input_tokens
+    if not prompt:
         return before
-    if model != before.model or not before.prompt:
-        same = before if model == before.model else Calibration()
-        return Calibration(model, usage.input_tokens, estimate, same.billed, same.counted)
-    billed, counted = usage.input_tokens - before.prompt, estimate - before.estimate
-    if counted > 0 and LOWEST * counted <= billed * THOUSAND <= HIGHEST * counted:
-        billed, counted = before.billed + billed, before.counted + counted
-    else:
-        billed, counted = before.billed, before.counted
-    return Calibration(model, usage.input_tokens, estimate, billed, counted)
+    model = source.model or "" if source else ""
+    if model != before.model:
+        before = Calibration(model)
+    here = msgspec.structs.replace(before, prompt=prompt, estimate=estimate, messages=messages)
+    billed, counted, added = prompt - before.prompt, estimate - before.estimate, messages - before.messages
+    if not before.prompt or billed < 0 or counted < 0 or added < 0:
+        return here
+    if not billed or not added:
+        return before  # one reply that was recorded as several messages
+    expected = calibrated(before, counted, added)
+    way = (billed > expected) - (billed < expected)
+    if counted >= LARGE * added:
+        factor = _moved(before.factor, way, before.factor_lessons, FACTOR_STEPS, FACTOR_BOUNDS)
+        return msgspec.structs.replace(here, factor=factor, factor_lessons=min(before.factor_lessons + 1, LESSONS))
+    overhead = _moved(before.overhead, way, before.overhead_lessons, OVERHEAD_STEPS, OVERHEAD_BOUNDS)
+    return msgspec.structs.replace(here, overhead=overhead, overhead_lessons=min(before.overhead_lessons + 1, LESSONS))
 
 
-def factor(calibration: Calibration) -> int:
-    """What our counts are multiplied by, in thousandths."""
-    return (calibration.billed + PRIOR) * THOUSAND // (calibration.counted + PRIOR)
+def calibrated(now: Calibration, tokens: int, messages: int) -> int:
+    """What the provider will count for so many of our tokens in so many messages."""
+    return -(-now.factor * tokens // THOUSAND) + now.overhead * messages
 
 
-def calibrated(tokens: int, calibration: Calibration) -> int:
-    return -(-tokens * factor(calibration) // THOUSAND)
+def _moved(figure: int, way: int, lessons: int, steps: tuple[int, int], bounds: tuple[int, int]) -> int:
+    step = max(steps[0] >> lessons, steps[1])
+    return min(max(figure + way * step, bounds[0]), bounds[1])

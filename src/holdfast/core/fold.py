@@ -67,7 +67,9 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
         changes["turns"] = state.turns + 1
     if event.usage is not None:
         changes["usage"] = state.usage + event.usage
-        changes["calibration"] = calibrate.learn(state.calibration, event.usage, event.source, state.live_tokens)
+        changes["calibration"] = calibrate.learn(
+            state.calibration, event.usage, event.source, state.live_tokens, state.live
+        )
     if event.tool_calls:
         opened = (OpenCall(call.id, call.name, call.provider_id) for call in event.tool_calls)
         changes["open_calls"] = (*state.open_calls, *opened)
@@ -103,7 +105,7 @@ def _end(changes: dict[str, Any], state: SessionState, event: Event | None, even
 
 def _incomparable(state: SessionState) -> Calibration:
     """What was learned stays; the next prompt is another one than the last."""
-    return msgspec.structs.replace(state.calibration, prompt=0, estimate=0)
+    return msgspec.structs.replace(state.calibration, prompt=0, estimate=0, messages=0)
 
 
 def offers(before: SessionState, event: Event | None, event_type: str) -> tuple[int, int] | None:

@@ -25,7 +25,7 @@ from holdfast.model.commands import Summarize
 from holdfast.model.events import EvidenceKept, MessageRecorded, SummaryRecorded
 from holdfast.model.messages import Item, Message, Summary, SummaryDraft, View
 from holdfast.model.names import StreamId, checked_whole
-from holdfast.model.state import SessionState, SummaryRef
+from holdfast.model.state import Calibration, SessionState, SummaryRef
 
 _PAGE = 16
 """The fewest events that are read at once."""
@@ -41,11 +41,11 @@ def window(place: Place, tokens: int = 8_000) -> Flow[View]:
     check_there(state, place.scope)
     stream = place.scope.stream
     system = yield from _pinned(stream, state)
-    left = tokens - sum(calibrated(each.tokens, state.calibration) for each in system)
+    left = tokens - sum(calibrated(state.calibration, each.tokens, 1) for each in system)
     if left < 0:
         raise WindowTooSmall(what="its system messages", budget=tokens, needed=tokens - left)
     items = yield from _newest(stream, state, left)
-    sizes = [calibrated(item.tokens, state.calibration) for item in items]
+    sizes = [calibrated(state.calibration, item.tokens, _shown(item)) for item in items]
     if sizes and sizes[-1] > left:
         needed = tokens - left + sizes[-1]
         raise WindowTooSmall(what="the newest message, with the system messages,", budget=tokens, needed=needed)
@@ -66,7 +66,13 @@ def window(place: Place, tokens: int = 8_000) -> Flow[View]:
 
 
 def _messages_in(item: Item) -> int:
+    """How many messages an item stands for."""
     return item.messages if isinstance(item, Summary) else len(item.messages)
+
+
+def _shown(item: Item) -> int:
+    """How many messages it is shown as."""
+    return 1 if isinstance(item, Summary) else len(item.messages)
 
 
 def _pinned(stream: StreamId, state: SessionState) -> Flow[list[Message]]:
@@ -79,21 +85,21 @@ def _pinned(stream: StreamId, state: SessionState) -> Flow[list[Message]]:
 def _newest(stream: StreamId, state: SessionState, budget: int) -> Flow[list[Item]]:
     """Items from the newest back until they pass the budget, or the beginning is reached."""
     entries: list[Message | Summary] = []
-    size = _Size()
+    size = _Size(state.calibration)
     before = state.version + 1
     page_size = _page_size(state, budget)
-    while before - 1 > state.start and calibrated(size.whole, state.calibration) <= budget:
+    while before - 1 > state.start and not size.passes(budget):
         summary = covering(state.summaries, before - 1)
         if summary is not None:
             entries.append((yield from _summary(stream, summary)))
-            size.whole += summary.tokens
+            size.add_whole(summary.tokens, 1)
             before = summary.first
             continue
         first = max([state.start, *(each.last for each in state.summaries if each.last < before)]) + 1
         page = yield from effects.read_back(stream, before, page_size, (MessageRecorded.name,))
         before = page[-1].seq if len(page) == page_size and page[-1].seq >= first else first
         for recorded in page:
-            if recorded.seq < first or calibrated(size.whole, state.calibration) > budget:
+            if recorded.seq < first or size.passes(budget):
                 break
             each = message(recorded)
             if each.role not in (None, "system"):
@@ -103,18 +109,27 @@ def _newest(stream: StreamId, state: SessionState, budget: int) -> Flow[list[Ite
 
 
 class _Size:
-    """The tokens of what was read so far, from the newest back: results count once their call is there."""
+    """How much was read so far, from the newest back: results count once their call is there."""
 
-    def __init__(self) -> None:
-        self.whole = 0
-        self._results: dict[int, int] = {}
+    def __init__(self, calibration: Calibration) -> None:
+        self._calibration = calibration
+        self._tokens = self._messages = 0
+        self._results: dict[int, tuple[int, int]] = {}
 
     def add(self, each: Message) -> None:
         group = group_seq(each)
-        if group != each.seq:
-            self._results[group] = self._results.get(group, 0) + each.tokens
+        tokens, messages = self._results.pop(group, (0, 0))
+        if group == each.seq:
+            self.add_whole(tokens + each.tokens, messages + 1)
         else:
-            self.whole += each.tokens + self._results.pop(group, 0)
+            self._results[group] = (tokens + each.tokens, messages + 1)
+
+    def add_whole(self, tokens: int, messages: int) -> None:
+        self._tokens += tokens
+        self._messages += messages
+
+    def passes(self, budget: int) -> bool:
+        return calibrated(self._calibration, self._tokens, self._messages) > budget
 
 
 def _page_size(state: SessionState, budget: int) -> int:

@@ -38,10 +38,14 @@ class Calibration(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens of the last prompt, in the provider's count; 0 when the next one cannot be compared with it."""
     estimate: int = 0
     """What the counter said of the transcript in that prompt."""
-    billed: int = 0
-    """Tokens that were added between two prompts, in the provider's count, so far."""
-    counted: int = 0
-    """The same tokens in the counter's."""
+    messages: int = 0
+    """How many messages that was."""
+    factor: int = 1_000
+    """The provider's tokens for a thousand of the counter's."""
+    overhead: int = 4
+    """The provider's tokens for a message, whatever it says."""
+    factor_lessons: int = 0
+    overhead_lessons: int = 0
 
 
 class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
