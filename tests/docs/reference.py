@@ -11,6 +11,7 @@ from types import UnionType
 import holdfast
 from holdfast import errors
 from holdfast.model import limits
+from holdfast.model.events import EVENTS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -60,6 +61,22 @@ def limits_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def events_page() -> str:
+    lines = [
+        "# Events",
+        "",
+        "What a session's log is made of. A stored event never changes: a new shape gets a higher version, and older ones",
+        "are read as the newest.",
+        "",
+        "| event | version | fields | what it says |",
+        "|---|---|---|---|",
+    ]
+    for each in EVENTS.values():
+        fields = ", ".join(f"`{field}`" for field in each.__struct_fields__)
+        lines.append(f"| `{each.name}` | {each.version} | {fields} | {_cell(_first(vars(each).get('__doc__')))} |")
+    return "\n".join([*lines, ""])
+
+
 def _parameters(function: Callable[..., object], *, skip: int = 0) -> str:
     shown: list[str] = []
     keywords = False
@@ -104,7 +121,7 @@ def api_page() -> str:
     return "\n".join(lines).replace("\n\n\n", "\n\n")
 
 
-PAGES = {"errors.md": errors_page, "limits.md": limits_page, "api.md": api_page}
+PAGES = {"errors.md": errors_page, "events.md": events_page, "limits.md": limits_page, "api.md": api_page}
 
 if __name__ == "__main__":
     for file, page in PAGES.items():

@@ -19,6 +19,8 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SessionCreated(_Event, frozen=True, kw_only=True):
+    """A session begins. `idle_timeout_us` is how long it may be idle; 0 for ever."""
+
     name = "session.created"
     version = 2
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
@@ -76,11 +78,15 @@ class SessionReset(_Event, frozen=True, kw_only=True):
 
 
 class SessionClosed(_Event, frozen=True, kw_only=True):
+    """The session takes no more messages. What was said is offered to long-term memory."""
+
     name = "session.closed"
     reason: str
 
 
 class SessionTimedOut(_Event, frozen=True, kw_only=True):
+    """The session was idle for too long, and is closed."""
+
     name = "session.timed_out"
     idle_us: int
 
