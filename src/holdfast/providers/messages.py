@@ -5,7 +5,7 @@ The dialects overlap, so a message is read field by field and block by block, no
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from holdfast.errors import InvalidContent, shown
 from holdfast.model.content import Source, Usage
@@ -59,6 +59,10 @@ TAKEN = frozenset(
 )
 
 
+Shell: TypeAlias = tuple[str, dict[str, Any]]
+"""Whose call it is, and what it says beyond what a call of ours can say."""
+
+
 class Reply:
     """Parts and calls in the order in which the model made them.
 
@@ -67,7 +71,7 @@ class Reply:
     """
 
     def __init__(self) -> None:
-        self._entries: list[tuple[Piece, DraftCall | None]] = []
+        self._entries: list[tuple[Piece | Shell, DraftCall | None]] = []
         self._marked: set[int] = set()
         self._ids: set[str] = set()
 
@@ -82,7 +86,7 @@ class Reply:
         """Without the last part."""
         self._entries.pop()
 
-    def call(self, name: object, args: Any, call_id: object, mark: Piece, *, always: bool) -> None:
+    def call(self, name: object, args: Any, call_id: object, shell: Shell, *, always: bool) -> None:
         """A second call under one id gets none: results find it by the id that the session gives."""
         known = call_id
         if type(call_id) is str:
@@ -90,13 +94,13 @@ class Reply:
             self._ids.add(call_id)
         if always:
             self._marked.add(len(self._entries))
-        self._entries.append((mark, DraftCall(name, args, known)))
+        self._entries.append((shell, DraftCall(name, args, known)))
 
     @property
     def content(self) -> list[Piece]:
         last = max((place for place, (_, call) in enumerate(self._entries) if call is None), default=-1)
         return [
-            part
+            around(*part) if type(part) is tuple else part  # type: ignore[misc]
             for place, (part, call) in enumerate(self._entries)
             if call is None or place in self._marked or place < last
         ]
@@ -198,7 +202,7 @@ def _tool_use(reply: Reply, block: dict[str, Any]) -> None:
     mark = rest(block, frozenset({"name", "input"}))
     args = arguments(block.get("input"))
     always = bool(mark.keys() - {"type", "id"})
-    reply.call(block.get("name"), args, block.get("id"), around(ANTHROPIC, mark), always=always)
+    reply.call(block.get("name"), args, block.get("id"), (ANTHROPIC, mark), always=always)
 
 
 def _tool_call(reply: Reply, call: dict[str, Any]) -> None:
@@ -206,7 +210,7 @@ def _tool_call(reply: Reply, call: dict[str, Any]) -> None:
     kind = "custom" if word(call, "type") == "custom" else "function"
     if kind not in call:
         args = call["args"] if "args" in call else arguments(call.get("arguments", {}))
-        reply.call(call.get("name"), args, call.get("id"), around(OPENAI, {"type": "function"}), always=False)
+        reply.call(call.get("name"), args, call.get("id"), (OPENAI, {"type": "function"}), always=False)
         return
     body = needed(call[kind], f"{kind!r} of a tool call")
     args = text_at(body, "input") if kind == "custom" else arguments(body.get("arguments"))
@@ -216,14 +220,14 @@ def _tool_call(reply: Reply, call: dict[str, Any]) -> None:
         del said[kind]
     said["type"] = kind
     always = kind == "custom" or bool(said.keys() - {"type", "id"})
-    reply.call(body.get("name"), args, call.get("id"), around(OPENAI, said), always=always)
+    reply.call(body.get("name"), args, call.get("id"), (OPENAI, said), always=always)
 
 
 def _legacy_call(reply: Reply, call: object) -> None:
     """Calls without an id, of which a message had one at most: their result names the function."""
     body = needed(call, "'function_call'")
     name = body.get("name")
-    reply.call(name, arguments(body.get("arguments")), name, around(OPENAI, {"type": "function"}), always=False)
+    reply.call(name, arguments(body.get("arguments")), name, (OPENAI, {"type": "function"}), always=False)
 
 
 def _tool_message(item: dict[str, Any]) -> Draft:

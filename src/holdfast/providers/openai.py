@@ -12,7 +12,6 @@ from holdfast.providers.parts import result_content, shell
 from holdfast.providers.plain import (
     OPENAI,
     arguments,
-    around,
     fields,
     listed,
     named,
@@ -144,7 +143,7 @@ def _call(reply: Reply, value: dict[str, Any], kind: str) -> None:
         args = text_at(value, "input") if kind == "custom_tool_call" else arguments(value.get("arguments"))
         mark = rest(value, frozenset({"name", "input", "arguments"}))
     always = kind != "function_call" or bool(mark.keys() - {"type", "call_id"})
-    reply.call(name, args, value.get("call_id"), around(OPENAI, mark), always=always)
+    reply.call(name, args, value.get("call_id"), (OPENAI, mark), always=always)
 
 
 def _call_id(value: dict[str, Any]) -> str | None:
