@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -66,6 +67,9 @@ def plain(value: object) -> Any:
     return msgspec.to_builtins(value)
 
 
+_SLICE_CHARS = 1 << 16
+
+
 def encode_event(event: Event) -> bytes:
     payload = _encoded(event, f"the event {event.name!r}")
     if len(payload) > limits.PAYLOAD_BYTES:
@@ -104,11 +108,18 @@ def checked_text(where: str, value: object) -> str:
     if type(value) is not str:
         raise InvalidText(where=where, reason=f"it is a {type(value).__name__}, not a str")
     if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidText(where=where, reason=f"lone surrogate at character {error.start}") from error
+        for start in range(0, len(value), _SLICE_CHARS):  # a whole copy of a large text is not needed to look at it
+            try:
+                value[start : start + _SLICE_CHARS].encode()
+            except UnicodeEncodeError as error:
+                raise InvalidText(where=where, reason=f"lone surrogate at character {start + error.start}") from error
     return value
+
+
+def encoded_text(text: str) -> Iterator[bytes]:
+    """A text as UTF-8, piece by piece."""
+    for start in range(0, len(text), _SLICE_CHARS):
+        yield text[start : start + _SLICE_CHARS].encode()
 
 
 def checked_json(where: str, value: object) -> Json:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
@@ -10,11 +12,19 @@ import holdfast
 from holdfast import errors
 from holdfast.cli import shapes
 from holdfast.cli.screen import Styled, emit, progress, say
-from holdfast.cli.settings import Settings, common
+from holdfast.cli.settings import Settings, common, session_names
 from holdfast.cli.words import clean, count, size
 from holdfast.model import limits
+from holdfast.runtime.engine import DEFAULT_ACTOR
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 target_argument = click.argument("target", type=click.Path())
+thread_option = click.option("--thread", metavar="NAME", help="Which thread of the session; with --transcript.")
+
+
+def transcript_option(told: str) -> Callable[[F], F]:
+    return click.option("--transcript", metavar="SESSION", shell_complete=session_names, help=told)
 
 
 @click.command()
@@ -69,40 +79,66 @@ def backup(settings: Settings, target: str) -> None:
 @click.command()
 @target_argument
 @click.option("--force", is_flag=True, help="Replace TARGET if it exists.")
+@transcript_option("Only this session, one message a line, as other systems read it.")
+@thread_option
 @common
 @click.pass_obj
-def export(settings: Settings, target: str, force: bool) -> None:
+def export(settings: Settings, target: str, force: bool, transcript: str | None, thread: str | None) -> None:
     """Write everything to TARGET as JSON lines.
 
-    All tenants' events and blobs, for import elsewhere.
+    All tenants' events and blobs, for import elsewhere; or the transcript of one session.
     """
+    _check_thread(transcript, thread)
     settings.check_present()
     if os.path.exists(target) and not force:
         raise errors.InvalidUrl(url=target, reason="the file exists; --force replaces it")
     with settings.open() as engine, progress("exporting") as advance:
-        events = engine.export(target, progress=advance)
+        if transcript is None:
+            events = engine.export(target, progress=advance)
+            told, data = count(events, "event"), {"events": events}
+        else:
+            scope = settings.session(engine, transcript, thread).scope
+            lines = engine.export_transcript(target, scope.session, actor=scope.actor, thread=scope.thread)
+            told, data = f"{count(lines, 'line')} of {scope.session!r}", {"lines": lines, **shapes.plain(scope)}
     total = os.path.getsize(target)
-    told = f"Exported {count(events, 'event')} to {target} ({size(total)})."
-    _done(settings, told, {"target": target, "events": events, "bytes": total})
+    _done(settings, f"Exported {told} to {target} ({size(total)}).", {"target": target, **data, "bytes": total})
 
 
 @click.command("import")
 @click.argument("source", type=click.Path())
+@transcript_option("SOURCE is the transcript of one session, of any system: take it in as a new session of this name.")
+@thread_option
 @common
 @click.pass_obj
-def import_(settings: Settings, source: str) -> None:
-    """Take in an export.
+def import_(settings: Settings, source: str, transcript: str | None, thread: str | None) -> None:
+    """Take in an export, or with --transcript what another system kept of a session.
 
     What is here already is passed over. The file is made if it is not there.
     """
+    _check_thread(transcript, thread)
     if not os.path.isfile(source):
         raise errors.FileAbsent(path=source)
     begun = not os.path.exists(settings.path)
+    data: dict[str, object]
     with settings.open(create=True) as engine, progress("importing", in_bytes=True) as advance:
-        events = engine.import_(source, progress=advance)
+        if transcript is None:
+            events = engine.import_(source, progress=advance)
+            told, data = count(events, "new event"), {"events": events}
+        else:
+            actor = DEFAULT_ACTOR if settings.actor is None else settings.actor
+            session = engine.import_transcript(source, transcript, actor=actor, thread=thread)
+            state = session.state()
+            told = f"{count(state.messages, 'message')} of {transcript!r}"
+            told += f" and {count(state.late, 'piece')} of evidence" if state.late else ""
+            data = {"messages": state.messages, "late": state.late, **shapes.plain(session.scope)}
     new = " (a new file)" if begun else ""
-    told = f"Took {count(events, 'new event')} from {source} into {settings.file}{new}."
-    _done(settings, told, {"source": source, "events": events, "created": begun})
+    told = f"Took {told} from {source} into {settings.file}{new}."
+    _done(settings, told, {"source": source, **data, "created": begun})
+
+
+def _check_thread(transcript: str | None, thread: str | None) -> None:
+    if thread is not None and transcript is None:
+        raise click.UsageError("--thread goes with --transcript.")
 
 
 @click.command()

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.core import calibrate
 from holdfast.model.events import (
+    BARE,
     OFFLOADING,
     Event,
     EvidenceKept,
@@ -25,14 +26,12 @@ from holdfast.model.events import (
 )
 from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef
 
-_CONTENT = {SessionCreated.name, MessageRecorded.name, EvidenceKept.name, SummaryRecorded.name}
-
 
 def fold(state: SessionState, event: Event | None, event_type: str, time_us: int) -> SessionState:
     """The state after one more event; `event` is None when its payload was erased."""
     seq = state.version + 1
-    changes: dict[str, Any] = {"version": seq, "updated_us": time_us}
-    if event is not None and event_type in _CONTENT:
+    changes: dict[str, Any] = {"version": seq, "updated_us": time_us, "active_us": max(state.active_us, time_us)}
+    if event is not None and event_type not in BARE:
         changes["residue"] = state.residue + 1
     if event_type == MessageRecorded.name:
         _message(changes, state, event, seq)
@@ -41,7 +40,7 @@ def fold(state: SessionState, event: Event | None, event_type: str, time_us: int
         if isinstance(event, SessionCreated):
             changes |= {"metadata": event.metadata, "idle_timeout_us": event.idle_timeout_us}
     elif event_type == EvidenceKept.name:
-        changes["late"] = state.late + 1
+        changes |= {"late": state.late + 1, "waiting": state.waiting + 1}
     elif event_type == SummaryRecorded.name:
         _summary(changes, state, event, seq)
     elif event_type in OFFLOADING:

@@ -62,7 +62,7 @@ def session_row(scope: Scope, state: SessionState) -> SessionRow | None:
         output_tokens=state.usage.output_tokens,
         created_us=state.created_us,
         updated_us=state.updated_us,
-        expires_us=state.updated_us + state.idle_timeout_us if expires else None,
+        expires_us=state.active_us + state.idle_timeout_us if expires else None,
         residue=state.residue,
         gone=int(state.status == "destroyed"),
     )

@@ -49,6 +49,8 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
         case AcknowledgeOffload():
             return _acknowledge(command, given)
         case ErasePayloads():
+            if not command.alone:  # who has it whole, the session itself, may still be erased when it was destroyed
+                check_there(state, command.scope)
             return _erase(state, command)
         case DestroySession():
             return _destroy(state, command, given)
@@ -121,7 +123,7 @@ def _end(state: SessionState, command: ResetSession | CloseSession, given: Given
 
 def _time_out(state: SessionState, given: Given) -> tuple[Event, ...]:
     """A clock that stands still or runs backwards times nobody out."""
-    idle_us = given.time_us - state.updated_us
+    idle_us = given.time_us - state.active_us
     if state.status != "open" or not state.idle_timeout_us or idle_us < state.idle_timeout_us:
         return ()
     closed = messages.closing(state, "the session was idle for too long", given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias, get_args
 
 import msgspec
@@ -177,14 +177,15 @@ def _settled(context: Context, parts: Sequence[Part | Inline]) -> Flow[tuple[Par
     settled: list[Part] = []
     for part in parts:
         match part:
-            case Text(text) if len(text) > limits.SPOOL_BYTES // 4:
-                body = text.encode()
-                settled.append((yield from _spooled(context, body, "text/plain", part)))
-            case Data(value):
-                body = codec.encode(value)
-                settled.append((yield from _spooled(context, body, "application/json", part)))
-            case Opaque(issuer, str(text)) if len(body := text.encode()) > limits.SPOOL_BYTES:
-                ref = yield from _put(context, body, None)
+            case Text(text) if is_long(text):
+                beginning = text[: limits.PREVIEW_BYTES].encode()
+                ref = yield from _put(context, codec.encoded_text(text), "text/plain")
+                settled.append(Body(ref, preview(beginning)))
+            case Data(value) if len(body := codec.encode(value)) > limits.SPOOL_BYTES:
+                ref = yield from _put(context, body, "application/json")
+                settled.append(Body(ref, preview(body)))
+            case Opaque(issuer, str(text)) if is_long(text):
+                ref = yield from _put(context, codec.encoded_text(text), None)
                 settled.append(Opaque(issuer, ref))
             case Inline(kind, data, media_type, name):
                 ref = yield from _put(context, data, media_type)
@@ -194,11 +195,11 @@ def _settled(context: Context, parts: Sequence[Part | Inline]) -> Flow[tuple[Par
     return tuple(settled)
 
 
-def _spooled(context: Context, body: bytes, media_type: str, part: Part) -> Flow[Part]:
-    if len(body) <= limits.SPOOL_BYTES:
-        return part
-    ref = yield from _put(context, body, media_type)
-    return Body(ref, preview(body))
+def is_long(text: str) -> bool:
+    """Whether a text has more than SPOOL_BYTES bytes, found out without copying a large one."""
+    if len(text) * 4 <= limits.SPOOL_BYTES or text.isascii():
+        return len(text) > limits.SPOOL_BYTES
+    return len(text) > limits.SPOOL_BYTES or len(text.encode()) > limits.SPOOL_BYTES
 
 
 def preview(start: bytes) -> str:
@@ -206,7 +207,7 @@ def preview(start: bytes) -> str:
     return start[: limits.PREVIEW_BYTES].decode("utf-8", "ignore")
 
 
-def _put(context: Context, body: bytes, media_type: str | None) -> Flow[BlobRef]:
+def _put(context: Context, body: bytes | Iterator[bytes], media_type: str | None) -> Flow[BlobRef]:
     if media_type is not None:
         checked_name("media type", media_type)
     return effects.outside(functools.partial(context.bodies.put, context.tenant, body, media_type))

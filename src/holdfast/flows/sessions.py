@@ -32,7 +32,7 @@ from holdfast.model.commands import (
     ResetSession,
     TimeOutSession,
 )
-from holdfast.model.events import EvidenceKept, MessageRecorded, OffloadAcknowledged, PayloadsErased, SessionDestroyed
+from holdfast.model.events import BARE, EvidenceKept, MessageRecorded
 from holdfast.model.log import FeedPage
 from holdfast.model.messages import Message, Offload
 from holdfast.model.names import Scope, checked_name, checked_whole
@@ -40,8 +40,6 @@ from holdfast.model.rows import IN_ORDER_OF_KEY, Order, OutboxRow, SessionRow
 from holdfast.model.state import SessionState
 
 _ORDERS = {"name": IN_ORDER_OF_KEY, "recent": Order(("updated_us",), backwards=True)}
-_HEADERS = (PayloadsErased.name, OffloadAcknowledged.name, SessionDestroyed.name)
-"""Events that hold nothing of what was said."""
 
 
 def create(
@@ -162,7 +160,7 @@ def _erase_destroyed(place: Place) -> Flow[None]:
         seqs: list[int] = []
         while after < end and len(seqs) < limits.ERASE_EVENTS:
             page = yield from effects.read(stream, after, min(limits.READ_EVENTS, limits.ERASE_EVENTS - len(seqs)))
-            seqs += (each.seq for each in page if each.payload is not None and each.type not in _HEADERS)
+            seqs += (each.seq for each in page if each.payload is not None and each.type not in BARE)
             after = page[-1].seq
         if seqs:
             command = ErasePayloads(scope=place.scope, seqs=tuple(seqs), reason="destroyed", alone=True)

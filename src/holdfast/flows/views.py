@@ -86,6 +86,7 @@ def _newest(stream: StreamId, state: SessionState, budget: int) -> Flow[list[Ite
     """Items from the newest back until they pass the budget, or the beginning is reached."""
     entries: list[Message | Summary] = []
     size = _Size(state.calibration)
+    waiting = {group_of(call.id) for call in state.open_calls}
     before = state.version + 1
     page_size = _page_size(state, budget)
     while before - 1 > state.start and not size.passes(budget):
@@ -102,10 +103,10 @@ def _newest(stream: StreamId, state: SessionState, budget: int) -> Flow[list[Ite
             if recorded.seq < first or size.passes(budget):
                 break
             each = message(recorded)
-            if each.role not in (None, "system"):
+            if each.role not in (None, "system") and group_seq(each) not in waiting:
                 entries.append(each)
                 size.add(each)
-    return [item for item in grouped(reversed(entries), state) if isinstance(item, Summary) or not item.open]
+    return grouped(reversed(entries), state)
 
 
 class _Size:

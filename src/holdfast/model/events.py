@@ -139,6 +139,10 @@ OFFLOADING = {SessionReset.name, SessionClosed.name, SessionTimedOut.name, Sessi
 """What ends a conversation: the history since the last such event becomes an entry of the outbox."""
 
 
+BARE = {PayloadsErased.name, OffloadAcknowledged.name, SessionDestroyed.name}
+"""What stays when a session is destroyed: it tells that, and nothing of what was said."""
+
+
 def parts_of(event: Event | None) -> Iterator[Part]:
     """All parts in an event, wherever they stand in it."""
     if isinstance(event, MessageRecorded | EvidenceKept):

@@ -53,6 +53,8 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     status: Literal["absent", "open", "closed", "destroyed"] = "absent"
     created_us: int = 0
     updated_us: int = 0
+    active_us: int = 0
+    """The latest time of any event: what idling counts from, also when the clock was set back."""
     messages: int = 0
     tokens: int = 0
     turns: int = 0
@@ -74,7 +76,7 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     changed: int = 0
     """The seq of the last event that changed what was there before it: a reset, an erasure or a summary."""
     waiting: int = 0
-    """Messages that long-term memory was not offered yet."""
+    """Messages and evidence that long-term memory was not offered yet."""
     offered: int = 0
     """The seq up to which it was."""
     residue: int = 0

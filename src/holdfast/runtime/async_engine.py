@@ -148,7 +148,8 @@ class AsyncEngine:
         writer = await self.store.call(self.blobs.writer, self._place.tenant)
         try:
             async for chunk in body:
-                await self.store.call(writer.write, care.checked_chunk(chunk))
+                for piece in care.pieces(chunk):
+                    await self.store.call(writer.write, piece)
             ref = await self.store.call(writer.commit, media_type)
         except BaseException:
             writer.abort()

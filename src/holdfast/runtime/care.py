@@ -79,7 +79,7 @@ class Bodies:
         chunks = _chunks(source)
         start = bytearray()
         for chunk in chunks:
-            start += checked_chunk(chunk)
+            start += chunk
             if len(start) > limits.SPOOL_BYTES:
                 break
         else:
@@ -112,27 +112,33 @@ def put_blob(
     writer = blobs.writer(tenant)
     try:
         for chunk in _chunks(body):
-            writer.write(checked_chunk(chunk))
+            writer.write(chunk)
         return writer.commit(media_type)
     except BaseException:
         writer.abort()
         raise
 
 
-def checked_chunk(chunk: object) -> bytes:
-    if type(chunk) not in (bytes, bytearray, memoryview):
-        raise InvalidContent(reason=f"a body is made of bytes, and {shown(chunk)} is none; encode text first")
-    return bytes(chunk)  # type: ignore[call-overload, no-any-return]
-
-
 def _chunks(body: Any) -> Iterator[bytes]:
+    """A body in pieces of at most BLOB_CHUNK_BYTES, however large those were that it came in."""
     if type(body) in (bytes, bytearray, memoryview):
-        yield bytes(body)
+        yield from pieces(body)
     elif hasattr(type(body), "read"):
         while chunk := body.read(limits.BLOB_CHUNK_BYTES):
-            yield chunk
+            yield from pieces(chunk)
     else:
-        yield from body
+        for chunk in body:
+            yield from pieces(chunk)
+
+
+def pieces(chunk: object) -> Iterator[bytes]:
+    """Bytes as bytes, none of them large; anything else is refused."""
+    if type(chunk) not in (bytes, bytearray, memoryview):
+        raise InvalidContent(reason=f"a body is made of bytes, and {shown(chunk)} is none; encode text first")
+    whole = memoryview(chunk)  # type: ignore[arg-type]
+    whole = whole.cast("B") if whole.c_contiguous else memoryview(bytes(whole))
+    for start in range(0, len(whole), limits.BLOB_CHUNK_BYTES):
+        yield bytes(whole[start : start + limits.BLOB_CHUNK_BYTES])
 
 
 def verify(drive: Drive, blobs: BlobStore, count: Count | None) -> Report:

@@ -4,165 +4,199 @@
     {"role": "assistant", "content": "…", "tool_calls": [{"id": …, "name": …, "args": {…}}], "usage": {…}, "at": …}
     {"role": "tool", "tool_results": [{"tool_call_id": …, "result": …, "is_error": false}], "at": …}
 
-Laws: what is imported comes out again equal, line by line; what breaks the rules of a session (a result without its call, a
-second result, an empty message, a call that never got a result) is kept as evidence, not refused; an import that was
-interrupted goes on where it was when it is repeated.
+Laws: what is imported comes out again equal, line by line, and this is tried on every line before the first is stored: one
+that would not is refused, with its number. What breaks the rules of a session (a result without its call, a second result,
+an empty message, a call that never got a result) is kept as evidence, not refused. An import that was interrupted goes on
+where it was when it is repeated.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections.abc import Iterator
-from typing import Any
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, BinaryIO
 
 import msgspec
 
 from holdfast import codec
+from holdfast.core import sessions as core
+from holdfast.core import upcast
+from holdfast.core.fold import fold
 from holdfast.core.messages import group_of
-from holdfast.errors import ImportRefused, InvalidInput
-from holdfast.flows import effects
+from holdfast.errors import ImportRefused, InvalidContent, InvalidInput, TooLarge
+from holdfast.flows import effects, ingest
 from holdfast.flows import messages as message_flows
 from holdfast.flows import sessions as session_flows
 from holdfast.flows.place import Place
-from holdfast.flows.read import message as read_message
 from holdfast.model import limits
-from holdfast.model.content import Body, Data, Part, Text, ToolResult, Usage, text_of
-from holdfast.model.events import EvidenceKept, MessageRecorded
-from holdfast.model.messages import Message
-from holdfast.providers.draft import Draft, DraftCall, DraftResult
-from holdfast.providers.usage import anthropic_usage, openai_usage
+from holdfast.model.commands import Given, RecordMessages
+from holdfast.model.content import BlobRef, ToolCall, blob_refs
+from holdfast.model.drafts import Draft
+from holdfast.model.events import EvidenceKept, MessageRecorded, parts_of
+from holdfast.model.log import Recorded
+from holdfast.model.state import SessionState
 from holdfast.runtime.care import Drive
+from holdfast.runtime.transcript_lines import ROLES, Kept, Line, Names, Piece, Reader, event_line, joined, note_of
 from holdfast.storage.files import appearing, typed_os_errors
 
 _BATCH = 100
-_MARK = "import"
-"""Where a message keeps what its line said beyond what a message can say."""
-
-Line = dict[str, Any]
-
-
-def import_transcript(drive: Drive, place: Place, source: str, metadata: Line | None) -> int:
-    """How many messages were new. The session is made by this, or was by an import of the same file."""
-    name = f"transcript-{_digest(source)}"
-    drive(session_flows.create(place, metadata, key=name))
-    before = drive(session_flows.state(place)).version
-    lines = enumerate(_lines(source), 1)
-    while batch := list(itertools.islice(lines, _BATCH)):
-        first = batch[0][0]
-        try:
-            drafts = [_draft(line, number) for number, line in batch]
-            drive(message_flows.record_drafts(place, drafts, key=f"{name}-{first}", as_found=True))
-        except InvalidInput as error:
-            raise ImportRefused(line=first, reason=f"in the {len(batch)} lines from here on: {error}") from error
-    added: int = drive(session_flows.state(place)).version - before
-    return added
+"""Messages in one command, unless one line becomes more."""
+_BATCH_BYTES = 1 << 20
+_PAGE = 100
+_BOM = b"\xef\xbb\xbf"
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
-def _digest(source: str) -> str:
+def import_transcript(drive: Drive, place: Place, source: str, metadata: dict[str, Any] | None) -> int:
+    """How many lines there are. The session is made by this, or was by an import of the same file."""
+    about = ingest.checked_object("metadata", {} if metadata is None else metadata)
+    with typed_os_errors(source), open(source, "rb") as file:
+        size = os.fstat(file.fileno()).st_size  # what another process still appends belongs to another import
+        count, digest = _examine(drive, place, file, size)
+        scope = place.scope
+        identity = codec.encode([digest, scope.actor, scope.session, scope.thread, about])
+        key = f"transcript-{hashlib.sha256(identity).hexdigest()}"
+        drive(session_flows.create(place, about, key=key))
+        file.seek(0)
+        for number, drafts in _batches(_lines(file, size)):
+            drive(message_flows.record_drafts(place, drafts, key=f"{key}-{number}", as_found=True))
+    return count
+
+
+def _batches(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[Draft]]]:
+    """Drafts to record together, with the number of their first line; what one line becomes is never torn apart."""
+    reader = Reader()
+    first = size = 0
+    batch: list[Draft] = []
+    for number, text in lines:
+        drafts = reader.drafts(number, codec.decode_object(text))
+        if batch and (len(batch) + len(drafts) > _BATCH or size + len(text) > _BATCH_BYTES):
+            yield first, batch
+            first = size = 0
+            batch = []
+        first = first or number
+        size += len(text)
+        batch += drafts
+    if batch:
+        yield first, batch
+
+
+def _lines(file: BinaryIO, size: int, digest: Any = None) -> Iterator[tuple[int, bytes]]:
+    """Every line that is not blank, with its number; `digest` is told of the blank ones as well."""
+    number = 0
+    while raw := file.readline(min(limits.EXPORT_LINE_BYTES + 1, size)):
+        number += 1
+        size -= len(raw)
+        if digest is not None:
+            digest.update(raw)
+        if len(raw) > limits.EXPORT_LINE_BYTES:
+            reason = f"it is longer than {limits.EXPORT_LINE_BYTES} bytes (EXPORT_LINE_BYTES)"
+            raise ImportRefused(line=number, reason=reason)
+        text = raw.removeprefix(_BOM) if number == 1 else raw
+        if text.strip():
+            yield number, text
+
+
+# The trial before anything is stored
+
+
+class _Held:
+    """Bodies of one line, in memory."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[str, bytes] = {}
+
+    def put(self, _tenant: str, body: bytes, media_type: str | None) -> BlobRef:
+        digest = hashlib.sha256(body).hexdigest()
+        self._bodies[digest] = body
+        return BlobRef(digest, len(body), media_type)
+
+    def read(self, ref: BlobRef) -> bytes:
+        return self._bodies[ref.digest]
+
+
+def _examine(drive: Drive, place: Place, file: BinaryIO, size: int) -> tuple[int, str]:
+    """The first reading: every line can be kept, and would come out as it went in. How many, and the file's digest."""
     digest = hashlib.sha256()
-    with typed_os_errors(source), open(source, "rb") as file:
-        while chunk := file.read(limits.BLOB_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+    reader = Reader()
+    state = SessionState(version=1, status="open")
+    count = 0
+    for number, text in _lines(file, size, digest):
+        count += 1
+        line = _checked_line(text, number)
+        try:
+            state = _tried(drive, place, state, reader.drafts(number, line), line)
+        except (InvalidInput, RecursionError) as error:
+            raise ImportRefused(line=number, reason=str(error)) from error
+    return count, digest.hexdigest()
 
 
-def _lines(source: str) -> Iterator[Line]:
-    with typed_os_errors(source), open(source, "rb") as file:
-        for number in itertools.count(1):
-            raw = file.readline(limits.EXPORT_LINE_BYTES)
-            if not raw:
-                return
-            try:
-                line = codec.decode_object(raw)
-            except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-                raise ImportRefused(line=number, reason=f"it is not a JSON object ({error})") from error
-            if type(line.get("role")) is not str:
-                raise ImportRefused(line=number, reason="it has no role")
-            yield line
-
-
-def _draft(line: Line, number: int) -> Draft:
-    """A line as a message, with a note of what a message cannot say."""
-    calls = _calls(line.get("tool_calls"))
-    results = tuple(
-        DraftResult(each.get("tool_call_id"), each.get("result"), each.get("is_error") is True)
-        for each in _objects(line.get("tool_results"))
-    )
-    draft = Draft(
-        role="tool" if results else line["role"],
-        content=None if results else _content(line.get("content")),
-        tool_calls=calls if line["role"] == "assistant" and not results else (),
-        tool_results=results,
-        usage=_usage(line.get("usage")),
-    )
-    said = _said(draft)
-    note: Line = {"line": number}
-    if set_ := {key: value for key, value in line.items() if key not in said or not _same(said[key], value)}:
-        note["set"] = set_
-    if drop := [key for key in said if key not in line]:
-        note["drop"] = drop
-    return msgspec.structs.replace(draft, metadata={_MARK: note})
-
-
-def _content(content: object) -> object:
-    """Text as text; what is no text, as the JSON that it is."""
-    return content if content is None or type(content) is str else Data(content)  # type: ignore[arg-type]
-
-
-def _calls(given: object) -> tuple[DraftCall, ...]:
-    """Calls, each with an id of its own: one that repeats another's has none."""
-    calls: list[DraftCall] = []
-    for each in _objects(given):
-        own = each.get("id")
-        known = [call.provider_id for call in calls]
-        args = each.get("args")
-        text = args if type(args) in (dict, str) else codec.encode(args).decode()
-        calls.append(DraftCall(each.get("name"), text, own if type(own) is str and own not in known else None))
-    return tuple(calls)
-
-
-def _objects(given: object) -> list[Line]:
-    return [each for each in given if type(each) is dict] if type(given) is list else []
-
-
-def _usage(given: object) -> Usage | None:
-    if type(given) is not dict:
-        return None
-    return openai_usage(given) if "prompt_tokens" in given else anthropic_usage(given)
-
-
-def _said(draft: Draft) -> Line:
-    """What the line of this draft will say when it is exported."""
-    calls = [{"id": call.provider_id, "name": call.name, "args": call.args} for call in draft.tool_calls]
-    results = [
-        {"tool_call_id": each.call, "result": each.content, "is_error": each.is_error} for each in draft.tool_results
-    ]
-    content = draft.content.value if isinstance(draft.content, Data) else draft.content
-    return _line(draft.role, content, calls, results, draft.usage)
-
-
-def _line(role: str, content: object, calls: list[Line], results: list[Line], usage: Usage | None) -> Line:
-    line: Line = {"role": role}
-    if content not in (None, ""):
-        line["content"] = content
-    if calls:
-        line["tool_calls"] = calls
-    if results:
-        line["tool_results"] = results
-    if usage is not None:
-        line["usage"] = {
-            "input_tokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
-            "cache_creation_input_tokens": usage.cache_write_tokens,
-            "cache_read_input_tokens": usage.cache_read_tokens,
-            "output_tokens": usage.output_tokens,
-        }
+def _checked_line(text: bytes, number: int) -> Line:
+    try:
+        line = codec.decode_object(text)
+        twice = _STRING.sub(b"", text).count(b":") != _keys(line)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise ImportRefused(line=number, reason=f"it is not a JSON object ({error})") from error
+    if twice:
+        raise ImportRefused(line=number, reason="an object in it has the same key twice")
+    if type(line.get("role")) is not str or line["role"] not in ROLES:
+        raise ImportRefused(line=number, reason=f"its role is not one of {', '.join(ROLES)}")
     return line
 
 
-def _same(one: object, other: object) -> bool:
-    """Equal also in what Python takes for equal: 1 is not true, and not 1.0."""
-    return codec.encode(one) == codec.encode(other)
+def _keys(value: object) -> int:
+    """How many keys the objects in a value have together: fewer than its text has colons if one was there twice."""
+    if type(value) is dict:
+        return len(value) + sum(map(_keys, value.values()))
+    return sum(map(_keys, value)) if type(value) is list else 0
+
+
+def _check_results(line: Line) -> None:
+    """One command records all of a line, and there is an end to what it may record."""
+    results = line.get("tool_results")
+    if type(results) is list and len(results) > limits.MESSAGE_CALLS:
+        raise TooLarge(
+            what="the line",
+            size=len(results),
+            unit="tool results",
+            limit_name="MESSAGE_CALLS",
+            limit=limits.MESSAGE_CALLS,
+            advice="Make it several lines.",
+        )
+
+
+def _tried(drive: Drive, place: Place, state: SessionState, drafts: list[Draft], line: Line) -> SessionState:
+    """The state after this line; InvalidInput if it cannot be kept exactly."""
+    _check_results(line)
+    held = _Held()
+    context = msgspec.structs.replace(place.context, bodies=held)
+    messages = tuple(drive(ingest.taken_in(context, draft, as_found=True)) for draft in drafts)
+    longest = (limits.WHOLE_NUMBER,) * len(messages)
+    given = Given(time_us=0, tokens=longest, counter=context.counter.name)
+    names: dict[str, str] = {}  # of the calls that wait, when the line comes or once it has
+    pieces: list[Piece] = []
+
+    def named(call: str) -> str:
+        return names.get(call, call)
+
+    for event in core.decide(state, RecordMessages(scope=place.scope, messages=messages, as_found=True), given):
+        codec.encode_event(event)
+        names.update((call.id, call.provider_id or call.id) for call in state.open_calls)
+        state = fold(state, event, event.name, 0)
+        assert isinstance(event, MessageRecorded | EvidenceKept), "recording makes nothing else"
+        note = note_of(event)
+        if note is not None and not note.added:
+            pieces.append(Piece(note, event_line(event, named, held.read)))
+    if codec.encode(joined(pieces)) != codec.encode(line):
+        raise InvalidContent(reason="it would not come out as it went in")
+    return state
+
+
+# From messages to lines
 
 
 def export_transcript(drive: Drive, place: Place, target: str) -> int:
@@ -176,76 +210,75 @@ def export_transcript(drive: Drive, place: Place, target: str) -> int:
 
 
 def _exported(drive: Drive, place: Place) -> Iterator[Line]:
-    drive(message_flows.check_there(place))
-    names: dict[str, str] = {}
-    pending: tuple[int, Line] | None = None
-    after = 0
-    while page := drive(effects.read(place.scope.stream, after, _BATCH)):
+    names = _Names(drive, place)
+    held: tuple[object, list[Piece]] = (None, [])
+    for recorded, event in _kept(drive, place):
+        if isinstance(event, MessageRecorded):
+            names.learn(event.tool_calls)
+        note = note_of(event)
+        if note is not None and note.added:
+            continue
+        of = None if note is None else (recorded.command, note.line)
+        if held[1] and held[0] != of:
+            yield joined(held[1])
+            held = (None, [])
+        if note is None:
+            yield _own_line(place, recorded, event, names)
+        else:
+            line = event_line(event, names, lambda ref: _body(place, ref))
+            held = (of, [*held[1], Piece(note, line)])
+    if held[1]:
+        yield joined(held[1])
+
+
+def _kept(drive: Drive, place: Place) -> Iterator[tuple[Recorded, Kept]]:
+    """The messages and the evidence that are there now; not what others add meanwhile, nor what was erased."""
+    end: int = drive(session_flows.state(place)).version
+    for after in range(0, end, _PAGE):
+        page: tuple[Recorded, ...] = drive(effects.read(place.scope.stream, after, min(_PAGE, end - after)))
         for recorded in page:
-            if recorded.type not in (MessageRecorded.name, EvidenceKept.name):
-                continue
-            message = read_message(recorded)
-            note: Any = message.metadata.get(_MARK, {})
-            if message.erased or "added" in note:
-                continue
-            line = _message_line(drive, place, message, names)
-            number = note.get("line", 0)
-            if pending and number and pending[0] == number:  # one line that became a message and evidence
-                pending[1].setdefault("tool_results", []).extend(line.get("tool_results", []))
-                continue
-            if pending:
-                yield pending[1]
-            pending = (number, line)
-        after = page[-1].seq
-    if pending:
-        yield pending[1]
+            event = upcast.current(recorded)
+            if isinstance(event, MessageRecorded | EvidenceKept):
+                yield recorded, event
 
 
-def _message_line(drive: Drive, place: Place, message: Message, names: dict[str, str]) -> Line:
-    if message.tool_calls:
-        names.clear()
-    names.update((call.id, call.provider_id or call.id) for call in message.tool_calls)
-    calls = [{"id": call.provider_id or call.id, "name": call.name, "args": call.args} for call in message.tool_calls]
-    results = [
-        {
-            "tool_call_id": _name(drive, place, each, names),
-            "result": _value(place, each.content),
-            "is_error": each.is_error,
-        }
-        for each in message.tool_results
-    ]
-    content = _value(place, message.content) if message.content else None
-    line = _line(message.role or "", content, calls, results, message.usage)
-    note: Any = message.metadata.get(_MARK)
-    if note is None:
-        return line | {"at": message.at.isoformat()}
-    line |= note.get("set", {})
-    return {key: value for key, value in line.items() if key not in note.get("drop", ())}
+class _Names:
+    """From a call's id in the session to its id in the transcript: known from a little while ago, or read again."""
+
+    def __init__(self, drive: Drive, place: Place) -> None:
+        self._drive = drive
+        self._place = place
+        self._known: dict[str, str] = {}
+
+    def learn(self, calls: tuple[ToolCall, ...]) -> None:
+        if calls:
+            self._known = {call.id: call.provider_id or call.id for call in calls}
+
+    def __call__(self, call: str) -> str:
+        seq = group_of(call)
+        if call in self._known or seq is None:
+            return self._known.get(call, call)
+        for recorded in self._drive(effects.read(self._place.scope.stream, seq - 1, 1)):
+            event = upcast.current(recorded)
+            for each in event.tool_calls if isinstance(event, MessageRecorded) else ():
+                if each.id == call:
+                    return each.provider_id or call
+        return call
 
 
-def _name(drive: Drive, place: Place, result: ToolResult, names: dict[str, str]) -> str:
-    """The call's name as its line gave it: known from a little while ago, or read again."""
-    call = result.tool_call_id
-    seq = group_of(call)
-    if call not in names and seq is not None:
-        for recorded in drive(effects.read(place.scope.stream, seq - 1, 1)):
-            names.update((each.id, each.provider_id or each.id) for each in read_message(recorded).tool_calls)
-    return names.get(call, call)
+def _body(place: Place, ref: BlobRef) -> bytes:
+    return b"".join(place.context.bodies.chunks(place.context.tenant, ref))
 
 
-def _value(place: Place, parts: tuple[Part, ...]) -> object:
-    """What a message or a tool said, whole: bodies are read back from the blob store."""
-    if len(parts) == 1:
-        match parts[0]:
-            case Text(text):
-                return text
-            case Data(value):
-                return value
-            case Body(ref):
-                body = b"".join(place.context.bodies.chunks(place.context.tenant, ref))
-                if ref.media_type == "application/json":
-                    return codec.decode(body, object)
-                return body.decode("utf-8", "replace")
-    if all(isinstance(part, Text) for part in parts):
-        return text_of(parts)
-    return [codec.plain(part) for part in parts]
+def _own_line(place: Place, recorded: Recorded, event: Kept, names: Names) -> Line:
+    """The line of a message that was recorded here. It is short enough to be imported: bodies that are not stay where they
+    are, and the line refers to them."""
+    at: Line = {}
+    with suppress(ValueError, OverflowError, OSError):  # a clock may say anything
+        second = datetime.fromtimestamp(recorded.time_us // 1_000_000, UTC)
+        at["at"] = second.replace(microsecond=recorded.time_us % 1_000_000).isoformat()
+    if sum(ref.size for ref in blob_refs(parts_of(event))) <= limits.EXPORT_LINE_BYTES:
+        line = event_line(event, names, lambda ref: _body(place, ref)) | at
+        if len(codec.encode(line)) < limits.EXPORT_LINE_BYTES:
+            return line
+    return event_line(event, names, lambda _: None) | at
