@@ -17,7 +17,7 @@ import apsw
 from benchmarks.harness import Bench, Spread, file_system, fsyncs
 from benchmarks.report import Machine, Results, Table
 
-NAMES = ("append", "group", "peer", "growth", "disk", "startup", "agents", "tokens")
+NAMES = ("append", "group", "peer", "growth", "disk", "startup", "agents", "tokens", "trajectories")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,6 +56,7 @@ def measure(names: Sequence[str], folder: Path, *, quick: bool, data: Path) -> R
             continue
         for table in [found] if isinstance(found, Table) else found:
             tables.append(table)
+            failed += [name] if table.wrong else []
             print(f"\n{table}", flush=True)
     lines = [line for table in tables for line in table.lines if line.met is not None]
     missed = [line for line in lines if not line.met]

@@ -60,6 +60,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     theirs: str
     lines: list[Line]
     notes: list[str] = msgspec.field(default_factory=list)
+    wrong: str = ""
+    """What must never be and was: this fails the run, as no missed goal does."""
 
     def __str__(self) -> str:
         head = ("what", self.ours, self.theirs, "ratio", "goal", "", "limit met")
@@ -67,7 +69,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
         text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         rule = "  ".join("─" * width for width in widths)
-        return "\n".join([f"{self.name}: {self.title}", "", text[0], rule, *text[1:], *("  " + n for n in self.notes)])
+        notes = [*self.notes, *([f"WRONG: {self.wrong}"] if self.wrong else [])]
+        return "\n".join([f"{self.name}: {self.title}", "", text[0], rule, *text[1:], *("  " + note for note in notes)])
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -93,7 +96,7 @@ class Results(msgspec.Struct, frozen=True):
     quick: bool
     tables: list[Table]
     failed: list[str]
-    """Benchmarks that could not run at all; a missed goal is no failure."""
+    """Benchmarks that could not run at all, or found something wrong; a missed goal is no failure."""
 
     def json(self) -> bytes:
         verdicts = [

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, get_args
 
-from holdfast import BlobRef, Body, File, Image, Opaque, SessionRow, Text
-from holdfast.errors import BlobNotFound, SessionNotFound, StorageCorrupt, VersionConflict
+import msgspec
+
+from holdfast import BlobRef, Body, Data, File, Image, Offload, Opaque, Part, Scope, SessionRow, Text
+from holdfast.errors import (
+    BlobNotFound,
+    CallNotFound,
+    OffloadNotFound,
+    SessionNotFound,
+    StorageCorrupt,
+    VersionConflict,
+)
 from holdfast.model.content import Role
 from holdfast.testing import hostile
+from holdfast.testing.appends import ONE, session_row
 
 BODY = b"a body"
 ROLES = get_args(Role)
@@ -72,9 +83,21 @@ def _said(make: Callable[[Any], Any], back: Callable[[Any], object]) -> Callable
     def use(engine: Any, value: Any, _: int) -> object:
         session = engine.session("s")
         session.record("user", make(value))
-        return back(session.messages(limit=1)[0].content)
+        return back([_unspooled(engine, part) for part in session.messages(limit=1)[0].content])
 
     return use
+
+
+def _unspooled(engine: Any, part: Part) -> Part:
+    """A part as it was before it was found to be too large for the log."""
+    match part:
+        case Body(ref=BlobRef(media_type="text/plain") as ref):
+            return Text(engine.read_blob(ref).decode())
+        case Body(ref=BlobRef(media_type="application/json") as ref):
+            return Data(json.loads(engine.read_blob(ref)))
+        case Opaque(issuer, BlobRef() as ref):
+            return Opaque(issuer, engine.read_blob(ref).decode())
+    return part
 
 
 def _recorded_with(name: str) -> Callable[[Any, Any, int], object]:
@@ -86,6 +109,119 @@ def _recorded_with(name: str) -> Callable[[Any, Any, int], object]:
         return getattr(session.events(after=message.seq - 1, limit=1)[0], name, value)
 
     return use
+
+
+def _own(engine: Any, number: int) -> Any:
+    return engine.session(f"s{number}")
+
+
+def _made(engine: Any, number: int) -> None:
+    engine.create_session(f"s{number}")
+
+
+def _asked_a_tool(engine: Any, number: int) -> None:
+    engine.create_session(f"s{number}").record("assistant", None, tool_calls=[{"name": "read", "id": "p"}])
+
+
+def _long(engine: Any, number: int) -> None:
+    engine.create_session(f"s{number}").record_all([("user", "word " * 100), ("assistant", "word " * 100)])
+
+
+def _calls(make: Callable[[Any], Any], back: Callable[[Any], object]) -> Callable[[Any, Any, int], object]:
+    """Record a reply with this call."""
+
+    def use(engine: Any, value: Any, number: int) -> object:
+        _own(engine, number).record("assistant", "text", tool_calls=[make(value)])
+        return back(_own(engine, number).messages(limit=1)[0].tool_calls[0])
+
+    return use
+
+
+def _replied(back: Callable[[Any], object], **options: Callable[[Any], Any]) -> Callable[[Any, Any, int], object]:
+    """Record a reply with options made of the value."""
+
+    def use(engine: Any, value: Any, number: int) -> object:
+        given = {name: make(value) for name, make in options.items()}
+        _own(engine, number).record("assistant", "text", **given)
+        return back(_own(engine, number).messages(limit=1)[0])
+
+    return use
+
+
+def _result(engine: Any, value: Any, number: int) -> object:
+    _own(engine, number).result("p", value)
+    [part] = _own(engine, number).messages(limit=1)[0].tool_results[0].content
+    if _is_json(value):
+        kept: Any = _unspooled(engine, part)
+        return kept.text if isinstance(kept, Text) else kept.value
+    return part.text.encode() if isinstance(part, Text) else engine.read_blob(part.ref)
+
+
+def _resulted(back: Callable[[Any], object], option: str) -> Callable[[Any, Any, int], object]:
+    def use(engine: Any, value: Any, number: int) -> object:
+        _own(engine, number).result("p", "text", **{option: value})
+        return back(_own(engine, number).messages(limit=1)[0])
+
+    return use
+
+
+def _summarized(engine: Any, value: Any, number: int) -> object:
+    session = _own(engine, number)
+    session.summarize(session.draft_summary(keep_turns=0), value)
+    return session.window().items[0].text
+
+
+def _ended(end: str, back: Callable[[Any], object]) -> Callable[[Any, Any, int], object]:
+    """End a conversation for this reason; what its event says of it."""
+
+    def use(engine: Any, value: Any, number: int) -> object:
+        stream = _own(engine, number).scope.stream
+        getattr(_own(engine, number), end)(value)
+        store = getattr(engine.store, "blocking", engine.store)
+        return back(store.read_back(stream, limit=1)[0].payload)
+
+    return use
+
+
+def _reason(payload: bytes) -> object:
+    return json.loads(payload)["reason"]
+
+
+def _offered(engine: Any, number: int) -> None:
+    """The outbox has one entry, once and for all."""
+    if not engine.outbox(limit=1):
+        session = engine.create_session(f"s{number}")
+        session.record("user", "text")
+        session.reset()
+
+
+def _entry(engine: Any, **changes: Any) -> Offload:
+    entry: Offload = engine.outbox(limit=1)[0]
+    return msgspec.structs.replace(entry, **changes)
+
+
+def _in_scope(use: str, name: str) -> Callable[[Any, Any, int], object]:
+    """An entry of a session that goes by this name."""
+
+    def ask(engine: Any, value: Any) -> None:
+        scope = msgspec.structs.replace(Scope("default", "main", "none"), **{name: value})
+        entry = _entry(engine, scope=scope)
+        engine.outbox(after=entry) if use == "outbox" else getattr(engine, use)(entry)
+
+    return _asked(ask)
+
+
+def _swept(engine: Any, value: Any, _: int) -> object:
+    with engine.sweeper(value):
+        return value
+
+
+def _is_message(value: object) -> bool:
+    return type(value) is dict and "role" in value
+
+
+def _is_bool(value: object) -> bool:
+    return type(value) is bool
 
 
 def _role(engine: Any, value: Any, _: int) -> object:
@@ -144,6 +280,24 @@ def _asked(ask: Callable[[Any, Any], object]) -> Callable[[Any, Any, int], objec
     return use
 
 
+def _in_session(do: Callable[[Any, Any], object]) -> Callable[[Any, Any, int], object]:
+    return _asked(lambda engine, value: do(engine.session("s"), value))
+
+
+def _after(prepare: Callable[[Any, int], object], entrances: dict[str, Entrance]) -> dict[str, Entrance]:
+    return {name: entrance._replace(prepare=prepare) for name, entrance in entrances.items()}
+
+
+def _with_option(name: str, *, of_session: bool) -> Callable[[Any, Any, int], object]:
+    """ "messages(limit)" as a question: the value is the one option of this method."""
+    method, option = name.removesuffix(")").split("(")
+
+    def ask(engine: Any, value: Any) -> None:
+        getattr(engine.session("s") if of_session else engine, method)(**{option: value})
+
+    return _asked(ask)
+
+
 def _renamed(engine: Any, value: Any, number: int) -> object:
     other = engine.acting_as(tenant=value)
     return other.create_session(f"s{number}").events(limit=1)[0].stream.tenant
@@ -165,19 +319,9 @@ def _joined(value: Any) -> bytes:
     return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else b"".join(map(bytes, value))
 
 
-def _row(value: Any) -> SessionRow:
-    return SessionRow(
-        tenant="default",
-        actor=value,
-        session=value,
-        thread=value,
-        status="open",
-        version=1,
-        messages=0,
-        tokens=0,
-        created_us=0,
-        updated_us=0,
-    )
+def _row(value: Any, updated_us: Any = 0) -> SessionRow:
+    names = {"actor": value, "session": value, "thread": value}
+    return msgspec.structs.replace(session_row(ONE), **names, updated_us=updated_us)
 
 
 def _ref(**changes: Any) -> BlobRef:
@@ -248,6 +392,83 @@ MESSAGE_ENTRANCES: dict[str, Entrance] = {
     "record(expect)": Entrance(_recorded_with("expect"), _or_none(_is_int), also=(VersionConflict,)),
 }
 
+RECORD_ENTRANCES: dict[str, Entrance] = {
+    "record(message)": Entrance(_in_session(lambda session, value: session.record(value)), _is_message),
+    "record(tool_calls)": Entrance(
+        _in_session(lambda session, value: session.record("assistant", "text", tool_calls=value)),
+        lambda value: type(value) in (list, tuple),
+    ),
+    "record(usage)": Entrance(
+        _in_session(lambda session, value: session.record("assistant", "text", usage=value)),
+        lambda value: value is None or type(value) is dict,
+    ),
+    "record_all(messages)": Entrance(_in_session(lambda session, value: session.record_all(value)), _never),
+    "record_all([message])": Entrance(_in_session(lambda session, value: session.record_all([value])), _is_message),
+    "record_all([(role, text)])": Entrance(
+        _in_session(lambda session, value: session.record_all([("user", "first"), (value, "text")])),
+        lambda value: value in ("system", "user", "assistant"),
+    ),
+    "record_all([(user, content)])": Entrance(
+        _in_session(lambda session, value: session.record_all([("user", "first"), ("user", value)])),
+        lambda value: _is_text(value) or _is_series(value),
+    ),
+    "record_all(key)": Entrance(
+        _in_session(lambda session, value: session.record_all([("user", "text")], key=value)), _or_none(_is_text)
+    ),
+    "result(call)": Entrance(
+        _in_session(lambda session, value: session.result(value, "text")), _is_text, also=(CallNotFound,)
+    ),
+    "summarize(draft)": Entrance(_in_session(lambda session, value: session.summarize(value, "text")), _never),
+    "summarize(text)": Entrance(_summarized, _is_text, prepare=_long),
+}
+
+CALL_ENTRANCES: dict[str, Entrance] = {
+    "record([tool call])": Entrance(_calls(_as_given, _as_given), _never),
+    "record(tool call's name)": Entrance(_calls(lambda value: {"name": value}, lambda call: call.name), _is_text),
+    "record(tool call's id)": Entrance(
+        _calls(lambda value: {"name": "read", "id": value}, lambda call: call.provider_id), _or_none(_is_text)
+    ),
+    "record(tool call's args)": Entrance(
+        _calls(lambda value: {"name": "read", "args": value}, lambda call: call.args),
+        lambda value: type(value) in (dict, str),
+    ),
+    "record(tool call's args, inside)": Entrance(
+        _calls(lambda value: {"name": "read", "args": {"a": [value]}}, lambda call: call.args["a"][0]), _is_json
+    ),
+    "record(usage's figure)": Entrance(
+        _replied(lambda said: said.usage.input_tokens, usage=lambda value: {"input_tokens": value}), _is_int
+    ),
+    "record(metadata)": Entrance(
+        _replied(lambda said: said.metadata, metadata=_as_given), _is_json_object, lambda value: dict(value or {})
+    ),
+    "record(metadata value)": Entrance(
+        _replied(lambda said: said.metadata["a"], metadata=lambda value: {"a": value}), _is_json
+    ),
+}
+"""Each with a session of its own."""
+
+RESULT_ENTRANCES: dict[str, Entrance] = {
+    "result(value)": Entrance(
+        _result,
+        lambda value: _is_json(value) or _is_body(value),
+        lambda value: value if _is_json(value) else _joined(value),
+        (hostile.Spite,),
+    ),
+    "result(is_error)": Entrance(_resulted(lambda said: said.tool_results[0].is_error, "is_error"), _is_bool),
+    "result(metadata)": Entrance(
+        _resulted(lambda said: said.metadata, "metadata"), _is_json_object, lambda value: dict(value or {})
+    ),
+    "result(key)": Entrance(
+        lambda engine, value, number: _own(engine, number).result("p", "text", key=value) and value, _or_none(_is_text)
+    ),
+    "close_open_calls(reason)": Entrance(
+        lambda engine, value, number: _own(engine, number).close_open_calls(value).text,
+        _is_text,
+        lambda value: f"No result: {value}",
+    ),
+}
+"""Each with a session of its own, in which a call waits."""
+
 SESSION_ENTRANCES: dict[str, Entrance] = {
     "create_session(session)": Entrance(_created(lambda made: made.scope.session, session=""), _is_text),
     "create_session(actor)": Entrance(_created(lambda made: made.scope.actor, actor=""), _is_text),
@@ -267,29 +488,31 @@ SESSION_ENTRANCES: dict[str, Entrance] = {
     "session(session)": Entrance(
         _asked(lambda engine, value: engine.session(value)), _is_text, also=(SessionNotFound,)
     ),
-    "close(reason)": Entrance(_closed, _is_text, prepare=lambda engine, number: engine.create_session(f"s{number}")),
+    "close(reason)": Entrance(_closed, _is_text, prepare=_made),
+    "create_session(idle_timeout_s)": Entrance(
+        lambda engine, value, number: engine.create_session(f"s{number}", idle_timeout_s=value).state().idle_timeout_us,
+        _or_none(lambda value: _is_number(value) and value > 0),  # type: ignore[operator]
+        lambda value: 0 if value is None else max(1, int(value * 1_000_000)),
+    ),
+    "session(create)": Entrance(_asked(lambda engine, value: engine.session("s", create=value)), _is_bool),
+    "reset(reason)": Entrance(_ended("reset", _reason), _is_text, prepare=_made),
+    "destroy(reason)": Entrance(_ended("destroy", _reason), _is_text, prepare=_long),
+    "destroy(offload)": Entrance(
+        lambda engine, value, number: _own(engine, number).destroy(offload=value) or value, _is_bool, prepare=_made
+    ),
     "erase(seqs)": Entrance(
-        _asked(lambda engine, value: engine.session("s").erase(value, "a test")), _is_series, also=(hostile.Spite,)
+        _in_session(lambda session, value: session.erase(value, "a test")), _is_series, also=(hostile.Spite,)
     ),
-    "erase([seq])": Entrance(_asked(lambda engine, value: engine.session("s").erase([value], "a test")), _is_int),
-    "erase(reason)": Entrance(_asked(lambda engine, value: engine.session("s").erase([1], value)), _is_text),
-    "messages(before)": Entrance(
-        _asked(lambda engine, value: engine.session("s").messages(before=value)), _or_none(_is_int)
-    ),
-    "messages(limit)": Entrance(_asked(lambda engine, value: engine.session("s").messages(limit=value)), _is_int),
-    "events(after)": Entrance(_asked(lambda engine, value: engine.session("s").events(after=value)), _is_int),
-    "events(limit)": Entrance(_asked(lambda engine, value: engine.session("s").events(limit=value)), _is_int),
+    "erase([seq])": Entrance(_in_session(lambda session, value: session.erase([value], "a test")), _is_int),
+    "erase(reason)": Entrance(_in_session(lambda session, value: session.erase([1], value)), _is_text),
 }
 
 ENGINE_ENTRANCES: dict[str, Entrance] = {
-    "sessions(actor)": Entrance(_asked(lambda engine, value: engine.sessions(actor=value)), _or_none(_is_text)),
-    "sessions(after)": Entrance(
-        _asked(lambda engine, value: engine.sessions(after=value)), lambda value: value is None
-    ),
     "sessions(after row)": Entrance(_asked(lambda engine, value: engine.sessions(after=_row(value))), _is_text),
-    "sessions(limit)": Entrance(_asked(lambda engine, value: engine.sessions(limit=value)), _is_int),
-    "feed(cursor)": Entrance(_asked(lambda engine, value: engine.feed(value)), _is_text),
-    "feed(limit)": Entrance(_asked(lambda engine, value: engine.feed(limit=value)), _is_int),
+    "sessions(after row's time)": Entrance(
+        _asked(lambda engine, value: engine.sessions(after=_row("s", value), order="recent")), _is_int
+    ),
+    "sweeper(every_s)": Entrance(_swept, lambda value: _is_number(value) and value > 0),
     "acting_as(tenant)": Entrance(_renamed, _or_none(_is_text), lambda value: "default" if value is None else value),
     "acting_as(principal)": Entrance(
         _in_the_name_of, _or_none(_is_text), lambda value: "local" if value is None else value
@@ -306,7 +529,71 @@ ENGINE_ENTRANCES: dict[str, Entrance] = {
     "read_blob(size)": Entrance(
         _asked(lambda engine, value: engine.read_blob(_real_ref(engine, size=value))), _is_int, also=(StorageCorrupt,)
     ),
-    "collect_blobs(grace_s)": Entrance(_asked(lambda engine, value: engine.collect_blobs(grace_s=value)), _is_number),
 }
 
-ENTRANCES: dict[str, Entrance] = {**MESSAGE_ENTRANCES, **SESSION_ENTRANCES, **ENGINE_ENTRANCES}
+OUTBOX_ENTRANCES: dict[str, Entrance] = {
+    "history(entry)": Entrance(_asked(lambda engine, value: engine.history(value)), _never),
+    "history(after)": Entrance(_asked(lambda engine, value: engine.history(_entry(engine), after=value)), _is_int),
+    "history(limit)": Entrance(_asked(lambda engine, value: engine.history(_entry(engine), limit=value)), _is_int),
+    "history(entry's actor)": Entrance(_in_scope("history", "actor"), _is_text, also=(SessionNotFound,)),
+    "outbox(entry's session)": Entrance(_in_scope("outbox", "session"), _is_text),
+    "acknowledge(entry)": Entrance(_asked(lambda engine, value: engine.acknowledge(value)), _never),
+    "acknowledge(entry's number)": Entrance(
+        _asked(lambda engine, value: engine.acknowledge(_entry(engine, entry=value))), _is_int, also=(OffloadNotFound,)
+    ),
+    "acknowledge(entry's scope)": Entrance(
+        _asked(lambda engine, value: engine.acknowledge(_entry(engine, scope=value))), _never
+    ),
+    "acknowledge(key)": Entrance(
+        _asked(lambda engine, value: engine.acknowledge(_entry(engine), key=value)), _or_none(_is_text)
+    ),
+    **{
+        f"acknowledge(entry's {name})": Entrance(
+            _in_scope("acknowledge", name), _or_none(_is_text), also=(SessionNotFound,)
+        )
+        for name in Scope.__struct_fields__
+    },
+}
+"""With an entry in the outbox."""
+
+SESSION_QUESTIONS: dict[str, Callable[[Any], bool]] = {
+    "messages(before)": _or_none(_is_int),
+    "messages(limit)": _is_int,
+    "evidence(before)": _or_none(_is_int),
+    "evidence(limit)": _is_int,
+    "events(after)": _is_int,
+    "events(limit)": _is_int,
+    "window(tokens)": _is_int,
+    "draft_summary(keep_turns)": _is_int,
+    "reset(keep_system)": _is_bool,
+}
+ENGINE_QUESTIONS: dict[str, Callable[[Any], bool]] = {
+    "sessions(actor)": _or_none(_is_text),
+    "sessions(status)": lambda value: value in (None, "open", "closed", "destroyed"),
+    "sessions(order)": lambda value: value in ("name", "recent"),
+    "sessions(active_since_us)": _or_none(_is_int),
+    "sessions(idle_since_us)": _or_none(_is_int),
+    "sessions(after)": lambda value: value is None,
+    "sessions(limit)": _is_int,
+    "sweep(limit)": _is_int,
+    "outbox(after)": lambda value: value is None,
+    "outbox(limit)": _is_int,
+    "feed(cursor)": _is_text,
+    "feed(limit)": _is_int,
+    "collect_blobs(grace_s)": _is_number,
+}
+QUESTIONS: dict[str, Entrance] = {
+    name: Entrance(_with_option(name, of_session=name in SESSION_QUESTIONS), fits)
+    for name, fits in (SESSION_QUESTIONS | ENGINE_QUESTIONS).items()
+}
+
+ENTRANCES: dict[str, Entrance] = {
+    **MESSAGE_ENTRANCES,
+    **RECORD_ENTRANCES,
+    **_after(_made, CALL_ENTRANCES),
+    **_after(_asked_a_tool, RESULT_ENTRANCES),
+    **SESSION_ENTRANCES,
+    **ENGINE_ENTRANCES,
+    **_after(_offered, OUTBOX_ENTRANCES),
+    **QUESTIONS,
+}

@@ -36,6 +36,14 @@ JSON_COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "backup": (["backup", "{folder}/copy.db"], {"target", "bytes"}),
     "export": (["export", "{folder}/new.jsonl"], {"target", "events", "bytes"}),
     "import": (["import", "{folder}/there.jsonl"], {"source", "events", "created"}),
+    "export of one": (
+        ["export", "{folder}/new.jsonl", "--transcript", "trip"],
+        {"target", "lines", "bytes", "tenant", "actor", "session", "thread"},
+    ),
+    "import of one": (
+        ["import", "{folder}/told.jsonl", "--transcript", "told"],
+        {"source", "messages", "late", "created", "tenant", "actor", "session", "thread"},
+    ),
 }
 
 
@@ -49,6 +57,19 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def cli(history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
     return Cli(copied(history, tmp_path / "agent.db"), capsys)
+
+
+TOLD = [
+    {"role": "user", "content": "hello"},
+    {"role": "assistant", "tool_calls": [{"id": "a", "name": "look", "args": {}}], "at": 1.0},
+    {"role": "tool", "tool_results": [{"tool_call_id": "b", "result": None}, {"tool_call_id": "a", "result": 1}]},
+]
+"""A transcript of another system, with a result that answers nothing."""
+
+
+def make_files(cli: Cli, folder: Path) -> None:
+    cli("export", folder / "there.jsonl")
+    (folder / "told.jsonl").write_text("".join(json.dumps(line) + "\n" for line in TOLD))
 
 
 def names(cli: Cli, *args: str) -> list[tuple[str, str]]:
@@ -118,7 +139,7 @@ def test_a_time_is_told_from_now_and_a_distant_one_by_its_date(seconds: int, sho
 
 @pytest.mark.parametrize("name", JSON_COMMANDS)
 def test_every_command_answers_in_json_wherever_the_option_stands(name: str, cli: Cli, tmp_path: Path) -> None:
-    cli("export", tmp_path / "there.jsonl")
+    make_files(cli, tmp_path)
     template, fields = JSON_COMMANDS[name]
     args = [arg.format(folder=tmp_path) for arg in template]
     for each in (["--json", *args], [*args, "--json"]):
@@ -132,7 +153,7 @@ def test_every_command_answers_in_json_wherever_the_option_stands(name: str, cli
 
 @pytest.mark.parametrize("name", JSON_COMMANDS)
 def test_every_command_answers_in_plain_text(name: str, cli: Cli, tmp_path: Path) -> None:
-    cli("export", tmp_path / "there.jsonl")
+    make_files(cli, tmp_path)
     ran = cli(*(arg.format(folder=tmp_path) for arg in JSON_COMMANDS[name][0]))
     assert ran.code == 0
     assert ran.out
@@ -384,6 +405,37 @@ def test_sweep_times_out_who_was_idle_for_too_long_once(cli: Cli) -> None:
     assert (ended["actor"], ended["session"]) == ("ada", "idle")
     assert cli("sweep", "--json").document == {"timed_out": []}
     assert ("ada", "idle") in names(cli, "--status", "closed")
+
+
+def test_a_transcript_of_another_system_goes_in_and_comes_out_again(cli: Cli, tmp_path: Path) -> None:
+    make_files(cli, tmp_path)
+    source, target = tmp_path / "told.jsonl", tmp_path / "out.jsonl"
+    for _ in range(2):
+        ran = cli("import", source, "--transcript", "told", "--actor", "eve", "--thread", "side")
+        assert "Took 3 messages of 'told' and 1 piece of evidence" in ran.out
+    wrote = cli("export", target, "--transcript", "told", "--json").document
+    assert (wrote["lines"], wrote["actor"], wrote["thread"]) == (3, "eve", "side")
+    assert [json.loads(line) for line in target.read_text().splitlines()] == TOLD
+    assert "the file exists" in cli("export", target, "--transcript", "told").err
+    assert "Exported 3 lines of 'told'" in cli("export", target, "--transcript", "told", "--force").out
+    assert ("main", "told") not in names(cli)
+    cli("import", source, "--transcript", "told")
+    assert ("main", "told") in names(cli)
+
+
+def test_a_transcript_that_cannot_be_taken_in_is_refused_in_a_line(cli: Cli, tmp_path: Path) -> None:
+    make_files(cli, tmp_path)
+    source = tmp_path / "told.jsonl"
+    taken = cli("import", source, "--transcript", "trip", "--actor", "ada", "--json")
+    assert (taken.code, taken.error["type"]) == (3, "SessionExists")
+    ambiguous = cli("export", tmp_path / "out.jsonl", "--transcript", "twin")
+    assert (ambiguous.code, (tmp_path / "out.jsonl").exists()) == (2, False)
+    source.write_text('{"role": "user", "content": "a", "content": "b"}\n')
+    refused = cli("import", source, "--transcript", "other", "--json")
+    assert (refused.code, refused.error["type"], refused.error["line"]) == (3, "ImportRefused", 1)
+    assert ("main", "other") not in names(cli)
+    for command in ("import", "export"):
+        assert cli(command, source, "--thread", "side").code == 2
 
 
 def test_collect_removes_bodies_that_nothing_names(cli: Cli) -> None:

@@ -62,7 +62,7 @@ def test_a_file_that_is_not_there_is_refused_and_not_made(
 ) -> None:
     monkeypatch.chdir(cli.path.parent)
     before = sorted(os.listdir())
-    refused(cli, ["--file", name, *command], 3, "FileAbsent")
+    refused(cli, ["--file", name, *command], 3, "InvalidUrl" if name in ("memory:", ".") else "FileAbsent")
     assert sorted(os.listdir()) == before
 
 

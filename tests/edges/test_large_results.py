@@ -138,7 +138,8 @@ def test_a_long_text_in_any_message_is_a_body_with_a_preview(role: str, engine: 
     assert isinstance(opaque, Opaque)
     assert isinstance(opaque.body, BlobRef)
     assert engine.read_blob(body.ref).decode() == engine.read_blob(opaque.body).decode() == text
-    assert message.text == f"short\n{text[: limits.PREVIEW_BYTES // 2]}"
+    assert message.text.startswith("short")
+    assert message.text.endswith(text[: limits.PREVIEW_BYTES // 2])
     assert session.window().messages == (message,)
     assert message.tokens < limits.PREVIEW_BYTES
 
@@ -318,8 +319,13 @@ async def stream_awaited(folder: str, way: str, *, blob: bool) -> dict[str, Any]
         return {"written": written, "read": read, "same": digest.hexdigest() == ref.digest == _digest(stream)}
 
 
-@pytest.mark.parametrize("how", ["blocking", "awaited"])
-@pytest.mark.parametrize("way", [*STREAMS, "put_blob"])
+@pytest.mark.parametrize(
+    ("way", "how"),
+    [
+        *((way, "blocking") for way in (*STREAMS, "put_blob")),
+        *((way, "awaited") for way in ("iterator", "file", "put_blob")),
+    ],
+)
 def test_a_hundred_megabytes_pass_through_a_process_that_hardly_grows(way: str, how: str, desk: Desk) -> None:
     command = [sys.executable, "-m", "tests.edges.test_large_results", str(desk.folder), way, how]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

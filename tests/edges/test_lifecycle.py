@@ -351,6 +351,16 @@ def test_a_reset_starts_the_view_anew_and_keeps_the_transcript(engine: Engine) -
     assert engine.verify().ok
 
 
+def test_calls_that_wait_take_no_room_from_what_is_in_view(engine: Engine) -> None:
+    session = engine.create_session("s")
+    session.record_all([("user", "question"), ("assistant", "answer")] * 10)
+    before = session.window(20)
+    session.record("assistant", "word " * 100, tool_calls=[{"name": "read"}])
+    after = session.window(20)
+    assert before.items
+    assert (after.items, after.omitted, len(after.open_calls)) == (before.items, before.omitted + 1, 1)
+
+
 # Timing out
 
 

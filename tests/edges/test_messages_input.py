@@ -168,7 +168,7 @@ CALLS: dict[str, tuple[type[HoldfastError], list[Any]]] = {
     "an empty name": (errors.InvalidName, [{"name": ""}]),
     "a name that is none": (errors.InvalidName, [{"name": 5}]),
     "a name too long": (errors.InvalidName, [{"name": "x" * 257}]),
-    "an id that is none": (errors.InvalidName, [{"name": "read", "id": 5}]),
+    "an id that is none": (errors.InvalidText, [{"name": "read", "id": 5}]),
     "an empty id": (errors.InvalidName, [{"name": "read", "id": ""}]),
     "one id twice": (errors.InvalidContent, _calls("same", "same")),
     "args in a list": (errors.InvalidContent, [{"name": "read", "args": ["x"]}]),
@@ -194,7 +194,7 @@ RESULTS: Refused = {
     "for a call of a message that made none": (errors.CallNotFound, lambda at: at.session.result("c2_0", "x")),
     "for a call beyond the last": (errors.CallNotFound, lambda at: at.session.result(at.one[:-1] + "9", "x")),
     "for a provider's id that is none": (errors.CallNotFound, lambda at: at.session.result("p9", "x")),
-    "for an id that is none": (errors.InvalidName, lambda at: at.session.result(None, "x")),
+    "for an id that is none": (errors.InvalidText, lambda at: at.session.result(None, "x")),
     "for an empty id": (errors.InvalidName, lambda at: at.session.result("", "x")),
     "for a call that has one": (errors.CallAnswered, lambda at: at.session.result(at.answered, "x")),
     "for a provider's id that has one": (errors.CallAnswered, lambda at: at.session.result("a", "x")),
@@ -464,3 +464,12 @@ def test_what_cannot_be_is_refused_alike_everywhere_and_changes_nothing(name: st
         assert at.session.state().open_calls
         assert at.engine.verify().ok
     assert len(set(said.values())) == 1
+
+
+def test_usage_adds_up_alike_everywhere_however_much_it_is(desk: Desk) -> None:
+    """The rows of a store hold the sums, and no store counts without end."""
+    for kind in KINDS:
+        session = desk.open(kind).create_session("s")
+        for _ in range(4):
+            session.record("assistant", "text", usage=Usage(limits.WHOLE_NUMBER, limits.WHOLE_NUMBER))
+        assert session.state().messages == 4

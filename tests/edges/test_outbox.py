@@ -39,7 +39,8 @@ from tests.support import CountingIds, SteppingClock, figure
 EXAMPLES = figure(60, 1_000)
 CUTS = figure(100, 3_000)
 SAID = (MessageRecorded.name, EvidenceKept.name)
-HEADERS = ("payloads.erased", "offload.acknowledged")
+HEADERS = ("session.destroyed", "payloads.erased", "offload.acknowledged")
+"""What stays of a session when all that was said in it is gone."""
 SECRET = "the-secret-7f3a9c"
 LATE_S = 4_000_000_000.0
 """Later than anything that a file system dates."""
@@ -388,7 +389,7 @@ def test_nothing_is_left_of_a_destroyed_session_once_it_was_handed_over(kind: st
     engine = desk.open(kind, clock=HandClock(LATE_S))
     session = _full_of_secrets(engine)
     engine.create_session("other").record("user", "stays")
-    session.destroy(f"because of {SECRET}", offload=offload)
+    session.destroy(offload=offload)
     engine.collect_blobs(grace_s=0)
     for entry in engine.outbox():
         assert any(SECRET in message.text for message in _history(engine, entry, 100))
@@ -410,11 +411,13 @@ def test_nothing_is_left_of_a_destroyed_session_once_it_was_handed_over(kind: st
     assert _on_disk(desk.folder) == []
 
 
-def test_a_reason_goes_also_when_all_else_was_erased_before(engine: Engine) -> None:
+@pytest.mark.parametrize("end", ["reset", "close"])
+def test_a_reason_goes_also_when_all_else_was_erased_before(end: str, engine: Engine) -> None:
     session = engine.create_session("s")
     session.record("user", "text")
     session.erase([1, 2], "asked to")
-    session.destroy(SECRET)
+    getattr(session, end)(SECRET)
+    session.destroy()
     for entry in engine.outbox():
         engine.acknowledge(entry)
     assert not any(SECRET.encode() in (event.payload or b"") for event in log_of(engine))

@@ -98,7 +98,8 @@ class Entry:
 
 def state_of(entries: Sequence[Entry]) -> SessionState:
     """What is left of the entries of a session, erased ones counted but not read."""
-    state = SessionState(len(entries), updated_us=entries[-1].time_us if entries else 0)
+    times = [entry.time_us for entry in entries] or [0]
+    state = SessionState(len(entries), updated_us=times[-1], active_us=max(times))
     for seq, entry in enumerate(entries, 1):
         state = msgspec.structs.replace(state, **_changes(state, entry, seq))
     return state
@@ -119,7 +120,7 @@ def _changes(state: SessionState, entry: Entry, seq: int) -> dict[str, Any]:
             return changes | ({"pinned": (*state.pinned, seq)} if role == "system" else {"live": state.live + 1})
         case Close(reason=reason):
             changes = {"status": "closed", "close_reason": reason if kept else "erased"}
-            return changes | {"waiting": 0, "offered": seq}
+            return changes | {"waiting": 0, "offered": seq, "residue": state.residue + kept}
         case Erase():
             return {"changed": seq}
 

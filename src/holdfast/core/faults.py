@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
-from holdfast.core.messages import call_id
+from holdfast.core.messages import call_id, group_of
 from holdfast.core.summaries import partly
 from holdfast.model import limits
 from holdfast.model.events import (
@@ -35,12 +35,15 @@ _AFTER_CLOSING = {
 _AFTER_DESTROYING = {OffloadAcknowledged.name, PayloadsErased.name}
 
 
-def fault(state: SessionState, event: Event | None, event_type: str) -> str | None:
-    """The first thing that is wrong with an event in this state; None for a sound one, or one that was erased."""
-    return next(_faults(state, event, event_type), None)
+def fault(
+    state: SessionState, event: Event | None, event_type: str, erased: Collection[int] = frozenset()
+) -> str | None:
+    """The first thing that is wrong with an event in this state; None for a sound one, or one that was erased. `erased` are
+    the seqs of those that were before it: what they called for, nobody knows any more."""
+    return next(_faults(state, event, event_type, erased), None)
 
 
-def _faults(state: SessionState, event: Event | None, event_type: str) -> Iterator[str]:
+def _faults(state: SessionState, event: Event | None, event_type: str, erased: Collection[int]) -> Iterator[str]:
     if (event_type == SessionCreated.name) != (state.status == "absent"):
         yield "a session begins with its creation, once"
     if state.status == "closed" and event_type not in _AFTER_CLOSING:
@@ -51,7 +54,7 @@ def _faults(state: SessionState, event: Event | None, event_type: str) -> Iterat
         yield "a conversation ends when no call waits any more"
     match event:
         case MessageRecorded():
-            yield from _message(state, event)
+            yield from _message(state, event, erased)
         case SummaryRecorded():
             yield from _summary(state, event)
         case PayloadsErased():
@@ -78,7 +81,7 @@ def _other(state: SessionState, event: Event | None) -> Iterator[str]:
                 yield "an acknowledgement names an entry before it"
 
 
-def _message(state: SessionState, event: MessageRecorded) -> Iterator[str]:
+def _message(state: SessionState, event: MessageRecorded, erased: Collection[int]) -> Iterator[str]:
     if not (event.content or event.tool_calls or event.tool_results):
         yield "a message has content, tool calls or tool results"
     figures = [event.tokens, *(msgspec.structs.astuple(event.usage) if event.usage else ())]
@@ -98,7 +101,8 @@ def _message(state: SessionState, event: MessageRecorded) -> Iterator[str]:
     answered = [result.tool_call_id for result in event.tool_results]
     if len({*own}) != len(own) or len({*answered}) != len(answered):
         yield "a call has an id of its own, and one result"
-    if not {*answered} <= {call.id for call in state.open_calls}:
+    waiting = {call.id for call in state.open_calls}
+    if not all(call in waiting or group_of(call) in erased for call in answered):
         yield "a result answers a call that waits"
 
 
@@ -116,3 +120,5 @@ def _erasure(state: SessionState, event: PayloadsErased) -> Iterator[str]:
         yield "an erasure names events in order"
     elif event.seqs[0] < 1 or event.seqs[-1] > state.version:
         yield "an erasure names events before it"
+    elif {group_of(call.id) for call in state.open_calls} & {*event.seqs}:
+        yield "what waits for results is not erased"

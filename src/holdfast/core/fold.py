@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import calibrate
+from holdfast.model import limits
 from holdfast.model.events import (
     BARE,
     OFFLOADING,
@@ -57,7 +58,8 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
     changes |= {"messages": state.messages + 1, "waiting": state.waiting + 1}
     if not isinstance(event, MessageRecorded):
         return
-    changes |= {"tokens": state.tokens + event.tokens, "live_tokens": state.live_tokens + event.tokens}
+    changes["tokens"] = min(state.tokens + event.tokens, limits.WHOLE_NUMBER)
+    changes["live_tokens"] = min(state.live_tokens + event.tokens, limits.WHOLE_NUMBER)
     if event.role == "system":
         changes["pinned"] = (*state.pinned, seq)
     else:

@@ -27,7 +27,7 @@ def record(state: SessionState, command: Summarize, given: Given) -> tuple[Summa
         raise errors.InvalidContent(reason=f"the summary of what came up to {last} was drafted at {command.version}")
     if any((group_of(call.id) or 0) <= last for call in state.open_calls):
         raise calls_open(command.scope, state, "what they belong to cannot be summarised yet")
-    if any(partly(summary, first, last) for summary in state.summaries) or not given.replaced_tokens:
+    if any(partly(summary, first, last) for summary in state.summaries) or given.replaced_tokens is None:
         raise errors.InvalidContent(reason=f"events {first} to {last} do not begin and end where units do")
     _check_text(command, given)
     kept = [summary for summary in state.summaries if not first <= summary.first <= last]
@@ -56,7 +56,7 @@ def _check_text(command: Summarize, given: Given) -> None:
     if not command.text.strip():
         raise errors.InvalidContent(reason="the summary is empty")
     (tokens,) = given.tokens
-    if tokens >= given.replaced_tokens:
+    if given.replaced_tokens is not None and tokens >= given.replaced_tokens:
         reason = f"the summary has {tokens} tokens, and what it stands for has {given.replaced_tokens}"
         raise errors.InvalidContent(reason=reason)
 

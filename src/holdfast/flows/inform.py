@@ -23,7 +23,7 @@ from holdfast.model.commands import (
     Summarize,
 )
 from holdfast.model.content import ToolCall
-from holdfast.model.events import MessageRecorded, PayloadsErased, SummaryRecorded
+from holdfast.model.events import EvidenceKept, MessageRecorded, PayloadsErased, SummaryRecorded
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import Scope, StreamId
@@ -93,6 +93,8 @@ def _results_of(stream: StreamId, seq: int, version: int) -> Flow[list[Message]]
     while after < version:
         page = yield from effects.read(stream, after, limits.READ_EVENTS)
         for recorded in page:
+            if recorded.type != MessageRecorded.name:
+                continue
             each = message(recorded)
             if each.role == "assistant":
                 return found
@@ -131,16 +133,17 @@ def session_where(scope: Scope) -> dict[str, str | int]:
 
 
 def _erased(stream: StreamId, seqs: tuple[int, ...]) -> Flow[set[int]]:
-    """What goes with what: an erased call takes its results along and the reverse, an erased message the summaries that
-    tell of it; an erased erasure is taken over, so that what is gone is always named by one that can be read."""
+    """What goes with what: an erased call takes its results along and the reverse, an erased message the summaries and the
+    late results that tell of it; an erased erasure is taken over, so that what is gone is always named by one that can be
+    read."""
     gone = {*seqs}
     for seq in seqs:
         for recorded in (yield from effects.read(stream, seq - 1, 1)):
             if recorded.seq == seq:
                 gone |= yield from _goes_with(recorded)
-    for summary in (yield from _summaries(stream)):
-        if any(summary.first <= seq <= summary.last for seq in gone):
-            gone.add(summary.seq)
+    for told in (yield from _tellers(stream)):
+        if any(told.first <= seq <= told.last for seq in gone):
+            gone.add(told.seq)
     return gone
 
 
@@ -148,32 +151,52 @@ def _goes_with(recorded: Recorded) -> Flow[set[int]]:
     event = upcast.current(recorded)
     if isinstance(event, PayloadsErased):
         return {*event.seqs}
+    if not isinstance(event, MessageRecorded | EvidenceKept):
+        return set()
     each = message(recorded)
     first = group_seq(each)
-    if not each.tool_calls and first == each.seq:
+    if first == each.seq and not each.tool_calls:
+        return set()
+    if first > each.seq or not (yield from _called(recorded.stream, first, each)):
         return set()
     results = yield from _results_of(recorded.stream, first, limits.WHOLE_NUMBER)
     return {first, *(result.seq for result in results)}
 
 
+def _called(stream: StreamId, seq: int, answer: Message) -> Flow[bool]:
+    """Whether the event made a call that this answers: evidence may answer what never was."""
+    for recorded in (yield from effects.read(stream, seq - 1, 1)):
+        calls = {call.id for call in message(recorded).tool_calls}
+        return answer.seq == seq or any(result.tool_call_id in calls for result in answer.tool_results)
+    return False
+
+
 class _Told(msgspec.Struct, frozen=True):
+    """An event that tells of others."""
+
     seq: int
     first: int
     last: int
 
 
-def _summaries(stream: StreamId) -> Flow[list[_Told]]:
-    """All summaries that were ever recorded: one that is no longer in effect tells its story all the same."""
+def _tellers(stream: StreamId) -> Flow[list[_Told]]:
+    """All summaries and late results: one that is in no view any more tells its story all the same."""
     found: list[_Told] = []
     before: int | None = None
-    while page := (yield from effects.read_back(stream, before, limits.READ_EVENTS, (SummaryRecorded.name,))):
-        found += _told(page)
+    kinds = (SummaryRecorded.name, EvidenceKept.name)
+    while page := (yield from effects.read_back(stream, before, limits.READ_EVENTS, kinds)):
+        for recorded in page:
+            found += _told(recorded)
         before = page[-1].seq
     return found
 
 
-def _told(page: tuple[Recorded, ...]) -> Iterator[_Told]:
-    for recorded in page:
-        event = upcast.current(recorded)
-        if isinstance(event, SummaryRecorded):
-            yield _Told(recorded.seq, event.first, event.last)
+def _told(recorded: Recorded) -> Iterator[_Told]:
+    event = upcast.current(recorded)
+    if isinstance(event, SummaryRecorded):
+        yield _Told(recorded.seq, event.first, event.last)
+    elif isinstance(event, EvidenceKept):
+        for result in event.tool_results:
+            seq = group_of(result.tool_call_id)
+            if seq is not None:
+                yield _Told(recorded.seq, seq, seq)

@@ -5,7 +5,8 @@ Laws: a view holds whole units only, in order; what it costs depends on what it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from holdfast import codec
 from holdfast.core import upcast
@@ -14,7 +15,7 @@ from holdfast.core.messages import group_of
 from holdfast.core.sessions import check_there
 from holdfast.core.summaries import covering
 from holdfast.core.units import fitting, group_seq, grouped
-from holdfast.errors import InvalidContent, TooLarge, WindowTooSmall
+from holdfast.errors import Contended, InvalidContent, TooLarge, WindowTooSmall
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.load import load
@@ -27,6 +28,10 @@ from holdfast.model.messages import Item, Message, Summary, SummaryDraft, View
 from holdfast.model.names import StreamId, checked_whole
 from holdfast.model.state import Calibration, SessionState, SummaryRef
 
+T = TypeVar("T")
+
+_SHORTEST = 2
+"""Tokens that something shorter can be said for."""
 _PAGE = 16
 """The fewest events that are read at once."""
 
@@ -37,8 +42,26 @@ def window(place: Place, tokens: int = 8_000) -> Flow[View]:
     Where a turn begins is the preferred cut. Counts are corrected by what the provider's usage figures taught so far. What
     was summarised is shown as its summary."""
     checked_whole("tokens", tokens, 1, limits.WINDOW_TOKENS)
-    state = yield from load(place.scope.stream, place.context.cache, fresh=True)
-    check_there(state, place.scope)
+    return (yield from _steady(place, lambda state: _window(place, state, tokens)))
+
+
+class _Erased(Exception):
+    """Something that the state told of is gone."""
+
+
+def _steady(place: Place, make: Callable[[SessionState], Flow[T]]) -> Flow[T]:
+    """A view of a state that stays as it is while the view is made; anew if something was erased under our hands."""
+    for _ in range(limits.VIEW_TRIES):
+        state = yield from load(place.scope.stream, place.context.cache, fresh=True)
+        check_there(state, place.scope)
+        try:
+            return (yield from make(state))
+        except _Erased:
+            continue
+    raise Contended(stream=place.scope.stream, expected=0, actual=0, tries=limits.VIEW_TRIES)
+
+
+def _window(place: Place, state: SessionState, tokens: int) -> Flow[View]:
     stream = place.scope.stream
     system = yield from _pinned(stream, state)
     left = tokens - sum(calibrated(state.calibration, each.tokens, 1) for each in system)
@@ -79,6 +102,8 @@ def _pinned(stream: StreamId, state: SessionState) -> Flow[list[Message]]:
     found: list[Message] = []
     for seq in state.pinned:
         found += map(message, (yield from effects.read(stream, seq - 1, 1)))
+    if any(each.erased for each in found):
+        raise _Erased
     return found
 
 
@@ -142,7 +167,9 @@ def _page_size(state: SessionState, budget: int) -> int:
 def _summary(stream: StreamId, ref: SummaryRef) -> Flow[Summary]:
     (recorded,) = yield from effects.read(stream, ref.seq - 1, 1)
     event = upcast.current(recorded)
-    text = event.text if isinstance(event, SummaryRecorded) else ""
+    if not isinstance(event, SummaryRecorded):
+        raise _Erased
+    text = event.text
     return Summary(seq=ref.seq, first=ref.first, last=ref.last, messages=ref.messages, text=text, tokens=ref.tokens)
 
 
@@ -151,17 +178,25 @@ def draft_summary(place: Place, keep_turns: int = 2) -> Flow[SummaryDraft | None
 
     Let a model summarise `draft.text` or `draft.items`, then pass the draft and the summary to `summarize`."""
     checked_whole("keep_turns", keep_turns, 0, limits.READ_EVENTS)
+    return (yield from _steady(place, lambda state: _draft(place, state, keep_turns)))
+
+
+def _draft(place: Place, state: SessionState, keep_turns: int) -> Flow[SummaryDraft | None]:
     stream = place.scope.stream
-    state = yield from load(stream, place.context.cache, fresh=True)
-    check_there(state, place.scope)
     first = state.start + 1
     last = min((yield from _before_turns(stream, state, keep_turns)), _reach(state, first))
     for call in state.open_calls:
         last = min(last, (group_of(call.id) or 0) - 1)
+    within = covering(state.summaries, last)
+    if within is not None and within.last > last:
+        last = within.first - 1
     stretch = (yield from stretch_of(stream, state, first, last)) if last >= first else []
     assert stretch is not None, "_reach keeps within what is read at once"
     kept, last = _whole_units(stretch, last)
-    if all(isinstance(each, SummaryRef) for each in kept) and len(kept) < 2:
+    if len(kept) < 2 and all(isinstance(each, SummaryRef) for each in kept):
+        return None
+    tokens = sum(each.tokens for each in kept)
+    if tokens < _SHORTEST:
         return None
     entries: list[Message | Summary] = []
     for each in kept:
@@ -172,7 +207,7 @@ def draft_summary(place: Place, keep_turns: int = 2) -> Flow[SummaryDraft | None
         last=last,
         version=state.version,
         items=tuple(grouped(entries, state)),
-        tokens=sum(each.tokens for each in entries),
+        tokens=tokens,
     )
 
 

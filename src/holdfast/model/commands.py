@@ -126,8 +126,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     counter: str = ""
     fates: dict[str, Fate] = msgspec.field(default_factory=dict)
     """Of the calls that results name and that do not wait, if they ever were: read from the log."""
-    replaced_tokens: int = 0
-    """Of what the summary stands for; 0 if its ends are not where units end: read from the log."""
+    replaced_tokens: int | None = None
+    """Of what the summary stands for; None if its ends are not where units end: read from the log."""
     replaced_messages: int = 0
     offload: OutboxRow | None = None
     """The entry of the outbox: read from its row."""

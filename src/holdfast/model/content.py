@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from holdfast.model import limits
+
 Role = Literal["system", "user", "assistant", "tool"]
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __add__(self, other: Usage) -> Usage:
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
-        return Usage(*(mine + theirs for mine, theirs in pairs))
+        return Usage(*(min(mine + theirs, limits.WHOLE_NUMBER) for mine, theirs in pairs))
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):

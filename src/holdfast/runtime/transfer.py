@@ -241,6 +241,7 @@ class _Examiner:
         self._blobs = blobs
         self._ends: dict[StreamId, tuple[Head, SessionState]] = {}
         self._here: dict[StreamId, Head | None] = {}
+        self._gone: dict[StreamId, set[int]] = {}
         self._lines: dict[StreamId, int] = {}
         self._bodies: set[tuple[str, str]] = set()
         self._unnamed: set[tuple[str, str]] = set()
@@ -281,9 +282,12 @@ class _Examiner:
             raise ImportRefused(line=number, reason=str(error)) from error
         stream = event.stream
         head, state = self._ends.get(stream) or (Head(stream, 0, GENESIS), SessionState())
-        wrong = chain.fault(head, event) or fault(state, current, event.type)
+        gone = self._gone.setdefault(stream, set())
+        wrong = chain.fault(head, event) or fault(state, current, event.type, gone)
         if wrong:
             raise ImportRefused(line=number, reason=f"event {event.seq} of {stream}: {wrong}")
+        if current is None:
+            gone.add(event.seq)
         state = fold(state, current, event.type, event.time_us)
         self._ends[stream] = (Head(stream, event.seq, event.hash), state)
         self._lines[stream] = number

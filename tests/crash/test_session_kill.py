@@ -1,0 +1,228 @@
+"""Killed in the middle of agents' turns and started again: nothing acknowledged is lost, nothing is there twice, and calls
+and results pair up.
+
+Run as a program, this module is the agent: a few threads, each with a session of its own, that say what was acknowledged.
+Every turn is a question, a reply with parallel calls, their results in any order, and an answer. After a restart an agent
+looks where it was, repeats what may have been done under the key of the first time, and goes on; now and then it closes the
+calls that wait instead of answering them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import holdfast
+from holdfast import Body, Data, Engine, Message, Recorded, Session, ToolCall
+from holdfast.flows.read import message as message_of
+from holdfast.model import limits
+from tests.property.tools import rows_dump
+from tests.support import figure
+
+ROOT = Path(__file__).parents[2]
+ROUNDS = figure(50, 500)
+CHECK_EVERY = figure(10, 50)
+CLOSING_EVERY = 5
+SESSIONS = 4
+SEED = 20_240_608
+
+
+# The agent
+
+
+def calls_of(name: str, turn: int) -> list[dict[str, object]]:
+    return [{"name": "tool", "args": {"n": at}, "id": f"{name}/{turn}/{at}"} for at in range(1 + turn % 3)]
+
+
+def value_of(key: str) -> object:
+    """What a tool returns: text, JSON, or something for the blob store, which says what it is at its beginning."""
+    kind = sum(key.encode()) % 3
+    return (key, {"key": key}, iter([key.encode(), b" x" * limits.SPOOL_BYTES]))[kind]
+
+
+class Agent:
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def say(self, message: Message, key: str) -> Message:
+        os.write(1, f"{key} {message.seq} {message.id}\n".encode())  # one short write: lines of threads never mix
+        return message
+
+    def live(self, *, closing: bool) -> None:
+        for turn in itertools.count(max(1, self.session.state().turns)):
+            self.turn(turn, closing=closing)
+            closing = False
+
+    def turn(self, turn: int, *, closing: bool) -> None:
+        name = f"{self.session.id}/{turn}"
+        key = f"{name}/question"
+        self.say(self.session.record("user", key, key=key), key)
+        key = f"{name}/calls"
+        asked = self.session.record("assistant", key, tool_calls=calls_of(self.session.id, turn), key=key)
+        self.say(asked, key)
+        if closing:
+            self.session.close_open_calls("restarted")
+        waiting = {call.id for call in self.session.state().open_calls}
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(self.answer, [call for call in asked.tool_calls if call.id in waiting]))
+        key = f"{name}/answer"
+        self.say(self.session.record("assistant", key, key=key), key)
+
+    def answer(self, call: ToolCall) -> None:
+        key = f"{call.provider_id}/result"
+        self.say(self.session.result(call, value_of(key), key=key), key)
+
+
+def live_until_killed(path: str, number: int) -> None:
+    engine = holdfast.open(path)
+
+    def live(name: str) -> None:
+        try:
+            session = engine.session(name, create=True)
+            Agent(session).live(closing=number % CLOSING_EVERY == CLOSING_EVERY - 1)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+
+    threads = [threading.Thread(target=live, args=(f"s{number}",)) for number in range(SESSIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# The witness
+
+
+def key_in(message: Message) -> str:
+    """What a message says of itself, wherever it says it."""
+    for result in message.tool_results:
+        match result.content:
+            case (Data(value=dict() as value),):
+                return str(value["key"])
+            case (Body(preview=preview),):
+                return preview.partition(" ")[0]
+    return message.text
+
+
+class Log:
+    """The sessions as their events tell them, read on from where the last look ended."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, tuple[int, str]] = {}
+        self.messages: dict[str, list[Message]] = {}
+        self._cursor = ""
+
+    def read_on(self, engine: Engine) -> None:
+        while (page := engine.feed(self._cursor, limit=1_000)).events:
+            for event in page.events:
+                self._take(event)
+            self._cursor = page.cursor
+
+    def _take(self, event: Recorded) -> None:
+        own = self.messages.setdefault(event.stream.key[1], [])
+        assert event.type == ("message.recorded" if event.seq > 1 else "session.created")
+        if event.seq == 1:
+            return
+        assert event.seq == len(own) + 2
+        message = message_of(event)
+        own.append(message)
+        assert (event.key is None) == message.closing
+        if event.key is not None:
+            assert event.key not in self.by_key, "it was stored twice"
+            assert event.key == key_in(message)
+            self.by_key[event.key] = (event.seq, event.id)
+
+    def check(self, acknowledged: dict[str, tuple[int, str]]) -> None:
+        """Everything acknowledged is where it was said to be; every session is a run of turns, the last one cut short."""
+        assert {key: self.by_key.get(key) for key in acknowledged} == acknowledged
+        for name, messages in self.messages.items():
+            rest = messages
+            for turn in itertools.count(1):
+                if not rest:
+                    break
+                rest = rest[self._check_turn(rest, name, turn) :]
+
+    def _check_turn(self, messages: list[Message], name: str, turn: int) -> int:
+        """How many messages this turn has; it is whole, or they are the last ones."""
+        question, *rest = messages
+        assert (question.role, question.text) == ("user", f"{name}/{turn}/question")
+        if not rest:
+            return 1
+        asked, *rest = rest
+        assert (asked.role, asked.text) == ("assistant", f"{name}/{turn}/calls")
+        assert [call.provider_id for call in asked.tool_calls] == [call["id"] for call in calls_of(name, turn)]
+        results = list(itertools.takewhile(lambda each: each.role == "tool", rest))
+        answered = [result.tool_call_id for each in results for result in each.tool_results]
+        assert len(set(answered)) == len(answered)
+        assert set(answered) <= {call.id for call in asked.tool_calls}
+        rest = rest[len(results) :]
+        if not rest:
+            return 2 + len(results)
+        assert (rest[0].role, rest[0].text) == ("assistant", f"{name}/{turn}/answer")
+        assert len(answered) == len(asked.tool_calls), "a call has no result"
+        return 3 + len(results)
+
+
+def _killed_after(count: int, delay_s: float, path: str, number: int) -> dict[str, tuple[int, str]]:
+    """What agents had acknowledged when they were killed, so many acknowledgements and moments into their work."""
+    command = [sys.executable, "-m", "tests.crash.test_session_kill", path, str(number)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(count)]
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGKILL)
+        lines += process.stdout.readlines()
+    assert process.returncode == -signal.SIGKILL, "the agents ended before they were killed"
+    said = (line.split() for line in lines)
+    return {key: (int(seq), id_) for key, seq, id_ in said}
+
+
+def _check_views(engine: Engine) -> None:
+    for row in engine.sessions():
+        session = engine.session(row.session)
+        view = session.window(100_000)
+        shown = [message for unit in view.units for message in unit.messages]
+        calls = {call.id for message in shown for call in message.tool_calls}
+        assert calls == {result.tool_call_id for message in shown for result in message.tool_results}
+        assert calls.isdisjoint(call.id for call in view.open_calls)
+
+
+def test_agents_that_are_killed_in_mid_turn_go_on_where_they_were(tmp_path: Path) -> None:
+    path = str(tmp_path / "agents.db")
+    rng = random.Random(SEED)
+    log = Log()
+    acknowledged: dict[str, tuple[int, str]] = {}
+    cut_short = 0
+    for number in range(ROUNDS):
+        count = rng.choice((0, 1, rng.randint(2, 60)))
+        delay_s = rng.uniform(0.0, 0.6) if count == 0 else rng.choice((0.0, rng.uniform(0.0, 0.01)))
+        said = _killed_after(count, delay_s, path, number)
+        for key, place in said.items():
+            assert acknowledged.setdefault(key, place) == place, "a repeated step has another place"
+        with holdfast.open(path) as engine:
+            log.read_on(engine)
+            log.check(acknowledged)
+            cut_short += any(row.open_calls for row in engine.sessions())
+            if number % CHECK_EVERY == CHECK_EVERY - 1 or number == ROUNDS - 1:
+                assert engine.verify().problems == ()
+                _check_views(engine)
+                before = rows_dump(engine)
+                engine.rebuild()
+                assert rows_dump(engine) == before
+    assert len(acknowledged) > 5 * ROUNDS, "the agents hardly got to work: this showed nothing"
+    assert len(log.by_key) > len(acknowledged), "no kill came between an append and its acknowledgement"
+    assert cut_short > ROUNDS // 4, "hardly a kill came while calls waited"
+
+
+if __name__ == "__main__":
+    live_until_killed(sys.argv[1], int(sys.argv[2]))

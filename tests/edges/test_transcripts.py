@@ -1,0 +1,625 @@
+"""Transcripts of other systems: what goes in comes out equal, or is refused before anything is stored; and what Holdfast
+writes, it can read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast import Body, Data, Image, Opaque, Text, errors
+from holdfast.model import limits
+from holdfast.model.log import Append, Appended
+from holdfast.ports import EventStore
+from tests.edges.engines import Desk, HandClock, contents, log_of, store_of, store_replaced
+from tests.property.tools import fast_folder
+from tests.support import figure
+
+Lines = list[dict[str, Any]]
+
+HUGE = "long \u00e9\u2028" * 10_000
+"""More than a message keeps."""
+
+
+def written(path: Path, lines: Iterable[object]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def exported(engine: holdfast.Engine, path: Path, session: str = "s") -> Lines:
+    count = engine.export_transcript(path, session)
+    lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    assert len(lines) == count
+    return lines
+
+
+def exactly(lines: Iterable[object]) -> list[str]:
+    """What tells 1 from 1.0 and from true, which Python takes for equal."""
+    return [json.dumps(line, sort_keys=True) for line in lines]
+
+
+def check_pairs(session: holdfast.Session) -> None:
+    """No view has a call without its result, or the reverse."""
+    for unit in session.window(tokens=1 << 30).units:
+        calls = [call.id for message in unit.messages for call in message.tool_calls]
+        results = [result.tool_call_id for message in unit.messages for result in message.tool_results]
+        assert sorted(calls) == sorted(results)
+
+
+def go_on(session: holdfast.Session) -> None:
+    session.close_open_calls("the transcript ends here")
+    reply = session.record("assistant", "where were we?", tool_calls=[{"name": "look", "args": {}}])
+    session.result(reply.tool_calls[0], "here")
+    session.record("user", "go on")
+
+
+# Lines as other systems write them
+
+_texts = st.text(st.characters(codec="utf-8"), max_size=8)
+_scalars = (
+    st.none() | st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+)
+_same_to_python = st.sampled_from([1, 1.0, True, 0, 0.0, -0.0, False, "", "1"])
+_values = st.recursive(
+    _scalars | _texts | _same_to_python,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3),
+    max_leaves=5,
+)
+_ids = st.sampled_from(["a", "b", "a", "b", "c2_0", "c3_0", "c3_1", "c4_0", "line-1-0", "line-2-1", "unknown"]) | (
+    st.sampled_from(["", "new\nline", "x" * 300, "unknown~2", 1, 1.0, True, None, ["a"], {"a": 1}])
+)
+_extras = {"at": _values, "call_id": _values, "role ": _values, "\u2028": _values}
+_calls = st.fixed_dictionaries(
+    {}, optional={"id": _ids, "name": st.sampled_from(["look", "buy"]) | _values, "args": _values, **_extras}
+)
+_results = st.fixed_dictionaries(
+    {},
+    optional={
+        "tool_call_id": _ids,
+        "result": _values | st.just(HUGE) | st.just([HUGE, 1.0]),
+        "is_error": st.booleans() | _same_to_python | _values,
+        **_extras,
+    },
+)
+_figures = st.integers(-5, 5_000) | _values
+USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_usages = st.sampled_from(
+    [
+        USAGE,
+        ("prompt_tokens", "completion_tokens", "prompt_tokens_details"),
+        ("input_tokens", "input_tokens_details", "output_tokens", "output_tokens_details"),
+        ("total",),
+    ]
+).flatmap(lambda names: st.fixed_dictionaries({}, optional=dict.fromkeys(names, _figures)))
+_lines = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "assistant", "tool", "tool", "system", "developer"])},
+    optional={
+        "content": _texts | _values | st.just(HUGE),
+        "tool_calls": st.lists(_calls, max_size=3) | st.lists(_calls | _values, max_size=2) | _values,
+        "tool_results": st.lists(_results, max_size=4) | st.lists(_results | _values, max_size=2) | _values,
+        "usage": _usages | _values,
+        **_extras,
+    },
+)
+
+
+@settings(max_examples=figure(150, 5_000))
+@given(st.lists(_lines, max_size=8), st.sampled_from([1, 2, 100]))
+@example([{"role": "tool", "tool_results": [{"tool_call_id": "c2_0"}]}], 100)
+def test_any_transcript_comes_out_as_it_went_in_and_can_be_gone_on_with(lines: Lines, batch: int) -> None:
+    with fast_folder() as folder, holdfast.open("memory:") as engine, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("holdfast.runtime.transcripts._BATCH", batch)
+        source, target = Path(folder, "in"), Path(folder, "out")
+        session = engine.import_transcript(written(source, lines), "s")
+        assert exactly(exported(engine, target)) == exactly(lines)
+        assert engine.verify().ok
+        check_pairs(session)
+        version = session.state().version
+        engine.import_transcript(source, "s")
+        assert session.state().version == version, "nothing twice"
+        go_on(session)
+        check_pairs(session)
+        assert exactly(exported(engine, target)[: len(lines)]) == exactly(lines)
+        assert engine.verify().ok
+
+
+@settings(max_examples=figure(30, 1_000))
+@given(
+    lines=st.lists(_lines, max_size=4),
+    blanks=st.lists(st.sampled_from([b"", b" \t", b"\r"]), min_size=5, max_size=5),
+    end=st.sampled_from([b"\n", b"\r\n", b"\n\n"]),
+    last=st.sampled_from([b"", b"\n", b" "]),
+    start=st.sampled_from([b"", b"\xef\xbb\xbf"]),
+    ascii_only=st.booleans(),
+)
+def test_the_form_of_the_file_does_not_matter(
+    lines: Lines, blanks: list[bytes], end: bytes, last: bytes, start: bytes, ascii_only: bool
+) -> None:
+    """A byte order mark, other ends of lines, blank lines, none at the end, spaces, escapes."""
+    texts = [json.dumps(line, ensure_ascii=ascii_only, indent=None).encode() for line in lines]
+    pieces = [piece for pair in zip(blanks, texts, strict=False) for piece in pair]
+    with fast_folder() as folder, holdfast.open("memory:") as engine:
+        source = Path(folder, "in")
+        source.write_bytes(start + end.join(pieces) + last)
+        engine.import_transcript(source, "s")
+        assert exactly(exported(engine, Path(folder, "out"))) == exactly(lines)
+
+
+# What becomes of what
+
+
+def calls(*ids: object, **others: object) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [{"id": each, "name": "look", "args": {}} for each in ids], **others}
+
+
+def results(*answers: tuple[object, object], is_error: object = False, **others: object) -> dict[str, Any]:
+    told = [{"tool_call_id": call, "result": value, "is_error": is_error} for call, value in answers]
+    return {"role": "tool", "tool_results": told, **others}
+
+
+CASES: dict[str, tuple[Lines, list[str], list[str]]] = {
+    "a result without a call": ([results(("x", 1))], [], ["no such call"]),
+    "a result before its call": (
+        [results(("a", 1)), calls("a"), results(("a", 2))],
+        ["assistant a", "tool a=2"],
+        ["no such call"],
+    ),
+    "results in another order than the calls": (
+        [calls("a", "b"), results(("b", 1)), results(("a", 2))],
+        ["assistant a b", "tool b=1", "tool a=2"],
+        [],
+    ),
+    "an early result and a late one on one line": (
+        [calls("a"), results(("a", 1)), calls("b"), results(("a", 2), ("b", 3), ("z", 4))],
+        ["assistant a", "tool a=1", "assistant b", "tool b=3"],
+        ["the call had its result", "no such call"],
+    ),
+    "a call that nobody answers": (
+        [calls("a"), {"role": "assistant", "content": "well"}],
+        ["assistant a", "tool a=No result: the log has none", "assistant"],
+        [],
+    ),
+    "a user who speaks while a call waits": (
+        [calls("a"), {"role": "user", "content": "hurry"}, results(("a", 1))],
+        ["assistant a", "user", "tool a=1"],
+        [],
+    ),
+    "one id for two calls of a message": (
+        [calls("a", "a"), results(("a", 1), ("a", 2))],
+        ["assistant a line-1-1", "tool a=1 line-1-1=2"],
+        [],
+    ),
+    "an id that is used again": (
+        [calls("a"), results(("a", 1)), calls("a"), results(("a", 2))],
+        ["assistant a", "tool a=1", "assistant a", "tool a=2"],
+        [],
+    ),
+    "ids that look like the session's own": (
+        [calls("c2_1", "c2_0"), results(("c2_0", 1), ("c2_1", 2))],
+        ["assistant line-1-0 line-1-1", "tool line-1-1=1 line-1-0=2"],
+        [],
+    ),
+    "calls without ids": (
+        [calls(None, None), results((None, 1)), results((None, 2))],
+        ["assistant line-1-0 line-1-1", "tool line-1-0=1", "tool line-1-1=2"],
+        [],
+    ),
+    "results on the user's line": (
+        [calls("a"), results(("a", 1), role="user", content="and then?")],
+        ["assistant a", "tool a=1", "user"],
+        [],
+    ),
+    "results on the line of their calls": (
+        [calls("a", content="let me see") | {"tool_results": results(("a", 1))["tool_results"]}],
+        ["assistant a", "tool a=1"],
+        [],
+    ),
+    "calls whose ids are made up for others": (
+        [calls("line-1-1", 5), results(("line-1-1~2", 1), ("line-1-1", 2)), results((5, 3))],
+        ["assistant line-1-1 line-1-1~2", "tool line-1-1=2", "tool line-1-1~2=3"],
+        ["no such call"],
+    ),
+    "an empty message while a call waits": (
+        [calls(5), {"role": "assistant", "content": ""}, results((5, 1))],
+        ["assistant line-1-0", "tool line-1-0=1"],
+        ["the message is empty"],
+    ),
+    "an empty message that was paid for": (
+        [{"role": "assistant", "content": "", "usage": dict.fromkeys(USAGE, 7)}],
+        [],
+        ["the message is empty"],
+    ),
+    "errors that are no truth values": (
+        [calls("a", "b"), *(results(("a", 1), is_error=value) for value in (0, 1, 1.0, None, "true"))],
+        ["assistant a b", "tool a=1"],
+        ["the call had its result"] * 4,
+    ),
+    "a tool's line without results": ([{"role": "tool", "content": "42"}], [], ["no tool call goes with it"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_breaks_the_rules_of_a_session_is_kept_beside_it(name: str, desk: Desk) -> None:
+    lines, transcript, evidence = CASES[name]
+    engine = desk.open("memory")
+    session = engine.import_transcript(written(desk.folder / "in", lines), "s")
+    shown = []
+    own: dict[str, str] = {}
+    for message in session.messages():
+        own |= {call.id: str(call.provider_id) for call in message.tool_calls}
+        answers = [f"{own[each.tool_call_id]}={each.value}" for each in message.tool_results]
+        shown.append(" ".join([str(message.role), *(own[call.id] for call in message.tool_calls), *answers]))
+    assert shown == transcript
+    assert [message.late for message in session.evidence()] == evidence
+    assert exactly(exported(engine, desk.folder / "out")) == exactly(lines)
+
+
+def test_a_transcript_is_taken_in_and_given_back_by_every_engine(engine: holdfast.Engine, desk: Desk) -> None:
+    lines = [*calls_and_results(250), {"role": "user", "content": HUGE}]
+    session = engine.import_transcript(written(desk.folder / "in", lines), "s", metadata={"from": "elsewhere"})
+    assert session.state().metadata == {"from": "elsewhere"}
+    assert session.messages(limit=1)[0].content[0].ref.size == len(HUGE.encode())  # type: ignore[union-attr]
+    assert exactly(exported(engine, desk.folder / "out")) == exactly(lines)
+    assert engine.verify().ok
+
+
+def calls_and_results(count: int) -> Lines:
+    lines: Lines = []
+    for number in range(count):
+        lines += [calls(number, content=f"step {number}", usage={"input_tokens": number}), results((number, "done"))]
+    return lines
+
+
+def test_an_empty_file_is_a_session_without_messages(desk: Desk) -> None:
+    engine = desk.open("memory")
+    assert engine.import_transcript(written(desk.folder / "in", []), "s").state().messages == 0
+    assert exported(engine, desk.folder / "out") == []
+
+
+# Refusals
+
+DEEP: Any = "bottom"
+for _ in range(limits.JSON_DEPTH + 1):
+    DEEP = [DEEP]
+
+REFUSED: dict[str, bytes] = {
+    "no JSON": b"role: user",
+    "cut off": b'{"role": "user", "content": "x',
+    "two on one line": b'{"role": "user"} {"role": "user"}',
+    "a list": b'[{"role": "user"}]',
+    "no text": b'{"role": "user", "content": "\xff"}',
+    "half a character": b'{"role": "user", "content": "\\ud800"}',
+    "no role": b'{"content": "x"}',
+    "a role that is no text": b'{"role": 1}',
+    "a role that nobody knows": b'{"role": "oracle", "content": "x"}',
+    "a key twice": b'{"role": "user", "content": "a", "content": "b"}',
+    "a key twice, deep inside": b'{"role": "user", "x": [{"\\"a:": 1, "\\"a:": 1}]}',
+    "a key twice, in two spellings": b'{"role": "user", "a": 1, "\\u0061": 2}',
+    "a number too large for any": b'{"role": "user", "content": 1e999}',
+    "no number": b'{"role": "user", "content": NaN}',
+    **{
+        f"{what} of {where}": json.dumps({"role": "assistant", **line}).encode()
+        for what, value in {"a huge number": 2**64, "depth": DEEP}.items()
+        for where, line in {
+            "content": {"content": value},
+            "something else": {"x": value},
+            "arguments": {"tool_calls": [{"name": "x", "args": {"x": value}}]},
+            "an id": {"tool_calls": [{"name": "x", "id": value}]},
+            "a result": {"tool_results": [{"result": value}]},
+            "usage": {"content": "x", "usage": {"input_tokens": value}},
+        }.items()
+    },
+    "depth beyond all measure": b'{"role": "user", "content": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "arguments too large": json.dumps(calls("a") | {"tool_calls": [{"args": "x" * limits.PAYLOAD_BYTES}]}).encode(),
+    "something else too large": json.dumps({"role": "user", "x": "x" * limits.PAYLOAD_BYTES}).encode(),
+    "too many calls": json.dumps(calls(*range(limits.MESSAGE_CALLS + 1))).encode(),
+    "too many results": json.dumps(results(*((n, n) for n in range(limits.MESSAGE_CALLS + 1)))).encode(),
+    "too long": b'{"role": "user", "content": "' + b"x" * limits.EXPORT_LINE_BYTES + b'"}',
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_kept_exactly_is_refused_by_its_line_and_nothing_is_stored(name: str, desk: Desk) -> None:
+    engine = desk.open("memory")
+    engine.create_session("before").record("user", HUGE)
+    before = contents(engine)
+    source = written(desk.folder / "in", [*calls_and_results(60), {"role": "user", "content": HUGE}])
+    good = source.read_bytes()
+    source.write_bytes(good + b"\n" + REFUSED[name] + b"\n" + good)
+    with pytest.raises(errors.ImportRefused) as refusal:
+        engine.import_transcript(source, "s")
+    assert refusal.value.line == 123
+    assert contents(engine) == before
+
+
+def test_more_system_messages_than_a_session_takes_are_refused_before_any_is_stored(desk: Desk) -> None:
+    engine = desk.open("memory")
+    lines = [{"role": "system", "content": "x"}] * (limits.PINNED_MESSAGES + 1)
+    with pytest.raises(errors.ImportRefused) as refusal:
+        engine.import_transcript(written(desk.folder / "in", lines), "s")
+    assert refusal.value.line == limits.PINNED_MESSAGES + 1
+    assert log_of(engine) == []
+
+
+def test_a_line_that_would_not_come_out_as_it_went_in_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = desk.open("memory")
+    monkeypatch.setattr("holdfast.runtime.transcripts.joined", lambda _: {"role": "user", "content": 1.0})
+    source = written(desk.folder / "in", [{"role": "user", "content": 1.0}, {"role": "user", "content": 1}])
+    with pytest.raises(errors.ImportRefused) as refusal:
+        engine.import_transcript(source, "s")
+    assert refusal.value.line == 2
+    assert log_of(engine) == []
+
+
+def test_a_file_that_cannot_be_read_is_a_typed_error(desk: Desk) -> None:
+    engine = desk.open("memory")
+    for source in (desk.folder / "absent", desk.folder):
+        with pytest.raises(errors.StorageUnavailable):
+            engine.import_transcript(source, "s")
+    with pytest.raises(errors.SessionNotFound):
+        engine.export_transcript(desk.folder / "out", "s")
+    assert not list(desk.folder.glob("out*"))
+
+
+# Interruptions
+
+
+class Interrupted:
+    """A store that does something instead of its nth append, or right after it."""
+
+    def __init__(self, inner: EventStore, left: int, when: Literal["before", "after"]) -> None:
+        self._inner = inner
+        self._left = left
+        self._when = when
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def append(self, append: Append) -> Appended:
+        self._left -= 1
+        if self._left == 0 and self._when == "before":
+            raise KeyboardInterrupt
+        appended = self._inner.append(append)
+        if self._left == 0:
+            raise KeyboardInterrupt
+        return appended
+
+
+LONG: Lines = [*calls_and_results(150), {"role": "user", "content": HUGE}, calls("a", "b"), results(("b", 1))]
+"""Five appends: the session, and four batches."""
+
+
+def payloads(engine: holdfast.Engine) -> list[bytes | None]:
+    return [event.payload for event in log_of(engine)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("nth", [1, 2, 3, 4, 5])
+def test_an_interrupted_import_goes_on_where_it_was(
+    nth: int, when: Literal["before", "after"], desk: Desk, tmp_path: Path
+) -> None:
+    source = written(tmp_path / "in", LONG)
+    other = desk.open("memory")
+    other.import_transcript(source, "s")
+    engine = desk.open("memory")
+    dying = cast("EventStore", Interrupted(store_of(engine), nth, when))
+    with store_replaced(engine, dying), pytest.raises(KeyboardInterrupt):
+        engine.import_transcript(source, "s")
+    assert len(payloads(engine)) < len(payloads(other)) or (nth, when) == (5, "after")
+    engine.import_transcript(source, "s")
+    assert payloads(engine) == payloads(other)
+    assert exactly(exported(engine, tmp_path / "out")) == exactly(LONG)
+
+
+KILLED = """
+import os, sys
+import holdfast
+from holdfast.storage.sqlite.store import SqliteStore
+path, source, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
+append = SqliteStore.append
+
+def dying(self, request):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), 9)
+    return append(self, request)
+
+SqliteStore.append = dying
+with holdfast.open(path) as engine:
+    engine.import_transcript(source, "s")
+"""
+
+
+@pytest.mark.parametrize("nth", [1, 2, 4])
+def test_an_import_whose_process_was_killed_goes_on_where_it_was(nth: int, desk: Desk) -> None:
+    source = written(desk.folder / "in", LONG)
+    path = desk.path("sqlite")
+    command = [sys.executable, "-c", KILLED, str(path), str(source), str(nth)]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -9
+    engine = desk.open("sqlite")
+    begun = len(log_of(engine))
+    session = engine.import_transcript(source, "s")
+    assert begun < session.state().version == len(log_of(engine))
+    assert exactly(exported(engine, desk.folder / "out")) == exactly(LONG)
+    assert engine.verify().ok
+
+
+def test_a_session_is_made_from_one_file_and_a_file_may_make_several(desk: Desk) -> None:
+    engine = desk.open("memory")
+    source = written(desk.folder / "in", LONG)
+    engine.import_transcript(source, "s")
+    before = contents(engine)
+    engine.import_transcript(source, "s")
+    with pytest.raises(errors.SessionExists):
+        engine.import_transcript(source, "s", metadata={"other": 1})
+    with pytest.raises(errors.SessionExists):
+        engine.import_transcript(written(desk.folder / "other", LONG[:-1]), "s")
+    assert contents(engine) == before
+    engine.import_transcript(source, "t")
+    engine.import_transcript(source, "s", thread="side")
+    engine.import_transcript(source, "s", actor="ada")
+    assert len(log_of(engine)) == 4 * len(before[0])
+    assert exactly(exported(engine, desk.folder / "out", "t")) == exactly(LONG)
+
+
+class Growing(Interrupted):
+    """Another process adds to the file while it is being imported."""
+
+    def __init__(self, inner: EventStore, path: Path) -> None:
+        super().__init__(inner, 0, "before")
+        self._path = path
+
+    def append(self, append: Append) -> Appended:
+        with self._path.open("ab") as file:
+            file.write(b'{"role": "user", "content": "one mo')
+        return super().append(append)
+
+
+def test_what_is_added_to_the_file_meanwhile_is_not_imported(desk: Desk) -> None:
+    engine = desk.open("memory")
+    source = written(desk.folder / "in", LONG)
+    with store_replaced(engine, Growing(store_of(engine), source)):
+        engine.import_transcript(source, "s")
+    assert exactly(exported(engine, desk.folder / "out")) == exactly(LONG)
+
+
+# Sessions of Holdfast's own
+
+_parts = st.lists(
+    st.builds(Text, _texts)
+    | st.builds(Data, _values)
+    | st.just(Text(HUGE))
+    | st.just(Data([HUGE]))
+    | st.just(Image(url="https://example.org/a.png"))
+    | st.just(Opaque("someone", "signed")),
+    min_size=1,
+    max_size=3,
+).filter(lambda parts: parts != [Text("")] * len(parts))
+_steps = st.one_of(
+    st.tuples(st.just("say"), st.sampled_from(["user", "system", "assistant"]), _parts),
+    st.tuples(
+        st.just("call"), st.lists(st.none() | st.sampled_from(["a", "b", "c2_0", "c3_1"]), min_size=1, max_size=3)
+    ),
+    st.tuples(
+        st.just("result"), st.integers(0, 9), _values | _parts | st.binary(max_size=9) | st.just(b"\xff" * 60_000)
+    ),
+    st.tuples(st.sampled_from(["close", "reset", "summarize", "erase"])),
+)
+
+
+def take(session: holdfast.Session, step: tuple[Any, ...]) -> None:
+    """One step, if the session allows it."""
+    match step:
+        case ("say", role, parts):
+            session.record(role, parts)
+        case ("call", ids):
+            session.record("assistant", "", tool_calls=[{"name": "look", "id": own} for own in ids])
+        case ("result", which, value):
+            known = [call for message in session.messages() for call in message.tool_calls]
+            for call in known[which : which + 1]:
+                session.result(call, value)
+        case ("close",):
+            session.close_open_calls("enough")
+        case ("reset",):
+            session.reset("anew")
+        case ("summarize",):
+            if draft := session.draft_summary(keep_turns=0):
+                session.summarize(draft, "x")
+        case ("erase",):
+            session.erase([message.seq for message in session.messages(limit=1)], "asked to")
+
+
+@settings(max_examples=figure(200, 5_000))
+@given(st.lists(_steps, max_size=12))
+def test_what_is_exported_of_any_session_can_be_imported_and_comes_out_equal(steps: list[tuple[Any, ...]]) -> None:
+    with fast_folder() as folder, holdfast.open("memory:") as engine:
+        session = engine.create_session("s")
+        for step in steps:
+            with suppress(errors.Conflict, errors.InvalidInput):
+                take(session, step)
+        first = exported(engine, Path(folder, "first"))
+        assert len(first) == sum(not each.erased for each in [*session.messages(), *session.evidence()])
+        engine.import_transcript(Path(folder, "first"), "again")
+        assert exactly(exported(engine, Path(folder, "second"), "again")) == exactly(first)
+        assert engine.verify().ok
+
+
+def parts_listed(line: dict[str, Any]) -> list[str]:
+    return [part["type"] for part in line["content"]]
+
+
+def test_bodies_are_written_out_as_far_as_a_line_goes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = desk.open("memory")
+    session = engine.create_session("s")
+    text = engine.put_blob(HUGE.encode(), media_type="text/plain")
+    loose = engine.put_blob(b'{"b": 1, "a": 1.50}', media_type="application/json")
+    noise = engine.put_blob(b"\xff\xfe" * 100)
+    session.record("user", Body(text))
+    session.record("user", Body(loose))
+    session.record("user", [Text("look:"), Body(text), Body(noise, "noise"), Image(engine.put_blob(b"picture"))])
+    whole, as_text, mixed = exported(engine, desk.folder / "out")
+    assert whole["content"] == HUGE
+    assert as_text["content"] == '{"b": 1, "a": 1.50}'
+    assert parts_listed(mixed) == ["text", "text", "body", "image"]
+    assert mixed["content"][1]["text"] == HUGE
+    monkeypatch.setattr(limits, "EXPORT_LINE_BYTES", 10_000)
+    lines = exported(engine, desk.folder / "out")
+    assert [parts_listed(line) for line in (lines[0], lines[2])] == [["body"], ["text", "body", "body", "image"]]
+    engine.import_transcript(desk.folder / "out", "again")
+    assert exactly(exported(engine, desk.folder / "second", "again")) == exactly(lines)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "csv",
+        {"file": "x.csv", "line": 3},
+        {"line": "3"},
+        {"line": 3},
+        {"line": 3, "at": [7, 7], "results": [None, {"bare": True}], "calls": [None, None]},
+        {"put": {"content": 1}, "drop": ["usage", "content"]},
+    ],
+)
+def test_metadata_that_looks_like_that_of_an_import_does_no_harm(note: object, desk: Desk) -> None:
+    engine = desk.open("memory")
+    session = engine.create_session("s")
+    session.record_all([("user", "one"), ("user", "two")])
+    for role in ("user", "assistant"):
+        calls = [{"name": "look"}] if role == "assistant" else []
+        reply = session.record(role, "three", tool_calls=calls, metadata={"import": note})
+    session.result(reply.tool_calls[0], 1, metadata={"import": note})
+    lines = exported(engine, desk.folder / "out")
+    assert [line["role"] for line in lines] == ["user", "user", "user", "assistant", "tool"]
+    engine.import_transcript(desk.folder / "out", "again")
+    assert exactly(exported(engine, desk.folder / "second", "again")) == exactly(lines)
+
+
+def test_what_was_erased_is_not_exported_and_the_rest_of_its_line_is(desk: Desk) -> None:
+    engine = desk.open("memory")
+    lines = [{"role": "user", "content": "secret", "x": "secret"}, calls("a"), results(("z", 1), ("a", 2), at="noon")]
+    session = engine.import_transcript(written(desk.folder / "in", lines), "s")
+    secret, asked, answered = session.messages()
+    [late] = session.evidence()
+    session.erase([secret.seq, late.seq], "asked to")
+    kept = results(("a", 2), at="noon")
+    assert exported(engine, desk.folder / "out") == [lines[1], kept]
+    assert b"secret" not in b"".join(filter(None, payloads(engine)))
+    session.erase([asked.seq], "asked to")
+    assert answered.seq not in {message.seq for message in session.messages() if not message.erased}
+    assert exported(engine, desk.folder / "out") == []
+
+
+def test_a_clock_that_is_far_off_keeps_nobody_from_exporting(desk: Desk) -> None:
+    engine = desk.open("memory", clock=HandClock(2**40))
+    engine.create_session("s").record("user", "hello")
+    assert exported(engine, desk.folder / "out") == [{"role": "user", "content": "hello"}]

@@ -1,0 +1,296 @@
+"""Random conversations, with crashes between and within steps, on two engines over one store: the transcript is always what
+a plain model says, whatever views are made of it and whatever summaries stand for parts of it.
+
+Laws: pairing survives everything; order is kept; a refused or failed command changes nothing; what is erased takes along
+what belongs to it and what tells of it; the size of the cache makes no difference; the log, replayed, gives the same rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import ClassVar
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+import holdfast
+from holdfast import errors
+from holdfast.flows import views
+from holdfast.model import limits
+from holdfast.runtime import transfer
+from holdfast.runtime.care import Bodies
+from holdfast.runtime.engine import DEFAULT_ACTOR, place_of
+from tests.property import transcript_model as model
+from tests.property.carried_out import (
+    carry_out,
+    check_state,
+    check_transcript,
+    check_window,
+    expected,
+    outcome,
+)
+from tests.property.model import CharCounter, HandClock
+from tests.property.tools import Fault, Faulty, dump, fast_folder, rows_dump
+from tests.property.transcript_model import (
+    TIMEOUT_US,
+    Command,
+    Destroy,
+    Entry,
+    Expire,
+    Refused,
+    Summarise,
+    Transcript,
+)
+from tests.support import CountingIds, figure
+
+CONVERSATIONS = figure(250, 5_000)
+STEPS = 12
+MANY = 1_000
+NAMES = ("a", "b")
+
+_faults = st.sampled_from([None, None, None, None, "before", "after"])
+_which = st.integers(0, 1)
+_names = st.sampled_from([*NAMES, "a", "a"])
+_ordinary = model.one_at_a_time | model.one_at_a_time | model.one_at_a_time | model.batches | model.abandons
+_rare = model.summaries | model.summaries | model.erasures | model.resets | model.found
+commands: st.SearchStrategy[Command] = _ordinary | _ordinary | _ordinary | _rare
+_ends = st.builds(model.Close) | st.builds(Destroy, st.booleans())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_steps() -> Iterator[None]:
+    """Short conversations still cross many pages and snapshots, and reach the bounds."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, bound in (("SNAPSHOT_EVERY", 3), ("READ_EVENTS", 16), ("SUMMARY_EVENTS", 16), ("SUMMARIES", 3)):
+            patch.setattr(limits, name, bound)
+        patch.setattr(views, "_PAGE", 2)
+        patch.setattr(transfer, "_PAGE", 4)
+        yield
+
+
+class Conversations(RuleBasedStateMachine):
+    """Two engines on one store, a third that only looks, and the model."""
+
+    on_disk: ClassVar[bool]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cleanup = ExitStack()
+        self.folder = self.cleanup.enter_context(fast_folder())
+        self.url = os.path.join(self.folder, "log.db") if self.on_disk else "memory:"
+        self.clock = HandClock()
+        self.ids = CountingIds()
+        self.shared = None if self.on_disk else holdfast.open(self.url)
+        self.said: dict[str, Transcript] = {}
+        self.touched_us: dict[str, int] = {}
+        self.exports = 0
+
+    def open(self, cached: int) -> holdfast.Engine:
+        engine = holdfast.open(self.url, clock=self.clock, ids=self.ids, counter=CharCounter(), cached_streams=cached)
+        if self.shared is None:
+            self.cleanup.callback(engine.close)
+            return engine
+        context = msgspec.structs.replace(engine._place, bodies=Bodies(self.shared.blobs))
+        return holdfast.Engine(self.shared.store, self.shared.blobs, context)
+
+    @initialize(cached=st.sampled_from([1, MANY]))
+    def start(self, cached: int) -> None:
+        self.engines = [self.open(cached), self.open(MANY)]
+        self.faults = [Faulty.under(engine) for engine in self.engines]
+        self.observer = self.open(1)
+        for name in NAMES:
+            if name not in self.said:
+                self.engines[0].create_session(name, idle_timeout_s=TIMEOUT_US / 1e6)
+                self.said[name], self.touched_us[name] = Transcript(), self.clock.us
+
+    def teardown(self) -> None:
+        try:
+            if self.said:
+                self.take_care(0)
+        finally:
+            self.cleanup.close()
+
+    # Commands, each perhaps in the middle of a crash
+
+    @rule(name=_names, steps=st.lists(st.tuples(commands, _which, _faults), min_size=1, max_size=4))
+    def talk(self, name: str, steps: list[tuple[Command, int, Fault | None]]) -> None:
+        for command, which, fault in steps:
+            self.give(name, command, which, fault)
+
+    @rule(name=_names, command=_ends, which=_which, fault=_faults, really=st.sampled_from([True, False, False]))
+    def end(self, name: str, command: Command, which: int, fault: Fault | None, really: bool) -> None:
+        if really:
+            self.give(name, command, which, fault)
+
+    def give(self, name: str, command: Command, which: int, fault: Fault | None) -> None:
+        said = self.said[name]
+        if said.status == "destroyed" and isinstance(command, Destroy):
+            return  # it may still go on with what the first one could not finish
+        self.clock.us += 1_000
+        command = said.resolved(command)
+        after, refusals = expected(said, command)
+        engine, faulty = self.engines[which], self.faults[which]
+        before = dump(self.observer) if refusals or fault == "before" else b""
+        session = handle(engine, name)
+        faulty.fault = fault
+        met = outcome(lambda: carry_out(engine, session, command, said))
+        struck, faulty.fault = faulty.fault is not fault, None
+        if struck:  # also a command that was about to be refused may fail before it comes to that
+            assert met is errors.StorageUnavailable
+            assert not refusals or fault == "before"
+        else:
+            assert met in refusals or (met is None and not refusals) or (met and issubclass(met, refusals)), met
+        if refusals or (struck and fault == "before"):
+            assert dump(self.observer) == before
+        elif after.version > said.version:
+            self.said[name], self.touched_us[name] = after, self.clock.us
+        self.check(name)
+
+    def check(self, name: str) -> None:
+        said = self.said[name]
+        if said.status == "destroyed":
+            assert outcome(lambda: self.observer.session(name)) is errors.SessionDestroyed
+            return
+        session = self.observer.session(name)
+        check_transcript(session, said)
+        check_state(session.state(), said)
+
+    # Views, which change nothing
+
+    @rule(name=_names, which=_which, budget=st.integers(1, 400) | st.just(10_000), keep_turns=st.integers(0, 3))
+    def look(self, name: str, which: int, budget: int, keep_turns: int) -> None:
+        said = self.said[name]
+        if said.status == "destroyed":
+            return
+        before = dump(self.observer)
+        session = self.engines[which].session(name)
+        check_window(session, said, budget)
+        draft = session.draft_summary(keep_turns)
+        if draft is not None:
+            assert said.start < draft.first <= draft.last <= draft.version == said.version
+            assert draft.tokens == sum(entry.tokens for _, entry in said.stretch(draft.first, draft.last))
+        assert dump(self.observer) == before
+
+    @rule(name=_names, which=_which, keep_turns=st.integers(0, 3))
+    def summarise_what_is_drafted(self, name: str, which: int, keep_turns: int) -> None:
+        """A draft is something that can be summarised, if it has two tokens."""
+        said = self.said[name]
+        draft = None if said.status == "destroyed" else self.engines[which].session(name).draft_summary(keep_turns)
+        if draft is not None and draft.tokens > 1:
+            back = said.version - draft.last
+            self.give(name, Summarise(draft.last - draft.first, back, 0, "s"), which, None)
+            assert self.said[name].version == said.version + 1
+
+    # What may happen between two commands
+
+    @rule(which=_which, idle_us=st.sampled_from([1, TIMEOUT_US]), really=st.sampled_from([True, False, False]))
+    def sweep(self, which: int, idle_us: int, really: bool) -> None:
+        self.clock.us += idle_us if really else 1
+        due: list[str] = []
+        for name, said in self.said.items():
+            after, refusals = expected(said, Expire(self.clock.us - self.touched_us[name]))
+            if not refusals and after.version > said.version:
+                self.said[name], self.touched_us[name] = after, self.clock.us
+                due.append(name)
+        assert [scope.session for scope in self.engines[which].sweep(limit=16)] == due
+        for name in NAMES:
+            self.check(name)
+
+    @rule(which=_which, pick=st.integers(0, 9))
+    def deliver(self, which: int, pick: int) -> None:
+        """Long-term memory is told what was said, and says that it has it."""
+        waiting = self.engines[which].outbox(limit=16)
+        assert {(each.scope.session, each.entry, each.why, each.first, each.last) for each in waiting} == {
+            (name, *offer) for name, said in self.said.items() for offer in said.offers
+        }
+        if not waiting:
+            return
+        entry = waiting[pick % len(waiting)]
+        said = self.said[entry.scope.session]
+        told = self.engines[which].history(entry, limit=16)
+        kept = [seq for seq, each in said.numbered() if each.kind in ("message", "evidence")]
+        assert [each.seq for each in told] == [seq for seq in kept if entry.first <= seq <= entry.last][:16]
+        for _ in range(2):
+            self.engines[which].acknowledge(entry)
+        after = said.copy()
+        after.done.add(entry.entry)
+        after.entries.append(Entry("acknowledged"))
+        self.said[entry.scope.session], self.touched_us[entry.scope.session] = after, self.clock.us
+        self.check(entry.scope.session)
+
+    @rule(cached=st.sampled_from([1, MANY]), abandon=st.booleans())
+    def reopen(self, cached: int, abandon: bool) -> None:
+        if self.on_disk and not abandon:
+            for engine in (*self.engines, self.observer):
+                engine.close()
+        self.start(cached)
+
+    @precondition(lambda self: self.exports < 2)
+    @rule(which=_which)
+    def take_care(self, which: int) -> None:
+        """The log holds together, its rows can be made anew, and a copy of it is as good."""
+        assert self.engines[which].verify().problems == ()
+        before = rows_dump(self.observer)
+        self.engines[which].rebuild()
+        assert rows_dump(self.observer) == before
+        target = os.path.join(self.folder, f"{self.exports}.jsonl")
+        self.exports += 1
+        self.engines[which].export(target)
+        with holdfast.open("memory:") as copy:
+            copy.import_(target)
+            assert dump(copy) == dump(self.observer)
+            assert copy.verify().problems == ()
+
+
+def handle(engine: holdfast.Engine, name: str) -> holdfast.Session:
+    """A session without a look at whether it is there: that look would read the log anew."""
+    return holdfast.Session(engine._drive, place_of(engine._place, DEFAULT_ACTOR, name, None))
+
+
+class OnSqlite(Conversations):
+    on_disk = True
+
+
+class InMemory(Conversations):
+    on_disk = False
+
+
+@pytest.mark.timeout(1_200)  # a failure is made small before it is shown
+@pytest.mark.parametrize("kind", [InMemory, OnSqlite])
+def test_random_conversations_come_to_what_a_plain_model_says(kind: type[Conversations]) -> None:
+    run_state_machine_as_test(kind, settings=settings(max_examples=CONVERSATIONS, stateful_step_count=STEPS))
+
+
+@settings(max_examples=figure(40, 1_000))
+@given(orders=st.lists(st.tuples(_names, commands, st.integers(1, 300)), min_size=5, max_size=30))
+def test_the_size_of_the_cache_makes_no_difference(orders: list[tuple[str, Command, int]]) -> None:
+    with fast_folder() as folder:
+        urls = [os.path.join(folder, "small.db"), os.path.join(folder, "large.db"), "memory:"]
+        told = [tell(url, size, orders) for url, size in zip(urls, (1, MANY, 1), strict=True)]
+    assert told == [told[0]] * len(told)
+
+
+def tell(url: str, cached: int, orders: list[tuple[str, Command, int]]) -> tuple[list[object], bytes]:
+    """What an engine with a cache of this size answers and shows, and what it then holds."""
+    clock, answers = HandClock(), list[object]()
+    with holdfast.open(url, clock=clock, ids=CountingIds(), counter=CharCounter(), cached_streams=cached) as engine:
+        sessions = {name: engine.create_session(name) for name in NAMES}
+        said = {name: Transcript() for name in NAMES}
+        for name, command, budget in orders:
+            clock.us += 1
+            command = said[name].resolved(command)
+            answers.append(outcome(lambda: carry_out(engine, sessions[name], command, said[name])))  # noqa: B023
+            try:
+                said[name] = said[name].apply(command)
+            except Refused as refused:
+                answers.append(refused.errors)
+            try:
+                answers.append(sessions[name].window(budget))
+            except errors.WindowTooSmall as small:
+                answers.append(str(small))
+        return answers, dump(engine)
