@@ -15,12 +15,18 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
 
-SNAPSHOT = (1, "4abbeaffbb875ec0")
-PROJECTION = (1, "8f454b54f1ea3a73")
+SNAPSHOT = (2, "4b2b47a8897384c2")
+PROJECTION = (2, "21c76941d3c2c0ec")
 PAYLOADS = {
-    ("session.created", 1): "0e6e0a5219eba2b9",
-    ("message.recorded", 1): "6157975861f5bfda",
+    ("session.created", 2): "391bd4617b7d402a",
+    ("message.recorded", 2): "a26de2cc0df1fc96",
+    ("evidence.kept", 1): "137a1cbddeeb8fdc",
+    ("summary.recorded", 1): "fdb3029f88c57b32",
+    ("session.reset", 1): "5f022e4329ddfefb",
     ("session.closed", 1): "724d1e8e5bc20f92",
+    ("session.timed_out", 1): "4a9040c7e2c7beb4",
+    ("session.destroyed", 1): "de34b2fa7f9049cd",
+    ("offload.acknowledged", 1): "bbfcf1000c761d90",
     ("payloads.erased", 1): "e59ece396f377ec7",
 }
 HASH = "2379e744e8445894b96c7c42d10e97892e958e5d5e6d0bb82287952f94dcb2f8"

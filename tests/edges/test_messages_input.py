@@ -6,6 +6,7 @@ import functools
 import io
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
@@ -466,10 +467,17 @@ def test_what_cannot_be_is_refused_alike_everywhere_and_changes_nothing(name: st
     assert len(set(said.values())) == 1
 
 
-def test_usage_adds_up_alike_everywhere_however_much_it_is(desk: Desk) -> None:
+@pytest.mark.parametrize("tokens", [1 << 40, limits.WHOLE_NUMBER // 2, limits.WHOLE_NUMBER])
+def test_usage_adds_up_or_is_refused_alike_everywhere_however_much_it_is(tokens: int, desk: Desk) -> None:
     """The rows of a store hold the sums, and no store counts without end."""
+    kept: dict[str, int] = {}
     for kind in KINDS:
-        session = desk.open(kind).create_session("s")
-        for _ in range(4):
-            session.record("assistant", "text", usage=Usage(limits.WHOLE_NUMBER, limits.WHOLE_NUMBER))
-        assert session.state().messages == 4
+        engine = desk.open(kind)
+        session = engine.create_session("s")
+        for _ in range(9):
+            with suppress(errors.InvalidInput):
+                session.record("assistant", "text", usage=Usage(tokens, tokens))
+        kept[kind] = session.state().usage.input_tokens
+        assert kept[kind] == engine.sessions()[0].input_tokens
+        assert engine.verify().ok
+    assert len(set(kept.values())) == 1
