@@ -35,7 +35,7 @@ from holdfast.model.commands import (
 from holdfast.model.events import BARE, EvidenceKept, MessageRecorded
 from holdfast.model.log import FeedPage
 from holdfast.model.messages import Message, Offload
-from holdfast.model.names import Scope, checked_name, checked_whole
+from holdfast.model.names import Scope, checked_flag, checked_name, checked_whole
 from holdfast.model.rows import IN_ORDER_OF_KEY, Order, OutboxRow, SessionRow
 from holdfast.model.state import SessionState
 
@@ -97,7 +97,8 @@ def reset(
 ) -> Flow[None]:
     """Start the conversation anew. What was said stays in the transcript and goes to long-term memory; views begin here,
     with the system messages unless `keep_system` is False."""
-    command = ResetSession(scope=place.scope, reason=_checked_reason(reason), keep_system=bool(keep_system))
+    keeps = checked_flag("keep_system", keep_system)
+    command = ResetSession(scope=place.scope, reason=_checked_reason(reason), keep_system=keeps)
     yield from order(place, command, closing=reason, key=key, expect=expect, cause=cause)
 
 
@@ -124,8 +125,10 @@ def destroy(
     cause: str | None = None,
 ) -> Flow[None]:
     """End the session for good: nobody can read it any more, and its id is not used again. Its content is erased once
-    long-term memory has acknowledged it; with `offload=False`, at once."""
-    command = DestroySession(scope=place.scope, reason=_checked_reason(reason), offload=bool(offload))
+    long-term memory has acknowledged what it was offered; with `offload=False` it is not offered this last part, and if
+    nothing waits from before, all is erased at once. The reason stays."""
+    offers = checked_flag("offload", offload)
+    command = DestroySession(scope=place.scope, reason=_checked_reason(reason), offload=offers)
     yield from order(place, command, closing=reason, key=key, cause=cause)
     yield from _erase_destroyed(place)
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.errors import InvalidName, InvalidNumber, shown
+from holdfast.errors import InvalidContent, InvalidName, InvalidNumber, shown
 from holdfast.model import limits
 
 StreamKind = Literal["session", "ledger"]
@@ -41,6 +41,13 @@ def checked_whole(what: str, value: object, low: int = 0, high: int = limits.WHO
     if type(value) is int and low <= value <= high:
         return value
     raise InvalidNumber(what=what, value=shown(value), low=low, high=high)
+
+
+def checked_flag(what: str, value: object) -> bool:
+    """The value, if it is true or false: what looks like a yes may have been meant as a no."""
+    if value is True or value is False:
+        return value
+    raise InvalidContent(reason=f"{what} is {shown(value)}, not true or false")
 
 
 class StreamId(msgspec.Struct, frozen=True, order=True):

@@ -20,7 +20,7 @@ from holdfast.flows.place import Context
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.log import Totals
-from holdfast.model.names import checked_name
+from holdfast.model.names import checked_flag, checked_name
 from holdfast.ports import BlobStore
 from holdfast.runtime import care
 from holdfast.runtime.drive_async import AsyncTurns, drive_async
@@ -109,7 +109,7 @@ class AsyncEngine:
     ) -> AsyncSession:
         """A session that is there already; SessionNotFound otherwise, unless it is to be created then."""
         place = place_of(self._place, actor, session, thread)
-        await self._drive(session_flows.ensure(place) if create else session_flows.state(place))
+        await self._drive(session_flows.ensure(place) if checked_flag("create", create) else session_flows.state(place))
         return AsyncSession(self._drive, place)
 
     @asynccontextmanager

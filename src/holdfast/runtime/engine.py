@@ -20,7 +20,7 @@ from holdfast.flows.place import Context, Place
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.log import Totals
-from holdfast.model.names import Scope, checked_name
+from holdfast.model.names import Scope, checked_flag, checked_name
 from holdfast.ports import BlobStore, EventStore
 from holdfast.runtime import care, transfer
 from holdfast.runtime.drive import Turns, drive
@@ -124,7 +124,7 @@ class Engine:
     ) -> Session:
         """A session that is there already; SessionNotFound otherwise, unless it is to be created then."""
         place = place_of(self._place, actor, session, thread)
-        self._drive(session_flows.ensure(place) if create else session_flows.state(place))
+        self._drive(session_flows.ensure(place) if checked_flag("create", create) else session_flows.state(place))
         return Session(self._drive, place)
 
     def sweeper(self, every_s: float = 60.0) -> AbstractContextManager[None]:

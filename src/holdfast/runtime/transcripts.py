@@ -110,10 +110,11 @@ class _Held:
     def __init__(self) -> None:
         self._bodies: dict[str, bytes] = {}
 
-    def put(self, _tenant: str, body: bytes, media_type: str | None) -> BlobRef:
-        digest = hashlib.sha256(body).hexdigest()
-        self._bodies[digest] = body
-        return BlobRef(digest, len(body), media_type)
+    def put(self, _tenant: str, body: bytes | Iterable[bytes], media_type: str | None) -> BlobRef:
+        whole = body if isinstance(body, bytes) else b"".join(body)
+        digest = hashlib.sha256(whole).hexdigest()
+        self._bodies[digest] = whole
+        return BlobRef(digest, len(whole), media_type)
 
     def read(self, ref: BlobRef) -> bytes:
         return self._bodies[ref.digest]
