@@ -232,9 +232,13 @@ def sweep(context: Context, *, limit: int = 1_000) -> Flow[list[Scope]]:
                 swept.append(place.scope)
         except DataError as error:  # one damaged session does not keep the others
             trouble = error
-    where = tenant | {"status": "destroyed"}
-    for row in (yield from effects.rows(SessionRow, where, None, limit, least={"residue": 1})):
-        yield from _erase_destroyed(Place(context, _scope_of(row)))
+    where, last = tenant | {"status": "destroyed"}, None
+    while page := (yield from effects.rows(SessionRow, where, last, limits.READ_EVENTS, least={"residue": 1})):
+        for last in page:
+            try:
+                yield from _erase_destroyed(Place(context, _scope_of(last)))
+            except DataError as error:
+                trouble = error
     if trouble is not None:
         raise trouble
     return swept
