@@ -66,7 +66,12 @@ def count_lines(folder: str) -> dict[str, int]:
     return {"files": len(files), "lines": sum(path.read_text().count("\n") for path in files)}
 
 
-TOOLS: dict[str, Callable[..., object]] = {"list_files": list_files, "search": search, "read_everything": read_everything, "count_lines": count_lines}
+TOOLS: dict[str, Callable[..., object]] = {
+    "list_files": list_files,
+    "search": search,
+    "read_everything": read_everything,
+    "count_lines": count_lines,
+}
 
 
 # The model: what a provider would return, word for word and always the same. The nth reply follows from the transcript.

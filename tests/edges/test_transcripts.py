@@ -1,13 +1,10 @@
-"""Transcripts of other systems: what goes in comes out equal, or is refused before anything is stored; and what Holdfast
-writes, it can read."""
+"""Transcripts of other systems: what goes in comes out equal, or is refused before anything is stored."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -16,35 +13,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Body, Data, Image, Opaque, Text, errors
+from holdfast import errors
 from holdfast.model import limits
 from holdfast.model.log import Append, Appended
 from holdfast.ports import EventStore
-from tests.edges.engines import Desk, HandClock, contents, log_of, store_of, store_replaced
+from tests.edges.engines import Desk, contents, log_of, store_of, store_replaced
+from tests.edges.transcripts import HUGE, USAGE, Lines, calls, exactly, exported, payloads, results, written
+from tests.edges.transcripts import lines as any_lines
 from tests.property.tools import fast_folder
 from tests.support import figure
-
-Lines = list[dict[str, Any]]
-
-HUGE = "long \u00e9\u2028" * 10_000
-"""More than a message keeps."""
-
-
-def written(path: Path, lines: Iterable[object]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return path
-
-
-def exported(engine: holdfast.Engine, path: Path, session: str = "s") -> Lines:
-    count = engine.export_transcript(path, session)
-    lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
-    assert len(lines) == count
-    return lines
-
-
-def exactly(lines: Iterable[object]) -> list[str]:
-    """What tells 1 from 1.0 and from true, which Python takes for equal."""
-    return [json.dumps(line, sort_keys=True) for line in lines]
 
 
 def check_pairs(session: holdfast.Session) -> None:
@@ -62,58 +39,8 @@ def go_on(session: holdfast.Session) -> None:
     session.record("user", "go on")
 
 
-# Lines as other systems write them
-
-_texts = st.text(st.characters(codec="utf-8"), max_size=8)
-_scalars = (
-    st.none() | st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
-)
-_same_to_python = st.sampled_from([1, 1.0, True, 0, 0.0, -0.0, False, "", "1"])
-_values = st.recursive(
-    _scalars | _texts | _same_to_python,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3),
-    max_leaves=5,
-)
-_ids = st.sampled_from(["a", "b", "a", "b", "c2_0", "c3_0", "c3_1", "c4_0", "line-1-0", "line-2-1", "unknown"]) | (
-    st.sampled_from(["", "new\nline", "x" * 300, "unknown~2", 1, 1.0, True, None, ["a"], {"a": 1}])
-)
-_extras = {"at": _values, "call_id": _values, "role ": _values, "\u2028": _values}
-_calls = st.fixed_dictionaries(
-    {}, optional={"id": _ids, "name": st.sampled_from(["look", "buy"]) | _values, "args": _values, **_extras}
-)
-_results = st.fixed_dictionaries(
-    {},
-    optional={
-        "tool_call_id": _ids,
-        "result": _values | st.just(HUGE) | st.just([HUGE, 1.0]),
-        "is_error": st.booleans() | _same_to_python | _values,
-        **_extras,
-    },
-)
-_figures = st.integers(-5, 5_000) | _values
-USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-_usages = st.sampled_from(
-    [
-        USAGE,
-        ("prompt_tokens", "completion_tokens", "prompt_tokens_details"),
-        ("input_tokens", "input_tokens_details", "output_tokens", "output_tokens_details"),
-        ("total",),
-    ]
-).flatmap(lambda names: st.fixed_dictionaries({}, optional=dict.fromkeys(names, _figures)))
-_lines = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "assistant", "assistant", "tool", "tool", "system", "developer"])},
-    optional={
-        "content": _texts | _values | st.just(HUGE),
-        "tool_calls": st.lists(_calls, max_size=3) | st.lists(_calls | _values, max_size=2) | _values,
-        "tool_results": st.lists(_results, max_size=4) | st.lists(_results | _values, max_size=2) | _values,
-        "usage": _usages | _values,
-        **_extras,
-    },
-)
-
-
 @settings(max_examples=figure(150, 5_000))
-@given(st.lists(_lines, max_size=8), st.sampled_from([1, 2, 100]))
+@given(st.lists(any_lines, max_size=8), st.sampled_from([1, 2, 100]))
 @example([{"role": "tool", "tool_results": [{"tool_call_id": "c2_0"}]}], 100)
 def test_any_transcript_comes_out_as_it_went_in_and_can_be_gone_on_with(lines: Lines, batch: int) -> None:
     with fast_folder() as folder, holdfast.open("memory:") as engine, pytest.MonkeyPatch.context() as patch:
@@ -134,7 +61,7 @@ def test_any_transcript_comes_out_as_it_went_in_and_can_be_gone_on_with(lines: L
 
 @settings(max_examples=figure(30, 1_000))
 @given(
-    lines=st.lists(_lines, max_size=4),
+    lines=st.lists(any_lines, max_size=4),
     blanks=st.lists(st.sampled_from([b"", b" \t", b"\r"]), min_size=5, max_size=5),
     end=st.sampled_from([b"\n", b"\r\n", b"\n\n"]),
     last=st.sampled_from([b"", b"\n", b" "]),
@@ -155,16 +82,6 @@ def test_the_form_of_the_file_does_not_matter(
 
 
 # What becomes of what
-
-
-def calls(*ids: object, **others: object) -> dict[str, Any]:
-    return {"role": "assistant", "tool_calls": [{"id": each, "name": "look", "args": {}} for each in ids], **others}
-
-
-def results(*answers: tuple[object, object], is_error: object = False, **others: object) -> dict[str, Any]:
-    told = [{"tool_call_id": call, "result": value, "is_error": is_error} for call, value in answers]
-    return {"role": "tool", "tool_results": told, **others}
-
 
 CASES: dict[str, tuple[Lines, list[str], list[str]]] = {
     "a result without a call": ([results(("x", 1))], [], ["no such call"]),
@@ -398,10 +315,6 @@ LONG: Lines = [*calls_and_results(150), {"role": "user", "content": HUGE}, calls
 """Five appends: the session, and four batches."""
 
 
-def payloads(engine: holdfast.Engine) -> list[bytes | None]:
-    return [event.payload for event in log_of(engine)]
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("nth", [1, 2, 3, 4, 5])
 def test_an_interrupted_import_goes_on_where_it_was(
@@ -491,135 +404,3 @@ def test_what_is_added_to_the_file_meanwhile_is_not_imported(desk: Desk) -> None
     with store_replaced(engine, Growing(store_of(engine), source)):
         engine.import_transcript(source, "s")
     assert exactly(exported(engine, desk.folder / "out")) == exactly(LONG)
-
-
-# Sessions of Holdfast's own
-
-_parts = st.lists(
-    st.builds(Text, _texts)
-    | st.builds(Data, _values)
-    | st.just(Text(HUGE))
-    | st.just(Data([HUGE]))
-    | st.just(Image(url="https://example.org/a.png"))
-    | st.just(Opaque("someone", "signed")),
-    min_size=1,
-    max_size=3,
-).filter(lambda parts: parts != [Text("")] * len(parts))
-_steps = st.one_of(
-    st.tuples(st.just("say"), st.sampled_from(["user", "system", "assistant"]), _parts),
-    st.tuples(
-        st.just("call"), st.lists(st.none() | st.sampled_from(["a", "b", "c2_0", "c3_1"]), min_size=1, max_size=3)
-    ),
-    st.tuples(
-        st.just("result"), st.integers(0, 9), _values | _parts | st.binary(max_size=9) | st.just(b"\xff" * 60_000)
-    ),
-    st.tuples(st.sampled_from(["close", "reset", "summarize", "erase"])),
-)
-
-
-def take(session: holdfast.Session, step: tuple[Any, ...]) -> None:
-    """One step, if the session allows it."""
-    match step:
-        case ("say", role, parts):
-            session.record(role, parts)
-        case ("call", ids):
-            session.record("assistant", "", tool_calls=[{"name": "look", "id": own} for own in ids])
-        case ("result", which, value):
-            known = [call for message in session.messages() for call in message.tool_calls]
-            for call in known[which : which + 1]:
-                session.result(call, value)
-        case ("close",):
-            session.close_open_calls("enough")
-        case ("reset",):
-            session.reset("anew")
-        case ("summarize",):
-            if draft := session.draft_summary(keep_turns=0):
-                session.summarize(draft, "x")
-        case ("erase",):
-            session.erase([message.seq for message in session.messages(limit=1)], "asked to")
-
-
-@settings(max_examples=figure(200, 5_000))
-@given(st.lists(_steps, max_size=12))
-def test_what_is_exported_of_any_session_can_be_imported_and_comes_out_equal(steps: list[tuple[Any, ...]]) -> None:
-    with fast_folder() as folder, holdfast.open("memory:") as engine:
-        session = engine.create_session("s")
-        for step in steps:
-            with suppress(errors.Conflict, errors.InvalidInput):
-                take(session, step)
-        first = exported(engine, Path(folder, "first"))
-        assert len(first) == sum(not each.erased for each in [*session.messages(), *session.evidence()])
-        engine.import_transcript(Path(folder, "first"), "again")
-        assert exactly(exported(engine, Path(folder, "second"), "again")) == exactly(first)
-        assert engine.verify().ok
-
-
-def parts_listed(line: dict[str, Any]) -> list[str]:
-    return [part["type"] for part in line["content"]]
-
-
-def test_bodies_are_written_out_as_far_as_a_line_goes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = desk.open("memory")
-    session = engine.create_session("s")
-    text = engine.put_blob(HUGE.encode(), media_type="text/plain")
-    loose = engine.put_blob(b'{"b": 1, "a": 1.50}', media_type="application/json")
-    noise = engine.put_blob(b"\xff\xfe" * 100)
-    session.record("user", Body(text))
-    session.record("user", Body(loose))
-    session.record("user", [Text("look:"), Body(text), Body(noise, "noise"), Image(engine.put_blob(b"picture"))])
-    whole, as_text, mixed = exported(engine, desk.folder / "out")
-    assert whole["content"] == HUGE
-    assert as_text["content"] == '{"b": 1, "a": 1.50}'
-    assert parts_listed(mixed) == ["text", "text", "body", "image"]
-    assert mixed["content"][1]["text"] == HUGE
-    monkeypatch.setattr(limits, "EXPORT_LINE_BYTES", 10_000)
-    lines = exported(engine, desk.folder / "out")
-    assert [parts_listed(line) for line in (lines[0], lines[2])] == [["body"], ["text", "body", "body", "image"]]
-    engine.import_transcript(desk.folder / "out", "again")
-    assert exactly(exported(engine, desk.folder / "second", "again")) == exactly(lines)
-
-
-@pytest.mark.parametrize(
-    "note",
-    [
-        "csv",
-        {"file": "x.csv", "line": 3},
-        {"line": "3"},
-        {"line": 3},
-        {"line": 3, "at": [7, 7], "results": [None, {"bare": True}], "calls": [None, None]},
-        {"put": {"content": 1}, "drop": ["usage", "content"]},
-    ],
-)
-def test_metadata_that_looks_like_that_of_an_import_does_no_harm(note: object, desk: Desk) -> None:
-    engine = desk.open("memory")
-    session = engine.create_session("s")
-    session.record_all([("user", "one"), ("user", "two")])
-    for role in ("user", "assistant"):
-        calls = [{"name": "look"}] if role == "assistant" else []
-        reply = session.record(role, "three", tool_calls=calls, metadata={"import": note})
-    session.result(reply.tool_calls[0], 1, metadata={"import": note})
-    lines = exported(engine, desk.folder / "out")
-    assert [line["role"] for line in lines] == ["user", "user", "user", "assistant", "tool"]
-    engine.import_transcript(desk.folder / "out", "again")
-    assert exactly(exported(engine, desk.folder / "second", "again")) == exactly(lines)
-
-
-def test_what_was_erased_is_not_exported_and_the_rest_of_its_line_is(desk: Desk) -> None:
-    engine = desk.open("memory")
-    lines = [{"role": "user", "content": "secret", "x": "secret"}, calls("a"), results(("z", 1), ("a", 2), at="noon")]
-    session = engine.import_transcript(written(desk.folder / "in", lines), "s")
-    secret, asked, answered = session.messages()
-    [late] = session.evidence()
-    session.erase([secret.seq, late.seq], "asked to")
-    kept = results(("a", 2), at="noon")
-    assert exported(engine, desk.folder / "out") == [lines[1], kept]
-    assert b"secret" not in b"".join(filter(None, payloads(engine)))
-    session.erase([asked.seq], "asked to")
-    assert answered.seq not in {message.seq for message in session.messages() if not message.erased}
-    assert exported(engine, desk.folder / "out") == []
-
-
-def test_a_clock_that_is_far_off_keeps_nobody_from_exporting(desk: Desk) -> None:
-    engine = desk.open("memory", clock=HandClock(2**40))
-    engine.create_session("s").record("user", "hello")
-    assert exported(engine, desk.folder / "out") == [{"role": "user", "content": "hello"}]

@@ -134,6 +134,24 @@ def test_evidence_for_a_call_that_never_was_goes_alone(engine: holdfast.Engine) 
     assert [message.text for message in session.messages()] == ["hello"]
 
 
+def test_erasing_a_message_leaves_alone_what_only_seems_to_answer_it(engine: holdfast.Engine) -> None:
+    """A log from elsewhere has ids of its own, which may read like ours."""
+    session = engine.create_session("s")
+    session.record("user", "hello")
+    _found(engine, session, Draft(role="tool", tool_results=(DraftResult("c2_0", "kept"),)))
+    session.erase([2], "asked to")
+    assert [message.text for message in session.evidence()] == ["kept"]
+
+
+def test_a_late_result_may_come_in_one_batch_with_a_new_call_of_its_id(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.record("assistant", None, tool_calls=CALLS)
+    session.close_open_calls("gone")
+    late = {"role": "tool", "tool_results": [{"tool_call_id": "p", "result": "late"}]}
+    again = {"role": "assistant", "content": "again", "tool_calls": CALLS}
+    assert [message.late for message in session.record_all([late, again])] == ["the call was closed before", ""]
+
+
 def test_a_log_whose_erased_summaries_and_erasures_reach_into_each_other_is_as_good_elsewhere(
     engine: holdfast.Engine,
 ) -> None:
