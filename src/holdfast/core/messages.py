@@ -18,6 +18,9 @@ from holdfast.model.events import Event, EvidenceKept, MessageRecorded
 from holdfast.model.names import Scope
 from holdfast.model.state import OpenCall, SessionState
 
+NO_SUCH_CALL = "no such call"
+"""Why a result is evidence that answers nothing: whatever its id reads like, it is no call of this session."""
+
 _CALL_ID = re.compile(r"c([1-9][0-9]{0,18})_(0|[1-9][0-9]{0,5})")
 
 
@@ -176,7 +179,7 @@ def _why_late(scope: Scope, result: NewResult, fate: Fate | None, *, as_found: b
     if fate is not None and fate.kind == "closed":
         return "the call was closed before"
     if as_found:
-        return "the call had its result" if fate else "no such call"
+        return "the call had its result" if fate else NO_SUCH_CALL
     if fate is not None:
         raise errors.CallAnswered(session=scope.session, call=result.call)
     raise errors.CallNotFound(session=scope.session, call=result.call)

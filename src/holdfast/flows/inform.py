@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.core import upcast
-from holdfast.core.messages import group_of, waiting_for
+from holdfast.core.messages import NO_SUCH_CALL, group_of, waiting_for
 from holdfast.core.units import group_seq, whole
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -51,8 +51,9 @@ def informed(command: Command, given: Given, state: SessionState) -> Flow[tuple[
 def _fates(command: RecordMessages, state: SessionState) -> Flow[dict[str, Fate]]:
     """What became of the calls that results name and that do not wait."""
     known: dict[str, Fate] = {}
-    own = {call.provider_id for new in command.messages for call in new.tool_calls}
+    own: set[str | None] = set()
     for new in command.messages:
+        own |= {call.provider_id for call in new.tool_calls}
         for result in new.tool_results:
             if result.call in own or result.call in known or waiting_for(state, result.call):
                 continue
@@ -195,7 +196,7 @@ def _told(recorded: Recorded) -> Iterator[_Told]:
     event = upcast.current(recorded)
     if isinstance(event, SummaryRecorded):
         yield _Told(recorded.seq, event.first, event.last)
-    elif isinstance(event, EvidenceKept):
+    elif isinstance(event, EvidenceKept) and event.reason != NO_SUCH_CALL:
         for result in event.tool_results:
             seq = group_of(result.tool_call_id)
             if seq is not None:
