@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import sessions as core
-from holdfast.errors import DataError, InvalidContent, InvalidCursor, InvalidNumber, SessionExists, shown
+from holdfast.errors import DataError, InvalidContent, InvalidCursor, InvalidNumber, SessionExists, TooLarge, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.inform import session_where
@@ -32,6 +32,7 @@ from holdfast.model.commands import (
     ResetSession,
     TimeOutSession,
 )
+from holdfast.model.content import Json
 from holdfast.model.events import BARE, EvidenceKept, MessageRecorded
 from holdfast.model.log import FeedPage
 from holdfast.model.messages import Message, Offload
@@ -52,10 +53,26 @@ def create(
 ) -> Flow[None]:
     command = CreateSession(
         scope=place.scope,
-        metadata=checked_object("metadata", {} if metadata is None else metadata),
+        metadata=_checked_metadata({} if metadata is None else metadata),
         idle_timeout_us=0 if idle_timeout_s is None else _microseconds("idle_timeout_s", idle_timeout_s),
     )
     yield from order(place, command, key=key, cause=cause)
+
+
+def _checked_metadata(metadata: object) -> dict[str, Json]:
+    """It is part of the live state, and so of every snapshot."""
+    data = checked_object("metadata", metadata)
+    size = len(codec.encode(data))
+    if size > limits.METADATA_BYTES:
+        raise TooLarge(
+            what="the metadata of the session",
+            size=size,
+            unit="bytes",
+            limit_name="METADATA_BYTES",
+            limit=limits.METADATA_BYTES,
+            advice="Put large values into the blob store with put_blob() and keep a reference.",
+        )
+    return data
 
 
 def _microseconds(what: str, seconds: object) -> int:

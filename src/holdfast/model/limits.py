@@ -27,6 +27,9 @@ MESSAGE_CALLS = 256
 CALL_ID_CHARS = 4_096
 """A provider's id of a tool call."""
 
+METADATA_BYTES = 64 << 10
+"""The metadata of one session."""
+
 VIEW_TRIES = 8
 """Times a view is made anew when something that it was to show was erased meanwhile."""
 
