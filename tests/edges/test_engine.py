@@ -119,7 +119,7 @@ def _parts(engine: holdfast.Engine) -> list[Part]:
 def test_every_kind_of_part_comes_back_as_it_went_in(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     parts = _parts(engine)
-    said = session.record("assistant", parts)
+    said = session.record("user", parts)
     for part in parts:
         session.record("user", part)
     messages = session.messages()
