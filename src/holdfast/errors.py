@@ -332,7 +332,7 @@ class StorageCorrupt(DataError):
 
 
 class ImportRefused(DataError):
-    """The import stopped at line {line}: {reason}. Export it again, or use the Holdfast that made it."""
+    """The import stopped at line {line}: {reason}. Export it again, mend that line, or use the Holdfast that made it."""
 
     line: int
     reason: str
