@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.errors import InvalidJson, InvalidText, TooLarge, shown
+from holdfast.errors import InvalidJson, InvalidText, shown
 from holdfast.model import limits
 from holdfast.model.commands import Command
 from holdfast.model.content import Json
 from holdfast.model.events import Event
-from holdfast.model.names import StreamId
+from holdfast.model.names import StreamId, check_size
 
 T = TypeVar("T")
 
@@ -72,15 +72,13 @@ _SLICE_CHARS = 1 << 16
 
 def encode_event(event: Event) -> bytes:
     payload = _encoded(event, f"the event {event.name!r}")
-    if len(payload) > limits.PAYLOAD_BYTES:
-        raise TooLarge(
-            what=f"the event {event.name!r}",
-            size=len(payload),
-            unit="bytes",
-            limit_name="PAYLOAD_BYTES",
-            limit=limits.PAYLOAD_BYTES,
-            advice="Put large bodies into the blob store with put_blob() and record a reference.",
-        )
+    check_size(
+        f"the event {event.name!r}",
+        len(payload),
+        "bytes",
+        "PAYLOAD_BYTES",
+        "Put large bodies into the blob store with put_blob() and record a reference.",
+    )
     return payload
 
 

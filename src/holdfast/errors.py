@@ -245,7 +245,7 @@ class VersionConflict(Conflict):
 
 
 class Contended(VersionConflict):
-    """Others wrote to {stream} first, {tries} times in a row (REDECIDE_TRIES); nothing of this was stored. Try again, or
+    """Others wrote to {stream} first, {tries} times in a row ({limit_name}); nothing of this was stored. Try again, or
     let fewer processes write to it at once."""
 
     tries: int

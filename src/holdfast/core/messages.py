@@ -11,11 +11,10 @@ import re
 import msgspec
 
 from holdfast import errors
-from holdfast.model import limits
 from holdfast.model.commands import Fate, Given, NewMessage, NewResult
 from holdfast.model.content import Json, Text, ToolCall, ToolResult
 from holdfast.model.events import Event, EvidenceKept, MessageRecorded
-from holdfast.model.names import Scope
+from holdfast.model.names import Scope, check_size
 from holdfast.model.state import OpenCall, SessionState
 
 NO_SUCH_CALL = "no such call"
@@ -135,15 +134,9 @@ def _check_shape(state: SessionState, new: NewMessage, *, as_found: bool) -> Non
     ids = [call.provider_id for call in new.tool_calls if call.provider_id is not None]
     if len(set(ids)) != len(ids):
         raise errors.InvalidContent(reason="two tool calls of one message have the same id")
-    if new.role == "system" and len(state.pinned) >= limits.PINNED_MESSAGES:
-        raise errors.TooLarge(
-            what="the session",
-            size=len(state.pinned) + 1,
-            unit="system messages",
-            limit_name="PINNED_MESSAGES",
-            limit=limits.PINNED_MESSAGES,
-            advice="System messages are always in view: record notes as user messages, or reset the session.",
-        )
+    if new.role == "system":
+        advice = "System messages are always in view: record notes as user messages, or reset the session."
+        check_size("the session", len(state.pinned) + 1, "system messages", "PINNED_MESSAGES", advice)
 
 
 def _results(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from holdfast import errors
 from holdfast.core import messages, summaries
 from holdfast.core.fold import fold
-from holdfast.model import limits
 from holdfast.model.commands import (
     AcknowledgeOffload,
     CloseCalls,
@@ -35,7 +34,7 @@ from holdfast.model.events import (
     SessionReset,
     SessionTimedOut,
 )
-from holdfast.model.names import Scope
+from holdfast.model.names import Scope, check_size
 from holdfast.model.state import SessionState
 
 
@@ -150,15 +149,7 @@ def _acknowledge(command: AcknowledgeOffload, given: Given) -> tuple[Event, ...]
 
 def _erase(state: SessionState, command: ErasePayloads) -> tuple[Event, ...]:
     seqs = tuple(sorted(set(command.seqs)))
-    if len(seqs) > limits.ERASE_EVENTS:
-        raise errors.TooLarge(
-            what="the erasure",
-            size=len(seqs),
-            unit="events",
-            limit_name="ERASE_EVENTS",
-            limit=limits.ERASE_EVENTS,
-            advice="Erase in several steps.",
-        )
+    check_size("the erasure", len(seqs), "events", "ERASE_EVENTS", "Erase in several steps.")
     outside = [seq for seq in seqs if not 1 <= seq <= state.version]
     if outside:
         raise errors.InvalidContent(reason=f"there is no event {outside[0]} to erase; the last is {state.version}")

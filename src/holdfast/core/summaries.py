@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from holdfast import errors
 from holdfast.core.messages import calls_open, group_of
-from holdfast.model import limits
 from holdfast.model.commands import Given, Summarize
 from holdfast.model.events import SummaryRecorded
+from holdfast.model.names import check_size
 from holdfast.model.state import SessionState, SummaryRef
 
 
@@ -31,15 +31,7 @@ def record(state: SessionState, command: Summarize, given: Given) -> tuple[Summa
         raise errors.InvalidContent(reason=f"events {first} to {last} do not begin and end where units do")
     _check_text(command, given)
     kept = [summary for summary in state.summaries if not first <= summary.first <= last]
-    if len(kept) >= limits.SUMMARIES:
-        raise errors.TooLarge(
-            what="the session",
-            size=len(kept) + 1,
-            unit="summaries",
-            limit_name="SUMMARIES",
-            limit=limits.SUMMARIES,
-            advice="Summarise several of them as one.",
-        )
+    check_size("the session", len(kept) + 1, "summaries", "SUMMARIES", "Summarise several of them as one.")
     return (
         SummaryRecorded(
             first=first,

@@ -83,7 +83,11 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
             fresh = True
     assert lost_to is not None, "only a conflict leads to another try without a fresh state"
     raise Contended(
-        stream=stream, expected=lost_to.expected, actual=lost_to.actual, tries=limits.REDECIDE_TRIES
+        stream=stream,
+        expected=lost_to.expected,
+        actual=lost_to.actual,
+        tries=limits.REDECIDE_TRIES,
+        limit_name="REDECIDE_TRIES",
     ) from lost_to
 
 

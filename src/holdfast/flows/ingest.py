@@ -9,7 +9,7 @@ from typing import TypeAlias, get_args
 import msgspec
 
 from holdfast import codec
-from holdfast.errors import InvalidContent, InvalidJson, InvalidName, TooLarge, shown
+from holdfast.errors import InvalidContent, InvalidJson, InvalidName, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.place import Context
@@ -31,13 +31,14 @@ from holdfast.model.content import (
     Usage,
 )
 from holdfast.model.drafts import Draft, DraftCall, DraftResult, Inline
-from holdfast.model.names import checked_name, checked_whole
+from holdfast.model.names import check_size, checked_name, checked_whole
 from holdfast.model.state import OpenCall
 from holdfast.ports import TokenCounter
 
 Content: TypeAlias = str | Part | Sequence[str | Part]
 
 _PARTS = (Text, Data, Body, Image, File, Opaque)
+_SPLIT = "Record several messages."
 _BYTES = (bytes, bytearray, memoryview)
 
 
@@ -45,8 +46,8 @@ def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[
     """The message that a draft becomes; every complaint about it is raised here, before anything is stored."""
     role = _checked_role(draft.role)
     calls = tuple(_checked_call(call) for call in draft.tool_calls)
-    _check_count("the message", len(calls), "tool calls", "MESSAGE_CALLS")
-    _check_count("the message", len(draft.tool_results), "tool results", "MESSAGE_CALLS")
+    check_size("the message", len(calls), "tool calls", "MESSAGE_CALLS", _SPLIT)
+    check_size("the message", len(draft.tool_results), "tool results", "MESSAGE_CALLS", _SPLIT)
     given = checked_parts(draft.content, empty=True)
     if not calls and not draft.tool_results and not given and not as_found:
         raise InvalidContent(reason="a message needs content, tool calls or tool results")
@@ -99,7 +100,7 @@ def checked_parts(content: object, *, empty: bool = False) -> tuple[Part | Inlin
     given: Sequence[object] = content if type(content) in (list, tuple) else (content,)  # type: ignore[assignment]
     if content is None:
         given = ()
-    _check_count("the message", len(given), "parts", "CONTENT_PARTS")
+    check_size("the message", len(given), "parts", "CONTENT_PARTS", _SPLIT)
     parts = tuple(_checked_part(Text(part) if type(part) is str else part) for part in given)
     if all(part == _NOTHING for part in parts):
         if empty:
@@ -109,13 +110,6 @@ def checked_parts(content: object, *, empty: bool = False) -> tuple[Part | Inlin
 
 
 _NOTHING = Text("")
-
-
-def _check_count(what: str, size: int, unit: str, name: str) -> None:
-    limit: int = getattr(limits, name)
-    if size > limit:
-        advice = "Record several messages."
-        raise TooLarge(what=what, size=size, unit=unit, limit_name=name, limit=limit, advice=advice)
 
 
 def _checked_part(part: object) -> Part | Inline:

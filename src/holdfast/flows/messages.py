@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import sessions
-from holdfast.errors import InvalidContent, TooLarge, shown
+from holdfast.errors import InvalidContent, shown
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
 from holdfast.flows.load import load
@@ -23,7 +23,7 @@ from holdfast.model.drafts import Draft, DraftResult
 from holdfast.model.events import EvidenceKept, MessageRecorded, SessionDestroyed
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
-from holdfast.model.names import checked_whole
+from holdfast.model.names import check_size, checked_whole
 from holdfast.model.state import OpenCall
 
 _KEPT = (MessageRecorded.name, EvidenceKept.name)
@@ -184,15 +184,7 @@ def record_drafts(
     as_found: bool = False,
 ) -> Flow[list[Message]]:
     """Keep these, all or none; `as_found`, what breaks the rules of a session is kept as evidence."""
-    if len(drafts) > limits.BATCH_MESSAGES:
-        raise TooLarge(
-            what="the batch",
-            size=len(drafts),
-            unit="messages",
-            limit_name="BATCH_MESSAGES",
-            limit=limits.BATCH_MESSAGES,
-            advice="Record in several steps.",
-        )
+    check_size("the batch", len(drafts), "messages", "BATCH_MESSAGES", "Record in several steps.")
     context = place.context
     taken = []
     for draft in drafts:

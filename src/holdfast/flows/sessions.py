@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import sessions as core
-from holdfast.errors import DataError, InvalidContent, InvalidCursor, InvalidNumber, SessionExists, TooLarge, shown
+from holdfast.errors import DataError, InvalidContent, InvalidCursor, InvalidNumber, SessionExists, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.inform import session_where
@@ -36,7 +36,7 @@ from holdfast.model.content import Json
 from holdfast.model.events import BARE, EvidenceKept, MessageRecorded
 from holdfast.model.log import FeedPage
 from holdfast.model.messages import Message, Offload
-from holdfast.model.names import Scope, checked_flag, checked_name, checked_whole
+from holdfast.model.names import Scope, check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.rows import IN_ORDER_OF_KEY, Order, OutboxRow, SessionRow
 from holdfast.model.state import SessionState
 
@@ -63,15 +63,13 @@ def _checked_metadata(metadata: object) -> dict[str, Json]:
     """It is part of the live state, and so of every snapshot."""
     data = checked_object("metadata", metadata)
     size = len(codec.encode(data))
-    if size > limits.METADATA_BYTES:
-        raise TooLarge(
-            what="the metadata of the session",
-            size=size,
-            unit="bytes",
-            limit_name="METADATA_BYTES",
-            limit=limits.METADATA_BYTES,
-            advice="Put large values into the blob store with put_blob() and keep a reference.",
-        )
+    check_size(
+        "the metadata of the session",
+        size,
+        "bytes",
+        "METADATA_BYTES",
+        "Put large values into the blob store with put_blob() and keep a reference.",
+    )
     return data
 
 

@@ -15,7 +15,7 @@ from holdfast.core.messages import group_of
 from holdfast.core.sessions import check_there
 from holdfast.core.summaries import covering
 from holdfast.core.units import fitting, group_seq, grouped
-from holdfast.errors import Contended, InvalidContent, TooLarge, WindowTooSmall
+from holdfast.errors import Contended, InvalidContent, WindowTooSmall
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.load import load
@@ -25,7 +25,7 @@ from holdfast.model import limits
 from holdfast.model.commands import Summarize
 from holdfast.model.events import EvidenceKept, MessageRecorded, SummaryRecorded
 from holdfast.model.messages import Item, Message, Summary, SummaryDraft, View
-from holdfast.model.names import StreamId, checked_whole
+from holdfast.model.names import StreamId, check_size, checked_whole
 from holdfast.model.state import Calibration, SessionState, SummaryRef
 
 T = TypeVar("T")
@@ -58,7 +58,8 @@ def _steady(place: Place, make: Callable[[SessionState], Flow[T]]) -> Flow[T]:
             return (yield from make(state))
         except _Erased:
             continue
-    raise Contended(stream=place.scope.stream, expected=0, actual=0, tries=limits.VIEW_TRIES)
+    at = state.version
+    raise Contended(stream=place.scope.stream, expected=at, actual=at, tries=limits.VIEW_TRIES, limit_name="VIEW_TRIES")
 
 
 def _window(place: Place, state: SessionState, tokens: int) -> Flow[View]:
@@ -266,15 +267,7 @@ def summarize(
     version = checked_whole("the version of the draft", draft.version, 1)
     codec.checked_text("the summary", text)
     size = len(text.encode())
-    if size > limits.SPOOL_BYTES:
-        raise TooLarge(
-            what="the summary",
-            size=size,
-            unit="bytes",
-            limit_name="SPOOL_BYTES",
-            limit=limits.SPOOL_BYTES,
-            advice="Make it shorter.",
-        )
+    check_size("the summary", size, "bytes", "SPOOL_BYTES", "Make it shorter.")
     command = Summarize(scope=place.scope, first=first, last=last, version=version, text=text)
     tokens = place.context.counter.count(text)
     (recorded,) = (yield from order(place, command, tokens=[tokens], key=key, cause=cause)).events

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.errors import InvalidContent, InvalidName, InvalidNumber, shown
+from holdfast.errors import InvalidContent, InvalidName, InvalidNumber, TooLarge, shown
 from holdfast.model import limits
 
 StreamKind = Literal["session", "ledger"]
@@ -48,6 +48,13 @@ def checked_flag(what: str, value: object) -> bool:
     if value is True or value is False:
         return value
     raise InvalidContent(reason=f"{what} is {shown(value)}, not true or false")
+
+
+def check_size(what: str, size: int, unit: str, limit_name: str, advice: str) -> None:
+    """Raises if this is over one of the named bounds."""
+    limit: int = getattr(limits, limit_name)
+    if size > limit:
+        raise TooLarge(what=what, size=size, unit=unit, limit_name=limit_name, limit=limit, advice=advice)
 
 
 class StreamId(msgspec.Struct, frozen=True, order=True):

@@ -27,7 +27,7 @@ from holdfast.core import sessions as core
 from holdfast.core import upcast
 from holdfast.core.fold import fold
 from holdfast.core.messages import group_of
-from holdfast.errors import ImportRefused, InvalidContent, InvalidInput, TooLarge
+from holdfast.errors import ImportRefused, InvalidContent, InvalidInput
 from holdfast.flows import effects, ingest
 from holdfast.flows import messages as message_flows
 from holdfast.flows import sessions as session_flows
@@ -38,6 +38,7 @@ from holdfast.model.content import BlobRef, ToolCall, blob_refs
 from holdfast.model.drafts import Draft
 from holdfast.model.events import EvidenceKept, MessageRecorded, parts_of
 from holdfast.model.log import Recorded
+from holdfast.model.names import check_size
 from holdfast.model.state import SessionState
 from holdfast.runtime.care import Drive
 from holdfast.runtime.transcript_lines import ROLES, Kept, Line, Names, Piece, Reader, event_line, joined, note_of
@@ -159,15 +160,8 @@ def _keys(value: object) -> int:
 def _check_results(line: Line) -> None:
     """One command records all of a line, and there is an end to what it may record."""
     results = line.get("tool_results")
-    if type(results) is list and len(results) > limits.MESSAGE_CALLS:
-        raise TooLarge(
-            what="the line",
-            size=len(results),
-            unit="tool results",
-            limit_name="MESSAGE_CALLS",
-            limit=limits.MESSAGE_CALLS,
-            advice="Make it several lines.",
-        )
+    if type(results) is list:
+        check_size("the line", len(results), "tool results", "MESSAGE_CALLS", "Make it several lines.")
 
 
 def _tried(drive: Drive, place: Place, state: SessionState, drafts: list[Draft], line: Line) -> SessionState:

@@ -10,7 +10,7 @@ from holdfast.codec import encode_stream_key
 from holdfast.errors import InvalidAppend, InvalidCursor, InvalidName, StorageCorrupt, TooLarge, VersionConflict
 from holdfast.model import limits
 from holdfast.model.log import Append, Head, Recorded, StreamWrite
-from holdfast.model.names import StreamId
+from holdfast.model.names import StreamId, check_size
 from holdfast.model.rows import Order, Row
 
 _COMMAND_ID = re.compile(r"[0-9a-f]{32}")
@@ -48,12 +48,12 @@ def check_append(append: Append) -> None:
     if len(append.writes) > 1:
         _check_several(append)
     for write in append.writes:
-        _check_bound("the append", len(write.events), "events", "COMMAND_EVENTS", "Split the command.")
+        check_size("the append", len(write.events), "events", "COMMAND_EVENTS", "Split the command.")
         if write.erase and not all(1 <= seq <= write.expected for seq in write.erase):
             raise InvalidAppend(reason=f"only events 1 to {write.expected} of {write.stream} can be erased")
         if write.snapshot is not None:
             size = len(write.snapshot.state)
-            _check_bound(f"the snapshot of {write.stream}", size, "bytes", "SNAPSHOT_BYTES", "Leave it out.")
+            check_size(f"the snapshot of {write.stream}", size, "bytes", "SNAPSHOT_BYTES", "Leave it out.")
 
 
 def _check_several(append: Append) -> None:
@@ -63,13 +63,7 @@ def _check_several(append: Append) -> None:
     if len({stream.tenant for stream in streams}) != 1:
         raise InvalidAppend(reason="all streams must belong to one tenant")
     events = sum(len(write.events) for write in append.writes)
-    _check_bound("the append", events, "events", "COMMAND_EVENTS", "Split the command.")
-
-
-def _check_bound(what: str, size: int, unit: str, name: str, advice: str) -> None:
-    limit: int = getattr(limits, name)
-    if size > limit:
-        raise TooLarge(what=what, size=size, unit=unit, limit_name=name, limit=limit, advice=advice)
+    check_size("the append", events, "events", "COMMAND_EVENTS", "Split the command.")
 
 
 def check_version(write: StreamWrite, head: Head) -> None:
