@@ -1,4 +1,4 @@
-"""A desk of engines for every test of the edges."""
+"""A desk of engines for every test of the edges, and a file with a history for those of the command line."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import holdfast
+from tests.edges.cli import Cli, copied, write_history
 from tests.edges.engines import KINDS, Desk
 
 
@@ -27,3 +28,16 @@ def desk() -> Iterator[Desk]:
 @pytest.fixture(params=KINDS)
 def engine(request: pytest.FixtureRequest, desk: Desk) -> holdfast.Engine:
     return desk.open(request.param)
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Written once for each module; who changes it takes a copy."""
+    path = tmp_path_factory.mktemp("history") / "agent.db"
+    write_history(path)
+    return path
+
+
+@pytest.fixture
+def cli(history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(copied(history, tmp_path / "agent.db"), capsys)

@@ -17,7 +17,7 @@ import holdfast
 from holdfast.cli import machine, words
 from holdfast.cli.commands import root
 from holdfast.cli.screen import json_text
-from tests.edges.cli import HOSTILE, LONG, Cli, copied, write_history
+from tests.edges.cli import HOSTILE, LONG, Cli
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,18 +45,6 @@ JSON_COMMANDS: dict[str, tuple[list[str], set[str]]] = {
         {"source", "messages", "late", "created", "tenant", "actor", "session", "thread"},
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("history") / "agent.db"
-    write_history(path)
-    return path
-
-
-@pytest.fixture
-def cli(history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(copied(history, tmp_path / "agent.db"), capsys)
 
 
 TOLD = [

@@ -16,16 +16,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.edges.cli import COMMAND, copied, environment, run, write_history
+from tests.edges.cli import COMMAND, copied, environment, run
 
 ESCAPE = "\x1b"
-
-
-@pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("history") / "agent.db"
-    write_history(path)
-    return path
 
 
 @pytest.fixture

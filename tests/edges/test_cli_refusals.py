@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.cli import exit_code, words
 from holdfast.errors import HoldfastError, InvalidUrl, StorageBusy, StorageCorrupt, StorageReadOnly
-from tests.edges.cli import HOSTILE, Cli, Ran, copied, write_history
+from tests.edges.cli import HOSTILE, Cli, Ran
 
 SESSION_COMMANDS = [["sessions", "show"], ["sessions", "tail"], ["log"]]
 FILE_COMMANDS = [
@@ -27,18 +27,6 @@ FILE_COMMANDS = [
     ["export", "{folder}/all.jsonl"],
 ]
 on_every_command = pytest.mark.parametrize("command", FILE_COMMANDS, ids=" ".join)
-
-
-@pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("history") / "agent.db"
-    write_history(path)
-    return path
-
-
-@pytest.fixture
-def cli(history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(copied(history, tmp_path / "agent.db"), capsys)
 
 
 def refused(cli: Cli, command: list[str], code: int, *kinds: str) -> Ran:
