@@ -9,16 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
@@ -47,6 +44,7 @@ from tests.property.model import (
     run,
     state_of,
 )
+from tests.property.several import SeveralEngines
 from tests.property.tools import Fault, Faulty, all_rows, dump, fast_folder, rows_dump, session_events
 from tests.support import CountingIds, figure
 
@@ -72,34 +70,16 @@ def small_steps() -> Iterator[None]:
         yield
 
 
-class Histories(RuleBasedStateMachine):
+class Histories(SeveralEngines):
     """Two engines on one store, a third that only looks, and the model."""
-
-    on_disk: ClassVar[bool]
 
     def __init__(self) -> None:
         super().__init__()
-        self.cleanup = ExitStack()
-        self.folder = self.cleanup.enter_context(fast_folder())
-        self.url = os.path.join(self.folder, "log.db") if self.on_disk else "memory:"
         self.model = Model()
-        self.clock = HandClock()
-        self.ids = CountingIds()
         self.live: dict[str, list[SessionState]] = {}
         """For every session, its state as it was seen after each event."""
-        self.exports = 0
         self.copy = holdfast.open("memory:")
         """Taken further by every export: what is erased here must then be erased there, too."""
-        self.shared = None if self.on_disk else holdfast.open(self.url)
-        """What is in memory lives in one store, whichever engine is opened on it."""
-
-    def open(self, cached: int) -> holdfast.Engine:
-        engine = holdfast.open(self.url, clock=self.clock, ids=self.ids, counter=CharCounter(), cached_streams=cached)
-        if self.shared is None:
-            self.cleanup.callback(engine.close)
-            return engine
-        context = msgspec.structs.replace(engine._place, bodies=self.shared._place.bodies)
-        return holdfast.Engine(self.shared.store, self.shared.blobs, context)
 
     @initialize(cached=st.sampled_from([1, MANY]))
     def start(self, cached: int) -> None:
@@ -107,9 +87,6 @@ class Histories(RuleBasedStateMachine):
         self.faults = [Faulty.under(engine) for engine in self.engines]
         self.handles: list[dict[str, holdfast.Session]] = [{}, {}]
         self.observer = self.open(1)
-
-    def teardown(self) -> None:
-        self.cleanup.close()
 
     # Commands, each perhaps in the middle of a crash
 

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import ClassVar
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 import holdfast
 from holdfast import errors
 from holdfast.flows import views
 from holdfast.model import limits
 from holdfast.runtime import transfer
-from holdfast.runtime.care import Bodies
 from holdfast.runtime.engine import DEFAULT_ACTOR, place_of
 from tests.property import transcript_model as model
 from tests.property.carried_out import (
@@ -35,6 +31,7 @@ from tests.property.carried_out import (
     outcome,
 )
 from tests.property.model import CharCounter, HandClock
+from tests.property.several import SeveralEngines
 from tests.property.tools import Fault, Faulty, dump, fast_folder, rows_dump
 from tests.property.transcript_model import (
     TIMEOUT_US,
@@ -73,30 +70,13 @@ def small_steps() -> Iterator[None]:
         yield
 
 
-class Conversations(RuleBasedStateMachine):
+class Conversations(SeveralEngines):
     """Two engines on one store, a third that only looks, and the model."""
-
-    on_disk: ClassVar[bool]
 
     def __init__(self) -> None:
         super().__init__()
-        self.cleanup = ExitStack()
-        self.folder = self.cleanup.enter_context(fast_folder())
-        self.url = os.path.join(self.folder, "log.db") if self.on_disk else "memory:"
-        self.clock = HandClock()
-        self.ids = CountingIds()
-        self.shared = None if self.on_disk else holdfast.open(self.url)
         self.said: dict[str, Transcript] = {}
         self.touched_us: dict[str, int] = {}
-        self.exports = 0
-
-    def open(self, cached: int) -> holdfast.Engine:
-        engine = holdfast.open(self.url, clock=self.clock, ids=self.ids, counter=CharCounter(), cached_streams=cached)
-        if self.shared is None:
-            self.cleanup.callback(engine.close)
-            return engine
-        context = msgspec.structs.replace(engine._place, bodies=Bodies(self.shared.blobs))
-        return holdfast.Engine(self.shared.store, self.shared.blobs, context)
 
     @initialize(cached=st.sampled_from([1, MANY]))
     def start(self, cached: int) -> None:
@@ -113,7 +93,7 @@ class Conversations(RuleBasedStateMachine):
             if self.said:
                 self.take_care(0)
         finally:
-            self.cleanup.close()
+            super().teardown()
 
     # Commands, each perhaps in the middle of a crash
 

@@ -1,0 +1,42 @@
+"""Several engines on one store, as processes would have it: what the state machines over whole histories stand on."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import ClassVar
+
+import msgspec
+from hypothesis.stateful import RuleBasedStateMachine
+
+import holdfast
+from tests.property.model import CharCounter, HandClock
+from tests.property.tools import fast_folder
+from tests.support import CountingIds
+
+
+class SeveralEngines(RuleBasedStateMachine):
+    """What is on disk, each engine opens for itself; what is in memory lives in one store, whichever engine is on it."""
+
+    on_disk: ClassVar[bool]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cleanup = ExitStack()
+        self.folder = self.cleanup.enter_context(fast_folder())
+        self.url = os.path.join(self.folder, "log.db") if self.on_disk else "memory:"
+        self.clock = HandClock()
+        self.ids = CountingIds()
+        self.exports = 0
+        self.shared = None if self.on_disk else holdfast.open(self.url)
+
+    def open(self, cached: int) -> holdfast.Engine:
+        engine = holdfast.open(self.url, clock=self.clock, ids=self.ids, counter=CharCounter(), cached_streams=cached)
+        if self.shared is None:
+            self.cleanup.callback(engine.close)
+            return engine
+        context = msgspec.structs.replace(engine._place, bodies=self.shared._place.bodies)
+        return holdfast.Engine(self.shared.store, self.shared.blobs, context)
+
+    def teardown(self) -> None:
+        self.cleanup.close()
