@@ -30,8 +30,9 @@ from holdfast.model.events import Event, MessageRecorded, SessionCreated
 from holdfast.model.log import NewEvent, Snapshot, StreamWrite
 from holdfast.model.names import Scope
 from holdfast.model.rows import TABLES, Row
+from holdfast.storage.sql import Migration
 from holdfast.storage.sqlite import connect
-from holdfast.storage.sqlite.migrate import APPLICATION_ID, Migration, migrate, refuse_foreign, shipped
+from holdfast.storage.sqlite.migrate import APPLICATION_ID, migrate, refuse_foreign, shipped
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.appends import (
     ONE,

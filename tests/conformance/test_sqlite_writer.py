@@ -83,7 +83,7 @@ class Watched:
         return leading
 
     def wait_for_queue(self, length: int) -> None:
-        while len(self.store._writer._queue) < length:
+        while len(self.store._writer._group._queue) < length:
             threading.Event().wait(0.001)
 
 

@@ -1,8 +1,10 @@
-"""Commands that look after a file as a whole: verify, rebuild, backup, export, import, sweep, collect."""
+"""Commands that look after a file as a whole: verify, rebuild, backup, copy, export, import, sweep, collect."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,8 +18,12 @@ from holdfast.cli.settings import Settings, common, session_names
 from holdfast.cli.words import clean, count, size
 from holdfast.model import limits
 from holdfast.runtime.engine import DEFAULT_ACTOR
+from holdfast.runtime.moving import copy as copy_store
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+SECRET = re.compile(r"(?<=://)([^:/?@]*):[^/?@]*(?=@)|(?<=[?&])(password)=[^&]*")
+"""The password in an address, which is not repeated on a screen that others may see."""
 
 target_argument = click.argument("target", type=click.Path())
 thread_option = click.option("--thread", metavar="NAME", help="Which thread of the session; with --transcript.")
@@ -74,6 +80,29 @@ def backup(settings: Settings, target: str) -> None:
         engine.backup(target, progress=advance)
     total = os.path.getsize(target)
     _done(settings, f"Copied to {target} ({size(total)}).", {"target": target, "bytes": total})
+
+
+@click.command()
+@click.argument("source", type=click.Path())
+@target_argument
+@common
+@click.pass_obj
+def copy(settings: Settings, source: str, target: str) -> None:
+    """Move house: take everything from SOURCE to TARGET.
+
+    Each is a file or the address of a server. Others may write to SOURCE meanwhile. TARGET is made if it is not there,
+    and keeps what it has. Repeat it to go on after an interruption, or to bring along what is new.
+    """
+    with dataclasses.replace(settings, file=source).open() as engine, progress("copying") as advance:
+        copied = copy_store(engine, target, progress=advance)
+    told = f"Copied {count(copied.events, 'event')} and {count(copied.bodies, 'body', 'bodies')} to {_named(target)}"
+    found = f"{count(copied.already_there, 'event')} there already" if copied.already_there else "none there before"
+    told += f" ({found}); all of {count(copied.streams, 'stream')} compared."
+    _done(settings, told, {"source": _named(source), "target": _named(target), **shapes.plain(copied)})
+
+
+def _named(address: str) -> str:
+    return SECRET.sub(lambda found: found[1] if found[2] is None else f"{found[2]}=…", address)
 
 
 @click.command()

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from holdfast import __version__
-from holdfast.cli.care import backup, collect, export, import_, rebuild, sweep, verify
+from holdfast.cli.care import backup, collect, copy, export, import_, rebuild, sweep, verify
 from holdfast.cli.doctor import doctor
 from holdfast.cli.log import log
 from holdfast.cli.sessions import sessions
@@ -50,5 +50,19 @@ def completion(shell: str) -> None:
     click.echo(kind(root, {}, "holdfast", "_HOLDFAST_COMPLETE").source())
 
 
-for command in (sessions, log, verify, rebuild, doctor, backup, export, import_, stats, sweep, collect, completion):
+for command in (
+    sessions,
+    log,
+    verify,
+    rebuild,
+    doctor,
+    backup,
+    copy,
+    export,
+    import_,
+    stats,
+    sweep,
+    collect,
+    completion,
+):
     root.add_command(command)

@@ -78,22 +78,3 @@ def broken_storage(error: BaseException) -> bool:
         error,
         apsw.FullError | apsw.IOError | apsw.ReadOnlyError | apsw.CorruptError | apsw.CantOpenError | apsw.BusyError,
     )
-
-
-def read_sql(name: str) -> str:
-    """A file beside this one. Not through importlib.resources, whose import costs more than all of ours."""
-    with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
-        return file.read()
-
-
-def load_statements(name: str) -> dict[str, str]:
-    """Named SQL from a file: `-- name: x` opens a block."""
-    statements: dict[str, str] = {}
-    current = ""
-    for line in read_sql(name).splitlines():
-        if line.startswith("-- name: "):
-            current = line.removeprefix("-- name: ").strip()
-            statements[current] = ""
-        elif current and not line.startswith("--"):
-            statements[current] += line + "\n"
-    return {name: text.strip() for name, text in statements.items()}

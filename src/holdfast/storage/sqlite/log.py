@@ -18,9 +18,10 @@ from holdfast.model.log import GENESIS, Append, Appended, Head, Recorded, Snapsh
 from holdfast.model.names import StreamId
 from holdfast.model.rows import TABLES, Row
 from holdfast.storage import common
-from holdfast.storage.sqlite.connect import load_statements
+from holdfast.storage.sql import load_statements
+from holdfast.storage.sqlite.connect import FOLDER
 
-SQL = load_statements("queries.sql")
+SQL = load_statements(FOLDER)
 
 _REMEMBERED_HEADS = 4_096
 

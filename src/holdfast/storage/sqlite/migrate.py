@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import apsw
 
 from holdfast import errors
-from holdfast.storage.sqlite.connect import FOLDER, read_sql
+from holdfast.storage.sql import Migration, check_applied, shipped_in
+from holdfast.storage.sqlite.connect import FOLDER
 
 APPLICATION_ID = 0x48464C44
 """Marks a file as Holdfast's (PRAGMA application_id)."""
@@ -24,22 +22,8 @@ CREATE TABLE IF NOT EXISTS migrations (
 """
 
 
-class Migration(NamedTuple):
-    number: int
-    name: str
-    sql: str
-
-    @property
-    def checksum(self) -> str:
-        return hashlib.sha256(self.sql.encode()).hexdigest()
-
-
 def shipped() -> tuple[Migration, ...]:
-    names = sorted(name for name in os.listdir(os.path.join(FOLDER, "migrations")) if name.endswith(".sql"))
-    return tuple(
-        Migration(int(name[:4]), name.removesuffix(".sql"), read_sql(os.path.join("migrations", name)))
-        for name in names
-    )
+    return shipped_in(FOLDER)
 
 
 def migrate(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> None:
@@ -85,10 +69,7 @@ def refuse_foreign(connection: apsw.Connection, path: str, migrations: Sequence[
 
 def _check_ledger(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> set[int]:
     applied = dict(connection.execute("SELECT number, checksum FROM migrations"))
-    known = {migration.number: migration.checksum for migration in migrations}
-    for number, checksum in applied.items():
-        if number not in known:
-            raise errors.SchemaTooNew(path=path, found=number, known=migrations[-1].number)
-        if known[number] != checksum:
-            raise errors.SchemaChanged(path=path, number=number)
+    check_applied(path, applied, migrations)
+    for number in applied.keys() - {migration.number for migration in migrations}:
+        raise errors.SchemaTooNew(path=path, found=number, known=migrations[-1].number)
     return set(applied)

@@ -16,9 +16,10 @@ from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Record
 from holdfast.model.names import StreamId
 from holdfast.model.rows import IN_ORDER_OF_KEY, TABLES, Order, Row
 from holdfast.storage import common
+from holdfast.storage.sql import Migration
 from holdfast.storage.sqlite.connect import connect, typed_errors
 from holdfast.storage.sqlite.log import SQL, Log, find, placed, read_head, recorded_of, stream_of
-from holdfast.storage.sqlite.migrate import Migration, migrate, shipped
+from holdfast.storage.sqlite.migrate import migrate, shipped
 from holdfast.storage.sqlite.readers import Readers
 from holdfast.storage.sqlite.writer import Writer
 
