@@ -35,7 +35,8 @@
     │   └── ImportRefused        an export file that is cut, edited or in conflict
     └── StorageError: the store could not do its work; nothing was acknowledged
         ├── StorageBusy          another process held the write lock too long
-        │   └── QueueFull        too many commands of this process wait already
+        │   ├── QueueFull        too many commands of this process wait already
+        │   └── PoolExhausted    all connections of this process are in use
         ├── StorageFull          no space left
         ├── StorageReadOnly      the file or folder cannot be written
         ├── StorageUnavailable   an I/O error, a missing folder, a lost connection
@@ -44,6 +45,9 @@
         ├── UnsafeSqlite         a SQLite library with the WAL-reset bug
         ├── ForeignFile          a database that Holdfast did not make
         ├── SchemaTooNew         written by a newer Holdfast
+        ├── SchemaTooOld         to be migrated by a role that may
+        ├── RoleTooNarrow        a role that sees one tenant was asked about all
+        ├── ServerTooOld         a PostgreSQL before 15
         └── SchemaChanged        an applied migration differs from the shipped one
 
 Law: the class docstring *is* the message (what happened, with which value, what to do), the keyword
@@ -154,7 +158,8 @@ class InvalidAppend(InvalidInput):
 
 
 class InvalidUrl(InvalidInput):
-    """Cannot open {url!r}: {reason}. Pass a file name, "sqlite:///path/to/file.db" or "memory:"."""
+    """Cannot open {url!r}: {reason}. Pass a file name, "sqlite:///path/to/file.db", "postgresql://…" or
+    "memory:"."""
 
     url: object
     reason: str
@@ -357,6 +362,13 @@ class QueueFull(StorageBusy):
     limit: int
 
 
+class PoolExhausted(StorageBusy):
+    """All {limit} connections to {what} were in use for {waited_ms} ms. Raise pool= in the address, or let fewer tasks
+    run at once."""
+
+    limit: int
+
+
 class StorageFull(StorageError):
     """No space left to write {what}. Free some space and try again; everything acknowledged is safe and reads go on."""
 
@@ -364,14 +376,14 @@ class StorageFull(StorageError):
 
 
 class StorageReadOnly(StorageError):
-    """{what} cannot be written. Check the permissions of the file and its folder; reads go on."""
+    """{what} cannot be written. Check the permissions of the file and its folder, or of the role; reads go on."""
 
     what: str
 
 
 class StorageUnavailable(StorageError):
-    """{what} could not be used: {reason}. Check the path and the disk. A command that was under way may have been stored:
-    repeat it with its idempotency key."""
+    """{what} could not be used: {reason}. Check the path and the disk, or the server. A command that was under way may have
+    been stored: repeat it with its idempotency key."""
 
     what: str
     reason: str
@@ -412,6 +424,32 @@ class SchemaTooNew(StorageError):
     path: str
     found: int
     known: int
+
+
+class SchemaTooOld(StorageError):
+    """{path} has schema {found}, this Holdfast needs {known}, and the role {role!r} may not migrate it. Open it once
+    with the role that owns it."""
+
+    path: str
+    found: int
+    known: int
+    role: str
+
+
+class RoleTooNarrow(StorageError):
+    """The role {role!r} sees one tenant of {what} at a time, and this concerns all of them. Use the role that owns the
+    tables."""
+
+    what: str
+    role: str
+
+
+class ServerTooOld(StorageError):
+    """{what} is version {found}. Use PostgreSQL {needed} or later."""
+
+    what: str
+    found: int
+    needed: int
 
 
 class SchemaChanged(StorageError):

@@ -4,84 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
 from holdfast.errors import StoreClosed, VersionConflict
-from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot
-from holdfast.model.names import StreamId
+from holdfast.model.log import Appended
 from holdfast.ports import EventStore
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.storage.threaded import ThreadedStore
 from holdfast.testing import EventStoreContract
 from holdfast.testing.appends import ONE, all_events, append_of, assert_sound, stream_named, write_to
+from tests.conformance.awaited import Awaited, Loop
 from tests.support import figure
 
 T = TypeVar("T")
-
-
-class Loop:
-    """An event loop in a thread of its own, for callers who block."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-class Awaited:
-    """A blocking store again, over an async one. What the async port leaves out goes to the store below."""
-
-    def __init__(self, loop: Loop, inner: EventStore) -> None:
-        self.inner = inner
-        self._loop = loop
-        self._store = ThreadedStore(inner)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def append(self, append: Append) -> Appended:
-        return self._loop.run(self._store.append(append))
-
-    def find(self, tenant: str, key: str) -> tuple[Recorded, ...]:
-        return self._loop.run(self._store.find(tenant, key))
-
-    def read(self, stream: StreamId, **range_: Any) -> tuple[Recorded, ...]:
-        return self._loop.run(self._store.read(stream, **range_))
-
-    def read_back(self, stream: StreamId, **range_: Any) -> tuple[Recorded, ...]:
-        return self._loop.run(self._store.read_back(stream, **range_))
-
-    def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
-        return self._loop.run(self._store.feed(cursor, limit=limit))
-
-    def head(self, stream: StreamId) -> Head | None:
-        return self._loop.run(self._store.head(stream))
-
-    def heads(self, **range_: Any) -> tuple[Head, ...]:
-        return self._loop.run(self._store.heads(**range_))
-
-    def snapshot(self, stream: StreamId) -> Snapshot | None:
-        return self._loop.run(self._store.snapshot(stream))
-
-    def rows(self, *query: Any, **range_: Any) -> tuple[Any, ...]:
-        return self._loop.run(self._store.rows(*query, **range_))
-
-    def close(self) -> None:
-        self._loop.run(self._store.close())
 
 
 @pytest.fixture
@@ -96,7 +36,7 @@ class TestThreadedMemory(EventStoreContract):
 
     @pytest.fixture
     def make_store(self, loop: Loop) -> Callable[[], EventStore]:
-        return lambda: Awaited(loop, MemoryStore())
+        return lambda: Awaited(loop, ThreadedStore(MemoryStore()))
 
 
 class TestThreadedSqlite(EventStoreContract):
@@ -105,7 +45,7 @@ class TestThreadedSqlite(EventStoreContract):
     @pytest.fixture
     def make_store(self, tmp_path: Path, loop: Loop) -> Callable[[], EventStore]:
         names = (tmp_path / f"{number}.db" for number in itertools.count())
-        return lambda: Awaited(loop, SqliteStore(next(names)))
+        return lambda: Awaited(loop, ThreadedStore(SqliteStore(next(names))))
 
 
 @pytest.fixture(params=["memory", "sqlite"])

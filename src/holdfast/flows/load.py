@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
@@ -26,11 +26,13 @@ from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
 
 
 class StateCache:
-    """The states of the streams used last. What it holds is always a true prefix of the log."""
+    """The states of the streams used last. What it holds is always a true prefix of the log; one in doubt is known to be
+    behind, most likely."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._states: OrderedDict[StreamId, SessionState] = OrderedDict()
+        self._doubtful: set[StreamId] = set()
         self._mutex = threading.Lock()
 
     def get(self, stream: StreamId) -> SessionState | None:
@@ -44,18 +46,28 @@ class StateCache:
         with self._mutex:
             self._states[stream] = state
             self._states.move_to_end(stream)
+            self._doubtful.discard(stream)
             if len(self._states) > self._size:
-                self._states.popitem(last=False)
+                self._doubtful.discard(self._states.popitem(last=False)[0])
 
     def drop(self, stream: StreamId) -> None:
         with self._mutex:
             self._states.pop(stream, None)
+            self._doubtful.discard(stream)
+
+    def doubt(self, moved: Callable[[StreamId], bool] | None) -> None:
+        """Others wrote to these streams, or perhaps to any: look before relying on their states."""
+        with self._mutex:
+            self._doubtful |= {stream for stream in self._states if moved is None or moved(stream)}
+
+    def in_doubt(self, stream: StreamId) -> bool:
+        return stream in self._doubtful
 
 
 def load(stream: StreamId, cache: StateCache, *, fresh: bool) -> Flow[SessionState]:
     """The stream's state; `fresh` also reads what other processes wrote since."""
     state = cache.get(stream)
-    if state is not None and not fresh:
+    if state is not None and not fresh and not cache.in_doubt(stream):
         return state
     while True:
         if state is None:

@@ -91,6 +91,33 @@ QUEUED_COMMANDS = 100_000
 BUSY_MS = 10_000
 """How long a writer waits for another process's lock."""
 
+STATEMENT_MS = 60_000
+"""How long PostgreSQL may work on one statement, but for the care of a whole store."""
+
+POOL_CONNECTIONS = 10
+"""Connections of one process to PostgreSQL, unless the address says `pool=`."""
+
+MOST_CONNECTIONS = 1_000
+"""What `pool=` may ask for."""
+
+POOL_WAIT_MS = 10_000
+"""How long a call waits for one of the connections to be free."""
+
+CONNECT_S = 10
+"""How long a new connection may take."""
+
+RECONNECT_TRIES = 5
+"""Times a call is tried on a new connection when the old one was lost under it."""
+
+BATCH_BYTES = 8 << 20
+"""Payloads of commands that share one commit on PostgreSQL; at least one command goes, whatever its size."""
+
+KNOWN_HEADS = 10_000
+"""Streams whose heads a process remembers, so that an append needs no look before it."""
+
+HINT_MS = 20
+"""How long hints for other processes are gathered before they are sent."""
+
 READERS = 8
 """Read connections of one store."""
 

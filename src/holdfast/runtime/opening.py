@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.system import RandomIds, SystemClock
 from holdfast.adapters.tokens import EstimatingCounter
-from holdfast.errors import InvalidUrl
+from holdfast.errors import ExtraMissing, InvalidUrl
 from holdfast.flows import maintain
 from holdfast.flows.load import StateCache
 from holdfast.flows.place import Context
@@ -25,8 +25,10 @@ from holdfast.storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from holdfast.runtime.async_engine import AsyncEngine
+    from holdfast.storage.threaded import ThreadedStore
 
 _SQLITE = "sqlite:///"
+POSTGRES = ("postgresql://", "postgres://")
 
 
 def open(
@@ -39,9 +41,11 @@ def open(
     counter: TokenCounter | None = None,
     cached_streams: int = limits.CACHED_STREAMS,
 ) -> Engine:
-    """Open a store: a file name, "sqlite:///path/to/file.db", or "memory:" for one that is gone with the process."""
-    context = _context(tenant, principal, clock, ids, counter, cached_streams)
-    store, blobs = _stores(url)
+    """Open a store: a file name, "sqlite:///path/to/file.db", "postgresql://…", or "memory:" for one that is gone with the
+    process."""
+    cache = StateCache(checked_whole("cached_streams", cached_streams, 1))
+    context = _context(tenant, principal, clock, ids, counter, cache)
+    store, blobs = _stores(url, cache)
     return Engine(store, blobs, context(Bodies(blobs)))
 
 
@@ -59,11 +63,23 @@ async def open_async(
     import asyncio  # noqa: PLC0415 - who blocks has no need of it, and it is half the time of an import
 
     from holdfast.runtime.async_engine import AsyncEngine  # noqa: PLC0415 - the same
-    from holdfast.storage.threaded import ThreadedStore  # noqa: PLC0415 - the same
 
-    context = _context(tenant, principal, clock, ids, counter, cached_streams)
-    store, blobs = await asyncio.to_thread(_stores, url)
-    return AsyncEngine(ThreadedStore(store), blobs, context(Bodies(blobs)))
+    cache = StateCache(checked_whole("cached_streams", cached_streams, 1))
+    context = _context(tenant, principal, clock, ids, counter, cache)
+    store, blobs = await asyncio.to_thread(_stores, url, cache)
+    return AsyncEngine(_awaitable(store), blobs, context(Bodies(blobs)))
+
+
+def _awaitable(store: EventStore) -> ThreadedStore:
+    from holdfast.storage.threaded import ThreadedStore  # noqa: PLC0415 - who blocks has no need of it
+
+    if isinstance(store, MemoryStore | SqliteStore):
+        return ThreadedStore(store)
+    from holdfast.storage.postgres.async_store import AsyncPostgresStore  # noqa: PLC0415 - an extra
+    from holdfast.storage.postgres.store import PostgresStore  # noqa: PLC0415 - the same
+
+    assert isinstance(store, PostgresStore), "these are all the stores that can be opened"
+    return AsyncPostgresStore(store)
 
 
 def _context(
@@ -72,32 +88,49 @@ def _context(
     clock: Clock | None,
     ids: IdSource | None,
     counter: TokenCounter | None,
-    cached_streams: int,
+    cache: StateCache,
 ) -> Callable[[Bodies], Context]:
     """What everything is done in, but for the blob store: that is opened only when all this is found to be in order."""
     return functools.partial(
         Context,
         checked_name("tenant", tenant),
         checked_name("principal", principal),
-        StateCache(checked_whole("cached_streams", cached_streams, 1)),
+        cache,
         clock or SystemClock(),
         ids or RandomIds(),
         counter or EstimatingCounter(),
     )
 
 
-def _stores(url: str | os.PathLike[str]) -> tuple[EventStore, BlobStore]:
+def _stores(url: str | os.PathLike[str], cache: StateCache) -> tuple[EventStore, BlobStore]:
     address = checked_path(url)
     if address in ("memory:", ":memory:"):
         return MemoryStore(), MemoryBlobs()
-    path = _path(address)
-    store = SqliteStore(path)
+    store: EventStore
+    blobs: BlobStore
+    if address.startswith(POSTGRES):
+        store, blobs = _postgres(address, cache)
+    else:
+        path = _path(address)
+        store, blobs = SqliteStore(path), FolderBlobs(path + BLOB_FOLDER)
     try:
         drive(maintain.rebuild_if_old(), store, Turns())
     except BaseException:
         store.close()
         raise
-    return store, FolderBlobs(path + BLOB_FOLDER)
+    return store, blobs
+
+
+def _postgres(address: str, cache: StateCache) -> tuple[EventStore, BlobStore]:
+    try:
+        from holdfast.storage.postgres.blobs import PostgresBlobs  # noqa: PLC0415 - an extra
+        from holdfast.storage.postgres.hints import token_of  # noqa: PLC0415
+        from holdfast.storage.postgres.store import PostgresStore  # noqa: PLC0415
+    except ImportError as error:
+        raise ExtraMissing(what="a store on PostgreSQL", extra="postgres") from error
+    store = PostgresStore(address)
+    store.listen(lambda tokens: cache.doubt(None if tokens is None else lambda stream: token_of(stream) in tokens))
+    return store, PostgresBlobs(store)
 
 
 def _path(address: str) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from holdfast import chain
-from holdfast.codec import encode_stream_key
+from holdfast.codec import decode_stream_key, encode_stream_key
 from holdfast.errors import InvalidAppend, InvalidCursor, InvalidName, StorageCorrupt, TooLarge, VersionConflict
 from holdfast.model import limits
 from holdfast.model.log import Append, Head, Recorded, StreamWrite
@@ -121,3 +124,23 @@ def position_of(cursor: str) -> int:
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
         raise InvalidCursor(cursor=cursor)
     return int(cursor)
+
+
+def stream_of(tenant: str, kind: Any, key: str) -> StreamId:
+    try:
+        names = decode_stream_key(key)
+    except msgspec.MsgspecError as error:
+        raise StorageCorrupt(what=f"the name {key!r} in streams", reason=str(error)) from error
+    if kind == "session" and len(names) not in (2, 3):
+        raise StorageCorrupt(what=f"the name {key!r} in streams", reason="a session has two or three")
+    return StreamId(tenant, kind, names)
+
+
+def placed(row: Sequence[Any]) -> Recorded:
+    """An event from a row that begins with its stream and its position."""
+    return recorded_of(stream_of(*row[:3]), row[4:])
+
+
+def recorded_of(stream: StreamId, row: Sequence[Any]) -> Recorded:
+    seq, command, *rest = row
+    return Recorded(stream, seq, command.hex(), *rest)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from holdfast import errors
+from holdfast.model.rows import Order, Row
+from holdfast.storage import common
+
+R = TypeVar("R", bound=Row)
 
 
 def read_sql(folder: str, name: str) -> str:
@@ -52,3 +56,37 @@ def check_applied(what: str, applied: dict[int, str], migrations: Sequence[Migra
     for migration in migrations:
         if applied.get(migration.number, migration.checksum) != migration.checksum:
             raise errors.SchemaChanged(path=what, number=migration.number)
+
+
+def select_rows(
+    table: type[Row],
+    where: Mapping[str, str | int],
+    after: Row | None,
+    limit: int,
+    order: Order,
+    least: Mapping[str, int],
+    most: Mapping[str, int],
+    mark: str,
+) -> tuple[str, list[str | int]] | None:
+    """The statement for a look-up of rows and its values, `mark` standing for each; None if nothing can match."""
+    common.check_limit(limit)
+    common.check_columns(table, (*where, *order.columns, *least, *most))
+    if not common.can_match(table, (where, least, most)):
+        return None
+    terms = [f"{column} = {mark}" for column in where]
+    terms += [f"{column} >= {mark}" for column in least] + [f"{column} <= {mark}" for column in most]
+    values: list[str | int] = [*where.values(), *least.values(), *most.values()]
+    columns = common.order_columns(table, order)
+    beyond, direction = ("<", " DESC") if order.backwards else (">", "")
+    if after is not None:
+        terms.append(f"({', '.join(columns)}) {beyond} ({', '.join([mark] * len(columns))})")
+        values += (getattr(after, column) for column in columns)
+    condition = f"WHERE {' AND '.join(terms)} " if terms else ""
+    fields = ", ".join(table.__struct_fields__)
+    laid_out = ", ".join(column + direction for column in columns)
+    statement = f"SELECT {fields} FROM {table.table} {condition}ORDER BY {laid_out} LIMIT {mark}"
+    return statement, [*values, limit]
+
+
+def row_of(table: type[R], values: Sequence[object]) -> R:
+    return table(**dict(zip(table.__struct_fields__, values, strict=True)))

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
@@ -17,16 +15,19 @@ from typing import BinaryIO
 from holdfast import errors
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
+from holdfast.storage.blobs.packing import (
+    DIGEST,
+    LEVEL,
+    ZstdCompressor,
+    ZstdDecompressor,
+    ZstdError,
+    check_blob_size,
+    checked_digest,
+    damaged,
+)
 from holdfast.storage.files import Disk, typed_os_errors
 
-if sys.version_info >= (3, 14):
-    from compression.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
-else:
-    from backports.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _TENANT_FILE = "tenant"
-_LEVEL = 3
 
 
 class FolderBlobs:
@@ -39,7 +40,7 @@ class FolderBlobs:
             return FolderWriter(self._disk, self._tenant_folder(tenant))
 
     def chunks(self, tenant: str, ref: BlobRef) -> Iterator[bytes]:
-        path = os.path.join(self._place(tenant), _checked(ref.digest)[:2], ref.digest + ".zst")
+        path = os.path.join(self._place(tenant), checked_digest(ref.digest)[:2], ref.digest + ".zst")
         places = (path, path + ".dropped", path)  # a collector may be looking at it just now
         if not any(os.path.exists(place) for place in places):
             raise errors.BlobNotFound(tenant=tenant, digest=ref.digest)
@@ -71,14 +72,14 @@ class FolderBlobs:
             if shelf.is_dir():
                 for entry in os.scandir(shelf.path):
                     digest, _, ending = entry.name.partition(".")
-                    if ending == "zst" and _DIGEST.fullmatch(digest):
+                    if ending == "zst" and DIGEST.fullmatch(digest):
                         with suppress(FileNotFoundError):
                             yield tenant, digest, entry.stat().st_mtime
 
     def drop(self, tenant: str, digest: str, *, unless_put_after_s: float) -> bool:
         """Moved aside first: a writer who puts the same body meanwhile either touched it before, which shows and brings
         it back, or finds nothing and writes it anew."""
-        path = os.path.join(self._place(tenant), _checked(digest)[:2], digest + ".zst")
+        path = os.path.join(self._place(tenant), checked_digest(digest)[:2], digest + ".zst")
         aside = path + ".dropped"
         with typed_os_errors(path):
             try:
@@ -144,22 +145,17 @@ class FolderWriter:
         self._folder = folder
         self._partial = os.path.join(folder, f"{os.urandom(16).hex()}.partial")
         self._handle: int | None = disk.create(self._partial)
-        self._compressor = ZstdCompressor(level=_LEVEL)
+        self._compressor = ZstdCompressor(level=LEVEL)
         self._hash = hashlib.sha256()
         self._size = 0
 
     def write(self, chunk: bytes) -> None:
         self._size += len(chunk)
-        if self._size > limits.BLOB_BYTES:
+        try:
+            check_blob_size(self._size)
+        except errors.TooLarge:
             self.abort()
-            raise errors.TooLarge(
-                what="the blob",
-                size=self._size,
-                unit="bytes",
-                limit_name="BLOB_BYTES",
-                limit=limits.BLOB_BYTES,
-                advice="Split it.",
-            )
+            raise
         self._hash.update(chunk)
         with self._guarded():
             self._disk.write(self._open_handle(), self._compressor.compress(chunk))
@@ -225,32 +221,22 @@ def _checked_chunks(file: BinaryIO, ref: BlobRef) -> Iterator[bytes]:
         while not decompressor.eof:
             data = file.read(limits.BLOB_CHUNK_BYTES) if decompressor.needs_input else b""
             if not data and decompressor.needs_input:
-                raise _damaged(ref, "the file ends too early")
+                raise damaged(ref, "the file ends too early")
             piece = decompressor.decompress(data, max_length=limits.BLOB_CHUNK_BYTES)
             size += len(piece)
             if size > ref.size:
-                raise _damaged(ref, f"it has more than {ref.size} bytes")
+                raise damaged(ref, f"it has more than {ref.size} bytes")
             digest.update(piece)
             if piece:
                 yield piece
     except ZstdError as error:
-        raise _damaged(ref, str(error)) from error
+        raise damaged(ref, str(error)) from error
     if decompressor.unused_data or file.read(1):
-        raise _damaged(ref, "there is more after its end")
+        raise damaged(ref, "there is more after its end")
     if size != ref.size:
-        raise _damaged(ref, f"it has {size} bytes, not {ref.size}")
+        raise damaged(ref, f"it has {size} bytes, not {ref.size}")
     if digest.hexdigest() != ref.digest:
-        raise _damaged(ref, "its digest is another one")
-
-
-def _damaged(ref: BlobRef, reason: str) -> errors.StorageCorrupt:
-    return errors.StorageCorrupt(what=f"blob {ref.digest}", reason=reason)
-
-
-def _checked(digest: str) -> str:
-    if not _DIGEST.fullmatch(digest):
-        raise errors.InvalidName(what="blob digest", value=digest, reason="it is not 64 hexadecimal digits", limit=64)
-    return digest
+        raise damaged(ref, "its digest is another one")
 
 
 def _make_folder(disk: Disk, path: str) -> None:

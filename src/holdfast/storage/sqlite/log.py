@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import apsw
 import msgspec
 
-from holdfast import chain, codec, errors
+from holdfast import chain, errors
 from holdfast.model.log import GENESIS, Append, Appended, Head, Recorded, Snapshot, StreamWrite
 from holdfast.model.names import StreamId
 from holdfast.model.rows import TABLES, Row
@@ -193,27 +192,7 @@ def read_head(connection: apsw.Connection, stream: StreamId) -> tuple[int, Head]
 def find(connection: apsw.Connection, tenant: str, key: str) -> tuple[Recorded, ...]:
     """The events of the command that used this key, wherever they stand."""
     for row in connection.execute(SQL["find"], (key, tenant)):
-        first = placed(row)
+        first = common.placed(row)
         rest = connection.execute(SQL["find_rest"], (row[5], tenant))
-        return first, *(placed(each) for each in rest)
+        return first, *(common.placed(each) for each in rest)
     return ()
-
-
-def stream_of(tenant: str, kind: Any, key: str) -> StreamId:
-    try:
-        names = codec.decode_stream_key(key)
-    except msgspec.MsgspecError as error:
-        raise errors.StorageCorrupt(what=f"the name {key!r} in streams", reason=str(error)) from error
-    if kind == "session" and len(names) not in (2, 3):
-        raise errors.StorageCorrupt(what=f"the name {key!r} in streams", reason="a session has two or three")
-    return StreamId(tenant, kind, names)
-
-
-def placed(row: Sequence[Any]) -> Recorded:
-    """An event from a row that begins with its stream and its position."""
-    return recorded_of(stream_of(*row[:3]), row[4:])
-
-
-def recorded_of(stream: StreamId, row: Sequence[Any]) -> Recorded:
-    seq, command, *rest = row
-    return Recorded(stream, seq, command.hex(), *rest)

@@ -16,9 +16,9 @@ from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Record
 from holdfast.model.names import StreamId
 from holdfast.model.rows import IN_ORDER_OF_KEY, TABLES, Order, Row
 from holdfast.storage import common
-from holdfast.storage.sql import Migration
+from holdfast.storage.sql import Migration, row_of, select_rows
 from holdfast.storage.sqlite.connect import connect, typed_errors
-from holdfast.storage.sqlite.log import SQL, Log, find, placed, read_head, recorded_of, stream_of
+from holdfast.storage.sqlite.log import SQL, Log, find, read_head
 from holdfast.storage.sqlite.migrate import migrate, shipped
 from holdfast.storage.sqlite.readers import Readers
 from holdfast.storage.sqlite.writer import Writer
@@ -111,7 +111,7 @@ class SqliteStore:
         common.check_limit(limit)
         with self._read() as connection:
             found = connection.execute(SQL["read"], (*common.stream_key(stream), common.bounded(after), limit))
-            return tuple(recorded_of(stream, row) for row in found)
+            return tuple(common.recorded_of(stream, row) for row in found)
 
     def read_back(
         self, stream: StreamId, *, before: int | None = None, limit: int, types: Sequence[str] = ()
@@ -124,7 +124,7 @@ class SqliteStore:
                 found = connection.execute(SQL["read_back_types"], (*common.stream_key(stream), start, wanted, limit))
             else:
                 found = connection.execute(SQL["read_back"], (*common.stream_key(stream), start, limit))
-            return tuple(recorded_of(stream, row) for row in found)
+            return tuple(common.recorded_of(stream, row) for row in found)
 
     def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
         common.check_limit(limit)
@@ -133,7 +133,7 @@ class SqliteStore:
             page = list(connection.execute(SQL["feed"], (at, limit)))
             if not page and at > connection.execute(SQL["log_totals"]).get[0]:
                 raise errors.InvalidCursor(cursor=cursor)
-            return FeedPage(tuple(placed(row) for row in page), str(page[-1][3]) if page else cursor)
+            return FeedPage(tuple(common.placed(row) for row in page), str(page[-1][3]) if page else cursor)
 
     def head(self, stream: StreamId) -> Head | None:
         with self._read() as connection:
@@ -147,7 +147,7 @@ class SqliteStore:
                 found = connection.execute(SQL["heads"], (limit,))
             else:
                 found = connection.execute(SQL["heads_after"], (*common.stream_key(after), limit))
-            return tuple(Head(stream_of(*row[:3]), row[3], row[4]) for row in found)
+            return tuple(Head(common.stream_of(*row[:3]), row[3], row[4]) for row in found)
 
     def snapshot(self, stream: StreamId) -> Snapshot | None:
         with self._read() as connection:
@@ -166,25 +166,11 @@ class SqliteStore:
         least: Mapping[str, int] = MappingProxyType({}),
         most: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[R, ...]:
-        common.check_limit(limit)
-        common.check_columns(table, (*where, *order.columns, *least, *most))
-        if not common.can_match(table, (where, least, most)):
+        query = select_rows(table, where, after, limit, order, least, most, "?")
+        if query is None:
             return ()
-        terms = [f"{column} = ?" for column in where]
-        terms += [f"{column} >= ?" for column in least] + [f"{column} <= ?" for column in most]
-        values: list[str | int] = [*where.values(), *least.values(), *most.values()]
-        columns = common.order_columns(table, order)
-        beyond, direction = ("<", " DESC") if order.backwards else (">", "")
-        if after is not None:
-            terms.append(f"({', '.join(columns)}) {beyond} ({', '.join('?' * len(columns))})")
-            values += (getattr(after, column) for column in columns)
-        condition = f"WHERE {' AND '.join(terms)} " if terms else ""
-        fields = table.__struct_fields__
-        laid_out = ", ".join(column + direction for column in columns)
-        statement = f"SELECT {', '.join(fields)} FROM {table.table} {condition}ORDER BY {laid_out} LIMIT ?"
         with self._read() as connection:
-            found = connection.execute(statement, (*values, limit))
-            return tuple(table(**dict(zip(fields, row, strict=True))) for row in found)
+            return tuple(row_of(table, row) for row in connection.execute(*query))
 
     def projection_version(self) -> int:
         with self._read() as connection:

@@ -1,0 +1,88 @@
+"""Telling other processes that a stream has moved, and hearing it from them: LISTEN and NOTIFY on a connection of its own.
+
+Laws: a hint is sent after the commit, never in its transaction; many become one; nothing depends on its arrival. A token
+says which stream without naming it: whoever may listen learns nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import psycopg
+
+from holdfast.model import limits
+from holdfast.model.names import StreamId
+from holdfast.storage import common
+
+TOKEN_CHARS = 16
+MOST_TOKENS = 400
+"""More than fit into one notification: then all streams may have moved."""
+EVERYTHING = "*"
+PAUSE_S = 1.0
+"""Between two tries to connect again."""
+
+
+@functools.lru_cache(limits.KNOWN_HEADS)
+def token_of(stream: StreamId) -> str:
+    return hashlib.sha256("\0".join(common.stream_key(stream)).encode()).hexdigest()[:TOKEN_CHARS]
+
+
+class Hints:
+    def __init__(self, info: str, channel: str, heed: Callable[[frozenset[str] | None], None]) -> None:
+        self._info = info
+        self._channel = f"holdfast_{channel}"[:63]
+        self._heed = heed
+        self._moved: set[str] = set()
+        self._closed = False
+        self._wake_end, self._waker = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="holdfast-hints", daemon=True)
+        self._thread.start()
+
+    def wrote(self, streams: Iterable[StreamId]) -> None:
+        """To be told to others soon."""
+        first = not self._moved
+        self._moved.update(map(token_of, streams))
+        if first and self._moved:
+            self._wake()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake()
+        self._thread.join()
+        os.close(self._wake_end)
+        os.close(self._waker)
+
+    def _wake(self) -> None:
+        with suppress(OSError):
+            os.write(self._waker, b"!")
+
+    def _run(self) -> None:
+        while not self._closed:
+            with suppress(psycopg.Error, OSError), psycopg.connect(self._info, autocommit=True) as connection:
+                connection.execute(f'LISTEN "{self._channel}"')
+                self._heed(None)  # whatever was said before, we did not hear
+                while not self._closed:
+                    self._turn(connection)
+            if not self._closed:
+                select.select([self._wake_end], [], [], PAUSE_S)
+
+    def _turn(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        ready, _, _ = select.select([connection.fileno(), self._wake_end], [], [])
+        if self._wake_end in ready:
+            os.read(self._wake_end, 1_024)
+            time.sleep(0 if self._closed else limits.HINT_MS / 1_000)
+        if self._moved:
+            moved, self._moved = self._moved, set()
+            said = EVERYTHING if len(moved) > MOST_TOKENS else " ".join(sorted(moved))
+            connection.execute("SELECT pg_notify(%s, %s)", (self._channel, said))
+        own = connection.info.backend_pid
+        for heard in connection.notifies(timeout=0):
+            if heard.pid != own:
+                self._heed(None if heard.payload == EVERYTHING else frozenset(heard.payload.split()))

@@ -1,0 +1,163 @@
+-- Writing: one call is one transaction and one round trip, for one command or for many that waited together.
+--
+-- Laws: a stream is locked before it is looked at; everything that can be refused is refused before anything of it is written;
+-- a transaction writes to a stream only if it is younger than the one that wrote there last, so that the order of the
+-- transactions, which is the feed's, never contradicts the order within a stream.
+
+-- Whose rows this transaction may see: a tenant's, or everyone's if none is named and the role may look after the store.
+CREATE FUNCTION act_for(in_tenant text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('holdfast.tenant', coalesce(in_tenant, ''), true),
+            set_config('holdfast.every_tenant', CASE WHEN in_tenant IS NULL THEN 'on' ELSE 'off' END, true);
+END $$;
+
+-- The arrays are columns: w_ a stream that is written to, e_ an event, k_ a stretch of events under a key, s_ a snapshot,
+-- x_ an event whose payload goes away. `write` counts the w_ from 1. What comes back are the writes that were refused:
+--   stale  the stream is not where it was expected to be, but at `actual`
+--   busy   someone else holds it, or wrote to it after this transaction began: try again alone
+-- If `alone`, locks are waited for, and one refusal refuses all; otherwise each write stands for itself.
+CREATE FUNCTION append(
+    in_tenant text, alone boolean,
+    w_tenant text[], w_kind text[], w_key text[], w_expected bigint[], w_previous bytea[], w_version bigint[], w_hash bytea[],
+    e_write integer[], e_seq bigint[], e_command bytea[], e_ordinal integer[], e_type text[], e_version integer[],
+    e_time_us bigint[], e_principal text[], e_cause text[], e_key text[], e_command_digest bytea[],
+    e_payload_digest bytea[], e_hash bytea[], e_salt bytea[], e_payload bytea[],
+    k_write integer[], k_key text[], k_part integer[], k_first bigint[], k_last bigint[],
+    s_write integer[], s_version bigint[], s_format integer[], s_state bytea[],
+    x_write integer[], x_seq bigint[],
+    rows jsonb
+) RETURNS TABLE (write integer, verdict text, actual bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    numbers  bigint[];
+    verdicts text[];
+    actuals  bigint[];
+    this_era integer;
+    found    record;
+BEGIN
+    PERFORM act_for(in_tenant);
+    SELECT era INTO this_era FROM store;
+
+    IF alone THEN
+        WITH wanted AS (
+            SELECT * FROM unnest(w_tenant, w_kind, w_key, w_expected, w_previous)
+                     WITH ORDINALITY AS w (tenant, kind, key, expected, previous, at)
+        ), locked AS MATERIALIZED (
+            SELECT w.at, s.stream_no, s.version, s.hash, s.era, s.xid
+            FROM wanted w JOIN streams s USING (tenant, kind, key) ORDER BY s.stream_no FOR UPDATE OF s
+        )
+        SELECT array_agg(l.stream_no ORDER BY w.at),
+               array_agg(CASE WHEN l.stream_no IS NULL THEN CASE WHEN w.expected = 0 THEN 'new' ELSE 'stale' END
+                              WHEN l.version <> w.expected OR l.hash <> w.previous THEN 'stale'
+                              WHEN l.era = this_era AND l.xid > pg_current_xact_id() THEN 'busy'
+                         END ORDER BY w.at),
+               array_agg(coalesce(l.version, 0) ORDER BY w.at)
+        INTO numbers, verdicts, actuals FROM wanted w LEFT JOIN locked l USING (at);
+    ELSE
+        WITH wanted AS (
+            SELECT * FROM unnest(w_tenant, w_kind, w_key, w_expected, w_previous)
+                     WITH ORDINALITY AS w (tenant, kind, key, expected, previous, at)
+        ), locked AS MATERIALIZED (
+            SELECT w.at, s.stream_no, s.version, s.hash, s.era, s.xid
+            FROM wanted w JOIN streams s USING (tenant, kind, key) ORDER BY s.stream_no FOR UPDATE OF s SKIP LOCKED
+        )
+        SELECT array_agg(l.stream_no ORDER BY w.at),
+               array_agg(CASE WHEN l.stream_no IS NULL THEN CASE WHEN w.expected = 0 THEN 'new' ELSE 'busy' END
+                              WHEN l.version <> w.expected OR l.hash <> w.previous THEN 'stale'
+                              WHEN l.era = this_era AND l.xid > pg_current_xact_id() THEN 'busy'
+                         END ORDER BY w.at),
+               array_agg(coalesce(l.version, 0) ORDER BY w.at)
+        INTO numbers, verdicts, actuals FROM wanted w LEFT JOIN locked l USING (at);
+    END IF;
+
+    IF alone AND (array_position(verdicts, 'stale') IS NOT NULL OR array_position(verdicts, 'busy') IS NOT NULL) THEN
+        RETURN QUERY SELECT r.at::integer, r.verdict, r.actual
+                     FROM unnest(verdicts, actuals) WITH ORDINALITY AS r (verdict, actual, at)
+                     WHERE r.verdict IN ('stale', 'busy');
+        RETURN;
+    END IF;
+
+    IF array_position(verdicts, 'new') IS NOT NULL THEN
+        FOR found IN
+            INSERT INTO streams (tenant, kind, key, version, hash, era, xid)
+            SELECT w.tenant, w.kind, w.key, w.version, w.hash, this_era, pg_current_xact_id()
+            FROM unnest(w_tenant, w_kind, w_key, w_version, w_hash, verdicts)
+                 AS w (tenant, kind, key, version, hash, verdict)
+            WHERE w.verdict = 'new' ORDER BY w.tenant, w.kind, w.key
+            ON CONFLICT (tenant, kind, key) DO NOTHING RETURNING stream_no, tenant, kind, key
+        LOOP
+            FOR i IN 1 .. cardinality(w_key) LOOP
+                IF w_key[i] = found.key AND w_kind[i] = found.kind AND w_tenant[i] = found.tenant THEN
+                    numbers[i] := found.stream_no;
+                    verdicts[i] := 'made';
+                END IF;
+            END LOOP;
+        END LOOP;
+        IF array_position(verdicts, 'new') IS NOT NULL AND alone THEN
+            RAISE EXCEPTION 'a stream was made by another meanwhile' USING ERRCODE = 'serialization_failure';
+        END IF;
+        verdicts := array_replace(verdicts, 'new', 'busy');  -- alone, it will see which version there is
+    END IF;
+
+    SELECT array_agg(CASE WHEN r.verdict IS NULL OR r.verdict = 'made' THEN r.number END ORDER BY r.at) INTO numbers
+    FROM unnest(numbers, verdicts) WITH ORDINALITY AS r (number, verdict, at);
+
+    UPDATE streams s SET version = w.version, hash = w.hash, era = this_era, xid = pg_current_xact_id()
+    FROM unnest(numbers, w_version, w_hash, verdicts) AS w (number, version, hash, verdict)
+    WHERE s.stream_no = w.number AND w.verdict IS NULL;
+
+    INSERT INTO events (era, xid, tenant, stream_no, seq, command, ordinal, type, version, time_us, principal, cause, key,
+                        command_digest, payload_digest, hash, salt, payload)
+    SELECT this_era, pg_current_xact_id(), w_tenant[e.write], numbers[e.write], e.seq, e.command, e.ordinal, e.type, e.version,
+           e.time_us, e.principal, e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload
+    FROM unnest(e_write, e_seq, e_command, e_ordinal, e_type, e_version, e_time_us, e_principal, e_cause, e_key,
+                e_command_digest, e_payload_digest, e_hash, e_salt, e_payload)
+         WITH ORDINALITY AS e (write, seq, command, ordinal, type, version, time_us, principal, cause, key, command_digest,
+                               payload_digest, hash, salt, payload, at)
+    WHERE numbers[e.write] IS NOT NULL ORDER BY e.at;
+
+    IF cardinality(k_key) > 0 THEN
+        INSERT INTO keys (tenant, key, part, stream_no, first, last)
+        SELECT w_tenant[k.write], k.key, k.part, numbers[k.write], k.first, k.last
+        FROM unnest(k_write, k_key, k_part, k_first, k_last) AS k (write, key, part, first, last)
+        WHERE numbers[k.write] IS NOT NULL ORDER BY 1, 2, 3;
+    END IF;
+
+    IF cardinality(x_seq) > 0 THEN
+        UPDATE events e SET payload = NULL, salt = NULL
+        FROM unnest(x_write, x_seq) AS x (write, seq) WHERE e.stream_no = numbers[x.write] AND e.seq = x.seq;
+        DELETE FROM snapshots n USING unnest(x_write) AS x (write) WHERE n.stream_no = numbers[x.write];
+        PERFORM forget_rows(array_agg(numbers[x.write])) FROM (SELECT DISTINCT unnest(x_write)) AS x (write);
+    END IF;
+
+    IF cardinality(s_write) > 0 THEN
+        INSERT INTO snapshots (stream_no, tenant, version, format, state)
+        SELECT numbers[n.write], w_tenant[n.write], n.version, n.format, n.state
+        FROM unnest(s_write, s_version, s_format, s_state) AS n (write, version, format, state)
+        WHERE numbers[n.write] IS NOT NULL
+        ON CONFLICT (stream_no) DO UPDATE SET version = excluded.version, format = excluded.format, state = excluded.state;
+    END IF;
+
+    PERFORM put_rows(rows, numbers);
+
+    RETURN QUERY SELECT r.at::integer, r.verdict, r.actual
+                 FROM unnest(verdicts, actuals) WITH ORDINALITY AS r (verdict, actual, at)
+                 WHERE r.verdict IN ('stale', 'busy');
+END $$;
+
+-- Make these a stream's rows if it is still at this version; the version that it is at.
+CREATE FUNCTION replace_rows(in_tenant text, in_kind text, in_key text, expected bigint, rows jsonb) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    number bigint;
+    actual bigint;
+BEGIN
+    PERFORM act_for(in_tenant);
+    SELECT stream_no, version INTO number, actual FROM streams
+    WHERE tenant = in_tenant AND kind = in_kind AND key = in_key FOR UPDATE;
+    IF actual = expected THEN
+        PERFORM forget_rows(ARRAY[number]);
+        PERFORM put_rows(rows, ARRAY[number]);
+    END IF;
+    RETURN coalesce(actual, 0);
+END $$;

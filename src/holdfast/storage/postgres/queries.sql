@@ -1,0 +1,182 @@
+-- Named statements: a line "-- name: x" opens one. Parameters only; no text is ever pasted into SQL.
+
+-- name: act_for
+SELECT act_for(%b::text);
+
+-- name: act_for_long
+SELECT act_for(%b::text), set_config('statement_timeout', '0', true);
+
+-- name: append
+SELECT write, verdict, actual FROM append(
+    %b::text, %b::boolean,
+    %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[], %b::bigint[], %b::bytea[],
+    %b::integer[], %b::bigint[], %b::bytea[], %b::integer[], %b::text[], %b::integer[],
+    %b::bigint[], %b::text[], %b::text[], %b::text[], %b::bytea[],
+    %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[],
+    %b::integer[], %b::text[], %b::integer[], %b::bigint[], %b::bigint[],
+    %b::integer[], %b::bigint[], %b::integer[], %b::bytea[],
+    %b::integer[], %b::bigint[],
+    %b::text::jsonb);
+
+-- name: replace_rows
+SELECT replace_rows(%b::text, %b::text, %b::text, %b::bigint, %b::text::jsonb);
+
+-- name: head
+SELECT version, hash FROM streams WHERE tenant = %b AND kind = %b AND key = %b;
+
+-- name: heads_of
+SELECT w.at, s.version, s.hash
+FROM unnest(%b::text[], %b::text[], %b::text[]) WITH ORDINALITY AS w (tenant, kind, key, at)
+JOIN streams s USING (tenant, kind, key);
+
+-- name: heads
+SELECT tenant, kind, key, version, hash FROM streams ORDER BY tenant, kind, key LIMIT %b;
+
+-- name: heads_after
+SELECT tenant, kind, key, version, hash FROM streams
+WHERE (tenant, kind, key) > (%b, %b, %b) ORDER BY tenant, kind, key LIMIT %b;
+
+-- name: read
+SELECT e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal, e.cause, e.key, e.command_digest,
+       e.payload_digest, e.hash, e.salt, e.payload
+FROM events e
+WHERE e.stream_no = (SELECT stream_no FROM streams WHERE tenant = %b AND kind = %b AND key = %b) AND e.tenant = %b
+  AND e.seq > %b ORDER BY e.seq LIMIT %b;
+
+-- name: read_back
+SELECT e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal, e.cause, e.key, e.command_digest,
+       e.payload_digest, e.hash, e.salt, e.payload
+FROM events e
+WHERE e.stream_no = (SELECT stream_no FROM streams WHERE tenant = %b AND kind = %b AND key = %b) AND e.tenant = %b
+  AND e.seq < %b ORDER BY e.seq DESC LIMIT %b;
+
+-- name: read_back_types
+SELECT e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal, e.cause, e.key, e.command_digest,
+       e.payload_digest, e.hash, e.salt, e.payload
+FROM events e
+WHERE e.stream_no = (SELECT stream_no FROM streams WHERE tenant = %b AND kind = %b AND key = %b) AND e.tenant = %b
+  AND e.seq < %b AND e.type = ANY (%b::text[]) ORDER BY e.seq DESC LIMIT %b;
+
+-- name: feed
+SELECT s.tenant, s.kind, s.key, e.era || '.' || e.xid::text || '.' || e.position, e.seq, e.command, e.ordinal, e.type,
+       e.version, e.time_us, e.principal, e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload
+FROM events e JOIN streams s USING (stream_no)
+WHERE (e.era, e.xid, e.position) > (%b, (%b::text)::xid8, %b)
+  AND (e.era < (SELECT era FROM store) OR e.xid < pg_snapshot_xmin(pg_current_snapshot()))
+ORDER BY e.era, e.xid, e.position LIMIT %b;
+
+-- name: at_cursor
+SELECT 1 FROM events WHERE era = %b AND xid = (%b::text)::xid8 AND position = %b;
+
+-- name: find
+SELECT s.tenant, s.kind, s.key, k.part, e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal,
+       e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload
+FROM keys k JOIN streams s USING (stream_no) JOIN events e ON e.stream_no = k.stream_no AND e.seq BETWEEN k.first AND k.last
+WHERE k.tenant = %b AND k.key = %b AND s.tenant = k.tenant AND e.tenant = k.tenant ORDER BY k.part, e.seq;
+
+-- name: snapshot
+SELECT n.version, n.format, n.state FROM snapshots n JOIN streams s USING (stream_no)
+WHERE s.tenant = %b AND s.kind = %b AND s.key = %b AND n.tenant = s.tenant;
+
+-- name: projection_version
+SELECT projection FROM store;
+
+-- name: set_projection_version
+UPDATE store SET projection = %b;
+
+-- name: totals
+SELECT (SELECT count(*) FROM streams), (SELECT count(*) FROM events), (SELECT count(*) FROM keys WHERE part = 0),
+       (SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p'));
+
+-- name: strange_session_rows
+SELECT r.session FROM session_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant
+   OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
+                                         ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
+
+-- name: strange_blob_rows
+SELECT r.session FROM blob_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant
+   OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
+                                         ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
+
+-- name: strange_outbox_rows
+SELECT r.session FROM outbox_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant
+   OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
+                                         ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
+
+-- name: lost_events
+SELECT e.position FROM events e LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM e.tenant ORDER BY e.position LIMIT 10;
+
+-- name: lost_snapshots
+SELECT n.stream_no FROM snapshots n LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM n.tenant ORDER BY n.stream_no LIMIT 10;
+
+-- name: disordered_events
+SELECT later.position FROM events earlier JOIN events later
+  ON later.stream_no = earlier.stream_no AND earlier.seq = later.seq - 1
+WHERE (later.era, later.xid, later.position) <= (earlier.era, earlier.xid, earlier.position)
+ORDER BY later.position LIMIT 10;
+
+-- name: keyless_events
+SELECT e.position FROM events e
+LEFT JOIN keys k ON k.tenant = e.tenant AND k.key = e.key AND k.stream_no = e.stream_no AND e.seq BETWEEN k.first AND k.last
+WHERE e.key IS NOT NULL GROUP BY e.position HAVING count(k.key) <> 1 ORDER BY e.position LIMIT 10;
+
+-- name: eventless_keys
+SELECT k.tenant, k.key FROM keys k
+WHERE (SELECT count(*) FROM events e WHERE e.stream_no = k.stream_no AND e.seq BETWEEN k.first AND k.last
+       AND e.tenant = k.tenant AND e.key = k.key) <> k.last - k.first + 1 ORDER BY k.tenant, k.key LIMIT 10;
+
+-- name: used_keys
+SELECT k.tenant, k.key FROM unnest(%b::text[], %b::text[]) AS w (tenant, key) JOIN keys k USING (tenant, key)
+WHERE k.part = 0 LIMIT 1;
+
+-- name: blob
+SELECT body_no FROM blobs WHERE tenant = %b AND digest = %b;
+
+-- name: blobs
+SELECT tenant, digest, put_s FROM blobs WHERE (tenant, digest) > (%b, %b) ORDER BY tenant, digest LIMIT %b;
+
+-- name: piece
+SELECT data FROM pieces WHERE tenant = %b AND body_no = %b AND number = %b;
+
+-- name: begin_body
+INSERT INTO bodies (tenant, begun_s) VALUES (%b, extract(epoch FROM clock_timestamp())) RETURNING body_no;
+
+-- name: put_piece
+INSERT INTO pieces (body_no, number, tenant, data) VALUES (%b, %b, %b, %b)
+ON CONFLICT (body_no, number) DO UPDATE SET data = excluded.data RETURNING 1;
+
+-- name: touch_blob
+UPDATE blobs SET put_s = extract(epoch FROM clock_timestamp()) WHERE tenant = %b AND digest = %b RETURNING 1;
+
+-- name: name_blob
+INSERT INTO blobs (tenant, digest, body_no, put_s) VALUES (%b, %b, %b, extract(epoch FROM clock_timestamp()))
+ON CONFLICT (tenant, digest) DO UPDATE SET put_s = excluded.put_s RETURNING body_no;
+
+-- name: drop_blob
+WITH gone AS (
+    DELETE FROM blobs WHERE tenant = %b AND digest = %b AND put_s <= %b RETURNING tenant, body_no
+), body AS (
+    DELETE FROM bodies b USING gone WHERE b.body_no = gone.body_no AND b.tenant = gone.tenant
+)
+DELETE FROM pieces p USING gone WHERE p.body_no = gone.body_no AND p.tenant = gone.tenant RETURNING p.number;
+
+-- name: drop_body
+WITH gone AS (
+    DELETE FROM bodies WHERE tenant = %b AND body_no = %b RETURNING tenant, body_no
+)
+DELETE FROM pieces p USING gone WHERE p.body_no = gone.body_no AND p.tenant = gone.tenant RETURNING p.number;
+
+-- name: sweep_bodies
+WITH gone AS (
+    DELETE FROM bodies b WHERE b.begun_s <= %b AND NOT EXISTS (SELECT FROM blobs WHERE blobs.body_no = b.body_no)
+    RETURNING b.tenant, b.body_no
+), cleared AS (
+    DELETE FROM pieces p USING gone WHERE p.body_no = gone.body_no AND p.tenant = gone.tenant
+)
+SELECT body_no FROM gone;
