@@ -113,7 +113,7 @@ class BlobStoreContract:
 
     @pytest.mark.parametrize(
         ("one", "other"),
-        [*LOOKALIKES, ("../..", ".."), ("/", "a/b"), ("a\\b", "a/b"), ("😀" * 64, "😀" * 63), ("a\0b", "a")],
+        [*LOOKALIKES, ("../..", ".."), ("/", "a/b"), ("a\\b", "a/b"), ("😀" * 64, "😀" * 63)],
     )
     def test_each_tenant_has_its_own(self, blobs: BlobStore, one: str, other: str) -> None:
         ref = put(blobs, one, b"body")

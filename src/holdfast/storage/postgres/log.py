@@ -19,6 +19,7 @@ from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Record
 from holdfast.model.names import StreamId
 from holdfast.model.rows import TABLES, Order, Row
 from holdfast.storage import common
+from holdfast.storage.postgres.arrays import bigints, blobs, integers, texts
 from holdfast.storage.postgres.connect import FOLDER
 from holdfast.storage.sql import load_statements, row_of, select_rows
 
@@ -70,6 +71,29 @@ class Heads:
         self._heads.pop(stream, None)
 
 
+_WRITE = (texts, texts, texts, bigints, blobs, bigints, blobs)
+_EVENT = (
+    integers,
+    bigints,
+    blobs,
+    integers,
+    texts,
+    integers,
+    bigints,
+    texts,
+    texts,
+    texts,
+    blobs,
+    blobs,
+    blobs,
+    blobs,
+    blobs,
+)
+_KEY = (integers, texts, integers, bigints, bigints)
+_SNAPSHOT = (integers, bigints, integers, blobs)
+_ERASED = (integers, bigints)
+
+
 class _Call:
     """The columns that the function `append` takes, gathered write by write."""
 
@@ -105,14 +129,15 @@ class _Call:
 
     def ask(self, tenant: str | None, *, alone: bool) -> Ask:
         values: list[Any] = [tenant, alone]
-        for columns, width in (
-            (self._writes, 7),
-            (self._events, 15),
-            (self._keys, 5),
-            (self._snapshots, 4),
-            (self._erased, 2),
+        for rows, packers in (
+            (self._writes, _WRITE),
+            (self._events, _EVENT),
+            (self._keys, _KEY),
+            (self._snapshots, _SNAPSHOT),
+            (self._erased, _ERASED),
         ):
-            values += [list(column) for column in zip(*columns, strict=True)] if columns else [[]] * width
+            columns = zip(*rows, strict=True) if rows else [()] * len(packers)
+            values += [pack(column) for pack, column in zip(packers, columns, strict=True)]
         values.append(_as_json(self._rows))
         return Ask(tenant, SQL["append"], values, sets_tenant=True)
 
@@ -209,7 +234,7 @@ def _stored(append: Append) -> Operation[tuple[Recorded, ...]]:
 
 def _heads_of(tenant: str | None, streams: Sequence[StreamId]) -> Operation[list[Head]]:
     keys = [common.stream_key(stream) for stream in streams]
-    found = yield Ask(tenant, SQL["heads_of"], [list(column) for column in zip(*keys, strict=True)])
+    found = yield Ask(tenant, SQL["heads_of"], [texts(column) for column in zip(*keys, strict=True)])
     return [Head(streams[at - 1], version, digest) for at, version, digest in found]
 
 
@@ -272,7 +297,7 @@ def _check_keys(tenant: str | None, events: Iterable[Recorded]) -> Operation[Non
                 raise errors.KeyConflict(tenant=slot[0], key=slot[1], reason="it is in use here")
             wanted[slot] = None
     if wanted:
-        for in_tenant, key in (yield Ask(tenant, SQL["used_keys"], [list(c) for c in zip(*wanted, strict=True)])):
+        for in_tenant, key in (yield Ask(tenant, SQL["used_keys"], [texts(c) for c in zip(*wanted, strict=True)])):
             raise errors.KeyConflict(tenant=in_tenant, key=key, reason="it is in use here")
 
 
@@ -312,7 +337,7 @@ def read_back(
     start = common.bounded(before) if before is not None else limits.WHOLE_NUMBER
     place = (*common.stream_key(stream), stream.tenant, start)
     if types:
-        found = yield Ask(stream.tenant, SQL["read_back_types"], (*place, list(types), limit))
+        found = yield Ask(stream.tenant, SQL["read_back_types"], (*place, texts(types), limit))
     else:
         found = yield Ask(stream.tenant, SQL["read_back"], (*place, limit))
     return tuple(common.recorded_of(stream, row) for row in found)
