@@ -376,7 +376,8 @@ class StorageFull(StorageError):
 
 
 class StorageReadOnly(StorageError):
-    """{what} cannot be written. Check the permissions of the file and its folder, or of the role; reads go on."""
+    """{what} cannot be written. Check the permissions of the file and its folder; on a server, those of the role, and that it
+    is no replica. Reads go on."""
 
     what: str
 

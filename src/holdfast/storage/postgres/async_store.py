@@ -90,7 +90,9 @@ class AsyncPostgresStore(ThreadedStore):
                     await self._commit(requests)
             finally:
                 for request in waiting:
-                    _resolve(request, errors.StorageUnavailable(what=self._store.address.what, reason="interrupted"))
+                    if not request.finished:  # we were torn out of it
+                        request.fail(errors.StorageUnavailable(what=self._store.address.what, reason="interrupted"))
+                    _resolve(request)
 
     async def _commit(self, requests: list[Request]) -> None:
         appends = [request.job for request in requests]
@@ -107,7 +109,7 @@ class AsyncPostgresStore(ThreadedStore):
             return
         for request, answer in zip(requests, answers, strict=True):
             request.answer(answer)
-            _resolve(request, None)
+            _resolve(request)
         self._store.wrote([each for each, answer in zip(appends, answers, strict=True) if isinstance(answer, Appended)])
 
     # Reading
@@ -190,14 +192,13 @@ class AsyncPostgresStore(ThreadedStore):
             await self._pool.putconn(connection)
 
 
-def _resolve(request: Request, unanswered: Exception | None) -> None:
+def _resolve(request: Request) -> None:
     future = request.future
     if future is None or future.done():
         return
-    error = request.error or (None if request.finished else unanswered)
-    if error is not None:
-        future.set_exception(error)
-    elif request.finished:
+    if request.error is not None:
+        future.set_exception(request.error)
+    else:
         future.set_result(request.result)
 
 

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from holdfast import errors
-from holdfast.storage.postgres.connect import FOLDER, OLDEST_SERVER, Address, typed_errors
+from holdfast.storage.postgres.connect import FOLDER, OLDEST_SERVER, Address, address_of, typed_errors
 from holdfast.storage.sql import Migration, check_applied, shipped_in
 
 _LEDGER = """
@@ -30,12 +30,13 @@ _STANDING = """
 SELECT current_user::text, pg_has_role(current_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = 'streams'::regclass
 """
 
-_NEXT_ERA = """
-UPDATE store SET era = era + 1 WHERE (
-    SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e WHERE e.era = store.era
-    ORDER BY e.era DESC, e.xid DESC LIMIT 1)
+_AHEAD = """
+    SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e, store s WHERE e.era = s.era
+    ORDER BY e.era DESC, e.xid DESC LIMIT 1
 """
 """Restored into another server, whose transactions count from lower down: what is there already lies before all of them."""
+
+_NEXT_ERA = f"UPDATE store SET era = era + 1 WHERE ({_AHEAD})"
 
 
 class Standing(NamedTuple):
@@ -50,6 +51,18 @@ def shipped() -> tuple[Migration, ...]:
     return shipped_in(FOLDER)
 
 
+def present(url: str) -> bool:
+    """Whether there is anything at this address; opening it tells what. Nothing is made."""
+    address = address_of(url)
+    with typed_errors(address.what), psycopg.connect(address.info, autocommit=True) as connection:
+        ((found,),) = connection.execute(
+            "SELECT EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = to_regnamespace(%s)::oid "
+            "AND c.relkind IN ('r', 'p', 'v', 'm'))",
+            (address.schema,),
+        ).fetchall()
+        return bool(found)
+
+
 def prepare(address: Address, migrations: Sequence[Migration]) -> Standing:
     """Bring the schema up to date, if it is not and the role may; who we are there."""
     with typed_errors(address.what), psycopg.connect(address.info, autocommit=True) as connection:
@@ -62,7 +75,8 @@ def prepare(address: Address, migrations: Sequence[Migration]) -> Standing:
         if maintains:
             with connection.transaction():
                 connection.execute("SELECT act_for(NULL)")
-                connection.execute(_NEXT_ERA)
+                if connection.execute(_AHEAD).fetchone() == (True,):
+                    connection.execute(_NEXT_ERA)
         ((commit,),) = connection.execute("SHOW synchronous_commit").fetchall()
         return Standing(role, maintains, commit != "off")
 

@@ -1,0 +1,63 @@
+"""A replica serves everything that reads, as far as it has come, and refuses to write with a typed error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import holdfast
+from holdfast import errors
+from holdfast.testing.postgres import Server
+from tests.postgres import fresh_url
+
+CAUGHT_UP_S = 60.0
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[Server, Server]]:
+    primary = Server()
+    replica = Server(following=primary)
+    yield primary, replica
+    replica.remove()
+    primary.remove()
+
+
+def test_a_replica_can_be_read_and_not_written(servers: tuple[Server, Server]) -> None:
+    primary, replica = servers
+    url = fresh_url(primary.url())
+    with holdfast.open(url) as engine:
+        session = engine.create_session("trip")
+        session.record("user", "Where is the parcel?")
+        _wait_for(replica, url, version=2)
+        with holdfast.open(_on(replica, url)) as reader:
+            copy = reader.session("trip")
+            session.record("assistant", "On its way.")
+            deadline = time.monotonic() + CAUGHT_UP_S
+            while copy.state().version < 3 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert copy.window() == session.window()
+            assert reader.feed().events == engine.feed().events
+            assert reader.sessions() == engine.sessions()
+            assert reader.verify().ok
+            with pytest.raises(errors.StorageReadOnly):
+                copy.record("user", "Thank you.")
+        assert session.state().version == 3
+
+
+def _on(server: Server, url: str) -> str:
+    return f"{server.url()}&{url.rpartition('&')[2]}"
+
+
+def _wait_for(replica: Server, url: str, version: int) -> None:
+    """The schema, and this session in it, reach the replica a moment after they are committed."""
+    deadline = time.monotonic() + CAUGHT_UP_S
+    while time.monotonic() < deadline:
+        try:
+            with holdfast.open(_on(replica, url)) as reader:
+                if reader.session("trip").state().version >= version:
+                    return
+        except (errors.StorageError, errors.NotFound):
+            time.sleep(0.05)
+    pytest.fail("the replica does not follow")
