@@ -173,7 +173,11 @@ class Server:
                 user=self._owner.pw_uid if self._owner else None,
             )
         except PermissionError:
-            copy = os.path.join(self.folder, "programs")
-            shutil.copytree(os.path.dirname(programs), copy, symlinks=True)
-            return os.path.join(copy, "bin")
+            installation = os.path.dirname(programs)
+            package = os.path.dirname(installation)
+            copy = os.path.join(self.folder, "programs", os.path.basename(package))
+            shutil.copytree(installation, os.path.join(copy, os.path.basename(installation)), symlinks=True)
+            if os.path.isdir(package + ".libs"):  # where a wheel keeps the libraries, found by their place beside it
+                shutil.copytree(package + ".libs", copy + ".libs", symlinks=True)
+            return os.path.join(copy, os.path.basename(installation), "bin")
         return programs
