@@ -9,7 +9,7 @@ demo: .venv-demo/ready  ## the main job on the embedded default
 	@.venv-demo/bin/python examples/demo.py
 
 test: check  ## everything that must hold before a change lands
-	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal
+	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal --promises
 
 check: .venv/ready  ## style, types, import rules
 	.venv/bin/ruff check
@@ -18,7 +18,7 @@ check: .venv/ready  ## style, types, import rules
 	.venv/bin/lint-imports --no-cache
 
 soak: .venv/ready  ## the promises at their full figures; takes hours
-	HOLDFAST_SOAK=1 .venv/bin/python -m pytest tests/crash tests/property -n $(WORKERS) --timeout 0 -o addopts="" -v
+	HOLDFAST_SOAK=1 .venv/bin/python -m pytest tests/crash tests/property tests/conformance tests/edges/test_hostile.py -n $(WORKERS) --timeout 0 --promises
 
 bench: .venv/ready  ## measurements, each a ratio in one run; peers go into an environment of their own
 	.venv/bin/python -m benchmarks

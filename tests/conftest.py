@@ -1,10 +1,47 @@
-"""Settings for all tests."""
+"""Settings for all tests, and the table of promises that `--promises` prints."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile("holdfast")
+
+PROMISE = "promise"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--promises", action="store_true", help="print a table of the promises and what became of them")
+
+
+def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+    """What a test shows travels with its report, also from the processes that share the work."""
+    for item in items:
+        for mark in item.iter_markers(PROMISE):
+            number, told = mark.args
+            item.user_properties.append((PROMISE, [number, told]))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if not config.getoption("--promises"):
+        return
+    lines: dict[tuple[int, str], list[Any]] = {}
+    for outcome in ("passed", "failed", "error"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for name, value in report.user_properties:
+                if name == PROMISE:
+                    lines.setdefault((value[0], value[1]), []).append(report)
+    if not lines:
+        return
+    terminalreporter.section("promises")
+    for (number, told), reports in sorted(lines.items()):
+        broken = sum(report.outcome != "passed" for report in reports)
+        kept = "kept" if not broken else f"BROKEN in {broken}"
+        seconds = sum(report.duration for report in reports)
+        terminalreporter.write_line(f"{number:>2}  {told:<96}  {len(reports):>4} tests  {seconds:>7.0f} s  {kept}")

@@ -40,6 +40,8 @@ from tests.support import figure
 
 CUTS_A_POINT = 2
 
+pytestmark = pytest.mark.promise(4, "every Nth write or sync of SQLite fails")
+
 
 class Striver(Worker):
     """Takes an error for an answer, if it is a typed one, and remembers what it was about."""

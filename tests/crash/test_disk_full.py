@@ -24,6 +24,8 @@ from holdfast.testing.disk import FaultyDisk, QuotaDisk, TapFiles, TapVFS, open_
 from tests.crash.test_power_loss import small_log
 
 BODY = os.urandom(20_000)
+
+pytestmark = pytest.mark.promise(5, "disk full, read-only file system")
 NOBODY = 65_534
 PLENTY = 1 << 30
 ROOMS = range(0, 100_000, 5_003)

@@ -28,6 +28,8 @@ from tests.support import figure
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = figure(4, 100)
+
+pytestmark = pytest.mark.promise(12, "a 100 MB tool result in 64 MB")
 PIECES = 64
 PIECE_BYTES = 256 << 10
 DAY_S = 24 * 3600

@@ -31,6 +31,8 @@ from holdfast.testing.disk import SECTOR, Act, Op, RecordedDisk, T, Tap, TapFile
 from tests.support import CountingIds, SteppingClock, figure
 
 CUTS = figure(1_000, 10_000)
+
+pytestmark = pytest.mark.promise(2, f"power loss on SQLite: {CUTS:,} cuts")
 BITES = 200
 """The cuts within which a disk that skips syncs has to be found out."""
 RECUT_EVERY = 8

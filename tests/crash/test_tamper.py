@@ -409,6 +409,8 @@ EDITS: dict[str, Edit] = {
     "exchanged blobs": exchanged_blobs,
 }
 EACH = figure(5, 25)
+
+pytestmark = pytest.mark.promise(11, f"rows edited, deleted, reordered or truncated: {EACH * len(EDITS):,}")
 assert EACH * len(EDITS) > figure(200, 1_000)
 
 

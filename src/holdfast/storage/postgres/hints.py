@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import psycopg
+from psycopg import sql
 
 from holdfast.model import limits
 from holdfast.model.names import StreamId
@@ -66,7 +67,7 @@ class Hints:
     def _run(self) -> None:
         while not self._closed:
             with suppress(psycopg.Error, OSError), psycopg.connect(self._info, autocommit=True) as connection:
-                connection.execute(f'LISTEN "{self._channel}"')
+                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
                 self._heed(None)  # whatever was said before, we did not hear
                 while not self._closed:
                     self._turn(connection)
