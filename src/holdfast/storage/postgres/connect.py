@@ -31,6 +31,7 @@ SESSION = (
     "-c default_transaction_isolation=read\\ committed",
     "-c row_security=on",
     "-c jit=off",  # every statement is short
+    "-c enable_seqscan=off",  # … and has its index, also while the statistics say that a table is empty
 )
 
 

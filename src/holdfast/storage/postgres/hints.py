@@ -11,7 +11,6 @@ import hashlib
 import os
 import select
 import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -26,6 +25,8 @@ TOKEN_CHARS = 16
 MOST_TOKENS = 400
 """More than fit into one notification: then all streams may have moved."""
 EVERYTHING = "*"
+WAKES = 1_024
+"""Calls to wake up that are heard as one."""
 PAUSE_S = 1.0
 """Between two tries to connect again."""
 
@@ -41,7 +42,7 @@ class Hints:
         self._channel = f"holdfast_{channel}"[:63]
         self._heed = heed
         self._moved: set[str] = set()
-        self._closed = False
+        self._closing = threading.Event()
         self._wake_end, self._waker = os.pipe()
         self._thread = threading.Thread(target=self._run, name="holdfast-hints", daemon=True)
         self._thread.start()
@@ -54,7 +55,7 @@ class Hints:
             self._wake()
 
     def close(self) -> None:
-        self._closed = True
+        self._closing.set()
         self._wake()
         self._thread.join()
         os.close(self._wake_end)
@@ -65,20 +66,19 @@ class Hints:
             os.write(self._waker, b"!")
 
     def _run(self) -> None:
-        while not self._closed:
+        while not self._closing.is_set():
             with suppress(psycopg.Error, OSError), psycopg.connect(self._info, autocommit=True) as connection:
                 connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
                 self._heed(None)  # whatever was said before, we did not hear
-                while not self._closed:
+                while not self._closing.is_set():
                     self._turn(connection)
-            if not self._closed:
-                select.select([self._wake_end], [], [], PAUSE_S)
+            self._closing.wait(PAUSE_S)
 
     def _turn(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
         ready, _, _ = select.select([connection.fileno(), self._wake_end], [], [])
         if self._wake_end in ready:
-            os.read(self._wake_end, 1_024)
-            time.sleep(0 if self._closed else limits.HINT_MS / 1_000)
+            os.read(self._wake_end, WAKES)
+            self._closing.wait(limits.HINT_MS / 1_000)
         if self._moved:
             moved, self._moved = self._moved, set()
             said = EVERYTHING if len(moved) > MOST_TOKENS else " ".join(sorted(moved))

@@ -27,7 +27,10 @@ CREATE TABLE IF NOT EXISTS migrations (
 """
 
 _STANDING = """
-SELECT current_user::text, pg_has_role(current_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = 'streams'::regclass
+SELECT current_user::text, r.rolbypassrls OR EXISTS (
+    SELECT FROM pg_policy p, unnest(p.polroles) AS maintainer
+    WHERE p.polname = 'maintenance' AND p.polrelid = 'streams'::regclass AND pg_has_role(current_user, maintainer, 'USAGE'))
+FROM pg_roles r WHERE r.rolname = current_user
 """
 
 _AHEAD = """

@@ -175,8 +175,9 @@ class PostgresStore:
     def close(self) -> None:
         self._check_process()
         self._closed = True
-        if self._hints is not None:
-            self._hints.close()
+        hints, self._hints = self._hints, None
+        if hints is not None:
+            hints.close()
         self._group.close(self._pool.close)
 
     # Driving
