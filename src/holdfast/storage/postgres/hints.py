@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import select
+import selectors
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import TypeAlias
 
 import psycopg
 from psycopg import sql
@@ -20,6 +21,8 @@ from psycopg import sql
 from holdfast.model import limits
 from holdfast.model.names import StreamId
 from holdfast.storage import common
+
+Connection: TypeAlias = psycopg.Connection[tuple[object, ...]]
 
 TOKEN_CHARS = 16
 MOST_TOKENS = 400
@@ -57,28 +60,35 @@ class Hints:
     def close(self) -> None:
         self._closing.set()
         self._wake()
-        self._thread.join()
-        os.close(self._wake_end)
-        os.close(self._waker)
+        self._thread.join(PAUSE_S)  # one that waits for a server that is gone ends by itself
 
     def _wake(self) -> None:
         with suppress(OSError):
             os.write(self._waker, b"!")
 
     def _run(self) -> None:
-        while not self._closing.is_set():
-            with suppress(psycopg.Error, OSError), psycopg.connect(self._info, autocommit=True) as connection:
-                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
-                self._heed(None)  # whatever was said before, we did not hear
-                while not self._closing.is_set():
-                    self._turn(connection)
-            self._closing.wait(PAUSE_S)
+        try:
+            while not self._closing.is_set():
+                with suppress(psycopg.Error, OSError), psycopg.connect(self._info, autocommit=True) as connection:
+                    self._listen(connection)
+                self._closing.wait(PAUSE_S)
+        finally:
+            os.close(self._wake_end)
+            os.close(self._waker)
 
-    def _turn(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
-        ready, _, _ = select.select([connection.fileno(), self._wake_end], [], [])
-        if self._wake_end in ready:
-            os.read(self._wake_end, WAKES)
-            self._closing.wait(limits.HINT_MS / 1_000)
+    def _listen(self, connection: Connection) -> None:
+        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        self._heed(None)  # whatever was said before, we did not hear
+        with selectors.DefaultSelector() as ready:
+            ready.register(connection, selectors.EVENT_READ)
+            ready.register(self._wake_end, selectors.EVENT_READ)
+            while not self._closing.is_set():
+                if any(key.fileobj == self._wake_end for key, _ in ready.select()):
+                    os.read(self._wake_end, WAKES)
+                    self._closing.wait(limits.HINT_MS / 1_000)
+                self._exchange(connection)
+
+    def _exchange(self, connection: Connection) -> None:
         if self._moved:
             moved, self._moved = self._moved, set()
             said = EVERYTHING if len(moved) > MOST_TOKENS else " ".join(sorted(moved))
