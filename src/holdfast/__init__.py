@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.providers.deltas import Deltas
     from holdfast.runtime.async_engine import AsyncEngine, AsyncSession
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "AsyncEngine",
