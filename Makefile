@@ -44,6 +44,7 @@ lock:  ## pin the newest versions that pyproject.toml allows, with hashes
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml -o requirements/core.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 --group build -o requirements/build.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml --group dev -o requirements/dev.lock
+	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 benchmarks/agents.in -o benchmarks/agents.lock
 
 clean:
 	rm -rf .venv .venv-demo .venv-lock .venv-bench .venv-agents .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -9,13 +9,15 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import holdfast
 from benchmarks import material
 from benchmarks.harness import FSYNC, Bench, Sample, Turn, limit_met, one_by_one, rate, rate_ratio, timed
 from benchmarks.raw import RawLog
 from benchmarks.report import Goal, Line, Table, per_second
+
+T = TypeVar("T")
 
 GOAL = Goal("at least", 4)
 WRITERS = (1, 50, 500)
@@ -37,24 +39,28 @@ def counted(path: Path, measure: Callable[[], Sample]) -> Sample:
     return Sample(sample.operations, sample.wall_s, sample.cpu_s, commits(path) - before)
 
 
-def in_threads(sessions: Sequence[holdfast.Session], texts: Sequence[str]) -> Sample:
-    """Every session has a thread of its own, and all start at once."""
-    gate = threading.Barrier(len(sessions) + 1)
+def in_threads(writers: Sequence[Callable[[T], object]], items: Sequence[T]) -> Sample:
+    """Every writer has a thread of its own, and all start at once."""
+    gate = threading.Barrier(len(writers) + 1)
 
-    def write(session: holdfast.Session) -> None:
+    def write(writer: Callable[[T], object]) -> None:
         gate.wait()
-        for text in texts:
-            session.record(material.ROLE, text)
+        for item in items:
+            writer(item)
 
-    with ThreadPoolExecutor(len(sessions)) as pool:
-        running = [pool.submit(write, session) for session in sessions]
+    with ThreadPoolExecutor(len(writers)) as pool:
+        running = [pool.submit(write, writer) for writer in writers]
 
         def work() -> None:
             gate.wait()
             for each in running:
                 each.result()
 
-        return timed(len(sessions) * len(texts), work)
+        return timed(len(writers) * len(items), work)
+
+
+def recording(session: holdfast.Session) -> Callable[[str], object]:
+    return lambda text: session.record(material.ROLE, text)
 
 
 async def in_tasks(sessions: Sequence[holdfast.AsyncSession], texts: Sequence[str]) -> None:
@@ -123,14 +129,14 @@ def measured(
     for writers in WRITERS:
         each = texts[: max(1, target // (10 if writers == 1 else writers))]
         names = [f"of {writers}: {number}" for number in range(writers)]
-        blocking = [engine.create_session(name) for name in names]
+        blocking = [recording(engine.create_session(name)) for name in names]
         tasks = [wait(awaited.create_session(name)) for name in names]
         operations = writers * len(each)
         add(
             f"{writers} threads" if writers > 1 else "1 thread",
             bench.file("threads.db"),
             operations,
-            lambda sessions=blocking, each=each: in_threads(sessions, each),  # type: ignore[misc]
+            lambda writers=blocking, each=each: in_threads(writers, each),  # type: ignore[misc]
         )
         add(
             f"{writers} tasks" if writers > 1 else "1 task",

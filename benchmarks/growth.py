@@ -40,11 +40,11 @@ VERIFY, REBUILD = CARE = ("verify", "rebuild")
 
 
 class History(msgspec.Struct, frozen=True):
-    """A file with events in it, and the sessions that are worked on: as many in a large one as in a small one."""
+    """A store with events in it, and the sessions that are worked on: as many in a large one as in a small one."""
 
     layout: str
     events: int
-    path: Path
+    address: Path | str
     sessions: tuple[str, ...]
 
     def name(self, action: str) -> str:
@@ -62,7 +62,7 @@ def run(bench: Bench) -> Table:
     openings = {each.name(OPEN): opening(each) for each in histories}
     samples = bench.in_turns(rounds, openings, slices=bench.pick(5, 3))
     with ExitStack() as stack:
-        engines = [stack.enter_context(holdfast.open(each.path)) for each in histories]
+        engines = [stack.enter_context(holdfast.open(each.address)) for each in histories]
         turns: dict[str, Turn] = {}
         care: dict[str, Turn] = {}
         for each, engine in zip(histories, engines, strict=True):
@@ -73,7 +73,8 @@ def run(bench: Bench) -> Table:
         working = bench.in_turns(rounds, turns, slices=bench.pick(5, 3))
         grown = max(engine.totals().events for engine in engines[: len(LAYOUTS)])
         caring = bench.in_turns(bench.pick(3, 1), care)
-    lines = compared(samples | working, sizes, working[FSYNC], samples[FSYNC])
+    parts = [(layout, action) for layout in LAYOUTS for action in ACTIONS]
+    lines = compared(samples | working, parts, sizes, working[FSYNC], samples[FSYNC])
     lines += cared(caring, [size for size in sizes if size in CARE_SIZES])
     return Table(
         name="growth",
@@ -109,13 +110,13 @@ def many_short(path: Path, events: int) -> History:
 
 
 def opening(history: History) -> Turn:
-    """Nobody else has the file open: the first to open it, as a new process would be."""
+    """Nobody else has the store open: the first to open it, as a new process would be."""
 
     def turn() -> Sample:
         engines: list[holdfast.Engine] = []
 
         def work() -> None:
-            engine = holdfast.open(history.path)
+            engine = holdfast.open(history.address)
             engines.append(engine)
             engine.session(history.sessions[-1]).record(material.ROLE, material.PROSE)
 
@@ -159,8 +160,13 @@ def rebuilding(engine: holdfast.Engine) -> Turn:
 
 
 def compared(
-    samples: Samples, sizes: Sequence[int], fsync: Sequence[Sample], fsync_opening: Sequence[Sample]
+    samples: Samples,
+    parts: Sequence[tuple[str, str]],
+    sizes: Sequence[int],
+    fsync: Sequence[Sample],
+    fsync_opening: Sequence[Sample],
 ) -> list[Line]:
+    """Each layout and action at each size, over the same at the smallest."""
     return [
         Line(
             what=name(layout, action, size),
@@ -170,8 +176,7 @@ def compared(
             goal=GOAL,
             limit=limit_met(samples[name(layout, action, size)], fsync_opening if action == OPEN else fsync),
         )
-        for layout in LAYOUTS
-        for action in ACTIONS
+        for layout, action in parts
         for size in sizes[1:]
     ]
 

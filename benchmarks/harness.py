@@ -23,16 +23,22 @@ FSYNC = "fsync"
 FSYNC_TRIES = 10
 SATURATED = 0.5
 """The share of its time from which on a limit counts as met. Below, others on the machine had the rest."""
+FULL = 0.8
+"""The share of all cores from which on they count as busy: a client and its server take turns, and wait in between."""
 PAGE = bytes(4096)
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One turn: how much was done and what it took. CPU time is that of the whole process that did the work."""
+    """One turn: how much was done and what it took. CPU time is that of all the processes that did the work."""
 
     operations: int
     wall_s: float
     cpu_s: float
     commits: int = 0
+    server_s: float = 0.0
+    """CPU time of the server that was asked, if there is one."""
+    shared: int = 0
+    """Commits that needed no sync of their own."""
 
     @classmethod
     def total(cls, samples: Sequence[Sample]) -> Sample:
@@ -41,6 +47,8 @@ class Sample(msgspec.Struct, frozen=True):
             sum(sample.wall_s for sample in samples),
             sum(sample.cpu_s for sample in samples),
             sum(sample.commits for sample in samples),
+            sum(sample.server_s for sample in samples),
+            sum(sample.shared for sample in samples),
         )
 
     @property
@@ -159,14 +167,22 @@ def rate_ratio(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Spread:
 
 
 def limit_met(samples: Sequence[Sample], fsync: Sequence[Sample]) -> str:
-    """What the machine had no more of: time of its processor, or syncs of its disk."""
-    cpu = statistics.median(sample.cpu_s / sample.wall_s for sample in samples)
-    sync = statistics.median(
-        sample.commits * probe.each_us / 1e6 / sample.wall_s for sample, probe in zip(samples, fsync, strict=True)
-    )
-    larger = "fsync-bound" if sync > cpu else "CPU-bound"
-    bound = larger if max(cpu, sync) >= SATURATED else "neither: it waited"
-    return f"{bound} (CPU {cpu:.0%}, fsync {sync:.0%})"
+    """What the machine had no more of: time of its processors, or syncs of its disk."""
+    shares = {
+        "CPU": statistics.median(sample.cpu_s / sample.wall_s for sample in samples),
+        "server": statistics.median(sample.server_s / sample.wall_s for sample in samples),
+        "fsync": statistics.median(
+            (sample.commits - sample.shared) * probe.each_us / 1e6 / sample.wall_s
+            for sample, probe in zip(samples, fsync, strict=True)
+        ),
+    }
+    largest = max(shares, key=lambda name: shares[name])
+    if shares["CPU"] + shares["server"] >= FULL * (os.cpu_count() or 1):
+        bound = "all cores busy"
+    else:
+        bound = f"{largest}-bound" if shares[largest] >= SATURATED else "neither: it waited"
+    shown = ", ".join(f"{name} {share:.0%}" for name, share in shares.items() if name != "server" or share)
+    return f"{bound} ({shown})"
 
 
 def file_system(folder: Path) -> str:

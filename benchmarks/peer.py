@@ -40,10 +40,16 @@ class Peer:
         )
 
     def order(self, *order: object) -> Any:
+        self.tell(*order)
+        return self.hear()
+
+    def tell(self, *order: object) -> None:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
+
+    def hear(self) -> Any:
+        assert self._process.stdout is not None
         answer = self._process.stdout.readline()
         if not answer:
             raise RuntimeError(f"the peer ended with code {self._process.wait()}")

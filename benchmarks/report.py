@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Literal
 
 import msgspec
 
 from benchmarks.harness import Spread
+
+WIDTH = 122
+"""Of a note, at most; a table is as wide as it is."""
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -70,7 +74,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         rule = "  ".join("─" * width for width in widths)
         notes = [*self.notes, *([f"WRONG: {self.wrong}"] if self.wrong else [])]
-        return "\n".join([f"{self.name}: {self.title}", "", text[0], rule, *text[1:], *("  " + note for note in notes)])
+        wrapped = [textwrap.fill(note, WIDTH, initial_indent="  ", subsequent_indent="    ") for note in notes]
+        return "\n".join([f"{self.name}: {self.title}", "", text[0], rule, *text[1:], *wrapped])
 
 
 class Machine(msgspec.Struct, frozen=True):

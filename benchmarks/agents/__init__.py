@@ -9,11 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchmarks.harness import Bench
+    from collections.abc import Callable
+
+    from benchmarks.harness import Bench, Turn
     from benchmarks.report import Table
 
 
 def run(bench: Bench) -> list[Table]:
-    from benchmarks.agents import measure, tables
+    from benchmarks.agents import measure, tables, targets
 
-    return tables.compared(measure.findings(bench))
+    return tables.compared(measure.findings(bench, targets.on_files(bench.folder)))
+
+
+def on_postgres(bench: Bench, url: Callable[[str], str], metered: Callable[[Turn], Turn]) -> list[Table]:
+    """The same on databases of one server; `url` says the address of one by its name."""
+    from benchmarks.agents import measure, tables, targets
+
+    return tables.compared(measure.findings(bench, targets.on_postgres(url, metered)))

@@ -11,7 +11,7 @@ from llama_index.core.llms import ChatMessage  # type: ignore[import-not-found]
 from llama_index.core.memory import Memory  # type: ignore[import-not-found]
 from llama_index.core.storage.chat_store.sql import MessageStatus  # type: ignore[import-not-found]
 
-from benchmarks.agents.workload import SESSION, SETTINGS, WINDOW_TOKENS, Turn, mark, marks_in
+from benchmarks.agents.workload import SESSION, SQLITE_SETTINGS, WINDOW_TOKENS, Turn, mark, marks_in
 
 FILL_TURNS = 50
 PUT_TURNS = 10
@@ -32,7 +32,9 @@ class LlamaIndex:
     def settings(self) -> dict[str, object]:
         async def read() -> dict[str, object]:
             async with self._memory.sql_store._async_engine.connect() as connection:
-                return {name: (await connection.exec_driver_sql(query)).scalar() for name, query in SETTINGS.items()}
+                return {
+                    name: (await connection.exec_driver_sql(query)).scalar() for name, query in SQLITE_SETTINGS.items()
+                }
 
         return self._loop.run(read())
 

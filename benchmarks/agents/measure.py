@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import msgspec
 
 from benchmarks import peer
 from benchmarks.agents import workload
+from benchmarks.agents.targets import EACH, Contender, Ground, Target
 from benchmarks.agents.worker import KILLED
 from benchmarks.harness import Bench, Sample, Samples, Turn, environment
 
@@ -36,33 +36,13 @@ MOST_READS = 20
 KILL_WITHIN_S = 0.3
 SEED = 7
 
-TURN, EACH = UNITS = ("a turn at once", "message by message")
-TAIL, WINDOW = READS = ("tail", "window")
-
-
-class Contender(msgspec.Struct, frozen=True):
-    name: str
-    reads: tuple[str, ...]
-    """By tokens, or by number where there is no way to ask for tokens."""
-    units: tuple[str, ...] = UNITS
-    rewrites: bool = False
-    """Each step leaves a copy of the whole state, so how a session came about is seen on disk."""
-
-
-OURS = Contender("holdfast", READS)
-PEERS = (
-    Contender("openai-agents", (TAIL,)),
-    Contender("langgraph", (WINDOW,), (TURN,), rewrites=True),
-    Contender("llama-index", (WINDOW,)),
-)
-
 
 class Worker(peer.Peer):
     """A contender's process."""
 
     def __init__(self, contender: Contender, python: Path) -> None:
         self._process = subprocess.Popen(
-            [python, "-P", "-m", "benchmarks.agents.worker", contender.name],
+            [python, "-P", "-m", "benchmarks.agents.worker", contender.side],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -70,22 +50,22 @@ class Worker(peer.Peer):
         )
         self.contender = contender
 
-    def hear(self) -> object:
-        """The next line, when one order has several."""
-        assert self._process.stdout is not None
-        return msgspec.json.decode(self._process.stdout.readline())
-
 
 class Store:
-    """One file of a contender, used by its process."""
+    """One store of a contender, used by its process."""
 
-    def __init__(self, worker: Worker, folder: Path) -> None:
+    def __init__(self, worker: Worker, ground: Ground, address: str) -> None:
         self.contender = worker.contender
+        self.metered = ground.metered
         self._worker = worker
-        self._path = str(folder / f"{worker.contender.name}.db")
+        self._ground = ground
+        self._address = address
 
     def order(self, order: str, *arguments: object) -> Any:
-        return self._worker.order(order, self._path, *arguments)
+        return self._worker.order(order, self._address, *arguments)
+
+    def size(self) -> int:
+        return self._ground.size(self._address)
 
     def append(self, unit: str, turns: int) -> Sample:
         messages, wall_s, cpu_s = self.order("append", turns, unit == EACH)
@@ -128,6 +108,7 @@ class Kills(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
+    target: Target
     about: Mapping[str, Mapping[str, object]]
     sized: Sequence[Sized]
     grown: Mapping[str, Grown]
@@ -136,63 +117,66 @@ class Findings(msgspec.Struct, frozen=True):
     """How often each was."""
 
 
-def findings(bench: Bench) -> Findings:
+def findings(bench: Bench, target: Target) -> Findings:
     sizes, times = SIZES[: bench.pick(4, 3)], bench.pick(20, 3)
-    with processes(environment(ENVIRONMENT, LOCK)) as workers:
+    with processes(target) as workers:
         # the kills come first: a process that has opened nothing yet can fork
-        kills = {each.contender.name: killed(bench, each, times) for each in workers}
-        about = {each.contender.name: tried(bench, each) for each in workers}
-        grown = {each.contender.name: grow(bench, each, sizes) for each in workers if each.contender.rewrites}
-        sized = [measured(bench, workers, turns) for turns in sizes]
-    return Findings(about, sized, grown, kills, times)
+        kills = {each.contender.name: killed(each, target.ground, times) for each in workers}
+        about = {each.contender.name: tried(each, target.ground) for each in workers}
+        rewriting = [each for each in workers if each.contender.rewrites]
+        grown = {each.contender.name: grow(bench, each, target.ground, sizes) for each in rewriting}
+        sized = [measured(bench, workers, target.ground, turns) for turns in sizes]
+    return Findings(target, about, sized, grown, kills, times)
 
 
 @contextmanager
-def processes(theirs: Path) -> Iterator[list[Worker]]:
+def processes(target: Target) -> Iterator[list[Worker]]:
+    theirs = environment(ENVIRONMENT, LOCK)
     with ExitStack() as stack:
-        pythons = [(OURS, Path(sys.executable)), *((each, theirs) for each in PEERS)]
+        pythons = [(target.ours, Path(sys.executable)), *((each, theirs) for each in target.peers)]
         yield [stack.enter_context(Worker(contender, python)) for contender, python in pythons]
 
 
 @contextmanager
-def opened(bench: Bench, workers: Sequence[Worker], name: str) -> Iterator[list[Store]]:
-    """A new file for each, gone afterwards: some grow large."""
-    folder = bench.file(name)
-    folder.mkdir()
-    stores = [Store(worker, folder) for worker in workers]
+def opened(workers: Sequence[Worker], ground: Ground, name: str) -> Iterator[list[Store]]:
+    """A new store for each, gone afterwards: some grow large."""
+    addresses = [ground.make(f"{worker.contender.name}-{name}") for worker in workers]
+    stores = [Store(worker, ground, address) for worker, address in zip(workers, addresses, strict=True)]
+    for store in stores:
+        store.order("open")
     yield stores
-    shutil.rmtree(folder)
+    for address in addresses:
+        ground.drop(address)
 
 
-def tried(bench: Bench, worker: Worker) -> Mapping[str, object]:
+def tried(worker: Worker, ground: Ground) -> Mapping[str, object]:
     """What it runs on."""
-    with opened(bench, [worker], "tried") as [store]:
-        found: Mapping[str, object] = store.order("open")
+    with opened([worker], ground, "tried") as [store]:
+        found: Mapping[str, object] = store.order("settings")
         store.order("close")
     return found
 
 
-def grow(bench: Bench, worker: Worker, sizes: Sequence[int]) -> Grown:
-    reached, size, on_disk, left_s = 0, 0, {}, float(bench.pick(20, 3))
-    with opened(bench, [worker], "grown") as [store]:
-        store.order("open")
+def grow(bench: Bench, worker: Worker, ground: Ground, sizes: Sequence[int]) -> Grown:
+    reached, on_disk, left_s = 0, {}, float(bench.pick(20, 3))
+    with opened([worker], ground, "grown") as [store]:
         for turns in sizes:
-            done, size, left_s = store.order("grow", turns - reached, left_s)
+            done, left_s = store.order("grow", turns - reached, left_s)
             reached += done
             if reached < turns:
                 break
-            on_disk[turns] = size
+            on_disk[turns] = store.size()
+        size = store.size()
         store.order("close")
     return Grown(on_disk, reached, size)
 
 
-def measured(bench: Bench, workers: Sequence[Worker], turns: int) -> Sized:
+def measured(bench: Bench, workers: Sequence[Worker], ground: Ground, turns: int) -> Sized:
     rounds = bench.pick(3 if turns == LONG else 5, 3)
-    with opened(bench, workers, str(turns)) as stores:
-        on_disk = {}
+    with opened(workers, ground, str(turns)) as stores:
         for store in stores:
-            store.order("open")
-            on_disk[store.contender.name] = store.order("fill", turns)
+            store.order("fill", turns)
+        on_disk = {store.contender.name: store.size() for store in stores}
         ours, *theirs = stores
         read = {other.contender.name: read_in_turns(bench, rounds, ours, other) for other in theirs}
         appended = {other.contender.name: append_in_turns(bench, rounds, ours, other, turns) for other in theirs}
@@ -203,13 +187,13 @@ def measured(bench: Bench, workers: Sequence[Worker], turns: int) -> Sized:
 
 def read_in_turns(bench: Bench, rounds: int, ours: Store, theirs: Store) -> Samples:
     kind = theirs.contender.reads[0]
-    turns = {what(store.contender, kind): reading(store, kind) for store in (ours, theirs)}
+    turns = {what(store.contender, kind): store.metered(reading(store, kind)) for store in (ours, theirs)}
     return in_turns(bench, rounds, turns, MOST_SLICES)
 
 
 def append_in_turns(bench: Bench, rounds: int, ours: Store, theirs: Store, length: int) -> Samples:
     turns = {
-        what(store.contender, unit): appending(store, unit, length)
+        what(store.contender, unit): store.metered(appending(store, unit, length))
         for store in (ours, theirs)
         for unit in store.contender.units
     }
@@ -240,17 +224,18 @@ def appending(store: Store, unit: str, length: int) -> Turn:
     return lambda: store.append(unit, turns)
 
 
-def killed(bench: Bench, worker: Worker, times: int) -> Kills:
-    """Killed again and again at a moment of chance, on one file; what nobody answered for is sent once more."""
-    path, moments = str(bench.file(f"{worker.contender.name}-killed.db")), random.Random(SEED)
+def killed(worker: Worker, ground: Ground, times: int) -> Kills:
+    """Killed again and again at a moment of chance, on one store; what nobody answered for is sent once more."""
+    address, moments = ground.make(f"{worker.contender.name}-killed"), random.Random(SEED)
     answered: list[str] = []
     for _ in range(times):
-        child = worker.order("doomed", path, len(answered))
+        child = worker.order("doomed", address, len(answered))
         answered += msgspec.convert(worker.hear(), list[str])
         time.sleep(moments.uniform(0, KILL_WITHIN_S))
         os.kill(child, signal.SIGKILL)
         while (heard := worker.hear()) != KILLED:
             answered += msgspec.convert(heard, list[str])
-    held = Counter(worker.order("held", path))
+    held = Counter(worker.order("held", address))
+    ground.drop(address)
     missing = sum(mark not in held for mark in answered)
     return Kills(len(answered), missing, sum(count > 1 for count in held.values()))

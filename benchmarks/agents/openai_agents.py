@@ -7,25 +7,31 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from agents.extensions.memory import SQLAlchemySession  # type: ignore[import-not-found]
+from agents.memory import SessionABC  # type: ignore[import-not-found]
+from sqlalchemy.ext.asyncio import create_async_engine  # type: ignore[import-not-found]
+
 from agents import SQLiteSession  # type: ignore[import-not-found]
-from benchmarks.agents.workload import SESSION, TAIL_MESSAGES, Turn, mark, marks_in, settings_of
+from benchmarks.agents.workload import (
+    POSTGRES_SETTINGS,
+    SESSION,
+    SQLITE_SETTINGS,
+    TAIL_MESSAGES,
+    Turn,
+    mark,
+    marks_in,
+    settings_of,
+)
+
+FILL_TURNS = 50
 
 
 class OpenaiAgents:
-    """`SQLiteSession`: `add_items` with all items of a turn, or of a message; `get_items(limit)` for the newest."""
+    """A session: `add_items` with all items of a turn, or of a message; `get_items(limit)` for the newest."""
 
-    packages = ("openai-agents",)
-
-    def __init__(self, path: str) -> None:
-        self._session = SQLiteSession(SESSION, path)
+    def __init__(self, session: SessionABC) -> None:
+        self._session = session
         self._loop = asyncio.Runner()
-
-    def settings(self) -> dict[str, object]:
-        async def read() -> dict[str, object]:
-            # connections belong to the threads that the loop works with
-            return await asyncio.to_thread(lambda: settings_of(self._session._get_connection().execute))
-
-        return self._loop.run(read())
 
     def prepared(self, turn: Turn) -> list[list[dict[str, Any]]]:
         """The items of each message: a call is an item of its own."""
@@ -47,7 +53,9 @@ class OpenaiAgents:
         self._add([message for turn in turns for message in turn])
 
     def fill(self, turns: list[Turn]) -> None:
-        self._add(list(itertools.chain.from_iterable(self.prepared(turn))) for turn in turns)
+        for start in range(0, len(turns), FILL_TURNS):
+            messages = [each for turn in turns[start : start + FILL_TURNS] for each in self.prepared(turn)]
+            self._add([list(itertools.chain.from_iterable(messages))])
 
     def read(self, kind: str, times: int) -> int:
         assert kind == "tail"
@@ -67,16 +75,58 @@ class OpenaiAgents:
         items = self._loop.run(self._session.get_items())
         return marks_in(text for item in items for text in texts_of(item))
 
-    def close(self) -> None:
-        self._session.close()
-        self._loop.close()
-
     def _add(self, batches: Iterable[list[dict[str, Any]]]) -> None:
         async def add() -> None:
             for batch in batches:
                 await self._session.add_items(batch)
 
         self._loop.run(add())
+
+
+class OnSqlite(OpenaiAgents):
+    """`SQLiteSession`."""
+
+    packages = ("openai-agents",)
+
+    def __init__(self, address: str) -> None:
+        super().__init__(SQLiteSession(SESSION, address))
+
+    def settings(self) -> dict[str, object]:
+        def ask() -> dict[str, object]:
+            return settings_of(self._session._get_connection().execute, SQLITE_SETTINGS)
+
+        async def read() -> dict[str, object]:
+            return await asyncio.to_thread(ask)  # connections belong to the threads that the loop works with
+
+        return self._loop.run(read())
+
+    def close(self) -> None:
+        self._session.close()
+        self._loop.close()
+
+
+class OnPostgres(OpenaiAgents):
+    """`SQLAlchemySession` with the driver that its documentation names."""
+
+    packages = ("openai-agents", "sqlalchemy", "asyncpg")
+
+    def __init__(self, address: str) -> None:
+        self._engine = create_async_engine(address.replace("postgresql://", "postgresql+asyncpg://", 1))
+        super().__init__(SQLAlchemySession(SESSION, engine=self._engine, create_tables=True))
+
+    def settings(self) -> dict[str, object]:
+        async def read() -> dict[str, object]:
+            async with self._engine.connect() as connection:
+                return {
+                    name: (await connection.exec_driver_sql(query)).scalar()
+                    for name, query in POSTGRES_SETTINGS.items()
+                }
+
+        return self._loop.run(read())
+
+    def close(self) -> None:
+        self._loop.run(self._engine.dispose())
+        self._loop.close()
 
 
 def said(text: str) -> dict[str, Any]:

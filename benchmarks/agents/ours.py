@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import psycopg
+
 import holdfast
-from benchmarks.agents.workload import SESSION, TAIL_MESSAGES, WINDOW_TOKENS, Turn, mark, marks_in, settings_of
+from benchmarks.agents.workload import (
+    POSTGRES_SETTINGS,
+    SESSION,
+    SQLITE_SETTINGS,
+    TAIL_MESSAGES,
+    WINDOW_TOKENS,
+    Turn,
+    mark,
+    marks_in,
+    settings_of,
+)
+from holdfast.storage.postgres.connect import address_of
 from holdfast.storage.sqlite.store import SqliteStore
 
 PAGE = 1_000
@@ -20,16 +33,12 @@ class Prepared(NamedTuple):
 class Holdfast:
     """`record_all` for a turn at once, `record` and `result` message by message; a key for what may be sent twice."""
 
-    packages = ("holdfast",)
+    packages: tuple[str, ...] = ("holdfast",)
 
-    def __init__(self, path: str) -> None:
-        self._engine = holdfast.open(path)
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._engine = holdfast.open(address)
         self._session = self._engine.session(SESSION, create=True)
-
-    def settings(self) -> dict[str, object]:
-        store = self._engine.store
-        assert isinstance(store, SqliteStore)
-        return settings_of(store._writer._log.connection.execute)
 
     def prepared(self, turn: Turn) -> Prepared:
         return Prepared(turn, called(turn), chat(turn))
@@ -80,6 +89,21 @@ class Holdfast:
 
     def close(self) -> None:
         self._engine.close()
+
+
+class OnSqlite(Holdfast):
+    def settings(self) -> dict[str, object]:
+        store = self._engine.store
+        assert isinstance(store, SqliteStore)
+        return settings_of(store._writer._log.connection.execute, SQLITE_SETTINGS)
+
+
+class OnPostgres(Holdfast):
+    packages = ("holdfast", "psycopg")
+
+    def settings(self) -> dict[str, object]:
+        with psycopg.connect(address_of(self._address).info) as connection:
+            return settings_of(connection.execute, POSTGRES_SETTINGS)
 
 
 def called(turn: Turn) -> list[dict[str, Any]]:

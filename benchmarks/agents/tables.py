@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from benchmarks.agents import workload
-from benchmarks.agents.measure import OURS, PEERS, TAIL, TURN, UNITS, WINDOW, Contender, Findings, Kills, Sized, what
+from benchmarks.agents.measure import Findings, Kills, Sized, what
+from benchmarks.agents.targets import TAIL, TURN, UNITS, WINDOW, Contender, Target
 from benchmarks.harness import FSYNC, Sample, Spread, each_us, limit_met, rate, rate_ratio, time_ratio
 from benchmarks.report import Goal, Line, Table, micros, per_second
 
@@ -14,8 +15,6 @@ AHEAD = Goal("at least", 1)
 FASTER = Goal("below", 1)
 FLAT = Goal("at most", 1.5)
 NONE = Goal("at most", 0)
-GOAL_FROM_TURNS = 1_000
-"""A read of a shorter session is of about all that there is."""
 GROWTH_FROM_TURNS = 100
 READS = {TAIL: f"last {workload.TAIL_MESSAGES} messages", WINDOW: f"last {workload.WINDOW_TOKENS:,} tokens"}
 
@@ -24,17 +23,21 @@ def compared(found: Findings) -> list[Table]:
     return [appends(found), reads(found), disk(found), growth(found), kills(found)]
 
 
-def table(title: str, lines: list[Line], notes: Sequence[str] = ()) -> Table:
-    return Table(name="agents", title=title, ours="ours", theirs="theirs", lines=lines, notes=list(notes))
+def table(target: Target, title: str, lines: list[Line], notes: Sequence[str] = ()) -> Table:
+    said = [note for note in notes if note]
+    return Table(name=target.name, title=title, ours="ours", theirs="theirs", lines=lines, notes=said)
 
 
 def appends(found: Findings) -> Table:
-    lines = []
+    target, lines = found.target, []
     for unit in UNITS:
-        for peer in PEERS:
+        for peer in target.peers:
             for sized in found.sized:
                 samples = sized.pairs[peer.name].appends
-                ours, theirs = samples[what(OURS, unit)], samples[what(peer, unit if unit in peer.units else TURN)]
+                ours, theirs = (
+                    samples[what(target.ours, unit)],
+                    samples[what(peer, unit if unit in peer.units else TURN)],
+                )
                 lines.append(
                     Line(
                         what=f"{unit}, {sized.turns:,} turns: {peer.name}",
@@ -48,55 +51,55 @@ def appends(found: Findings) -> Table:
     shortest = found.sized[0]
     notes = [
         *(described(name, about) for name, about in found.about.items()),
-        "All are durable when they return. langgraph saves the whole state after each step and has no smaller unit; its",
-        "graph has the usual MessagesState, not the DeltaChannel that is in beta.",
-        f"Measuring adds turns: our sessions of {shortest.turns} ended with {shortest.ended_with[OURS.name]}.",
+        target.settings_note,
+        "All are durable when they return.",
+        *(peer.appends_note for peer in target.peers),
+        f"Measuring adds turns: our sessions of {shortest.turns} ended with {shortest.ended_with[target.ours.name]}.",
     ]
-    return table("messages appended a second, by each one's own durable default", lines, notes)
+    return table(target, "messages appended a second, by each one's own durable default", lines, notes)
 
 
 def described(name: str, about: Mapping[str, object]) -> str:
-    versions = about["versions"]
+    versions, settings = about["versions"], about["settings"]
     assert isinstance(versions, dict)
-    named = ", ".join(f"{package} {version}" for package, version in versions.items())
-    return (
-        f"{name}: {named} on SQLite {about['sqlite']}, journal_mode={about['journal_mode']}, "
-        f"synchronous={about['synchronous']} (2 is FULL)."
-    )
+    assert isinstance(settings, dict)
+    packages = ", ".join(f"{package} {version}" for package, version in versions.items())
+    (database, version), *others = settings.items()
+    set_to = ", ".join(f"{setting}={value}" for setting, value in others)
+    return f"{name}: {packages} on {database} {version}, {set_to}."
 
 
 def reads(found: Findings) -> Table:
-    lines = []
-    for peer in PEERS:
+    target, lines = found.target, []
+    for peer in target.peers:
         (kind,) = peer.reads
         for sized in found.sized:
             samples = sized.pairs[peer.name].reads
-            ours, theirs = samples[what(OURS, kind)], samples[what(peer, kind)]
+            ours, theirs = samples[what(target.ours, kind)], samples[what(peer, kind)]
             lines.append(
                 Line(
                     what=f"{READS[kind]}, {sized.turns:,} turns: {peer.name}",
                     ours=micros(each_us(ours)),
                     theirs=micros(each_us(theirs)),
                     ratio=time_ratio(ours, theirs),
-                    goal=FASTER if sized.turns >= GOAL_FROM_TURNS else None,
+                    goal=FASTER if sized.turns >= target.reads_goal_from_turns else None,
                     limit=limit_met(ours, samples[FSYNC]),
                 )
             )
     notes = [
-        "openai-agents has no window by tokens, langgraph's is trimmed, llama-index keeps its own, of at most 0.7 of them.",
-        "llama-index makes its indexes in an order that varies; after some, SQLite reads by one that makes this linear.",
+        *(peer.reads_note for peer in target.peers),
         "Ours shows of a result above 50 KiB the beginning; theirs leave out what does not fit.",
     ]
-    return table("what goes to the model next", lines, notes)
+    return table(target, "what goes to the model next", lines, notes)
 
 
 def disk(found: Findings) -> Table:
-    lines = []
-    notes = ["With the write-ahead log, and all that lies beside the file."]
-    for peer in PEERS:
+    target, lines = found.target, []
+    notes = [target.ground.sizes_note]
+    for peer in target.peers:
         grown = found.grown.get(peer.name)
         for sized in found.sized:
-            ours = sized.on_disk[OURS.name]
+            ours = sized.on_disk[target.ours.name]
             theirs = sized.on_disk[peer.name] if grown is None else grown.on_disk.get(sized.turns)
             lines.append(
                 Line(
@@ -108,7 +111,7 @@ def disk(found: Findings) -> Table:
             )
         if grown is not None and grown.turns < found.sized[-1].turns:
             notes.append(f"{peer.name} was stopped at {grown.turns:,} turns, with {size(grown.bytes)}.")
-    return table("bytes on disk", lines, notes)
+    return table(target, "bytes on disk", lines, notes)
 
 
 def size(count: float) -> str:
@@ -117,16 +120,17 @@ def size(count: float) -> str:
 
 def growth(found: Findings) -> Table:
     first, last = next(each for each in found.sized if each.turns == GROWTH_FROM_TURNS), found.sized[-1]
-    lines = []
+    target, lines = found.target, []
     for action, named in (*((unit, unit) for unit in UNITS), *READS.items()):
-        peers = [peer for peer in PEERS if action in (*peer.units, *peer.reads)]
-        ours = Spread.of([dearer(first, last, peer, OURS, action) for peer in peers])
+        peers = [peer for peer in target.peers if action in (*peer.units, *peer.reads)]
+        ours = Spread.of([dearer(first, last, peer, target.ours, action) for peer in peers])
         lines.append(Line(what=named, ours=f"{ours.median:.2f}×", ratio=ours, goal=FLAT))
         for peer in peers:
             theirs = dearer(first, last, peer, peer, action)
             lines.append(Line(what=f"{named}: {peer.name}", ours="", theirs=f"{theirs:.2f}×"))
     notes = ["Our ratio is over the comparisons with each peer."]
-    return table(f"what one costs at {last.turns:,} turns, over what it costs at {first.turns:,}", lines, notes)
+    title = f"what one costs at {last.turns:,} turns, over what it costs at {first.turns:,}"
+    return table(target, title, lines, notes)
 
 
 def dearer(first: Sized, last: Sized, peer: Contender, contender: Contender, action: str) -> float:
@@ -139,9 +143,9 @@ def dearer(first: Sized, last: Sized, peer: Contender, contender: Contender, act
 
 
 def kills(found: Findings) -> Table:
-    lines = []
+    target, lines = found.target, []
     for fault in ("missing", "doubled"):
-        ours, *theirs = ((each.name, found.kills[each.name]) for each in (OURS, *PEERS))
+        ours, *theirs = ((each.name, found.kills[each.name]) for each in target.contenders)
         count = getattr(ours[1], fault)
         lines.append(Line(what=fault, ours=counted(ours[1], fault), ratio=Spread.of([count]), goal=NONE))
         lines += [Line(what=f"{fault}: {name}", ours="", theirs=counted(each, fault)) for name, each in theirs]
@@ -150,7 +154,7 @@ def kills(found: Findings) -> Table:
         "we know it by its key, langgraph resumes the run that was cut off; the others keep it twice if it had arrived,",
         "and it had if the kill came while the disk was being waited for.",
     ]
-    return table(f"messages after {found.killed} kills", lines, notes)
+    return table(target, f"messages after {found.killed} kills", lines, notes)
 
 
 def counted(kills: Kills, fault: str) -> str:

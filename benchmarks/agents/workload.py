@@ -11,7 +11,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,15 @@ LEAST_BYTES, MOST_BYTES = 20, 200_000
 """A result's size: half are below the median, one in forty is above 15 KB."""
 MOST_CALLS = 3
 SESSION = "only"
-SETTINGS = {
-    "sqlite": "SELECT sqlite_version()",
+SQLITE_SETTINGS = {
+    "SQLite": "SELECT sqlite_version()",
     "journal_mode": "PRAGMA journal_mode",
     "synchronous": "PRAGMA synchronous",
+}
+POSTGRES_SETTINGS = {
+    "PostgreSQL": "SHOW server_version",
+    "fsync": "SHOW fsync",
+    "synchronous_commit": "SHOW synchronous_commit",
 }
 """What everybody's own connection is asked."""
 WINDOW_TOKENS = 8_000
@@ -92,8 +97,8 @@ def marks_in(texts: Iterator[str]) -> list[str]:
     return [found[1] for text in texts if (found := MARK.match(text))]
 
 
-def settings_of(execute: Callable[[str], Any]) -> dict[str, object]:
-    return {name: execute(query).fetchone()[0] for name, query in SETTINGS.items()}
+def settings_of(execute: Callable[[str], Any], settings: Mapping[str, str]) -> dict[str, object]:
+    return {name: next(iter(execute(query)))[0] for name, query in settings.items()}
 
 
 def turns() -> Iterator[Turn]:

@@ -220,7 +220,7 @@ async def _drive(operation: Operation[T], connection: Connection) -> T:
 async def _answer(connection: Connection, ask: Ask) -> list[tuple[Any, ...]]:
     if ask.sets_tenant:
         cursor = await connection.execute(ask.statement, ask.values, binary=True)
-        return await cursor.fetchall() if cursor.description else []
+        return await cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
     async with connection.pipeline():
         await connection.execute(SQL["act_for_long" if ask.long else "act_for"], (ask.tenant,))
         cursor = await connection.execute(ask.statement, ask.values, binary=True)

@@ -31,7 +31,8 @@ SESSION = (
     "-c default_transaction_isolation=read\\ committed",
     "-c row_security=on",
     "-c jit=off",  # every statement is short
-    "-c enable_seqscan=off",  # … and has its index, also while the statistics say that a table is empty
+    "-c enable_seqscan=off",  # … and has its index, in its order, also while the statistics know nothing of a table
+    "-c enable_bitmapscan=off",
 )
 
 

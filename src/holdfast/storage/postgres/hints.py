@@ -77,6 +77,7 @@ class Hints:
             os.close(self._waker)
 
     def _listen(self, connection: Connection) -> None:
+        connection.execute("SET synchronous_commit = off")  # a hint may be lost: it waits for no disk
         connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
         self._heed(None)  # whatever was said before, we did not hear
         with selectors.DefaultSelector() as ready:

@@ -4,7 +4,8 @@
 SELECT act_for(%b::text);
 
 -- name: act_for_long
-SELECT act_for(%b::text), set_config('statement_timeout', '0', true), set_config('enable_seqscan', 'on', true);
+SELECT act_for(%b::text), set_config('statement_timeout', '0', true), set_config('enable_seqscan', 'on', true),
+       set_config('enable_bitmapscan', 'on', true);
 
 -- name: append
 SELECT write, verdict, actual FROM append(

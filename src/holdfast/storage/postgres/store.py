@@ -240,7 +240,7 @@ def _answer(connection: Connection, ask: Ask) -> list[tuple[Any, ...]]:
     """In one round trip, and so in one transaction, which ends with the pipeline."""
     if ask.sets_tenant:
         cursor = connection.execute(ask.statement, ask.values, binary=True)
-        return cursor.fetchall() if cursor.description else []
+        return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
     with connection.pipeline():
         connection.execute(SQL["act_for_long" if ask.long else "act_for"], (ask.tenant,))
         cursor = connection.execute(ask.statement, ask.values, binary=True)

@@ -29,14 +29,15 @@ CREATE FUNCTION append(
 ) RETURNS TABLE (write integer, verdict text, actual bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    numbers  bigint[];
-    verdicts text[];
+    numbers  bigint[];   -- of the streams that are written to; NULL for those that are not
+    verdicts text[];     -- why not, or 'made'
     actuals  bigint[];
     this_era integer;
+    refused  boolean;
+    new      boolean;
     found    record;
 BEGIN
     PERFORM act_for(in_tenant);
-    SELECT era INTO this_era FROM store;
 
     IF alone THEN
         WITH wanted AS (
@@ -45,14 +46,18 @@ BEGIN
         ), locked AS MATERIALIZED (
             SELECT w.at, s.stream_no, s.version, s.hash, s.era, s.xid
             FROM wanted w JOIN streams s USING (tenant, kind, key) ORDER BY s.stream_no FOR UPDATE OF s
+        ), judged AS (
+            SELECT w.at, l.stream_no, l.version, store.era,
+                   CASE WHEN l.stream_no IS NULL THEN CASE WHEN w.expected = 0 THEN 'new' ELSE 'stale' END
+                        WHEN l.version <> w.expected OR l.hash <> w.previous THEN 'stale'
+                        WHEN l.era = store.era AND l.xid > pg_current_xact_id() THEN 'busy'
+                   END AS verdict
+            FROM store CROSS JOIN wanted w LEFT JOIN locked l USING (at)
         )
-        SELECT array_agg(l.stream_no ORDER BY w.at),
-               array_agg(CASE WHEN l.stream_no IS NULL THEN CASE WHEN w.expected = 0 THEN 'new' ELSE 'stale' END
-                              WHEN l.version <> w.expected OR l.hash <> w.previous THEN 'stale'
-                              WHEN l.era = this_era AND l.xid > pg_current_xact_id() THEN 'busy'
-                         END ORDER BY w.at),
-               array_agg(coalesce(l.version, 0) ORDER BY w.at)
-        INTO numbers, verdicts, actuals FROM wanted w LEFT JOIN locked l USING (at);
+        SELECT array_agg(CASE WHEN j.verdict IS NULL THEN j.stream_no END ORDER BY j.at), array_agg(j.verdict ORDER BY j.at),
+               array_agg(coalesce(j.version, 0) ORDER BY j.at), max(j.era),
+               coalesce(bool_or(j.verdict <> 'new'), false), coalesce(bool_or(j.verdict = 'new'), false)
+        INTO numbers, verdicts, actuals, this_era, refused, new FROM judged j;
     ELSE
         WITH wanted AS (
             SELECT * FROM unnest(w_tenant, w_kind, w_key, w_expected, w_previous)
@@ -60,24 +65,21 @@ BEGIN
         ), locked AS MATERIALIZED (
             SELECT w.at, s.stream_no, s.version, s.hash, s.era, s.xid
             FROM wanted w JOIN streams s USING (tenant, kind, key) ORDER BY s.stream_no FOR UPDATE OF s SKIP LOCKED
+        ), judged AS (
+            SELECT w.at, l.stream_no, l.version, store.era,
+                   CASE WHEN l.stream_no IS NULL THEN CASE WHEN w.expected = 0 THEN 'new' ELSE 'busy' END
+                        WHEN l.version <> w.expected OR l.hash <> w.previous THEN 'stale'
+                        WHEN l.era = store.era AND l.xid > pg_current_xact_id() THEN 'busy'
+                   END AS verdict
+            FROM store CROSS JOIN wanted w LEFT JOIN locked l USING (at)
         )
-        SELECT array_agg(l.stream_no ORDER BY w.at),
-               array_agg(CASE WHEN l.stream_no IS NULL THEN CASE WHEN w.expected = 0 THEN 'new' ELSE 'busy' END
-                              WHEN l.version <> w.expected OR l.hash <> w.previous THEN 'stale'
-                              WHEN l.era = this_era AND l.xid > pg_current_xact_id() THEN 'busy'
-                         END ORDER BY w.at),
-               array_agg(coalesce(l.version, 0) ORDER BY w.at)
-        INTO numbers, verdicts, actuals FROM wanted w LEFT JOIN locked l USING (at);
+        SELECT array_agg(CASE WHEN j.verdict IS NULL THEN j.stream_no END ORDER BY j.at), array_agg(j.verdict ORDER BY j.at),
+               array_agg(coalesce(j.version, 0) ORDER BY j.at), max(j.era),
+               coalesce(bool_or(j.verdict <> 'new'), false), coalesce(bool_or(j.verdict = 'new'), false)
+        INTO numbers, verdicts, actuals, this_era, refused, new FROM judged j;
     END IF;
 
-    IF alone AND (array_position(verdicts, 'stale') IS NOT NULL OR array_position(verdicts, 'busy') IS NOT NULL) THEN
-        RETURN QUERY SELECT r.at::integer, r.verdict, r.actual
-                     FROM unnest(verdicts, actuals) WITH ORDINALITY AS r (verdict, actual, at)
-                     WHERE r.verdict IN ('stale', 'busy');
-        RETURN;
-    END IF;
-
-    IF array_position(verdicts, 'new') IS NOT NULL THEN
+    IF new AND NOT (alone AND refused) THEN
         FOR found IN
             INSERT INTO streams (tenant, kind, key, version, hash, era, xid)
             SELECT w.tenant, w.kind, w.key, w.version, w.hash, this_era, pg_current_xact_id()
@@ -93,14 +95,23 @@ BEGIN
                 END IF;
             END LOOP;
         END LOOP;
-        IF array_position(verdicts, 'new') IS NOT NULL AND alone THEN
-            RAISE EXCEPTION 'a stream was made by another meanwhile' USING ERRCODE = 'serialization_failure';
+        IF array_position(verdicts, 'new') IS NOT NULL THEN
+            IF alone THEN
+                RAISE EXCEPTION 'a stream was made by another meanwhile' USING ERRCODE = 'serialization_failure';
+            END IF;
+            verdicts := array_replace(verdicts, 'new', 'busy');  -- alone, it will see which version there is
+            refused := true;
         END IF;
-        verdicts := array_replace(verdicts, 'new', 'busy');  -- alone, it will see which version there is
     END IF;
 
-    SELECT array_agg(CASE WHEN r.verdict IS NULL OR r.verdict = 'made' THEN r.number END ORDER BY r.at) INTO numbers
-    FROM unnest(numbers, verdicts) WITH ORDINALITY AS r (number, verdict, at);
+    IF refused THEN
+        RETURN QUERY SELECT r.at::integer, r.verdict, r.actual
+                     FROM unnest(verdicts, actuals) WITH ORDINALITY AS r (verdict, actual, at)
+                     WHERE r.verdict IN ('stale', 'busy');
+        IF alone THEN
+            RETURN;
+        END IF;
+    END IF;
 
     UPDATE streams s SET version = w.version, hash = w.hash, era = this_era, xid = pg_current_xact_id()
     FROM unnest(numbers, w_version, w_hash, verdicts) AS w (number, version, hash, verdict)
@@ -139,10 +150,6 @@ BEGIN
     END IF;
 
     PERFORM put_rows(rows, numbers);
-
-    RETURN QUERY SELECT r.at::integer, r.verdict, r.actual
-                 FROM unnest(verdicts, actuals) WITH ORDINALITY AS r (verdict, actual, at)
-                 WHERE r.verdict IN ('stale', 'busy');
 END $$;
 
 -- Make these a stream's rows if it is still at this version; the version that it is at.

@@ -1,25 +1,35 @@
-"""langgraph with its SQLite saver, used as its documentation shows. Run by its own interpreter, where Holdfast is not
+"""langgraph with its savers, used as its documentation shows. Run by its own interpreter, where Holdfast is not
 installed."""
 
 from __future__ import annotations
 
 import sqlite3
+from contextlib import ExitStack
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, trim_messages  # type: ignore[import-not-found]
 from langchain_core.messages.utils import count_tokens_approximately  # type: ignore[import-not-found]
+from langgraph.checkpoint.base import BaseCheckpointSaver  # type: ignore[import-not-found]
+from langgraph.checkpoint.postgres import PostgresSaver  # type: ignore[import-not-found]
 from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]
 from langgraph.graph import END, START, MessagesState, StateGraph  # type: ignore[import-not-found]
+from psycopg.rows import tuple_row
 
-from benchmarks.agents.workload import SESSION, WINDOW_TOKENS, Turn, marks_in, settings_of
+from benchmarks.agents.workload import (
+    POSTGRES_SETTINGS,
+    SESSION,
+    SQLITE_SETTINGS,
+    WINDOW_TOKENS,
+    Turn,
+    marks_in,
+    settings_of,
+)
 
 
 class Langgraph:
-    """A graph of model and tools over `MessagesState` with a `SqliteSaver`: one checkpoint for each step it takes."""
+    """A graph of model and tools over `MessagesState` with a saver: one checkpoint for each step it takes."""
 
-    packages = ("langgraph", "langgraph-checkpoint-sqlite")
-
-    def __init__(self, path: str) -> None:
+    def __init__(self, saver: BaseCheckpointSaver) -> None:
         self._script: list[Any] = []
         """The messages of the turn that runs: a question, calls, their results, and an answer."""
 
@@ -39,13 +49,9 @@ class Langgraph:
         builder.add_edge(START, "model")
         builder.add_conditional_edges("model", route, ["tools", END])
         builder.add_edge("tools", "model")
-        self._connection = sqlite3.connect(path, check_same_thread=False)
-        self._graph = builder.compile(checkpointer=SqliteSaver(self._connection))
+        self._graph = builder.compile(checkpointer=saver)
         self._config = {"configurable": {"thread_id": SESSION}}
         self._graph.get_state(self._config)
-
-    def settings(self) -> dict[str, object]:
-        return settings_of(self._connection.execute)
 
     def prepared(self, turn: Turn) -> list[Any]:
         """Messages have ids here, so that one sent twice can be told."""
@@ -104,5 +110,37 @@ class Langgraph:
     def held(self) -> list[str]:
         return marks_in(message.text for message in self._graph.get_state(self._config).values["messages"])
 
+
+class OnSqlite(Langgraph):
+    """A `SqliteSaver`."""
+
+    packages = ("langgraph", "langgraph-checkpoint-sqlite")
+
+    def __init__(self, address: str) -> None:
+        self._connection = sqlite3.connect(address, check_same_thread=False)
+        super().__init__(SqliteSaver(self._connection))
+
+    def settings(self) -> dict[str, object]:
+        return settings_of(self._connection.execute, SQLITE_SETTINGS)
+
     def close(self) -> None:
         self._connection.close()
+
+
+class OnPostgres(Langgraph):
+    """A `PostgresSaver` with a connection of its own."""
+
+    packages = ("langgraph", "langgraph-checkpoint-postgres", "psycopg")
+
+    def __init__(self, address: str) -> None:
+        self._stack = ExitStack()
+        self._saver = self._stack.enter_context(PostgresSaver.from_conn_string(address))
+        self._saver.setup()
+        super().__init__(self._saver)
+
+    def settings(self) -> dict[str, object]:
+        cursor = self._saver.conn.cursor(row_factory=tuple_row)
+        return settings_of(cursor.execute, POSTGRES_SETTINGS)
+
+    def close(self) -> None:
+        self._stack.close()
