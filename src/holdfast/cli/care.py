@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,9 +20,6 @@ from holdfast.runtime.engine import DEFAULT_ACTOR
 from holdfast.runtime.moving import copy as copy_store
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-SECRET = re.compile(r"(?<=://)([^:/?@]*):[^/?@]*(?=@)|(?<=[?&])(password)=[^&]*")
-"""The password in an address, which is not repeated on a screen that others may see."""
 
 target_argument = click.argument("target", type=click.Path())
 thread_option = click.option("--thread", metavar="NAME", help="Which thread of the session; with --transcript.")
@@ -93,16 +89,15 @@ def copy(settings: Settings, source: str, target: str) -> None:
     Each is a file or the address of a server. Others may write to SOURCE meanwhile. TARGET is made if it is not there,
     and keeps what it has. Repeat it to go on after an interruption, or to bring along what is new.
     """
-    with dataclasses.replace(settings, file=source).open() as engine, progress("copying") as advance:
+    here, there = (dataclasses.replace(settings, file=file) for file in (source, target))
+    with here.open() as engine, progress("copying") as advance:
+        begun = not there.begun()
         copied = copy_store(engine, target, progress=advance)
-    told = f"Copied {count(copied.events, 'event')} and {count(copied.bodies, 'body', 'bodies')} to {_named(target)}"
-    found = f"{count(copied.already_there, 'event')} there already" if copied.already_there else "none there before"
+    told = f"Copied {count(copied.events, 'event')} and {count(copied.bodies, 'body', 'bodies')} to {there.shown}"
+    found = "a new store" if begun else f"{count(copied.already_there, 'event')} there already"
     told += f" ({found}); all of {count(copied.streams, 'stream')} compared."
-    _done(settings, told, {"source": _named(source), "target": _named(target), **shapes.plain(copied)})
-
-
-def _named(address: str) -> str:
-    return SECRET.sub(lambda found: found[1] if found[2] is None else f"{found[2]}=…", address)
+    data = {"source": here.shown, "target": there.shown, **shapes.plain(copied), "created": begun}
+    _done(settings, told, data)
 
 
 @click.command()

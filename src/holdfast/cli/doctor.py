@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what is wrong or odd with this file and this machine, and what to do about it.
+"""`holdfast doctor`: what is wrong or odd with this file and this machine, or this server, and what to do about it.
 
 Law: a check never raises; what it cannot find out, it says.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import click
 
 import holdfast
+from holdfast import errors
 from holdfast.cli import machine
 from holdfast.cli.machine import Check
 from holdfast.cli.screen import VERDICTS, Styled, emit, progress, say
@@ -37,9 +38,8 @@ def doctor(settings: Settings, full: bool) -> int:
 
     Each line says what was found, and what to do about it. The exit code is 1 if something is wrong.
     """
-    settings.check_present()
     found: list[Check] = []
-    for check in _checks(settings, full):
+    for check in _checks(settings, _refusal(settings), full):
         found.append(check)
         if not settings.json:
             _show(check)
@@ -53,6 +53,19 @@ def doctor(settings: Settings, full: bool) -> int:
     return PROBLEMS_FOUND if bad else 0
 
 
+def _refusal(settings: Settings) -> Check | None:
+    """A store that is not there is an error, as for every command; a server that cannot be asked is what was found."""
+    try:
+        settings.check_present()
+    except errors.ExtraMissing as error:
+        return Check("library", "bad", str(error))
+    except errors.StorageError as error:
+        if not settings.on_server:
+            raise
+        return machine.unreachable(error)
+    return None
+
+
 def _show(check: Check) -> None:
     say(
         Styled(f"{check.verdict:<4}  ", VERDICTS[check.verdict]),
@@ -63,27 +76,44 @@ def _show(check: Check) -> None:
         say(" " * 22, Styled(f"→ {clean(check.advice)}", "dim"))
 
 
-def _checks(settings: Settings, full: bool) -> Iterator[Check]:
-    yield from machine.checks(settings.path)
+def _checks(settings: Settings, refusal: Check | None, full: bool) -> Iterator[Check]:
+    if refusal is not None:
+        yield refusal
+        return
+    bad = False
+    for check in machine.server_checks(settings.file) if settings.on_server else machine.checks(settings.path):
+        bad = bad or check.verdict == "bad"
+        yield check
+    if settings.on_server and bad:
+        return
     try:
         engine = settings.open()
     except holdfast.HoldfastError as error:
-        yield Check("open", "bad", str(error), "Nothing inside the file could be looked at.")
+        yield Check("open", "bad", str(error), "Nothing inside could be looked at.")
         return
     with engine:
-        inside: tuple[tuple[str, Callable[[], Check]], ...] = (
-            ("write lock", lambda: machine.lock(settings.path)),
-            ("rows", lambda: _rows(engine)),
-            ("open calls", lambda: _open_calls(engine)),
-            ("idle sessions", lambda: _idle(engine)),
-            ("outbox", lambda: _outbox(engine)),
-            ("contents", lambda: _contents(engine, full)),
-        )
-        for name, check in inside:
-            try:
-                yield check()
-            except holdfast.HoldfastError as error:
-                yield Check(name, "bad", str(error), "Run `holdfast verify`, and restore from a backup.")
+        if settings.on_server:
+            yield from machine.open_server_checks(engine.store)
+        else:
+            yield machine.lock(settings.path)
+        yield from _inside(engine, full)
+
+
+def _inside(engine: holdfast.Engine, full: bool) -> Iterator[Check]:
+    inside: tuple[tuple[str, Callable[[], Check]], ...] = (
+        ("rows", lambda: _rows(engine)),
+        ("open calls", lambda: _open_calls(engine)),
+        ("idle sessions", lambda: _idle(engine)),
+        ("outbox", lambda: _outbox(engine)),
+        ("contents", lambda: _contents(engine, full)),
+    )
+    for name, check in inside:
+        try:
+            yield check()
+        except errors.RoleTooNarrow:
+            yield Check(name, "ok", "not looked at: it concerns all tenants", "The role that owns the tables can.")
+        except holdfast.HoldfastError as error:
+            yield Check(name, "bad", str(error), "Run `holdfast verify`, and restore from a backup.")
 
 
 def _rows(engine: holdfast.Engine) -> Check:
@@ -91,7 +121,12 @@ def _rows(engine: holdfast.Engine) -> Check:
     if found == PROJECTION_VERSION:
         return Check("rows", "ok", f"made by version {found} of the projections, the current one")
     found_by = f"made by version {found} of the projections; this Holdfast has {PROJECTION_VERSION}"
-    return Check("rows", "warn", found_by, "A Holdfast of another version uses this file as well: upgrade it.")
+    return Check(
+        "rows",
+        "warn",
+        found_by,
+        "A Holdfast of another version is at work as well: upgrade it, then run `holdfast rebuild`.",
+    )
 
 
 def _open_calls(engine: holdfast.Engine) -> Check:
@@ -143,6 +178,4 @@ def _contents(engine: holdfast.Engine, full: bool) -> Check:
     if report.ok:
         return Check("contents", "ok", f"{count(report.events, 'event')} verified, all sound")
     found = f"{count(len(report.problems), 'problem')}, the first: {report.problems[0]}"
-    return Check(
-        "contents", "bad", found, "`holdfast verify` lists them. Keep the file as it is, and restore a backup."
-    )
+    return Check("contents", "bad", found, "`holdfast verify` lists them. Keep it as it is, and restore a backup.")

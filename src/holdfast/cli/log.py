@@ -27,7 +27,7 @@ PAYLOAD_CHARS = 2_000
 
 
 class _Feed:
-    """The whole file's events from a cursor on."""
+    """Everybody's events from a cursor on."""
 
     def __init__(self, engine: holdfast.Engine, cursor: str, wanted: Wanted) -> None:
         self._engine = engine
@@ -91,10 +91,10 @@ def log(
     follow: bool,
     payload: bool,
 ) -> None:
-    """Show events of a session or of the whole file.
+    """Show events of a session or of all.
 
     The newest ones; with --after, those that come next.
-    The whole file means all tenants and actors, unless --tenant or --actor is given.
+    All means all tenants and actors, unless --tenant or --actor is given.
     """
     with settings.open() as engine:
         source: Source
@@ -144,13 +144,13 @@ def _upto(source: Source, limit: int) -> Iterator[Found]:
 def _newest(engine: holdfast.Engine, source: Source, limit: int) -> Iterator[Found]:
     """The feed is read forwards only, so the newest are what is left in the end."""
     kept: deque[Found] = deque(maxlen=limit)
-    total = engine.totals().events
     with progress("reading the log") as advance:
+        total = engine.totals().events if advance is not None and isinstance(source, _Feed) else 0
         read = 0
         while (page := source.page(PAGE)) is not None:
             kept += page
             read += PAGE
-            if advance is not None:
+            if advance is not None and total:
                 advance(min(read, total), total)
     yield from kept
 

@@ -92,7 +92,10 @@ def _cells(row: holdfast.SessionRow, now_us: int) -> list[str | Styled]:
 
 def _nothing(settings: Settings, engine: holdfast.Engine) -> str:
     """No session, and where there are some: a wrong tenant is the usual reason."""
-    tenants = {head.stream.tenant for head in engine.store.heads(limit=PAGE)} - {settings.tenant}
+    try:
+        tenants = {head.stream.tenant for head in engine.store.heads(limit=PAGE)} - {settings.tenant}
+    except errors.RoleTooNarrow:
+        tenants = set()
     whose = f" of actor {settings.actor!r}" if settings.actor else ""
     others = f" Other tenants here: {', '.join(sorted(map(repr, tenants)))}." if tenants else ""
     return clean(f"No sessions{whose} in tenant {settings.tenant!r}.{others}")

@@ -1,11 +1,13 @@
-"""What every command takes: which file, whose sessions, and in which form to answer.
+"""What every command takes: which file or server, whose sessions, and in which form to answer.
 
-Laws: looking never makes a file; the options stand before the command or after it, and the nearer one counts.
+Laws: looking never makes a file, nor a schema on a server; a password in an address is not shown; the options stand
+before the command or after it, and the nearer one counts.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -14,7 +16,8 @@ import click
 
 import holdfast
 from holdfast import errors
-from holdfast.cli.words import UNSAFE, count
+from holdfast.cli.words import PASSWORD, UNSAFE, address, count
+from holdfast.runtime.opening import POSTGRES
 
 DEFAULT_FILE = "agent.db"
 PRINCIPAL = "cli"
@@ -22,6 +25,8 @@ PRINCIPAL = "cli"
 PAGE = 1_000
 SUGGESTED = 10
 """Places named in a message, at most."""
+
+_UNENCODED = re.compile("%(?![0-9A-Fa-f]{2})")
 
 Status: TypeAlias = Literal["open", "closed", "destroyed"]
 Order: TypeAlias = Literal["recent", "name"]
@@ -41,21 +46,55 @@ class Settings:
         """The file's name in the file system."""
         return self.file.removeprefix("sqlite:///")
 
+    @property
+    def on_server(self) -> bool:
+        return self.file.startswith(POSTGRES)
+
+    @property
+    def shown(self) -> str:
+        """The file's name or the address, as others may see it."""
+        return address(self.file)
+
     def open(self, *, create: bool = False) -> holdfast.Engine:
-        """The engine on the file, which must be there already unless this command may begin one."""
-        if "://" not in self.path and not create:
+        """The engine on the store, which must be there already unless this command may begin one."""
+        if create:
+            self._check_address()
+        else:
             self.check_present()
         return holdfast.open(self.file, tenant=self.tenant, principal=PRINCIPAL)
 
     def check_present(self) -> None:
         if self.path in ("memory:", ":memory:"):
             raise errors.InvalidUrl(url=self.file, reason="nothing is kept in memory from one command to the next")
-        if not self.path or "\0" in self.path or not os.path.exists(self.path):
-            raise errors.FileAbsent(path=self.file)
+        if not self.begun():
+            raise errors.FileAbsent(path=self.shown)
+        if self.on_server:
+            return
         if os.path.isdir(self.path):
             raise errors.InvalidUrl(url=self.file, reason="it is a folder")
         if os.path.getsize(self.path) == 0:
             raise errors.ForeignFile(path=self.file, reason="it is empty")
+
+    def begun(self) -> bool:
+        """Whether there is anything yet, be it a file or tables on a server."""
+        self._check_address()
+        if not self.on_server:
+            return bool(self.path) and "\0" not in self.path and os.path.exists(self.path)
+        try:
+            from holdfast.storage.postgres.migrate import present  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise errors.ExtraMissing(what="a store on PostgreSQL", extra="postgres") from error
+        return present(self.file)
+
+    def _check_address(self) -> None:
+        """What no store can be found by is refused here: further on, it would be quoted with all that is in it."""
+        scheme, separator, _ = self.path.partition("://")
+        if separator and not self.on_server:
+            raise errors.InvalidUrl(url=self.shown, reason=f"no store for {scheme!r} is known here")
+        password = PASSWORD.search(self.file)
+        if self.on_server and (_UNENCODED.search(self.file) or (password and set("/@") & set(password[2]))):
+            reason = "in a user, a password or a parameter, @ is written %40, / is %2F and % is %25"
+            raise errors.InvalidUrl(url=self.shown, reason=reason)
 
     def session(self, engine: holdfast.Engine, name: str, thread: str | None) -> holdfast.Session:
         """The session of this name; if nobody says whose, the default actor's, or else the only one there is."""
@@ -107,7 +146,7 @@ def common(function: F) -> F:
 
 
 def _options(function: F, *short: str, env: bool) -> F:
-    file_help = f"The Holdfast file.  [default: {DEFAULT_FILE}]"
+    file_help = f"The Holdfast file, or postgresql://….  [default: {DEFAULT_FILE}]"
     for names, keep, variable, metavar, text in (
         (["--json"], "json", None, None, "Answer in JSON."),
         (["--actor"], "actor", "HOLDFAST_ACTOR", "NAME", "Whose sessions.  [default: anyone's]"),
@@ -131,7 +170,7 @@ def _options(function: F, *short: str, env: bool) -> F:
 
 
 def session_names(context: click.Context, _parameter: click.Parameter, typed: str) -> list[Any]:
-    """The sessions that a half-typed name may mean; none, rather than an error, if the file cannot be read."""
+    """The sessions that a half-typed name may mean; none, rather than an error, if they cannot be read."""
     from click.shell_completion import CompletionItem  # noqa: PLC0415 - only while completing
 
     settings = context.find_object(Settings) or Settings()

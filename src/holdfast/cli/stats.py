@@ -11,12 +11,20 @@ from typing import Any, NamedTuple
 import click
 
 import holdfast
+from holdfast import errors
 from holdfast.cli import shapes
 from holdfast.cli.screen import Column, Styled, bar, emit, say, table
 from holdfast.cli.settings import Settings, common, rows
 from holdfast.cli.words import clean, size
+from holdfast.ports import EventStore
+from holdfast.runtime.care import BLOB_FOLDER
 
 _SUMS = ("messages", "tokens", "open_calls", "input_tokens", "cache_read_tokens", "output_tokens")
+
+_SERVER_BLOBS = """
+SELECT (SELECT count(*) FROM blobs), (pg_total_relation_size('blobs') + pg_total_relation_size('bodies')
+                                      + pg_total_relation_size('pieces'))::bigint
+"""
 
 _FIGURES = (Column("", whole=True), Column("", right=True, whole=True), Column("", whole=True))
 
@@ -36,13 +44,12 @@ class Sums(NamedTuple):
 def stats(settings: Settings, top: int) -> None:
     """Count what there is, and what it used."""
     with settings.open() as engine:
-        totals = engine.totals()
+        whole = _whole(settings, engine)
         sums = _added_up(engine, settings.actor, top)
-    blobs, blob_bytes = folder_size(settings.path + ".blobs")
     if settings.json:
         emit(
             {
-                "file": {**shapes.plain(totals), "blobs": blobs, "blob_bytes": blob_bytes},
+                "file": shapes.plain(whole),
                 "tenant": settings.tenant,
                 "actor": settings.actor,
                 "sessions": {status: sums.statuses[status] for status in ("open", "closed", "destroyed")},
@@ -51,13 +58,43 @@ def stats(settings: Settings, top: int) -> None:
             }
         )
         return
-    say(Styled(clean(settings.file), "bold"))
-    lines = [
-        ("on disk", f"{size(totals.bytes_on_disk + blob_bytes)}", f"blobs {size(blob_bytes)} in {blobs:,}"),
-        ("events", f"{totals.events:,}", f"in {totals.streams:,} streams, {totals.keys:,} with a key"),
-    ]
-    table(_FIGURES, lines)
+    say(Styled(clean(settings.shown), "bold"))
+    if whole is None:
+        say("How much there is in all is told to the role that owns the tables.")
+    else:
+        total, blobs = size(whole["bytes_on_disk"] + whole["blob_bytes"]), f"{whole['blobs']:,}"
+        lines = [
+            ("on disk", total, f"blobs {size(whole['blob_bytes'])} in {blobs}"),
+            ("events", f"{whole['events']:,}", f"in {whole['streams']:,} streams, {whole['keys']:,} with a key"),
+        ]
+        table(_FIGURES, lines)
     _show_tenant(settings, sums)
+
+
+def _whole(settings: Settings, engine: holdfast.Engine) -> dict[str, int] | None:
+    """All tenants' together; None for a role that sees one of them at a time."""
+    try:
+        totals: dict[str, int] = shapes.plain(engine.totals())
+    except errors.RoleTooNarrow:
+        return None
+    if not settings.on_server:
+        blobs, blob_bytes = folder_size(settings.path + BLOB_FOLDER)
+        return {**totals, "blobs": blobs, "blob_bytes": blob_bytes}
+    blobs, blob_bytes = _server_blobs(engine.store)
+    return {**totals, "bytes_on_disk": totals["bytes_on_disk"] - blob_bytes, "blobs": blobs, "blob_bytes": blob_bytes}
+
+
+def _server_blobs(store: EventStore) -> tuple[int, int]:
+    """The same of a server, which counts them among its tables."""
+    from holdfast.storage.postgres.log import Ask, Operation  # noqa: PLC0415 - an extra
+    from holdfast.storage.postgres.store import PostgresStore  # noqa: PLC0415 - the same
+
+    def ask(_: bool) -> Operation[list[tuple[Any, ...]]]:
+        return (yield Ask(None, _SERVER_BLOBS, long=True))
+
+    assert isinstance(store, PostgresStore), "an address of a server opens nothing else"
+    ((blobs, blob_bytes),) = store.run(ask)
+    return blobs, blob_bytes
 
 
 def _show_tenant(settings: Settings, sums: Sums) -> None:

@@ -9,6 +9,7 @@ anything is written; at the end every stream is seen to be there as far as it wa
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TypeAlias
@@ -16,22 +17,34 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast.core import upcast
-from holdfast.errors import BlobNotFound, FileAbsent, HoldfastError, InvalidUrl, VersionConflict
+from holdfast.errors import (
+    BlobNotFound,
+    Conflict,
+    FileAbsent,
+    HoldfastError,
+    InvalidUrl,
+    StorageCorrupt,
+    VersionConflict,
+)
 from holdfast.flows import maintain
 from holdfast.flows.load import StateCache
+from holdfast.flows.maintain import Count
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, blob_refs
 from holdfast.model.events import parts_of
 from holdfast.model.log import GENESIS, Head, Recorded
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BlobRow
+from holdfast.model.state import SessionState
 from holdfast.ports import EventStore
 from holdfast.runtime.care import checked_path, put_blob
 from holdfast.runtime.engine import Engine, Progress
-from holdfast.runtime.opening import open
+from holdfast.runtime.opening import POSTGRES, open
 from holdfast.storage.common import stream_key
 
 _PAGE = 500
+_PAUSES_S = (0.0, 0.01, 0.1, 1.0)
+"""How long a feed is waited for that does not show yet what its streams have."""
 
 Address: TypeAlias = str | os.PathLike[str]
 
@@ -58,7 +71,8 @@ def copy(source: Engine | Address, target: Engine | Address, *, progress: Progre
         here = _engine(source, opened, make=False)
         there = _engine(target, opened, make=True)
         if _same(here.store, there.store):
-            raise InvalidUrl(url=_told(target), reason="the source and the target are the same store")
+            name = getattr(there.store, "path", "the target")  # a URL may hold a password
+            raise InvalidUrl(url=name, reason="the source and the target are the same store")
         return _Move(here, there).run(progress)
 
 
@@ -66,12 +80,27 @@ def _engine(given: Engine | Address, opened: ExitStack, *, make: bool) -> Engine
     if isinstance(given, Engine):
         return given
     address = checked_path(given)
-    path = address.removeprefix("sqlite:///")
-    if path in ("memory:", ":memory:"):
+    if address in ("memory:", ":memory:"):
         raise InvalidUrl(url=address, reason="what is in memory ends with the copy")
-    if not make and "://" not in path and not os.path.exists(path):
-        raise FileAbsent(path=address)
+    if not make:
+        _check_present(address)
     return opened.enter_context(open(address))
+
+
+def _check_present(address: str) -> None:
+    """Opening what is not there would make it."""
+    if not address.startswith(POSTGRES):
+        path = address.removeprefix("sqlite:///")
+        if "://" not in path and not os.path.exists(path):
+            raise FileAbsent(path=address)
+        return
+    try:
+        from holdfast.storage.postgres.connect import address_of  # noqa: PLC0415 - an extra
+        from holdfast.storage.postgres.migrate import present  # noqa: PLC0415
+    except ImportError:
+        return  # opening it tells what is missing
+    if not present(address):
+        raise FileAbsent(path=address_of(address).what)
 
 
 def _same(one: EventStore, other: EventStore) -> bool:
@@ -83,16 +112,17 @@ def _same(one: EventStore, other: EventStore) -> bool:
     return one is other or (url is not None and url == getattr(other, "url", None))
 
 
-def _told(given: Engine | Address) -> str:
-    return repr(given) if isinstance(given, Engine) else os.fspath(given)
-
-
 class _Move:
     def __init__(self, source: Engine, target: Engine) -> None:
         self._source = source
         self._target = target
         self._cache = StateCache(limits.CACHED_STREAMS)
         self._put: set[tuple[str, str]] = set()
+        self._ends: dict[StreamId, Head] = {}
+        """Of streams in the target, as seen last."""
+        self._new_there = False
+        """Whether the target had none of the source's streams."""
+        self._cursor = ""
         self._events = self._bodies = self._body_bytes = 0
 
     def run(self, progress: Progress | None) -> Copied:
@@ -102,13 +132,9 @@ class _Move:
             behind = self._behind(here, there)
             lacking += behind
             already_there += here.version - behind
+        self._new_there = not already_there
         if lacking:
-            done = 0
-            for page in _pages(self._source.store):
-                self._take(page)
-                done += len(page)
-                if count is not None:
-                    count(done)
+            self._follow(count)
             streams = self._settle()
         return Copied(self._events, already_there, streams, self._bodies, self._body_bytes)
 
@@ -133,61 +159,111 @@ class _Move:
         return here.version - shared
 
     def _settle(self) -> int:
-        """Every stream is compared, and what the feed did not show yet is read from the stream itself: a feed may be held
-        back by a transaction that has nothing to do with us."""
+        """Every stream is compared once more: only then it is known that the feed has shown everything."""
         streams = 0
-        for here, there in self._heads():
-            streams += 1
-            if not self._behind(here, there):
-                continue
-            after = there.version if there is not None else 0
-            while page := self._source.store.read(here.stream, after=after, limit=_PAGE):
-                self._take(page)
-                after = page[-1].seq
-                if len(page) < _PAGE:
-                    break
-            there = self._target.store.head(here.stream)
+        behind: list[Head] = []
+        for streams, (here, there) in enumerate(self._heads(), 1):  # noqa: B007 - how many there were
             if self._behind(here, there):
-                raise _diverged(here.stream, here.version, there.version if there is not None else 0)
+                behind.append(here)
+            if len(behind) == limits.CACHED_STREAMS:
+                self._catch_up(behind)
+                behind = []
+        self._catch_up(behind)
         return streams
+
+    def _catch_up(self, heads: Sequence[Head]) -> None:
+        """Take these streams as far as this. A feed may be held back by someone's long transaction: it is given a moment,
+        since it has the order, and then each stream is read by itself."""
+        for pause_s in _PAUSES_S:
+            if not heads:
+                return
+            time.sleep(pause_s)
+            self._follow(None)
+            heads = [head for head in heads if self._behind(head, self._target.store.head(head.stream))]
+        for head in heads:
+            self._take_stream(head)
+
+    def _take_stream(self, here: Head) -> None:
+        there = self._target.store.head(here.stream)
+        after = there.version if there is not None else 0
+        while page := self._source.store.read(here.stream, after=after, limit=_PAGE):
+            self._take(page)
+            after = page[-1].seq
+            if len(page) < _PAGE:
+                break
+        if self._behind(here, self._target.store.head(here.stream)):
+            reason = f"the log ends at event {after}, but {here.version} were written"
+            raise StorageCorrupt(what=f"{here.stream} of the source", reason=reason)
 
     # Events
 
-    def _take(self, page: Sequence[Recorded]) -> None:
-        """What the target lacks of these. If another copy was first, another look tells what is left to do."""
-        for tries_left in reversed(range(limits.REBUILD_TRIES)):
-            lacking = [self._with_bodies(event) for event in self._lacking(page)]
-            try:
-                if lacking:
-                    self._target._drive(maintain.adopt(lacking, self._cache))
-            except VersionConflict:
-                if not tries_left:
-                    raise
-            else:
-                self._events += len(lacking)
-                self._put.clear()
+    def _follow(self, count: Count | None) -> None:
+        """Walk the feed until it has caught up."""
+        done = 0
+        for page in self._pages():
+            self._take(page)
+            done += len(page)
+            if count is not None:
+                count(done)
+
+    def _pages(self) -> Iterator[list[Recorded]]:
+        """The feed from where we are, cut between commands: what one of them wrote is never there in part."""
+        held: list[Recorded] = []
+        while True:
+            page = self._source.store.feed(self._cursor, limit=_PAGE)
+            self._cursor = page.cursor
+            events = [*held, *page.events]
+            caught_up = len(page.events) < _PAGE
+            end = len(events) if caught_up else _end_of_commands(events)
+            if end:
+                yield events[:end]
+            if caught_up:
                 return
+            held = events[end:]
+
+    def _take(self, page: Sequence[Recorded]) -> None:
+        """What the target lacks of these. If others wrote there as well, another look tells what is left to do."""
+        lacking = self._lacking(page)
+        while lacking:
+            try:
+                self._target._drive(maintain.adopt([self._with_bodies(event) for event in lacking], self._cache))
+            except Conflict:
+                self._new_there = False
+                self._ends.clear()
+                left = self._lacking(page)
+                if len(left) == len(lacking):
+                    raise
+                lacking = left
+            else:
+                self._ends.update((event.stream, Head(event.stream, event.seq, event.hash)) for event in lacking)
+                self._events += len(lacking)
+                break
+        self._put.clear()
 
     def _lacking(self, page: Sequence[Recorded]) -> list[Recorded]:
-        heads: dict[StreamId, Head] = {}
         lacking: list[Recorded] = []
         for event in page:
-            head = heads.get(event.stream)
-            if head is None:
-                head = heads[event.stream] = self._head_there(event.stream)
-            if event.seq == head.version and event.hash != head.hash:
-                raise _diverged(event.stream, event.seq, head.version)
-            if event.seq > head.version:
+            end = self._ends.get(event.stream) or self._end_there(event)
+            if event.seq == end.version and event.hash != end.hash:
+                raise _diverged(event.stream, event.seq, end.version)
+            if event.seq > end.version:
                 lacking.append(event)
         return lacking
 
-    def _head_there(self, stream: StreamId) -> Head:
-        """Asked anew for each page: others may write to the target as well, and a state from before would mislead."""
-        head = self._target.store.head(stream) or Head(stream, 0, GENESIS)
+    def _end_there(self, event: Recorded) -> Head:
+        """Where a stream ends in the target. That is asked once: what does not continue the stream is refused there."""
+        stream = event.stream
+        head = None if self._new_there and event.seq == 1 else self._target.store.head(stream)
+        end = head or Head(stream, 0, GENESIS)
         state = self._cache.get(stream)
-        if state is not None and state.version != head.version:
+        if head is None:
+            self._cache.put(stream, SessionState())
+        elif state is not None and state.version != end.version:
             self._cache.drop(stream)
-        return head
+        if len(self._ends) >= limits.CACHED_STREAMS:
+            self._ends.clear()
+        self._ends[stream] = end
+        return end
 
     # Bodies
 
@@ -236,23 +312,6 @@ def _hash_at(store: EventStore, head: Head, version: int) -> bytes | None:
     if head.version == version:
         return head.hash
     return next((event.hash for event in store.read(head.stream, after=version - 1, limit=1)), None)
-
-
-def _pages(store: EventStore) -> Iterator[list[Recorded]]:
-    """The feed until it has caught up, cut between commands: what one of them wrote is never there in part."""
-    cursor = ""
-    held: list[Recorded] = []
-    while True:
-        page = store.feed(cursor, limit=_PAGE)
-        events = [*held, *page.events]
-        caught_up = len(page.events) < _PAGE
-        end = len(events) if caught_up else _end_of_commands(events)
-        if end:
-            yield events[:end]
-        if caught_up:
-            return
-        held = events[end:]
-        cursor = page.cursor
 
 
 def _end_of_commands(events: Sequence[Recorded]) -> int:

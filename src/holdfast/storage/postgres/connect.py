@@ -33,6 +33,7 @@ SESSION = (
     "-c jit=off",  # every statement is short
     "-c enable_seqscan=off",  # … and has its index, in its order, also while the statistics know nothing of a table
     "-c enable_bitmapscan=off",
+    "-c plan_cache_mode=force_generic_plan",  # planned once a connection, not at every call
 )
 
 
