@@ -16,7 +16,7 @@ import holdfast
 from holdfast import Body, File, Image, Opaque, Part, Text, errors
 from holdfast.model import limits
 from holdfast.model.names import StreamId
-from tests.edges.engines import KINDS, SQLITE, Desk, contents, store_of
+from tests.edges.engines import KINDS, LASTING, Desk, contents, store_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -186,7 +186,7 @@ def test_the_feed_has_every_tenants_events_in_one_order(engine: holdfast.Engine)
     assert engine.feed(cursor).cursor == cursor
 
 
-@pytest.mark.parametrize("kind", SQLITE)
+@pytest.mark.parametrize("kind", LASTING)
 def test_a_cursor_goes_on_after_reopening(kind: str, desk: Desk) -> None:
     with desk.open(kind) as engine:
         engine.create_session("s").record("user", "before")
@@ -198,7 +198,7 @@ def test_a_cursor_goes_on_after_reopening(kind: str, desk: Desk) -> None:
         assert engine.feed(page.cursor).events == ()
 
 
-@pytest.mark.parametrize("kind", SQLITE)
+@pytest.mark.parametrize("kind", LASTING)
 def test_everything_is_there_after_reopening(kind: str, desk: Desk) -> None:
     with desk.open(kind) as engine:
         session = engine.create_session("s", metadata={"a": [1, None]})
@@ -258,7 +258,7 @@ BAD_ADDRESSES = [
     "sqlite://agent.db",
     "sqlite:///:memory:",
     "sqlite:///a\0b.db",
-    "postgresql://localhost/agents",
+    "mysql://localhost/agents",
     "http://localhost/agent.db",
     "SQLITE:///agent.db",
     "://",

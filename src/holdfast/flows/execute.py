@@ -52,11 +52,11 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
     fresh = False
     lost_to: VersionConflict | None = None
     for _ in range(limits.REDECIDE_TRIES):
-        if order.key is not None:
+        state = yield from load(stream, cache, fresh=fresh)
+        if order.key is not None:  # after the state: then whoever changed it was not another try of this command
             first = yield from effects.find(stream.tenant, order.key)
             if first:
                 return chain.repeated(order.key, content, first)
-        state = yield from load(stream, cache, fresh=fresh)
         try:
             _check_expected(order, stream, state)
             command, given = yield from informed(order.command, order.given, state)
