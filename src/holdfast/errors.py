@@ -17,7 +17,7 @@
     │   │   └── SessionDestroyed
     │   ├── CallNotFound         a result that names no call of the session
     │   ├── OffloadNotFound      an acknowledgement that names no entry of the outbox
-    │   ├── FileAbsent           a file to look into that is not there
+    │   ├── FileAbsent           a file or a store to look into that is not there
     │   └── BlobNotFound
     ├── Conflict: the state does not allow it, or someone else was first
     │   ├── VersionConflict      a stale writer
@@ -224,7 +224,7 @@ class OffloadNotFound(NotFound):
 
 
 class FileAbsent(NotFound):
-    """There is no file {path!r}. Check the path; nothing was created."""
+    """There is nothing at {path!r}. Check the path or the address; nothing was created."""
 
     path: str
 
@@ -376,8 +376,8 @@ class StorageFull(StorageError):
 
 
 class StorageReadOnly(StorageError):
-    """{what} cannot be written. Check the permissions of the file and its folder; on a server, those of the role, and that it
-    is no replica. Reads go on."""
+    """{what} cannot be written. Check the permissions of the file and its folder; on a server, those of the role, and that
+    it is no replica. Reads go on."""
 
     what: str
 

@@ -18,6 +18,8 @@ from holdfast.cli import machine, words
 from holdfast.cli.commands import root
 from holdfast.cli.screen import json_text
 from tests.edges.cli import HOSTILE, LONG, Cli
+from tests.edges.test_cli_process import on_a_terminal
+from tests.postgres import fresh_url
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +36,10 @@ JSON_COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "sweep": (["sweep"], {"timed_out"}),
     "collect": (["collect"], {"removed"}),
     "backup": (["backup", "{folder}/copy.db"], {"target", "bytes"}),
+    "copy": (
+        ["copy", "{folder}/agent.db", "{folder}/house.db"],
+        {"source", "target", "events", "already_there", "streams", "bodies", "body_bytes", "created"},
+    ),
     "export": (["export", "{folder}/new.jsonl"], {"target", "events", "bytes"}),
     "import": (["import", "{folder}/there.jsonl"], {"source", "events", "created"}),
     "export of one": (
@@ -361,6 +367,52 @@ def test_a_backup_and_an_import_hold_what_the_file_holds(cli: Cli, tmp_path: Pat
         other = cli._replace(path=path)
         assert other("log", "-n", "0", "--json").out == everything
         assert other("verify").code == 0
+
+
+def test_a_copy_holds_what_the_file_holds_and_goes_on_where_it_was(cli: Cli, tmp_path: Path) -> None:
+    target = cli._replace(path=tmp_path / "house.db")
+    address = f"sqlite:///{target.path}"
+    with holdfast.open(cli.path) as engine:
+        totals = engine.totals()
+    first = cli("copy", cli.path, address, "--json").document
+    assert first == {
+        "source": str(cli.path),
+        "target": address,
+        "events": totals.events,
+        "already_there": 0,
+        "streams": totals.streams,
+        "bodies": 1,
+        "body_bytes": 50_000,
+        "created": True,
+    }
+    assert target("verify").code == 0
+    assert cli("copy", cli.path, target.path, "--json").document["already_there"] == totals.events
+    with holdfast.open(target.path) as engine:
+        engine.session("trip", actor="ada").record("user", "went on there")
+    ran = cli("copy", target.path, cli.path)
+    assert ran.out == (
+        f"Copied 1 event and 0 bodies to {cli.path} ({totals.events} events there already); "
+        f"all of {totals.streams} streams compared.\n"
+    )
+    assert target("log", "-n", "0", "--json").out == cli("log", "-n", "0", "--json").out
+
+
+def test_a_copy_moves_to_a_server_and_back(cli: Cli, tmp_path: Path) -> None:
+    everything, url = cli("log", "-n", "0", "--json").out, fresh_url()
+    there = cli("copy", cli.path, url, "--json").document
+    assert cli("copy", cli.path, url).out.startswith("Copied 0 events and 0 bodies to postgresql://")
+    back = cli._replace(path=tmp_path / "back.db")
+    assert cli("copy", url, back.path, "--json").document == there | {"source": url, "target": str(back.path)}
+    assert back("log", "-n", "0", "--json").out == everything
+    assert back("verify").code == 0
+
+
+def test_a_terminal_shows_how_far_a_copy_is(cli: Cli, tmp_path: Path) -> None:
+    seen, code = on_a_terminal("copy", cli.path, tmp_path / "house.db")
+    assert code == 0
+    assert "━━━" in seen
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", seen)
+    assert re.search(r" ([1-9]\d*)/\1 ", plain), "the bar never came to its end"
 
 
 @pytest.mark.parametrize("command", ["backup", "export"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+import holdfast
 from holdfast.cli import exit_code, words
 from holdfast.errors import HoldfastError, InvalidUrl, StorageBusy, StorageCorrupt, StorageReadOnly
 from tests.edges.cli import HOSTILE, Cli, Ran
@@ -24,6 +25,7 @@ FILE_COMMANDS = [
     ["sweep"],
     ["collect"],
     ["backup", "{folder}/copy.db"],
+    ["copy", "{file}", "{folder}/house.db"],
     ["export", "{folder}/all.jsonl"],
 ]
 on_every_command = pytest.mark.parametrize("command", FILE_COMMANDS, ids=" ".join)
@@ -31,7 +33,8 @@ on_every_command = pytest.mark.parametrize("command", FILE_COMMANDS, ids=" ".joi
 
 def refused(cli: Cli, command: list[str], code: int, *kinds: str) -> Ran:
     """Run it both ways: the message is one line on stderr, and the same in JSON."""
-    args = [arg.format(folder=cli.path.parent) for arg in command]
+    file = command[1] if command[0] == "--file" else cli.path
+    args = [arg.format(folder=cli.path.parent, file=file) for arg in command]
     ran = cli(*args)
     assert (ran.code, ran.out) == (code, "")
     assert ran.err.startswith("Error: ")
@@ -88,6 +91,36 @@ def test_a_damaged_file_is_named_as_such(cli: Cli, command: list[str]) -> None:
         refused(cli, command, 4, "StorageCorrupt")
 
 
+@pytest.mark.parametrize(
+    ("target", "code", "kind"),
+    [
+        ("{file}", 3, "InvalidUrl"),
+        ("memory:", 3, "InvalidUrl"),
+        ("gopher://nowhere", 3, "InvalidUrl"),
+        ("{folder}/missing/agent.db", 4, "StorageUnavailable"),
+        ("{folder}", 4, "StorageUnavailable"),
+        ("{folder}/foreign.db", 4, "ForeignFile"),
+    ],
+)
+def test_a_target_that_cannot_be_moved_to_is_refused_and_the_source_stays(
+    cli: Cli, target: str, code: int, kind: str
+) -> None:
+    (cli.path.parent / "foreign.db").write_bytes(b"dear diary, " * 1_000)
+    before = cli.path.read_bytes()
+    refused(cli, ["copy", "{file}", target], code, kind)
+    assert cli.path.read_bytes() == before
+
+
+def test_a_target_with_another_history_is_refused_by_the_name_of_the_session(cli: Cli, tmp_path: Path) -> None:
+    target = tmp_path / "house.db"
+    cli("copy", cli.path, target)
+    for path in (cli.path, target):
+        with holdfast.open(path) as engine:
+            engine.session("trip", actor="ada").record("user", f"only in {path.name}")
+    ran = refused(cli, ["copy", "{file}", str(target)], 3, "VersionConflict")
+    assert "session default/ada/trip" in ran.err
+
+
 @pytest.mark.parametrize("command", SESSION_COMMANDS, ids=" ".join)
 @pytest.mark.parametrize(
     "which",
@@ -110,7 +143,8 @@ def test_a_hostile_name_is_refused_without_showing_it_raw(cli: Cli, command: lis
 
 
 @pytest.mark.parametrize(
-    "args", [["frobnicate"], ["sessions", "show"], ["log", "--limit", "many"], ["verify", "--fast"]]
+    "args",
+    [["frobnicate"], ["sessions", "show"], ["log", "--limit", "many"], ["verify", "--fast"], ["copy", "agent.db"]],
 )
 def test_wrong_usage_is_explained(cli: Cli, args: list[str]) -> None:
     ran = cli(*args)

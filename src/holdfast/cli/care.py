@@ -72,6 +72,10 @@ def backup(settings: Settings, target: str) -> None:
 
     Others may write meanwhile. TARGET must not exist.
     """
+    settings.check_present()
+    if settings.on_server:
+        reason = "a server is backed up by its own tools (pg_dump), or copied to a file with `holdfast copy`"
+        raise errors.InvalidUrl(url=settings.shown, reason=reason)
     with settings.open() as engine, progress("copying", in_bytes=True) as advance:
         engine.backup(target, progress=advance)
     total = os.path.getsize(target)
@@ -137,12 +141,12 @@ def export(settings: Settings, target: str, force: bool, transcript: str | None,
 def import_(settings: Settings, source: str, transcript: str | None, thread: str | None) -> None:
     """Take in an export, or with --transcript what another system kept of a session.
 
-    What is here already is passed over. The file is made if it is not there.
+    What is here already is passed over. The file, or the schema on a server, is made if it is not there.
     """
     _check_thread(transcript, thread)
     if not os.path.isfile(source):
         raise errors.FileAbsent(path=source)
-    begun = not os.path.exists(settings.path)
+    begun = not settings.begun()
     data: dict[str, object]
     with settings.open(create=True) as engine, progress("importing", in_bytes=True) as advance:
         if transcript is None:
@@ -155,8 +159,8 @@ def import_(settings: Settings, source: str, transcript: str | None, thread: str
             told = f"{count(state.messages, 'message')} of {transcript!r}"
             told += f" and {count(state.late, 'piece')} of evidence" if state.late else ""
             data = {"messages": state.messages, "late": state.late, **shapes.plain(session.scope)}
-    new = " (a new file)" if begun else ""
-    told = f"Took {told} from {source} into {settings.file}{new}."
+    new = " (a new store)" if begun else ""
+    told = f"Took {told} from {source} into {settings.shown}{new}."
     _done(settings, told, {"source": source, **data, "created": begun})
 
 

@@ -33,7 +33,7 @@ class Root(click.Group):
 @click.version_option(__version__, prog_name="holdfast")
 @global_options
 def root() -> None:
-    """Look into a Holdfast file, check it, copy it, and keep it in order."""
+    """Look into a Holdfast file or a store on a server, check it, copy it, and keep it in order."""
 
 
 @click.command()

@@ -7,7 +7,6 @@ before the command or after it, and the nearer one counts.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -16,8 +15,8 @@ import click
 
 import holdfast
 from holdfast import errors
-from holdfast.cli.words import PASSWORD, UNSAFE, address, count
-from holdfast.runtime.opening import POSTGRES
+from holdfast.cli.words import UNSAFE, count
+from holdfast.model.addresses import POSTGRES, shown_address
 
 DEFAULT_FILE = "agent.db"
 PRINCIPAL = "cli"
@@ -25,8 +24,6 @@ PRINCIPAL = "cli"
 PAGE = 1_000
 SUGGESTED = 10
 """Places named in a message, at most."""
-
-_UNENCODED = re.compile("%(?![0-9A-Fa-f]{2})")
 
 Status: TypeAlias = Literal["open", "closed", "destroyed"]
 Order: TypeAlias = Literal["recent", "name"]
@@ -53,13 +50,11 @@ class Settings:
     @property
     def shown(self) -> str:
         """The file's name or the address, as others may see it."""
-        return address(self.file)
+        return shown_address(self.file)
 
     def open(self, *, create: bool = False) -> holdfast.Engine:
         """The engine on the store, which must be there already unless this command may begin one."""
-        if create:
-            self._check_address()
-        else:
+        if not create:
             self.check_present()
         return holdfast.open(self.file, tenant=self.tenant, principal=PRINCIPAL)
 
@@ -77,7 +72,9 @@ class Settings:
 
     def begun(self) -> bool:
         """Whether there is anything yet, be it a file or tables on a server."""
-        self._check_address()
+        scheme, separator, _ = self.path.partition("://")
+        if separator and not self.on_server:
+            raise errors.InvalidUrl(url=self.shown, reason=f"no store for {scheme!r} is known here")
         if not self.on_server:
             return bool(self.path) and "\0" not in self.path and os.path.exists(self.path)
         try:
@@ -85,16 +82,6 @@ class Settings:
         except ImportError as error:
             raise errors.ExtraMissing(what="a store on PostgreSQL", extra="postgres") from error
         return present(self.file)
-
-    def _check_address(self) -> None:
-        """What no store can be found by is refused here: further on, it would be quoted with all that is in it."""
-        scheme, separator, _ = self.path.partition("://")
-        if separator and not self.on_server:
-            raise errors.InvalidUrl(url=self.shown, reason=f"no store for {scheme!r} is known here")
-        password = PASSWORD.search(self.file)
-        if self.on_server and (_UNENCODED.search(self.file) or (password and set("/@") & set(password[2]))):
-            reason = "in a user, a password or a parameter, @ is written %40, / is %2F and % is %25"
-            raise errors.InvalidUrl(url=self.shown, reason=reason)
 
     def session(self, engine: holdfast.Engine, name: str, thread: str | None) -> holdfast.Session:
         """The session of this name; if nobody says whose, the default actor's, or else the only one there is."""

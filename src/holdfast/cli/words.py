@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from urllib.parse import unquote
 
 UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -15,11 +14,6 @@ UNSAFE = re.compile(
 )
 """Controls, escapes, separators of lines, overrides of direction, and what is invisible. The two joiners that scripts and
 emoji need are not among them."""
-
-PASSWORD = re.compile(r"(?<=://)([^:/?@]*):(?!\d+/[^@?]*(?:\?|$))([^/]*|.*)@", re.DOTALL)
-"""A user and a password, also one that should have been percent-encoded; not a host and a port."""
-_SECRETS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
-"""Parameters of an address that libpq keeps to itself."""
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _DATED_AFTER = 30 * _DAY
@@ -33,19 +27,6 @@ def clean(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return ascii(found[0])[1:-1]
-
-
-def address(url: str) -> str:
-    """A file name as it is, the address of a server without what is secret in it: others may see the screen."""
-    base, mark, query = PASSWORD.sub(r"\1@", url).partition("?")
-    if "://" not in base:
-        return url
-    return base + mark + "&".join(map(_parameter, query.split("&")))
-
-
-def _parameter(word: str) -> str:
-    name, equals, _ = word.partition("=")
-    return f"{name}{equals}…" if unquote(name) in _SECRETS else word
 
 
 def clean_lines(text: str) -> list[str]:

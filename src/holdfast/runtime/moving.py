@@ -30,6 +30,7 @@ from holdfast.flows import maintain
 from holdfast.flows.load import StateCache
 from holdfast.flows.maintain import Count
 from holdfast.model import limits
+from holdfast.model.addresses import POSTGRES
 from holdfast.model.content import BlobRef, blob_refs
 from holdfast.model.events import parts_of
 from holdfast.model.log import GENESIS, Head, Recorded
@@ -39,7 +40,7 @@ from holdfast.model.state import SessionState
 from holdfast.ports import EventStore
 from holdfast.runtime.care import checked_path, put_blob
 from holdfast.runtime.engine import Engine, Progress
-from holdfast.runtime.opening import POSTGRES, open
+from holdfast.runtime.opening import open
 from holdfast.storage.common import stream_key
 
 _PAGE = 500
@@ -123,10 +124,12 @@ class _Move:
         self._new_there = False
         """Whether the target had none of the source's streams."""
         self._cursor = ""
+        self._count: Count | None = None
+        self._done = 0
         self._events = self._bodies = self._body_bytes = 0
 
     def run(self, progress: Progress | None) -> Copied:
-        count = self._source._counting(progress)
+        self._count = self._source._counting(progress)
         streams = lacking = already_there = 0
         for streams, (here, there) in enumerate(self._heads(), 1):  # noqa: B007 - how many there were
             behind = self._behind(here, there)
@@ -134,7 +137,7 @@ class _Move:
             already_there += here.version - behind
         self._new_there = not already_there
         if lacking:
-            self._follow(count)
+            self._follow()
             streams = self._settle()
         return Copied(self._events, already_there, streams, self._bodies, self._body_bytes)
 
@@ -178,7 +181,7 @@ class _Move:
             if not heads:
                 return
             time.sleep(pause_s)
-            self._follow(None)
+            self._follow()
             heads = [head for head in heads if self._behind(head, self._target.store.head(head.stream))]
         for head in heads:
             self._take_stream(head)
@@ -197,14 +200,13 @@ class _Move:
 
     # Events
 
-    def _follow(self, count: Count | None) -> None:
+    def _follow(self) -> None:
         """Walk the feed until it has caught up."""
-        done = 0
         for page in self._pages():
             self._take(page)
-            done += len(page)
-            if count is not None:
-                count(done)
+            self._done += len(page)
+            if self._count is not None:
+                self._count(self._done)
 
     def _pages(self) -> Iterator[list[Recorded]]:
         """The feed from where we are, cut between commands: what one of them wrote is never there in part."""

@@ -14,6 +14,7 @@ from holdfast.flows import maintain
 from holdfast.flows.load import StateCache
 from holdfast.flows.place import Context
 from holdfast.model import limits
+from holdfast.model.addresses import POSTGRES, shown_address
 from holdfast.model.names import checked_name, checked_whole
 from holdfast.ports import BlobStore, Clock, EventStore, IdSource, TokenCounter
 from holdfast.runtime.care import BLOB_FOLDER, Bodies, checked_path
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from holdfast.storage.threaded import ThreadedStore
 
 _SQLITE = "sqlite:///"
-POSTGRES = ("postgresql://", "postgres://")
 
 
 def open(
@@ -140,4 +140,4 @@ def _path(address: str) -> str:
     path = address.removeprefix(_SQLITE)
     if path not in (address, "", ":memory:"):
         return path
-    raise InvalidUrl(url=address, reason=f"no store for {scheme!r} is known here")
+    raise InvalidUrl(url=shown_address(address), reason=f"no store for {scheme!r} is known here")

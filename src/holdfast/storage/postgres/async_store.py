@@ -49,6 +49,7 @@ class AsyncPostgresStore(ThreadedStore):
             max_size=blocking.address.pool,
             timeout=limits.POOL_WAIT_MS / 1_000,
             num_workers=1,
+            reconnect_timeout=limits.CONNECT_S,
             open=False,
         )
 

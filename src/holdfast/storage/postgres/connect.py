@@ -15,6 +15,7 @@ from psycopg import conninfo
 
 from holdfast import errors
 from holdfast.model import limits
+from holdfast.model.addresses import check_address, shown_address
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
@@ -22,7 +23,6 @@ OLDEST_SERVER = 15
 DEFAULT_SCHEMA = "holdfast"
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_PASSWORD = re.compile(r"(?<=:)[^/@]*(?=@)|(?<=[?&]password=)[^&]*")
 
 SESSION = (
     f"-c statement_timeout={limits.STATEMENT_MS}",
@@ -49,6 +49,7 @@ class Address(NamedTuple):
 
 def address_of(url: str) -> Address:
     """A URL as libpq takes it, with two parameters of our own: `schema` and `pool`."""
+    check_address(url)
     base, mark, query = url.partition("?")
     ours: dict[str, str] = {}
     theirs: list[str] = []
@@ -67,7 +68,8 @@ def address_of(url: str) -> Address:
     try:
         parts = conninfo.conninfo_to_dict(base + (mark + "&".join(theirs) if theirs else ""))
     except (psycopg.Error, UnicodeError) as error:
-        raise _refused(url, f"libpq cannot read it: {_PASSWORD.sub('…', str(error)).strip()}") from None
+        told = f": {str(error).strip()}" if shown_address(url) == url else ""  # it quotes what it cannot read
+        raise _refused(url, f"libpq cannot read it{told}") from None
     options = " ".join([str(parts.pop("options", "") or ""), *SESSION, f"-c search_path={schema}"])
     settings = {
         "application_name": "holdfast",
@@ -82,7 +84,7 @@ def address_of(url: str) -> Address:
 
 
 def _refused(url: str, reason: str) -> errors.InvalidUrl:
-    return errors.InvalidUrl(url=_PASSWORD.sub("…", url), reason=reason)
+    return errors.InvalidUrl(url=shown_address(url), reason=reason)
 
 
 @contextmanager
@@ -130,5 +132,6 @@ def lost(error: Exception) -> bool:
 
 
 def _said(error: Exception) -> str:
-    first = str(error).strip().splitlines()[:1]
-    return f"{type(error).__name__}: {first[0]}" if first else type(error).__name__
+    first = (str(error).strip().splitlines() or [""])[0]
+    said = first.rpartition(" failed: ")[2]  # the address before it is told already, and a message is cut
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -119,7 +119,8 @@ def _migrate(
             connection.execute("RESET lock_timeout")
             missing = _missing(connection, address, migrations)
             if missing:
-                connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(address.schema)))
+                if connection.execute("SELECT to_regnamespace(%s)", (address.schema,)).fetchone() == (None,):
+                    connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(address.schema)))
                 connection.execute(_LEDGER)
             for migration in missing:
                 connection.execute(sql.SQL(migration.sql))

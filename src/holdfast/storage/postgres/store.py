@@ -30,7 +30,7 @@ R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
-logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())  # what it has to say reaches callers as errors
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # what it has to say reaches callers as errors
 
 
 class PostgresStore:
@@ -54,6 +54,7 @@ class PostgresStore:
             max_size=self.address.pool,
             timeout=limits.POOL_WAIT_MS / 1_000,
             num_workers=1,
+            reconnect_timeout=limits.CONNECT_S,  # then the next call tries anew, rather than wait ever longer
             open=True,
         )
 
