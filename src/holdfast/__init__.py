@@ -30,6 +30,7 @@ from holdfast.runtime.opening import open, open_async
 if TYPE_CHECKING:
     from holdfast.providers.deltas import Deltas
     from holdfast.runtime.async_engine import AsyncEngine, AsyncSession
+    from holdfast.runtime.moving import Copied, copy
 
 __version__ = "0.3.0"
 
@@ -38,6 +39,7 @@ __all__ = [
     "AsyncSession",
     "BlobRef",
     "Body",
+    "Copied",
     "Data",
     "Deltas",
     "Engine",
@@ -68,6 +70,7 @@ __all__ = [
     "Unit",
     "Usage",
     "View",
+    "copy",
     "errors",
     "open",
     "open_async",
@@ -75,7 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """What brings much along comes when it is asked for: asyncio, and what reads responses."""
+    """What brings much along, or is rarely needed, comes when it is asked for."""
     if name in ("AsyncEngine", "AsyncSession"):
         from holdfast.runtime import async_engine  # noqa: PLC0415 - that is the point
 
@@ -84,4 +87,8 @@ def __getattr__(name: str) -> object:
         from holdfast.providers.deltas import Deltas  # noqa: PLC0415 - the same
 
         return Deltas
+    if name in ("Copied", "copy"):
+        from holdfast.runtime import moving  # noqa: PLC0415 - the same
+
+        return getattr(moving, name)
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

@@ -22,6 +22,7 @@
     ├── Conflict: the state does not allow it, or someone else was first
     │   ├── VersionConflict      a stale writer
     │   │   └── Contended        others were first, every time
+    │   ├── Diverged             one stream, with another history in each of two stores
     │   ├── KeyConflict          an idempotency key used for another command
     │   ├── SessionExists
     │   ├── SessionClosed
@@ -254,6 +255,15 @@ class Contended(VersionConflict):
     let fewer processes write to it at once."""
 
     tries: int
+
+
+class Diverged(Conflict):
+    """{stream} has {here} events in the source and {there} in the target, and they are not one history; nothing of it was
+    stored. Copy to a new place, or the other way round if only the target's went on."""
+
+    stream: object
+    here: int
+    there: int
 
 
 class KeyConflict(Conflict):

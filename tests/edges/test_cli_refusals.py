@@ -117,7 +117,7 @@ def test_a_target_with_another_history_is_refused_by_the_name_of_the_session(cli
     for path in (cli.path, target):
         with holdfast.open(path) as engine:
             engine.session("trip", actor="ada").record("user", f"only in {path.name}")
-    ran = refused(cli, ["copy", "{file}", str(target)], 3, "VersionConflict")
+    ran = refused(cli, ["copy", "{file}", str(target)], 3, "Diverged")
     assert "session default/ada/trip" in ran.err
 
 

@@ -20,17 +20,17 @@ from holdfast.core import upcast
 from holdfast.errors import (
     BlobNotFound,
     Conflict,
+    Diverged,
     FileAbsent,
     HoldfastError,
     InvalidUrl,
     StorageCorrupt,
-    VersionConflict,
 )
 from holdfast.flows import maintain
 from holdfast.flows.load import StateCache
 from holdfast.flows.maintain import Count
 from holdfast.model import limits
-from holdfast.model.addresses import POSTGRES
+from holdfast.model.addresses import POSTGRES, shown_address
 from holdfast.model.content import BlobRef, blob_refs
 from holdfast.model.events import parts_of
 from holdfast.model.log import GENESIS, Head, Recorded
@@ -72,7 +72,7 @@ def copy(source: Engine | Address, target: Engine | Address, *, progress: Progre
         here = _engine(source, opened, make=False)
         there = _engine(target, opened, make=True)
         if _same(here.store, there.store):
-            name = getattr(there.store, "path", "the target")  # a URL may hold a password
+            name = getattr(there.store, "path", None) or shown_address(getattr(there.store, "url", "memory:"))
             raise InvalidUrl(url=name, reason="the source and the target are the same store")
         return _Move(here, there).run(progress)
 
@@ -96,12 +96,11 @@ def _check_present(address: str) -> None:
             raise FileAbsent(path=address)
         return
     try:
-        from holdfast.storage.postgres.connect import address_of  # noqa: PLC0415 - an extra
-        from holdfast.storage.postgres.migrate import present  # noqa: PLC0415
+        from holdfast.storage.postgres.migrate import present  # noqa: PLC0415 - an extra
     except ImportError:
         return  # opening it tells what is missing
     if not present(address):
-        raise FileAbsent(path=address_of(address).what)
+        raise FileAbsent(path=shown_address(address))
 
 
 def _same(one: EventStore, other: EventStore) -> bool:
@@ -325,4 +324,4 @@ def _end_of_commands(events: Sequence[Recorded]) -> int:
 
 
 def _diverged(stream: StreamId, here: int, there: int) -> HoldfastError:
-    return VersionConflict(stream=stream, expected=here, actual=there)
+    return Diverged(stream=stream, here=here, there=there)
