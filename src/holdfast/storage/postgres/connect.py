@@ -33,6 +33,7 @@ SESSION = (
     "-c jit=off",  # every statement is short
     "-c enable_seqscan=off",  # … and has its index, in its order, also while the statistics know nothing of a table
     "-c enable_bitmapscan=off",
+    "-c enable_sort=off",  # … and is asked for its rows in that order: to gather all of them first is never cheaper
     "-c plan_cache_mode=force_generic_plan",  # planned once a connection, not at every call
 )
 
@@ -45,6 +46,9 @@ class Address(NamedTuple):
     pool: int
     what: str
     """How to speak of it: nothing secret in it."""
+
+    def __repr__(self) -> str:
+        return f"<{self.what}>"
 
 
 def address_of(url: str) -> Address:

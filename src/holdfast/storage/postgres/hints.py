@@ -1,7 +1,7 @@
 """Telling other processes that a stream has moved, and hearing it from them: LISTEN and NOTIFY on a connection of its own.
 
 Laws: a hint is sent after the commit, never in its transaction; many become one; nothing depends on its arrival. A token
-says which stream without naming it: whoever may listen learns nothing.
+says which stream without naming it.
 """
 
 from __future__ import annotations
@@ -45,25 +45,32 @@ class Hints:
         self._channel = f"holdfast_{channel}"[:63]
         self._heed = heed
         self._moved: set[str] = set()
+        self._mutex = threading.Lock()
         self._closing = threading.Event()
+        self._ended = False
         self._wake_end, self._waker = os.pipe()
         self._thread = threading.Thread(target=self._run, name="holdfast-hints", daemon=True)
         self._thread.start()
 
     def wrote(self, streams: Iterable[StreamId]) -> None:
         """To be told to others soon."""
-        first = not self._moved
-        self._moved.update(map(token_of, streams))
-        if first and self._moved:
-            self._wake()
+        tokens = {token_of(stream) for stream in streams}
+        with self._mutex:
+            first = not self._moved
+            self._moved |= tokens
+            if len(self._moved) > MOST_TOKENS:  # nobody may be there to tell it to
+                self._moved = {EVERYTHING}
+            if first and self._moved:
+                self._wake()
 
     def close(self) -> None:
-        self._closing.set()
-        self._wake()
+        with self._mutex:
+            self._closing.set()
+            self._wake()
         self._thread.join(PAUSE_S)  # one that waits for a server that is gone ends by itself
 
     def _wake(self) -> None:
-        with suppress(OSError):
+        if not self._ended:
             os.write(self._waker, b"!")
 
     def _run(self) -> None:
@@ -73,8 +80,10 @@ class Hints:
                     self._listen(connection)
                 self._closing.wait(PAUSE_S)
         finally:
-            os.close(self._wake_end)
-            os.close(self._waker)
+            with self._mutex:  # from now on these numbers are somebody else's
+                self._ended = True
+                os.close(self._wake_end)
+                os.close(self._waker)
 
     def _listen(self, connection: Connection) -> None:
         connection.execute("SET synchronous_commit = off")  # a hint may be lost: it waits for no disk
@@ -88,11 +97,13 @@ class Hints:
                     os.read(self._wake_end, WAKES)
                     self._closing.wait(limits.HINT_MS / 1_000)
                 self._exchange(connection)
+            self._exchange(connection)  # what was told last
 
     def _exchange(self, connection: Connection) -> None:
-        if self._moved:
+        with self._mutex:
             moved, self._moved = self._moved, set()
-            said = EVERYTHING if len(moved) > MOST_TOKENS else " ".join(sorted(moved))
+        if moved:
+            said = EVERYTHING if EVERYTHING in moved else " ".join(sorted(moved))
             connection.execute("SELECT pg_notify(%s, %s)", (self._channel, said))
         own = connection.info.backend_pid
         for heard in connection.notifies(timeout=0):

@@ -346,9 +346,9 @@ def read_back(
 def feed(cursor: str, limit: int) -> Operation[FeedPage]:
     common.check_limit(limit)
     at = _place_of(cursor)
-    page = yield Ask(None, SQL["feed"], (*at, limit))
-    if not page and cursor and not (yield Ask(None, SQL["at_cursor"], at)):
+    if cursor and not (yield Ask(None, SQL["at_cursor"], at)):
         raise errors.InvalidCursor(cursor=cursor)
+    page = yield Ask(None, SQL["feed"], (*at, limit))
     return FeedPage(tuple(common.placed(row) for row in page), page[-1][3] if page else cursor)
 
 

@@ -33,14 +33,6 @@ SELECT current_user::text, r.rolbypassrls OR EXISTS (
 FROM pg_roles r WHERE r.rolname = current_user
 """
 
-_AHEAD = """
-    SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e, store s WHERE e.era = s.era
-    ORDER BY e.era DESC, e.xid DESC LIMIT 1
-"""
-"""Restored into another server, whose transactions count from lower down: what is there already lies before all of them."""
-
-_NEXT_ERA = f"UPDATE store SET era = era + 1 WHERE ({_AHEAD})"
-
 
 class Standing(NamedTuple):
     role: str
@@ -75,11 +67,7 @@ def prepare(address: Address, migrations: Sequence[Migration]) -> Standing:
         if _missing(connection, address, migrations):
             _migrate(connection, address, migrations)
         role, maintains = connection.execute(_STANDING).fetchone() or ("", False)
-        if maintains:
-            with connection.transaction():
-                connection.execute("SELECT act_for(NULL)")
-                if connection.execute(_AHEAD).fetchone() == (True,):
-                    connection.execute(_NEXT_ERA)
+        connection.execute("SELECT begin_era()")
         ((commit,),) = connection.execute("SHOW synchronous_commit").fetchall()
         return Standing(role, maintains, commit != "off")
 
@@ -89,7 +77,8 @@ def _missing(
 ) -> list[Migration]:
     """What has yet to be applied. Raises if what is there is not ours, was changed, or has left this code behind."""
     ((ours, tables),) = connection.execute(
-        "SELECT to_regclass(%s) IS NOT NULL, (SELECT count(*) FROM pg_class c "
+        "SELECT (SELECT count(*) = 4 FROM pg_attribute a WHERE a.attrelid = to_regclass(%s) "
+        "AND a.attname IN ('number', 'name', 'checksum', 'breaks')), (SELECT count(*) FROM pg_class c "
         "WHERE c.relnamespace = to_regnamespace(%s)::oid AND c.relkind IN ('r', 'p', 'v', 'm'))",
         (f"{address.schema}.migrations", address.schema),
     ).fetchall()
@@ -130,7 +119,15 @@ def _migrate(
     except psycopg.errors.InsufficientPrivilege as error:
         raise errors.SchemaTooOld(
             path=address.what,
-            found=migrations[-1].number - len(_missing(connection, address, migrations)),
+            found=_newest(connection, address, migrations),
             known=migrations[-1].number,
             role=connection.info.user,
         ) from error
+
+
+def _newest(
+    connection: psycopg.Connection[tuple[object, ...]], address: Address, migrations: Sequence[Migration]
+) -> int:
+    """Of those that were applied."""
+    missing = _missing(connection, address, migrations)
+    return max((each.number for each in migrations if each not in missing), default=0)

@@ -72,8 +72,10 @@ SELECT 1 FROM events WHERE era = %b AND xid = (%b::text)::xid8 AND position = %b
 -- name: find
 SELECT s.tenant, s.kind, s.key, k.part, e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal,
        e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload
-FROM keys k JOIN streams s USING (stream_no) JOIN events e ON e.stream_no = k.stream_no AND e.seq BETWEEN k.first AND k.last
-WHERE k.tenant = %b AND k.key = %b AND s.tenant = k.tenant AND e.tenant = k.tenant ORDER BY k.part, e.seq;
+FROM keys k JOIN streams s USING (stream_no) CROSS JOIN LATERAL (
+    SELECT * FROM events WHERE stream_no = k.stream_no AND seq BETWEEN k.first AND k.last AND tenant = k.tenant
+    ORDER BY seq OFFSET 0) e
+WHERE k.tenant = %b AND k.key = %b AND s.tenant = k.tenant ORDER BY k.part, e.seq;
 
 -- name: snapshot
 SELECT n.version, n.format, n.state FROM snapshots n JOIN streams s USING (stream_no)

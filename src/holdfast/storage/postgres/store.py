@@ -102,8 +102,9 @@ class PostgresStore:
         return answer
 
     def wrote(self, appends: Iterator[Append] | Sequence[Append]) -> None:
-        if self._hints is not None:
-            self._hints.wrote(write.stream for append in appends for write in append.writes)
+        hints = self._hints
+        if hints is not None:
+            hints.wrote(write.stream for append in appends for write in append.writes)
 
     def adopt(
         self,

@@ -1,0 +1,169 @@
+"""What the tests of the stores on PostgreSQL do behind their backs: roles, raw sessions, operations driven by hand."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import psycopg
+import pytest
+from psycopg import conninfo, sql
+
+import holdfast
+from holdfast import errors
+from holdfast.model.log import Append, Appended
+from holdfast.runtime.engine import Engine
+from holdfast.storage.postgres import log
+from holdfast.storage.postgres.connect import address_of
+from holdfast.storage.postgres.log import SQL, Operation
+from tests.postgres import base_url, fresh_url
+
+T = TypeVar("T")
+Raw: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+RIGHTS = (
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+    "GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+    "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}",
+)
+"""What a role needs that does a tenant's work and no more."""
+
+
+class Refused(Exception):
+    """The function `append` would not have it."""
+
+
+def raw(url: str, *, autocommit: bool = True) -> Raw:
+    """A session on a store's schema that is not the store's."""
+    return psycopg.connect(address_of(url).info, autocommit=autocommit)
+
+
+def by_hand(operation: Operation[T], connection: Raw) -> T:
+    """Drive an operation on a session of ours, in whatever transaction it is in."""
+    try:
+        ask = next(operation)
+        while True:
+            if not ask.sets_tenant:
+                connection.execute(SQL["act_for"], (ask.tenant,))
+            cursor = connection.execute(ask.statement, ask.values, binary=True)
+            found = cursor.fetchall() if cursor.description else []
+            if ask.statement == SQL["append"] and found:
+                raise Refused(found)
+            ask = operation.send(found)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def append_by_hand(connection: Raw, append: Append) -> Appended:
+    return by_hand(log.append_alone(append, lost=False), connection)[1]
+
+
+def schema_of(url: str) -> sql.Identifier:
+    return sql.Identifier(address_of(url).schema)
+
+
+class Roles(NamedTuple):
+    """Neither is a superuser, and neither bypasses row-level security."""
+
+    owner: str
+    application: str
+
+    def url(self) -> str:
+        """A store that is not there yet, for the owner to make."""
+        return fresh_url(_as(self.owner))
+
+    def let_in(self, url: str) -> str:
+        """The store of this owner, as the application opens it."""
+        with raw(url) as connection:
+            for right in RIGHTS:
+                words = sql.SQL(right).format(schema=schema_of(url), role=sql.Identifier(self.application))
+                connection.execute(words)
+        return f"{_as(self.application)}&schema={address_of(url).schema}"
+
+
+def _as(role: str) -> str:
+    """The tests' server as this role reaches it: every word in the query, where libpq takes all of them."""
+    words = conninfo.conninfo_to_dict(base_url()) | {"user": role, "password": role}
+    return "postgresql:///?" + "&".join(f"{name}={value}" for name, value in words.items())
+
+
+@contextmanager
+def two_roles() -> Iterator[Roles]:
+    roles = Roles(*(f"{kind}_{uuid.uuid4().hex[:12]}" for kind in ("owner", "application")))
+    with psycopg.connect(base_url(), autocommit=True) as connection:
+        database = sql.Identifier(connection.info.dbname)
+        for role in roles:
+            name = sql.Identifier(role)
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(name, sql.Literal(role)))
+        connection.execute(sql.SQL("GRANT CREATE ON DATABASE {} TO {}").format(database, sql.Identifier(roles.owner)))
+        yield roles
+        for role in roles:
+            connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(role)))
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+def settle(connection: Raw) -> None:
+    """Wait until every transaction that is under way now has ended: what it did shows in the feed from then on."""
+    ((last,),) = connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text").fetchall()
+    while connection.execute(
+        "SELECT 1 WHERE pg_snapshot_xmin(pg_current_snapshot()) < (%s::text)::xid8", (last,)
+    ).fetchone():
+        pass
+
+
+_BLOCKED = """
+WITH RECURSIVE blocked (pid) AS (
+    SELECT %s::integer
+    UNION SELECT a.pid FROM pg_stat_activity a, blocked b WHERE b.pid = ANY (pg_blocking_pids(a.pid))
+)
+SELECT count(*) - 1 FROM blocked
+"""
+
+
+def wait_until_blocked(connection: Raw, others: int = 1) -> None:
+    """Until so many sessions wait for a lock that this one holds, or for one of those."""
+    with raw_twin(connection) as observer:
+        while observer.execute(_BLOCKED, (connection.info.backend_pid,)).fetchone() != (others,):
+            pass
+
+
+def raw_twin(connection: Raw) -> Raw:
+    return psycopg.connect(connection.info.dsn, password=connection.info.password, autocommit=True)
+
+
+def all_of_a_tenants_work(engine: Engine) -> None:
+    """Everything that one tenant can ask for, and the answers looked at."""
+    session = engine.create_session("trip", actor="ada", metadata={"to": "Rome"}, idle_timeout_s=3_600, key="create")
+    asked = session.record("user", "Where to?", key="ask")
+    assert session.record("user", "Where to?", key="ask") == asked
+    answer = session.record("assistant", "Let me look.", tool_calls=[{"name": "look", "args": {}}])
+    found = session.result(answer.tool_calls[0], io.BytesIO(b"\0\xff" * 200_000))
+    session.record("assistant", "A secret.", key="secret")
+    assert session.window(tokens=8_000).messages[0] == asked
+    assert [each.text for each in session.messages(limit=1)] == ["A secret."]
+    session.erase([session.state().version], "private")
+    assert session.messages(limit=1)[0].erased
+    (body,) = [part.ref for part in found.tool_results[0].content if isinstance(part, holdfast.Body)]
+    assert engine.read_blob(body) == b"\0\xff" * 200_000
+    assert [row.session for row in engine.sessions(actor="ada", order="recent")] == ["trip"]
+    many = engine.create_session("many", actor="ada")
+    for number in range(101):
+        many.record("user", f"{number}")
+    assert engine.session("many", actor="ada").state().messages == 101
+    idle = engine.create_session("idle", actor="ada", idle_timeout_s=0.001)
+    idle.record("user", "Anyone?")
+    session.reset("anew")
+    assert [scope.session for scope in engine.sweep()] == ["idle"]
+    entries = engine.outbox()
+    assert {entry.scope.session for entry in entries} == {"trip", "idle"}
+    for entry in entries:
+        engine.acknowledge(entry)
+    idle.destroy("over")
+    with pytest.raises(errors.SessionDestroyed):
+        idle.record("user", "Still there?")
+    assert {row.session for row in engine.sessions()} == {"trip", "many"}

@@ -1,0 +1,56 @@
+"""What other processes do in the tests of one schema with many openers. They are forked from one that has imported all."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from multiprocessing.synchronize import Barrier
+from typing import TypeVar
+
+import holdfast
+from holdfast.storage.postgres.migrate import shipped
+from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.sql import Migration
+from holdfast.testing.appends import append_of, push, stream_named, write_to
+
+T = TypeVar("T")
+
+SHARED = stream_named("shared")
+TOGETHER_S = 60
+COUNTED = Migration(9_000, "counted", "CREATE TABLE IF NOT EXISTS counted (n integer); INSERT INTO counted VALUES (1);")
+"""Not refused the second time: it tells how often it was applied."""
+
+_start: Barrier
+
+
+def _meet(start: Barrier) -> None:
+    global _start  # noqa: PLW0603 - how a pool hands a barrier to its processes
+    _start = start
+
+
+def in_processes(count: int, work: Callable[[str, int], T], url: str) -> Sequence[T]:
+    """Run this in so many processes, which all begin at once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(count, context, _meet, (context.Barrier(count),)) as pool:
+        return list(pool.map(work, [url] * count, range(count)))
+
+
+def open_and_append(url: str, number: int) -> list[str]:
+    """Open a schema that is perhaps being made just now, and write to it."""
+    _start.wait(TOGETHER_S)
+    with closing(PostgresStore(url, migrations=[*shipped(), COUNTED])) as store:
+        own = append_of(write_to(stream_named(f"own {number}"), 0), key=f"{number}")
+        return [push(store, SHARED, b"%d" % number).id, store.append(own).events[0].id]
+
+
+def record_some(url: str, number: int) -> list[str]:
+    """A few messages for the session that all record to."""
+    texts = [f"{number}/{at}" for at in range(5)]
+    with holdfast.open(url) as engine:
+        session = engine.session("shared", create=True)
+        for text in texts:
+            session.record("user", text)
+    return texts

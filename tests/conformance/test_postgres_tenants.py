@@ -1,0 +1,468 @@
+"""Tenants on PostgreSQL are kept apart twice: by every statement, and by the database whatever a statement forgets."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import holdfast
+from holdfast import errors
+from holdfast.model.content import BlobRef
+from holdfast.model.log import Snapshot
+from holdfast.model.rows import IN_ORDER_OF_KEY, BlobRow, OutboxRow, Row, SessionRow
+from holdfast.runtime.engine import Engine
+from holdfast.storage.postgres import log
+from holdfast.storage.postgres.blobs import PostgresBlobs
+from holdfast.storage.postgres.log import SQL
+from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.sql import select_rows
+from holdfast.testing.appends import LOOKALIKES, append_of, blob_row, session_row, stream_named, write_to
+from tests.conformance.postgres_tools import Raw, Roles, all_of_a_tenants_work, raw, schema_of, two_roles
+from tests.postgres import base_url, fresh_url
+
+NOT_A_TENANTS = {"store", "migrations"}
+"""Tables that hold nothing of any tenant."""
+
+TENANT_TABLES = (
+    "streams", "events", "keys", "snapshots", "session_rows", "outbox_rows", "blob_rows", "bodies", "pieces", "blobs",
+)  # fmt: skip
+
+
+class Place(NamedTuple):
+    """A store with the work of two tenants, `a` and `b`, as its owner and as the application open it."""
+
+    owner: str
+    application: str
+    roles: Roles
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with two_roles() as roles:
+        url = roles.url()
+        with holdfast.open(url) as engine:
+            for tenant in ("a", "b"):
+                all_of_a_tenants_work(engine.acting_as(tenant=tenant))
+        yield Place(url, roles.let_in(url), roles)
+
+
+# The application's role
+
+
+@pytest.mark.parametrize("tenant", ["here", "there"])
+def test_a_role_that_owns_nothing_does_all_of_a_tenants_work(place: Place, tenant: str) -> None:
+    """In its own name, and acting as another tenant."""
+    with holdfast.open(place.application, tenant="here") as engine:
+        all_of_a_tenants_work(engine if tenant == "here" else engine.acting_as(tenant=tenant))
+    with holdfast.open(place.owner) as engine:
+        report = engine.verify()
+        assert report.ok, report.problems
+
+
+async def all_of_a_tenants_work_awaited(url: str) -> None:
+    engine = await holdfast.open_async(url, tenant="awaited")
+    session = await engine.create_session("trip")
+    await session.record("user", "Where to?", key="ask")
+    await session.record("user", "Where to?", key="ask")
+    assert len(await engine.sessions()) == 1
+    with pytest.raises(errors.RoleTooNarrow):
+        await engine.feed()
+    await engine.close()
+
+
+def test_the_same_holds_for_an_event_loop(place: Place) -> None:
+    asyncio.run(all_of_a_tenants_work_awaited(place.application))
+
+
+CARE: dict[str, Callable[[Engine, Path], object]] = {
+    "feed": lambda engine, _: engine.feed(),
+    "verify": lambda engine, _: engine.verify(),
+    "totals": lambda engine, _: engine.totals(),
+    "export": lambda engine, folder: engine.export(folder / "all.jsonl"),
+    "rebuild": lambda engine, _: engine.rebuild(),
+    "collect_blobs": lambda engine, _: engine.collect_blobs(),
+    "heads": lambda engine, _: engine.store.heads(limit=10),
+    "check": lambda engine, _: engine.store.check(),
+    "rows of all": lambda engine, _: engine.store.rows(SessionRow, {}, limit=10),
+    "rows of an actor": lambda engine, _: engine.store.rows(SessionRow, {"actor": "ada"}, limit=10),
+    "stored blobs": lambda engine, _: list(engine.blobs.stored()),
+    "sweep of blobs": lambda engine, _: engine.blobs.sweep(before_s=0),
+}
+
+
+@pytest.mark.parametrize("name", CARE)
+def test_what_concerns_all_tenants_is_refused_to_a_role_that_sees_one(place: Place, name: str, tmp_path: Path) -> None:
+    """An empty answer would say that all is well."""
+    with holdfast.open(place.application, tenant="a") as engine, pytest.raises(errors.RoleTooNarrow) as refused:
+        CARE[name](engine, tmp_path)
+    assert refused.value.role == place.roles.application
+    assert not list(tmp_path.iterdir())
+    with holdfast.open(place.owner, tenant="a") as engine:
+        CARE[name](engine, tmp_path)
+
+
+def test_who_got_the_tables_from_another_is_not_told_that_there_is_nothing() -> None:
+    """As after a restore without the owners' names: the policies still name whoever made them."""
+    with two_roles() as before, two_roles() as after:
+        url = before.url()
+        with holdfast.open(url) as engine:
+            engine.create_session("trip")
+        with psycopg.connect(base_url(), autocommit=True) as superuser:
+            names = map(sql.Identifier, (before.owner, after.owner))
+            superuser.execute(sql.SQL("REASSIGN OWNED BY {} TO {}").format(*names))
+        with closing(PostgresStore(url.replace(before.owner, after.owner))) as store:
+            try:
+                seen = len(store.heads(limit=10))
+            except errors.RoleTooNarrow:
+                seen = 1
+            assert seen == 1
+
+
+# The database alone
+
+
+def test_every_table_of_a_tenant_is_guarded() -> None:
+    store = PostgresStore(fresh_url())
+    with raw(store.url) as connection:
+        found = connection.execute(
+            "SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity,"
+            "       EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant'),"
+            "       ARRAY(SELECT p.polname::text FROM pg_policy p WHERE p.polrelid = c.oid ORDER BY 1)"
+            "FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace"
+            "  AND c.relkind NOT IN ('i', 'S', 't', 'I')"
+        ).fetchall()
+        defining = connection.execute(
+            "SELECT proname FROM pg_proc WHERE pronamespace = current_schema()::regnamespace AND prosecdef"
+            "  AND NOT coalesce(proconfig::text LIKE '%%search_path%%', false)"
+        ).fetchall()
+    store.close()
+    assert {name for name, _, of_tenants, _ in found if not of_tenants} == NOT_A_TENANTS
+    guarded = {name: (forced, policies) for name, forced, of_tenants, policies in found if of_tenants}
+    assert guarded == dict.fromkeys(TENANT_TABLES, (True, ["maintenance", "tenant_alone"]))
+    assert not defining, "who runs as another must not be led astray by a search_path"
+
+
+@pytest.fixture
+def session(place: Place) -> Iterator[Raw]:
+    """A raw session of the application's role; what it does is undone."""
+    with raw(place.application, autocommit=False) as connection:
+        yield connection
+        connection.rollback()
+
+
+def act_for(session: Raw, tenant: str) -> None:
+    session.execute(SQL["act_for"], (tenant,))
+
+
+def tenants_in(session: Raw, table: str) -> set[str]:
+    return {tenant for (tenant,) in session.execute(f"SELECT DISTINCT tenant FROM {table}").fetchall()}
+
+
+@pytest.mark.parametrize("table", TENANT_TABLES)
+def test_a_statement_without_a_predicate_reaches_one_tenant(place: Place, session: Raw, table: str) -> None:
+    with raw(place.owner) as owner:
+        owner.execute("SELECT set_config('holdfast.every_tenant', 'on', false)")
+        assert {"a", "b"} <= tenants_in(owner, table)
+        ((of_a,),) = owner.execute(f"SELECT count(*) FROM {table} WHERE tenant = 'a'").fetchall()
+    act_for(session, "a")
+    assert tenants_in(session, table) == {"a"}
+    assert session.execute(f"UPDATE {table} SET tenant = tenant").rowcount == of_a
+    assert session.execute(f"DELETE FROM {table}").rowcount == of_a
+    act_for(session, "b")
+    assert tenants_in(session, table) == {"b"}
+
+
+@pytest.mark.parametrize("table", TENANT_TABLES)
+@pytest.mark.parametrize("change", ["INSERT", "UPDATE"])
+def test_a_row_cannot_be_given_to_another_tenant(session: Raw, table: str, change: str) -> None:
+    act_for(session, "a")
+    columns = ", ".join(
+        "'b'" if name == "tenant" else name
+        for (name,) in session.execute(
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 ORDER BY attnum",
+            (table,),
+        ).fetchall()
+    )
+    statement = {
+        "INSERT": f"INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT {columns} FROM {table}",
+        "UPDATE": f"UPDATE {table} SET tenant = 'b'",
+    }
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+        session.execute(statement[change])
+
+
+@pytest.mark.parametrize("table", TENANT_TABLES)
+@pytest.mark.parametrize("used", [False, True], ids=["never set", "set before"])
+@pytest.mark.parametrize("every", [False, True], ids=["", "asked for all"])
+def test_without_a_tenant_there_is_nothing(session: Raw, table: str, used: bool, every: bool) -> None:
+    if used:
+        act_for(session, "a")
+        session.rollback()
+    if every:
+        session.execute("SELECT act_for(NULL)")
+    assert tenants_in(session, table) == set()
+    for statement in (f"UPDATE {table} SET tenant = tenant", f"DELETE FROM {table}"):
+        assert session.execute(statement).rowcount == 0
+
+
+@pytest.mark.parametrize("tenant", ["a", ""])
+def test_without_a_tenant_nothing_can_be_written(session: Raw, tenant: str) -> None:
+    act_for(session, "a")
+    session.rollback()  # from now on the setting is empty, not absent
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+        session.execute("INSERT INTO bodies (tenant, begun_s) VALUES (%s, 0)", (tenant,))
+
+
+TENANTS_PREDICATE = re.compile(r"\b(?:\w+\.)?tenant = (?:%b|\w+\.tenant)|s\.tenant = k\.tenant")
+
+STREAM = ("b", "session", '["ada","trip"]')
+FORGETFUL: dict[str, tuple[Any, ...]] = {
+    "head": STREAM,
+    "read": (*STREAM, "b", 0, 10),
+    "read_back": (*STREAM, "b", 10, 10),
+    "read_back_types": (*STREAM, "b", 10, ["message.recorded"], 10),
+    "find": ("b", "ask"),
+    "snapshot": ("b", "session", '["ada","many"]'),
+}
+
+
+@pytest.mark.parametrize("name", FORGETFUL)
+def test_a_statement_that_forgets_the_tenant_answers_for_one_alone(session: Raw, name: str) -> None:
+    """What it finds under `a` is what the whole statement finds for `a`, though it was asked for `b`."""
+    forgetful = TENANTS_PREDICATE.sub(lambda found: "%b::text IS NOT NULL" if "%b" in found[0] else "TRUE", SQL[name])
+    assert "tenant =" not in forgetful
+    values = FORGETFUL[name]
+    act_for(session, "a")
+    as_a = tuple("a" if value == "b" else value for value in values)
+    whole = session.execute(SQL[name], as_a, binary=True).fetchall()
+    assert whole
+    assert session.execute(forgetful, values, binary=True).fetchall() == whole
+    assert session.execute(SQL[name], values, binary=True).fetchall() == []
+
+
+def test_an_append_for_one_tenant_cannot_write_to_another(session: Raw) -> None:
+    """Though it says that it acts for the one, what it carries is the other's."""
+    for stream in (stream_named("trip", actor="ada", tenant="b"), stream_named("new", tenant="b")):
+        operation = log.append_alone(append_of(write_to(stream, 0)), lost=False)
+        next(operation)
+        ask = operation.send([])
+        values = ["a", *ask.values[1:]]
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+            session.execute(ask.statement, values, binary=True)
+        session.rollback()
+
+
+# The statements alone
+
+
+@pytest.mark.parametrize(("one", "other"), [*LOOKALIKES, *((b, a) for a, b in LOOKALIKES)])
+def test_a_superuser_too_gets_only_what_is_the_tenants(lookalikes: PostgresStore, one: str, other: str) -> None:
+    """Nothing that the database guards holds for it, so the statements must."""
+    store, blobs = lookalikes, PostgresBlobs(lookalikes)
+    stream, others = stream_named(tenant=one), stream_named(tenant=other)
+    mine = marked(one)
+    assert store.head(stream) != store.head(others)
+    assert [event.payload for event in store.read(stream, limit=10)] == [mine, mine]
+    assert [event.payload for event in store.read_back(stream, limit=10)] == [mine, mine]
+    assert [event.payload for event in store.read_back(stream, limit=10, types=["noted"])] == [mine, mine]
+    assert [event.payload for event in store.find(one, "key")] == [mine]
+    assert store.find(one, f"only {other}") == ()
+    assert store.snapshot(stream) == Snapshot(2, 1, mine)
+    assert {row.tenant for row in store.rows(SessionRow, {"tenant": one}, limit=10)} == {one}
+    assert {row.tenant for row in store.rows(BlobRow, {"tenant": one}, limit=10)} == {one}
+    assert read(blobs, one, BlobRef(*digest_of(mine))) == mine
+    with pytest.raises(errors.BlobNotFound):
+        read(blobs, one, BlobRef(*digest_of(marked(other))))
+    assert not blobs.drop(one, digest_of(mine)[0], unless_put_after_s=0)
+    blobs.drop(one, digest_of(marked(other))[0], unless_put_after_s=1e12)
+    assert read(blobs, other, BlobRef(*digest_of(marked(other)))) == marked(other)
+
+
+def marked(tenant: str) -> bytes:
+    return b'{"of":"%s"}' % tenant.encode().hex().encode()
+
+
+def digest_of(body: bytes) -> tuple[str, int]:
+    return hashlib.sha256(body).hexdigest(), len(body)
+
+
+def read(blobs: PostgresBlobs, tenant: str, ref: BlobRef) -> bytes:
+    return b"".join(blobs.chunks(tenant, ref))
+
+
+@pytest.fixture(scope="module")
+def lookalikes() -> Iterator[PostgresStore]:
+    """The same names in every tenant, and other content."""
+    store = PostgresStore(fresh_url())
+    blobs = PostgresBlobs(store)
+    for tenant in {name for pair in LOOKALIKES for name in pair}:
+        stream, mine = stream_named(tenant=tenant), marked(tenant)
+        store.append(append_of(write_to(stream, 0, mine, rows=[session_row(stream), blob_row(stream, 1)]), key="key"))
+        store.append(append_of(write_to(stream, 1, mine, snapshot=Snapshot(2, 1, mine)), key=f"only {tenant}"))
+        writer = blobs.writer(tenant)
+        writer.write(mine)
+        writer.commit()
+    with raw(store.url) as connection:
+        assert connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone() == (True,)
+    yield store
+    store.close()
+
+
+# Plans
+
+
+MANY = """
+INSERT INTO streams (tenant, kind, key, version, hash, era, xid)
+SELECT CASE WHEN n % 4 = 0 THEN 'a' ELSE 'b' END, 'session', '["ada","' || n || '"]',
+       CASE n WHEN 4000 THEN 20000 ELSE 5 END, '', 1, '3'
+FROM generate_series(1, 8000) n;
+
+INSERT INTO events (era, xid, tenant, stream_no, seq, command, ordinal, type, version, time_us, principal, key,
+                    command_digest, payload_digest, hash)
+SELECT 1, '3', s.tenant, s.stream_no, seq, '', 0, 'noted', 1, 1, 'p', s.stream_no || '/' || seq, '', '', ''
+FROM streams s, generate_series(1, s.version) seq;
+
+INSERT INTO keys (tenant, key, part, stream_no, first, last)
+SELECT tenant, key, 0, stream_no, seq, seq FROM events;
+
+INSERT INTO snapshots (stream_no, tenant, version, format, state) SELECT stream_no, tenant, 5, 1, '' FROM streams;
+
+INSERT INTO session_rows
+SELECT stream_no, tenant, 'ada', (key::jsonb) ->> 1, '', 'open', 5, 5, 5, 0, 0, 0, 0, 1, stream_no, NULL, 0, 0 FROM streams;
+
+INSERT INTO outbox_rows
+SELECT stream_no, tenant, actor, session, '', 1, 'reset', 1, 5, 1, (stream_no % 50 > 0)::int FROM session_rows;
+"""
+"""Short streams, and a long one."""
+
+LONG = ("a", "session", '["ada","4000"]')
+LARGE: dict[str, tuple[Any, ...]] = {
+    "head": LONG,
+    "heads_of": (["a"] * 3, ["session"] * 3, ['["ada","4"]', '["ada","8"]', '["ada","12"]']),
+    "read": (*LONG, "a", 0, 100),
+    "read_back": (*LONG, "a", 1 << 53, 100),
+    "read_back_types": (*LONG, "a", 1 << 53, ["noted"], 100),
+    "find": ("a", "4000/1"),
+    "snapshot": LONG,
+    "feed": (1, "3", 20_000, 100),
+    "at_cursor": (1, "3", 20_000),
+    "heads": (100,),
+    "heads_after": (*LONG, 100),
+}
+FOR_OWNERS = {"feed", "at_cursor", "heads", "heads_after"}
+A_FEW = 400
+"""Rows that a statement may look at where it asks for a hundred."""
+BIG = {"streams", "events", "keys", "snapshots", "session_rows", "outbox_rows"}
+
+
+def looked_up(table: type[Row], where: Mapping[str, str | int]) -> tuple[str, tuple[Any, ...]]:
+    query = select_rows(table, where, None, 100, IN_ORDER_OF_KEY, {}, {}, "%b")
+    assert query is not None
+    return query[0], tuple(query[1])
+
+
+STATEMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    **{name: (SQL[name], values) for name, values in LARGE.items()},
+    "a session": looked_up(SessionRow, {"tenant": "a", "actor": "ada", "session": "4000", "thread": ""}),
+    "sessions by name": looked_up(SessionRow, {"tenant": "a", "actor": "ada"}),
+    "the outbox": looked_up(OutboxRow, {"tenant": "a", "done": 0}),
+}
+
+
+@pytest.fixture(scope="module")
+def large(place: Place) -> Iterator[dict[str, Raw]]:
+    """Sessions of the owner and of the application on a store with many rows."""
+    url = place.roles.url()
+    PostgresStore(url).close()
+    application = place.roles.let_in(url)
+    with psycopg.connect(base_url(), autocommit=True) as superuser:
+        superuser.execute(sql.SQL("SET search_path = {}").format(schema_of(url)))
+        superuser.execute(MANY)
+        superuser.execute("ANALYZE")
+    with raw(url, autocommit=False) as of_owner, raw(application, autocommit=False) as of_application:
+        yield {"owner": of_owner, "application": of_application}
+
+
+@pytest.mark.parametrize("how", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize(
+    ("role", "name"),
+    [
+        *(("owner", name) for name in STATEMENTS),
+        *(("application", name) for name in STATEMENTS if name not in FOR_OWNERS),
+    ],
+)
+def test_a_statement_finds_its_rows_by_an_index(large: dict[str, Raw], role: str, name: str, how: str) -> None:
+    """Also behind the policies, which keep anything that might leak from being looked at before them."""
+    session = large[role]
+    session.execute(f"SET LOCAL plan_cache_mode = {how}")
+    session.execute("SELECT act_for(%s)", (None if name in FOR_OWNERS else "a",))
+    statement, values = STATEMENTS[name]
+    for number in range(len(values)):
+        statement = statement.replace("%b", f"${number + 1}", 1)
+    session.execute(sql.SQL("PREPARE asked AS {}").format(sql.SQL(statement)))
+    given = sql.SQL(", ").join(map(sql.Literal, values))
+    explain = sql.SQL("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE asked ({})").format(given)
+    (((plan,),),) = session.execute(explain).fetchall()
+    session.rollback()
+    session.execute("DEALLOCATE asked")
+    scanned = {node["Relation Name"] for node in nodes(plan["Plan"]) if node["Node Type"] == "Seq Scan"}
+    assert not scanned & BIG, plan
+    for node in nodes(plan["Plan"]):
+        looked_at = node["Actual Rows"] * node["Actual Loops"] + node.get("Rows Removed by Filter", 0)
+        assert looked_at <= A_FEW, plan
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for part in plan.get("Plans", ()):
+        yield from nodes(part)
+
+
+# Secrets
+
+
+SECRET = "hunter2-and-more"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:{}@/postgres?host=/nowhere",
+        "postgresql://ada:{}@127.0.0.1:1/postgres",
+        "postgresql://ada@127.0.0.1:1/postgres?password={}",
+        "postgresql://ada:{}@/postgres?host=/nowhere&schema=No%20Name",
+        "postgresql://ada:{}@/postgres?host=/nowhere&pool=many",
+        "postgresql://ada:{}@/postgres?host=/nowhere&colour=red",
+        "postgresql://ada@/postgres?host=/nowhere&password={}&pool=0",
+        "postgresql://ada@/postgres?host=/nowhere&sslpassword={}&pool=0",
+        "postgresql://ada:{}%zz@/postgres?host=/nowhere",
+        "postgresql://ada:at@{}@/postgres?host=/nowhere&pool=0",
+        "postgresql://ada:slash/{}@/postgres?host=/nowhere&pool=0",
+        "postgresql://ada:slash/{}@/postgres?host=/nowhere",
+    ],
+)
+def test_a_password_is_in_no_error(url: str) -> None:
+    with pytest.raises(errors.HoldfastError) as refused:
+        holdfast.open(url.format(SECRET))
+    error: BaseException | None = refused.value
+    while error is not None:
+        assert SECRET not in f"{error} {error!r} {error.args}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    assert SECRET not in str(vars(refused.value))
+
+
+def test_a_password_is_in_no_representation() -> None:
+    url = f"{fresh_url()}&password={SECRET}"
+    with holdfast.open(url) as engine:
+        assert isinstance(engine.store, PostgresStore)
+        for each in (engine, engine.store, engine.blobs, engine.store.standing, engine.store.address):
+            assert SECRET not in f"{each} {each!r}"

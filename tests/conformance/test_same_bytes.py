@@ -1,0 +1,369 @@
+"""The same history gives the same bytes on every store, and the same answers on the way: events and their order, heads and
+hashes, rows, snapshots, keys, bodies and exports; in memory, on SQLite and on PostgreSQL, blocking and awaited."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast import BlobRef, Body, File, HoldfastError, Image, Opaque, Part, Session, Text, Usage
+from holdfast.model import limits
+from holdfast.model.names import StreamId
+from holdfast.model.rows import BlobRow
+from holdfast.testing.appends import all_heads
+from tests.edges.engines import KINDS, Awaited, Desk, HandClock, blobs_of, log_of, rows_of, store_of
+from tests.postgres import base_url
+from tests.property import carried_out, model, transcript_model
+from tests.property.tools import fast_folder
+from tests.support import CountingIds, figure
+
+EXAMPLES = figure(15, 1_000)
+BLOCKING = ("memory", "sqlite", "postgres")
+
+ODD = (
+    "plain",
+    "e\u0301",
+    "é",
+    "Ünïcode ",
+    " lead",
+    "👨\u200d👩\u200d👧",
+    "😀",
+    "\uffff",
+    "\ue000",
+    "\U0010ffff",
+    "a/b",
+    "a",
+    "A",
+    "back\\slash",
+    "q\"uo'te",
+    "%s %(x)b",
+    "$1 {} ?",
+    ":name --;",
+    "null",
+    "01",
+    "1",
+    "\u202eevil",
+    "\u200b",
+    "\ufeff",
+    "ẞ",
+    "ß",
+    "İ",
+    "ı",
+    "ﬀ",
+    "n" * limits.NAME_BYTES,
+    "é" * (limits.NAME_BYTES // 2),
+)
+"""Names that some collation, encoding or quoting takes for each other, or for something else."""
+
+TOOLS = [{"name": "search", "args": {"for": ["x", 1.5, None, "é"]}, "id": "p"}, {"name": "read", "args": {}, "id": "q"}]
+ANTHROPIC = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude",
+    "content": [
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "text", "text": "I look"},
+        {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "/é"}},
+    ],
+    "stop_reason": "tool_use",
+    "usage": {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 3},
+}
+
+
+class Story:
+    """A long history with a bit of everything, told to one engine. What it answered, errors too, is kept."""
+
+    def __init__(self, engine: holdfast.Engine, clock: HandClock) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.answers: list[object] = []
+
+    def ask(self, action: Callable[..., object], *args: Any, **options: Any) -> Any:
+        self.clock.now_s += 1
+        try:
+            answer = action(*args, **options)
+        except HoldfastError as error:
+            self.answers.append(f"{type(error).__name__}: {error}")
+            return None
+        self.answers.append(None if isinstance(answer, Session | Awaited) else answer)  # a handle is its engine's own
+        return answer
+
+    def tell(self) -> list[object]:
+        for chapter in (self.names, self.messages, self.tools, self.bodies, self.summaries, self.keys):
+            chapter()
+        for offload in (True, False):
+            self.ends(offload)
+        self.timeouts()
+        self.lists()
+        return self.answers
+
+    def names(self) -> None:
+        """Every odd name as every kind of name."""
+        others = (*ODD[7:], *ODD[:7])
+        for number, (name, other) in enumerate(zip(ODD, others, strict=True)):
+            engine = self.engine.acting_as(tenant=ODD[number % 8] if number % 4 else None, principal=name)
+            thread = ODD[-number] if number % 3 else None
+            options: dict[str, Any] = {"actor": other, "thread": thread, "metadata": {name: [other]}}
+            self.ask(engine.create_session, name, **options, cause=name)
+            session = self.ask(engine.session, name, actor=other, thread=thread)
+            self.ask(session.record, "user", name, key=name, cause=other)
+            self.ask(engine.create_session, name, **options)
+            self.ask(engine.session, other, actor=name)
+
+    def messages(self) -> None:
+        session = self.engine.create_session("messages", metadata={"z": 1, "a": {"b": [True, None, -0.0, 1e300]}})
+        ref = self.engine.put_blob(b"%PDF" * 9, media_type="application/pdf")
+        parts: list[Part] = [
+            Text("text"),
+            Body(ref, "preview"),
+            Image(ref=ref),
+            Image(url="data:,x"),
+            File(ref, "report é.pdf"),
+        ]
+        self.ask(session.record, "system", "You are helpful. \0 \u2028")
+        self.ask(session.record, "user", [*parts, Opaque("openai", '{"a": "\\u0000"}'), Opaque("anthropic", ref)])
+        self.ask(session.record, "user", "x" * (limits.SPOOL_BYTES + 1), metadata={"n": [1, {"é": "😀"}]})
+        self.ask(session.record, "assistant", "hi", usage=Usage(limits.WHOLE_NUMBER, 2, 3))
+        self.ask(session.record, "assistant", "hi", usage=Usage(limits.WHOLE_NUMBER, limits.WHOLE_NUMBER, 1))
+        self.ask(session.record_all, [("user", "one"), {"role": "assistant", "content": "two"}, ("user", "3")])
+        self.ask(session.record_all, [("user", "one"), ("nobody", "two")])
+        self.ask(session.record, ANTHROPIC)
+        self.ask(session.result, "toolu_1", {"found": [1, 2.5, "é"]})
+        for budget in (1, 40, 8_000):
+            self.ask(session.window, budget)
+        for expect in (0, session.state().version, 10**6):
+            self.ask(session.record, "user", "hello", expect=expect)
+        self.ask(session.erase, [2, 4], "asked to")
+        self.ask(session.erase, [99], "asked to")
+        self.ask(session.messages, limit=3)
+        self.ask(session.events, after=1, limit=4)
+
+    def tools(self) -> None:
+        session = self.engine.create_session("tools")
+        calls = self.ask(session.record, "assistant", "I look", tool_calls=TOOLS).tool_calls
+        self.ask(session.record, "assistant", "and then?")
+        self.ask(session.result, calls[1], ["a", {"b": None}], is_error=True)
+        self.ask(session.result, "q", "again")
+        self.ask(session.record, "user", "hurry up")
+        self.ask(session.close_open_calls, "interrupted")
+        self.ask(session.result, "p", "late", metadata={"how": "late"})
+        self.ask(session.result, "nowhere", "x")
+        self.ask(session.record, "assistant", None, tool_calls=TOOLS)
+        self.ask(session.result, "p", io.BytesIO(bytes(range(256)) * 999))
+        self.ask(session.result, "q", iter([b"words ", b"and more words"]))
+        self.ask(session.evidence)
+        self.ask(session.window)
+        self.ask(session.erase, [2], "asked to")
+        self.ask(session.window)
+
+    def bodies(self) -> None:
+        other = self.engine.acting_as(tenant=ODD[5])
+        for engine in (self.engine, other):
+            ref = self.ask(engine.put_blob, [b"a", b"", b"b" * 3_000_000], media_type="text/plain")
+            self.ask(engine.session("bodies", create=True).record, "user", File(ref, ODD[7]))
+            self.ask(engine.read_blob, ref)
+            self.ask(engine.read_blob, BlobRef(ref.digest, 7))
+        self.ask(self.engine.acting_as(tenant="none").read_blob, ref)
+        self.ask(other.session("bodies").record, "user", Body(BlobRef("0" * 64, 1)))
+
+    def summaries(self) -> None:
+        session = self.engine.create_session("summaries")
+        for number in range(6):
+            self.ask(session.record_all, [("user", f"{number} word" * 30), ("assistant", "word " * 30)])
+        for keep in (3, 1):
+            draft = self.ask(session.draft_summary, keep)
+            self.ask(session.summarize, draft, f"they spoke of {ODD[5]}")
+            self.ask(session.summarize, draft, "again")
+        self.ask(session.window)
+        self.ask(session.erase, [3], "asked to")
+        self.ask(session.window)
+
+    def keys(self) -> None:
+        session = self.engine.create_session("keys", key="creation")
+        for text in ("said", "said", "said otherwise"):
+            self.ask(session.record, "user", text, key="k")
+        batch: list[Any] = [("user", "one"), ("assistant", "two")]
+        for _ in range(2):
+            self.ask(session.record_all, batch, key="batch")
+        self.ask(self.engine.create_session, "others", key="creation")
+        self.ask(session.erase, [2], "asked to", key="erasure")
+        self.ask(session.record, "user", "said", key="k")
+        self.ask(session.close, "done", key="batch")
+        self.ask(session.close, "done", key="end")
+        self.ask(session.close, "done", key="end")
+
+    def ends(self, offload: bool) -> None:
+        session = self.engine.create_session(f"ends {offload}")
+        ref = self.engine.put_blob(b"a body of its own")
+        self.ask(session.record_all, [("system", "be kind"), ("user", "hello")])
+        self.ask(session.reset, "again", keep_system=offload)
+        self.ask(session.record, "user", File(ref))
+        self.ask(session.window)
+        self.ask(session.record, "assistant", None, tool_calls=TOOLS)
+        self.ask(session.close, "enough")
+        self.ask(session.record, "user", "too late")
+        self.ask(session.result, "p", "late")
+        self.ask(session.destroy, "no more", offload=offload)
+        self.ask(session.messages)
+        for entry in self.ask(self.engine.outbox):
+            self.ask(self.engine.history, entry, limit=3)
+            self.ask(self.engine.acknowledge, entry, key=f"{entry.scope.session} {entry.entry}")
+            self.ask(self.engine.acknowledge, entry)
+
+    def timeouts(self) -> None:
+        for number, name in enumerate(ODD[:6]):
+            self.engine.create_session(name, actor="timed", idle_timeout_s=number + 1).record("user", "hello")
+        self.clock.now_s += 4
+        self.ask(self.engine.sweep)
+        self.ask(self.engine.outbox)
+
+    def lists(self) -> None:
+        for order in ("name", "recent"):
+            rows: list[Any] = []
+            while page := self.ask(self.engine.sessions, order=order, after=rows[-1] if rows else None, limit=7):
+                rows += page
+        for status in ("open", "closed", "destroyed"):
+            self.ask(self.engine.sessions, status=status, idle_since_us=self.clock.now_us() - 4_000_000)
+        for actor in ODD:
+            self.ask(self.engine.sessions, actor=actor)
+        self.ask(self.engine.verify)
+
+
+def everything(engine: holdfast.Engine, folder: Path) -> dict[str, Any]:
+    """All that a store keeps, in the order in which it tells it."""
+    store = store_of(engine)
+    events, rows, heads = log_of(engine), rows_of(engine), list(all_heads(store))
+    engine.export(folder / "export.jsonl")
+    totals = store.totals()
+    return {
+        "events": events,
+        "rows": rows,
+        "heads": heads,
+        "streams": [list(_read(engine, head.stream)) for head in heads],
+        "backwards": [store.read_back(head.stream, limit=5, types=("message.recorded",)) for head in heads],
+        "snapshots": [store.snapshot(head.stream) for head in heads],
+        "keys": [store.find(event.stream.tenant, event.key) for event in events if event.key is not None],
+        "bodies": [_body(engine, row) for row in rows if isinstance(row, BlobRow)],
+        "names of bodies": blobs_of(engine),
+        "export": (folder / "export.jsonl").read_bytes().splitlines(),
+        "totals": (totals.streams, totals.events, totals.keys),
+    }
+
+
+def _read(engine: holdfast.Engine, stream: StreamId) -> Iterator[holdfast.Recorded]:
+    after = 0
+    while page := store_of(engine).read(stream, after=after, limit=7):
+        yield from page
+        after = page[-1].seq
+
+
+def _body(engine: holdfast.Engine, row: BlobRow) -> bytes:
+    return b"".join(engine.blobs.chunks(row.tenant, BlobRef(row.digest, row.size)))
+
+
+def assert_same(kept: dict[str, Any], other: dict[str, Any], kind: str) -> None:
+    """Equal in kind as well: as they are written. Named by what differs, since all of it would fill many screens."""
+    for what, here in kept.items():
+        pairs = zip_longest(here, other[what])
+        assert [at for at, (one, two) in enumerate(pairs) if repr(one) != repr(two)] == [], f"{what} on {kind}"
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with fast_folder() as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def desk(folder: Path) -> Iterator[Desk]:
+    with closing(Desk(folder)) as desk:
+        yield desk
+
+
+@pytest.fixture(scope="module", autouse=True)
+def many_snapshots() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "SNAPSHOT_EVERY", 5)
+        yield
+
+
+def told(desk: Desk, kind: str) -> tuple[holdfast.Engine, dict[str, Any]]:
+    clock = HandClock()
+    engine = desk.open(kind, clock=clock)
+    answers = Story(engine, clock).tell()
+    return engine, {"answers": answers, **everything(engine, desk.folder)}
+
+
+@pytest.fixture(scope="module")
+def in_memory(desk: Desk) -> dict[str, Any]:
+    return told(desk, "memory")[1]
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_one_long_history_is_the_same_to_the_byte(kind: str, desk: Desk, in_memory: dict[str, Any]) -> None:
+    engine, kept = told(desk, kind)
+    assert_same(in_memory, kept, kind)
+    engine.rebuild()
+    assert_same({"answers": in_memory["answers"], **everything(engine, desk.folder)}, in_memory, f"{kind}, rebuilt")
+
+
+def test_the_long_history_has_something_of_everything(in_memory: dict[str, Any]) -> None:
+    types = {event.type for event in in_memory["events"]}
+    assert types >= {"session.created", "message.recorded", "evidence.kept", "summary.recorded", "payloads.erased"}
+    assert {type(row).__name__ for row in in_memory["rows"]} == {"SessionRow", "OutboxRow", "BlobRow"}
+    assert len([each for each in in_memory["snapshots"] if each]) > 5
+    refusals = {said.partition(":")[0] for said in in_memory["answers"] if isinstance(said, str)}
+    assert len(refusals) > 10, refusals
+
+
+def alike(tell: Callable[[holdfast.Engine, model.HandClock], list[object]], kinds: Sequence[str]) -> None:
+    """The same is told to engines of these kinds, and they answer and keep the same."""
+    with fast_folder() as folder, closing(Desk(Path(folder))) as desk:
+        first: dict[str, Any] = {}
+        for kind in kinds:
+            clock = model.HandClock()
+            engine = desk.open(kind, clock=clock, ids=CountingIds(), counter=model.CharCounter())
+            kept = {"answers": tell(engine, clock), **everything(engine, desk.folder)}
+            first = first or kept
+            assert_same(first, kept, kind)
+
+
+_kinds = st.sampled_from([BLOCKING, BLOCKING, ("memory", "postgres awaited")])
+
+
+@settings(max_examples=EXAMPLES)
+@given(orders=st.lists(model.commands, min_size=5, max_size=30), kinds=_kinds)
+def test_random_histories_are_the_same_to_the_byte(orders: list[model.Command], kinds: Sequence[str]) -> None:
+    alike(lambda engine, clock: model.told(engine, clock, orders), kinds)
+
+
+_orders = st.tuples(st.sampled_from(("a", "b")), transcript_model.commands, st.integers(1, 300))
+
+
+@settings(max_examples=EXAMPLES)
+@given(orders=st.lists(_orders, min_size=5, max_size=20), kinds=_kinds)
+def test_random_conversations_are_the_same_to_the_byte(orders: list[carried_out.Order], kinds: Sequence[str]) -> None:
+    alike(lambda engine, clock: carried_out.told(engine, clock, orders), kinds)
+
+
+def test_an_export_has_all_that_was_acknowledged_whatever_others_have_not_ended(desk: Desk) -> None:
+    """A feed stops before a transaction that has not ended, in whichever database of the server it is: what is behind it
+    would be missing from a file that says it is whole."""
+    engine, copy = desk.open("postgres", name="held back"), desk.open("memory")
+    with psycopg.connect(base_url()) as other:
+        other.execute("SELECT pg_current_xact_id()")
+        engine.create_session("s").record("user", "acknowledged")
+        engine.export(desk.folder / "held-back.jsonl")
+    copy.import_(desk.folder / "held-back.jsonl")
+    assert [message.text for message in copy.session("s").messages()] == ["acknowledged"]
