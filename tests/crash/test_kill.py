@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,52 +14,14 @@ import pytest
 import holdfast
 from holdfast import Body, Text
 from holdfast.flows.read import message
-from tests.crash.worker import Line, Round, Work, body_of
+from tests.crash.stores import KINDS, File, Place, place
+from tests.crash.worker import DONE, Line, Nursery, Round, Work, body_of
 from tests.property.tools import all_events, rows_dump
 from tests.support import figure
 
 ROUNDS = figure(200, 2_000)
 CHECK_EVERY = figure(20, 100)
 SEED = 20_240_607
-ROOT = Path(__file__).parents[2]
-
-
-class Nursery:
-    """Writers, one after the other, each killed at a moment of our choosing."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.worker", "nursery"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-
-    def run_and_kill(self, task: Round, after_done: int, delay_s: float) -> list[Line]:
-        """What a writer said until it was killed, so many acknowledgements and moments into its work."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode(task) + b"\n")
-        self._process.stdin.flush()
-        said: list[Line] = []
-        pid = done = 0
-        while not pid or done < after_done:
-            said.append(self._hear())
-            pid = pid or said[-1].born
-            done += said[-1].done is not None
-        time.sleep(delay_s)
-        os.kill(pid, signal.SIGKILL)
-        while not said[-1].dead:
-            said.append(self._hear())
-        return said
-
-    def _hear(self) -> Line:
-        assert self._process.stdout is not None
-        line = msgspec.json.decode(self._process.stdout.readline(), type=Line)
-        assert line.dead in (0, signal.SIGKILL), "the writer ended before it was killed"
-        return line
-
-    def close(self) -> None:
-        self._process.communicate()
 
 
 class Witness:
@@ -77,8 +34,9 @@ class Witness:
         self._last_of_thread: dict[tuple[str, str], int] = {}
         self._cursor = ""
 
-    def listen(self, said: list[Line]) -> tuple[dict[str, tuple[str, str, int]], tuple[Work, ...]]:
+    def listen(self, lines: list[bytes]) -> tuple[dict[str, tuple[str, str, int]], tuple[Work, ...]]:
         """The acknowledged messages, and those with a key whose fate is not known."""
+        said = [msgspec.json.decode(line, type=Line) for line in lines]
         tried = {line.tries.text: line.tries for line in said if line.tries}
         done = {line.done.text: (line.done.session, line.id, line.seq) for line in said if line.done}
         self.tried |= tried
@@ -114,9 +72,15 @@ class Witness:
 
 @pytest.fixture
 def nursery() -> Iterator[Nursery]:
-    nursery = Nursery()
+    nursery = Nursery("tests.crash.worker", DONE)
     yield nursery
     nursery.close()
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with place(request.param, tmp_path) as store:
+        yield store
 
 
 def assert_sound(engine: holdfast.Engine, witness: Witness) -> None:
@@ -127,23 +91,23 @@ def assert_sound(engine: holdfast.Engine, witness: Witness) -> None:
     assert rows_dump(engine) == before
 
 
-def test_a_killed_writer_loses_nothing_acknowledged_and_doubles_nothing(tmp_path: Path, nursery: Nursery) -> None:
-    path = str(tmp_path / "killed.db")
+def test_a_killed_writer_loses_nothing_acknowledged_and_doubles_nothing(store: Place, nursery: Nursery) -> None:
     rng = random.Random(SEED)
     witness = Witness()
     retry: tuple[Work, ...] = ()
     acknowledged = 0
     for number in range(ROUNDS):
+        name = f"writer_{number}"
         with ExitStack() as bystander:
-            if number and rng.random() < 0.25:
+            if isinstance(store, File) and number and rng.random() < 0.25:
                 # An open bystander keeps the shared memory of the log alive; without one, the next to open recovers it.
-                bystander.enter_context(holdfast.open(path)).sessions()
+                bystander.enter_context(holdfast.open(store.url)).sessions()
             after_done = rng.choice((0, 1, rng.randint(2, 40), rng.randint(2, 80)))
             delay_s = rng.choice((0.0, rng.uniform(0.0, 0.004), rng.uniform(0.0, 0.03) if not after_done else 0.0))
-            said = nursery.run_and_kill(Round(path, number, retry), after_done, delay_s)
+            said = nursery.run_and_kill(Round(store.url_for(name), number, retry), after_done, delay_s)
         done, unknown = witness.listen(said)
         retry = tuple({work.text: work for work in (*retry, *unknown) if work.text not in done}.values())
-        with holdfast.open(path) as engine:
+        with store.look(name) as engine:
             witness.read_on(engine)
             assert {text: witness.stored.get(text) for text in done} == done
             if number % CHECK_EVERY == CHECK_EVERY - 1 or number == ROUNDS - 1:

@@ -4,6 +4,7 @@ same key with other content is a conflict, always."""
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import itertools
 import random
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Barrier
 from typing import Any, TypeAlias, TypeVar, cast
@@ -24,7 +26,8 @@ from holdfast.errors import KeyConflict, StorageUnavailable
 from holdfast.flows.read import message
 from holdfast.model.log import Append, Appended
 from holdfast.storage.threaded import ThreadedStore
-from tests.crash.worker import Line, Work
+from tests.crash.stores import KINDS, URLS
+from tests.crash.worker import ROOT, Line, Work
 from tests.property.tools import Faulty, all_events, dump
 from tests.support import figure
 
@@ -32,7 +35,6 @@ T = TypeVar("T")
 Ask: TypeAlias = Callable[[holdfast.Engine], Message]
 
 CLIENTS = 8
-ROOT = Path(__file__).parents[2]
 BODY = b"a body."
 REF = BlobRef(hashlib.sha256(BODY).hexdigest(), len(BODY))
 
@@ -50,12 +52,22 @@ def at_once(calls: list[Callable[[], T]]) -> list[T]:
 
 
 class Client:
-    """An engine on a file, over a store that loses answers."""
+    """An engine over a store that loses answers, and others that do not."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.engine = holdfast.open(path)
+    def __init__(self, url: str, exits: ExitStack) -> None:
+        self.url = url
+        self._exits = exits
+        self.reopen()
+
+    def reopen(self) -> None:
+        self._exits.close()
+        self.__dict__.pop("others", None)
+        self.engine = self._exits.enter_context(holdfast.open(self.url))
         self.faulty = Faulty.under(self.engine)
+
+    @functools.cached_property
+    def others(self) -> list[holdfast.Engine]:
+        return [self._exits.enter_context(holdfast.open(self.url)) for _ in range(CLIENTS)]
 
     def lose(self, ask: Ask) -> Message:
         """Ask, lose the answer, and give what it was."""
@@ -66,11 +78,10 @@ class Client:
         return message(self.faulty.lost.events[0])
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    client = Client(tmp_path / "lost.db")
-    yield client
-    client.engine.close()
+@pytest.fixture(params=KINDS)
+def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
+    with ExitStack() as exits:
+        yield Client(URLS[request.param](tmp_path), exits)
 
 
 # Ways to ask again: each gives the answers that came back
@@ -81,14 +92,11 @@ def by_the_same_engine(client: Client, ask: Ask) -> list[Message]:
 
 
 def by_another_engine(client: Client, ask: Ask) -> list[Message]:
-    with holdfast.open(client.path) as other:
-        return [ask(other), ask(client.engine)]
+    return [ask(client.others[0]), ask(client.engine)]
 
 
 def after_a_reopen(client: Client, ask: Ask) -> list[Message]:
-    client.engine.close()
-    client.engine = holdfast.open(client.path)
-    client.faulty = Faulty.under(client.engine)
+    client.reopen()
     return [ask(client.engine)]
 
 
@@ -104,11 +112,7 @@ def by_eight_threads(client: Client, ask: Ask) -> list[Message]:
 
 
 def by_eight_engines(client: Client, ask: Ask) -> list[Message]:
-    engines = [holdfast.open(client.path) for _ in range(CLIENTS)]
-    answers = at_once([lambda engine=engine: ask(engine) for engine in engines])  # type: ignore[misc]
-    for engine in engines:
-        engine.close()
-    return answers
+    return at_once([functools.partial(ask, engine) for engine in client.others])
 
 
 WAYS = (
@@ -194,7 +198,7 @@ def test_another_process_gets_the_answer_that_was_lost(client: Client) -> None:
         for work in works
     ]
     said = subprocess.run(
-        [sys.executable, "-m", "tests.crash.worker", str(client.path)],
+        [sys.executable, "-m", "tests.crash.worker", client.url],
         cwd=ROOT,
         input=b"\n".join(map(msgspec.json.encode, works)),
         stdout=subprocess.PIPE,
@@ -246,10 +250,10 @@ async def open_deaf(url: str) -> tuple[holdfast.AsyncEngine, Deaf]:
     return engine, deaf
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+@pytest.mark.parametrize("kind", URLS)
 def test_a_cancelled_task_asked_for_again_by_eight_tasks_is_one_event(tmp_path: Path, kind: str) -> None:
     async def story() -> None:
-        engine, deaf = await open_deaf(str(tmp_path / "tasks.db") if kind == "sqlite" else "memory:")
+        engine, deaf = await open_deaf(URLS[kind](tmp_path))
         session = await engine.create_session("talk")
         for number, turns in zip(range(figure(100, 2_000)), itertools.cycle((-1, 0, 1, 2, 5, 20))):
 
@@ -304,9 +308,9 @@ OTHERS: dict[str, Callable[[holdfast.Engine], object]] = {
 }
 
 
-@pytest.fixture(params=["sqlite", "memory"])
+@pytest.fixture(params=URLS)
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[holdfast.Engine]:
-    with holdfast.open("memory:" if request.param == "memory" else tmp_path / "keys.db") as engine:
+    with holdfast.open(URLS[request.param](tmp_path)) as engine:
         for where in ({}, {"actor": "other"}, {"thread": "other"}):
             engine.create_session("talk", **where)  # type: ignore[arg-type]
         engine.create_session("other")

@@ -1,7 +1,8 @@
 """Killed in the middle of agents' turns and started again: nothing acknowledged is lost, nothing is there twice, and calls
 and results pair up.
 
-Run as a program, this module is the agent: a few threads, each with a session of its own, that say what was acknowledged.
+Run as a program, this module is the nursery of agents: a few threads, each with a session of its own, that say what was
+acknowledged.
 Every turn is a question, a reply with parallel calls, their results in any order, and an answer. After a restart an agent
 looks where it was, repeats what may have been done under the key of the first time, and goes on; now and then it closes the
 calls that wait instead of answering them.
@@ -12,23 +13,22 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import signal
-import subprocess
-import sys
-import threading
-import time
-import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+
+import msgspec
+import pytest
 
 import holdfast
 from holdfast import Body, Data, Engine, Message, Recorded, Session, ToolCall
 from holdfast.flows.read import message as message_of
 from holdfast.model import limits
+from tests.crash.stores import KINDS, place
+from tests.crash.worker import Nursery, be_nursery, in_threads
 from tests.property.tools import rows_dump
 from tests.support import figure
 
-ROOT = Path(__file__).parents[2]
 ROUNDS = figure(50, 500)
 CHECK_EVERY = figure(10, 50)
 CLOSING_EVERY = 5
@@ -82,22 +82,15 @@ class Agent:
         self.say(self.session.result(call, value_of(key), key=key), key)
 
 
-def live_until_killed(path: str, number: int) -> None:
-    engine = holdfast.open(path)
+class Life(msgspec.Struct, frozen=True):
+    url: str
+    closing: bool
 
-    def live(name: str) -> None:
-        try:
-            session = engine.session(name, create=True)
-            Agent(session).live(closing=number % CLOSING_EVERY == CLOSING_EVERY - 1)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
 
-    threads = [threading.Thread(target=live, args=(f"s{number}",)) for number in range(SESSIONS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def live_until_killed(line: bytes) -> None:
+    life = msgspec.json.decode(line, type=Life)
+    engine = holdfast.open(life.url)
+    in_threads(lambda number: Agent(engine.session(f"s{number}", create=True)).live(closing=life.closing), SESSIONS)
 
 
 # The witness
@@ -173,21 +166,8 @@ class Log:
         return 3 + len(results)
 
 
-def _killed_after(count: int, delay_s: float, path: str, number: int) -> dict[str, tuple[int, str]]:
-    """What agents had acknowledged when they were killed, so many acknowledgements and moments into their work."""
-    command = [sys.executable, "-m", "tests.crash.test_session_kill", path, str(number)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(count)]
-        time.sleep(delay_s)
-        process.send_signal(signal.SIGKILL)
-        lines += process.stdout.readlines()
-    assert process.returncode == -signal.SIGKILL, "the agents ended before they were killed"
-    said = (line.split() for line in lines)
-    return {key: (int(seq), id_) for key, seq, id_ in said}
-
-
-def _check_views(engine: Engine) -> None:
+def _check_all(engine: Engine) -> None:
+    assert engine.verify().problems == ()
     for row in engine.sessions():
         session = engine.session(row.session)
         view = session.window(100_000)
@@ -195,34 +175,36 @@ def _check_views(engine: Engine) -> None:
         calls = {call.id for message in shown for call in message.tool_calls}
         assert calls == {result.tool_call_id for message in shown for result in message.tool_results}
         assert calls.isdisjoint(call.id for call in view.open_calls)
+    before = rows_dump(engine)
+    engine.rebuild()
+    assert rows_dump(engine) == before
 
 
-def test_agents_that_are_killed_in_mid_turn_go_on_where_they_were(tmp_path: Path) -> None:
-    path = str(tmp_path / "agents.db")
+@pytest.mark.parametrize("kind", KINDS)
+def test_agents_that_are_killed_in_mid_turn_go_on_where_they_were(tmp_path: Path, kind: str) -> None:
     rng = random.Random(SEED)
     log = Log()
     acknowledged: dict[str, tuple[int, str]] = {}
     cut_short = 0
-    for number in range(ROUNDS):
-        count = rng.choice((0, 1, rng.randint(2, 60)))
-        delay_s = rng.uniform(0.0, 0.6) if count == 0 else rng.choice((0.0, rng.uniform(0.0, 0.01)))
-        said = _killed_after(count, delay_s, path, number)
-        for key, place in said.items():
-            assert acknowledged.setdefault(key, place) == place, "a repeated step has another place"
-        with holdfast.open(path) as engine:
-            log.read_on(engine)
-            log.check(acknowledged)
-            cut_short += any(row.open_calls for row in engine.sessions())
-            if number % CHECK_EVERY == CHECK_EVERY - 1 or number == ROUNDS - 1:
-                assert engine.verify().problems == ()
-                _check_views(engine)
-                before = rows_dump(engine)
-                engine.rebuild()
-                assert rows_dump(engine) == before
+    with place(kind, tmp_path) as store, closing(Nursery("tests.crash.test_session_kill")) as nursery:
+        for number in range(ROUNDS):
+            name = f"agents_{number}"
+            count = rng.choice((0, 1, rng.randint(2, 60)))
+            delay_s = rng.uniform(0.0, 0.1) if count == 0 else rng.choice((0.0, rng.uniform(0.0, 0.01)))
+            life = Life(store.url_for(name), number % CLOSING_EVERY == CLOSING_EVERY - 1)
+            for key, seq, id_ in (line.decode().split() for line in nursery.run_and_kill(life, count, delay_s)):
+                stands = (int(seq), id_)
+                assert acknowledged.setdefault(key, stands) == stands, "a repeated step has another place"
+            with store.look(name) as engine:
+                log.read_on(engine)
+                log.check(acknowledged)
+                cut_short += any(row.open_calls for row in engine.sessions())
+                if number % CHECK_EVERY == CHECK_EVERY - 1 or number == ROUNDS - 1:
+                    _check_all(engine)
     assert len(acknowledged) > 5 * ROUNDS, "the agents hardly got to work: this showed nothing"
     assert len(log.by_key) > len(acknowledged), "no kill came between an append and its acknowledgement"
     assert cut_short > ROUNDS // 4, "hardly a kill came while calls waited"
 
 
 if __name__ == "__main__":
-    live_until_killed(sys.argv[1], int(sys.argv[2]))
+    be_nursery(live_until_killed)

@@ -1,34 +1,128 @@
-"""The process that gets killed: writes to a store as fast as it can and says what was acknowledged.
+"""Processes that get killed, and the nursery that they come from.
 
-A nursery imports everything, opens nothing, and forks a fresh writer for every line on its standard input, so that
-hundreds of processes can live and die in a short time. All lines go through one pipe, which outlives a killed writer and
-keeps the order:
+A nursery imports everything, opens nothing, and forks a fresh process for every line on its standard input, so that
+hundreds can live and die in a short time. All lines go through one pipe, which outlives a killed process and keeps the
+order:
 
-    {"born": pid}                                the writer exists
+    born 4711      the process exists
+    …              what it has to say
+    dead 9         it was ended by this signal; nothing of it follows
+
+The process of this module writes to a store as fast as it can and says what was acknowledged:
+
     {"tries": Work}                              before a message is recorded
     {"done": Work, "id": …, "seq": …}            after it was
-    {"dead": signal}                             the writer was ended by it; nothing of it follows
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import itertools
 import os
 import random
+import signal
+import subprocess
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
 
 import holdfast
 from holdfast import Body
 
+ROOT = Path(__file__).parents[2]
 SESSIONS = 6
 THREADS = 4
 BLOB_BYTES = 3_000
+
+
+class Nursery:
+    """Processes of a module, one after the other, each killed at a moment of our choosing."""
+
+    def __init__(self, module: str, counted: bytes = b"") -> None:
+        """`counted`: how a line begins that says that something is done."""
+        self._counted = counted
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, "nursery"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def run_and_kill(self, task: msgspec.Struct, after_done: int, delay_s: float) -> list[bytes]:
+        """What a process said until it was killed, so many acknowledgements and moments into its work."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(task) + b"\n")
+        self._process.stdin.flush()
+        said: list[bytes] = []
+        pid = done = 0
+        while not pid or done < after_done:
+            line = self._process.stdout.readline()
+            if line.startswith(b"born"):
+                pid = int(line.split()[1])
+            else:
+                assert line, "the nursery has ended"
+                assert not line.startswith(b"dead"), "the process ended before it was killed"
+                said.append(line)
+                done += line.startswith(self._counted)
+        time.sleep(delay_s)
+        os.kill(pid, signal.SIGKILL)
+        while not (line := self._process.stdout.readline()).startswith(b"dead"):
+            said.append(line)
+        assert int(line.split()[1]) == signal.SIGKILL, "the process ended before it was killed"
+        return said
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def be_nursery(live: Callable[[bytes], None]) -> None:
+    importlib.import_module("holdfast.storage.postgres.blobs")  # or every process does so by itself
+    for line in sys.stdin.buffer:
+        child = os.fork()
+        if child == 0:
+            os.close(0)
+            with exit_on_error():
+                live(line)
+            os._exit(0)
+        _say(b"born %d" % child)
+        _, status = os.waitpid(child, 0)
+        _say(b"dead %d" % (os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0))
+
+
+def _say(line: bytes) -> None:
+    os.write(1, line + b"\n")  # one short write to a pipe: lines of threads never mix
+
+
+@contextmanager
+def exit_on_error() -> Iterator[None]:
+    """An error in any thread is the end of the process: the parent sees that its kill was not what ended it."""
+    try:
+        yield
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def in_threads(work: Callable[[int], None], count: int) -> None:
+    """Do it so many times at once, to the end or until an error ends the process."""
+
+    def run(number: int) -> None:
+        with exit_on_error():
+            work(number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# The writer
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -47,18 +141,19 @@ class Work(msgspec.Struct, frozen=True):
 class Round(msgspec.Struct, frozen=True):
     """What one writer is to do: first the messages whose fate is not known, then new ones until it is killed."""
 
-    path: str
+    url: str
     number: int
     retry: tuple[Work, ...] = ()
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    born: int = 0
     tries: Work | None = None
     done: Work | None = None
     id: str = ""
     seq: int = 0
-    dead: int = 0
+
+
+DONE = b'{"done":'
 
 
 def body_of(text: str) -> bytes:
@@ -67,7 +162,7 @@ def body_of(text: str) -> bytes:
 
 
 def say(line: Line) -> None:
-    os.write(1, msgspec.json.encode(line) + b"\n")  # one short write to a pipe: lines of threads never mix
+    _say(msgspec.json.encode(line))
 
 
 def record(engine: holdfast.Engine, session: holdfast.Session, work: Work) -> holdfast.Message:
@@ -83,54 +178,31 @@ def do(engine: holdfast.Engine, session: holdfast.Session, work: Work) -> None:
     say(Line(done=work, id=message.id, seq=message.seq))
 
 
-@contextmanager
-def exit_on_error() -> Iterator[None]:
-    """An error in any thread is the end of the process: the parent sees that its kill was not what ended it."""
-    try:
-        yield
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-
-
-def write_until_killed(task: Round) -> None:
-    engine = holdfast.open(task.path)
+def write_until_killed(line: bytes) -> None:
+    task = msgspec.json.decode(line, type=Round)
+    engine = holdfast.open(task.url)
     names = [f"s{number}" for number in range(SESSIONS)] + [f"only-{task.number}"]
-    sessions = {name: engine.create_session(name, key=f"create {name}") for name in names}
+
+    @functools.cache
+    def session(name: str) -> holdfast.Session:
+        return engine.create_session(name, key=f"create {name}")
+
     for work in task.retry:
-        do(engine, engine.session(work.session), work)
+        do(engine, session(work.session), work)
 
     def loop(thread: int) -> None:
         rng = random.Random(f"{task.number}/{thread}")
-        with exit_on_error():
-            for number in itertools.count():
-                work = Work(
-                    rng.choice(names), f"{task.number}/{thread}/{number}", rng.random() < 0.4, rng.random() < 0.05
-                )
-                do(engine, sessions[work.session], work)
+        for number in itertools.count():
+            name = rng.choice(names)
+            work = Work(name, f"{task.number}/{thread}/{number}", rng.random() < 0.4, rng.random() < 0.05)
+            do(engine, session(name), work)
 
-    threads = [threading.Thread(target=loop, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(loop, THREADS)
 
 
-def nursery() -> None:
-    for line in sys.stdin.buffer:
-        child = os.fork()
-        if child == 0:
-            os.close(0)
-            with exit_on_error():
-                write_until_killed(msgspec.json.decode(line, type=Round))
-        say(Line(born=child))
-        _, status = os.waitpid(child, 0)
-        say(Line(dead=os.WTERMSIG(status) if os.WIFSIGNALED(status) else -1))
-
-
-def retry(path: str) -> None:
+def retry(url: str) -> None:
     """Record the works on standard input, each under its key, and say what came of it."""
-    with holdfast.open(path) as engine:
+    with holdfast.open(url) as engine:
         for line in sys.stdin.buffer:
             work = msgspec.json.decode(line, type=Work)
             message = record(engine, engine.session(work.session), work)
@@ -139,6 +211,6 @@ def retry(path: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["nursery"]:
-        nursery()
+        be_nursery(write_until_killed)
     else:
         retry(sys.argv[1])

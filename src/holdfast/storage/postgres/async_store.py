@@ -40,6 +40,7 @@ class AsyncPostgresStore(ThreadedStore):
         super().__init__(blocking)
         self._store = blocking
         self._heads = Heads()
+        self._lent: set[Connection] = set()
         self._queue: deque[Request] = deque()
         self._leader: asyncio.Task[None] | None = None
         self._pool = psycopg_pool.AsyncConnectionPool(
@@ -50,6 +51,7 @@ class AsyncPostgresStore(ThreadedStore):
             timeout=limits.POOL_WAIT_MS / 1_000,
             num_workers=1,
             reconnect_timeout=limits.CONNECT_S,
+            reconnect_failed=_try_on,
             open=False,
         )
 
@@ -171,6 +173,9 @@ class AsyncPostgresStore(ThreadedStore):
                 if tries_left and lost(error):
                     await self._pool.check()
                     continue
+                if tries_left and not again and isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                    await self._pool.drain()
+                    continue
                 with typed_errors(self._store.address.what):
                     raise
         raise AssertionError("the last try returns or raises")
@@ -184,12 +189,14 @@ class AsyncPostgresStore(ThreadedStore):
         try:
             connection = await self._pool.getconn()
         except psycopg_pool.PoolTimeout:
-            raise await asyncio.to_thread(no_connection, self._store.address, self._store.info) from None
+            raise await asyncio.to_thread(no_connection, self._store.address, self._store.info, len(self._lent)) from None
         except psycopg_pool.PoolClosed as error:
             raise typed(self._store.address.what, error) from error
+        self._lent.add(connection)
         try:
             yield connection
         finally:
+            self._lent.discard(connection)
             await self._pool.putconn(connection)
 
 
@@ -201,6 +208,11 @@ def _resolve(request: Request) -> None:
         future.set_exception(request.error)
     else:
         future.set_result(request.result)
+
+
+async def _try_on(pool: psycopg_pool.AsyncConnectionPool[Connection]) -> None:
+    if pool.get_stats().get("requests_waiting"):
+        await pool.check()
 
 
 async def _drive(operation: Operation[T], connection: Connection) -> T:

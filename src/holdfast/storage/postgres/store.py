@@ -45,6 +45,7 @@ class PostgresStore:
         self._pid = os.getpid()
         self._closed = False
         self._heads = Heads()
+        self._lent: set[Connection] = set()
         self._group = Group(self.address.what, self._commit)
         self._hints: Hints | None = None
         self._pool = psycopg_pool.ConnectionPool(
@@ -55,6 +56,7 @@ class PostgresStore:
             timeout=limits.POOL_WAIT_MS / 1_000,
             num_workers=1,
             reconnect_timeout=limits.CONNECT_S,  # then the next call tries anew, rather than wait ever longer
+            reconnect_failed=_try_on,
             open=True,
         )
 
@@ -196,6 +198,9 @@ class PostgresStore:
                 if tries_left and lost(error):
                     self._pool.check()
                     continue
+                if tries_left and not again and isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                    self._pool.drain()  # who connects now may be allowed to write
+                    continue
                 with typed_errors(self.address.what):
                     raise
         raise AssertionError("the last try returns or raises")
@@ -205,12 +210,14 @@ class PostgresStore:
         try:
             connection = self._pool.getconn()
         except psycopg_pool.PoolTimeout:
-            raise no_connection(self.address, self.info) from None
+            raise no_connection(self.address, self.info, len(self._lent)) from None
         except psycopg_pool.PoolClosed as error:
             raise typed(self.address.what, error) from error
+        self._lent.add(connection)
         try:
             yield connection
         finally:
+            self._lent.discard(connection)
             self._pool.putconn(connection)
 
     def _check_open(self) -> None:
@@ -221,6 +228,12 @@ class PostgresStore:
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
             raise errors.ForkedHandle(what=self.address.what, opener=self._pid, user=os.getpid())
+
+
+def _try_on(pool: psycopg_pool.ConnectionPool[Connection]) -> None:
+    """The pool gives up after a while, also on those who wait already."""
+    if pool.get_stats().get("requests_waiting"):
+        pool.check()
 
 
 def _drive(operation: Operation[T], connection: Connection) -> T:
@@ -291,12 +304,14 @@ def forget(heads: Heads, appends: Sequence[Append]) -> None:
             heads.drop(write.stream)
 
 
-def no_connection(address: Address, info: str) -> errors.HoldfastError:
+def no_connection(address: Address, info: str, lent: int) -> errors.HoldfastError:
     """Why the pool had none to give: all in use, or the server cannot be reached."""
     try:
         psycopg.connect(info).close()
     except psycopg.Error as error:
         return typed(address.what, error)
+    if lent < address.pool:
+        return errors.StorageUnavailable(what=address.what, reason="no connection could be made until just now")
     return errors.PoolExhausted(what=address.what, limit=address.pool, waited_ms=limits.POOL_WAIT_MS)
 
 
