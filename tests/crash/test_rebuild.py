@@ -8,23 +8,35 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import apsw
+import psycopg
 import pytest
 
 import holdfast
 from holdfast import Body, File
 from holdfast.model.rows import TABLES
-from tests.property.tools import all_events, digest, dump, fast_folder, rows_dump
-from tests.support import CountingIds, SteppingClock, figure
+from holdfast.storage.postgres.connect import address_of
+from tests.property.tools import Kind, all_events, digest, empty_postgres, fast_folder, rows_dump, store_of_kind
+from tests.support import SOAK, CountingIds, SteppingClock, figure
 
 EVENTS = figure(20_000, 1_000_000)
-SEEDED = figure(1_000, 10_000)
+SEEDED: dict[Kind, int] = {
+    "memory": figure(1_000, 10_000),
+    "sqlite": figure(1_000, 10_000),
+    "postgres": figure(200, 10_000),
+}
+SEEDS = ("0", "1", "4242", "random")
 SESSION_EVENTS = 50
 ROOT = Path(__file__).parents[2]
 MEMORY = "memory:"
+
+pytestmark = pytest.mark.promise(
+    10, f"rebuild of {EVENTS:,} events: same bytes on both backends and under any hash seed"
+)
 
 
 class Order(NamedTuple):
@@ -82,104 +94,134 @@ def open_scripted(url: str | os.PathLike[str], events: int) -> holdfast.Engine:
     return engine
 
 
-def print_digest(url: str) -> None:
+def print_digest(url: str, events: int) -> None:
     """For a process with another hash seed: what a history looks like there, before and after a rebuild."""
-    with open_scripted(url, SEEDED) as engine:
+    with open_scripted(url, events) as engine:
         before = digest(engine)
         engine.rebuild()
         print(before, digest(engine))
 
 
-def raw_rows(path: Path) -> list[list[tuple[object, ...]]]:
-    """Every column of every row, also those that only the file knows."""
-    connection = apsw.Connection(str(path))
-    tables = [list(connection.execute(f"SELECT * FROM {t.table} ORDER BY {', '.join(t.key)}")) for t in TABLES]
-    connection.close()
-    return tables
+class Store(NamedTuple):
+    """One that can be looked into, and meddled with, behind the engine's back."""
 
+    kind: Kind
+    url: str
 
-def spoil(path: Path, statement: str) -> None:
-    connection = apsw.Connection(str(path))
-    for table in TABLES:
-        connection.execute(statement.format(table=table.table))
-    connection.close()
+    def execute(self, *statements: str) -> list[list[tuple[Any, ...]]]:
+        if self.kind == "sqlite":
+            with closing(apsw.Connection(self.url)) as file:
+                return [list(file.execute(statement)) for statement in statements]
+        with psycopg.connect(address_of(self.url).info) as server:
+            server.execute("SELECT act_for(NULL)")
+            cursors = [server.execute(cast("Any", statement)) for statement in statements]
+            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    def raw_rows(self) -> list[list[tuple[Any, ...]]]:
+        """Every column of every row, also those that only the store knows."""
+        return self.execute(*(f"SELECT * FROM {table.table} ORDER BY {', '.join(table.key)}" for table in TABLES))
+
+    def spoil(self, statement: str) -> None:
+        self.execute(*(statement.format(table=table.table) for table in TABLES))
+
+    def ask_for_a_rebuild(self) -> None:
+        column = "projection SET version" if self.kind == "sqlite" else "store SET projection"
+        self.execute(f"UPDATE {column} = 0")
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with fast_folder() as folder:
-        yield Path(folder)
-
-
-@pytest.fixture(scope="module")
-def path(folder: Path) -> Path:
+def sqlite() -> Iterator[Store]:
     """A file with the whole history."""
-    path = folder / "history.db"
-    open_scripted(path, EVENTS).close()
-    return path
+    with fast_folder() as folder:
+        path = os.path.join(folder, "history.db")
+        open_scripted(path, EVENTS).close()
+        yield Store("sqlite", path)
+
+
+@pytest.fixture(scope="module")
+def postgres(sqlite: Store) -> Iterator[Store]:
+    """The same, taken over from the file."""
+    with empty_postgres() as url:
+        holdfast.copy(sqlite.url, url)
+        yield Store("postgres", url)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def small(request: pytest.FixtureRequest) -> Iterator[Store]:
+    with store_of_kind(request.param) as url:
+        yield Store(request.param, url)
+
+
+DAMAGE = {
+    "dropped": "DELETE FROM {table}",
+    "scrambled": "UPDATE {table} SET actor = actor || '!'",
+    "partly dropped": "DELETE FROM {table} WHERE stream_no % 3 = 0",
+}
 
 
 @pytest.mark.parametrize(
-    "damage",
-    ["DELETE FROM {table}", "DELETE FROM {table} WHERE stream_no % 3 = 0", "UPDATE {table} SET actor = actor || '!'"],
-    ids=["dropped", "partly dropped", "scrambled"],
+    ("kind", "damage"),
+    [*(("sqlite", how) for how in DAMAGE), *(("postgres", how) for how in [*DAMAGE][: 3 if SOAK else 1])],
 )
-def test_rows_are_made_anew_to_the_same_bytes(path: Path, damage: str) -> None:
-    before = raw_rows(path)
+def test_rows_are_made_anew_to_the_same_bytes(kind: str, damage: str, request: pytest.FixtureRequest) -> None:
+    store: Store = request.getfixturevalue(kind)
+    before = store.raw_rows()
     assert all(before)
-    spoil(path, damage)
-    assert raw_rows(path) != before
-    with holdfast.open(path) as engine:
+    store.spoil(DAMAGE[damage])
+    assert store.raw_rows() != before
+    with holdfast.open(store.url) as engine:
         assert not engine.verify().ok
         assert engine.rebuild() == EVENTS // SESSION_EVENTS
-        assert raw_rows(path) == before
+        assert store.raw_rows() == before
         engine.rebuild()
-        assert raw_rows(path) == before
+        assert store.raw_rows() == before
         report = engine.verify()
     assert report.problems == ()
     assert report.events == EVENTS
 
 
-def test_the_same_history_in_memory_and_in_a_file_is_the_same_to_the_byte(path: Path) -> None:
-    with holdfast.open(path) as file, open_scripted(MEMORY, EVENTS) as memory:
+def test_the_same_history_is_the_same_to_the_byte_on_every_store(sqlite: Store, postgres: Store) -> None:
+    with open_scripted(MEMORY, EVENTS) as memory:
         assert sum(1 for _ in all_events(memory)) == EVENTS
-        assert dump(memory) == dump(file)
+        same = digest(memory)
+        for store in (sqlite, postgres):
+            with holdfast.open(store.url) as engine:
+                assert digest(engine) == same
+                assert engine.store.heads(limit=1_000) == memory.store.heads(limit=1_000)
         memory.rebuild()
-        assert rows_dump(memory) == rows_dump(file)
-        assert memory.store.heads(limit=1_000) == file.store.heads(limit=1_000)
+        assert digest(memory) == same
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "memory"])
-def test_the_hash_seed_of_the_process_changes_nothing(folder: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+def test_the_hash_seed_of_the_process_changes_nothing(kind: Kind) -> None:
     digests = set()
-    for seed in ("0", "1", "4242", "random"):
-        url = MEMORY if kind == "memory" else str(folder / f"seed-{seed}.db")
-        code = f"from tests.crash.test_rebuild import print_digest; print_digest({url!r})"
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        said = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
-        )
-        digests.update(said.stdout.split())
-    with open_scripted(MEMORY, SEEDED) as here:
+    for seed in SEEDS if SOAK or kind != "postgres" else SEEDS[-2:]:
+        with store_of_kind(kind) as url:
+            code = f"from tests.crash.test_rebuild import print_digest; print_digest({url!r}, {SEEDED[kind]})"
+            environment = {**os.environ, "PYTHONHASHSEED": seed}
+            said = subprocess.run(
+                [sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+            )
+            digests.update(said.stdout.split())
+    with open_scripted(MEMORY, SEEDED[kind]) as here:
         assert digests == {digest(here)}
 
 
-def test_a_file_made_by_other_code_is_rebuilt_when_it_is_opened(folder: Path) -> None:
-    path = folder / "older.db"
-    open_scripted(path, SESSION_EVENTS * 4).close()
-    before = raw_rows(path)
-    spoil(path, "DELETE FROM {table}")
-    spoil(path, "UPDATE projection SET version = 0")
-    holdfast.open(path).close()
-    assert raw_rows(path) == before
+def test_a_store_made_by_other_code_is_rebuilt_when_it_is_opened(small: Store) -> None:
+    open_scripted(small.url, SESSION_EVENTS * 2).close()
+    before = small.raw_rows()
+    assert any(before)
+    small.spoil("DELETE FROM {table}")
+    small.ask_for_a_rebuild()
+    holdfast.open(small.url).close()
+    assert small.raw_rows() == before
 
 
-def test_a_rebuild_ends_right_while_others_write(folder: Path) -> None:
-    path = folder / "busy.db"
-    with holdfast.open(path) as engine:
+def test_a_rebuild_ends_right_while_others_write(small: Store) -> None:
+    with holdfast.open(small.url) as engine:
         long = engine.create_session("long")
-        for number in range(1_000):
-            long.record("user", f"message {number}")
+        for start in range(0, 1_000, 50):
+            long.record_all([("user", f"message {start + number}") for number in range(50)])
         stop = threading.Event()
         failed: list[BaseException] = []
 

@@ -10,7 +10,8 @@ import pytest
 
 import holdfast
 from tests.edges.cli import Cli, copied, write_history
-from tests.edges.engines import KINDS, Desk
+from tests.edges.engines import KINDS, LOCAL, Desk
+from tests.support import SOAK
 
 
 @pytest.fixture
@@ -25,7 +26,13 @@ def desk() -> Iterator[Desk]:
             made.close()
 
 
-@pytest.fixture(params=KINDS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "engine" in metafunc.fixturenames:
+        many = any(metafunc.definition.iter_markers("parametrize"))  # then a server would take long over them
+        metafunc.parametrize("engine", LOCAL if many and not SOAK else KINDS, indirect=True)
+
+
+@pytest.fixture
 def engine(request: pytest.FixtureRequest, desk: Desk) -> holdfast.Engine:
     return desk.open(request.param)
 

@@ -1,11 +1,11 @@
-"""Engines for tests that ask every kind the same: in memory or on SQLite, blocking or awaited."""
+"""Engines for tests that ask every kind the same: in memory, on SQLite or on PostgreSQL, blocking or awaited."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,10 +13,18 @@ import holdfast
 from holdfast.model.log import Recorded
 from holdfast.model.rows import TABLES, Row
 from holdfast.ports import EventStore
+from holdfast.storage.threaded import ThreadedStore
+from tests.property.tools import empty_postgres, whole_feed
 from tests.support import CountingIds, SteppingClock
 
-KINDS = ("memory", "sqlite", "memory awaited", "sqlite awaited")
+KINDS = ("memory", "sqlite", "postgres", "memory awaited", "sqlite awaited", "postgres awaited")
+FEWER = KINDS[:-1]
+"""For tests that have many other parameters: without the kind that takes longest to open."""
+LOCAL = tuple(kind for kind in KINDS if not kind.startswith("postgres"))
+"""For tests of what happens before a store is asked, and for those that open one for each of many examples."""
 SQLITE = tuple(kind for kind in KINDS if kind.startswith("sqlite"))
+LASTING = tuple(kind for kind in FEWER if not kind.startswith("memory"))
+"""Those that are still there when they are opened again."""
 
 
 class Awaited:
@@ -88,10 +96,21 @@ class Desk:
         self.folder = folder
         self._runner = asyncio.Runner()
         self._opened: list[holdfast.Engine] = []
+        self._schemas: dict[tuple[str, str], str] = {}
+        self._borrowed = ExitStack()
 
     def open(self, kind: str, name: str = "agent", **options: Any) -> holdfast.Engine:
-        address = "memory:" if kind.startswith("memory") else str(self.path(kind, name))
-        return self.open_url(address, awaited=kind.endswith("awaited"), **options)
+        return self.open_url(self.address(kind, name), awaited=kind.endswith("awaited"), **options)
+
+    def address(self, kind: str, name: str = "agent") -> str:
+        """Where a store of this kind and name is: the same one whenever it is asked for, unless it is in memory."""
+        if kind.startswith("memory"):
+            return "memory:"
+        if kind.startswith("sqlite"):
+            return str(self.path(kind, name))
+        if (kind, name) not in self._schemas:
+            self._schemas[kind, name] = self._borrowed.enter_context(empty_postgres())
+        return self._schemas[kind, name]
 
     def path(self, kind: str, name: str = "agent") -> Path:
         return self.folder / f"{kind.replace(' ', '-')}-{name}.db"
@@ -108,8 +127,12 @@ class Desk:
 
     def close(self) -> None:
         for engine in self._opened:
-            store_of(engine).close()
+            store: Any = engine.store
+            closing = store.close()
+            if inspect.iscoroutine(closing):
+                self._runner.run(closing)
         self._runner.close()
+        self._borrowed.close()
 
 
 def store_of(engine: holdfast.Engine) -> EventStore:
@@ -120,24 +143,17 @@ def store_of(engine: holdfast.Engine) -> EventStore:
 @contextmanager
 def store_replaced(engine: holdfast.Engine, store: object) -> Iterator[None]:
     """Another store under an open engine, for a while."""
-    holder: Any = engine.store if hasattr(engine.store, "blocking") else engine
-    name = "store" if holder is engine else "blocking"
-    before = getattr(holder, name)
-    setattr(holder, name, store)
+    holder: Any = getattr(engine, "_target", engine)
+    before = holder.store
+    holder.store = store if holder is engine else ThreadedStore(cast("EventStore", store))
     try:
         yield
     finally:
-        setattr(holder, name, before)
+        holder.store = before
 
 
 def log_of(engine: holdfast.Engine) -> list[Recorded]:
-    store = store_of(engine)
-    events: list[Recorded] = []
-    cursor = ""
-    while (page := store.feed(cursor, limit=1_000)).events:
-        events += page.events
-        cursor = page.cursor
-    return events
+    return list(whole_feed(store_of(engine)))
 
 
 def rows_of(engine: holdfast.Engine) -> list[Row]:

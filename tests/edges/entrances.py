@@ -8,15 +8,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from holdfast import BlobRef, Body, Data, File, Image, Offload, Opaque, Part, Scope, SessionRow, Text
-from holdfast.errors import (
-    BlobNotFound,
-    CallNotFound,
-    OffloadNotFound,
-    SessionNotFound,
-    StorageCorrupt,
-    VersionConflict,
-)
+from holdfast import BlobRef, Body, Data, File, Image, Offload, Opaque, Part, Scope, SessionRow, Text, errors
 from holdfast.model.content import Role
 from holdfast.testing import hostile
 from holdfast.testing.appends import ONE, session_row
@@ -303,6 +295,11 @@ def _renamed(engine: Any, value: Any, number: int) -> object:
     return other.create_session(f"s{number}").events(limit=1)[0].stream.tenant
 
 
+def _body_of(engine: Any, value: Any, _: int) -> object:
+    other = engine.acting_as(tenant=value)
+    return other.read_blob(other.put_blob(BODY))
+
+
 def _in_the_name_of(engine: Any, value: Any, _: int) -> object:
     session = engine.acting_as(principal=value).session("s")
     return session.record("user", "text").principal
@@ -352,17 +349,13 @@ def _preview(engine: Any, value: Any, number: int) -> object:
     return _said(lambda preview: Body(ref, preview), lambda content: content[0].preview)(engine, value, number)
 
 
-def _texts(content: Any) -> list[str]:
-    return [part.text for part in content]
-
-
 def _or_none(fits: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: value is None or fits(value)
 
 
 MESSAGE_ENTRANCES: dict[str, Entrance] = {
     "record(content)": Entrance(
-        _said(_as_given, _texts),
+        _said(_as_given, lambda content: [part.text for part in content]),
         lambda value: _is_text(value) or _is_series(value),
         lambda value: [value] if isinstance(value, str) else list(value),
         (hostile.Spite,),
@@ -384,12 +377,12 @@ MESSAGE_ENTRANCES: dict[str, Entrance] = {
     "record(BlobRef(digest))": Entrance(
         _said(lambda value: Body(_ref(digest=value)), lambda content: content[0].ref.digest), _never
     ),
-    "record(BlobRef(size))": Entrance(_size, _is_int, also=(BlobNotFound, StorageCorrupt)),
+    "record(BlobRef(size))": Entrance(_size, _is_int, also=(errors.BlobNotFound, errors.StorageCorrupt)),
     "record(BlobRef(media_type))": Entrance(_media_type, _or_none(_is_text)),
     "record(role)": Entrance(_role, lambda value: type(value) is str and value in ROLES),
     "record(key)": Entrance(_recorded_with("key"), _or_none(_is_text)),
     "record(cause)": Entrance(_recorded_with("cause"), _or_none(_is_text)),
-    "record(expect)": Entrance(_recorded_with("expect"), _or_none(_is_int), also=(VersionConflict,)),
+    "record(expect)": Entrance(_recorded_with("expect"), _or_none(_is_int), also=(errors.VersionConflict,)),
 }
 
 RECORD_ENTRANCES: dict[str, Entrance] = {
@@ -416,7 +409,7 @@ RECORD_ENTRANCES: dict[str, Entrance] = {
         _in_session(lambda session, value: session.record_all([("user", "text")], key=value)), _or_none(_is_text)
     ),
     "result(call)": Entrance(
-        _in_session(lambda session, value: session.result(value, "text")), _is_text, also=(CallNotFound,)
+        _in_session(lambda session, value: session.result(value, "text")), _is_text, also=(errors.CallNotFound,)
     ),
     "summarize(draft)": Entrance(_in_session(lambda session, value: session.summarize(value, "text")), _never),
     "summarize(text)": Entrance(_summarized, _is_text, prepare=_long),
@@ -486,7 +479,7 @@ SESSION_ENTRANCES: dict[str, Entrance] = {
     ),
     "create_session(metadata key)": Entrance(_key_of_dict, _is_text),
     "session(session)": Entrance(
-        _asked(lambda engine, value: engine.session(value)), _is_text, also=(SessionNotFound,)
+        _asked(lambda engine, value: engine.session(value)), _is_text, also=(errors.SessionNotFound,)
     ),
     "close(reason)": Entrance(_closed, _is_text, prepare=_made),
     "create_session(idle_timeout_s)": Entrance(
@@ -514,6 +507,7 @@ ENGINE_ENTRANCES: dict[str, Entrance] = {
     ),
     "sweeper(every_s)": Entrance(_swept, lambda value: _is_number(value) and value > 0),
     "acting_as(tenant)": Entrance(_renamed, _or_none(_is_text), lambda value: "default" if value is None else value),
+    "acting_as(tenant), a body": Entrance(_body_of, _or_none(_is_text), lambda _: BODY),
     "acting_as(principal)": Entrance(
         _in_the_name_of, _or_none(_is_text), lambda value: "local" if value is None else value
     ),
@@ -527,7 +521,9 @@ ENGINE_ENTRANCES: dict[str, Entrance] = {
     "read_blob(ref)": Entrance(_asked(lambda engine, value: engine.read_blob(value)), _never),
     "read_blob(digest)": Entrance(_asked(lambda engine, value: engine.read_blob(_ref(digest=value))), _never),
     "read_blob(size)": Entrance(
-        _asked(lambda engine, value: engine.read_blob(_real_ref(engine, size=value))), _is_int, also=(StorageCorrupt,)
+        _asked(lambda engine, value: engine.read_blob(_real_ref(engine, size=value))),
+        _is_int,
+        also=(errors.StorageCorrupt,),
     ),
 }
 
@@ -535,11 +531,13 @@ OUTBOX_ENTRANCES: dict[str, Entrance] = {
     "history(entry)": Entrance(_asked(lambda engine, value: engine.history(value)), _never),
     "history(after)": Entrance(_asked(lambda engine, value: engine.history(_entry(engine), after=value)), _is_int),
     "history(limit)": Entrance(_asked(lambda engine, value: engine.history(_entry(engine), limit=value)), _is_int),
-    "history(entry's actor)": Entrance(_in_scope("history", "actor"), _is_text, also=(SessionNotFound,)),
+    "history(entry's actor)": Entrance(_in_scope("history", "actor"), _is_text, also=(errors.SessionNotFound,)),
     "outbox(entry's session)": Entrance(_in_scope("outbox", "session"), _is_text),
     "acknowledge(entry)": Entrance(_asked(lambda engine, value: engine.acknowledge(value)), _never),
     "acknowledge(entry's number)": Entrance(
-        _asked(lambda engine, value: engine.acknowledge(_entry(engine, entry=value))), _is_int, also=(OffloadNotFound,)
+        _asked(lambda engine, value: engine.acknowledge(_entry(engine, entry=value))),
+        _is_int,
+        also=(errors.OffloadNotFound,),
     ),
     "acknowledge(entry's scope)": Entrance(
         _asked(lambda engine, value: engine.acknowledge(_entry(engine, scope=value))), _never
@@ -549,7 +547,7 @@ OUTBOX_ENTRANCES: dict[str, Entrance] = {
     ),
     **{
         f"acknowledge(entry's {name})": Entrance(
-            _in_scope("acknowledge", name), _or_none(_is_text), also=(SessionNotFound,)
+            _in_scope("acknowledge", name), _or_none(_is_text), also=(errors.SessionNotFound,)
         )
         for name in Scope.__struct_fields__
     },

@@ -9,13 +9,15 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import holdfast
 from holdfast import BlobRef, Body, errors
 from holdfast.adapters.system import SystemClock
 from holdfast.model import limits
-from tests.edges.engines import KINDS, SQLITE, Desk, blobs_of, contents, log_of
+from holdfast.storage.postgres.store import PostgresStore
+from tests.edges.engines import KINDS, LASTING, SQLITE, Desk, blobs_of, contents, log_of, store_of
 
 SECRET = "the-secret-7f3a9c"
 DAY_S = 24 * 3600
@@ -108,9 +110,10 @@ def test_a_key_whose_message_was_erased_is_not_used_again(engine: holdfast.Engin
         session.record("user", "text", key="k")
 
 
-def test_a_state_read_before_an_erasure_elsewhere_is_thrown_away(desk: Desk) -> None:
-    """Two engines on one file, each with what it remembers of the session."""
-    one, two = desk.open("sqlite"), desk.open("sqlite")
+@pytest.mark.parametrize("kind", LASTING)
+def test_a_state_read_before_an_erasure_elsewhere_is_thrown_away(kind: str, desk: Desk) -> None:
+    """Two engines on one store, each with what it remembers of the session."""
+    one, two = desk.open(kind), desk.open(kind)
     session = one.create_session("s", metadata={"note": SECRET})
     assert two.session("s").state().metadata == {"note": SECRET}
     session.erase([1], "asked to")
@@ -129,6 +132,11 @@ def _age(engine: holdfast.Engine, by_s: float, folder: Path) -> None:
         bodies[key] = (body, touched_s - by_s)
     for path in folder.rglob("*.zst*"):
         os.utime(path, (path.stat().st_atime, path.stat().st_mtime - by_s))
+    store = store_of(engine)
+    if isinstance(store, PostgresStore):
+        with psycopg.connect(store.info) as connection:
+            connection.execute("SELECT act_for(NULL)")
+            connection.execute("UPDATE blobs SET put_s = put_s - %s", (by_s,))
 
 
 @pytest.fixture(params=KINDS)

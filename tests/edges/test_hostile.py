@@ -1,8 +1,12 @@
 """Promise 13: more than five hundred hostile values at every entrance of the public API.
 
-Each is either accepted and comes back as it went in, also after reopening and after an export into the other backend, or it
-is refused with a typed error that can be printed, and nothing has changed. In memory and on SQLite, blocking and awaited:
-the same answer.
+Each is either accepted and comes back as it went in, also after reopening and after an export into the other backends, or
+it is refused with a typed error that can be printed, and nothing has changed. In memory, on SQLite and on PostgreSQL,
+blocking and awaited: the same answer.
+
+A store sees of a value only what it is asked. Every value is handed to an engine in memory whose stores are watched; of
+those that come to the same askings, one is enough for the other stores. Text is told apart to the letter; bytes and
+numbers, which stores keep as they are, by their size. With HOLDFAST_SOAK=1 everything is asked everywhere.
 """
 
 from __future__ import annotations
@@ -12,28 +16,45 @@ import re
 import struct
 import subprocess
 import sys
+import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple, cast
+from urllib.parse import quote
 
+import msgspec
 import pytest
 
 import holdfast
 from holdfast import errors
 from holdfast.errors import HoldfastError, InvalidInput, StorageError
 from holdfast.model import limits
+from holdfast.runtime.care import Bodies, checked_path
+from holdfast.storage.postgres.connect import address_of
 from holdfast.testing import hostile
 from holdfast.testing.hostile import Case
-from tests.edges.engines import SQLITE, Desk, contents, log_of, rows_of, store_of
+from tests.edges.engines import Desk, contents, log_of, rows_of
 from tests.edges.entrances import BODY, ENTRANCES, Entrance
+from tests.postgres import base_url
+from tests.support import figure
 
-ENGINES = ("memory", "sqlite", "sqlite awaited")
+BLOCKING = ("memory", "sqlite", "postgres")
+AWAITED = ("memory awaited", "sqlite awaited", "postgres awaited")
+SAMPLE = figure(40, 1)
+"""One value in so many is asked everywhere, whatever it comes to; another one at each entrance."""
+MANY = figure(100, 1)
+"""If stores are asked so many different things, PostgreSQL is asked awaited as well."""
 MESSAGE_CHARS = 2_000
 SHOWN_ANSWERS = 20
 SHOWN_CASES = 5
 
 _ADDRESS = re.compile("x[0-9a-f]{8,}")
+_MADE_UP = re.compile("s[0-9]+|[0-9a-f]{32}|[0-9a-f]{64}")
+"""A session's name that tells the number of a case, an id, a digest: they differ, and it makes no difference."""
+
+Wrong = dict[str, list[str]]
+"""Wrong answers, and the cases that got them."""
 
 
 def test_there_are_more_than_five_hundred_different_cases() -> None:
@@ -42,47 +63,146 @@ def test_there_are_more_than_five_hundred_different_cases() -> None:
     assert len({case.make() for case in hostile.TEXTS}) == len(hostile.TEXTS)
 
 
+@pytest.mark.promise(13, f"hostile text: {len(hostile.CASES)} values at {len(ENTRANCES)} entrances")
 @pytest.mark.parametrize("name", ENTRANCES)
 def test_every_value_comes_back_or_is_refused_alike_everywhere(name: str, desk: Desk) -> None:
-    engines = {kind: desk.open(kind) for kind in ENGINES}
-    for engine in engines.values():
-        engine.create_session("s").record("user", "before")
-        engine.put_blob(BODY)
-    wrong: dict[str, list[str]] = defaultdict(list)
-    for number, case in enumerate(hostile.CASES):
-        answers = {kind: _answer(engine, ENTRANCES[name], case, number) for kind, engine in engines.items()}
-        said = {kind: text for kind, (text, _) in answers.items()}
-        if len(set(said.values())) > 1:
-            wrong[f"not the same everywhere: {said}"].append(case.name)
-        elif not all(right for _, right in answers.values()):
-            wrong[said["memory"]].append(case.name)
+    wrong: Wrong = defaultdict(list)
+    everywhere, awaited = _watched(desk, name, wrong)
+    engines = _compared(desk, BLOCKING, name, everywhere, wrong)
     for trouble in _not_lasting(desk, engines):
         wrong[trouble].append("afterwards")
+    _compared(desk, AWAITED if len(everywhere) > MANY else AWAITED[:-1], name, awaited, wrong)
     assert not wrong, _summary(wrong)
 
 
-def _answer(engine: Any, entrance: Entrance, case: Case, number: int) -> tuple[str, bool]:
-    """What was said, and whether that was right."""
-    entrance.prepare(engine, number)
-    before = _marks(engine)
+def _furnished(engine: holdfast.Engine) -> holdfast.Engine:
+    engine.create_session("s").record("user", "before")
+    engine.put_blob(BODY)
+    return engine
+
+
+# One engine that is asked everything, and watched
+
+
+class Watched:
+    """A store that notes what it is asked."""
+
+    def __init__(self, inner: object, asked: list[object]) -> None:
+        self._inner = inner
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+
+        def ask(*args: object, **kwargs: object) -> Any:
+            self._asked.append((name, _seen(args), _seen(kwargs)))
+            return found(*args, **kwargs)
+
+        return ask
+
+
+def _seen(value: object) -> object:
+    """A value as far as it can matter to a store."""
+    match value:
+        case bool() | None:
+            return value
+        case str():
+            return "made up" if _MADE_UP.fullmatch(value) else value
+        case bytes():
+            return ("bytes", len(value).bit_length())
+        case int():
+            return ("int", value < 0, value.bit_length() // 8)
+        case msgspec.Struct():
+            return (type(value).__name__, *(_seen(getattr(value, name)) for name in value.__struct_fields__))
+        case Mapping():
+            return tuple((_seen(key), _seen(each)) for key, each in value.items())
+        case tuple() | list():
+            return tuple(map(_seen, value))
+    return repr(value)
+
+
+def _watched(desk: Desk, name: str, wrong: Wrong) -> tuple[list[int], list[int]]:
+    """Ask everything of an engine in memory: which cases to ask of every store, and which awaited as well."""
+    plain = _furnished(desk.open("memory"))
+    asked: list[object] = []
+    store, blobs = (cast("Any", Watched(each, asked)) for each in (plain.store, plain.blobs))
+    engine = holdfast.Engine(store, blobs, msgspec.structs.replace(plain._place, bodies=Bodies(blobs)))
+    sample = zlib.crc32(name.encode())
+    known: set[object] = set()
+    everywhere, awaited = list[int](), list[int]()
+    for number, case in enumerate(hostile.CASES):
+        ENTRANCES[name].prepare(engine, number)
+        before = _marks(plain)
+        asked.clear()
+        answer = _answer(engine, ENTRANCES[name], case, number)
+        if not answer.right or (answer.said != "accepted" and _marks(plain) != before):
+            wrong[answer.said].append(case.name)
+        drawn = (number + sample) % SAMPLE == 0
+        if drawn or (answer.kind, *asked) not in known:
+            everywhere.append(number)
+        if drawn or answer.kind not in known:
+            awaited.append(number)
+        known |= {answer.kind, (answer.kind, *asked)}
+    return everywhere, awaited
+
+
+def _marks(engine: Any) -> object:
+    totals = engine.store.totals()
+    return totals.streams, totals.events, totals.keys, sum(1 for _ in engine.blobs.stored())
+
+
+# Several engines that are asked the same
+
+
+class Answer(NamedTuple):
+    said: str
+    kind: str
+    right: bool
+
+
+def _compared(
+    desk: Desk, kinds: tuple[str, ...], name: str, numbers: list[int], wrong: Wrong
+) -> dict[str, holdfast.Engine]:
+    """Ask engines of these kinds the same. What was refused has changed nothing anywhere if it has changed nothing in
+    memory, and in the end all have kept the same."""
+    engines = {kind: _furnished(desk.open(kind)) for kind in kinds}
+    for number in numbers:
+        _compare(engines, ENTRANCES[name], number, wrong)
+    kept = contents(engines[kinds[0]])
+    for kind, engine in engines.items():
+        if contents(engine) != kept:
+            wrong[f"{kind}: it kept something else than the others"].append("afterwards")
+    return engines
+
+
+def _compare(engines: dict[str, holdfast.Engine], entrance: Entrance, number: int, wrong: Wrong) -> None:
+    case = hostile.CASES[number]
+    answers: dict[str, Answer] = {}
+    for kind, engine in engines.items():
+        entrance.prepare(engine, number)
+        answers[kind] = _answer(engine, entrance, case, number)
+    said = {kind: answer.said for kind, answer in answers.items()}
+    if len(set(said.values())) > 1:
+        wrong[f"not the same everywhere: {said}"].append(case.name)
+    elif not all(answer.right for answer in answers.values()):
+        wrong[next(iter(said.values()))].append(case.name)
+
+
+def _answer(engine: Any, entrance: Entrance, case: Case, number: int) -> Answer:
+    """What was said, of which kind that is, and whether it was right."""
     value = case.make()
     try:
         back = entrance.use(engine, value, number)
     except HoldfastError as error:
         message = _ADDRESS.sub("x…", str(error)) if _printable(error) else "not printable"
-        said = f"{type(error).__name__}: {message}"
         typed = isinstance(error, InvalidInput) or (isinstance(error, entrance.also) and entrance.fits(value))
-        return said, typed and _printable(error) and _marks(engine) == before
+        return Answer(f"{type(error).__name__}: {message}", type(error).__name__, typed and _printable(error))
     except Exception as error:
-        return f"raw {type(error).__name__}", isinstance(error, entrance.also)
+        said = f"raw {type(error).__name__}"
+        return Answer(said, said, isinstance(error, entrance.also))
     if not entrance.fits(value):
-        return "accepted, but no value of this kind should be", False
-    return "accepted", _same(back, entrance.expected(case.make()))
-
-
-def _marks(engine: Any) -> object:
-    totals = store_of(engine).totals()
-    return totals.streams, totals.events, totals.keys, sum(1 for _ in engine.blobs.stored())
+        return Answer("accepted, but no value of this kind should be", "accepted", False)
+    return Answer("accepted", "accepted", _same(back, entrance.expected(case.make())))
 
 
 def _printable(error: HoldfastError) -> bool:
@@ -103,31 +223,30 @@ def _same(back: Any, given: Any) -> bool:
 
 
 def _not_lasting(desk: Desk, engines: dict[str, holdfast.Engine]) -> Iterator[str]:
-    """What is wrong with what was kept: everywhere, after reopening, and after an export into the other backend."""
-    kept = contents(engines["memory"])
+    """What is wrong with what was kept: everywhere, after reopening, and after exports from one backend to the next."""
+    source = engines["memory"]
+    kept = contents(source)
     for kind, engine in engines.items():
-        if contents(engine) != kept:
-            yield f"{kind}: it kept something else than the others"
         yield from (f"{kind}: {problem}" for problem in engine.verify().problems)
-    for kind in SQLITE:
-        engines[kind].close()
-        if contents(desk.open(kind)) != kept:
-            yield f"{kind}: something else is there after reopening"
-    for source, target in (("memory", "sqlite"), ("sqlite", "memory")):
-        path = desk.folder / f"{source}.jsonl"
+    engines["sqlite"].close()  # what is on PostgreSQL is read from the server each time
+    if contents(desk.open("sqlite")) != kept:
+        yield "something else is there after reopening"
+    for target in ("sqlite", "postgres", "memory"):
+        path = desk.folder / f"to-{target}.jsonl"
         copy = desk.open(target, name="copy")
         try:
-            desk.open(source).export(path) if source == "sqlite" else engines[source].export(path)
+            source.export(path)
             copy.import_(path)
         except HoldfastError as error:
-            yield f"from {source} to {target}: {error}"
+            yield f"on the way to {target}: {error}"
         else:
             if (log_of(copy), rows_of(copy)) != kept[:2]:
-                yield f"from {source} to {target}: something else arrived"
+                yield f"on the way to {target}: something else arrived"
+        source = copy
     yield from (f"left behind: {path}" for path in desk.folder.rglob("*.partial"))
 
 
-def _summary(wrong: dict[str, list[str]]) -> str:
+def _summary(wrong: Wrong) -> str:
     lines = (
         f"{len(names)} × {said:.300}: {', '.join(names[:SHOWN_CASES])}"
         for said, names in list(wrong.items())[:SHOWN_ANSWERS]
@@ -137,9 +256,9 @@ def _summary(wrong: dict[str, list[str]]) -> str:
 
 def _swept(
     use: Callable[[Any], object], fits: Callable[[Any], bool], refusals: tuple[type[HoldfastError], ...]
-) -> dict[str, list[str]]:
-    """Every case, once: the wrong answers, and the cases that got them."""
-    wrong: dict[str, list[str]] = defaultdict(list)
+) -> Wrong:
+    """Every case, once."""
+    wrong: Wrong = defaultdict(list)
     for case in hostile.CASES:
         value = case.make()
         try:
@@ -178,6 +297,29 @@ def test_every_address_is_taken_or_refused(name: str, desk: Desk, monkeypatch: p
     refusals = (InvalidInput, StorageError, errors.DataError)
     wrong = _swept(use, lambda value: type(value) is str or hasattr(value, "__fspath__"), refusals)
     assert not wrong, _summary(wrong)
+
+
+SERVED = ("schema={}", "pool={}", "connect_timeout={}", "dbname={}", "options={}", "{}=1")
+
+
+@pytest.mark.parametrize("part", SERVED)
+def test_every_part_of_a_servers_address_is_taken_or_refused(part: str) -> None:
+    def use(value: Any) -> None:
+        if type(value) is str:
+            address = address_of(checked_path(f"postgresql://localhost/agents?{part.format(value)}"))
+            assert part != SERVED[0] or address.schema == value
+
+    wrong = _swept(use, lambda _: True, (errors.InvalidUrl,))
+    assert not wrong, _summary(wrong)
+
+
+def test_every_name_of_a_database_is_taken_or_refused(desk: Desk) -> None:
+    base = base_url()
+    for case in hostile.TEXTS[::SAMPLE]:
+        name = quote(case.make(), safe="", errors="surrogatepass")
+        with pytest.raises((errors.InvalidUrl, errors.StorageUnavailable)) as refused:
+            desk.open_url(f"{base}{'&' if '?' in base else '?'}dbname={name}x")
+        assert _printable(refused.value)
 
 
 @pytest.mark.parametrize("awaited", [False, True], ids=["blocking", "awaited"])

@@ -21,7 +21,19 @@ from holdfast import Engine, Session, SessionRow, errors
 from holdfast.errors import HoldfastError
 from holdfast.model.events import SessionTimedOut
 from holdfast.testing.appends import in_threads
-from tests.edges.engines import KINDS, SQLITE, Desk, HandClock, contents, log_of, rows_of, store_of, store_replaced
+from tests.edges.engines import (
+    FEWER,
+    LASTING,
+    LOCAL,
+    SQLITE,
+    Desk,
+    HandClock,
+    contents,
+    log_of,
+    rows_of,
+    store_of,
+    store_replaced,
+)
 from tests.property.tools import Faulty, fast_folder
 from tests.support import figure
 
@@ -46,7 +58,7 @@ def clock() -> HandClock:
     return HandClock()
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=FEWER)
 def timed(request: pytest.FixtureRequest, desk: Desk, clock: HandClock) -> Engine:
     return desk.open(request.param, clock=clock)
 
@@ -67,7 +79,7 @@ def test_asking_for_an_unknown_session_makes_one_only_on_demand(create: bool, en
         assert contents(engine) == ([], [], [])
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 def test_many_who_get_or_create_a_session_share_one(kind: str, desk: Desk) -> None:
     engine = desk.open(kind)
     in_threads(8, lambda number: engine.session("s", create=True).record("user", str(number)))
@@ -145,9 +157,9 @@ def test_what_a_session_takes_depends_on_how_it_ended(end: str, use: str, engine
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("kind", SQLITE)
+@pytest.mark.parametrize("kind", LASTING)
 def test_whoever_remembers_a_session_learns_that_it_was_destroyed_elsewhere(kind: str, use: str, desk: Desk) -> None:
-    here, there = desk.open(kind), desk.open_url(desk.path(kind))
+    here, there = desk.open(kind), desk.open_url(desk.address(kind))
     here.create_session("s").record("user", "hello")
     session = here.session("s")
     there.session("s").destroy("elsewhere")
@@ -277,7 +289,7 @@ _filters = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LOCAL)
 @pytest.mark.parametrize("order", ["name", "recent"])
 @settings(max_examples=EXAMPLES)
 @given(deeds=_deeds(0, 0, 1, 2, -1), filters=_filters, limit=st.integers(1, 5))
@@ -509,12 +521,13 @@ with holdfast.open(sys.argv[1], clock=HandClock(2_000_000_000.0)) as engine:
 """
 
 
-def test_processes_that_sweep_at_once_time_each_session_out_once(desk: Desk) -> None:
-    engine = desk.open("sqlite", clock=HandClock())
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_processes_that_sweep_at_once_time_each_session_out_once(kind: str, desk: Desk) -> None:
+    engine = desk.open(kind, clock=HandClock())
     names = {f"s{number}" for number in range(60)}
     for name in names:
         engine.create_session(name, idle_timeout_s=1).record("user", "hello")
-    command = [sys.executable, "-c", _SWEEP, str(desk.path("sqlite"))]
+    command = [sys.executable, "-c", _SWEEP, desk.address(kind)]
     children = [
         subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]

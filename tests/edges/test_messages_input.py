@@ -14,7 +14,7 @@ import pytest
 from holdfast import BlobRef, Body, Data, Engine, File, Image, Text, Usage, errors
 from holdfast.errors import HoldfastError
 from holdfast.model import limits
-from tests.edges.engines import KINDS, Desk, log_of, rows_of
+from tests.edges.engines import FEWER, LOCAL, Desk, log_of, rows_of
 
 NAN = float("nan")
 LONG = "x" * (limits.PAYLOAD_BYTES + 1)
@@ -455,7 +455,7 @@ ALL: dict[str, tuple[type[HoldfastError], Use]] = {
 def test_what_cannot_be_is_refused_alike_everywhere_and_changes_nothing(name: str, desk: Desk) -> None:
     expected, use = ALL[name]
     said: dict[str, str] = {}
-    for kind in KINDS:
+    for kind in LOCAL:
         at = laid_out(desk.open(kind))
         before = _kept(at.engine)
         with pytest.raises(expected) as refused:
@@ -471,7 +471,7 @@ def test_what_cannot_be_is_refused_alike_everywhere_and_changes_nothing(name: st
 def test_usage_adds_up_or_is_refused_alike_everywhere_however_much_it_is(tokens: int, desk: Desk) -> None:
     """The rows of a store hold the sums, and no store counts without end."""
     kept: dict[str, int] = {}
-    for kind in KINDS:
+    for kind in FEWER:
         engine = desk.open(kind)
         session = engine.create_session("s")
         for _ in range(9):

@@ -23,6 +23,7 @@ from holdfast.testing.appends import LOOKALIKES
 from holdfast.testing.disk import RecordedDisk, cut, lay_out, open_on
 from tests.edges.engines import (
     KINDS,
+    LOCAL,
     SQLITE,
     Desk,
     HandClock,
@@ -207,7 +208,7 @@ DEEDS = (
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LOCAL)
 @settings(max_examples=EXAMPLES)
 @given(deeds=st.lists(st.sampled_from(DEEDS), min_size=4, max_size=25))
 def test_every_end_offers_exactly_what_was_said_since_the_last_one(kind: str, deeds: list[str]) -> None:

@@ -20,7 +20,7 @@ from holdfast.model import limits
 from holdfast.model.log import GENESIS, Recorded
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BlobRow
-from tests.edges.engines import KINDS, Desk, contents, log_of, rows_of
+from tests.edges.engines import FEWER, LOCAL, Desk, contents, log_of, rows_of
 from tests.support import figure
 
 MANY = 1_100  # events: more than two pages of an import
@@ -70,7 +70,7 @@ def _event_lines(path: Path) -> list[bytes]:
 # There and back
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEWER)
 def test_events_rows_and_bodies_arrive_as_they_were(kind: str, desk: Desk) -> None:
     """From memory to this kind of store, and from there to another one in memory."""
     first = desk.open("memory")
@@ -86,13 +86,13 @@ def test_events_rows_and_bodies_arrive_as_they_were(kind: str, desk: Desk) -> No
     assert _event_lines(again) == _event_lines(out)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEWER)
 def test_an_empty_store_can_be_exported_and_imported(kind: str, desk: Desk) -> None:
     path = _export(desk.open(kind), desk)
     assert desk.open(kind, name="copy").import_(path) == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEWER)
 def test_importing_twice_changes_nothing(kind: str, desk: Desk, exported: Path) -> None:
     engine = desk.open(kind)
     assert engine.import_(exported) > 0
@@ -101,7 +101,7 @@ def test_importing_twice_changes_nothing(kind: str, desk: Desk, exported: Path) 
     assert contents(engine) == before
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEWER)
 def test_what_came_later_is_added_to_what_is_here(kind: str, desk: Desk) -> None:
     source, target = desk.open("memory"), desk.open(kind)
     _fill(source, messages=MANY)
@@ -113,7 +113,7 @@ def test_what_came_later_is_added_to_what_is_here(kind: str, desk: Desk) -> None
     assert target.verify().ok
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEWER)
 def test_an_older_export_takes_nothing_away(kind: str, desk: Desk) -> None:
     source, target = desk.open("memory"), desk.open(kind)
     _fill(source)
@@ -125,7 +125,7 @@ def test_an_older_export_takes_nothing_away(kind: str, desk: Desk) -> None:
     assert contents(target)[:2] == before[:2]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEWER)
 def test_an_erasure_made_there_erases_here_too(kind: str, desk: Desk) -> None:
     source, target = desk.open("memory"), desk.open(kind)
     _fill(source, messages=MANY)
@@ -141,7 +141,7 @@ def test_an_erasure_made_there_erases_here_too(kind: str, desk: Desk) -> None:
     assert target.verify().ok
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEWER)
 def test_a_session_goes_on_after_an_import(kind: str, desk: Desk, exported: Path) -> None:
     engine = desk.open(kind)
     engine.import_(exported)
@@ -189,7 +189,7 @@ def _sealed(path: Path, lines: list[bytes]) -> Path:
     return _written(path, [*lines[:-1], end])
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=LOCAL)
 def target(request: pytest.FixtureRequest, desk: Desk) -> holdfast.Engine:
     """Somewhere with a session of its own already."""
     engine = desk.open(request.param, name="target")
@@ -326,7 +326,7 @@ def test_another_history_is_found_when_only_its_beginning_is_in_the_file(target:
     assert _refused(target, _export(source, desk)) == 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEWER)
 def test_a_message_that_names_a_body_nobody_put_stops_no_export(kind: str, desk: Desk) -> None:
     """It is refused when it is recorded, or it does no harm later: one session must not hold up all tenants."""
     engine = desk.open(kind)
@@ -418,7 +418,7 @@ def test_a_forged_event_is_refused(name: str, target: holdfast.Engine, desk: Des
 # Disks
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEWER)
 def test_a_path_that_cannot_be_used_is_a_typed_error(kind: str, desk: Desk) -> None:
     engine = desk.open(kind)
     folder = desk.folder / "folder"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -15,6 +15,7 @@ from holdfast.model.content import text_of
 from holdfast.model.drafts import Draft, DraftCall, DraftResult
 from holdfast.model.messages import Message, Summary, Unit, View
 from holdfast.model.state import SummaryRef
+from tests.property.model import HandClock
 from tests.property.transcript_model import (
     TOOL,
     Abandon,
@@ -119,6 +120,31 @@ def outcome(action: Callable[[], object]) -> Outcome:
     except errors.HoldfastError as error:
         return type(error)
     return None
+
+
+Order = tuple[str, Command, int]
+"""To a session, a command, and a budget for a look at it afterwards."""
+
+
+def told(engine: holdfast.Engine, clock: HandClock, orders: Sequence[Order]) -> list[object]:
+    """What an engine answers to these commands and shows after each."""
+    answers = list[object]()
+    names = sorted({name for name, _, _ in orders})
+    sessions = {name: engine.create_session(name) for name in names}
+    said = {name: Transcript() for name in names}
+    for name, command, budget in orders:
+        clock.us += 1
+        command = said[name].resolved(command)
+        answers.append(outcome(lambda: carry_out(engine, sessions[name], command, said[name])))  # noqa: B023
+        try:
+            said[name] = said[name].apply(command)
+        except Refused as refused:
+            answers.append(refused.errors)
+        try:
+            answers.append(sessions[name].window(budget))
+        except errors.WindowTooSmall as small:
+            answers.append(str(small))
+    return answers
 
 
 def expected(said: Transcript, command: Command) -> tuple[Transcript, tuple[type[errors.HoldfastError], ...]]:

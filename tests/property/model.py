@@ -192,3 +192,15 @@ def run(
         case Erase(_, seqs, key):
             session.erase(seqs, "asked to", key=key)
     return None
+
+
+def told(engine: holdfast.Engine, clock: HandClock, orders: Sequence[Command]) -> list[object]:
+    """What an engine answers to these commands."""
+    answers, handles = list[object](), dict[str, holdfast.Session]()
+    for command in orders:
+        clock.us += 1
+        try:
+            answers.append(run(engine, handles, command, 2))
+        except holdfast.HoldfastError as error:
+            answers.append(str(error))
+    return answers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from typing import ClassVar
 
@@ -11,24 +10,25 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 import holdfast
 from tests.property.model import CharCounter, HandClock
-from tests.property.tools import fast_folder
+from tests.property.tools import Kind, fast_folder, store_of_kind
 from tests.support import CountingIds
 
 
 class SeveralEngines(RuleBasedStateMachine):
-    """What is on disk, each engine opens for itself; what is in memory lives in one store, whichever engine is on it."""
+    """What outlives a process, each engine opens for itself; what is in memory lives in one store, whichever engine is on
+    it."""
 
-    on_disk: ClassVar[bool]
+    kind: ClassVar[Kind]
 
     def __init__(self) -> None:
         super().__init__()
         self.cleanup = ExitStack()
         self.folder = self.cleanup.enter_context(fast_folder())
-        self.url = os.path.join(self.folder, "log.db") if self.on_disk else "memory:"
+        self.url = self.cleanup.enter_context(store_of_kind(self.kind))
         self.clock = HandClock()
         self.ids = CountingIds()
         self.exports = 0
-        self.shared = None if self.on_disk else holdfast.open(self.url)
+        self.shared = holdfast.open(self.url) if self.kind == "memory" else None
 
     def open(self, cached: int) -> holdfast.Engine:
         engine = holdfast.open(self.url, clock=self.clock, ids=self.ids, counter=CharCounter(), cached_streams=cached)

@@ -1,4 +1,4 @@
-"""Several engines on one file, threads and tasks: writers without an expected version all get through, of those with the
+"""Several engines on one store, threads and tasks: writers without an expected version all get through, of those with the
 same one exactly one wins, and a task that is cancelled in mid-append loses nothing that was acknowledged."""
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Barrier
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -22,24 +22,47 @@ from holdfast.errors import Contended, VersionConflict
 from holdfast.model import limits
 from holdfast.model.log import Append, Appended
 from holdfast.ports import EventStore
-from tests.property.tools import rows_dump, session_events
+from tests.property.tools import Kind, rows_dump, session_events, store_of_kind
 from tests.support import figure
 
 ENGINES = 2
 THREADS = 3
 """Of each engine."""
-MESSAGES = figure(60, 1_000)
-"""Of each thread."""
 TASKS = 100
 SESSIONS = 10
 
 
+class Place(NamedTuple):
+    kind: Kind
+    url: str
+
+    def figure(self, every_push: int, full: int) -> int:
+        """A server is not asked as often on every push."""
+        return figure(every_push // 5 if self.kind == "postgres" else every_push, full)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def lasting(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with store_of_kind(request.param) as url:
+        yield Place(request.param, url)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with store_of_kind(request.param) as url:
+        yield Place(request.param, url)
+
+
 @pytest.fixture
-def engines(tmp_path: Path) -> Iterator[list[holdfast.Engine]]:
-    engines = [holdfast.open(tmp_path / "shared.db") for _ in range(ENGINES)]
-    yield engines
-    for engine in engines:
-        engine.close()
+def engines(lasting: Place) -> Iterator[list[holdfast.Engine]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(holdfast.open(lasting.url)) for _ in range(ENGINES)]
+
+
+@pytest.fixture
+def messages(lasting: Place) -> int:
+    """How many each thread writes."""
+    return lasting.figure(60, 1_000)
 
 
 def texts(session: holdfast.Session) -> list[str]:
@@ -58,30 +81,30 @@ def assert_sound(engine: holdfast.Engine) -> None:
     assert rows_dump(engine) == before
 
 
-def test_writers_without_an_expected_version_all_get_through(engines: list[holdfast.Engine]) -> None:
+def test_writers_without_an_expected_version_all_get_through(engines: list[holdfast.Engine], messages: int) -> None:
     engines[0].create_session("talk")
     handles = [engine.session("talk") for engine in engines for _ in range(THREADS)]
 
     def write(writer: int) -> list[int]:
-        return [handles[writer].record("user", f"{writer}/{number}").seq for number in range(MESSAGES)]
+        return [handles[writer].record("user", f"{writer}/{number}").seq for number in range(messages)]
 
     with ThreadPoolExecutor(len(handles)) as threads:
         answers = list(threads.map(write, range(len(handles))))
     told = {f"{writer}/{number}": seq for writer, seqs in enumerate(answers) for number, seq in enumerate(seqs)}
-    assert sorted(told.values()) == list(range(2, len(handles) * MESSAGES + 2))
+    assert sorted(told.values()) == list(range(2, len(handles) * messages + 2))
     assert texts(handles[0]) == sorted(told, key=lambda text: told[text])
     assert all(seqs == sorted(seqs) for seqs in answers)
     assert_sound(engines[1])
 
 
-def test_of_writers_who_expect_the_same_version_exactly_one_wins(engines: list[holdfast.Engine]) -> None:
+def test_of_writers_who_expect_the_same_version_exactly_one_wins(engines: list[holdfast.Engine], messages: int) -> None:
     engines[0].create_session("talk")
     handles = [engine.session("talk") for engine in engines for _ in range(THREADS)]
     gate = Barrier(len(handles))
 
     def write(writer: int) -> list[int]:
         won = []
-        for version in range(1, MESSAGES + 1):
+        for version in range(1, messages + 1):
             gate.wait()
             with suppress(VersionConflict):
                 assert handles[writer].record("user", str(writer), expect=version).seq == version + 1
@@ -90,9 +113,9 @@ def test_of_writers_who_expect_the_same_version_exactly_one_wins(engines: list[h
 
     with ThreadPoolExecutor(len(handles)) as threads:
         wins = list(threads.map(write, range(len(handles))))
-    assert Counter(version for won in wins for version in won) == Counter(range(1, MESSAGES + 1))
+    assert Counter(version for won in wins for version in won) == Counter(range(1, messages + 1))
     winners = {version: writer for writer, won in enumerate(wins) for version in won}
-    assert texts(handles[0]) == [str(winners[version]) for version in range(1, MESSAGES + 1)]
+    assert texts(handles[0]) == [str(winners[version]) for version in range(1, messages + 1)]
     assert_sound(engines[1])
 
 
@@ -103,12 +126,11 @@ def test_threads_that_decode_for_the_first_time_do_not_bring_the_process_down() 
     assert Counter(said.stdout.split()) == {"0": processes}
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "memory"])
-def test_a_hundred_tasks_on_ten_sessions_keep_their_order(tmp_path: Path, kind: str) -> None:
-    each = figure(10, 100)
+def test_a_hundred_tasks_on_ten_sessions_keep_their_order(place: Place) -> None:
+    each = place.figure(10, 100)
 
     async def story() -> None:
-        async with await holdfast.open_async(tmp_path / "tasks.db" if kind == "sqlite" else "memory:") as engine:
+        async with await holdfast.open_async(place.url) as engine:
             sessions = [await engine.create_session(f"s{number}") for number in range(SESSIONS)]
 
             async def write(task: int) -> list[tuple[int, str]]:
@@ -129,13 +151,12 @@ def test_a_hundred_tasks_on_ten_sessions_keep_their_order(tmp_path: Path, kind: 
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "memory"])
-def test_cancelled_tasks_lose_nothing_acknowledged_and_leave_the_engine_usable(tmp_path: Path, kind: str) -> None:
+def test_cancelled_tasks_lose_nothing_acknowledged_and_leave_the_engine_usable(place: Place) -> None:
     async def story() -> None:
         rng = random.Random(14)
         acknowledged: dict[str, tuple[str, int]] = {}
         tried: set[str] = set()
-        async with await holdfast.open_async(tmp_path / "cancelled.db" if kind == "sqlite" else "memory:") as engine:
+        async with await holdfast.open_async(place.url) as engine:
             sessions = [await engine.create_session(f"s{number}") for number in range(SESSIONS)]
 
             async def write(task: str) -> None:
@@ -145,7 +166,7 @@ def test_cancelled_tasks_lose_nothing_acknowledged_and_leave_the_engine_usable(t
                     message = await session.record("user", text, key=text if number % 2 else None)
                     acknowledged[text] = (session.id, message.seq)
 
-            for wave in range(figure(10, 200)):
+            for wave in range(place.figure(10, 200)):
                 tasks = [asyncio.create_task(write(f"{wave}/{number}")) for number in range(30)]
                 for task in rng.sample(tasks, len(tasks) - 5):
                     for _ in range(rng.randrange(30)):
@@ -159,7 +180,7 @@ def test_cancelled_tasks_lose_nothing_acknowledged_and_leave_the_engine_usable(t
             assert acknowledged.items() <= stored.items()
             assert len(stored) <= len(tried)
             # The memory store is done with an append before the event loop gets to cancel it.
-            assert kind == "memory" or len(acknowledged) < len(stored), "no task was cancelled in mid-append"
+            assert place.kind == "memory" or len(acknowledged) < len(stored), "no task was cancelled in mid-append"
             assert (await sessions[0].record("user", "still here")).text == "still here"
             assert (await engine.verify()).problems == ()
 
@@ -228,14 +249,14 @@ with holdfast.open(sys.argv[1]) as engine:
 """
 
 
-def test_processes_that_never_pause_all_get_their_turn_on_one_session(tmp_path: Path) -> None:
+def test_processes_that_never_pause_all_get_their_turn_on_one_session(lasting: Place) -> None:
     """Whoever waits for the lock has decided on an old version by the time it gets it, again and again."""
-    path, each = tmp_path / "agent.db", figure(1_500, 20_000)
-    with holdfast.open(path) as engine:
+    each = figure(100 if lasting.kind == "postgres" else 1_500, 20_000)
+    with holdfast.open(lasting.url) as engine:
         engine.create_session("shared")
         writers = [
             subprocess.Popen(
-                [sys.executable, "-c", _TIGHT_LOOP, path, str(each), name], stderr=subprocess.PIPE, text=True
+                [sys.executable, "-c", _TIGHT_LOOP, lasting.url, str(each), name], stderr=subprocess.PIPE, text=True
             )
             for name in "abc"
         ]

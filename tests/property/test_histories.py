@@ -15,13 +15,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
 import holdfast
 from holdfast import SessionState, errors
@@ -43,6 +37,7 @@ from tests.property.model import (
     commands,
     run,
     state_of,
+    told,
 )
 from tests.property.several import SeveralEngines
 from tests.property.tools import Fault, Faulty, all_rows, dump, fast_folder, rows_dump, session_events
@@ -51,6 +46,8 @@ from tests.support import CountingIds, figure
 R = TypeVar("R", bound=Row)
 
 HISTORIES = figure(500, 10_000)
+ON_POSTGRES = figure(12, 10_000)
+"""Each costs many times what it costs in a file, and the machine is the same."""
 STEPS = 20
 MANY = 1_000
 
@@ -154,7 +151,7 @@ class Histories(SeveralEngines):
 
     @rule(cached=st.sampled_from([1, MANY]), abandon=st.booleans())
     def reopen(self, cached: int, abandon: bool) -> None:
-        if self.on_disk and not abandon:
+        if self.shared is None and not abandon:
             for engine in (*self.engines, self.observer):
                 engine.close()
         self.start(cached)
@@ -239,18 +236,25 @@ def prefix_states(events: Iterable[holdfast.Recorded]) -> list[SessionState]:
     return states
 
 
-class OnSqlite(Histories):
-    on_disk = True
-
-
 class InMemory(Histories):
-    on_disk = False
+    kind = "memory"
 
 
+class OnSqlite(Histories):
+    kind = "sqlite"
+
+
+class OnPostgres(Histories):
+    kind = "postgres"
+
+
+@pytest.mark.promise(14, f"random histories with crashes: {HISTORIES:,} on SQLite, {ON_POSTGRES:,} on PostgreSQL")
 @pytest.mark.timeout(1_200)  # a failure is made small before it is shown
-@pytest.mark.parametrize(("kind", "histories"), [(OnSqlite, HISTORIES), (InMemory, HISTORIES // 5)])
-def test_random_histories_come_to_what_a_plain_model_says(kind: type[Histories], histories: int) -> None:
-    run_state_machine_as_test(kind, settings=settings(max_examples=histories, stateful_step_count=STEPS))
+@pytest.mark.parametrize(
+    ("machine", "histories"), [(OnSqlite, HISTORIES), (OnPostgres, ON_POSTGRES), (InMemory, HISTORIES // 5)]
+)
+def test_random_histories_come_to_what_a_plain_model_says(machine: type[Histories], histories: int) -> None:
+    run_state_machine_as_test(machine, settings=settings(max_examples=histories, stateful_step_count=STEPS))
 
 
 @settings(max_examples=figure(100, 2_000))
@@ -264,15 +268,9 @@ def test_the_size_of_the_cache_makes_no_difference(orders: list[Command]) -> Non
 
 def tell(url: str, cached: int, orders: list[Command]) -> tuple[list[object], bytes]:
     """What an engine with a cache of this size answers to these commands, and what it then holds."""
-    clock, answers, handles = HandClock(), list[object](), dict[str, holdfast.Session]()
+    clock = HandClock()
     with holdfast.open(url, clock=clock, ids=CountingIds(), counter=CharCounter(), cached_streams=cached) as engine:
-        for command in orders:
-            clock.us += 1
-            try:
-                answers.append(run(engine, handles, command, 2))
-            except holdfast.HoldfastError as error:
-                answers.append(str(error))
-        return answers, dump(engine)
+        return told(engine, clock, orders), dump(engine)
 
 
 @pytest.mark.parametrize("erase_the_erasure", [False, True])

@@ -23,12 +23,14 @@ from holdfast.runtime import transfer
 from holdfast.runtime.engine import DEFAULT_ACTOR, place_of
 from tests.property import transcript_model as model
 from tests.property.carried_out import (
+    Order,
     carry_out,
     check_state,
     check_transcript,
     check_window,
     expected,
     outcome,
+    told,
 )
 from tests.property.model import CharCounter, HandClock
 from tests.property.several import SeveralEngines
@@ -39,13 +41,14 @@ from tests.property.transcript_model import (
     Destroy,
     Entry,
     Expire,
-    Refused,
     Summarise,
     Transcript,
+    commands,
 )
 from tests.support import CountingIds, figure
 
 CONVERSATIONS = figure(250, 5_000)
+ON_POSTGRES = figure(15, 5_000)
 STEPS = 12
 MANY = 1_000
 NAMES = ("a", "b")
@@ -53,9 +56,6 @@ NAMES = ("a", "b")
 _faults = st.sampled_from([None, None, None, None, "before", "after"])
 _which = st.integers(0, 1)
 _names = st.sampled_from([*NAMES, "a", "a"])
-_ordinary = model.one_at_a_time | model.one_at_a_time | model.one_at_a_time | model.batches | model.abandons
-_rare = model.summaries | model.summaries | model.erasures | model.resets | model.found
-commands: st.SearchStrategy[Command] = _ordinary | _ordinary | _ordinary | _rare
 _ends = st.builds(model.Close) | st.builds(Destroy, st.booleans())
 
 
@@ -205,7 +205,7 @@ class Conversations(SeveralEngines):
 
     @rule(cached=st.sampled_from([1, MANY]), abandon=st.booleans())
     def reopen(self, cached: int, abandon: bool) -> None:
-        if self.on_disk and not abandon:
+        if self.shared is None and not abandon:
             for engine in (*self.engines, self.observer):
                 engine.close()
         self.start(cached)
@@ -232,45 +232,38 @@ def handle(engine: holdfast.Engine, name: str) -> holdfast.Session:
     return holdfast.Session(engine._drive, place_of(engine._place, DEFAULT_ACTOR, name, None))
 
 
-class OnSqlite(Conversations):
-    on_disk = True
-
-
 class InMemory(Conversations):
-    on_disk = False
+    kind = "memory"
 
 
+class OnSqlite(Conversations):
+    kind = "sqlite"
+
+
+class OnPostgres(Conversations):
+    kind = "postgres"
+
+
+@pytest.mark.promise(14, f"random conversations: {CONVERSATIONS:,} on SQLite, {ON_POSTGRES:,} on PostgreSQL")
 @pytest.mark.timeout(1_200)  # a failure is made small before it is shown
-@pytest.mark.parametrize("kind", [InMemory, OnSqlite])
-def test_random_conversations_come_to_what_a_plain_model_says(kind: type[Conversations]) -> None:
-    run_state_machine_as_test(kind, settings=settings(max_examples=CONVERSATIONS, stateful_step_count=STEPS))
+@pytest.mark.parametrize(
+    ("machine", "conversations"), [(InMemory, CONVERSATIONS), (OnSqlite, CONVERSATIONS), (OnPostgres, ON_POSTGRES)]
+)
+def test_random_conversations_come_to_what_a_plain_model_says(machine: type[Conversations], conversations: int) -> None:
+    run_state_machine_as_test(machine, settings=settings(max_examples=conversations, stateful_step_count=STEPS))
 
 
 @settings(max_examples=figure(40, 1_000))
 @given(orders=st.lists(st.tuples(_names, commands, st.integers(1, 300)), min_size=5, max_size=30))
-def test_the_size_of_the_cache_makes_no_difference(orders: list[tuple[str, Command, int]]) -> None:
+def test_the_size_of_the_cache_makes_no_difference(orders: list[Order]) -> None:
     with fast_folder() as folder:
         urls = [os.path.join(folder, "small.db"), os.path.join(folder, "large.db"), "memory:"]
         told = [tell(url, size, orders) for url, size in zip(urls, (1, MANY, 1), strict=True)]
     assert told == [told[0]] * len(told)
 
 
-def tell(url: str, cached: int, orders: list[tuple[str, Command, int]]) -> tuple[list[object], bytes]:
+def tell(url: str, cached: int, orders: list[Order]) -> tuple[list[object], bytes]:
     """What an engine with a cache of this size answers and shows, and what it then holds."""
-    clock, answers = HandClock(), list[object]()
+    clock = HandClock()
     with holdfast.open(url, clock=clock, ids=CountingIds(), counter=CharCounter(), cached_streams=cached) as engine:
-        sessions = {name: engine.create_session(name) for name in NAMES}
-        said = {name: Transcript() for name in NAMES}
-        for name, command, budget in orders:
-            clock.us += 1
-            command = said[name].resolved(command)
-            answers.append(outcome(lambda: carry_out(engine, sessions[name], command, said[name])))  # noqa: B023
-            try:
-                said[name] = said[name].apply(command)
-            except Refused as refused:
-                answers.append(refused.errors)
-            try:
-                answers.append(sessions[name].window(budget))
-            except errors.WindowTooSmall as small:
-                answers.append(str(small))
-        return answers, dump(engine)
+        return told(engine, clock, orders), dump(engine)

@@ -21,7 +21,7 @@ from holdfast.model.log import Append, Appended
 from holdfast.ports import EventStore
 from tests.property.carried_out import check_pairs
 from tests.property.model import CharCounter
-from tests.property.tools import all_events, dump, fast_folder
+from tests.property.tools import all_events, dump, fast_folder, store_of_kind
 from tests.support import CountingIds, SteppingClock, figure
 
 SECRET = "the-secret-7f3a9c"
@@ -32,9 +32,9 @@ def opened(url: str, **options: Any) -> holdfast.Engine:
     return holdfast.open(url, clock=SteppingClock(), ids=CountingIds(), counter=CharCounter(), **options)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[holdfast.Engine]:
-    with opened("memory:" if request.param == "memory" else str(tmp_path / "log.db")) as engine:
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest) -> Iterator[holdfast.Engine]:
+    with store_of_kind(request.param) as url, opened(url) as engine:
         yield engine
 
 

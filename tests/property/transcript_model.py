@@ -111,6 +111,9 @@ summaries = st.builds(
 )
 resets = st.builds(Reset, st.booleans())
 erasures = st.builds(Erase, st.lists(st.integers(0, 40), min_size=1, max_size=3).map(tuple))
+_ordinary = one_at_a_time | one_at_a_time | one_at_a_time | batches | abandons
+_rare = summaries | summaries | erasures | resets | found
+commands: st.SearchStrategy[Command] = _ordinary | _ordinary | _ordinary | _rare
 ends = st.builds(Close) | st.builds(Expire, st.sampled_from([1, TIMEOUT_US])) | st.builds(Destroy, st.booleans())
 
 

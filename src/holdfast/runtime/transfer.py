@@ -30,7 +30,7 @@ from holdfast.flows.maintain import Count
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, blob_refs
 from holdfast.model.events import Event, parts_of
-from holdfast.model.log import GENESIS, FeedPage, Head, Recorded
+from holdfast.model.log import GENESIS, Head, Recorded
 from holdfast.model.names import Scope, StreamId, checked_name, checked_whole
 from holdfast.model.state import SessionState
 from holdfast.ports import BlobStore, BlobWriter
@@ -137,22 +137,36 @@ def _write_lines(drive: Drive, blobs: BlobStore, file: BinaryIO, progress: Count
 
     write(_Line(holdfast="export", format=FORMAT))
     count = 0
-    cursor = ""
     sent: set[tuple[str, str]] = set()
-    while True:
-        page: FeedPage = drive(effects.feed(cursor, _PAGE))
-        for event in page.events:
+    for page in _pages(drive):
+        for event in page:
             for line in _blob_lines(event, blobs, sent):
                 write(line)
             write(_Line(event=_Event.of(event)))
             count += 1
-        if not page.events:
-            break
-        cursor = page.cursor
         if progress is not None:
             progress(count)
     file.write(codec.encode(_Line(end=_End(count, digest.hexdigest()))) + b"\n")
     return count
+
+
+def _pages(drive: Drive) -> Iterator[tuple[Recorded, ...]]:
+    """The whole log in the order of its feed; at the end, from the streams themselves, what a feed does not show yet because
+    someone's transaction has not ended."""
+    shown: dict[StreamId, int] = {}
+    cursor = ""
+    while (page := drive(effects.feed(cursor, _PAGE))).events:
+        shown.update((event.stream, event.seq) for event in page.events)
+        yield page.events
+        cursor = page.cursor
+    after: StreamId | None = None
+    while heads := drive(effects.heads(after, limits.READ_EVENTS)):
+        for head in heads:
+            at = shown.get(head.stream, 0)
+            while at < head.version and (events := drive(effects.read(head.stream, at, _PAGE))):
+                yield events
+                at = events[-1].seq
+        after = heads[-1].stream
 
 
 def _blob_lines(event: Recorded, blobs: BlobStore, sent: set[tuple[str, str]]) -> Iterator[_Line]:

@@ -121,9 +121,14 @@ def position_of(cursor: str) -> int:
     """Cursors of stores whose feed is numbered 1, 2, 3…"""
     if cursor == "":
         return 0
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+    if not is_count(cursor):
         raise InvalidCursor(cursor=cursor)
     return int(cursor)
+
+
+def is_count(word: str) -> bool:
+    """Whether a store wrote this: a number from 1 on, as it is written, not too large."""
+    return word.isascii() and word.isdigit() and word[0] != "0" and len(word) < 19
 
 
 def stream_of(tenant: str, kind: Any, key: str) -> StreamId:

@@ -189,7 +189,9 @@ class AsyncPostgresStore(ThreadedStore):
         try:
             connection = await self._pool.getconn()
         except psycopg_pool.PoolTimeout:
-            raise await asyncio.to_thread(no_connection, self._store.address, self._store.info, len(self._lent)) from None
+            raise await asyncio.to_thread(
+                no_connection, self._store.address, self._store.info, len(self._lent)
+            ) from None
         except psycopg_pool.PoolClosed as error:
             raise typed(self._store.address.what, error) from error
         self._lent.add(connection)

@@ -357,7 +357,7 @@ def _place_of(cursor: str) -> tuple[int, str, int]:
     if cursor == "":
         return 0, "0", 0
     words = cursor.split(".")
-    if len(words) != 3 or not all(word.isascii() and word.isdigit() and len(word) < 19 for word in words):
+    if len(words) != 3 or not all(map(common.is_count, words)):
         raise errors.InvalidCursor(cursor=cursor)
     era = int(words[0])
     if era >= 1 << 31:
