@@ -6,18 +6,30 @@ import atexit
 import functools
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 
+from holdfast.storage.postgres.connect import address_of
 from holdfast.testing.postgres import Server
 
 NAMED = "HOLDFAST_TEST_POSTGRES"
+
+_idle: list[str] = []
+"""Addresses of schemas that nobody uses at the moment."""
+
+_EMPTY = (
+    "SELECT act_for(NULL); DELETE FROM streams; DELETE FROM events; DELETE FROM keys; DELETE FROM snapshots; "
+    "DELETE FROM session_rows; DELETE FROM outbox_rows; DELETE FROM blob_rows; DELETE FROM bodies; DELETE FROM pieces; "
+    "DELETE FROM blobs; UPDATE store SET projection = 0"
+)
 
 
 @functools.cache
 def server() -> Server:
     """A server of this process, started when it is first asked for."""
-    return Server()
+    return Server(settings=["autovacuum=off"])
 
 
 def base_url() -> str:
@@ -31,6 +43,22 @@ def fresh_url(base: str | None = None) -> str:
     if os.environ.get(NAMED) == url:  # ours goes with its folder
         atexit.register(drop, url, schema)
     return f"{url}{'&' if '?' in url else '?'}schema={schema}"
+
+
+@contextmanager
+def empty_url() -> Iterator[str]:
+    """A store with nothing in it. To make a schema costs more than most examples do, so it serves again; whoever had it
+    before must have closed it."""
+    if _idle:
+        url = _idle.pop()
+        with psycopg.connect(address_of(url).info) as connection:
+            connection.execute(_EMPTY)
+    else:
+        url = fresh_url()
+    try:
+        yield url
+    finally:
+        _idle.append(url)
 
 
 def drop(url: str, schema: str) -> None:

@@ -13,19 +13,19 @@ from holdfast.storage.postgres.blobs import PostgresBlobs
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.testing import BlobStoreContract, EventStoreContract
 from tests.conformance.awaited import Awaited, Loop
-from tests.postgres import fresh_url
+from tests.postgres import empty_url
 from tests.support import figure
 
 
 class TestPostgresStore(EventStoreContract):
-    machine_examples = figure(10, 500)
+    machine_examples = figure(6, 500)
 
     @pytest.fixture
     def make_store(self) -> Iterator[Callable[[], EventStore]]:
         with ExitStack() as stack:
 
             def make() -> EventStore:
-                store = PostgresStore(fresh_url())
+                store = PostgresStore(stack.enter_context(empty_url()))
                 stack.callback(store.close)
                 return store
 
@@ -38,7 +38,7 @@ class TestPostgresStore(EventStoreContract):
 
 
 class TestAsyncPostgresStore(EventStoreContract):
-    machine_examples = figure(3, 300)
+    machine_examples = figure(2, 300)
 
     @pytest.fixture
     def make_store(self) -> Iterator[Callable[[], EventStore]]:
@@ -47,7 +47,7 @@ class TestAsyncPostgresStore(EventStoreContract):
             stack.callback(loop.stop)
 
             def make() -> EventStore:
-                store = Awaited(loop, AsyncPostgresStore(PostgresStore(fresh_url())))
+                store = Awaited(loop, AsyncPostgresStore(PostgresStore(stack.enter_context(empty_url()))))
                 stack.callback(store.close)
                 return store
 
@@ -57,6 +57,7 @@ class TestAsyncPostgresStore(EventStoreContract):
 class TestPostgresBlobs(BlobStoreContract):
     @pytest.fixture
     def blobs(self) -> Iterator[BlobStore]:
-        store = PostgresStore(fresh_url())
-        yield PostgresBlobs(store)
-        store.close()
+        with empty_url() as url:
+            store = PostgresStore(url)
+            yield PostgresBlobs(store)
+            store.close()

@@ -20,7 +20,8 @@ import holdfast
 from holdfast import Body, File
 from holdfast.model.rows import TABLES
 from holdfast.storage.postgres.connect import address_of
-from tests.property.tools import Kind, all_events, digest, empty_postgres, fast_folder, rows_dump, store_of_kind
+from tests.postgres import empty_url
+from tests.property.tools import Kind, all_events, digest, fast_folder, rows_dump, store_of_kind
 from tests.support import SOAK, CountingIds, SteppingClock, figure
 
 EVENTS = figure(20_000, 1_000_000)
@@ -141,7 +142,7 @@ def sqlite() -> Iterator[Store]:
 @pytest.fixture(scope="module")
 def postgres(sqlite: Store) -> Iterator[Store]:
     """The same, taken over from the file."""
-    with empty_postgres() as url:
+    with empty_url() as url:
         holdfast.copy(sqlite.url, url)
         yield Store("postgres", url)
 

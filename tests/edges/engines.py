@@ -14,7 +14,8 @@ from holdfast.model.log import Recorded
 from holdfast.model.rows import TABLES, Row
 from holdfast.ports import EventStore
 from holdfast.storage.threaded import ThreadedStore
-from tests.property.tools import empty_postgres, whole_feed
+from tests.postgres import empty_url
+from tests.property.tools import whole_feed
 from tests.support import CountingIds, SteppingClock
 
 KINDS = ("memory", "sqlite", "postgres", "memory awaited", "sqlite awaited", "postgres awaited")
@@ -109,7 +110,7 @@ class Desk:
         if kind.startswith("sqlite"):
             return str(self.path(kind, name))
         if (kind, name) not in self._schemas:
-            self._schemas[kind, name] = self._borrowed.enter_context(empty_postgres())
+            self._schemas[kind, name] = self._borrowed.enter_context(empty_url())
         return self._schemas[kind, name]
 
     def path(self, kind: str, name: str = "agent") -> Path:

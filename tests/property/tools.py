@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, cast
 
-import psycopg
-
 import holdfast
 from holdfast import codec
 from holdfast.errors import StorageUnavailable
@@ -19,8 +17,7 @@ from holdfast.model import limits
 from holdfast.model.log import Append, Appended
 from holdfast.model.rows import TABLES, Row
 from holdfast.ports import EventStore
-from holdfast.storage.postgres.connect import address_of
-from tests.postgres import fresh_url
+from tests.postgres import empty_url
 
 PATIENCE_S = 60.0
 """How long a feed may hold back what it knows of."""
@@ -122,32 +119,6 @@ def fast_folder() -> Iterator[str]:
         yield folder
 
 
-_idle: list[str] = []
-"""Addresses of schemas that nobody uses at the moment."""
-
-_EMPTY = (
-    "SELECT act_for(NULL); DELETE FROM streams; DELETE FROM events; DELETE FROM keys; DELETE FROM snapshots; "
-    "DELETE FROM session_rows; DELETE FROM outbox_rows; DELETE FROM blob_rows; DELETE FROM bodies; DELETE FROM pieces; "
-    "DELETE FROM blobs"
-)
-
-
-@contextmanager
-def empty_postgres() -> Iterator[str]:
-    """The address of a store on PostgreSQL with nothing in it. To make one costs more than most examples do, so it serves
-    again; whoever had it before must have closed it."""
-    if _idle:
-        url = _idle.pop()
-        with psycopg.connect(address_of(url).info) as connection:
-            connection.execute(_EMPTY)
-    else:
-        url = fresh_url()
-    try:
-        yield url
-    finally:
-        _idle.append(url)
-
-
 @contextmanager
 def store_of_kind(kind: Kind) -> Iterator[str]:
     """The address of a store of this kind with nothing in it."""
@@ -158,5 +129,5 @@ def store_of_kind(kind: Kind) -> Iterator[str]:
             with fast_folder() as folder:
                 yield os.path.join(folder, "log.db")
         case "postgres":
-            with empty_postgres() as url:
+            with empty_url() as url:
                 yield url

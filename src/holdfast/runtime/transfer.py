@@ -151,7 +151,7 @@ def _write_lines(drive: Drive, blobs: BlobStore, file: BinaryIO, progress: Count
 
 
 def _pages(drive: Drive) -> Iterator[tuple[Recorded, ...]]:
-    """The whole log in the order of its feed; at the end, from the streams themselves, what a feed does not show yet because
+    """The whole log in the order of its feed; at the end, from the streams themselves, what a feed does not show yet since
     someone's transaction has not ended."""
     shown: dict[StreamId, int] = {}
     cursor = ""
