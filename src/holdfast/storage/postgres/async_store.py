@@ -33,6 +33,10 @@ T = TypeVar("T")
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 
 
+LEADERS = 2
+"""Batches under way at once: while the server works on one, this process prepares another."""
+
+
 class AsyncPostgresStore(ThreadedStore):
     """For the event loop it is first used in. Tasks that append together share a commit."""
 
@@ -42,7 +46,7 @@ class AsyncPostgresStore(ThreadedStore):
         self._heads = Heads()
         self._lent: set[Connection] = set()
         self._queue: deque[Request] = deque()
-        self._leader: asyncio.Task[None] | None = None
+        self._leaders: set[asyncio.Task[None]] = set()
         self._pool = psycopg_pool.AsyncConnectionPool(
             blocking.info,
             kwargs={"autocommit": True},
@@ -72,21 +76,24 @@ class AsyncPostgresStore(ThreadedStore):
         return answer
 
     async def _join(self, append: Append) -> Appended | Alone:
-        """Queue up for the next batch. Whoever finds no leader starts one; it works until nobody waits."""
+        """Queue up for a batch. Whoever finds too few leaders starts one; it works until nobody waits."""
         if self._closed:
             raise errors.StoreClosed(what=self._store.address.what)
         if len(self._queue) >= limits.QUEUED_COMMANDS:
             raise errors.QueueFull(what=self._store.address.what, limit=limits.QUEUED_COMMANDS)
         future: asyncio.Future[Appended | Alone] = asyncio.get_running_loop().create_future()
         self._queue.append(Request(append, future))
-        if self._leader is None or self._leader.done():
-            self._leader = asyncio.create_task(self._lead())
+        if len(self._leaders) < LEADERS:
+            leader = asyncio.create_task(self._lead())
+            self._leaders.add(leader)
+            leader.add_done_callback(self._leaders.discard)
         return await future
 
     async def _lead(self) -> None:
         while self._queue:
             await asyncio.sleep(0)  # tasks that are ready now join this batch
-            waiting = [self._queue.popleft() for _ in range(min(len(self._queue), limits.BATCH_COMMANDS))]
+            share = min(-(-len(self._queue) // LEADERS), limits.BATCH_COMMANDS)
+            waiting = [self._queue.popleft() for _ in range(share)]
             waiting = [request for request in waiting if not (request.future and request.future.done())]
             try:
                 for requests in batches(waiting):
@@ -155,8 +162,8 @@ class AsyncPostgresStore(ThreadedStore):
 
     async def close(self) -> None:
         if not self._closed:
-            while self._leader is not None and not self._leader.done():
-                await asyncio.wait([self._leader])
+            while self._leaders:
+                await asyncio.wait(self._leaders)
             await self._pool.close()
         await super().close()
 

@@ -39,7 +39,18 @@ DECLARE
 BEGIN
     PERFORM act_for(in_tenant);
 
-    IF alone THEN
+    IF cardinality(w_key) = 1 AND NOT alone THEN  -- the same as below, for the case that is there most often
+        SELECT era INTO this_era FROM store;
+        SELECT s.stream_no, s.version, s.hash, s.era, s.xid INTO found FROM streams s
+        WHERE s.tenant = w_tenant[1] AND s.kind = w_kind[1] AND s.key = w_key[1] FOR UPDATE SKIP LOCKED;
+        new := found.stream_no IS NULL AND w_expected[1] = 0;
+        verdicts := ARRAY[CASE WHEN new THEN 'new' WHEN found.stream_no IS NULL THEN 'busy'
+                               WHEN found.version <> w_expected[1] OR found.hash <> w_previous[1] THEN 'stale'
+                               WHEN found.era = this_era AND found.xid > pg_current_xact_id() THEN 'busy' END];
+        refused := NOT new AND verdicts[1] IS NOT NULL;
+        numbers := ARRAY[CASE WHEN NOT refused THEN found.stream_no END];
+        actuals := ARRAY[coalesce(found.version, 0)];
+    ELSIF alone THEN
         WITH wanted AS (
             SELECT * FROM unnest(w_tenant, w_kind, w_key, w_expected, w_previous)
                      WITH ORDINALITY AS w (tenant, kind, key, expected, previous, at)
@@ -108,14 +119,21 @@ BEGIN
         RETURN QUERY SELECT r.at::integer, r.verdict, r.actual
                      FROM unnest(verdicts, actuals) WITH ORDINALITY AS r (verdict, actual, at)
                      WHERE r.verdict IN ('stale', 'busy');
-        IF alone THEN
+        IF alone OR cardinality(w_key) = 1 THEN
             RETURN;
         END IF;
     END IF;
 
-    UPDATE streams s SET version = w.version, hash = w.hash, era = this_era, xid = pg_current_xact_id()
-    FROM unnest(numbers, w_version, w_hash, verdicts) AS w (number, version, hash, verdict)
-    WHERE s.stream_no = w.number AND w.verdict IS NULL;
+    IF cardinality(w_key) = 1 THEN
+        IF NOT new THEN
+            UPDATE streams SET version = w_version[1], hash = w_hash[1], era = this_era, xid = pg_current_xact_id()
+            WHERE stream_no = numbers[1];
+        END IF;
+    ELSE
+        UPDATE streams s SET version = w.version, hash = w.hash, era = this_era, xid = pg_current_xact_id()
+        FROM unnest(numbers, w_version, w_hash, verdicts) AS w (number, version, hash, verdict)
+        WHERE s.stream_no = w.number AND w.verdict IS NULL;
+    END IF;
 
     INSERT INTO events (era, xid, tenant, stream_no, seq, command, ordinal, type, version, time_us, principal, cause, key,
                         command_digest, payload_digest, hash, salt, payload)
