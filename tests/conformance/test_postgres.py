@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
+from holdfast.model.log import Appended
 from holdfast.ports import BlobStore, EventStore
+from holdfast.storage.group import Request
 from holdfast.storage.postgres.async_store import AsyncPostgresStore
 from holdfast.storage.postgres.blobs import PostgresBlobs
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.testing import BlobStoreContract, EventStoreContract
+from holdfast.testing.appends import append_of, stream_named, write_to
 from tests.conformance.awaited import Awaited, Loop
 from tests.postgres import empty_url
 from tests.support import figure
@@ -61,3 +66,33 @@ class TestPostgresBlobs(BlobStoreContract):
             store = PostgresStore(url)
             yield PostgresBlobs(store)
             store.close()
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 5])
+def test_no_task_is_left_waiting_between_two_batches(tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that queues up just as the last leaders leave is led by another. The commits are left out, so that leaders
+    leave as often as can be, and at the same moment."""
+
+    rng = random.Random(tasks)
+
+    async def answer_soon(_: AsyncPostgresStore, requests: list[Request]) -> None:
+        for _turn in range(rng.randrange(4)):
+            await asyncio.sleep(0)
+        for request in requests:
+            request.answer(Appended(()))
+
+    async def work(store: AsyncPostgresStore, name: str) -> None:
+        for version in range(2_000):
+            for _turn in range(rng.randrange(4)):
+                await asyncio.sleep(0)
+            await store.append(append_of(write_to(stream_named(name), version)))
+
+    async def main(url: str) -> None:
+        store = AsyncPostgresStore(PostgresStore(url))
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(work(store, str(number)) for number in range(tasks)))
+        await store.close()
+
+    monkeypatch.setattr(AsyncPostgresStore, "_commit", answer_soon)
+    with empty_url() as url:
+        asyncio.run(main(url))

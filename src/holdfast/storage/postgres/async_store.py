@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import psycopg
 import psycopg_pool
@@ -84,25 +84,28 @@ class AsyncPostgresStore(ThreadedStore):
         future: asyncio.Future[Appended | Alone] = asyncio.get_running_loop().create_future()
         self._queue.append(Request(append, future))
         if len(self._leaders) < LEADERS:
-            leader = asyncio.create_task(self._lead())
-            self._leaders.add(leader)
-            leader.add_done_callback(self._leaders.discard)
+            self._leaders.add(asyncio.create_task(self._lead()))
         return await future
 
     async def _lead(self) -> None:
-        while self._queue:
-            await asyncio.sleep(0)  # tasks that are ready now join this batch
-            share = min(-(-len(self._queue) // LEADERS), limits.BATCH_COMMANDS)
-            waiting = [self._queue.popleft() for _ in range(share)]
-            waiting = [request for request in waiting if not (request.future and request.future.done())]
-            try:
-                for requests in batches(waiting):
-                    await self._commit(requests)
-            finally:
-                for request in waiting:
-                    if not request.finished:  # we were torn out of it
-                        request.fail(errors.StorageUnavailable(what=self._store.address.what, reason="interrupted"))
-                    _resolve(request)
+        try:
+            while self._queue:
+                await asyncio.sleep(0)  # tasks that are ready now join this batch
+                share = min(-(-len(self._queue) // LEADERS), limits.BATCH_COMMANDS)
+                await self._carry_out([self._queue.popleft() for _ in range(share)])
+        finally:  # in the step that found nobody waiting: who comes next is led by another
+            self._leaders.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+
+    async def _carry_out(self, taken: list[Request]) -> None:
+        waiting = [request for request in taken if not (request.future and request.future.done())]
+        try:
+            for requests in batches(waiting):
+                await self._commit(requests)
+        finally:
+            for request in waiting:
+                if not request.finished:  # we were torn out of it
+                    request.fail(errors.StorageUnavailable(what=self._store.address.what, reason="interrupted"))
+                _resolve(request)
 
     async def _commit(self, requests: list[Request]) -> None:
         appends = [request.job for request in requests]
