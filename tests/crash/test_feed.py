@@ -28,6 +28,8 @@ from tests.postgres import fresh_url
 from tests.support import figure
 
 EVENTS = figure(20_000, 1_000_000)
+
+pytestmark = pytest.mark.promise(9, f"the feed under 16 writers: {EVENTS:,} events a store")
 PROCESSES = 4
 SLOW = 4
 PAGES = (7, 100, 1_000)

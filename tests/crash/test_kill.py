@@ -21,6 +21,8 @@ from tests.support import figure
 
 ROUNDS = figure(200, 2_000)
 CHECK_EVERY = figure(20, 100)
+
+pytestmark = pytest.mark.promise(1, f"kill -9 in mid-append: {ROUNDS:,} rounds a store")
 SEED = 20_240_607
 
 

@@ -126,6 +126,11 @@ WAYS = (
 SHARE = -(-figure(500, 10_000) // len(WAYS))
 
 
+REPLIES = pytest.mark.promise(6, f"a reply lost and asked for again: {SHARE * len(WAYS):,} a store")
+CONTENT = pytest.mark.promise(7, "the same key with other content is a conflict")
+
+
+@REPLIES
 @pytest.mark.parametrize("again", WAYS, ids=lambda way: way.__name__)
 def test_a_lost_reply_asked_for_again_is_one_event_and_the_first_answer(
     client: Client, again: Callable[[Client, Ask], list[Message]]
@@ -318,6 +323,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[holdfast.
         yield engine
 
 
+@CONTENT
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
 def test_the_same_key_with_other_content_is_a_conflict_and_stores_nothing(
     engine: holdfast.Engine, other: Callable[[holdfast.Engine], object]

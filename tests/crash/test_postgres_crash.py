@@ -29,6 +29,10 @@ from tests.postgres import fresh_url
 from tests.property.tools import all_events, rows_dump
 from tests.support import figure
 
+BACKENDS, SERVERS = figure(14, 500), figure(6, 200)
+
+pytestmark = pytest.mark.promise(3, f"PostgreSQL killed under load: {BACKENDS:,} backends, {SERVERS:,} servers")
+
 T = TypeVar("T")
 
 SESSIONS = [f"s{number}" for number in range(4)]
@@ -145,8 +149,8 @@ def restart(server: Server, rng: random.Random) -> None:
 
 def blows(rng: random.Random) -> list[Blow]:
     mixed: list[Blow] = [
-        *itertools.islice(itertools.cycle((terminate, crash)), figure(14, 500)),
-        *itertools.islice(itertools.cycle((kill, kill, restart)), figure(6, 200)),
+        *itertools.islice(itertools.cycle((terminate, crash)), BACKENDS),
+        *itertools.islice(itertools.cycle((kill, kill, restart)), SERVERS),
     ]
     rng.shuffle(mixed)
     return mixed
