@@ -25,7 +25,7 @@ from holdfast.storage.group import Request
 from holdfast.storage.postgres import log
 from holdfast.storage.postgres.connect import lost, typed, typed_errors
 from holdfast.storage.postgres.log import SQL, Alone, Ask, Heads, Operation
-from holdfast.storage.postgres.store import PostgresStore, batches, forget, narrow, no_connection
+from holdfast.storage.postgres.store import PostgresStore, batches, check_breadth, forget, no_connection
 from holdfast.storage.threaded import ThreadedStore
 
 R = TypeVar("R", bound=Row)
@@ -112,7 +112,7 @@ class AsyncPostgresStore(ThreadedStore):
         answers: Sequence[Appended | Alone]
         try:
             async with self._borrow() as connection:
-                answers = await _drive(log.append_batch(self._heads, appends), connection)
+                answers = await self._drive(log.append_batch(self._heads, appends), connection)
         except (psycopg.Error, UnicodeError) as error:
             forget(self._heads, appends)
             answers = [Alone(lost(error))] * len(requests)
@@ -178,7 +178,7 @@ class AsyncPostgresStore(ThreadedStore):
             again = tries_left < limits.RECONNECT_TRIES - 1
             try:
                 async with self._borrow() as connection:
-                    return await _drive(narrow(self._store, operation(again)), connection)
+                    return await self._drive(operation(again), connection)
             except (psycopg.Error, UnicodeError) as error:
                 if tries_left and lost(error):
                     await self._pool.check()
@@ -189,6 +189,21 @@ class AsyncPostgresStore(ThreadedStore):
                 with typed_errors(self._store.address.what):
                     raise
         raise AssertionError("the last try returns or raises")
+
+    async def _drive(self, operation: Operation[T], connection: Connection) -> T:
+        try:
+            ask = next(operation)
+            while True:
+                check_breadth(self._store, ask)
+                try:
+                    found = await _answer(connection, ask)
+                except psycopg.Error as error:
+                    ask = operation.throw(error)
+                else:
+                    ask = operation.send(found)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
     @asynccontextmanager
     async def _borrow(self) -> AsyncIterator[Connection]:
@@ -225,21 +240,6 @@ def _resolve(request: Request) -> None:
 async def _try_on(pool: psycopg_pool.AsyncConnectionPool[Connection]) -> None:
     if pool.get_stats().get("requests_waiting"):
         await pool.check()
-
-
-async def _drive(operation: Operation[T], connection: Connection) -> T:
-    try:
-        ask = next(operation)
-        while True:
-            try:
-                found = await _answer(connection, ask)
-            except psycopg.Error as error:
-                ask = operation.throw(error)
-            else:
-                ask = operation.send(found)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
 
 
 async def _answer(connection: Connection, ask: Ask) -> list[tuple[Any, ...]]:

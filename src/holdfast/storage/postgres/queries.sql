@@ -8,7 +8,7 @@ SELECT act_for(%b::text), set_config('statement_timeout', '0', true), set_config
        set_config('enable_bitmapscan', 'on', true);
 
 -- name: append
-SELECT write, verdict, actual FROM append(
+SELECT append(
     %b::text, %b::boolean,
     %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[], %b::bigint[], %b::bytea[],
     %b::integer[], %b::bigint[], %b::bytea[], %b::integer[], %b::text[], %b::integer[],

@@ -84,7 +84,7 @@ class PostgresStore:
                 request.committing = True
             try:
                 with self._borrow() as connection:
-                    answers = _drive(log.append_batch(self._heads, appends), connection)
+                    answers = self._drive(log.append_batch(self._heads, appends), connection)
             except (psycopg.Error, UnicodeError) as error:
                 forget(self._heads, appends)
                 answers = [Alone(lost(error))] * len(requests)
@@ -193,7 +193,7 @@ class PostgresStore:
             again = tries_left < limits.RECONNECT_TRIES - 1
             try:
                 with self._borrow() as connection:
-                    return _drive(narrow(self, operation(again)), connection)
+                    return self._drive(operation(again), connection)
             except (psycopg.Error, UnicodeError) as error:
                 if tries_left and lost(error):
                     self._pool.check()
@@ -204,6 +204,21 @@ class PostgresStore:
                 with typed_errors(self.address.what):
                     raise
         raise AssertionError("the last try returns or raises")
+
+    def _drive(self, operation: Operation[T], connection: Connection) -> T:
+        try:
+            ask = next(operation)
+            while True:
+                check_breadth(self, ask)
+                try:
+                    found = _answer(connection, ask)
+                except psycopg.Error as error:
+                    ask = operation.throw(error)
+                else:
+                    ask = operation.send(found)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
     @contextmanager
     def _borrow(self) -> Iterator[Connection]:
@@ -236,21 +251,6 @@ def _try_on(pool: psycopg_pool.ConnectionPool[Connection]) -> None:
         pool.check()
 
 
-def _drive(operation: Operation[T], connection: Connection) -> T:
-    try:
-        ask = next(operation)
-        while True:
-            try:
-                found = _answer(connection, ask)
-            except psycopg.Error as error:
-                ask = operation.throw(error)
-            else:
-                ask = operation.send(found)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-
-
 def _answer(connection: Connection, ask: Ask) -> list[tuple[Any, ...]]:
     """In one round trip, and so in one transaction, which ends with the pipeline."""
     if ask.sets_tenant:
@@ -262,22 +262,10 @@ def _answer(connection: Connection, ask: Ask) -> list[tuple[Any, ...]]:
     return cursor.fetchall()
 
 
-def narrow(store: PostgresStore, operation: Operation[T]) -> Operation[T]:
+def check_breadth(store: PostgresStore, ask: Ask) -> None:
     """What concerns every tenant is only for a role that may see them all: it would find nothing, and say all is well."""
-    try:
-        ask = next(operation)
-        while True:
-            if ask.tenant is None and not ask.sets_tenant and not store.standing.maintains:
-                raise errors.RoleTooNarrow(what=store.address.what, role=store.standing.role)
-            try:
-                found = yield ask
-            except psycopg.Error as error:
-                ask = operation.throw(error)
-            else:
-                ask = operation.send(found)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
+    if ask.tenant is None and not ask.sets_tenant and not store.standing.maintains:
+        raise errors.RoleTooNarrow(what=store.address.what, role=store.standing.role)
 
 
 def batches(batch: Sequence[Request]) -> Iterator[list[Request]]:

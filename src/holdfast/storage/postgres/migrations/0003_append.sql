@@ -12,9 +12,8 @@ BEGIN
 END $$;
 
 -- The arrays are columns: w_ a stream that is written to, e_ an event, k_ a stretch of events under a key, s_ a snapshot,
--- x_ an event whose payload goes away. `write` counts the w_ from 1. What comes back are the writes that were refused:
---   stale  the stream is not where it was expected to be, but at `actual`
---   busy   someone else holds it, or wrote to it after this transaction began: try again alone
+-- x_ an event whose payload goes away. `write` counts the w_ from 1. What comes back are the writes that were refused: the
+-- stream is not where it was expected to be, someone else holds it, or wrote to it after this transaction began.
 -- If `alone`, locks are waited for, and one refusal refuses all; otherwise each write stands for itself.
 CREATE FUNCTION append(
     in_tenant text, alone boolean,
@@ -26,49 +25,28 @@ CREATE FUNCTION append(
     s_write integer[], s_version bigint[], s_format integer[], s_state bytea[],
     x_write integer[], x_seq bigint[],
     rows jsonb
-) RETURNS TABLE (write integer, verdict text, actual bigint) LANGUAGE plpgsql AS $$
+) RETURNS SETOF integer LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     numbers  bigint[];   -- of the streams that are written to; NULL for those that are not
-    verdicts text[];     -- why not, or 'made'
-    actuals  bigint[];
+    absent   boolean[];  -- whether a stream is to be made
     this_era integer;
-    refused  boolean;
-    new      boolean;
-    found    record;
+    stream   record;
 BEGIN
     PERFORM act_for(in_tenant);
+    SELECT era INTO this_era FROM store;
 
-    IF cardinality(w_key) = 1 AND NOT alone THEN  -- the same as below, for the case that is there most often
-        SELECT era INTO this_era FROM store;
-        SELECT s.stream_no, s.version, s.hash, s.era, s.xid INTO found FROM streams s
+    IF alone THEN  -- all in one order; below they are ours already
+        PERFORM FROM unnest(w_tenant, w_kind, w_key) AS w (tenant, kind, key) JOIN streams s USING (tenant, kind, key)
+        ORDER BY s.stream_no FOR UPDATE OF s;
+    END IF;
+
+    IF cardinality(w_key) = 1 THEN  -- the same as below, for the case that is there most often
+        SELECT s.stream_no, s.version, s.hash, s.era, s.xid INTO stream FROM streams s
         WHERE s.tenant = w_tenant[1] AND s.kind = w_kind[1] AND s.key = w_key[1] FOR UPDATE SKIP LOCKED;
-        new := found.stream_no IS NULL AND w_expected[1] = 0;
-        verdicts := ARRAY[CASE WHEN new THEN 'new' WHEN found.stream_no IS NULL THEN 'busy'
-                               WHEN found.version <> w_expected[1] OR found.hash <> w_previous[1] THEN 'stale'
-                               WHEN found.era = this_era AND found.xid > pg_current_xact_id() THEN 'busy' END];
-        refused := NOT new AND verdicts[1] IS NOT NULL;
-        numbers := ARRAY[CASE WHEN NOT refused THEN found.stream_no END];
-        actuals := ARRAY[coalesce(found.version, 0)];
-    ELSIF alone THEN
-        WITH wanted AS (
-            SELECT * FROM unnest(w_tenant, w_kind, w_key, w_expected, w_previous)
-                     WITH ORDINALITY AS w (tenant, kind, key, expected, previous, at)
-        ), locked AS MATERIALIZED (
-            SELECT w.at, s.stream_no, s.version, s.hash, s.era, s.xid
-            FROM wanted w JOIN streams s USING (tenant, kind, key) ORDER BY s.stream_no FOR UPDATE OF s
-        ), judged AS (
-            SELECT w.at, l.stream_no, l.version, store.era,
-                   CASE WHEN l.stream_no IS NULL THEN CASE WHEN w.expected = 0 THEN 'new' ELSE 'stale' END
-                        WHEN l.version <> w.expected OR l.hash <> w.previous THEN 'stale'
-                        WHEN l.era = store.era AND l.xid > pg_current_xact_id() THEN 'busy'
-                   END AS verdict
-            FROM store CROSS JOIN wanted w LEFT JOIN locked l USING (at)
-        )
-        SELECT array_agg(CASE WHEN j.verdict IS NULL THEN j.stream_no END ORDER BY j.at), array_agg(j.verdict ORDER BY j.at),
-               array_agg(coalesce(j.version, 0) ORDER BY j.at), max(j.era),
-               coalesce(bool_or(j.verdict <> 'new'), false), coalesce(bool_or(j.verdict = 'new'), false)
-        INTO numbers, verdicts, actuals, this_era, refused, new FROM judged j;
+        numbers := ARRAY[CASE WHEN stream.version = w_expected[1] AND stream.hash = w_previous[1]
+                               AND NOT (stream.era = this_era AND stream.xid > pg_current_xact_id()) THEN stream.stream_no END];
+        absent := ARRAY[stream.stream_no IS NULL AND w_expected[1] = 0];
     ELSE
         WITH wanted AS (
             SELECT * FROM unnest(w_tenant, w_kind, w_key, w_expected, w_previous)
@@ -76,64 +54,42 @@ BEGIN
         ), locked AS MATERIALIZED (
             SELECT w.at, s.stream_no, s.version, s.hash, s.era, s.xid
             FROM wanted w JOIN streams s USING (tenant, kind, key) ORDER BY s.stream_no FOR UPDATE OF s SKIP LOCKED
-        ), judged AS (
-            SELECT w.at, l.stream_no, l.version, store.era,
-                   CASE WHEN l.stream_no IS NULL THEN CASE WHEN w.expected = 0 THEN 'new' ELSE 'busy' END
-                        WHEN l.version <> w.expected OR l.hash <> w.previous THEN 'stale'
-                        WHEN l.era = store.era AND l.xid > pg_current_xact_id() THEN 'busy'
-                   END AS verdict
-            FROM store CROSS JOIN wanted w LEFT JOIN locked l USING (at)
         )
-        SELECT array_agg(CASE WHEN j.verdict IS NULL THEN j.stream_no END ORDER BY j.at), array_agg(j.verdict ORDER BY j.at),
-               array_agg(coalesce(j.version, 0) ORDER BY j.at), max(j.era),
-               coalesce(bool_or(j.verdict <> 'new'), false), coalesce(bool_or(j.verdict = 'new'), false)
-        INTO numbers, verdicts, actuals, this_era, refused, new FROM judged j;
+        SELECT array_agg(CASE WHEN l.version = w.expected AND l.hash = w.previous
+                               AND NOT (l.era = this_era AND l.xid > pg_current_xact_id()) THEN l.stream_no END ORDER BY w.at),
+               array_agg(l.stream_no IS NULL AND w.expected = 0 ORDER BY w.at)
+        INTO numbers, absent FROM wanted w LEFT JOIN locked l USING (at);
     END IF;
 
-    IF new AND NOT (alone AND refused) THEN
-        FOR found IN
+    IF array_position(numbers, NULL) IS NOT NULL THEN
+        RETURN QUERY SELECT r.at::integer FROM unnest(numbers, absent) WITH ORDINALITY AS r (number, absent, at)
+                     WHERE r.number IS NULL AND NOT r.absent;
+        IF FOUND AND alone THEN
+            RETURN;
+        END IF;
+        FOR stream IN
             INSERT INTO streams (tenant, kind, key, version, hash, era, xid)
             SELECT w.tenant, w.kind, w.key, w.version, w.hash, this_era, pg_current_xact_id()
-            FROM unnest(w_tenant, w_kind, w_key, w_version, w_hash, verdicts)
-                 AS w (tenant, kind, key, version, hash, verdict)
-            WHERE w.verdict = 'new' ORDER BY w.tenant, w.kind, w.key
+            FROM unnest(w_tenant, w_kind, w_key, w_version, w_hash, absent) AS w (tenant, kind, key, version, hash, absent)
+            WHERE w.absent ORDER BY w.tenant, w.kind, w.key
             ON CONFLICT (tenant, kind, key) DO NOTHING RETURNING stream_no, tenant, kind, key
         LOOP
             FOR i IN 1 .. cardinality(w_key) LOOP
-                IF w_key[i] = found.key AND w_kind[i] = found.kind AND w_tenant[i] = found.tenant THEN
-                    numbers[i] := found.stream_no;
-                    verdicts[i] := 'made';
+                IF w_key[i] = stream.key AND w_kind[i] = stream.kind AND w_tenant[i] = stream.tenant THEN
+                    numbers[i] := stream.stream_no;
                 END IF;
             END LOOP;
         END LOOP;
-        IF array_position(verdicts, 'new') IS NOT NULL THEN
-            IF alone THEN
-                RAISE EXCEPTION 'a stream was made by another meanwhile' USING ERRCODE = 'serialization_failure';
-            END IF;
-            verdicts := array_replace(verdicts, 'new', 'busy');  -- alone, it will see which version there is
-            refused := true;
+        RETURN QUERY SELECT r.at::integer FROM unnest(numbers, absent) WITH ORDINALITY AS r (number, absent, at)
+                     WHERE r.number IS NULL AND r.absent;  -- made by another meanwhile
+        IF FOUND AND alone THEN
+            RAISE EXCEPTION 'a stream was made by another meanwhile' USING ERRCODE = 'serialization_failure';
         END IF;
     END IF;
 
-    IF refused THEN
-        RETURN QUERY SELECT r.at::integer, r.verdict, r.actual
-                     FROM unnest(verdicts, actuals) WITH ORDINALITY AS r (verdict, actual, at)
-                     WHERE r.verdict IN ('stale', 'busy');
-        IF alone OR cardinality(w_key) = 1 THEN
-            RETURN;
-        END IF;
-    END IF;
-
-    IF cardinality(w_key) = 1 THEN
-        IF NOT new THEN
-            UPDATE streams SET version = w_version[1], hash = w_hash[1], era = this_era, xid = pg_current_xact_id()
-            WHERE stream_no = numbers[1];
-        END IF;
-    ELSE
-        UPDATE streams s SET version = w.version, hash = w.hash, era = this_era, xid = pg_current_xact_id()
-        FROM unnest(numbers, w_version, w_hash, verdicts) AS w (number, version, hash, verdict)
-        WHERE s.stream_no = w.number AND w.verdict IS NULL;
-    END IF;
+    UPDATE streams s SET version = w.version, hash = w.hash, era = this_era, xid = pg_current_xact_id()
+    FROM unnest(numbers, w_version, w_hash, absent) AS w (number, version, hash, absent)
+    WHERE s.stream_no = w.number AND NOT w.absent;
 
     INSERT INTO events (era, xid, tenant, stream_no, seq, command, ordinal, type, version, time_us, principal, cause, key,
                         command_digest, payload_digest, hash, salt, payload)
