@@ -5,6 +5,7 @@ Laws: the same value gives the same bytes, always; nothing is accepted that woul
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,11 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 def encode(value: object) -> bytes:
     """Canonical bytes of a struct or of plain data that was checked before."""
     return _encode(value)
+
+
+def digest(value: object) -> str:
+    """The SHA-256 of what a value is encoded to."""
+    return hashlib.sha256(_encode(value)).hexdigest()
 
 
 _decoders: dict[Any, Any] = {}

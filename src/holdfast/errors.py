@@ -11,12 +11,18 @@
     │   ├── InvalidUrl           a store address that nothing can open
     │   ├── InvalidCursor        a feed cursor that this store did not hand out
     │   ├── WindowTooSmall       a view whose budget what must be in it does not fit
+    │   ├── ScopeMismatch        a frame of another session
     │   └── TooLarge             over one of the named bounds
     ├── NotFound (also a LookupError)
     │   ├── SessionNotFound
     │   │   └── SessionDestroyed
     │   ├── CallNotFound         a result that names no call of the session
     │   ├── OffloadNotFound      an acknowledgement that names no entry of the outbox
+    │   ├── FrameNotFound
+    │   │   └── ParentFrameNotFound
+    │   ├── ReservationNotFound
+    │   ├── HandleNotFound
+    │   ├── TokenInvalid         a suspension token that this tenant never handed out
     │   ├── FileAbsent           a file or a store to look into that is not there
     │   └── BlobNotFound
     ├── Conflict: the state does not allow it, or someone else was first
@@ -28,7 +34,23 @@
     │   ├── SessionClosed
     │   ├── CallAnswered         a second result for one call
     │   ├── CallsOpen            the next model call before all results are there
-    │   └── SummaryStale         what was summarised has changed since
+    │   ├── SummaryStale         what was summarised has changed since
+    │   ├── InsufficientTokens   a budget that does not have what was asked for
+    │   ├── MaxDepthExceeded     a frame nested deeper than its limits allow
+    │   ├── ToolCallsExceeded    one tool more than its frame's limits allow
+    │   ├── DeadlinePassed       new work in a frame that is out of time
+    │   ├── ChildrenActive       a frame that cannot end while others live below it
+    │   ├── AlreadyTerminal      a frame that has ended, or ended in another way
+    │   ├── AlreadySuspended
+    │   ├── FrameSuspended       new work in a frame that rests
+    │   ├── NotSuspended
+    │   ├── ReservationSettled   a reservation that was committed or cancelled before
+    │   ├── HandleExists         another content from the same source
+    │   ├── OutcomeUnknown       a tool that was started before, and may have taken effect
+    │   ├── TokenConsumed        a suspension token that was used
+    │   ├── TokenExpired
+    │   ├── TokenRevoked         one that was replaced or taken back, or whose frame has ended
+    │   └── TokenForbidden       one that is meant for another principal
     ├── ExtraMissing (also an ImportError): a package that only this needs is not installed
     ├── DataError: what is stored or handed in does not hold together
     │   ├── EventUnreadable      an event this version cannot decode
@@ -180,6 +202,14 @@ class WindowTooSmall(InvalidInput):
     needed: int
 
 
+class ScopeMismatch(InvalidInput):
+    """The frame {frame} belongs to {theirs}, not to {ours}. Pass a frame of the same session."""
+
+    frame: str
+    theirs: object
+    ours: object
+
+
 class TooLarge(InvalidInput):
     """{what} has {size} {unit}; the limit {limit_name} is {limit}. {advice}"""
 
@@ -222,6 +252,38 @@ class OffloadNotFound(NotFound):
 
     session: str
     entry: int
+
+
+class FrameNotFound(NotFound):
+    """There is no frame {frame!r} in the session {session!r}. Pass the id of one of its frames: see frames()."""
+
+    session: str
+    frame: str
+
+
+class ParentFrameNotFound(FrameNotFound):
+    """There is no frame {frame!r} in the session {session!r} that could be a parent. Pass the id of one that lives: see
+    frames()."""
+
+
+class ReservationNotFound(NotFound):
+    """The frame {frame!r} has no reservation {reservation!r}. Pass what reserve() returned."""
+
+    frame: str
+    reservation: str
+
+
+class HandleNotFound(NotFound):
+    """There is no handle {handle!r} in the session {session!r}. Pass the id of one of its handles: see handles()."""
+
+    session: str
+    handle: str
+
+
+class TokenInvalid(NotFound):
+    """This is no suspension token of the tenant {tenant!r}. Pass what suspend() returned, and check the tenant."""
+
+    tenant: str
 
 
 class FileAbsent(NotFound):
@@ -315,6 +377,133 @@ class SummaryStale(Conflict):
     last: int
     version: int
     changed: int
+
+
+class InsufficientTokens(Conflict):
+    """The frame {frame!r} has {available} tokens available, and {requested} were asked for; nothing was changed. Ask for
+    less, wait until a child ends, or grant() it more."""
+
+    frame: str
+    requested: int
+    available: int
+
+
+class MaxDepthExceeded(Conflict):
+    """A frame below {frame!r} would have depth {depth}; max_subframe_depth is {limit}. Do the work in the frame itself, or
+    push the root with a larger limit."""
+
+    frame: str
+    depth: int
+    limit: int
+
+
+class ToolCallsExceeded(Conflict):
+    """The frame {frame!r} has started {used} tools; max_tool_calls is {limit}. Close the open calls with
+    close_open_calls(), and let the frame come to an end."""
+
+    frame: str
+    used: int
+    limit: int
+
+
+class DeadlinePassed(Conflict):
+    """The frame {frame!r} has been out of time for {late_us} microseconds. Pop it; nothing new begins in it."""
+
+    frame: str
+    late_us: int
+
+
+class ChildrenActive(Conflict):
+    """The frame {frame!r} has {children} live children ({some}). Pop them first, or use cascade=True to cancel all below
+    it."""
+
+    frame: str
+    children: int
+    some: str
+
+
+class AlreadyTerminal(Conflict):
+    """The frame {frame!r} is {status} already; nothing was changed. Push another one for what is to be done."""
+
+    frame: str
+    status: str
+
+
+class AlreadySuspended(Conflict):
+    """The frame {frame!r} is suspended already ({reason}); nothing was changed. Use reissue() if its token was lost."""
+
+    frame: str
+    reason: str
+
+
+class FrameSuspended(Conflict):
+    """The frame {frame!r} is suspended ({reason}). Use resume() with its token before anything new begins in it."""
+
+    frame: str
+    reason: str
+
+
+class NotSuspended(Conflict):
+    """The frame {frame!r} is {status}, and has no suspension of its own. Use suspend() first."""
+
+    frame: str
+    status: str
+
+
+class ReservationSettled(Conflict):
+    """The reservation {reservation!r} of the frame {frame!r} was committed or cancelled before; nothing was changed.
+    Use each one once; a retry needs the key of the first time."""
+
+    frame: str
+    reservation: str
+
+
+class HandleExists(Conflict):
+    """The frame {frame!r} has another content from {source!r} already, the handle {handle!r}. Use another source."""
+
+    frame: str
+    source: str
+    handle: str
+
+
+class OutcomeUnknown(Conflict):
+    """The tool call {call!r} ({name}) was started {attempts} times and has no result: it may have taken effect. Check that
+    under its key {key!r}, then record the result, or start it with again=True."""
+
+    call: str
+    name: str
+    key: str
+    attempts: int
+
+
+class TokenConsumed(Conflict):
+    """This suspension token of the frame {frame!r} was used already. Each works once; look at the frame with frames()."""
+
+    frame: str
+
+
+class TokenExpired(Conflict):
+    """This suspension token of the frame {frame!r} expired {late_us} microseconds ago. Use reissue() on the frame for
+    another."""
+
+    frame: str
+    late_us: int
+
+
+class TokenRevoked(Conflict):
+    """This suspension token of the frame {frame!r} is void: {reason}. Use the newest one, or reissue() while the frame is
+    suspended."""
+
+    frame: str
+    reason: str
+
+
+class TokenForbidden(Conflict):
+    """The principal {principal!r} may not use the suspension of the frame {frame!r}. Act as the one who suspended it, or as
+    one of those it names."""
+
+    frame: str
+    principal: str
 
 
 class ExtraMissing(HoldfastError, ImportError):

@@ -183,6 +183,9 @@ class IdSource(Protocol):
     def salts(self, count: int) -> list[bytes]:
         """16 random bytes each."""
 
+    def secret(self) -> bytes:
+        """32 random bytes that nobody can guess."""
+
 
 class TokenCounter(Protocol):
     name: str

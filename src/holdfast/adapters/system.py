@@ -8,6 +8,7 @@ import threading
 import time
 
 _SALT_BYTES = 16
+_SECRET_BYTES = 32
 _POOL_BYTES = 4_096
 
 
@@ -33,6 +34,9 @@ class RandomIds:
 
     def salts(self, count: int) -> list[bytes]:
         return [self._pool.take(_SALT_BYTES) for _ in range(count)]
+
+    def secret(self) -> bytes:
+        return os.urandom(_SECRET_BYTES)
 
 
 class _Pool:

@@ -173,17 +173,22 @@ def _check_thread(transcript: str | None, thread: str | None) -> None:
 @common
 @click.pass_obj
 def sweep(settings: Settings) -> None:
-    """Time out sessions that are idle for too long."""
+    """Time out idle sessions, and frames that are out of time."""
+    sessions: list[holdfast.Scope] = []
+    frames: list[tuple[holdfast.Scope, str]] = []
     with settings.open() as engine:
-        ended: list[holdfast.Scope] = []
-        while swept := engine.sweep():
-            ended += swept
+        while (swept := engine.sweep()) != holdfast.Swept():
+            sessions += swept.sessions
+            frames += swept.frames
     if settings.json:
-        emit({"timed_out": shapes.plain(ended)})
+        late = [{"scope": shapes.plain(scope), "frame": frame} for scope, frame in frames]
+        emit({"timed_out": shapes.plain(sessions), "frames": late})
         return
-    for scope in ended:
+    for scope in sessions:
         say(clean(f"{scope.session}  (actor {scope.actor})"))
-    say(f"{count(len(ended), 'session')} timed out.")
+    for scope, frame in frames:
+        say(clean(f"{scope.session}  frame {frame}  (actor {scope.actor})"))
+    say(f"{count(len(sessions), 'session')} and {count(len(frames), 'frame')} timed out.")
 
 
 @click.command()

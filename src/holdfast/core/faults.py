@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from holdfast.core.frame_faults import frame_faults
 from holdfast.core.messages import call_id, group_of
 from holdfast.core.summaries import partly
 from holdfast.model import limits
@@ -52,6 +53,7 @@ def _faults(state: SessionState, event: Event | None, event_type: str, erased: C
         yield "a destroyed session takes no more"
     if event_type in OFFLOADING and state.open_calls and event is not None:
         yield "a conversation ends when no call waits any more"
+    yield from frame_faults(state, event, erased)
     match event:
         case MessageRecorded():
             yield from _message(state, event, erased)

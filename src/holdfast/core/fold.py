@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import calibrate
+from holdfast import codec
+from holdfast.core import calibrate, stack
 from holdfast.model import limits
 from holdfast.model.events import (
     BARE,
     OFFLOADING,
+    CallStarted,
     Event,
     EvidenceKept,
     MessageRecorded,
@@ -40,17 +42,25 @@ def fold(state: SessionState, event: Event | None, event_type: str, time_us: int
         changes |= {"status": "open", "created_us": time_us}
         if isinstance(event, SessionCreated):
             changes |= {"metadata": event.metadata, "idle_timeout_us": event.idle_timeout_us}
+            changes["bulk"] = len(codec.encode(event.metadata)) if event.metadata else 0
     elif event_type == EvidenceKept.name:
         changes |= {"late": state.late + 1, "waiting": state.waiting + 1}
     elif event_type == SummaryRecorded.name:
         _summary(changes, state, event, seq)
     elif event_type in OFFLOADING:
         _end(changes, state, event, event_type, seq)
+    elif isinstance(event, CallStarted):
+        changes["open_calls"] = tuple(_started(call, event) for call in state.open_calls)
     elif event_type == PayloadsErased.name:
         changes["changed"] = seq
         if isinstance(event, PayloadsErased):
             kept = (each for each in state.summaries if not any(each.first <= at <= each.last for at in event.seqs))
             changes["summaries"] = tuple(kept)
+    if touched := stack.changes(state.frames, event, event_type, seq, time_us):
+        changes["frames"] = stack.applied(state.frames, touched)
+        before = stack.bulk(state.frames[each] for each in touched if each in state.frames)
+        after = stack.bulk(each for each in touched.values() if each.live)
+        changes["bulk"] = state.bulk - before + after
     return msgspec.structs.replace(state, **changes)
 
 
@@ -66,17 +76,26 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
         changes["live"] = state.live + 1
     if event.role == "user":
         changes["turns"] = state.turns + 1
+    changes["asks"] = event.frame is None and stack.asks(event)
+    if event.frame is None:
+        changes["errors"] = stack.failures(state.errors, event)
     if event.usage is not None:
         changes["usage"] = state.usage + event.usage
         changes["calibration"] = calibrate.learn(
             state.calibration, event.usage, event.source, state.live_tokens, state.live
         )
     if event.tool_calls:
-        opened = (OpenCall(call.id, call.name, call.provider_id) for call in event.tool_calls)
+        opened = (OpenCall(call.id, call.name, call.provider_id, event.frame) for call in event.tool_calls)
         changes["open_calls"] = (*state.open_calls, *opened)
     elif event.tool_results:
         answered = {result.tool_call_id for result in event.tool_results}
         changes["open_calls"] = tuple(call for call in state.open_calls if call.id not in answered)
+
+
+def _started(call: OpenCall, event: CallStarted) -> OpenCall:
+    if call.id != event.call:
+        return call
+    return msgspec.structs.replace(call, key=event.key, attempts=event.attempt, frame=event.frame)
 
 
 def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:
@@ -88,7 +107,7 @@ def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, 
 
 
 def _end(changes: dict[str, Any], state: SessionState, event: Event | None, event_type: str, seq: int) -> None:
-    changes |= {"waiting": 0, "offered": seq, "open_calls": ()}
+    changes |= {"waiting": 0, "offered": seq, "open_calls": (), "asks": False, "errors": ()}
     if event_type == SessionReset.name:
         keeps = isinstance(event, SessionReset) and event.keep_system
         changes |= {"start": seq, "changed": seq, "live": 0, "live_tokens": 0, "summaries": ()}

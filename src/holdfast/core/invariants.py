@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.core import stack
 from holdfast.core.messages import group_of
 from holdfast.core.summaries import partly
+from holdfast.model.frames import FrameState, frame_seq
 from holdfast.model.state import SessionState
 
 
@@ -23,8 +29,59 @@ def check(state: SessionState) -> list[str]:
         "summaries stand in order, side by side": _side_by_side(state),
         "what is in view is part of the whole": state.live + len(state.pinned) <= state.messages,
         "what is offered lies behind": state.start <= state.offered <= state.version,
+        "frames live in an open session only": not state.frames or state.status == "open",
     }
-    return [rule for rule, holds in rules.items() if not holds]
+    return [rule for rule, holds in (rules | _frames(state)).items() if not holds]
+
+
+def _frames(state: SessionState) -> dict[str, bool]:
+    frames = state.frames
+    live = [
+        each for frame, each in frames.items() if each.id == frame and each.live and frame_seq(frame) <= state.version
+    ]
+    below = [(frames[each.parent], each) for each in live if each.parent in frames]
+    children = stack.children_of(frames)
+    return {
+        "only live frames are kept, by their ids": len(live) == len(frames),
+        "a frame lives below a live one, or is a root": all(
+            (each.parent in frames) != (each.parent is None) for each in live
+        ),
+        "a parent is older, and one less deep": all(
+            frame_seq(parent.id) < frame_seq(each.id) and parent.depth + 1 == each.depth for parent, each in below
+        ),
+        "a root has no depth, and is its own root": all(
+            (each.parent is None) == (each.depth == 0) == (each.root == each.id) for each in live
+        ),
+        "what is below has the same root": all(parent.root == each.root for parent, each in below),
+        "children are counted": all(each.children == len(children.get(each.id, ())) for each in live),
+        "what is delegated is what live children were granted": all(
+            each.budget.delegated == sum(child.budget.total for child in children.get(each.id, ())) for each in live
+        ),
+        "what is reserved is in reservations": all(
+            each.budget.reserved == sum(one.amount for one in each.reservations) for each in live
+        ),
+        "no figure of a budget is negative": all(
+            min(msgspec.structs.astuple(each.budget)) >= 0 and each.usage.input_tokens >= 0 for each in live
+        ),
+        "a status says what a frame waits for": all(each.status == _status(each) for each in live),
+        "limits are never wider than above": all(stack.narrower(each.limits, parent.limits) for parent, each in below),
+        "exactly one token wakes what rests": all(_rests(each, frames) for each in live),
+    }
+
+
+def _status(frame: FrameState) -> str:
+    if frame.suspension is not None:
+        return "suspended"
+    return "waiting" if frame.children else "active"
+
+
+def _rests(frame: FrameState, frames: Mapping[str, FrameState]) -> bool:
+    rest = frame.suspension
+    if rest is None:
+        return True
+    if rest.holder == frame.id:
+        return bool(rest.digest)
+    return not rest.digest and rest.holder in frames
 
 
 def _side_by_side(state: SessionState) -> bool:

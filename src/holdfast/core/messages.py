@@ -7,6 +7,7 @@ reply is recorded while calls wait. So calls and results pair up in the log itse
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -65,14 +66,29 @@ def closing(
             counter=given.counter,
             metadata=metadata or {},
             closing=True,
+            frame=frame_of(state, results),
         ),
     )
 
 
+def frame_of(state: SessionState, results: Sequence[ToolResult]) -> str | None:
+    """The frame that these results belong to, if it lives: that of their calls, which one message made."""
+    calls = {call.id: call.frame for call in state.open_calls}
+    frame = calls.get(results[0].tool_call_id)
+    return frame if frame in state.frames else None
+
+
 def record(
-    state: SessionState, scope: Scope, new: NewMessage, tokens: int, given: Given, *, as_found: bool
+    state: SessionState,
+    scope: Scope,
+    new: NewMessage,
+    tokens: int,
+    given: Given,
+    *,
+    as_found: bool,
+    frame: str | None = None,
 ) -> tuple[MessageRecorded | EvidenceKept, ...]:
-    """What becomes of one message in this state."""
+    """What becomes of one message in this state. Results belong to the frame that their call was made in."""
     _check_shape(state, new, as_found=as_found)
     if not (new.content or new.tool_calls or new.tool_results):
         return (_evidence(new, (), "the message is empty", tokens, given),)
@@ -99,6 +115,7 @@ def record(
             usage=new.usage,
             source=new.source,
             metadata=new.metadata,
+            frame=frame,
         ),
     )
 
@@ -162,7 +179,12 @@ def _results(
     if not taken:
         return evidence
     message = MessageRecorded(
-        role="tool", tool_results=tuple(taken), tokens=tokens, counter=given.counter, metadata=new.metadata
+        role="tool",
+        tool_results=tuple(taken),
+        tokens=tokens,
+        counter=given.counter,
+        metadata=new.metadata,
+        frame=frame_of(state, taken),
     )
     return (message, *evidence)
 

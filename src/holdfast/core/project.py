@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
+from holdfast import codec
+from holdfast.core import stack
 from holdfast.core.fold import offers
 from holdfast.model.content import blob_refs
-from holdfast.model.events import Event, OffloadAcknowledged, parts_of
+from holdfast.model.events import (
+    Event,
+    FrameResumed,
+    HandleAdded,
+    OffloadAcknowledged,
+    ResultAdded,
+    TokenReissued,
+    parts_of,
+)
+from holdfast.model.frames import FrameState, Suspension, frame_seq
+from holdfast.model.handles import Handle, handle_id
 from holdfast.model.names import Scope
-from holdfast.model.rows import BlobRow, OutboxRow, Row, SessionRow
+from holdfast.model.rows import BlobRow, FrameRow, HandleRow, OutboxRow, Row, SessionRow, TokenRow
 from holdfast.model.state import SessionState
 
 
@@ -20,6 +33,7 @@ def rows_of(scope: Scope, before: SessionState, event: Event | None, event_type:
         yield BlobRow(
             tenant=tenant, digest=ref.digest, actor=actor, session=session, thread=thread, seq=seq, size=ref.size
         )
+    yield from _frame_rows(scope, before, event, event_type, time_us)
     stretch = offers(before, event, event_type)
     if stretch is not None:
         entry, why, at_us, done = seq, event_type.removeprefix("session."), time_us, 0
@@ -39,6 +53,114 @@ def rows_of(scope: Scope, before: SessionState, event: Event | None, event_type:
         last=stretch[1],
         at_us=at_us,
         done=done,
+    )
+
+
+def _frame_rows(
+    scope: Scope, before: SessionState, event: Event | None, event_type: str, time_us: int
+) -> Iterator[Row]:
+    changed = stack.changes(before.frames, event, event_type, before.version + 1, time_us)
+    for frame in changed.values():
+        yield frame_row(scope, frame)
+        yield from _token_rows(scope, before.frames.get(frame.id), frame, event)
+    handle = handle_of(event, before.version + 1) if changed else None
+    if handle is not None:
+        yield HandleRow(
+            tenant=scope.tenant,
+            actor=scope.actor,
+            session=scope.session,
+            thread=scope.thread or "",
+            handle=before.version + 1,
+            frame=frame_seq(handle.frame),
+            source=handle.source or "",
+            result=event.status if isinstance(event, ResultAdded) else "",
+            state=codec.encode(handle).decode(),
+        )
+
+
+def frame_row(scope: Scope, frame: FrameState) -> FrameRow:
+    return FrameRow(
+        tenant=scope.tenant,
+        actor=scope.actor,
+        session=scope.session,
+        thread=scope.thread or "",
+        frame=frame_seq(frame.id),
+        parent=frame_seq(frame.parent),
+        root=frame_seq(frame.root),
+        status=frame.status,
+        live=int(frame.live),
+        deadline_us=frame.deadline_us,
+        state=codec.encode(frame).decode(),
+    )
+
+
+def handle_of(event: Event | None, seq: int) -> Handle | None:
+    """The handle that event `seq` makes."""
+    match event:
+        case HandleAdded():
+            return Handle(
+                id=handle_id(seq),
+                frame=event.frame,
+                kind=event.kind,
+                priority=event.priority,
+                title=event.title,
+                source=event.source,
+                tokens=event.tokens,
+                digest=event.digest,
+                at=seq,
+                metadata=event.metadata,
+            )
+        case ResultAdded():
+            return Handle(
+                id=handle_id(seq),
+                frame=event.frame,
+                kind="worker_finding",
+                title=event.title,
+                source=event.child,
+                tokens=event.tokens,
+                digest=event.digest,
+                at=event.at,
+            )
+    return None
+
+
+def _token_rows(scope: Scope, before: FrameState | None, after: FrameState, event: Event | None) -> Iterator[TokenRow]:
+    """The token that a frame had, and the one that it has now."""
+    had = before.suspension if before is not None else None
+    has = after.suspension
+    if had == has:
+        return
+    if had is not None and had.digest and (has is None or has.digest != had.digest):
+        status: Literal["consumed", "replaced", "revoked", "ended"] = "ended"
+        if had.revoked:
+            status = "revoked"
+        elif isinstance(event, FrameResumed):
+            status = "consumed"
+        elif isinstance(event, TokenReissued):
+            status = "replaced"
+        yield _token_row(scope, after.id, had, status, suspended=False)
+    if has is not None and has.digest:
+        yield _token_row(scope, after.id, has, "revoked" if has.revoked else "live", suspended=True)
+
+
+def _token_row(
+    scope: Scope,
+    frame: str,
+    rest: Suspension,
+    status: Literal["live", "consumed", "replaced", "revoked", "ended"],
+    *,
+    suspended: bool,
+) -> TokenRow:
+    return TokenRow(
+        tenant=scope.tenant,
+        digest=rest.digest,
+        actor=scope.actor,
+        session=scope.session,
+        thread=scope.thread or "",
+        frame=frame_seq(frame),
+        status=status,
+        suspended=int(suspended),
+        state=codec.encode(rest).decode(),
     )
 
 

@@ -7,13 +7,15 @@ what ends a conversation closes the calls that wait first.
 from __future__ import annotations
 
 from holdfast import errors
-from holdfast.core import messages, summaries
+from holdfast.core import frames, messages, summaries
 from holdfast.core.fold import fold
+from holdfast.model import limits
 from holdfast.model.commands import (
     AcknowledgeOffload,
     CloseCalls,
     CloseSession,
     Command,
+    CommitTokens,
     CreateSession,
     DestroySession,
     ErasePayloads,
@@ -23,6 +25,7 @@ from holdfast.model.commands import (
     Summarize,
     TimeOutSession,
 )
+from holdfast.model.content import Usage
 from holdfast.model.events import (
     Event,
     EvidenceKept,
@@ -34,6 +37,7 @@ from holdfast.model.events import (
     SessionReset,
     SessionTimedOut,
 )
+from holdfast.model.frames import FrameState
 from holdfast.model.names import Scope, check_size
 from holdfast.model.state import SessionState
 
@@ -65,6 +69,8 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
             return _time_out(state, given)
         case ResetSession() | CloseSession():
             return _end(state, command, given)
+    _check_open(state, command.scope)
+    return frames.decide(state, command, given)
 
 
 def check_there(state: SessionState, scope: Scope) -> None:
@@ -97,6 +103,7 @@ def _create(state: SessionState, command: CreateSession) -> tuple[Event, ...]:
 
 def _record(state: SessionState, command: RecordMessages, given: Given) -> tuple[Event, ...]:
     """Each message is decided on what the ones before it made of the state: a batch is as good as one at a time."""
+    frame = None if command.frame is None else frames.live(state, command.scope, command.frame, given)
     events: list[Event] = []
     folded = 0
     for new, tokens in zip(command.messages, given.tokens, strict=True):
@@ -104,12 +111,29 @@ def _record(state: SessionState, command: RecordMessages, given: Given) -> tuple
             given = messages.with_fates(given, state, event)
             state = fold(state, event, event.name, given.time_us)
         folded = len(events)
-        events += messages.record(state, command.scope, new, tokens, given, as_found=command.as_found)
+        events += messages.record(
+            state, command.scope, new, tokens, given, as_found=command.as_found, frame=command.frame
+        )
     if not all(
         isinstance(event, EvidenceKept) for event in events
     ):  # a late result is news of the past: it may come in
         _check_open(state, command.scope)
-    return tuple(events)
+    return tuple(events) if frame is None else (*events, *_charged(frame, command, given))
+
+
+def _charged(frame: FrameState, command: RecordMessages, given: Given) -> tuple[Event, ...]:
+    """What the messages say of usage, taken from the frame's budget. If they say nothing, what was reserved stands for
+    it."""
+    said = [new.usage for new in command.messages if new.usage is not None]
+    if not said and command.reservation is None:
+        return ()
+    reserved = sum(each.amount for each in frame.reservations if each.id == command.reservation)
+    tokens = min(sum(given.spent), limits.WHOLE_NUMBER) if said else reserved
+    usage = sum(said, Usage()) if said else None
+    what = CommitTokens(
+        scope=command.scope, frame=frame.id, reservation=command.reservation, tokens=tokens, usage=usage
+    )
+    return (frames.spent(frame, command.reservation, what, given),)
 
 
 def _end(state: SessionState, command: ResetSession | CloseSession, given: Given) -> tuple[Event, ...]:

@@ -152,8 +152,12 @@ def _write(
 
 
 def snapshot_of(before: int, state: SessionState) -> Snapshot | None:
-    """One every SNAPSHOT_EVERY events. A state over the bound is replayed instead: slower, never wrong."""
-    if before // limits.SNAPSHOT_EVERY == state.version // limits.SNAPSHOT_EVERY:
+    """One every SNAPSHOT_EVERY events; while many frames live, every so many events, so that what is written down again and
+    again stays a small part. A state over the bound is replayed instead: slower, never wrong."""
+    every = limits.SNAPSHOT_EVERY
+    while every < len(state.frames):
+        every *= 2
+    if before // every == state.version // every:
         return None
     encoded = codec.encode(state)
     if len(encoded) > limits.SNAPSHOT_BYTES:

@@ -11,6 +11,7 @@ from holdfast.core.messages import NO_SUCH_CALL, group_of, waiting_for
 from holdfast.core.units import group_seq, whole
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
+from holdfast.flows.inform_frames import about_frames, session_where, whole_tree
 from holdfast.flows.read import message, stretch_of
 from holdfast.model import limits
 from holdfast.model.commands import (
@@ -20,13 +21,14 @@ from holdfast.model.commands import (
     Fate,
     Given,
     RecordMessages,
+    StartCall,
     Summarize,
 )
 from holdfast.model.content import ToolCall
-from holdfast.model.events import EvidenceKept, MessageRecorded, PayloadsErased, SummaryRecorded
+from holdfast.model.events import OF_FRAMES, EvidenceKept, MessageRecorded, PayloadsErased, SummaryRecorded
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
-from holdfast.model.names import Scope, StreamId
+from holdfast.model.names import StreamId
 from holdfast.model.rows import OutboxRow
 from holdfast.model.state import SessionState, SummaryRef
 
@@ -34,10 +36,14 @@ from holdfast.model.state import SessionState, SummaryRef
 def informed(command: Command, given: Given, state: SessionState) -> Flow[tuple[Command, Given]]:
     """The command and what is given with it, completed from the log."""
     stream = command.scope.stream
+    given = yield from about_frames(command, given, state)
     match command:
         case RecordMessages():
             known = yield from _fates(command, state)
             return command, msgspec.structs.replace(given, fates=known) if known else given
+        case StartCall() if waiting_for(state, command.call) is None:
+            fate = yield from _fate(stream, command.call, state.version)
+            return command, given if fate is None else msgspec.structs.replace(given, fates={command.call: fate})
         case Summarize():
             return command, (yield from _replaced(command, given, state))
         case AcknowledgeOffload():
@@ -128,15 +134,10 @@ def _entry(command: AcknowledgeOffload) -> Flow[OutboxRow | None]:
     return None
 
 
-def session_where(scope: Scope) -> dict[str, str | int]:
-    """What finds the rows of one session."""
-    return {"tenant": scope.tenant, "actor": scope.actor, "session": scope.session, "thread": scope.thread or ""}
-
-
 def _erased(stream: StreamId, seqs: tuple[int, ...]) -> Flow[set[int]]:
     """What goes with what: an erased call takes its results along and the reverse, an erased message the summaries and the
-    late results that tell of it; an erased erasure is taken over, so that what is gone is always named by one that can be
-    read."""
+    late results that tell of it, an event of a frame its whole tree; an erased erasure is taken over, so that what is gone
+    is always named by one that can be read."""
     gone = {*seqs}
     for seq in seqs:
         for recorded in (yield from effects.read(stream, seq - 1, 1)):
@@ -152,6 +153,8 @@ def _goes_with(recorded: Recorded) -> Flow[set[int]]:
     event = upcast.current(recorded)
     if isinstance(event, PayloadsErased):
         return {*event.seqs}
+    if recorded.type in OF_FRAMES and event is not None:
+        return (yield from whole_tree(recorded, event))
     if not isinstance(event, MessageRecorded | EvidenceKept):
         return set()
     each = message(recorded)

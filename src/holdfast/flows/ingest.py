@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
 from holdfast import codec
-from holdfast.errors import InvalidContent, InvalidJson, InvalidName, shown
+from holdfast.errors import InvalidContent, InvalidJson, InvalidName, InvalidNumber, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.place import Context
@@ -60,7 +60,7 @@ def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[
         content=content,
         tool_calls=calls,
         tool_results=tuple(results),
-        usage=_checked_usage(draft.usage),
+        usage=checked_usage(draft.usage),
         source=_checked_source(draft.source),
         metadata={} if draft.metadata is None else checked_object("metadata", draft.metadata),
     )
@@ -68,16 +68,17 @@ def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[
 
 def count(counter: TokenCounter, new: NewMessage) -> int:
     """The tokens of what a model reads of a message."""
-    tokens = _count_parts(counter, new.content)
+    tokens = count_parts(counter, new.content)
     for call in new.tool_calls:
         args = call.args if isinstance(call.args, str) else codec.encode(call.args).decode()
         tokens += counter.count(call.name) + counter.count(args)
     for result in new.tool_results:
-        tokens += _count_parts(counter, result.content)
+        tokens += count_parts(counter, result.content)
     return tokens
 
 
-def _count_parts(counter: TokenCounter, parts: tuple[Part, ...]) -> int:
+def count_parts(counter: TokenCounter, parts: tuple[Part, ...]) -> int:
+    """The tokens of what a model reads of these."""
     tokens = 0
     for part in parts:
         match part:
@@ -211,13 +212,16 @@ def _result(context: Context, draft: DraftResult) -> Flow[NewResult]:
     if type(draft.is_error) is not bool:
         raise InvalidContent(reason=f"is_error is {shown(draft.is_error)}, not true or false")
     call = draft.call.id if type(draft.call) in (ToolCall, OpenCall) else draft.call
-    _checked_call_id(call)
-    value = draft.content
+    checked_call_id(call)
+    return NewResult(call, (yield from settled_value(context, draft.content)), draft.is_error)
+
+
+def settled_value(context: Context, value: Any) -> Flow[tuple[Part, ...]]:
+    """What a tool or a frame may return, as the log holds it: text, parts, any JSON value, or bytes, which are streamed."""
     if type(value) in _BYTES or hasattr(type(value), "read") or hasattr(type(value), "__next__"):
-        part = yield from effects.outside(functools.partial(context.bodies.take, context.tenant, value))
-        return NewResult(call, (part,), draft.is_error)
-    content = yield from _settled(context, _result_parts(value))
-    return NewResult(call, content, draft.is_error)
+        part: Part = yield from effects.outside(functools.partial(context.bodies.take, context.tenant, value))
+        return (part,)
+    return (yield from _settled(context, _result_parts(value)))
 
 
 def _result_parts(value: object) -> tuple[Part | Inline, ...]:
@@ -235,11 +239,11 @@ def _checked_call(draft: DraftCall) -> NewCall:
     args: Json = codec.checked_json("the arguments of a tool call", draft.args)
     if not isinstance(args, dict | str):
         raise InvalidContent(reason=f"the arguments of a tool call are {shown(args)}, not an object or text")
-    own = None if draft.provider_id is None else _checked_call_id(draft.provider_id)
+    own = None if draft.provider_id is None else checked_call_id(draft.provider_id)
     return NewCall(checked_name("tool name", draft.name), args, own)
 
 
-def _checked_call_id(value: object) -> str:
+def checked_call_id(value: object) -> str:
     """A provider's id is its own affair: some put a signature into it."""
     text = codec.checked_text("the id of a tool call", value)
     if not 1 <= len(text) <= limits.CALL_ID_CHARS:
@@ -267,7 +271,14 @@ def checked_object(what: str, value: object) -> dict[str, Json]:
     return data
 
 
-def _checked_usage(usage: object) -> Usage | None:
+def microseconds(what: str, seconds: object) -> int:
+    highest = limits.WHOLE_NUMBER // 1_000_000_000
+    if type(seconds) not in (int, float) or not 0 < seconds <= highest:  # type: ignore[operator]
+        raise InvalidNumber(what=what, value=shown(seconds), low=0, high=highest)
+    return max(1, int(seconds * 1_000_000))  # type: ignore[operator]
+
+
+def checked_usage(usage: object) -> Usage | None:
     if usage is None:
         return None
     if type(usage) is dict:

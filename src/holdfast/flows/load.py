@@ -26,11 +26,13 @@ from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
 
 
 class StateCache:
-    """The states of the streams used last. What it holds is always a true prefix of the log; one in doubt is known to be
-    behind, most likely."""
+    """The states of the streams used last, so many, and of so much weight. What it holds is always a true prefix of the
+    log; one in doubt is known to be behind, most likely."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, weight: int = limits.CACHED_BYTES) -> None:
         self._size = size
+        self._most = weight
+        self._weight = 0
         self._states: OrderedDict[StreamId, SessionState] = OrderedDict()
         self._doubtful: set[StreamId] = set()
         self._mutex = threading.Lock()
@@ -44,15 +46,20 @@ class StateCache:
 
     def put(self, stream: StreamId, state: SessionState) -> None:
         with self._mutex:
+            self._forget(stream)
             self._states[stream] = state
-            self._states.move_to_end(stream)
-            self._doubtful.discard(stream)
-            if len(self._states) > self._size:
-                self._doubtful.discard(self._states.popitem(last=False)[0])
+            self._weight += state.weight
+            while len(self._states) > 1 and (len(self._states) > self._size or self._weight > self._most):
+                self._forget(next(iter(self._states)))
 
     def drop(self, stream: StreamId) -> None:
         with self._mutex:
-            self._states.pop(stream, None)
+            self._forget(stream)
+
+    def _forget(self, stream: StreamId) -> None:
+        state = self._states.pop(stream, None)
+        if state is not None:
+            self._weight -= state.weight
             self._doubtful.discard(stream)
 
     def doubt(self, moved: Callable[[StreamId], bool] | None) -> None:

@@ -21,9 +21,10 @@ from holdfast.model.commands import CloseCalls, RecordMessages
 from holdfast.model.content import ToolCall, Usage, blob_refs
 from holdfast.model.drafts import Draft, DraftResult
 from holdfast.model.events import EvidenceKept, MessageRecorded, SessionDestroyed
+from holdfast.model.frames import Reservation
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
-from holdfast.model.names import check_size, checked_whole
+from holdfast.model.names import check_size, checked_name, checked_whole
 from holdfast.model.state import OpenCall
 
 _KEPT = (MessageRecorded.name, EvidenceKept.name)
@@ -37,6 +38,7 @@ def record(
     tool_calls: Sequence[ToolCall | Mapping[str, Any]] = (),
     usage: Usage | None = None,
     metadata: dict[str, Any] | None = None,
+    reservation: Reservation | str | None = None,
     key: str | None = None,
     expect: int | None = None,
     cause: str | None = None,
@@ -47,9 +49,12 @@ def record(
     response of OpenAI or Anthropic, an object of their clients or a plain dict, or finished Deltas: record(response).
 
     `key` makes a retry safe: the same message under the same key is kept once. `expect` is the version that the session
-    must be at; otherwise VersionConflict. `cause` names the event that led to this one."""
+    must be at; otherwise VersionConflict. `cause` names the event that led to this one.
+
+    In a frame, its usage is taken from the frame's budget; `reservation` is what was reserved for it there."""
     drafts = _drafts(message, content, tool_calls, usage, metadata)
-    return (yield from record_drafts(place, drafts, key=key, expect=expect, cause=cause))[-1]
+    made = record_drafts(place, drafts, reservation=reservation, key=key, expect=expect, cause=cause)
+    return (yield from made)[-1]
 
 
 def record_all(
@@ -174,6 +179,14 @@ def _drafts(
     return tuple(msgspec.structs.replace(draft, metadata=metadata) for draft in drafts)
 
 
+def _reservation(place: Place, reservation: Reservation | str | None) -> str | None:
+    if reservation is None:
+        return None
+    if place.frame is None:
+        raise InvalidContent(reason="a reservation belongs to a frame: record with the frame that made it")
+    return checked_name("reservation", reservation.id if type(reservation) is Reservation else reservation)
+
+
 def record_drafts(
     place: Place,
     drafts: Sequence[Draft],
@@ -182,6 +195,7 @@ def record_drafts(
     expect: int | None = None,
     cause: str | None = None,
     as_found: bool = False,
+    reservation: Reservation | str | None = None,
 ) -> Flow[list[Message]]:
     """Keep these, all or none; `as_found`, what breaks the rules of a session is kept as evidence."""
     check_size("the batch", len(drafts), "messages", "BATCH_MESSAGES", "Record in several steps.")
@@ -189,10 +203,18 @@ def record_drafts(
     taken = []
     for draft in drafts:
         taken.append((yield from ingest.taken_in(context, draft, as_found=as_found)))
+    command = RecordMessages(
+        scope=place.scope,
+        messages=tuple(taken),
+        as_found=as_found,
+        frame=place.frame,
+        reservation=_reservation(place, reservation),
+    )
     appended = yield from order(
         place,
-        RecordMessages(scope=place.scope, messages=tuple(taken), as_found=as_found),
+        command,
         tokens=[ingest.count(context.counter, new) for new in taken],
+        spent=[context.weights.spend(new.usage) for new in taken if new.usage] if place.frame is not None else (),
         closing="the log has none" if as_found else None,
         key=key,
         expect=expect,

@@ -13,6 +13,7 @@ from holdfast.flows.execute import Order, execute
 from holdfast.flows.load import StateCache
 from holdfast.model.commands import Command, Given
 from holdfast.model.content import BlobRef
+from holdfast.model.frames import Weights
 from holdfast.model.log import Appended
 from holdfast.model.names import Scope, checked_name, checked_whole
 from holdfast.ports import Bodies, Clock, IdSource, TokenCounter
@@ -28,13 +29,15 @@ class Context(msgspec.Struct, frozen=True):
     ids: IdSource
     counter: TokenCounter
     bodies: Bodies
+    weights: Weights = Weights()
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A session as seen by someone."""
+    """A session as seen by someone, or a frame in it."""
 
     context: Context
     scope: Scope
+    frame: str | None = None
 
 
 def order(
@@ -47,6 +50,8 @@ def order(
     expect: int | None = None,
     cause: str | None = None,
     bodies: Iterable[BlobRef] = (),
+    spent: Iterable[int] = (),
+    digest: str = "",
 ) -> Flow[Appended]:
     """Have a command carried out. `closing` is why calls that wait are closed by it, `bodies` must be there before it."""
     context = place.context
@@ -56,6 +61,9 @@ def order(
         tokens=tuple(tokens),
         counter=counter.name,
         closing_tokens=0 if closing is None else counter.count(closing_text(closing)),
+        principal=context.principal,
+        spent=tuple(spent),
+        digest=digest,
     )
     return execute(
         Order(

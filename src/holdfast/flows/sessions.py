@@ -6,7 +6,6 @@ long-term memory has acknowledged it, unless the caller says that it shall not h
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
@@ -14,11 +13,12 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import sessions as core
-from holdfast.errors import DataError, InvalidContent, InvalidCursor, InvalidNumber, SessionExists, shown
+from holdfast.errors import DataError, InvalidContent, InvalidCursor, SessionExists, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.inform import session_where
-from holdfast.flows.ingest import checked_object
+from holdfast.flows.frames import time_out
+from holdfast.flows.inform_frames import session_where
+from holdfast.flows.ingest import checked_object, microseconds
 from holdfast.flows.load import load
 from holdfast.flows.place import Context, Place, order
 from holdfast.flows.read import message
@@ -34,6 +34,7 @@ from holdfast.model.commands import (
 )
 from holdfast.model.content import Json
 from holdfast.model.events import BARE, EvidenceKept, MessageRecorded
+from holdfast.model.frames import Swept
 from holdfast.model.log import FeedPage
 from holdfast.model.messages import Message, Offload
 from holdfast.model.names import Scope, check_size, checked_flag, checked_name, checked_whole
@@ -54,7 +55,7 @@ def create(
     command = CreateSession(
         scope=place.scope,
         metadata=_checked_metadata({} if metadata is None else metadata),
-        idle_timeout_us=0 if idle_timeout_s is None else _microseconds("idle_timeout_s", idle_timeout_s),
+        idle_timeout_us=0 if idle_timeout_s is None else microseconds("idle_timeout_s", idle_timeout_s),
     )
     yield from order(place, command, key=key, cause=cause)
 
@@ -71,13 +72,6 @@ def _checked_metadata(metadata: object) -> dict[str, Json]:
         "Put large values into the blob store with put_blob() and keep a reference.",
     )
     return data
-
-
-def _microseconds(what: str, seconds: object) -> int:
-    highest = limits.WHOLE_NUMBER // 1_000_000_000
-    if type(seconds) not in (int, float) or not 0 < seconds <= highest:  # type: ignore[operator]
-        raise InvalidNumber(what=what, value=shown(seconds), low=0, high=highest)
-    return max(1, int(seconds * 1_000_000))  # type: ignore[operator]
 
 
 def ensure(place: Place, metadata: dict[str, Any] | None = None, *, idle_timeout_s: float | None = None) -> Flow[None]:
@@ -229,16 +223,16 @@ def _check_row(after: object) -> None:
     checked_whole("the time of the row before", after.updated_us)
 
 
-def sweep(context: Context, *, limit: int = 1_000) -> Flow[list[Scope]]:
-    """Time out the sessions that were idle for longer than they may be, and finish what destroying left undone; which ones
-    were timed out. Any number of processes may sweep at once."""
+def sweep(context: Context, *, limit: int = 1_000) -> Flow[Swept]:
+    """Time out the sessions that were idle for longer than they may be and the frames that are out of time, and finish what
+    destroying left undone; which ones were timed out. Any number of processes may sweep at once."""
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
     tenant: dict[str, str | int] = {"tenant": context.tenant}
     due = yield from effects.rows(
         SessionRow, tenant | {"status": "open"}, None, limit, most={"expires_us": context.clock.now_us()}
     )
     swept: list[Scope] = []
-    trouble: DataError | None = None
+    frames, trouble = yield from time_out(context, limit)
     for row in due:
         place = Place(context, _scope_of(row))
         command = TimeOutSession(scope=place.scope)
@@ -256,7 +250,7 @@ def sweep(context: Context, *, limit: int = 1_000) -> Flow[list[Scope]]:
                 trouble = error
     if trouble is not None:
         raise trouble
-    return swept
+    return Swept(tuple(swept), tuple(frames))
 
 
 def _scope_of(row: SessionRow | OutboxRow) -> Scope:
@@ -313,7 +307,6 @@ def _checked_offload(context: Context, offload: object) -> Offload:
 
 def _offload(row: OutboxRow) -> Offload:
     scope = _scope_of(row)
-    name = codec.encode([scope.tenant, scope.actor, scope.session, scope.thread, row.entry])
     return Offload(
         scope=scope,
         entry=row.entry,
@@ -321,7 +314,7 @@ def _offload(row: OutboxRow) -> Offload:
         first=row.first,
         last=row.last,
         at_us=row.at_us,
-        key=hashlib.sha256(name).hexdigest(),
+        key=codec.digest([scope.tenant, scope.actor, scope.session, scope.thread, row.entry]),
     )
 
 

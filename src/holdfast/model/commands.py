@@ -7,8 +7,11 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from holdfast.model.content import Json, Part, Role, Source, Usage
+from holdfast.model.events import FramePopped
+from holdfast.model.frames import Ending, FrameState
+from holdfast.model.handles import Handle, HandleKind, Priority
 from holdfast.model.names import Scope
-from holdfast.model.rows import OutboxRow
+from holdfast.model.rows import OutboxRow, TokenRow
 
 
 class NewCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,6 +55,10 @@ class RecordMessages(_Command, frozen=True, kw_only=True, tag="record_messages")
     messages: tuple[NewMessage, ...]
     as_found: bool = False
     """They come from a log that exists already: what breaks the rules is kept as evidence instead of being refused."""
+    frame: str | None = None
+    """Where they belong. What they say of usage is charged to it."""
+    reservation: str | None = None
+    """Of the frame: over with these messages, whose usage it was made for."""
 
 
 class CloseCalls(_Command, frozen=True, kw_only=True, tag="close_calls"):
@@ -94,6 +101,117 @@ class ErasePayloads(_Command, frozen=True, kw_only=True, tag="erase_payloads"):
     """Do not look for what goes with them: the caller sees to it."""
 
 
+class PushFrame(_Command, frozen=True, kw_only=True, tag="push_frame"):
+    goal: str
+    inputs: Json = None
+    parent: str | None = None
+    budget: int
+    max_subframe_depth: int | None = None
+    max_tool_calls: int | None = None
+    timeout_us: int | None = None
+
+
+class _OfFrame(_Command, frozen=True, kw_only=True):
+    frame: str
+
+
+class UpdateFrame(_OfFrame, frozen=True, kw_only=True, tag="update_frame"):
+    goal: str | None = None
+    inputs: Json = None
+    context_hash: str | None = None
+
+
+class PopFrame(_OfFrame, frozen=True, kw_only=True, tag="pop_frame"):
+    status: Ending
+    summary: str = ""
+    result: tuple[Part, ...] = ()
+    digest: str
+    cascade: bool = False
+
+
+class TimeOutFrame(_OfFrame, frozen=True, kw_only=True, tag="time_out_frame"):
+    pass
+
+
+class SuspendFrame(_OfFrame, frozen=True, kw_only=True, tag="suspend_frame"):
+    reason: str
+    expires_us: int | None = None
+    resumable_by: tuple[str, ...] = ()
+    cascade: bool = False
+
+
+class ReissueToken(_OfFrame, frozen=True, kw_only=True, tag="reissue_token"):
+    expires_us: int | None = None
+
+
+class RevokeToken(_OfFrame, frozen=True, kw_only=True, tag="revoke_token"):
+    reason: str
+
+
+class ResumeFrame(_OfFrame, frozen=True, kw_only=True, tag="resume_frame"):
+    digest: str
+
+
+class AddHandle(_OfFrame, frozen=True, kw_only=True, tag="add_handle"):
+    kind: HandleKind
+    priority: Priority
+    title: str
+    source: str | None
+    content: tuple[Part, ...]
+    digest: str
+    metadata: dict[str, Json]
+
+
+class ReserveTokens(_OfFrame, frozen=True, kw_only=True, tag="reserve_tokens"):
+    purpose: str
+    amount: int
+
+
+class CommitTokens(_OfFrame, frozen=True, kw_only=True, tag="commit_tokens"):
+    reservation: str | None
+    """None for what nobody reserved."""
+    tokens: int
+    usage: Usage | None = None
+
+
+class CancelTokens(_OfFrame, frozen=True, kw_only=True, tag="cancel_tokens"):
+    reservation: str
+
+
+class GrantTokens(_OfFrame, frozen=True, kw_only=True, tag="grant_tokens"):
+    amount: int
+
+
+class StartCall(_Command, frozen=True, kw_only=True, tag="start_call"):
+    call: str
+    key: str | None = None
+    again: bool = False
+    """Although it was started before, and nobody knows what came of it."""
+    frame: str | None = None
+
+
+class ResumeActor(_Command, frozen=True, kw_only=True, tag="resume_actor"):
+    pass
+
+
+FrameCommand: TypeAlias = (
+    PushFrame
+    | UpdateFrame
+    | PopFrame
+    | TimeOutFrame
+    | SuspendFrame
+    | ReissueToken
+    | RevokeToken
+    | ResumeFrame
+    | AddHandle
+    | ReserveTokens
+    | CommitTokens
+    | CancelTokens
+    | GrantTokens
+    | StartCall
+    | ResumeActor
+)
+
 Command: TypeAlias = (
     CreateSession
     | RecordMessages
@@ -105,6 +223,7 @@ Command: TypeAlias = (
     | DestroySession
     | AcknowledgeOffload
     | ErasePayloads
+    | FrameCommand
 )
 
 
@@ -131,3 +250,18 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     replaced_messages: int = 0
     offload: OutboxRow | None = None
     """The entry of the outbox: read from its row."""
+    principal: str = ""
+    spent: tuple[int, ...] = ()
+    """What the usage of each message takes from a budget."""
+    digest: str = ""
+    """Of a new suspension token, or of the text that ends a frame."""
+    ended: FrameState | None = None
+    """The frame that the command is about, if it has ended: read from its row."""
+    popped: FramePopped | None = None
+    """What ended it: read from the log. None if it ended together with another."""
+    settled: bool = False
+    """The reservation that the command is about was there, and is over: read from the log."""
+    handle: Handle | None = None
+    """What the frame has from the same source already: read from its row."""
+    token: TokenRow | None = None
+    """The token that the command comes with: read from its row."""

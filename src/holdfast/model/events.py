@@ -11,6 +11,8 @@ from typing import ClassVar, TypeAlias
 import msgspec
 
 from holdfast.model.content import Json, Part, Role, Source, ToolCall, ToolResult, Usage
+from holdfast.model.frames import Ending, Limits
+from holdfast.model.handles import HandleKind, Priority
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,10 +30,11 @@ class SessionCreated(_Event, frozen=True, kw_only=True):
 
 
 class MessageRecorded(_Event, frozen=True, kw_only=True):
-    """`tokens` is what `counter` said when the message came in; a replay never counts again."""
+    """`tokens` is what `counter` said when the message came in; a replay never counts again. `frame` is the one it belongs
+    to, if any."""
 
     name = "message.recorded"
-    version = 2
+    version = 3
     role: Role
     content: tuple[Part, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
@@ -42,6 +45,7 @@ class MessageRecorded(_Event, frozen=True, kw_only=True):
     source: Source | None = None
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
     closing: bool = False
+    frame: str | None = None
 
 
 class EvidenceKept(_Event, frozen=True, kw_only=True):
@@ -118,6 +122,172 @@ class PayloadsErased(_Event, frozen=True, kw_only=True):
     reason: str
 
 
+class FramePushed(_Event, frozen=True, kw_only=True):
+    """A unit of work begins. Its budget is granted by its parent, if it has one, with this event."""
+
+    name = "frame.pushed"
+    goal: str
+    inputs: Json = None
+    parent: str | None = None
+    budget: int
+    limits: Limits
+    deadline_us: int | None = None
+
+
+class FrameUpdated(_Event, frozen=True, kw_only=True):
+    """What is not None is new."""
+
+    name = "frame.updated"
+    frame: str
+    goal: str | None = None
+    inputs: Json = None
+    context_hash: str | None = None
+
+
+class FramePopped(_Event, frozen=True, kw_only=True):
+    """A frame ends, and its grant is settled: the parent has used what its whole subtree used, and gets back the rest.
+    `cascade` names the frames below it that end with it, cancelled, the deepest first."""
+
+    name = "frame.popped"
+    frame: str
+    status: Ending
+    summary: str = ""
+    result: tuple[Part, ...] = ()
+    cascade: tuple[str, ...] = ()
+    used: int = 0
+
+
+class FrameSuspended(_Event, frozen=True, kw_only=True):
+    """A frame rests until the token with this SHA-256 comes. `cascade` names the frames below it that rest with it."""
+
+    name = "frame.suspended"
+    frame: str
+    reason: str
+    digest: str
+    by: str
+    expires_us: int | None = None
+    resumable_by: tuple[str, ...] = ()
+    cascade: tuple[str, ...] = ()
+
+
+class FrameResumed(_Event, frozen=True, kw_only=True):
+    """The token came, and is used up."""
+
+    name = "frame.resumed"
+    frame: str
+    by: str
+
+
+class TokenReissued(_Event, frozen=True, kw_only=True):
+    """A suspended frame has another token now; the one before is void."""
+
+    name = "token.reissued"
+    frame: str
+    digest: str
+    by: str
+    expires_us: int | None = None
+
+
+class TokenRevoked(_Event, frozen=True, kw_only=True):
+    """The token of a suspended frame is void; the frame rests on."""
+
+    name = "token.revoked"
+    frame: str
+    reason: str
+
+
+class HandleAdded(_Event, frozen=True, kw_only=True):
+    """A piece of context comes within a frame's reach. The seq of this event makes the handle's id."""
+
+    name = "frame.handle_added"
+    frame: str
+    kind: HandleKind
+    priority: Priority = "medium"
+    title: str = ""
+    source: str | None = None
+    content: tuple[Part, ...] = ()
+    tokens: int
+    counter: str
+    digest: str
+    metadata: dict[str, Json] = msgspec.field(default_factory=dict)
+
+
+class ResultAdded(_Event, frozen=True, kw_only=True):
+    """What a child brought back is a handle of its parent. Its content is in the child's `frame.popped`, event `at`."""
+
+    name = "frame.result_added"
+    frame: str
+    child: str
+    status: Ending
+    at: int
+    title: str = ""
+    tokens: int
+    counter: str
+    digest: str
+
+
+class BudgetReserved(_Event, frozen=True, kw_only=True):
+    """Tokens are kept for a purpose. The seq of this event makes the reservation's id."""
+
+    name = "budget.reserved"
+    frame: str
+    purpose: str
+    amount: int
+
+
+class BudgetCommitted(_Event, frozen=True, kw_only=True):
+    """A reservation is over, and so many tokens were used; `usage` is what the provider said, if it did."""
+
+    name = "budget.committed"
+    frame: str
+    reservation: str
+    tokens: int
+    usage: Usage | None = None
+
+
+class BudgetCancelled(_Event, frozen=True, kw_only=True):
+    """A reservation is over, and nothing was used."""
+
+    name = "budget.cancelled"
+    frame: str
+    reservation: str
+
+
+class BudgetUsed(_Event, frozen=True, kw_only=True):
+    """So many tokens were used without a reservation."""
+
+    name = "budget.used"
+    frame: str
+    tokens: int
+    usage: Usage | None = None
+
+
+class BudgetGranted(_Event, frozen=True, kw_only=True):
+    """A frame has more to spend; its parent, if it has one, as much less."""
+
+    name = "budget.granted"
+    frame: str
+    amount: int
+
+
+class CallStarted(_Event, frozen=True, kw_only=True):
+    """A tool is about to run. Until there is a result, what came of it is unknown."""
+
+    name = "call.started"
+    call: str
+    key: str
+    attempt: int = 1
+    frame: str | None = None
+
+
+class ActorResumed(_Event, frozen=True, kw_only=True):
+    """Someone took the session up again: what was found."""
+
+    name = "actor.resumed"
+    frames: tuple[str, ...] = ()
+    pending: dict[str, int] = msgspec.field(default_factory=dict)
+
+
 Event: TypeAlias = (
     SessionCreated
     | MessageRecorded
@@ -129,6 +299,22 @@ Event: TypeAlias = (
     | SessionDestroyed
     | OffloadAcknowledged
     | PayloadsErased
+    | FramePushed
+    | FrameUpdated
+    | FramePopped
+    | FrameSuspended
+    | FrameResumed
+    | TokenReissued
+    | TokenRevoked
+    | HandleAdded
+    | ResultAdded
+    | BudgetReserved
+    | BudgetCommitted
+    | BudgetCancelled
+    | BudgetUsed
+    | BudgetGranted
+    | CallStarted
+    | ActorResumed
 )
 
 _ALL: tuple[type[Event], ...] = Event.__args__
@@ -138,6 +324,8 @@ EVENTS: dict[str, type[Event]] = {event.name: event for event in _ALL}
 OFFLOADING = {SessionReset.name, SessionClosed.name, SessionTimedOut.name, SessionDestroyed.name}
 """What ends a conversation: the history since the last such event becomes an entry of the outbox."""
 
+OF_FRAMES = {name for name in EVENTS if name.startswith(("frame.", "token.", "budget."))}
+"""What frames and their budgets are made of: erased a whole tree at a time, or the figures would not add up."""
 
 BARE = {PayloadsErased.name, OffloadAcknowledged.name, SessionDestroyed.name}
 """What stays when a session is destroyed: it tells that, and nothing of what was said."""
@@ -149,3 +337,7 @@ def parts_of(event: Event | None) -> Iterator[Part]:
         yield from event.content
         for result in event.tool_results:
             yield from result.content
+    elif isinstance(event, HandleAdded):
+        yield from event.content
+    elif isinstance(event, FramePopped):
+        yield from event.result

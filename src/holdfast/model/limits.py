@@ -63,11 +63,12 @@ COMMAND_EVENTS = 1_000
 ERASE_EVENTS = 10_000
 """Events that one erasure may name."""
 
-SNAPSHOT_BYTES = 256 << 10
+SNAPSHOT_BYTES = 16 << 20
 """One stream's snapshot. A larger state is replayed instead."""
 
 SNAPSHOT_EVERY = 100
-"""Events between two snapshots of a stream: the most that opening one has to replay."""
+"""Events between two snapshots of a stream: the most that opening one has to replay. While more frames than that live, it
+is about as many as there are of them."""
 
 READ_EVENTS = 1_000
 """Events or rows that one read may ask for."""
@@ -81,6 +82,33 @@ REBUILD_TRIES = 16
 
 CACHED_STREAMS = 1_024
 """Streams whose state an engine keeps in memory."""
+
+CACHED_BYTES = 64 << 20
+"""What those states may weigh together; the one used last stays, whatever its weight."""
+
+BRIEF_BYTES = 2 << 10
+"""A goal, or a reason, that the live state keeps."""
+
+INPUT_BYTES = 64 << 10
+"""The inputs of one frame."""
+
+LIVE_FRAMES = 20_000
+"""Frames of one session that have not ended."""
+
+FRAME_DEPTH = 64
+"""What `max_subframe_depth` may be at most."""
+
+WEIGHT = 1_000_000
+"""What a token of one kind may count against a budget, in thousandths."""
+
+RESERVATIONS = 1_000
+"""Open reservations of one frame."""
+
+RESUMERS = 100
+"""Principals that may resume one frame."""
+
+ERRORS_KEPT = 256
+"""Failures since the assistant spoke last that a frame remembers."""
 
 BATCH_COMMANDS = 512
 """Commands that share one commit."""

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-PROJECTION_VERSION = 2
+PROJECTION_VERSION = 3
 """Raised whenever a row type, or what projecting puts into it, changes: opening an older store then rebuilds."""
 
 
@@ -91,4 +91,68 @@ class BlobRow(Row, frozen=True, kw_only=True):
     size: int
 
 
-TABLES: tuple[type[Row], ...] = (SessionRow, OutboxRow, BlobRow)
+class FrameRow(Row, frozen=True, kw_only=True):
+    """A frame, live or ended."""
+
+    table = "frame_rows"
+    key = ("tenant", "actor", "session", "thread", "frame")
+
+    tenant: str
+    actor: str
+    session: str
+    thread: str
+    frame: int
+    """The number in its id."""
+    parent: int
+    """0 for none."""
+    root: int
+    status: str
+    live: int
+    """1 until it ends."""
+    deadline_us: int | None
+    state: str
+    """All of it, as JSON."""
+
+
+class HandleRow(Row, frozen=True, kw_only=True):
+    """A handle of a frame."""
+
+    table = "handle_rows"
+    key = ("tenant", "actor", "session", "thread", "handle")
+
+    tenant: str
+    actor: str
+    session: str
+    thread: str
+    handle: int
+    """The number in its id."""
+    frame: int
+    source: str
+    """Empty for none."""
+    result: str
+    """How the child ended that brought it; empty if it is no child's result."""
+    state: str
+    """All of it, as JSON."""
+
+
+class TokenRow(Row, frozen=True, kw_only=True):
+    """A suspension token that was handed out, by its SHA-256. It stays when the token is used."""
+
+    table = "token_rows"
+    key = ("tenant", "actor", "session", "thread", "frame", "digest")
+
+    tenant: str
+    actor: str
+    session: str
+    thread: str
+    frame: int
+    digest: str
+    status: Literal["live", "consumed", "replaced", "revoked", "ended"]
+    """`live` also when it has expired: that is for the clock to say."""
+    suspended: int
+    """1 while it is the newest token of a suspended frame, live or revoked: what a list of those shows."""
+    state: str
+    """The suspension, as JSON."""
+
+
+TABLES: tuple[type[Row], ...] = (SessionRow, OutboxRow, BlobRow, FrameRow, HandleRow, TokenRow)

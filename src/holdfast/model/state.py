@@ -7,8 +7,9 @@ from typing import Literal
 import msgspec
 
 from holdfast.model.content import Json, Usage
+from holdfast.model.frames import FrameState
 
-SNAPSHOT_FORMAT = 2
+SNAPSHOT_FORMAT = 3
 """Raised whenever SessionState, or what folding makes of it, changes: older snapshots are then replayed instead."""
 
 
@@ -18,6 +19,11 @@ class OpenCall(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     name: str
     provider_id: str | None = None
+    frame: str | None = None
+    key: str = ""
+    """The idempotency key that it was started under; empty if it was not started."""
+    attempts: int = 0
+    """How often it was started. Without a result, nobody knows what came of it."""
 
 
 class SummaryRef(msgspec.Struct, frozen=True):
@@ -83,3 +89,17 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Events whose content has not been erased."""
     usage: Usage = Usage()
     calibration: Calibration = Calibration()
+    frames: dict[str, FrameState] = msgspec.field(default_factory=dict)
+    """Those that live, by id."""
+    asks: bool = False
+    """The last message outside of frames is a question of the assistant."""
+    errors: tuple[str, ...] = ()
+    """Tool calls outside of frames that failed since the assistant spoke last."""
+    bulk: int = 0
+    """Bytes of the longer texts in here: metadata, goals and reasons."""
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes in memory."""
+        parts = len(self.frames) * 2_048 + (len(self.open_calls) + len(self.summaries)) * 512 + len(self.pinned) * 32
+        return 2_048 + 4 * self.bulk + parts

@@ -1,67 +1,35 @@
-"""What users of an event loop hold: the twins of `engine`, awaited. Imported only when asked for."""
+"""What users of an event loop open: the twin of `engine`, awaited. Imported only when asked for."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, BinaryIO, Self, TypeVar
 
 from holdfast.errors import HoldfastError, StoreClosed
-from holdfast.flows import messages as message_flows
+from holdfast.flows import recovering, suspending
 from holdfast.flows import sessions as session_flows
-from holdfast.flows import views
 from holdfast.flows.effects import Flow
 from holdfast.flows.maintain import Report
 from holdfast.flows.place import Context
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
+from holdfast.model.frames import Recovery, SuspensionToken
 from holdfast.model.log import Totals
-from holdfast.model.names import checked_flag, checked_name
+from holdfast.model.names import Scope, checked_flag, checked_name
 from holdfast.ports import BlobStore
 from holdfast.runtime import care
+from holdfast.runtime.async_held import AsyncSession, Waking, awaiting
 from holdfast.runtime.drive_async import AsyncTurns, drive_async
-from holdfast.runtime.engine import DEFAULT_ACTOR, Engine, Handle, Progress, place_of, renamed
+from holdfast.runtime.engine import DEFAULT_ACTOR, Engine, Progress, place_in, place_of, renamed
 from holdfast.runtime.sweeper import checked_pause, tell
 from holdfast.storage.threaded import ThreadedStore
 
-P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def _awaiting(
-    flow: Callable[Concatenate[Any, P], Flow[T]],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """A flow over a place as a method to await."""
-
-    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        answer: T = await self._drive(flow(self._place, *args, **kwargs))
-        return answer
-
-    return functools.update_wrapper(method, flow)
-
-
-class AsyncSession(Handle):
-    """One session, for an event loop."""
-
-    record = _awaiting(message_flows.record)
-    record_all = _awaiting(message_flows.record_all)
-    result = _awaiting(message_flows.result)
-    close_open_calls = _awaiting(message_flows.close_open_calls)
-    messages = _awaiting(message_flows.messages)
-    evidence = _awaiting(message_flows.evidence)
-    events = _awaiting(message_flows.events)
-    window = _awaiting(views.window)
-    draft_summary = _awaiting(views.draft_summary)
-    summarize = _awaiting(views.summarize)
-    state = _awaiting(session_flows.state)
-    reset = _awaiting(session_flows.reset)
-    close = _awaiting(session_flows.close)
-    destroy = _awaiting(session_flows.destroy)
-    erase = _awaiting(session_flows.erase)
 
 
 class AsyncEngine:
@@ -76,12 +44,13 @@ class AsyncEngine:
         self._place = self._blocking._place
         self._turns = turns or AsyncTurns()
 
-    sessions = _awaiting(session_flows.listed)
-    sweep = _awaiting(session_flows.sweep)
-    outbox = _awaiting(session_flows.outbox)
-    history = _awaiting(session_flows.history)
-    acknowledge = _awaiting(session_flows.acknowledge)
-    feed = _awaiting(session_flows.feed)
+    sessions = awaiting(session_flows.listed)
+    sweep = awaiting(session_flows.sweep)
+    outbox = awaiting(session_flows.outbox)
+    history = awaiting(session_flows.history)
+    acknowledge = awaiting(session_flows.acknowledge)
+    feed = awaiting(session_flows.feed)
+    suspended = awaiting(suspending.suspended)
 
     def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> AsyncEngine:
         """The same engine for another tenant or in another's name; close either one to close both."""
@@ -111,6 +80,16 @@ class AsyncEngine:
         place = place_of(self._place, actor, session, thread)
         await self._drive(session_flows.ensure(place) if checked_flag("create", create) else session_flows.state(place))
         return AsyncSession(self._drive, place)
+
+    def resume(self, token: SuspensionToken | str, *, key: str | None = None, cause: str | None = None) -> Waking:
+        return Waking(self._drive, suspending.resume(self._place, token, key=key, cause=cause))
+
+    resume.__doc__ = suspending.resume.__doc__
+
+    async def recover(self, scope: Scope, *, key: str | None = None, cause: str | None = None) -> Recovery:
+        return await self._drive(recovering.recover(place_in(self._place, scope), key=key, cause=cause))
+
+    recover.__doc__ = recovering.recover.__doc__
 
     @asynccontextmanager
     async def sweeper(self, every_s: float = 60.0) -> AsyncIterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any, TypeVar
 
 from holdfast.flows.effects import Exclusive, Flow, Outside
@@ -47,6 +48,8 @@ async def drive_async(flow: Flow[T], store: AsyncEventStore, turns: AsyncTurns) 
                     answer = await _in_turn_async(effect, store, turns)
                 elif isinstance(effect, Outside):
                     answer = await asyncio.to_thread(effect.function)
+                    if inspect.isawaitable(answer):  # a coroutine function: it was only called so far
+                        answer = await answer
                 else:
                     answer = await getattr(store, effect.method)(*effect.args, **effect.kwargs)
             except BaseException as error:  # noqa: BLE001 - it belongs to the flow, which may clean up or handle it

@@ -1,85 +1,39 @@
-"""What users hold: an engine and its sessions. Each operation is written once, as a flow; here it blocks."""
+"""What users open: an engine, which has the sessions of a store. Each operation is a flow; here it blocks."""
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.flows import ingest, maintain, views
-from holdfast.flows import messages as message_flows
+from holdfast.core import sessions
+from holdfast.errors import InvalidContent, shown
+from holdfast.flows import ingest, maintain, recovering, suspending
 from holdfast.flows import sessions as session_flows
 from holdfast.flows.effects import Flow
 from holdfast.flows.maintain import Count, Report
 from holdfast.flows.place import Context, Place
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
+from holdfast.model.frames import Recovery, SuspensionToken
 from holdfast.model.log import Totals
 from holdfast.model.names import Scope, checked_flag, checked_name
 from holdfast.ports import BlobStore, EventStore
 from holdfast.runtime import care, transfer
 from holdfast.runtime.drive import Turns, drive
+from holdfast.runtime.held import Frame, Session, blocking
 from holdfast.runtime.sweeper import sweeping
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 DEFAULT_ACTOR = "main"
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Told now and then how much is done, and of how much: events, or bytes for a backup or an import."""
-
-
-def _blocking(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatenate[Any, P], T]:
-    """A flow over a place as a method that blocks."""
-
-    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        answer: T = self._drive(flow(self._place, *args, **kwargs))
-        return answer
-
-    return functools.update_wrapper(method, flow)
-
-
-class Handle:
-    def __init__(self, drive: Callable[[Flow[Any]], Any], place: Place) -> None:
-        self._drive = drive
-        self._place = place
-
-    @property
-    def scope(self) -> Scope:
-        return self._place.scope
-
-    @property
-    def id(self) -> str:
-        return self._place.scope.session
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._place.scope.stream}>"
-
-
-class Session(Handle):
-    """One session. Holds no state of its own: any process may hold another handle to the same session."""
-
-    record = _blocking(message_flows.record)
-    record_all = _blocking(message_flows.record_all)
-    result = _blocking(message_flows.result)
-    close_open_calls = _blocking(message_flows.close_open_calls)
-    messages = _blocking(message_flows.messages)
-    evidence = _blocking(message_flows.evidence)
-    events = _blocking(message_flows.events)
-    window = _blocking(views.window)
-    draft_summary = _blocking(views.draft_summary)
-    summarize = _blocking(views.summarize)
-    state = _blocking(session_flows.state)
-    reset = _blocking(session_flows.reset)
-    close = _blocking(session_flows.close)
-    destroy = _blocking(session_flows.destroy)
-    erase = _blocking(session_flows.erase)
 
 
 class Engine:
@@ -91,12 +45,13 @@ class Engine:
         self._place = context
         self._turns = turns or Turns()
 
-    sessions = _blocking(session_flows.listed)
-    sweep = _blocking(session_flows.sweep)
-    outbox = _blocking(session_flows.outbox)
-    history = _blocking(session_flows.history)
-    acknowledge = _blocking(session_flows.acknowledge)
-    feed = _blocking(session_flows.feed)
+    sessions = blocking(session_flows.listed)
+    sweep = blocking(session_flows.sweep)
+    outbox = blocking(session_flows.outbox)
+    history = blocking(session_flows.history)
+    acknowledge = blocking(session_flows.acknowledge)
+    feed = blocking(session_flows.feed)
+    suspended = blocking(suspending.suspended)
 
     def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> Engine:
         """The same engine for another tenant or in another's name; close either one to close both."""
@@ -126,6 +81,18 @@ class Engine:
         place = place_of(self._place, actor, session, thread)
         self._drive(session_flows.ensure(place) if checked_flag("create", create) else session_flows.state(place))
         return Session(self._drive, place)
+
+    def resume(self, token: SuspensionToken | str, *, key: str | None = None, cause: str | None = None) -> Frame:
+        return Frame(self._drive, self._drive(suspending.resume(self._place, token, key=key, cause=cause)))
+
+    resume.__doc__ = suspending.resume.__doc__
+
+    def recover(self, scope: Scope, *, key: str | None = None, cause: str | None = None) -> Recovery:
+        place = place_in(self._place, scope)
+        recovery: Recovery = self._drive(recovering.recover(place, key=key, cause=cause))
+        return recovery
+
+    recover.__doc__ = recovering.recover.__doc__
 
     def sweeper(self, every_s: float = 60.0) -> AbstractContextManager[None]:
         """Sweep in the background for as long as this is entered: `with engine.sweeper(): …`"""
@@ -227,6 +194,16 @@ def _transcripts() -> Any:
 
 def place_of(context: Context, actor: object, session: object, thread: object) -> Place:
     return Place(context, Scope.checked(context.tenant, actor, session, thread))
+
+
+def place_in(context: Context, scope: object) -> Place:
+    """A session by its scope; one of another tenant is not there."""
+    if type(scope) is not Scope:
+        raise InvalidContent(reason=f"{shown(scope)} is not a scope: pass that of a session")
+    checked = Scope.checked(scope.tenant, scope.actor, scope.session, scope.thread)
+    if checked.tenant != context.tenant:
+        raise sessions.not_found(checked)
+    return Place(context, checked)
 
 
 def renamed(context: Context, tenant: str | None, principal: str | None) -> Context:

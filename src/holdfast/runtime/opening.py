@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.system import RandomIds, SystemClock
 from holdfast.adapters.tokens import EstimatingCounter
-from holdfast.errors import ExtraMissing, InvalidUrl
+from holdfast.errors import ExtraMissing, InvalidContent, InvalidUrl, shown
 from holdfast.flows import maintain
 from holdfast.flows.load import StateCache
 from holdfast.flows.place import Context
 from holdfast.model import limits
 from holdfast.model.addresses import POSTGRES, shown_address
+from holdfast.model.frames import Weights
 from holdfast.model.names import checked_name, checked_whole
 from holdfast.ports import BlobStore, Clock, EventStore, IdSource, TokenCounter
 from holdfast.runtime.care import BLOB_FOLDER, Bodies, checked_path
@@ -40,11 +41,13 @@ def open(
     ids: IdSource | None = None,
     counter: TokenCounter | None = None,
     cached_streams: int = limits.CACHED_STREAMS,
+    cached_bytes: int = limits.CACHED_BYTES,
+    weights: Weights | None = None,
 ) -> Engine:
     """Open a store: a file name, "sqlite:///path/to/file.db", "postgresql://…", or "memory:" for one that is gone with the
-    process."""
-    cache = StateCache(checked_whole("cached_streams", cached_streams, 1))
-    context = _context(tenant, principal, clock, ids, counter, cache)
+    process. `weights` says what tokens of each kind count against the budgets of frames."""
+    cache = _cache(cached_streams, cached_bytes)
+    context = _context(tenant, principal, clock, ids, counter, cache, weights)
     store, blobs = _stores(url, cache)
     return Engine(store, blobs, context(Bodies(blobs)))
 
@@ -58,14 +61,16 @@ async def open_async(
     ids: IdSource | None = None,
     counter: TokenCounter | None = None,
     cached_streams: int = limits.CACHED_STREAMS,
+    cached_bytes: int = limits.CACHED_BYTES,
+    weights: Weights | None = None,
 ) -> AsyncEngine:
     """`open` for an event loop: the same engine, awaited."""
     import asyncio  # noqa: PLC0415 - who blocks has no need of it, and it is half the time of an import
 
     from holdfast.runtime.async_engine import AsyncEngine  # noqa: PLC0415 - the same
 
-    cache = StateCache(checked_whole("cached_streams", cached_streams, 1))
-    context = _context(tenant, principal, clock, ids, counter, cache)
+    cache = _cache(cached_streams, cached_bytes)
+    context = _context(tenant, principal, clock, ids, counter, cache, weights)
     store, blobs = await asyncio.to_thread(_stores, url, cache)
     return AsyncEngine(_awaitable(store), blobs, context(Bodies(blobs)))
 
@@ -89,6 +94,7 @@ def _context(
     ids: IdSource | None,
     counter: TokenCounter | None,
     cache: StateCache,
+    weights: Weights | None,
 ) -> Callable[[Bodies], Context]:
     """What everything is done in, but for the blob store: that is opened only when all this is found to be in order."""
     return functools.partial(
@@ -99,7 +105,22 @@ def _context(
         clock or SystemClock(),
         ids or RandomIds(),
         counter or EstimatingCounter(),
+        weights=_checked_weights(weights),
     )
+
+
+def _cache(streams: int, weight: int) -> StateCache:
+    return StateCache(checked_whole("cached_streams", streams, 1), checked_whole("cached_bytes", weight))
+
+
+def _checked_weights(weights: object) -> Weights:
+    if weights is None:
+        return Weights()
+    if type(weights) is not Weights:
+        raise InvalidContent(reason=f"{shown(weights)} are no weights: pass a holdfast.Weights")
+    for field in Weights.__struct_fields__:
+        checked_whole(f"the weight of {field}", getattr(weights, field), 0, limits.WEIGHT)
+    return weights
 
 
 def _stores(url: str | os.PathLike[str], cache: StateCache) -> tuple[EventStore, BlobStore]:

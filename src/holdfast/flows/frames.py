@@ -1,0 +1,395 @@
+"""Frames: pushing and popping them, and looking at them.
+
+Laws: what lives is told from the state, what has ended from its row; the two never differ. What a read costs depends on
+what is asked for and on how many frames live, not on the length of the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from holdfast import codec
+from holdfast.core import stack as core
+from holdfast.core import upcast
+from holdfast.core.frames import OUT_OF_TIME
+from holdfast.core.sessions import check_there
+from holdfast.errors import (
+    AlreadyTerminal,
+    DataError,
+    FrameNotFound,
+    HandleNotFound,
+    InvalidContent,
+    InvalidName,
+    shown,
+)
+from holdfast.flows import effects, ingest
+from holdfast.flows.effects import Flow
+from holdfast.flows.inform_frames import event_at, frame_in_rows, handle_of, session_where, state_of
+from holdfast.flows.load import load
+from holdfast.flows.place import Context, Place, order
+from holdfast.model import limits
+from holdfast.model.commands import AddHandle, PopFrame, PushFrame, TimeOutFrame, UpdateFrame
+from holdfast.model.content import Part, Text, blob_refs
+from holdfast.model.events import FramePopped, FramePushed, FrameUpdated
+from holdfast.model.frames import (
+    ENDINGS,
+    LIVE,
+    Ending,
+    FrameRecord,
+    FrameState,
+    FrameStatus,
+    frame_id,
+    frame_seq,
+)
+from holdfast.model.handles import HANDLE_KINDS, SCORES, Handle, HandleKind, Priority, ResultRef, handle_seq
+from holdfast.model.names import Scope, check_size, checked_flag, checked_name, checked_whole
+from holdfast.model.rows import FrameRow, HandleRow, Order
+from holdfast.model.state import SessionState
+
+_NEWEST = Order(backwards=True)
+_LONG = "Put what is long into the inputs, or into a handle with add_handle()."
+
+
+def push(
+    place: Place,
+    goal: str,
+    *,
+    budget: int,
+    inputs: Any = None,
+    parent: str | None = None,
+    max_subframe_depth: int | None = None,
+    max_tool_calls: int | None = None,
+    timeout_s: float | None = None,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[Place]:
+    """Begin a unit of work. `budget` is how many tokens its model calls may spend, those of the frames below it included;
+    it is granted by the parent, if there is one.
+
+    The limits are those of the parent, or narrower: how deep frames may nest (3 unless a root says otherwise), how many
+    tools may be started in this frame, and how long it may take, the time that it is suspended not counted."""
+    if place.frame is not None:
+        parent = place.frame
+    if inputs is not None:
+        inputs = _checked_inputs(inputs)
+    depth, tools = max_subframe_depth, max_tool_calls
+    command = PushFrame(
+        scope=place.scope,
+        goal=checked_brief("the goal", goal),
+        inputs=inputs,
+        parent=None if parent is None else checked_frame(parent),
+        budget=checked_whole("the budget", budget),
+        max_subframe_depth=None if depth is None else checked_whole("max_subframe_depth", depth, 0, limits.FRAME_DEPTH),
+        max_tool_calls=None if tools is None else checked_whole("max_tool_calls", tools),
+        timeout_us=None if timeout_s is None else ingest.microseconds("timeout_s", timeout_s),
+    )
+    (recorded,) = (yield from order(place, command, key=key, expect=expect, cause=cause)).events
+    return Place(place.context, place.scope, frame_id(recorded.seq))
+
+
+def checked_brief(what: str, text: object, advice: str = _LONG) -> str:
+    brief = codec.checked_text(what, text)
+    if not brief.strip():
+        raise InvalidContent(reason=f"{what} is empty")
+    check_size(what, len(brief.encode()), "bytes", "BRIEF_BYTES", advice)
+    return brief
+
+
+def checked_frame(frame: object) -> str:
+    """The id of a frame. Nobody else's names look like one, so that nothing is taken for a frame that is none."""
+    if type(frame) is str and frame_seq(frame):
+        return frame
+    reason = "the id of a frame is f and a number"
+    raise InvalidName(what="frame", value=frame if type(frame) is str else shown(frame), reason=reason, limit=20)
+
+
+def _checked_inputs(inputs: object) -> Any:
+    value = codec.checked_json("the inputs", inputs)
+    advice = "Put large values into the blob store with put_blob() and keep a reference."
+    check_size("the inputs", len(codec.encode(value)), "bytes", "INPUT_BYTES", advice)
+    return value
+
+
+def own(place: Place) -> str:
+    assert place.frame is not None, "only a frame's own methods come here"
+    return place.frame
+
+
+def update(
+    place: Place,
+    *,
+    goal: str | None = None,
+    inputs: Any = None,
+    context_hash: str | None = None,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[None]:
+    """Change what a frame is about. What is None stays as it is."""
+    command = UpdateFrame(
+        scope=place.scope,
+        frame=own(place),
+        goal=None if goal is None else checked_brief("the goal", goal),
+        inputs=None if inputs is None else _checked_inputs(inputs),
+        context_hash=None if context_hash is None else checked_name("context hash", context_hash),
+    )
+    yield from order(place, command, key=key, expect=expect, cause=cause)
+
+
+def pop(
+    place: Place,
+    status: Ending = "completed",
+    summary: str = "",
+    *,
+    result: object = None,
+    cascade: bool = False,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[None]:
+    """End a frame. What its subtree used is settled with its parent, and the summary and the result, which may be whatever
+    a tool may return, become a handle there.
+
+    While others live below it this is refused, unless `cascade` cancels those, the deepest first. Ending it the same way
+    again changes nothing."""
+    ending: Ending = _one_of("ending", status, ENDINGS)
+    check_size("the summary", len(codec.checked_text("the summary", summary).encode()), "bytes", "SPOOL_BYTES", _LONG)
+    parts: tuple[Part, ...] = ()
+    if result is not None:
+        parts = yield from ingest.settled_value(place.context, result)
+    content = (Text(summary), *parts) if summary else parts
+    command = PopFrame(
+        scope=place.scope,
+        frame=own(place),
+        status=ending,
+        summary=summary,
+        result=parts,
+        digest=codec.digest(content),
+        cascade=checked_flag("cascade", cascade),
+    )
+    tokens = [ingest.count_parts(place.context.counter, content)]
+    refs = blob_refs(parts)
+    yield from order(place, command, tokens=tokens, bodies=refs, key=key, expect=expect, cause=cause)
+
+
+def leave(place: Place, status: Ending, summary: str) -> Flow[None]:
+    """The block of a frame is left: it ends, unless it rests, or has ended in the block already. An error takes along what
+    lives below it."""
+    frame = yield from _found(place, own(place))
+    if not frame.live or frame.suspension is not None:
+        if status == "completed" and frame.status in ("failed", "cancelled"):
+            event = yield from event_at(place.scope.stream, frame.touched)
+            if not isinstance(event, FramePopped) or event.frame != frame.id or event.summary == OUT_OF_TIME:
+                raise AlreadyTerminal(frame=frame.id, status=frame.status)
+        return
+    yield from pop(place, status, brief(summary), cascade=status != "completed")
+
+
+def brief(text: str) -> str:
+    """The beginning of a text that may be any length."""
+    return ingest.preview(text.encode()[: limits.PREVIEW_BYTES]) if len(text) * 4 > limits.PREVIEW_BYTES else text
+
+
+def state(place: Place) -> Flow[FrameRecord]:
+    """The frame as it stands, with all that the log has of it."""
+    frame = yield from _found(place, own(place))
+    stream = place.scope.stream
+    source = yield from event_at(stream, frame.inputs_at)
+    ending = None if frame.live else (yield from event_at(stream, frame.touched))
+    ended = ending if isinstance(ending, FramePopped) and ending.frame == frame.id else None
+    rows: list[HandleRow] = []
+    if frame.handles:
+        rows = yield from _handle_rows(place, None, limits.READ_EVENTS)
+    return FrameRecord(
+        scope=place.scope,
+        inputs=source.inputs if isinstance(source, FramePushed | FrameUpdated) else None,
+        summary=ended.summary if ended is not None else "",
+        result=ended.result if ended is not None else (),
+        context_handles=tuple(map(handle_of, rows)),
+        result_refs=tuple(_result_ref(row) for row in rows if row.result),
+        **{field: getattr(frame, field) for field in FrameState.__struct_fields__},
+    )
+
+
+def _result_ref(row: HandleRow) -> ResultRef:
+    status: Any = row.result
+    return ResultRef(frame=row.source, status=status, handle=f"h{row.handle}")
+
+
+def _session(place: Place) -> Flow[SessionState]:
+    found = yield from load(place.scope.stream, place.context.cache, fresh=True)
+    check_there(found, place.scope)
+    return found
+
+
+def _found(place: Place, frame: str) -> Flow[FrameState]:
+    session = yield from _session(place)
+    found = session.frames.get(frame) or (yield from frame_in_rows(place.scope, frame))
+    if found is None:
+        raise FrameNotFound(session=place.scope.session, frame=frame)
+    return found
+
+
+def ancestry(place: Place) -> Flow[list[FrameState]]:
+    """From the root to this frame."""
+    session = yield from _session(place)
+    found = core.ancestry(session.frames, own(place))
+    if found:
+        return found
+    at: str | None = own(place)
+    while at is not None:
+        frame = session.frames.get(at) or (yield from _found(place, at))
+        found.append(frame)
+        at = frame.parent
+    return found[::-1]
+
+
+def stack(place: Place) -> Flow[list[FrameState]]:
+    """From a root to the frame that is at work: the live one, not suspended, with the newest activity. Empty if there is
+    none."""
+    session = yield from _session(place)
+    current = core.top(session.frames)
+    return [] if current is None else core.ancestry(session.frames, current.id)
+
+
+def listed(
+    place: Place,
+    *,
+    status: FrameStatus | Literal["live"] | None = None,
+    parent: str | None = None,
+    after: str | None = None,
+    limit: int = 100,
+) -> Flow[list[FrameState]]:
+    """The session's frames, live and past, in the order in which they were pushed; `after` is the last one of the page
+    before."""
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
+    yield from _session(place)
+    where = session_where(place.scope)
+    if status == "live":
+        where["live"] = 1
+    elif status is not None:
+        where["status"] = _one_of("status", status, (*LIVE, *ENDINGS))
+    if parent is not None:
+        where["parent"] = frame_seq(checked_frame(parent))
+    last = None if after is None else _frame_key(place.scope, frame_seq(checked_frame(after)))
+    rows = yield from effects.rows(FrameRow, where, last, limit)
+    return [state_of(row) for row in rows]
+
+
+def _frame_key(scope: Scope, frame: int) -> FrameRow:
+    """What a page goes on after: only its key is looked at."""
+    names = {"tenant": scope.tenant, "actor": scope.actor, "session": scope.session, "thread": scope.thread or ""}
+    return FrameRow(**names, frame=frame, parent=0, root=0, status="", live=0, deadline_us=None, state="")
+
+
+def add_handle(
+    place: Place,
+    kind: HandleKind,
+    content: object,
+    *,
+    priority: Priority = "medium",
+    title: str = "",
+    source: str | None = None,
+    metadata: dict[str, Any] | None = None,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[Handle]:
+    """Put a piece of context within the frame's reach: text, any JSON value, parts of a message, or bytes, which are
+    streamed. The same content from the same source again is the same handle."""
+    command = AddHandle(
+        scope=place.scope,
+        frame=own(place),
+        kind=_one_of("kind of a handle", kind, HANDLE_KINDS),
+        priority=_one_of("priority", priority, tuple(SCORES)),
+        title=checked_brief("the title", title) if title != "" else "",
+        source=None if source is None else checked_name("source", source),
+        content=(parts := (yield from ingest.settled_value(place.context, content))),
+        digest=codec.digest(parts),
+        metadata={} if metadata is None else ingest.checked_object("metadata", metadata),
+    )
+    appended = yield from order(
+        place,
+        command,
+        tokens=[ingest.count_parts(place.context.counter, parts)],
+        bodies=blob_refs(parts),
+        key=key,
+        expect=expect,
+        cause=cause,
+    )
+    where = session_where(place.scope)
+    if appended.events:
+        where["handle"] = appended.events[0].seq
+    else:
+        where |= {"frame": frame_seq(own(place)), "source": command.source or ""}
+    (row,) = yield from effects.rows(HandleRow, where, None, 1)
+    return handle_of(row)
+
+
+def _one_of(what: str, value: object, known: Sequence[Any]) -> Any:
+    if type(value) is str and value in known:
+        return value
+    raise InvalidContent(reason=f"the {what} {shown(value)} is not one of {', '.join(known)}")
+
+
+def handles(place: Place, *, before: str | None = None, limit: int = 100) -> Flow[list[Handle]]:
+    """The frame's newest handles, oldest first; with `before`, the newest before that one."""
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
+    yield from _found(place, own(place))
+    return [handle_of(row) for row in (yield from _handle_rows(place, before, limit))]
+
+
+def _handle_rows(place: Place, before: str | None, limit: int) -> Flow[list[HandleRow]]:
+    scope = place.scope
+    last: HandleRow | None = None
+    if before is not None:
+        names = {"tenant": scope.tenant, "actor": scope.actor, "session": scope.session, "thread": scope.thread or ""}
+        number = handle_seq(checked_handle(before))
+        last = HandleRow(**names, handle=number, frame=0, source="", result="", state="")
+    where = session_where(scope) | {"frame": frame_seq(own(place))}
+    found = yield from effects.rows(HandleRow, where, last, limit, order=_NEWEST)
+    return list(reversed(found))
+
+
+def checked_handle(handle: object) -> str:
+    given = handle.id if type(handle) is Handle else handle
+    if type(given) is str and handle_seq(given):
+        return given
+    reason = "the id of a handle is h and a number"
+    raise InvalidName(what="handle", value=given if type(given) is str else shown(given), reason=reason, limit=20)
+
+
+def read_handle(place: Place, handle: Handle | str) -> Flow[tuple[Part, ...]]:
+    """What a handle stands for. Large bodies are references: read_blob() has them whole."""
+    name = checked_handle(handle)
+    yield from _session(place)
+    where = session_where(place.scope) | {"handle": handle_seq(name)}
+    for row in (yield from effects.rows(HandleRow, where, None, 1)):
+        return core.content_of((yield from event_at(place.scope.stream, handle_of(row).at)))
+    raise HandleNotFound(session=place.scope.session, handle=name)
+
+
+def time_out(context: Context, limit: int) -> Flow[tuple[list[tuple[Scope, str]], DataError | None]]:
+    """Fail the frames that are out of time, with all below them cancelled, and the deepest first; which ones, and what went
+    wrong on the way."""
+    where: dict[str, str | int] = {"tenant": context.tenant, "live": 1}
+    due = yield from effects.rows(FrameRow, where, None, limit, most={"deadline_us": context.clock.now_us()})
+    swept: list[tuple[Scope, str]] = []
+    trouble: DataError | None = None
+    content = (Text(OUT_OF_TIME),)
+    tokens = [ingest.count_parts(context.counter, content)]
+    for row in sorted(due, key=lambda row: -row.frame):
+        scope = Scope(row.tenant, row.actor, row.session, row.thread or None)
+        command = TimeOutFrame(scope=scope, frame=frame_id(row.frame))
+        try:
+            made = yield from order(Place(context, scope), command, tokens=tokens, digest=codec.digest(content))
+        except DataError as error:  # one damaged session does not keep the others
+            trouble = error
+            continue
+        for recorded in made.events:
+            event = upcast.current(recorded)
+            if isinstance(event, FramePopped):
+                swept.append((scope, event.frame))
+    return swept, trouble

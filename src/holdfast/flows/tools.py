@@ -1,0 +1,106 @@
+"""Tools: an intent before they run, an outcome after. What has an intent and no outcome is never repeated unasked."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core import upcast
+from holdfast.core.messages import group_of
+from holdfast.errors import InvalidContent, InvalidInput, shown
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.flows.inform_frames import event_at
+from holdfast.flows.ingest import checked_call_id
+from holdfast.flows.messages import result
+from holdfast.flows.place import Place, order
+from holdfast.model.commands import StartCall
+from holdfast.model.content import Json, ToolCall
+from holdfast.model.events import CallStarted, MessageRecorded
+from holdfast.model.frames import Started
+from holdfast.model.messages import Message
+from holdfast.model.names import checked_flag, checked_name
+from holdfast.model.state import OpenCall
+
+
+def start(
+    place: Place,
+    call: ToolCall | OpenCall | str,
+    *,
+    call_key: str | None = None,
+    again: bool = False,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[Started]:
+    """Say that a tool is about to run, before it does. The call stays open until result() says what came of it.
+
+    `call_key` is the idempotency key for whatever the tool changes; without one, it is made of the call's own names.
+    Starting it a second time is refused with OutcomeUnknown, unless `again` says that you know what you are doing."""
+    command = StartCall(
+        scope=place.scope,
+        call=checked_call_id(call.id if isinstance(call, ToolCall | OpenCall) else call),
+        key=None if call_key is None else checked_name("call key", call_key),
+        again=checked_flag("again", again),
+        frame=place.frame,
+    )
+    (recorded,) = (yield from order(place, command, key=key, expect=expect, cause=cause)).events
+    event = upcast.current(recorded)
+    assert isinstance(event, CallStarted), "that is what the command makes"
+    name, args = yield from _called(place, event.call)
+    return Started(call=event.call, name=name, args=args, key=event.key, attempt=event.attempt)
+
+
+def _called(place: Place, call: str) -> Flow[tuple[str, Json]]:
+    """What a call says."""
+    event = yield from event_at(place.scope.stream, group_of(call) or 0)
+    if isinstance(event, MessageRecorded):
+        for each in event.tool_calls:
+            if each.id == call:
+                return each.name, each.args
+    raise InvalidContent(reason=f"what the call {call} said was erased")
+
+
+def run(
+    place: Place,
+    call: ToolCall | OpenCall | str,
+    function: Callable[..., Any],
+    *,
+    key_as: str | None = None,
+    call_key: str | None = None,
+    again: bool = False,
+) -> Flow[Message]:
+    """Run a tool: the intent is stored, the function is called with the call's arguments, and what it returns is stored as
+    the call's result. An exception becomes a result that says so, for the model to see.
+
+    With `key_as`, the function gets the call's idempotency key under that name. If it is interrupted, or the process dies,
+    the call stays open with its outcome unknown: recover() tells of it, and nothing repeats it unasked."""
+    if not callable(function):
+        raise InvalidContent(reason=f"a tool is something to call, not {shown(function)}")
+    if key_as is not None:
+        checked_name("key_as", key_as)
+    started = yield from start(place, call, call_key=call_key, again=again)
+    if not isinstance(started.args, dict):
+        reason = f"Error: the arguments are not an object: {shown(started.args)}"
+        return (yield from result(place, started.call, reason, is_error=True))
+    args = {**started.args, **({} if key_as is None else {key_as: started.key})}
+    try:
+        value = yield from effects.outside(functools.partial(function, **args))
+    except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
+        return (yield from result(place, started.call, told(error), is_error=True))
+    try:
+        return (yield from result(place, started.call, value))
+    except InvalidInput as error:
+        reason = f"The tool has run, but what it returned cannot be kept: {error}"
+        return (yield from result(place, started.call, reason, is_error=True))
+
+
+def told(error: BaseException) -> str:
+    """An error in words, for a model or a person."""
+    try:
+        text = str(error)
+        text.encode()
+    except Exception:  # noqa: BLE001 - somebody else's __str__
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,72 @@
+"""Handles: addressable pieces of context, that are in a frame's reach without being in its window."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from holdfast.model.content import Json
+
+HandleKind: TypeAlias = Literal[
+    "tool_result",
+    "memory_page",
+    "knowledge_entry",
+    "spool_file",
+    "sub_agent_join",
+    "event_ref",
+    "worker_finding",
+    "worker_learning",
+    "artifact",
+    "document",
+    "url",
+]
+HANDLE_KINDS: tuple[HandleKind, ...] = get_args(HandleKind)
+
+Priority: TypeAlias = Literal["critical", "high", "medium", "low", "background"]
+
+SCORES: dict[Priority, int] = {"critical": 100, "high": 75, "medium": 50, "low": 25, "background": 10}
+"""Always in; in unless severely constrained; if space permits; if space abounds; summarised or left out."""
+
+_HANDLE_ID = re.compile(r"h([1-9][0-9]{0,18})")
+
+
+def handle_id(seq: int) -> str:
+    return f"h{seq}"
+
+
+def handle_seq(handle: str) -> int:
+    """The seq in the id of a handle; 0 if it is no such id."""
+    match = _HANDLE_ID.fullmatch(handle)
+    return int(match[1]) if match else 0
+
+
+class Handle(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A piece of context: what it is and where it lies; `read_handle` has its content."""
+
+    id: str
+    frame: str
+    kind: HandleKind
+    priority: Priority = "medium"
+    title: str = ""
+    source: str | None = None
+    """What it came from: a tool call, a frame, a URL."""
+    tokens: int = 0
+    digest: str
+    """The SHA-256 of its content."""
+    at: int
+    """The seq of the event that has its content."""
+    metadata: dict[str, Json] = msgspec.field(default_factory=dict)
+
+    @property
+    def score(self) -> int:
+        return SCORES[self.priority]
+
+
+class ResultRef(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child brought back."""
+
+    frame: str
+    status: Literal["completed", "failed", "cancelled"]
+    handle: str

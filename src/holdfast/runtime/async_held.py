@@ -1,0 +1,159 @@
+"""What users of an event loop hold of a session: the twins of `held`, awaited."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from holdfast.errors import HoldfastError, InvalidContent
+from holdfast.flows import frames as frame_flows
+from holdfast.flows import messages as message_flows
+from holdfast.flows import recovering, spending, suspending, tools, views
+from holdfast.flows import sessions as session_flows
+from holdfast.flows.effects import Flow
+from holdfast.flows.place import Place
+from holdfast.model.frames import FrameState
+from holdfast.runtime.held import Held, ending_for, parent_named
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def awaiting(
+    flow: Callable[Concatenate[Any, P], Flow[T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """A flow over a place as a method to await."""
+
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        answer: T = await self._drive(flow(self._place, *args, **kwargs))
+        return answer
+
+    return functools.update_wrapper(method, flow)
+
+
+class Waking:
+    """A frame on its way: `frame = await …`, or `async with … as frame:`."""
+
+    def __init__(self, drive: Callable[[Flow[Any]], Any], flow: Flow[Place]) -> None:
+        self._drive = drive
+        self._flow = flow
+        self._frame: AsyncFrame | None = None
+
+    async def _made(self) -> AsyncFrame:
+        self._frame = AsyncFrame(self._drive, await self._drive(self._flow))
+        return self._frame
+
+    def __await__(self) -> Generator[Any, None, AsyncFrame]:
+        return self._made().__await__()
+
+    async def __aenter__(self) -> AsyncFrame:
+        return await self._made()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._frame is not None:
+            await self._frame.__aexit__(kind, error, trace)
+
+
+class _AsyncWorking(Held):
+    """What a session and a frame have in common."""
+
+    record = awaiting(message_flows.record)
+    record_all = awaiting(message_flows.record_all)
+    result = awaiting(message_flows.result)
+    start = awaiting(tools.start)
+    run = awaiting(tools.run)
+    read_handle = awaiting(frame_flows.read_handle)
+
+    def frame(
+        self,
+        goal: str,
+        *,
+        budget: int,
+        inputs: Any = None,
+        parent: AsyncFrame | FrameState | str | None = None,
+        max_subframe_depth: int | None = None,
+        max_tool_calls: int | None = None,
+        timeout_s: float | None = None,
+        key: str | None = None,
+        expect: int | None = None,
+        cause: str | None = None,
+    ) -> Waking:
+        if self._place.frame is not None and parent is not None:
+            raise InvalidContent(reason="a frame is the parent of those it pushes: leave out parent")
+        flow = frame_flows.push(
+            self._place,
+            goal,
+            budget=budget,
+            inputs=inputs,
+            parent=parent_named(self._place, parent),
+            max_subframe_depth=max_subframe_depth,
+            max_tool_calls=max_tool_calls,
+            timeout_s=timeout_s,
+            key=key,
+            expect=expect,
+            cause=cause,
+        )
+        return Waking(self._drive, flow)
+
+    frame.__doc__ = frame_flows.push.__doc__
+
+
+class AsyncSession(_AsyncWorking):
+    """One session, for an event loop."""
+
+    close_open_calls = awaiting(message_flows.close_open_calls)
+    messages = awaiting(message_flows.messages)
+    evidence = awaiting(message_flows.evidence)
+    events = awaiting(message_flows.events)
+    window = awaiting(views.window)
+    draft_summary = awaiting(views.draft_summary)
+    summarize = awaiting(views.summarize)
+    state = awaiting(session_flows.state)
+    reset = awaiting(session_flows.reset)
+    close = awaiting(session_flows.close)
+    destroy = awaiting(session_flows.destroy)
+    erase = awaiting(session_flows.erase)
+    frames = awaiting(frame_flows.listed)
+    stack = awaiting(frame_flows.stack)
+    recover = awaiting(recovering.recover)
+
+    async def get_frame(self, frame: str) -> AsyncFrame:
+        """A frame that is there, live or past; FrameNotFound otherwise."""
+        place = Place(self._place.context, self._place.scope, frame_flows.checked_frame(frame))
+        await self._drive(frame_flows.state(place))
+        return AsyncFrame(self._drive, place)
+
+
+class AsyncFrame(_AsyncWorking):
+    """A unit of work in a session, for an event loop: the twin of Frame."""
+
+    state = awaiting(frame_flows.state)
+    ancestry = awaiting(frame_flows.ancestry)
+    update = awaiting(frame_flows.update)
+    reserve = awaiting(spending.reserve)
+    commit = awaiting(spending.commit)
+    cancel = awaiting(spending.cancel)
+    use = awaiting(spending.use)
+    grant = awaiting(spending.grant)
+    add_handle = awaiting(frame_flows.add_handle)
+    handles = awaiting(frame_flows.handles)
+    suspend = awaiting(suspending.suspend)
+    reissue = awaiting(suspending.reissue)
+    revoke = awaiting(suspending.revoke)
+    pop = awaiting(frame_flows.pop)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._drive(frame_flows.leave(self._place, *ending_for(error)))
+        except HoldfastError:
+            if error is None:
+                raise  # else the error of the block is what matters

@@ -1,0 +1,195 @@
+"""What users hold of a session: itself, and the frames in it. Each operation is written once, as a flow; here it blocks."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from holdfast.errors import HoldfastError, InvalidContent, ScopeMismatch, shown
+from holdfast.flows import frames as frame_flows
+from holdfast.flows import messages as message_flows
+from holdfast.flows import recovering, spending, suspending, tools, views
+from holdfast.flows import sessions as session_flows
+from holdfast.flows.effects import Flow
+from holdfast.flows.place import Place
+from holdfast.model.frames import Ending, FrameState
+from holdfast.model.messages import Message
+from holdfast.model.names import Scope
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def blocking(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatenate[Any, P], T]:
+    """A flow over a place as a method that blocks."""
+
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        answer: T = self._drive(flow(self._place, *args, **kwargs))
+        return answer
+
+    return functools.update_wrapper(method, flow)
+
+
+class Held:
+    def __init__(self, drive: Callable[[Flow[Any]], Any], place: Place) -> None:
+        self._drive = drive
+        self._place = place
+
+    @property
+    def scope(self) -> Scope:
+        return self._place.scope
+
+    @property
+    def id(self) -> str:
+        return self._place.frame or self._place.scope.session
+
+    def __repr__(self) -> str:
+        frame = "" if self._place.frame is None else f" frame {self._place.frame}"
+        return f"<{type(self).__name__} {self._place.scope.stream}{frame}>"
+
+
+def parent_named(place: Place, parent: object) -> str | None:
+    """The id of a parent, given as that, as a frame that is held, or as what a list of frames has."""
+    if isinstance(parent, Held):
+        if parent.scope != place.scope:
+            raise ScopeMismatch(frame=parent.id, theirs=parent.scope.stream, ours=place.scope.stream)
+        if parent._place.frame is None:
+            raise InvalidContent(reason="the parent of a frame is a frame, not a session")
+        return parent._place.frame
+    if isinstance(parent, FrameState):
+        return parent.id
+    if parent is None or isinstance(parent, str):
+        return parent
+    raise InvalidContent(reason=f"the parent of a frame is {shown(parent)}, not a frame or its id")
+
+
+def ending_for(error: BaseException | None) -> tuple[Ending, str]:
+    """How a frame ends whose body was left with this."""
+    if error is None:
+        return "completed", ""
+    return "failed" if isinstance(error, Exception) else "cancelled", tools.told(error)
+
+
+class _Working(Held):
+    """What a session and a frame have in common."""
+
+    record = blocking(message_flows.record)
+    record_all = blocking(message_flows.record_all)
+    result = blocking(message_flows.result)
+    start = blocking(tools.start)
+    read_handle = blocking(frame_flows.read_handle)
+
+    def run(
+        self,
+        call: Any,
+        function: Callable[..., Any],
+        *,
+        key_as: str | None = None,
+        call_key: str | None = None,
+        again: bool = False,
+    ) -> Message:
+        if inspect.iscoroutinefunction(function):
+            raise InvalidContent(reason="a coroutine function cannot run here: use an engine of open_async()")
+        flow = tools.run(self._place, call, function, key_as=key_as, call_key=call_key, again=again)
+        message: Message = self._drive(flow)
+        return message
+
+    run.__doc__ = tools.run.__doc__
+
+    def frame(
+        self,
+        goal: str,
+        *,
+        budget: int,
+        inputs: Any = None,
+        parent: Frame | FrameState | str | None = None,
+        max_subframe_depth: int | None = None,
+        max_tool_calls: int | None = None,
+        timeout_s: float | None = None,
+        key: str | None = None,
+        expect: int | None = None,
+        cause: str | None = None,
+    ) -> Frame:
+        if self._place.frame is not None and parent is not None:
+            raise InvalidContent(reason="a frame is the parent of those it pushes: leave out parent")
+        flow = frame_flows.push(
+            self._place,
+            goal,
+            budget=budget,
+            inputs=inputs,
+            parent=parent_named(self._place, parent),
+            max_subframe_depth=max_subframe_depth,
+            max_tool_calls=max_tool_calls,
+            timeout_s=timeout_s,
+            key=key,
+            expect=expect,
+            cause=cause,
+        )
+        return Frame(self._drive, self._drive(flow))
+
+    frame.__doc__ = (
+        f"{frame_flows.push.__doc__}\n\n    Used with `with`, it ends when the block is left: completed, or failed."
+    )
+
+
+class Session(_Working):
+    """One session. Holds no state of its own: any process may hold another handle to the same session."""
+
+    close_open_calls = blocking(message_flows.close_open_calls)
+    messages = blocking(message_flows.messages)
+    evidence = blocking(message_flows.evidence)
+    events = blocking(message_flows.events)
+    window = blocking(views.window)
+    draft_summary = blocking(views.draft_summary)
+    summarize = blocking(views.summarize)
+    state = blocking(session_flows.state)
+    reset = blocking(session_flows.reset)
+    close = blocking(session_flows.close)
+    destroy = blocking(session_flows.destroy)
+    erase = blocking(session_flows.erase)
+    frames = blocking(frame_flows.listed)
+    stack = blocking(frame_flows.stack)
+    recover = blocking(recovering.recover)
+
+    def get_frame(self, frame: str) -> Frame:
+        """A frame that is there, live or past; FrameNotFound otherwise."""
+        place = Place(self._place.context, self._place.scope, frame_flows.checked_frame(frame))
+        self._drive(frame_flows.state(place))
+        return Frame(self._drive, place)
+
+
+class Frame(_Working):
+    """A unit of work in a session. Holds no state of its own: any process may hold another handle to the same frame.
+
+    As a context manager it ends when its block is left: completed, or failed with the error's text, and all below it
+    cancelled. What was suspended in the block rests on; what was popped in it stays as it was popped."""
+
+    state = blocking(frame_flows.state)
+    ancestry = blocking(frame_flows.ancestry)
+    update = blocking(frame_flows.update)
+    reserve = blocking(spending.reserve)
+    commit = blocking(spending.commit)
+    cancel = blocking(spending.cancel)
+    use = blocking(spending.use)
+    grant = blocking(spending.grant)
+    add_handle = blocking(frame_flows.add_handle)
+    handles = blocking(frame_flows.handles)
+    suspend = blocking(suspending.suspend)
+    reissue = blocking(suspending.reissue)
+    revoke = blocking(suspending.revoke)
+    pop = blocking(frame_flows.pop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._drive(frame_flows.leave(self._place, *ending_for(error)))
+        except HoldfastError:
+            if error is None:
+                raise  # else the error of the block is what matters
