@@ -27,11 +27,19 @@ from holdfast.model.events import (
     SessionTimedOut,
     SummaryRecorded,
 )
+from holdfast.model.frames import FrameState
 from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef
 
 
 def fold(state: SessionState, event: Event | None, event_type: str, time_us: int) -> SessionState:
     """The state after one more event; `event` is None when its payload was erased."""
+    return step(state, event, event_type, time_us)[0]
+
+
+def step(
+    state: SessionState, event: Event | None, event_type: str, time_us: int
+) -> tuple[SessionState, dict[str, FrameState]]:
+    """The state after one more event, and the frames that it changed, those that it ended among them."""
     seq = state.version + 1
     changes: dict[str, Any] = {"version": seq, "updated_us": time_us, "active_us": max(state.active_us, time_us)}
     if event is not None and event_type not in BARE:
@@ -56,12 +64,11 @@ def fold(state: SessionState, event: Event | None, event_type: str, time_us: int
         if isinstance(event, PayloadsErased):
             kept = (each for each in state.summaries if not any(each.first <= at <= each.last for at in event.seqs))
             changes["summaries"] = tuple(kept)
-    if touched := stack.changes(state.frames, event, event_type, seq, time_us):
-        changes["frames"] = stack.applied(state.frames, touched)
-        before = stack.bulk(state.frames[each] for each in touched if each in state.frames)
-        after = stack.bulk(each for each in touched.values() if each.live)
-        changes["bulk"] = state.bulk - before + after
-    return msgspec.structs.replace(state, **changes)
+    touched = stack.changes(state.frames, event, event_type, seq, time_us)
+    if touched:
+        changes["frames"], more = stack.applied(state.frames, touched)
+        changes["bulk"] = state.bulk + more
+    return msgspec.structs.replace(state, **changes), touched
 
 
 def _message(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from holdfast import codec
-from holdfast.core import stack
 from holdfast.core.fold import offers
 from holdfast.model.content import blob_refs
 from holdfast.model.events import (
@@ -25,15 +24,23 @@ from holdfast.model.rows import BlobRow, FrameRow, HandleRow, OutboxRow, Row, Se
 from holdfast.model.state import SessionState
 
 
-def rows_of(scope: Scope, before: SessionState, event: Event | None, event_type: str, time_us: int) -> Iterator[Row]:
-    """The rows that one event puts in place, beside that of its session."""
+def rows_of(
+    scope: Scope,
+    before: SessionState,
+    event: Event | None,
+    event_type: str,
+    time_us: int,
+    frames: Mapping[str, FrameState],
+) -> Iterator[Row]:
+    """The rows that one event puts in place, beside those of its session and of the frames that it changes."""
     tenant, actor, session, thread = scope.tenant, scope.actor, scope.session, scope.thread or ""
     seq = before.version + 1
     for ref in dict.fromkeys(blob_refs(parts_of(event))):
         yield BlobRow(
             tenant=tenant, digest=ref.digest, actor=actor, session=session, thread=thread, seq=seq, size=ref.size
         )
-    yield from _frame_rows(scope, before, event, event_type, time_us)
+    if frames:
+        yield from _beside(scope, before, event, frames)
     stretch = offers(before, event, event_type)
     if stretch is not None:
         entry, why, at_us, done = seq, event_type.removeprefix("session."), time_us, 0
@@ -56,14 +63,11 @@ def rows_of(scope: Scope, before: SessionState, event: Event | None, event_type:
     )
 
 
-def _frame_rows(
-    scope: Scope, before: SessionState, event: Event | None, event_type: str, time_us: int
-) -> Iterator[Row]:
-    changed = stack.changes(before.frames, event, event_type, before.version + 1, time_us)
-    for frame in changed.values():
-        yield frame_row(scope, frame)
+def _beside(scope: Scope, before: SessionState, event: Event | None, frames: Mapping[str, FrameState]) -> Iterator[Row]:
+    """The tokens of these frames, and a handle."""
+    for frame in frames.values():
         yield from _token_rows(scope, before.frames.get(frame.id), frame, event)
-    handle = handle_of(event, before.version + 1) if changed else None
+    handle = handle_of(event, before.version + 1)
     if handle is not None:
         yield HandleRow(
             tenant=scope.tenant,
@@ -128,7 +132,7 @@ def _token_rows(scope: Scope, before: FrameState | None, after: FrameState, even
     """The token that a frame had, and the one that it has now."""
     had = before.suspension if before is not None else None
     has = after.suspension
-    if had == has:
+    if had is has:
         return
     if had is not None and had.digest and (has is None or has.digest != had.digest):
         status: Literal["consumed", "replaced", "revoked", "ended"] = "ended"

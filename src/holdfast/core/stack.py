@@ -6,13 +6,13 @@ ended; what a parent has used is what it and all ended frames below it have used
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
 from holdfast.model import limits
-from holdfast.model.content import Part, Text, Usage, text_of
+from holdfast.model.content import Part, Text, text_of
 from holdfast.model.events import (
     OFFLOADING,
     BudgetCancelled,
@@ -286,7 +286,7 @@ def _spend(steps: _Steps, event: BudgetReserved | BudgetCommitted | BudgetCancel
     elif not isinstance(event, BudgetUsed):
         kept = tuple(each for each in kept if each.id != event.reservation)
     budget = msgspec.structs.replace(budget, used=_sum(budget.used, used), reserved=sum(each.amount for each in kept))
-    steps.change(frame, budget=budget, reservations=kept, usage=frame.usage + (usage or Usage()))
+    steps.change(frame, budget=budget, reservations=kept, usage=frame.usage if usage is None else frame.usage + usage)
 
 
 def _touch(steps: _Steps, event: Event | None, named: str) -> None:
@@ -330,18 +330,23 @@ def narrower(inner: Limits, outer: Limits) -> bool:
     )
 
 
-def applied(frames: Frames, changed: Mapping[str, FrameState]) -> dict[str, FrameState]:
-    """The live frames after these changes."""
-    after = {**frames, **changed}
-    for each in changed.values():
-        if not each.live:
-            del after[each.id]
-    return after
+def applied(frames: Frames, changed: Mapping[str, FrameState]) -> tuple[dict[str, FrameState], int]:
+    """The live frames after these changes, and how many bytes longer the texts in them are."""
+    after = dict(frames)
+    more = 0
+    for name, frame in changed.items():
+        if name in after:
+            more -= _bulk(after[name])
+        if frame.live:
+            after[name] = frame
+            more += _bulk(frame)
+        else:
+            after.pop(name, None)
+    return after, more
 
 
-def bulk(frames: Iterable[FrameState]) -> int:
-    """Bytes of the longer texts in frames."""
-    return sum(len(each.goal) + (len(each.suspension.reason) if each.suspension else 0) for each in frames)
+def _bulk(frame: FrameState) -> int:
+    return len(frame.goal) + (len(frame.suspension.reason) if frame.suspension is not None else 0)
 
 
 def content_of(event: Event | None) -> tuple[Part, ...]:

@@ -11,13 +11,12 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast import chain, codec
-from holdfast.core import project, sessions
-from holdfast.core.fold import fold
+from holdfast.core import sessions
 from holdfast.errors import Contended, HoldfastError, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.inform import informed
-from holdfast.flows.load import StateCache, load, replay
+from holdfast.flows.load import StateCache, load, replay, stepped
 from holdfast.model import limits
 from holdfast.model.commands import Command, Given
 from holdfast.model.events import Event, PayloadsErased
@@ -140,13 +139,9 @@ def _write(
     after = state
     if erase:
         after, rows = yield from replay(stream, state.version, erased=frozenset(erase))
-    scope = order.command.scope
-    for event in events:
-        rows += project.rows_of(scope, after, event, event.name, order.given.time_us)
-        after = fold(after, event, event.name, order.given.time_us)
-    session = project.session_row(scope, after)
-    assert session is not None, "a command makes a session or finds one"
-    rows.append(session)
+    named = ((event, event.name, order.given.time_us) for event in events)
+    after, made = stepped(order.command.scope, after, named)
+    rows += made
     snapshot = snapshot_of(0 if erase else state.version, after)
     return StreamWrite(stream, state.version, new, tuple(rows), snapshot, erase), after
 

@@ -14,11 +14,12 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import project, upcast
-from holdfast.core.fold import fold
+from holdfast.core.fold import fold, step
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.model import limits
 from holdfast.model.events import Event, PayloadsErased
+from holdfast.model.frames import FrameState
 from holdfast.model.log import Recorded
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.rows import Row
@@ -138,11 +139,24 @@ def replay(stream: StreamId, version: int, *, erased: Collection[int] = ()) -> F
 def fold_and_project(
     stream: StreamId, state: SessionState, page: Iterable[Recorded], erased: Collection[int] = ()
 ) -> tuple[SessionState, list[Row]]:
-    scope = Scope.of(stream)
+    events = (
+        (None if recorded.seq in erased else upcast.current(recorded), recorded.type, recorded.time_us)
+        for recorded in page
+    )
+    return stepped(Scope.of(stream), state, events)
+
+
+def stepped(
+    scope: Scope, state: SessionState, events: Iterable[tuple[Event | None, str, int]]
+) -> tuple[SessionState, list[Row]]:
+    """The state after these events, and the rows that they make: those of frames and of the session once, at the end."""
     rows: list[Row] = []
-    for recorded in page:
-        event = None if recorded.seq in erased else upcast.current(recorded)
-        rows += project.rows_of(scope, state, event, recorded.type, recorded.time_us)
-        state = fold(state, event, recorded.type, recorded.time_us)
+    changed: dict[str, FrameState] = {}
+    for event, event_type, time_us in events:
+        before = state
+        state, frames = step(before, event, event_type, time_us)
+        rows += project.rows_of(scope, before, event, event_type, time_us, frames)
+        changed |= frames
+    rows += (project.frame_row(scope, frame) for frame in changed.values())
     session = project.session_row(scope, state)
     return state, rows if session is None else [*rows, session]

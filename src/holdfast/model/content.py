@@ -103,8 +103,14 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """How much of the output was reasoning."""
 
     def __add__(self, other: Usage) -> Usage:
+        if other == _NONE:
+            return self
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
         return Usage(*(min(mine + theirs, limits.WHOLE_NUMBER) for mine, theirs in pairs))
+
+
+_NONE = Usage()
+"""What nothing was consumed by."""
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
