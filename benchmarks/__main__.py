@@ -17,7 +17,19 @@ import apsw
 from benchmarks.harness import Bench, Spread, file_system, fsyncs
 from benchmarks.report import Machine, Results, Table
 
-NAMES = ("append", "group", "peer", "growth", "disk", "startup", "agents", "tokens", "trajectories", "postgres")
+NAMES = (
+    "append",
+    "group",
+    "peer",
+    "growth",
+    "disk",
+    "startup",
+    "agents",
+    "tokens",
+    "trajectories",
+    "postgres",
+    "frames",
+)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -191,8 +191,8 @@ def _pop(state: SessionState, command: PopFrame, given: Given) -> tuple[Event, .
     frame = live(state, command.scope, command.frame, given)
     inner = stack.below(state.frames, frame.id)
     if inner and not command.cascade:
-        some = ", ".join(each.id for each in inner if each.parent == frame.id)
-        raise errors.ChildrenActive(frame=frame.id, children=frame.children, some=some)
+        children = [each for each in inner if each.parent == frame.id]
+        raise errors.ChildrenActive(frame=frame.id, children=frame.children, some=stack.names(children))
     return _ended(state, frame, command.status, command, given)
 
 

@@ -15,8 +15,7 @@ def found(state: SessionState) -> list[Pending]:
     pending: list[Pending] = []
     for frame in stack.by_age(state.frames):
         if frame.children:
-            some = ", ".join(each.id for each in children[frame.id])
-            what = f"'{frame.goal}' waits for {some}"
+            what = f"'{frame.goal}' waits for {stack.names(children[frame.id])}"
             pending.append(Pending(kind="waiting_for_subcall", frame=frame.id, description=what))
         pending += _resting(frame)
         pending += _failed(frame.id, frame.errors)

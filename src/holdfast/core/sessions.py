@@ -20,8 +20,11 @@ from holdfast.model.commands import (
     DestroySession,
     ErasePayloads,
     Given,
+    PushFrame,
     RecordMessages,
     ResetSession,
+    ResumeActor,
+    StartCall,
     Summarize,
     TimeOutSession,
 )
@@ -69,7 +72,10 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
             return _time_out(state, given)
         case ResetSession() | CloseSession():
             return _end(state, command, given)
-    _check_open(state, command.scope)
+    if isinstance(
+        command, PushFrame | StartCall | ResumeActor
+    ):  # all else needs a frame that lives, and says if none does
+        _check_open(state, command.scope)
     return frames.decide(state, command, given)
 
 
@@ -103,7 +109,9 @@ def _create(state: SessionState, command: CreateSession) -> tuple[Event, ...]:
 
 def _record(state: SessionState, command: RecordMessages, given: Given) -> tuple[Event, ...]:
     """Each message is decided on what the ones before it made of the state: a batch is as good as one at a time."""
-    frame = None if command.frame is None else frames.live(state, command.scope, command.frame, given)
+    frame: FrameState | None = None
+    if command.frame is not None and not all(new.tool_results for new in command.messages):  # those go to their calls
+        frame = frames.live(state, command.scope, command.frame, given)
     events: list[Event] = []
     folded = 0
     for new, tokens in zip(command.messages, given.tokens, strict=True):

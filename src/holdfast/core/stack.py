@@ -6,7 +6,7 @@ ended; what a parent has used is what it and all ended frames below it have used
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -37,6 +37,7 @@ from holdfast.model.frames import Budget, Ending, FrameState, FrameStatus, Limit
 
 Frames: TypeAlias = Mapping[str, FrameState]
 
+_NAMED = 10
 _QUESTION_MARKS = ("?", "？", "؟")
 _CLOSERS = " \t\r\n\"'*_`)]}»”’"
 
@@ -56,6 +57,12 @@ def children_of(frames: Frames) -> dict[str | None, list[FrameState]]:
     for frame in by_age(frames):
         found.setdefault(frame.parent, []).append(frame)
     return found
+
+
+def names(frames: Sequence[FrameState]) -> str:
+    """A few of them by their ids, for people to read."""
+    more = f" and {len(frames) - _NAMED} more" if len(frames) > _NAMED else ""
+    return ", ".join(each.id for each in frames[:_NAMED]) + more
 
 
 def below(frames: Frames, frame: str) -> list[FrameState]:

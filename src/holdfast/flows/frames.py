@@ -30,7 +30,7 @@ from holdfast.flows.load import load
 from holdfast.flows.place import Context, Place, order
 from holdfast.model import limits
 from holdfast.model.commands import AddHandle, PopFrame, PushFrame, TimeOutFrame, UpdateFrame
-from holdfast.model.content import Part, Text, blob_refs
+from holdfast.model.content import Part, Text, Usage, blob_refs
 from holdfast.model.events import FramePopped, FramePushed, FrameUpdated
 from holdfast.model.frames import (
     ENDINGS,
@@ -39,6 +39,7 @@ from holdfast.model.frames import (
     FrameRecord,
     FrameState,
     FrameStatus,
+    Spend,
     frame_id,
     frame_seq,
 )
@@ -230,6 +231,15 @@ def _found(place: Place, frame: str) -> Flow[FrameState]:
     if found is None:
         raise FrameNotFound(session=place.scope.session, frame=frame)
     return found
+
+
+def spend(place: Place) -> Flow[Spend]:
+    """What this frame and all below it have used so far, those that still live included."""
+    session = yield from _session(place)
+    frame = yield from _found(place, own(place))
+    found = [frame, *(core.below(session.frames, frame.id) if frame.id in session.frames else ())]
+    tokens = min(sum(each.budget.used for each in found), limits.WHOLE_NUMBER)
+    return Spend(tokens, sum((each.usage + each.below for each in found), Usage()))
 
 
 def ancestry(place: Place) -> Flow[list[FrameState]]:

@@ -89,9 +89,9 @@ def state(place: Place) -> Flow[SessionState]:
     """Where the session stands now, whoever wrote last."""
     found = yield from load(place.scope.stream, place.context.cache, fresh=True)
     core.check_there(found, place.scope)
-    if found.metadata:  # the caller may do with it as he likes; ours stays
+    if found.metadata or found.frames:  # the caller may do with it as he likes; ours stays
         copy = checked_object("metadata", found.metadata)
-        found = msgspec.structs.replace(found, metadata=copy)
+        found = msgspec.structs.replace(found, metadata=copy, frames=dict(found.frames))
     return found
 
 

@@ -147,6 +147,15 @@ class FrameState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return self.completed_us is None
 
 
+class Spend(msgspec.Struct, frozen=True):
+    """What a frame and all below it have used so far, live or ended."""
+
+    tokens: int
+    """As budgets count them."""
+    usage: Usage
+    """As providers count them."""
+
+
 class FrameRecord(FrameState, frozen=True, omit_defaults=True, kw_only=True):
     """A frame with all that the log has of it."""
 

@@ -133,6 +133,7 @@ class AsyncFrame(_AsyncWorking):
 
     state = awaiting(frame_flows.state)
     ancestry = awaiting(frame_flows.ancestry)
+    spend = awaiting(frame_flows.spend)
     update = awaiting(frame_flows.update)
     reserve = awaiting(spending.reserve)
     commit = awaiting(spending.commit)

@@ -169,6 +169,7 @@ class Frame(_Working):
 
     state = blocking(frame_flows.state)
     ancestry = blocking(frame_flows.ancestry)
+    spend = blocking(frame_flows.spend)
     update = blocking(frame_flows.update)
     reserve = blocking(spending.reserve)
     commit = blocking(spending.commit)
