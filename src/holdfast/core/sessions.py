@@ -19,6 +19,7 @@ from holdfast.model.commands import (
     CreateSession,
     DestroySession,
     ErasePayloads,
+    FrameCommand,
     Given,
     PushFrame,
     RecordMessages,
@@ -72,9 +73,12 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
             return _time_out(state, given)
         case ResetSession() | CloseSession():
             return _end(state, command, given)
-    if isinstance(
-        command, PushFrame | StartCall | ResumeActor
-    ):  # all else needs a frame that lives, and says if none does
+    return _in_frames(state, command, given)
+
+
+def _in_frames(state: SessionState, command: FrameCommand, given: Given) -> tuple[Event, ...]:
+    """What begins nothing new needs a frame that lives, and says so if none does."""
+    if isinstance(command, PushFrame | StartCall | ResumeActor):
         _check_open(state, command.scope)
     return frames.decide(state, command, given)
 
