@@ -36,3 +36,7 @@ class CountingIds:
     def salts(self, count: int) -> list[bytes]:
         self._count += count
         return [(self._count - count + each + 1).to_bytes(16, "big") for each in range(count)]
+
+    def secret(self) -> bytes:
+        self._count += 1
+        return self._count.to_bytes(32, "big")

@@ -83,9 +83,8 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
         changes["live"] = state.live + 1
     if event.role == "user":
         changes["turns"] = state.turns + 1
-    changes["asks"] = event.frame is None and stack.asks(event)
     if event.frame is None:
-        changes["errors"] = stack.failures(state.errors, event)
+        changes |= {"asks": stack.asks(event), "errors": stack.failures(state.errors, event)}
     if event.usage is not None:
         changes["usage"] = state.usage + event.usage
         changes["calibration"] = calibrate.learn(

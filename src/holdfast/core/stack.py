@@ -33,7 +33,17 @@ from holdfast.model.events import (
     TokenReissued,
     TokenRevoked,
 )
-from holdfast.model.frames import Budget, Ending, FrameState, FrameStatus, Limits, Reservation, Suspension, frame_id
+from holdfast.model.frames import (
+    Budget,
+    Ending,
+    FrameState,
+    FrameStatus,
+    Limits,
+    Reservation,
+    Suspension,
+    frame_id,
+    frame_seq,
+)
 
 Frames: TypeAlias = Mapping[str, FrameState]
 
@@ -89,9 +99,9 @@ def ancestry(frames: Frames, frame: str) -> list[FrameState]:
 
 
 def top(frames: Frames) -> FrameState | None:
-    """The frame that is at work: live, not suspended, with the newest activity; of two, the deeper one."""
+    """The frame that is at work: live, not suspended, with the newest activity; of several, the deepest and newest."""
     working = (frame for frame in frames.values() if frame.status != "suspended")
-    return max(working, key=lambda frame: (frame.touched, frame.depth), default=None)
+    return max(working, key=lambda frame: (frame.touched, frame.depth, frame_seq(frame.id)), default=None)
 
 
 def asks(event: MessageRecorded) -> bool:
@@ -261,17 +271,23 @@ def _suspend(steps: _Steps, event: FrameSuspended) -> None:
 
 
 def _resume(steps: _Steps, event: FrameResumed) -> None:
-    """The frame wakes, and all below it that rested with it; a parent before its children, whose time is never longer."""
+    """The frame wakes, and all below it that rested with it; a parent before its children, whose time is never longer, nor
+    is that of those who went on meanwhile."""
     frames = steps.frames
     for frame in (frames[event.frame], *reversed(below(frames, event.frame))):
         rest = frame.suspension
-        if rest is None or rest.holder != event.frame:
+        if rest is not None and rest.holder != event.frame:
             continue
-        deadline = None if rest.remaining_us is None else steps.time_us + rest.remaining_us
+        deadline = frame.deadline_us
+        if rest is not None and rest.remaining_us is not None:
+            deadline = steps.time_us + rest.remaining_us
         parent = steps.get(frame.parent)
         if parent is not None and parent.deadline_us is not None:
             deadline = parent.deadline_us if deadline is None else min(deadline, parent.deadline_us)
-        steps.change(frame, suspension=None, status=_status(None, frame.children), deadline_us=deadline)
+        if rest is not None:
+            steps.change(frame, suspension=None, status=_status(None, frame.children), deadline_us=deadline)
+        elif deadline != frame.deadline_us:
+            steps.changed[frame.id] = msgspec.structs.replace(frame, deadline_us=deadline)
 
 
 def _grant(steps: _Steps, event: BudgetGranted) -> None:

@@ -25,7 +25,7 @@ from holdfast.model.commands import (
     Summarize,
 )
 from holdfast.model.content import ToolCall
-from holdfast.model.events import OF_FRAMES, EvidenceKept, MessageRecorded, PayloadsErased, SummaryRecorded
+from holdfast.model.events import OF_FRAMES, CallStarted, EvidenceKept, MessageRecorded, PayloadsErased, SummaryRecorded
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import StreamId
@@ -155,6 +155,8 @@ def _goes_with(recorded: Recorded) -> Flow[set[int]]:
         return {*event.seqs}
     if recorded.type in OF_FRAMES and event is not None:
         return (yield from whole_tree(recorded, event))
+    if isinstance(event, CallStarted):  # without it, a call of unknown outcome would look as if it had never been tried
+        return (yield from _group(recorded.stream, group_of(event.call) or recorded.seq))
     if not isinstance(event, MessageRecorded | EvidenceKept):
         return set()
     each = message(recorded)
@@ -163,8 +165,13 @@ def _goes_with(recorded: Recorded) -> Flow[set[int]]:
         return set()
     if first > each.seq or not (yield from _called(recorded.stream, first, each)):
         return set()
-    results = yield from _results_of(recorded.stream, first, limits.WHOLE_NUMBER)
-    return {first, *(result.seq for result in results)}
+    return (yield from _group(recorded.stream, first))
+
+
+def _group(stream: StreamId, seq: int) -> Flow[set[int]]:
+    """The message that made some calls, and those with their results."""
+    results = yield from _results_of(stream, seq, limits.WHOLE_NUMBER)
+    return {seq, *(result.seq for result in results)}
 
 
 def _called(stream: StreamId, seq: int, answer: Message) -> Flow[bool]:

@@ -228,11 +228,11 @@ def sweep(context: Context, *, limit: int = 1_000) -> Flow[Swept]:
     destroying left undone; which ones were timed out. Any number of processes may sweep at once."""
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
     tenant: dict[str, str | int] = {"tenant": context.tenant}
-    due = yield from effects.rows(
-        SessionRow, tenant | {"status": "open"}, None, limit, most={"expires_us": context.clock.now_us()}
-    )
+    most = {"expires_us": context.clock.now_us()}
+    soonest = Order(("expires_us",))
+    due = yield from effects.rows(SessionRow, tenant | {"status": "open"}, None, limit, order=soonest, most=most)
     swept: list[Scope] = []
-    frames, trouble = yield from time_out(context, limit)
+    trouble: DataError | None = None
     for row in due:
         place = Place(context, _scope_of(row))
         command = TimeOutSession(scope=place.scope)
@@ -241,6 +241,8 @@ def sweep(context: Context, *, limit: int = 1_000) -> Flow[Swept]:
                 swept.append(place.scope)
         except DataError as error:  # one damaged session does not keep the others
             trouble = error
+    frames, wrong = yield from time_out(context, limit)
+    trouble = trouble or wrong
     where, last = tenant | {"status": "destroyed"}, None
     while page := (yield from effects.rows(SessionRow, where, last, limits.READ_EVENTS, least={"residue": 1})):
         for last in page:
