@@ -79,61 +79,33 @@ arguments are its attributes, and the driver's error stays as ``__cause__``.
 
 from __future__ import annotations
 
-from typing import Any
-
-SHOWN_CHARS = 120
-INT_BITS = 128
-
-
-class HoldfastError(Exception):
-    """Holdfast could not do what was asked."""
-
-    def __init__(self, **data: object) -> None:
-        plain = {name: _plain(value) for name, value in data.items()}
-        self.__dict__.update(plain)
-        template = " ".join((type(self).__doc__ or "").split())
-        super().__init__(template.format(**{name: _cut(value) for name, value in plain.items()}))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), dict(self.__dict__))
-
-
-def _rebuild(cls: type[HoldfastError], data: dict[str, object]) -> HoldfastError:
-    return cls(**data)
-
-
-def shown(value: object) -> str:
-    """A few words for any value. What is not plain is named by its type: looking closer may fail, or never end."""
-    kind = type(value)
-    if kind is str:
-        return repr(_cut(value))
-    if kind is int and value.bit_length() > INT_BITS:  # type: ignore[attr-defined]
-        return f"an int of {value.bit_length()} bits"  # type: ignore[attr-defined]
-    if value is None or kind in (int, float, bool):
-        return repr(value)
-    return f"a value of type {_cut(kind.__name__)}"
-
-
-def _plain(value: object) -> object:
-    """Errors are printed, kept and sent to other processes, so they hold on to nothing but plain data."""
-    kind = type(value)
-    if value is None or kind in (str, float, bool) or kind.__module__ == "holdfast.model.names":
-        return value
-    if kind is int and value.bit_length() <= INT_BITS:  # type: ignore[attr-defined]
-        return value
-    return shown(value)
-
-
-def _cut(value: object) -> object:
-    """Hostile text ends up in messages: it is cut, and always printable."""
-    if type(value) is not str:
-        return value
-    short = value if len(value) <= SHOWN_CHARS else value[:SHOWN_CHARS] + "…"
-    return short.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-class InvalidInput(HoldfastError, ValueError):
-    """The input cannot be accepted."""
+from holdfast.errors.base import Conflict as Conflict
+from holdfast.errors.base import HoldfastError as HoldfastError
+from holdfast.errors.base import InvalidInput as InvalidInput
+from holdfast.errors.base import NotFound as NotFound
+from holdfast.errors.base import shown as shown
+from holdfast.errors.frames import AlreadySuspended as AlreadySuspended
+from holdfast.errors.frames import AlreadyTerminal as AlreadyTerminal
+from holdfast.errors.frames import ChildrenActive as ChildrenActive
+from holdfast.errors.frames import DeadlinePassed as DeadlinePassed
+from holdfast.errors.frames import FrameNotFound as FrameNotFound
+from holdfast.errors.frames import FrameSuspended as FrameSuspended
+from holdfast.errors.frames import HandleExists as HandleExists
+from holdfast.errors.frames import HandleNotFound as HandleNotFound
+from holdfast.errors.frames import InsufficientTokens as InsufficientTokens
+from holdfast.errors.frames import MaxDepthExceeded as MaxDepthExceeded
+from holdfast.errors.frames import NotSuspended as NotSuspended
+from holdfast.errors.frames import OutcomeUnknown as OutcomeUnknown
+from holdfast.errors.frames import ParentFrameNotFound as ParentFrameNotFound
+from holdfast.errors.frames import ReservationNotFound as ReservationNotFound
+from holdfast.errors.frames import ReservationSettled as ReservationSettled
+from holdfast.errors.frames import ScopeMismatch as ScopeMismatch
+from holdfast.errors.frames import TokenConsumed as TokenConsumed
+from holdfast.errors.frames import TokenExpired as TokenExpired
+from holdfast.errors.frames import TokenForbidden as TokenForbidden
+from holdfast.errors.frames import TokenInvalid as TokenInvalid
+from holdfast.errors.frames import TokenRevoked as TokenRevoked
+from holdfast.errors.frames import ToolCallsExceeded as ToolCallsExceeded
 
 
 class InvalidName(InvalidInput):
@@ -202,24 +174,12 @@ class WindowTooSmall(InvalidInput):
     needed: int
 
 
-class ScopeMismatch(InvalidInput):
-    """The frame {frame} belongs to {theirs}, not to {ours}. Pass a frame of the same session."""
-
-    frame: str
-    theirs: object
-    ours: object
-
-
 class TooLarge(InvalidInput):
     """{what} has {size} {unit}; the limit {limit_name} is {limit}. {advice}"""
 
     what: str
     size: int
     limit: int
-
-
-class NotFound(HoldfastError, LookupError):
-    """There is no such thing."""
 
 
 class SessionNotFound(NotFound):
@@ -254,38 +214,6 @@ class OffloadNotFound(NotFound):
     entry: int
 
 
-class FrameNotFound(NotFound):
-    """There is no frame {frame!r} in the session {session!r}. Pass the id of one of its frames: see frames()."""
-
-    session: str
-    frame: str
-
-
-class ParentFrameNotFound(FrameNotFound):
-    """There is no frame {frame!r} in the session {session!r} that could be a parent. Pass the id of one that lives: see
-    frames()."""
-
-
-class ReservationNotFound(NotFound):
-    """The frame {frame!r} has no reservation {reservation!r}. Pass what reserve() returned."""
-
-    frame: str
-    reservation: str
-
-
-class HandleNotFound(NotFound):
-    """There is no handle {handle!r} in the session {session!r}. Pass the id of one of its handles: see handles()."""
-
-    session: str
-    handle: str
-
-
-class TokenInvalid(NotFound):
-    """This is no suspension token of the tenant {tenant!r}. Pass what suspend() returned, and check the tenant."""
-
-    tenant: str
-
-
 class FileAbsent(NotFound):
     """There is nothing at {path!r}. Check the path or the address; nothing was created."""
 
@@ -297,10 +225,6 @@ class BlobNotFound(NotFound):
 
     tenant: str
     digest: str
-
-
-class Conflict(HoldfastError):
-    """The command is at odds with the stored state."""
 
 
 class VersionConflict(Conflict):
@@ -377,133 +301,6 @@ class SummaryStale(Conflict):
     last: int
     version: int
     changed: int
-
-
-class InsufficientTokens(Conflict):
-    """The frame {frame!r} has {available} tokens available, and {requested} were asked for; nothing was changed. Ask for
-    less, wait until a child ends, or grant() it more."""
-
-    frame: str
-    requested: int
-    available: int
-
-
-class MaxDepthExceeded(Conflict):
-    """A frame below {frame!r} would have depth {depth}; max_subframe_depth is {limit}. Do the work in the frame itself, or
-    push the root with a larger limit."""
-
-    frame: str
-    depth: int
-    limit: int
-
-
-class ToolCallsExceeded(Conflict):
-    """The frame {frame!r} has started {used} tools; max_tool_calls is {limit}. Close the open calls with
-    close_open_calls(), and let the frame come to an end."""
-
-    frame: str
-    used: int
-    limit: int
-
-
-class DeadlinePassed(Conflict):
-    """The frame {frame!r} has been out of time for {late_us} microseconds. Pop it; nothing new begins in it."""
-
-    frame: str
-    late_us: int
-
-
-class ChildrenActive(Conflict):
-    """The frame {frame!r} has {children} live children ({some}). Pop them first, or use cascade=True to cancel all below
-    it."""
-
-    frame: str
-    children: int
-    some: str
-
-
-class AlreadyTerminal(Conflict):
-    """The frame {frame!r} is {status} already; nothing was changed. Push another one for what is to be done."""
-
-    frame: str
-    status: str
-
-
-class AlreadySuspended(Conflict):
-    """The frame {frame!r} is suspended already ({reason}); nothing was changed. Use reissue() if its token was lost."""
-
-    frame: str
-    reason: str
-
-
-class FrameSuspended(Conflict):
-    """The frame {frame!r} is suspended ({reason}). Use resume() with its token before anything new begins in it."""
-
-    frame: str
-    reason: str
-
-
-class NotSuspended(Conflict):
-    """The frame {frame!r} is {status}, and has no suspension of its own. Use suspend() first."""
-
-    frame: str
-    status: str
-
-
-class ReservationSettled(Conflict):
-    """The reservation {reservation!r} of the frame {frame!r} was committed or cancelled before; nothing was changed.
-    Use each one once; a retry needs the key of the first time."""
-
-    frame: str
-    reservation: str
-
-
-class HandleExists(Conflict):
-    """The frame {frame!r} has another content from {source!r} already, the handle {handle!r}. Use another source."""
-
-    frame: str
-    source: str
-    handle: str
-
-
-class OutcomeUnknown(Conflict):
-    """The tool call {call!r} ({name}) was started {attempts} times and has no result: it may have taken effect. Check that
-    under its key {key!r}, then record the result, or start it with again=True."""
-
-    call: str
-    name: str
-    key: str
-    attempts: int
-
-
-class TokenConsumed(Conflict):
-    """This suspension token of the frame {frame!r} was used already. Each works once; look at the frame with frames()."""
-
-    frame: str
-
-
-class TokenExpired(Conflict):
-    """This suspension token of the frame {frame!r} expired {late_us} microseconds ago. Use reissue() on the frame for
-    another."""
-
-    frame: str
-    late_us: int
-
-
-class TokenRevoked(Conflict):
-    """This suspension token of the frame {frame!r} is void: {reason}. Use the newest one, or reissue() while the frame is
-    suspended."""
-
-    frame: str
-    reason: str
-
-
-class TokenForbidden(Conflict):
-    """The principal {principal!r} may not use the suspension of the frame {frame!r}. Act as the one who suspended it, or as
-    one of those it names."""
-
-    frame: str
-    principal: str
 
 
 class ExtraMissing(HoldfastError, ImportError):
