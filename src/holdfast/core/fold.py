@@ -66,8 +66,8 @@ def step(
             changes["summaries"] = tuple(kept)
     touched = stack.changes(state.frames, event, event_type, seq, time_us)
     if touched:
-        changes["frames"], more = stack.applied(state.frames, touched)
-        changes["bulk"] = state.bulk + more
+        changes["frames"], resting, more = stack.applied(state.frames, touched)
+        changes |= {"resting": state.resting + resting, "bulk": state.bulk + more}
     return msgspec.structs.replace(state, **changes), touched
 
 

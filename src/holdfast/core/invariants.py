@@ -29,6 +29,8 @@ def check(state: SessionState) -> list[str]:
         "summaries stand in order, side by side": _side_by_side(state),
         "what is in view is part of the whole": state.live + len(state.pinned) <= state.messages,
         "what is offered lies behind": state.start <= state.offered <= state.version,
+        "frames that rest are counted": state.resting
+        == sum(each.suspension is not None for each in state.frames.values()),
         "frames live in an open session only": not state.frames or state.status == "open",
     }
     return [rule for rule, holds in (rules | _frames(state)).items() if not holds]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from holdfast import codec
+from holdfast.core import stack
 from holdfast.core.fold import offers
 from holdfast.model.content import blob_refs
 from holdfast.model.events import (
@@ -172,7 +173,6 @@ def session_row(scope: Scope, state: SessionState) -> SessionRow | None:
     """The row of the session itself."""
     if state.status == "absent":
         return None
-    expires = state.idle_timeout_us and state.status == "open"
     return SessionRow(
         tenant=scope.tenant,
         actor=scope.actor,
@@ -188,7 +188,18 @@ def session_row(scope: Scope, state: SessionState) -> SessionRow | None:
         output_tokens=state.usage.output_tokens,
         created_us=state.created_us,
         updated_us=state.updated_us,
-        expires_us=state.active_us + state.idle_timeout_us if expires else None,
+        expires_us=_expiry(state),
         residue=state.residue,
         gone=int(state.status == "destroyed"),
     )
+
+
+def _expiry(state: SessionState) -> int | None:
+    """When it is to be timed out, if nothing happens before: not while a token may come for one of its frames."""
+    if not state.idle_timeout_us or state.status != "open":
+        return None
+    idle = state.active_us + state.idle_timeout_us
+    if not state.resting:
+        return idle
+    until = stack.rest_until(state.frames)
+    return None if until is None else max(idle, until)

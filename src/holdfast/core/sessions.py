@@ -7,7 +7,7 @@ what ends a conversation closes the calls that wait first.
 from __future__ import annotations
 
 from holdfast import errors
-from holdfast.core import frames, messages, summaries
+from holdfast.core import frames, messages, stack, summaries
 from holdfast.core.fold import fold
 from holdfast.model import limits
 from holdfast.model.commands import (
@@ -157,10 +157,14 @@ def _end(state: SessionState, command: ResetSession | CloseSession, given: Given
 
 
 def _time_out(state: SessionState, given: Given) -> tuple[Event, ...]:
-    """A clock that stands still or runs backwards times nobody out."""
+    """A clock that stands still or runs backwards times nobody out, and what waits for a token is not idle."""
     idle_us = given.time_us - state.active_us
     if state.status != "open" or not state.idle_timeout_us or idle_us < state.idle_timeout_us:
         return ()
+    if state.resting:
+        until = stack.rest_until(state.frames)
+        if until is None or given.time_us < until:
+            return ()
     closed = messages.closing(state, "the session was idle for too long", given)
     return (*closed, SessionTimedOut(idle_us=idle_us))
 

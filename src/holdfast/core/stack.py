@@ -353,23 +353,36 @@ def narrower(inner: Limits, outer: Limits) -> bool:
     )
 
 
-def applied(frames: Frames, changed: Mapping[str, FrameState]) -> tuple[dict[str, FrameState], int]:
-    """The live frames after these changes, and how many bytes longer the texts in them are."""
+def applied(frames: Frames, changed: Mapping[str, FrameState]) -> tuple[dict[str, FrameState], int, int]:
+    """The live frames after these changes, how many more of them rest, and how many bytes longer their texts are."""
     after = dict(frames)
-    more = 0
+    resting = more = 0
     for name, frame in changed.items():
-        if name in after:
-            more -= _bulk(after[name])
+        before = after.pop(name) if not frame.live and name in after else after.get(name)
+        if before is not None:
+            resting -= before.suspension is not None
+            more -= _bulk(before)
         if frame.live:
             after[name] = frame
+            resting += frame.suspension is not None
             more += _bulk(frame)
-        else:
-            after.pop(name, None)
-    return after, more
+    return after, resting, more
 
 
 def _bulk(frame: FrameState) -> int:
     return len(frame.goal) + (len(frame.suspension.reason) if frame.suspension is not None else 0)
+
+
+def rest_until(frames: Frames) -> int | None:
+    """When the last token expires that still may come for one of these; None if that is never, 0 if there is none."""
+    until = 0
+    for frame in frames.values():
+        rest = frame.suspension
+        if rest is not None and rest.digest and not rest.revoked:
+            if rest.expires_us is None:
+                return None
+            until = max(until, rest.expires_us)
+    return until
 
 
 def content_of(event: Event | None) -> tuple[Part, ...]:

@@ -95,6 +95,8 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last message outside of frames is a question of the assistant."""
     errors: tuple[str, ...] = ()
     """Tool calls outside of frames that failed since the assistant spoke last."""
+    resting: int = 0
+    """How many of the frames are suspended."""
     bulk: int = 0
     """Bytes of the longer texts in here: metadata, goals and reasons."""
 
