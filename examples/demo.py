@@ -1,7 +1,9 @@
-"""The main job, on one SQLite file: an agent with real tools works, is killed in the middle of a turn, and goes on.
+"""The main job, on SQLite files: an agent with real tools works, is killed in the middle of a turn, and goes on. Another
+divides its work and its budget into frames, and is killed while it pays: nobody pays twice.
 
 python examples/demo.py            plays it
 python examples/demo.py --agent F  is the agent itself, working on the file F
+python examples/demo.py --buyer F  is the other one
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ import apsw
 import holdfast
 
 SOURCES = Path(holdfast.__file__).parent
-SESSION = "code-review"
+SESSION, PURCHASE = "code-review", "purchase"
 COLOR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 TINTS = {"system": "2", "user": "36", "assistant": "35", "tool": "33"}
 
@@ -149,6 +152,45 @@ def calls_of(session: holdfast.Session) -> list[holdfast.ToolCall]:
     return [call for message in session.messages() for call in message.tool_calls]
 
 
+# The buyer: a tree of frames, each with its share of the budget, and a tool that must not run twice.
+
+
+def bank_of(path: str) -> Path:
+    """What the bank remembers: a line for every payment, with its key."""
+    return Path(f"{path}.bank")
+
+
+def buyer(path: str) -> None:
+    def pay(amount: int, key: str) -> str:
+        with bank_of(path).open("a") as bank:
+            bank.write(f"{key} {amount}\n")
+        print("paid", flush=True)
+        time.sleep(600)  # the bank has the money; its answer is on the way, and will find nobody
+        return "thank you"
+
+    with holdfast.open(path, principal="buyer") as engine:
+        task = engine.create_session(PURCHASE).frame("Buy a keyboard for under 50", budget=8_000, timeout_s=3_600)
+        reserved = task.reserve("the last word", 500)
+        say(f"{task.id} has 8,000 tokens, 500 of them reserved: {task.state().budget.available:,} are available")
+        for vendor, tokens in (("A", 1_460), ("B", 2_360)):
+            with task.frame(f"Read the offer of vendor {vendor}", budget=2_500) as reading:
+                left = task.state().budget.available
+                reading.record(reply(f"Vendor {vendor} has one for {tokens // 30}.", tokens=tokens))
+                reading.pop("completed", f"Vendor {vendor} takes {tokens // 30}.")
+            budget = task.state().budget
+            say(
+                f"{reading.id} took 2,500, which left {left:,}; it used {tokens + 40:,} and gave back: {budget.available:,}"
+            )
+        try:
+            task.frame("Read the whole web", budget=6_000)
+        except holdfast.errors.InsufficientTokens as error:
+            say(f"refused: {str(error).split(';')[0]}")
+        task.commit(reserved, 120)
+        order = task.frame("Order at vendor A", budget=1_500, max_tool_calls=2)
+        (call,) = order.record(reply("I pay.", use(1, "pay", amount=48), tokens=310)).tool_calls
+        order.run(call, pay, key_as="key")
+
+
 # The play around it.
 
 
@@ -243,6 +285,67 @@ def ending(engine: holdfast.Engine, session: holdfast.Session) -> None:
     assert report.ok
 
 
+def command(path: str, *args: str, typed: str = "") -> None:
+    """The command line, as a process of its own."""
+    sys.stdout.flush()
+    subprocess.run([sys.executable, "-m", "holdfast", "--file", path, *args], check=True, input=typed, text=True)
+
+
+def frames(path: str) -> None:
+    title("A tree of frames with budgets; the buyer is killed while it pays")
+    child = subprocess.Popen([sys.executable, __file__, "--buyer", path], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    for line in child.stdout:
+        if line == "paid\n":
+            child.send_signal(signal.SIGKILL)
+            break
+        print(line, end="", flush=True)
+    child.stdout.close()
+    assert child.wait() == -signal.SIGKILL
+    say(paint("31", f"kill -9 {child.pid}: the bank has the money, and nobody wrote that down"), paint("31", "✗"))
+
+    title("What it was at: holdfast recover")
+    command(path, "recover", PURCHASE, "--principal", "buyer")
+
+    title("Nobody pays twice")
+    with holdfast.open(path, principal="buyer") as engine:
+        session = engine.session(PURCHASE)
+        recovery = session.recover()
+        (unknown,), current = recovery.unknown, recovery.current_frame
+        assert current is not None
+        assert unknown.call is not None
+        order = session.get_frame(current.id)
+        try:
+            order.start(unknown.call)
+        except holdfast.errors.OutcomeUnknown as error:
+            say(f"to start it again is refused: {str(error).split('.')[0]}")
+        payments = bank_of(path).read_text().splitlines()
+        assert [line.split()[0] for line in payments] == [unknown.key]
+        order.result(unknown.call, "paid: the bank knows this key")
+        say(f"the bank is asked under its key: {len(payments)} payment, so that is the result")
+        token = order.suspend("is it to be delivered?", resumable_by="boss")
+        say(f"{order.id} rests until the boss agrees; the token is handed out once: {token!r}")
+
+    title("Another process wakes it: holdfast suspended, holdfast resume")
+    command(path, "suspended")
+    command(path, "resume", "--principal", "boss", typed=token)
+    with holdfast.open(path, principal="buyer") as engine:
+        session = engine.session(PURCHASE)
+        try:
+            engine.resume(token)
+        except holdfast.errors.TokenConsumed as error:
+            say(str(error).split(".")[0])
+        order, task = (session.get_frame(frame.id) for frame in reversed(session.stack()))
+        order.pop("completed", "Ordered, paid once, on its way.")
+        task.pop("completed", "A keyboard for 48.")
+        spent = [frame.usage.input_tokens + frame.usage.output_tokens for frame in session.frames()]
+        assert task.state().budget.used == sum(spent) + 120, "all that was spent, and nothing twice"
+        assert engine.verify().ok
+
+    title("What became of it: holdfast frames")
+    command(path, "frames", PURCHASE)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         path = os.path.join(folder, "agent.db")
@@ -290,12 +393,16 @@ def main() -> None:
             assert not engine.verify().ok
 
         title("Look inside: holdfast sessions list")
-        subprocess.run([sys.executable, "-m", "holdfast", "--file", path, "sessions", "list"], check=True)
+        command(path, "sessions", "list")
+
+        frames(os.path.join(folder, "work.db"))
     print()
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--agent"]:
         agent(sys.argv[2])
+    elif sys.argv[1:2] == ["--buyer"]:
+        buyer(sys.argv[2])
     else:
         main()

@@ -15,6 +15,7 @@ from tests.docs import reference
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```(?:\n+^```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 PAGES = [
     page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if BLOCK.search(page.read_text())
 ]
@@ -37,6 +38,26 @@ def test_the_examples_of_a_page_run_and_print_what_the_page_says(
             exec(compile(code, str(page), "exec"), names)
         if expected:
             assert printed.getvalue() == expected
+
+
+def test_every_page_is_found_from_the_readme() -> None:
+    """By links alone, so that nothing is written that nobody comes across."""
+    found: set[Path] = set()
+    ahead = [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        if page.suffix == ".md" and page not in found:
+            found.add(page)
+            ahead += [(page.parent / target).resolve() for target in LINK.findall(page.read_text())]
+    assert {*(ROOT / "docs").rglob("*.md")} <= found
+
+
+def test_the_decisions_are_listed_one_after_the_other() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(r"^(\d+)\. \[.*\]\((.*)\)$", (folder / "README.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, _ in listed] == [*range(1, len(listed) + 1)]
+    assert [name for _, name in listed] == sorted(path.name for path in folder.glob("0*.md"))
+    assert all(name.startswith(f"{int(number):04}-") for number, name in listed)
 
 
 def test_the_demo_plays_to_its_end() -> None:

@@ -33,7 +33,10 @@ JSON_COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "rebuild": (["rebuild"], {"streams"}),
     "doctor": (["doctor"], {"ok", "bad", "warn", "checks"}),
     "stats": (["stats"], {"file", "tenant", "sessions", "messages", "tokens", "input_tokens", "largest"}),
-    "sweep": (["sweep"], {"timed_out"}),
+    "frames": (["frames", "trip"], {"id", "parent", "status", "goal", "budget", "session"}),
+    "suspended": (["suspended"], {"session", "frame", "reason", "by", "status"}),
+    "recover": (["recover", "trip"], {"frame_stack", "unknown", "pending_work", "last_event_seq", "recovery_ms"}),
+    "sweep": (["sweep"], {"timed_out", "frames"}),
     "collect": (["collect"], {"removed"}),
     "backup": (["backup", "{folder}/copy.db"], {"target", "bytes"}),
     "copy": (
@@ -443,7 +446,7 @@ def test_an_edited_export_is_refused_in_words(cli: Cli, tmp_path: Path) -> None:
 def test_sweep_times_out_who_was_idle_for_too_long_once(cli: Cli) -> None:
     [ended] = cli("sweep", "--json").document["timed_out"]
     assert (ended["actor"], ended["session"]) == ("ada", "idle")
-    assert cli("sweep", "--json").document == {"timed_out": []}
+    assert cli("sweep", "--json").document == {"timed_out": [], "frames": []}
     assert ("ada", "idle") in names(cli, "--status", "closed")
 
 

@@ -13,11 +13,13 @@ from holdfast.cli import exit_code, words
 from holdfast.errors import HoldfastError, InvalidUrl, StorageBusy, StorageCorrupt, StorageReadOnly
 from tests.edges.cli import HOSTILE, Cli, Ran
 
-SESSION_COMMANDS = [["sessions", "show"], ["sessions", "tail"], ["log"]]
+SESSION_COMMANDS = [["sessions", "show"], ["sessions", "tail"], ["log"], ["frames"], ["recover"]]
 FILE_COMMANDS = [
     ["sessions", "list"],
     *([*command, "trip"] for command in SESSION_COMMANDS),
     ["log"],
+    ["suspended"],
+    ["resume"],
     ["verify"],
     ["rebuild"],
     ["doctor"],

@@ -10,6 +10,7 @@ from click.shell_completion import get_completion_class
 from holdfast import __version__
 from holdfast.cli.care import backup, collect, copy, export, import_, rebuild, sweep, verify
 from holdfast.cli.doctor import doctor
+from holdfast.cli.frames import frames, recover, resume, suspended
 from holdfast.cli.log import log
 from holdfast.cli.sessions import sessions
 from holdfast.cli.settings import global_options
@@ -53,6 +54,10 @@ def completion(shell: str) -> None:
 for command in (
     sessions,
     log,
+    frames,
+    suspended,
+    resume,
+    recover,
     verify,
     rebuild,
     doctor,

@@ -15,9 +15,9 @@ from holdfast import errors
 from holdfast.cli import machine
 from holdfast.cli.machine import Check
 from holdfast.cli.screen import VERDICTS, Styled, emit, progress, say
-from holdfast.cli.settings import PAGE, Settings, common, rows
+from holdfast.cli.settings import PAGE, Settings, common, resting, rows
 from holdfast.cli.words import clean, count, span
-from holdfast.model.rows import PROJECTION_VERSION
+from holdfast.model.rows import PROJECTION_VERSION, FrameRow
 
 QUICK_EVENTS = 20_000
 """How large a log is verified on the way."""
@@ -96,14 +96,16 @@ def _checks(settings: Settings, refusal: Check | None, full: bool) -> Iterator[C
             yield from machine.open_server_checks(engine.store)
         else:
             yield machine.lock(settings.path)
-        yield from _inside(engine, full)
+        yield from _inside(engine, settings.tenant, full)
 
 
-def _inside(engine: holdfast.Engine, full: bool) -> Iterator[Check]:
+def _inside(engine: holdfast.Engine, tenant: str, full: bool) -> Iterator[Check]:
     inside: tuple[tuple[str, Callable[[], Check]], ...] = (
         ("rows", lambda: _rows(engine)),
         ("open calls", lambda: _open_calls(engine)),
         ("idle sessions", lambda: _idle(engine)),
+        ("frames", lambda: _frames(engine, tenant)),
+        ("suspended", lambda: _suspended(engine)),
         ("outbox", lambda: _outbox(engine)),
         ("contents", lambda: _contents(engine, full)),
     )
@@ -134,13 +136,19 @@ def _open_calls(engine: holdfast.Engine) -> Check:
     if not waiting:
         return Check("open calls", "ok", "no tool call waits for its result")
     calls = sum(row.open_calls for row in waiting)
-    named = ", ".join(row.session for row in waiting[:NAMED]) + (", …" if len(waiting) > NAMED else "")
     return Check(
         "open calls",
         "warn",
-        f"{count(calls, 'tool call')} without a result in {count(len(waiting), 'session')}: {named}",
-        "If nobody works on them any more, session.close_open_calls(reason) closes them.",
+        f"{count(calls, 'tool call')} without a result in {_named([row.session for row in waiting])}",
+        "If nobody works on them any more: `holdfast recover` tells which ones were started and may have taken effect, "
+        "session.close_open_calls(reason) closes them.",
     )
+
+
+def _named(sessions: list[str]) -> str:
+    """So many sessions, and a few of their names."""
+    some = list(dict.fromkeys(sessions))
+    return f"{count(len(some), 'session')}: {', '.join(some[:NAMED])}" + (", …" if len(some) > NAMED else "")
 
 
 def _idle(engine: holdfast.Engine) -> Check:
@@ -150,6 +158,36 @@ def _idle(engine: holdfast.Engine) -> Check:
         return Check("idle sessions", "ok", "none is past its time")
     found = f"{count(overdue, 'session')} idle for longer than allowed"
     return Check("idle sessions", "warn", found, "`holdfast sweep` times them out.")
+
+
+def _frames(engine: holdfast.Engine, tenant: str) -> Check:
+    now_us = time.time_ns() // 1_000
+    where: dict[str, str | int] = {"tenant": tenant, "live": 1}
+    late = engine.store.rows(FrameRow, where, limit=PAGE, most={"deadline_us": now_us})
+    if not late:
+        return Check("frames", "ok", "none is out of time")
+    least = "at least " if len(late) == PAGE else ""
+    found = f"{least}{count(len(late), 'frame')} out of time in {_named([row.session for row in late])}"
+    return Check("frames", "warn", found, "`holdfast sweep` fails them, and cancels what is below them.")
+
+
+def _suspended(engine: holdfast.Engine) -> Check:
+    """A frame whose token is void rests until someone does something about it."""
+    found = list(resting(engine))
+    stuck = [entry for entry in found if entry.status != "live"]
+    if not stuck:
+        return Check(
+            "suspended", "ok", f"{count(len(found), 'frame')} suspended, every token is live" if found else "none"
+        )
+    expired = sum(entry.status == "expired" for entry in stuck)
+    told = f"{expired:,} with an expired token, {len(stuck) - expired:,} with a revoked one"
+    where = _named([entry.scope.session for entry in stuck])
+    return Check(
+        "suspended",
+        "warn",
+        f"{count(len(stuck), 'suspended frame')} that nothing can resume ({told}) in {where}",
+        "frame.reissue() makes another token, frame.pop() ends it; `holdfast suspended` lists them.",
+    )
 
 
 def _outbox(engine: holdfast.Engine) -> Check:

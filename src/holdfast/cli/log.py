@@ -15,14 +15,14 @@ from holdfast.cli import shapes
 from holdfast.cli.screen import ROLES, Styled, emit, json_text, progress, say
 from holdfast.cli.sessions import FOLLOW_S, limit_option, thread_option
 from holdfast.cli.settings import PAGE, Settings, common, session_names
-from holdfast.cli.words import clean, cut, local, short
+from holdfast.cli.told import summary
+from holdfast.cli.words import clean, cut, local
 
 Found: TypeAlias = tuple[holdfast.Recorded, str | None]
 """An event, and the cursor that goes on after it, where it is known."""
 Wanted: TypeAlias = Callable[[holdfast.Recorded], bool]
 
 HASH_DIGITS = 12
-SUMMARY_CHARS = 72
 PAYLOAD_CHARS = 2_000
 
 
@@ -160,7 +160,7 @@ def _tell(settings: Settings, event: holdfast.Recorded, cursor: str | None, payl
         emit(shapes.event(event, cursor))
         return
     where = f"{clean('/'.join((event.stream.tenant, *event.stream.key)))}  " if named else ""
-    role, summary = _summary(event)
+    role, words = summary(event)
     say(
         f"{event.seq:>6}  ",
         Styled(f"{local(event.time_us)}  {event.hash.hex()[:HASH_DIGITS]}  ", "dim"),
@@ -168,36 +168,7 @@ def _tell(settings: Settings, event: holdfast.Recorded, cursor: str | None, payl
         "  ",
         Styled(where, "blue"),
         Styled(role, ROLES.get(role, "")),
-        summary,
+        words,
     )
     if payload:
         say(" " * 8, cut(json_text(shapes.payload(event)), PAYLOAD_CHARS))
-
-
-def _summary(event: holdfast.Recorded) -> tuple[str, str]:
-    """A role, if it has one, and a few words on what the event says."""
-    said = shapes.payload(event)
-    if said is None:
-        return "", "(erased)"
-    if not isinstance(said, dict):
-        return "", short(str(said), SUMMARY_CHARS)
-    if isinstance(role := said.get("role"), str) and role in ROLES:
-        return role, short(f": {_words(said)}", SUMMARY_CHARS)
-    reason = said.get("reason", said.get("text"))
-    return "", short(reason if isinstance(reason, str) else json_text(said) if said else "", SUMMARY_CHARS)
-
-
-def _words(said: dict[str, object]) -> str:
-    pieces: list[str] = []
-    for part in _objects(said, "content"):
-        pieces.append(str(part.get("text", part.get("preview", f"[{part.get('type')}]"))))
-    for call in _objects(said, "tool_calls"):
-        pieces.append(f"→ {call.get('name')}")
-    for result in _objects(said, "tool_results"):
-        pieces.append(f"{'✗' if result.get('is_error') else '←'} {result.get('tool_call_id')}")
-    return " ".join(pieces)
-
-
-def _objects(said: dict[str, object], name: str) -> Iterator[dict[str, object]]:
-    listed = said.get(name)
-    return (each for each in listed if isinstance(each, dict)) if isinstance(listed, list) else iter(())

@@ -29,6 +29,8 @@ REDRAW_S = 0.05
 
 ROLES = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 STATUSES = {"open": "green", "closed": "dim", "destroyed": "red"}
+FRAMES = {"active": "green", "waiting": "cyan", "suspended": "yellow", "failed": "red"}
+TOKENS = {"live": "green", "expired": "red", "revoked": "red"}
 VERDICTS = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -131,6 +133,15 @@ def _fitted(widths: list[int], columns: Sequence[Column]) -> list[int]:
 def bar(share: float) -> str:
     """A share of one as a bar."""
     return "█" * round(max(0.0, min(1.0, share)) * BAR_CHARS)
+
+
+def drawable(text: str) -> bool:
+    """Whether whoever reads the output can be shown this."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _coloured(stream: TextIO) -> bool:

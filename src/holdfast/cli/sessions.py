@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, get_args
 
@@ -14,8 +15,9 @@ from holdfast import errors
 from holdfast.cli import shapes
 from holdfast.cli.screen import STATUSES, Column, Styled, emit, json_text, say, table
 from holdfast.cli.settings import PAGE, Order, Settings, Status, common, rows, session_names
+from holdfast.cli.told import summary
 from holdfast.cli.transcript import show_message
-from holdfast.cli.words import ago, clean, count, cut, local, short, span
+from holdfast.cli.words import ago, clean, count, cut, local, span
 
 FOLLOW_S = 0.2
 """Between two looks at a session that is being watched."""
@@ -153,8 +155,14 @@ def _show_state(session: holdfast.Session, state: holdfast.SessionState, now_us:
         say(f"models read {usage.input_tokens:,} tokens ({cached}) and wrote {usage.output_tokens:,}")
     if state.idle_timeout_us:
         say(f"times out after {span(state.idle_timeout_us / 1e6)} without a change")
+    if state.frames:
+        kinds = Counter(frame.status for frame in state.frames.values())
+        parts = ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
+        say(f"{count(len(state.frames), 'live frame')} ({parts}); `holdfast frames` shows them")
     for call in state.open_calls:
-        say(Styled("open call ", "yellow"), clean(f"{call.name}  {call.id}"))
+        where = f"  in {call.frame}" if call.frame else ""
+        begun = f"  started, its outcome is unknown, key {call.key}" if call.attempts else ""
+        say(Styled("open call ", "yellow"), clean(f"{call.name}  {call.id}{where}{begun}"))
     if state.late:
         say(f"{count(state.late, 'late result')} beside the transcript; `holdfast log --type evidence.kept` shows them")
     if state.metadata:
@@ -240,7 +248,5 @@ def _tell(settings: Settings, seen: holdfast.Message | holdfast.Recorded, full: 
             show_message(seen, local(seen.time_us), full=full)
             say("")
     elif not settings.json:
-        payload = shapes.payload(seen)
-        reason = payload.get("reason", "") if isinstance(payload, dict) else ""
-        say(Styled(f"{seen.seq:>6}  {clean(seen.type)}  {short(str(reason), 80)}", "dim"))
+        say(Styled(f"{seen.seq:>6}  {clean(seen.type)}  {summary(seen)[1]}", "dim"))
         say("")

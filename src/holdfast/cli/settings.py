@@ -20,7 +20,7 @@ from holdfast.model.addresses import POSTGRES, shown_address
 
 DEFAULT_FILE = "agent.db"
 PRINCIPAL = "cli"
-"""In whose name the few commands that write do so."""
+"""In whose name the few commands that write do so, unless they are told another."""
 PAGE = 1_000
 SUGGESTED = 10
 """Places named in a message, at most."""
@@ -52,11 +52,11 @@ class Settings:
         """The file's name or the address, as others may see it."""
         return shown_address(self.file)
 
-    def open(self, *, create: bool = False) -> holdfast.Engine:
+    def open(self, *, create: bool = False, principal: str = PRINCIPAL) -> holdfast.Engine:
         """The engine on the store, which must be there already unless this command may begin one."""
         if not create:
             self.check_present()
-        return holdfast.open(self.file, tenant=self.tenant, principal=PRINCIPAL)
+        return holdfast.open(self.file, tenant=self.tenant, principal=principal)
 
     def check_present(self) -> None:
         if self.path in ("memory:", ":memory:"):
@@ -106,6 +106,16 @@ def rows(
     """All of the tenant's sessions, page by page."""
     last: holdfast.SessionRow | None = None
     while page := engine.sessions(actor=actor, status=status, order=order, after=last, limit=PAGE):
+        yield from page
+        last = page[-1]
+
+
+def resting(
+    engine: holdfast.Engine, actor: str | None = None, session: str | None = None
+) -> Iterator[holdfast.Suspended]:
+    """All of the tenant's suspended frames, page by page."""
+    last: holdfast.Suspended | None = None
+    while page := engine.suspended(actor=actor, session=session, after=last, limit=PAGE):
         yield from page
         last = page[-1]
 

@@ -71,9 +71,52 @@ def state(scope: Scope, state: holdfast.SessionState) -> dict[str, Any]:
     return {
         **plain(scope),
         **{name: plain(getattr(state, name)) for name in _STATE},
+        "live_frames": len(state.frames),
         "created": stamp(state.created_us),
         "updated": stamp(state.updated_us),
     }
+
+
+def frame(scope: Scope, frame: holdfast.FrameState) -> dict[str, Any]:
+    """Without the digest of its token, which is no use to anyone who looks."""
+    fields = plain(frame)
+    fields.pop("scope", None)
+    if frame.suspension is not None:
+        del fields["suspension"]["digest"]
+    budget = {**fields["budget"], "available": frame.budget.available, "overdrawn": frame.budget.overdrawn}
+    return {
+        **plain(scope),
+        **fields,
+        "budget": budget,
+        "live": frame.live,
+        "created": stamp(frame.created_us),
+        "completed": _stamped(frame.completed_us),
+        "deadline": _stamped(frame.deadline_us),
+    }
+
+
+def suspended(entry: holdfast.Suspended) -> dict[str, Any]:
+    fields = plain(entry)
+    return {**fields.pop("scope"), **fields, "at": stamp(entry.at_us), "expires": _stamped(entry.expires_us)}
+
+
+def recovery(scope: Scope, found: holdfast.Recovery) -> dict[str, Any]:
+    current = found.current_frame
+    return {
+        **plain(scope),
+        "frame_stack": [frame(scope, each) for each in found.frame_stack],
+        "current_frame": None if current is None else current.id,
+        "unknown": plain(found.unknown),
+        "pending_work": plain(found.pending_work),
+        "frames_recovered": found.frames_recovered,
+        "pending_items": len(found.pending_work),
+        "last_event_seq": found.last_event_seq,
+        "recovery_ms": found.recovery_ms,
+    }
+
+
+def _stamped(time_us: int | None) -> str | None:
+    return None if time_us is None else stamp(time_us)
 
 
 def message(message: holdfast.Message) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import holdfast
 from holdfast import errors
 from holdfast.cli import shapes
 from holdfast.cli.screen import Column, Styled, bar, emit, say, table
-from holdfast.cli.settings import Settings, common, rows
+from holdfast.cli.settings import Settings, common, resting, rows
 from holdfast.cli.words import clean, size
 from holdfast.ports import EventStore
 from holdfast.runtime.care import BLOB_FOLDER
@@ -46,6 +46,7 @@ def stats(settings: Settings, top: int) -> None:
     with settings.open() as engine:
         whole = _whole(settings, engine)
         sums = _added_up(engine, settings.actor, top)
+        suspended = sum(1 for _ in resting(engine, settings.actor))
     if settings.json:
         emit(
             {
@@ -54,6 +55,7 @@ def stats(settings: Settings, top: int) -> None:
                 "actor": settings.actor,
                 "sessions": {status: sums.statuses[status] for status in ("open", "closed", "destroyed")},
                 **sums.sums,
+                "suspended": suspended,
                 "largest": [shapes.row(row) for row in sums.largest],
             }
         )
@@ -68,7 +70,7 @@ def stats(settings: Settings, top: int) -> None:
             ("events", f"{whole['events']:,}", f"in {whole['streams']:,} streams, {whole['keys']:,} with a key"),
         ]
         table(_FIGURES, lines)
-    _show_tenant(settings, sums)
+    _show_tenant(settings, sums, suspended)
 
 
 def _whole(settings: Settings, engine: holdfast.Engine) -> dict[str, int] | None:
@@ -97,7 +99,7 @@ def _server_blobs(store: EventStore) -> tuple[int, int]:
     return blobs, blob_bytes
 
 
-def _show_tenant(settings: Settings, sums: Sums) -> None:
+def _show_tenant(settings: Settings, sums: Sums, suspended: int) -> None:
     found = sums.sums
     whose = f", actor {settings.actor}" if settings.actor else ""
     say("")
@@ -113,6 +115,8 @@ def _show_tenant(settings: Settings, sums: Sums) -> None:
     ]
     if found["open_calls"]:
         lines.append(("open calls", f"{found['open_calls']:,}", "without a result so far"))
+    if suspended:
+        lines.append(("suspended", f"{suspended:,}", "frames that wait for their tokens"))
     table(_FIGURES, lines)
     if sums.largest and sums.largest[0].tokens:
         say("")

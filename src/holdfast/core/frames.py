@@ -375,10 +375,10 @@ def _start(state: SessionState, command: StartCall, given: Given) -> tuple[Event
             raise errors.CallAnswered(session=session, call=command.call)
         raise errors.CallNotFound(session=session, call=command.call)
     where = call.frame or command.frame
-    if where is not None:
-        _check_tools(live(state, command.scope, where, given), given)
     if call.attempts and not command.again:
         raise errors.OutcomeUnknown(call=call.id, name=call.name, key=call.key, attempts=call.attempts)
+    if where is not None:
+        _check_tools(live(state, command.scope, where, given), given)
     key = call.key or command.key or call_key(command.scope, call)
     return (CallStarted(call=call.id, key=key, attempt=call.attempts + 1, frame=where),)
 

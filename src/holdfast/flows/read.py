@@ -35,6 +35,7 @@ def as_message(recorded: Recorded, event: Event | None) -> Message:
             time_us=recorded.time_us,
             principal=recorded.principal,
             closing=event.closing,
+            frame=event.frame,
         )
     if isinstance(event, EvidenceKept):
         return Message(

@@ -29,6 +29,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     closing: bool = False
     """Written by Holdfast to close calls that never got a result."""
+    frame: str | None = None
+    """The frame that it belongs to, if any."""
     late: str = ""
     """Why this is no part of the transcript but kept as evidence; empty for what is."""
 
