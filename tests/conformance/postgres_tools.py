@@ -155,10 +155,10 @@ def all_of_a_tenants_work(engine: Engine) -> None:
     for number in range(101):
         many.record("user", f"{number}")
     assert engine.session("many", actor="ada").state().messages == 101
-    idle = engine.create_session("idle", actor="ada", idle_timeout_s=0.001)
+    idle = engine.create_session("idle", actor="ada", idle_timeout_s=0.000_001)
     idle.record("user", "Anyone?")
     session.reset("anew")
-    assert [scope.session for scope in engine.sweep()] == ["idle"]
+    assert [scope.session for scope in engine.sweep().sessions] == ["idle"]
     entries = engine.outbox()
     assert {entry.scope.session for entry in entries} == {"trip", "idle"}
     for entry in entries:
@@ -166,4 +166,24 @@ def all_of_a_tenants_work(engine: Engine) -> None:
     idle.destroy("over")
     with pytest.raises(errors.SessionDestroyed):
         idle.record("user", "Still there?")
-    assert {row.session for row in engine.sessions()} == {"trip", "many"}
+    all_of_the_work_with_frames(engine)
+    assert {row.session for row in engine.sessions()} == {"trip", "many", "frames"}
+
+
+def all_of_the_work_with_frames(engine: Engine) -> None:
+    session = engine.create_session("frames", actor="ada")
+    root = session.frame("Compare them", budget=1_000, timeout_s=3_600)
+    page = root.add_handle("document", "What is on the page.", source="page")
+    assert root.add_handle("document", "What is on the page.", source="page") == page
+    with root.frame("Read the other", budget=100) as child:
+        child.use(10)
+    late = root.frame("Too long", budget=100, timeout_s=0.000_001)
+    assert [name for _, name in engine.sweep().frames] == [late.id]
+    assert [frame.id for frame in session.frames(status="live")] == [root.id]
+    assert [frame.id for frame in session.frames(parent=root.id)] == [child.id, late.id]
+    assert [frame.id for frame in session.frames(status="completed")] == [child.id]
+    assert [handle.source for handle in root.handles()] == ["page", child.id, late.id]
+    token = root.suspend("a question")
+    assert [rest.frame for rest in engine.suspended(actor="ada")] == [root.id]
+    assert engine.resume(token).state().context_handles[0] == page
+    assert (engine.suspended(), root.state().status) == ([], "active")

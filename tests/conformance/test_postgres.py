@@ -9,14 +9,15 @@ from contextlib import ExitStack
 
 import pytest
 
-from holdfast.model.log import Appended
+from holdfast.model import limits
+from holdfast.model.log import Appended, Snapshot, StreamWrite
 from holdfast.ports import BlobStore, EventStore
 from holdfast.storage.group import Request
 from holdfast.storage.postgres.async_store import AsyncPostgresStore
 from holdfast.storage.postgres.blobs import PostgresBlobs
-from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.postgres.store import PostgresStore, batches
 from holdfast.testing import BlobStoreContract, EventStoreContract
-from holdfast.testing.appends import append_of, stream_named, write_to
+from holdfast.testing.appends import ONE, append_of, frame_row, stream_named, write_to
 from tests.conformance.awaited import Awaited, Loop
 from tests.postgres import empty_url
 from tests.support import figure
@@ -66,6 +67,22 @@ class TestPostgresBlobs(BlobStoreContract):
             store = PostgresStore(url)
             yield PostgresBlobs(store)
             store.close()
+
+
+MOST = limits.BATCH_BYTES // 2 + 1
+HEAVY: dict[str, StreamWrite] = {
+    "payload": write_to(ONE, 0, bytes(MOST)),
+    "snapshot": write_to(ONE, 0, snapshot=Snapshot(1, 1, bytes(MOST))),
+    "state in a row": write_to(ONE, 0, rows=[frame_row(ONE, 1, state=" " * MOST)]),
+}
+
+
+@pytest.mark.parametrize("write", HEAVY.values(), ids=HEAVY)
+def test_no_batch_weighs_more_than_it_may(write: StreamWrite) -> None:
+    heavy, light = append_of(write), append_of(write_to(ONE, 0))
+    jobs = [light, heavy, light, heavy, heavy, light]
+    found = [[request.job for request in batch] for batch in batches([Request(job, None) for job in jobs])]
+    assert found == [[light, heavy, light], [heavy], [heavy, light]]
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 5])

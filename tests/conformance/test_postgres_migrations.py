@@ -16,12 +16,22 @@ from psycopg import sql
 
 import holdfast
 from holdfast import errors
+from holdfast.model.rows import TABLES
 from holdfast.storage.postgres import migrate
 from holdfast.storage.postgres.connect import address_of
 from holdfast.storage.postgres.migrate import shipped
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.sql import Migration
-from holdfast.testing.appends import ONE, TWO, all_events, append_of, assert_sound, fill, write_to
+from holdfast.testing.appends import (
+    ONE,
+    TWO,
+    all_events,
+    append_of,
+    assert_sound,
+    fill,
+    rows_of_every_table,
+    write_to,
+)
 from holdfast.testing.postgres import Server, installations
 from tests.conformance.postgres_tools import all_of_a_tenants_work, raw, schema_of, settle, two_roles
 from tests.conformance.postgres_worker import COUNTED, in_processes, open_and_append
@@ -33,16 +43,15 @@ NEWEST = shipped()[-1].number
 
 @functools.cache
 def put_rows() -> str:
-    """The shipped function's own text, from one end to the other."""
-    text = next(each.sql for each in shipped() if "CREATE FUNCTION put_rows" in each.sql)
-    start = text.index("CREATE FUNCTION put_rows")
+    """The newest function's own text, from one end to the other."""
+    text = "".join(each.sql for each in shipped())
+    start = text.rindex("CREATE OR REPLACE FUNCTION put_rows")
     return text[start : text.index("END $$;", start) + len("END $$;")]
 
 
 def expansion() -> Migration:
     """A column that old code does not know and new code fills, a table, and an index."""
-    put = put_rows().replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
-    filled = put.replace(
+    filled = put_rows().replace(
         "END $$;", "    UPDATE session_rows SET colour = 'red' WHERE stream_no = ANY (numbers);\nEND $$;"
     )
     return Migration(
@@ -120,6 +129,22 @@ def test_old_code_works_on_an_expanded_schema() -> None:
     with raw(url) as connection:
         connection.execute("SELECT set_config('holdfast.every_tenant', 'on', false)")
         assert connection.execute("SELECT DISTINCT colour FROM session_rows").fetchall() == [("red",)]
+
+
+def test_a_schema_from_before_there_were_frames_is_extended_with_all_that_is_in_it() -> None:
+    """While someone who opened it before goes on."""
+    url = fresh_url()
+    rows, more = rows_of_every_table(ONE)[:3], rows_of_every_table(TWO)
+    with closing(PostgresStore(url, migrations=shipped()[:5])) as old:
+        old.append(append_of(write_to(ONE, 0, rows=rows)))
+        with closing(PostgresStore(url)) as store:
+            old.append(append_of(write_to(ONE, 1, rows=rows)))
+            store.append(append_of(write_to(TWO, 0, rows=more)))
+            for table, row in zip(TABLES, more, strict=True):
+                assert store.rows(table, {"tenant": TWO.tenant, "session": "two"}, limit=5) == (row,)
+            old.append(append_of(write_to(TWO, 1, erase=[1])))  # it has forgotten what it never knew of
+            assert [len(store.rows(table, {}, limit=5)) for table in TABLES] == [1, 1, 1, 0, 0, 0]
+            assert_sound(store)
 
 
 def test_code_that_something_was_taken_from_is_refused() -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import psycopg
@@ -18,14 +19,33 @@ import holdfast
 from holdfast import errors
 from holdfast.model.content import BlobRef
 from holdfast.model.log import Snapshot
-from holdfast.model.rows import IN_ORDER_OF_KEY, BlobRow, OutboxRow, Row, SessionRow
+from holdfast.model.rows import (
+    IN_ORDER_OF_KEY,
+    TABLES,
+    FrameRow,
+    HandleRow,
+    Order,
+    OutboxRow,
+    Row,
+    SessionRow,
+    TokenRow,
+)
 from holdfast.runtime.engine import Engine
 from holdfast.storage.postgres import log
 from holdfast.storage.postgres.blobs import PostgresBlobs
 from holdfast.storage.postgres.log import SQL
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.sql import select_rows
-from holdfast.testing.appends import LOOKALIKES, append_of, blob_row, session_row, stream_named, write_to
+from holdfast.testing.appends import (
+    LOOKALIKES,
+    append_of,
+    frame_row,
+    handle_row,
+    rows_of_every_table,
+    stream_named,
+    token_row,
+    write_to,
+)
 from tests.conformance.postgres_tools import Raw, Roles, all_of_a_tenants_work, raw, schema_of, two_roles
 from tests.postgres import base_url, fresh_url
 
@@ -33,7 +53,7 @@ NOT_A_TENANTS = {"store", "migrations"}
 """Tables that hold nothing of any tenant."""
 
 TENANT_TABLES = (
-    "streams", "events", "keys", "snapshots", "session_rows", "outbox_rows", "blob_rows", "bodies", "pieces", "blobs",
+    "streams", "events", "keys", "snapshots", *(table.table for table in TABLES), "bodies", "pieces", "blobs",
 )  # fmt: skip
 
 
@@ -277,8 +297,8 @@ def test_a_superuser_too_gets_only_what_is_the_tenants(lookalikes: PostgresStore
     assert [event.payload for event in store.find(one, "key")] == [mine]
     assert store.find(one, f"only {other}") == ()
     assert store.snapshot(stream) == Snapshot(2, 1, mine)
-    assert {row.tenant for row in store.rows(SessionRow, {"tenant": one}, limit=10)} == {one}
-    assert {row.tenant for row in store.rows(BlobRow, {"tenant": one}, limit=10)} == {one}
+    for table, row in zip(TABLES, rows_of_every_table(stream), strict=True):
+        assert store.rows(table, {"tenant": one}, limit=10) == (row,)
     assert read(blobs, one, BlobRef(*digest_of(mine))) == mine
     with pytest.raises(errors.BlobNotFound):
         read(blobs, one, BlobRef(*digest_of(marked(other))))
@@ -306,7 +326,7 @@ def lookalikes() -> Iterator[PostgresStore]:
     blobs = PostgresBlobs(store)
     for tenant in {name for pair in LOOKALIKES for name in pair}:
         stream, mine = stream_named(tenant=tenant), marked(tenant)
-        store.append(append_of(write_to(stream, 0, mine, rows=[session_row(stream), blob_row(stream, 1)]), key="key"))
+        store.append(append_of(write_to(stream, 0, mine, rows=rows_of_every_table(stream)), key="key"))
         store.append(append_of(write_to(stream, 1, mine, snapshot=Snapshot(2, 1, mine)), key=f"only {tenant}"))
         writer = blobs.writer(tenant)
         writer.write(mine)
@@ -341,6 +361,20 @@ SELECT stream_no, tenant, 'ada', (key::jsonb) ->> 1, '', 'open', 5, 5, 5, 0, 0, 
 
 INSERT INTO outbox_rows
 SELECT stream_no, tenant, actor, session, '', 1, 'reset', 1, 5, 1, (stream_no % 50 > 0)::int FROM session_rows;
+
+INSERT INTO frame_rows
+SELECT s.stream_no, s.tenant, 'ada', s.session, '', n, n - n % 50, n - n % 200,
+       CASE WHEN n % 200 > 0 THEN 'completed' WHEN n % 400 > 0 THEN 'active' ELSE 'suspended' END, (n % 200 = 0)::int,
+       CASE WHEN n % 200 = 0 THEN n END, '{}'
+FROM session_rows s, generate_series(1, CASE s.session WHEN '4000' THEN 6000 ELSE 2 END) n
+WHERE s.session = '4000' OR s.stream_no % 10 = 0;
+
+INSERT INTO handle_rows
+SELECT stream_no, tenant, actor, session, thread, frame, frame - frame % 1000, 'source ' || frame, '', '{}' FROM frame_rows;
+
+INSERT INTO token_rows
+SELECT stream_no, tenant, actor, session, thread, frame, md5(session || frame), 'live', (frame % 20 = 0)::int, '{}'
+FROM frame_rows;
 """
 """Short streams, and a long one."""
 
@@ -361,20 +395,58 @@ LARGE: dict[str, tuple[Any, ...]] = {
 FOR_OWNERS = {"feed", "at_cursor", "heads", "heads_after"}
 A_FEW = 400
 """Rows that a statement may look at where it asks for a hundred."""
-BIG = {"streams", "events", "keys", "snapshots", "session_rows", "outbox_rows"}
+BIG = {"streams", "events", "keys", "snapshots", *(table.table for table in TABLES)}
 
 
-def looked_up(table: type[Row], where: Mapping[str, str | int]) -> tuple[str, tuple[Any, ...]]:
-    query = select_rows(table, where, None, 100, IN_ORDER_OF_KEY, {}, {}, "%b")
+def looked_up(
+    table: type[Row],
+    where: Mapping[str, str | int],
+    after: Row | None = None,
+    *,
+    order: Order = IN_ORDER_OF_KEY,
+    most: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[str, tuple[Any, ...]]:
+    query = select_rows(table, where, after, 100, order, {}, most, "%b")
     assert query is not None
     return query[0], tuple(query[1])
 
+
+SCOPE: Mapping[str, str | int] = {"tenant": "a", "actor": "ada", "session": "4000", "thread": ""}
+IN_SCOPE = stream_named("4000", actor="ada", tenant="a")
+MIDDLE = frame_row(IN_SCOPE, 3_000)
+MIDDLE_HANDLE = handle_row(IN_SCOPE, 3_500)
+MIDDLE_TOKEN = token_row(IN_SCOPE, "~", 3_000)
+EARLY_TOKEN = token_row(stream_named("4000", actor="a", tenant="a"), "~")
+BACKWARDS, SOONEST = Order(backwards=True), Order(("deadline_us",))
+DUE: Mapping[str, str | int] = {"tenant": "a", "live": 1}
 
 STATEMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     **{name: (SQL[name], values) for name, values in LARGE.items()},
     "a session": looked_up(SessionRow, {"tenant": "a", "actor": "ada", "session": "4000", "thread": ""}),
     "sessions by name": looked_up(SessionRow, {"tenant": "a", "actor": "ada"}),
     "the outbox": looked_up(OutboxRow, {"tenant": "a", "done": 0}),
+    "frames": looked_up(FrameRow, SCOPE, MIDDLE),
+    "a frame": looked_up(FrameRow, {**SCOPE, "frame": 3_000}),
+    "frames below one": looked_up(FrameRow, {**SCOPE, "parent": 3_000}),
+    "more frames below one": looked_up(FrameRow, {**SCOPE, "parent": 3_000}, MIDDLE),
+    "frames of a tree": looked_up(FrameRow, {**SCOPE, "root": 3_000}),
+    "more frames of a tree": looked_up(FrameRow, {**SCOPE, "root": 3_000}, MIDDLE),
+    "live frames": looked_up(FrameRow, {**SCOPE, "live": 1}),
+    "more live frames": looked_up(FrameRow, {**SCOPE, "live": 1}, MIDDLE),
+    "suspended frames": looked_up(FrameRow, {**SCOPE, "live": 1, "status": "suspended"}),
+    "ended frames": looked_up(FrameRow, {**SCOPE, "status": "completed"}, MIDDLE),
+    "frames out of time": looked_up(FrameRow, DUE, order=SOONEST, most={"deadline_us": 1_000}),
+    "a handle": looked_up(HandleRow, {**SCOPE, "handle": 3_000}),
+    "handles": looked_up(HandleRow, {**SCOPE, "frame": 3_000}),
+    "handles backwards": looked_up(HandleRow, {**SCOPE, "frame": 3_000}, order=BACKWARDS),
+    "more handles": looked_up(HandleRow, {**SCOPE, "frame": 3_000}, MIDDLE_HANDLE),
+    "more handles backwards": looked_up(HandleRow, {**SCOPE, "frame": 3_000}, MIDDLE_HANDLE, order=BACKWARDS),
+    "handles from a source": looked_up(HandleRow, {**SCOPE, "frame": 3_000, "source": "source 3500"}),
+    "a token": looked_up(TokenRow, {"tenant": "a", "digest": "d"}),
+    "tokens of a frame": looked_up(TokenRow, {**SCOPE, "frame": 3_000}),
+    "what is suspended": looked_up(TokenRow, {"tenant": "a", "suspended": 1}),
+    "more of what is suspended": looked_up(TokenRow, {"tenant": "a", "suspended": 1}, EARLY_TOKEN),
+    "what is suspended in a session": looked_up(TokenRow, {**SCOPE, "suspended": 1}, MIDDLE_TOKEN),
 }
 
 
@@ -416,6 +488,8 @@ def test_a_statement_finds_its_rows_by_an_index(large: dict[str, Raw], role: str
     session.execute("DEALLOCATE asked")
     scanned = {node["Relation Name"] for node in nodes(plan["Plan"]) if node["Node Type"] == "Seq Scan"}
     assert not scanned & BIG, plan
+    if name not in LARGE:
+        assert {node["Node Type"] for node in nodes(plan["Plan"])} <= {"Limit", "Result", "Index Scan"}, plan
     for node in nodes(plan["Plan"]):
         looked_at = node["Actual Rows"] * node["Actual Loops"] + node.get("Rows Removed by Filter", 0)
         assert looked_at <= A_FEW, plan

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import BlobRef, Body, File, HoldfastError, Image, Opaque, Part, Session, Text, Usage
+from holdfast import BlobRef, Body, File, Frame, HoldfastError, Image, Opaque, Part, Session, Text, Usage
 from holdfast.model import limits
 from holdfast.model.names import StreamId
-from holdfast.model.rows import BlobRow
+from holdfast.model.rows import TABLES, BlobRow
 from holdfast.testing.appends import all_heads
 from tests.edges.engines import KINDS, Awaited, Desk, HandClock, blobs_of, log_of, rows_of, store_of
 from tests.postgres import base_url
@@ -96,11 +96,12 @@ class Story:
         except HoldfastError as error:
             self.answers.append(f"{type(error).__name__}: {error}")
             return None
-        self.answers.append(None if isinstance(answer, Session | Awaited) else answer)  # a handle is its engine's own
+        held = isinstance(answer, Session | Frame | Awaited)  # its engine's own
+        self.answers.append(None if held else answer)
         return answer
 
     def tell(self) -> list[object]:
-        for chapter in (self.names, self.messages, self.tools, self.bodies, self.summaries, self.keys):
+        for chapter in (self.names, self.messages, self.tools, self.bodies, self.summaries, self.keys, self.frames):
             chapter()
         for offload in (True, False):
             self.ends(offload)
@@ -202,6 +203,42 @@ class Story:
         self.ask(session.close, "done", key="batch")
         self.ask(session.close, "done", key="end")
         self.ask(session.close, "done", key="end")
+
+    def frames(self) -> None:
+        session = self.engine.create_session("frames")
+        root = self.ask(session.frame, f"compare {ODD[5]}", budget=1_000, inputs={"é": [1, None]}, timeout_s=3_600)
+        self.ask(root.frame, "too much", budget=5_000)
+        for content in ("text \0", {"a": [1.5, "é"]}, b"\0\xff" * 99, "x" * (limits.SPOOL_BYTES + 1)):
+            self.ask(root.add_handle, "document", content, title=ODD[7], metadata={"é": ODD[8]})
+        for content in ("the same", "the same", "not the same"):
+            self.ask(root.add_handle, "url", content, source=ODD[9], priority="high")
+        child = self.ask(root.frame, "read", budget=300)
+        reservation = self.ask(child.reserve, "model call", 100)
+        self.ask(child.record, "assistant", "hi", usage=Usage(10, 2, 3), reservation=reservation)
+        self.ask(child.record, "assistant", None, tool_calls=TOOLS)
+        self.ask(child.start, "p")
+        token = self.ask(child.suspend, "a question", resumable_by=ODD[:3])
+        self.ask(self.engine.suspended)
+        for _ in range(2):
+            self.ask(self.engine.resume, token)
+        self.ask(session.recover)
+        self.ask(child.pop, "completed", "read", result={"é": ["found"]})
+        self.ask(root.frame, "slow", budget=1, timeout_s=1)
+        self.clock.now_s += 4
+        self.ask(self.engine.sweep)
+        self.ask(root.suspend, "the next day")
+        for status in (None, "live", "suspended", "completed"):
+            self.ask(session.frames, status=status)
+        self.ask(session.frames, parent=root.id, limit=1)
+        self.ask(root.handles, limit=2)
+        self.ask(session.erase, [3, 7], "asked to")
+        other = self.ask(session.frame, "go on", budget=10)
+        self.ask(other.add_handle, "artifact", ["kept"], source=ODD[9])
+        self.ask(other.suspend, "until then")
+        self.ask(root.pop, "cancelled", "over")
+        self.ask(session.erase, [3, 7], "asked to")
+        self.ask(root.state)
+        self.ask(other.state)
 
     def ends(self, offload: bool) -> None:
         session = self.engine.create_session(f"ends {offload}")
@@ -321,7 +358,8 @@ def test_one_long_history_is_the_same_to_the_byte(kind: str, desk: Desk, in_memo
 def test_the_long_history_has_something_of_everything(in_memory: dict[str, Any]) -> None:
     types = {event.type for event in in_memory["events"]}
     assert types >= {"session.created", "message.recorded", "evidence.kept", "summary.recorded", "payloads.erased"}
-    assert {type(row).__name__ for row in in_memory["rows"]} == {"SessionRow", "OutboxRow", "BlobRow"}
+    assert types >= {"frame.pushed", "frame.handle_added", "frame.result_added", "frame.suspended", "actor.resumed"}
+    assert {type(row) for row in in_memory["rows"]} == set(TABLES)
     assert len([each for each in in_memory["snapshots"] if each]) > 5
     refusals = {said.partition(":")[0] for said in in_memory["answers"] if isinstance(said, str)}
     assert len(refusals) > 10, refusals

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import get_type_hints
@@ -29,8 +29,18 @@ from holdfast.model.content import Text
 from holdfast.model.events import Event, MessageRecorded, SessionCreated
 from holdfast.model.log import NewEvent, Snapshot, StreamWrite
 from holdfast.model.names import Scope
-from holdfast.model.rows import TABLES, Row
-from holdfast.storage.sql import Migration
+from holdfast.model.rows import (
+    IN_ORDER_OF_KEY,
+    TABLES,
+    FrameRow,
+    HandleRow,
+    Order,
+    OutboxRow,
+    Row,
+    SessionRow,
+    TokenRow,
+)
+from holdfast.storage.sql import Migration, select_rows
 from holdfast.storage.sqlite import connect
 from holdfast.storage.sqlite.migrate import APPLICATION_ID, migrate, refuse_foreign, shipped
 from holdfast.storage.sqlite.store import SqliteStore
@@ -43,6 +53,7 @@ from holdfast.testing.appends import (
     assert_sound,
     blob_row,
     fill,
+    rows_of_every_table,
     session_row,
     write_to,
 )
@@ -148,12 +159,67 @@ def test_the_columns_of_a_table_are_the_fields_of_its_row(path: Path, table: typ
     assert strict == 1
 
 
+# Plans
+
+
+NAMES = ("tenant", "actor", "session", "thread")
+LAID_OUT: dict[str, tuple[type[Row], Sequence[str], Order, Sequence[str]]] = {
+    "outbox_rows_pending": (OutboxRow, ("tenant", "done"), IN_ORDER_OF_KEY, ()),
+    "session_rows_by_expiry": (SessionRow, ("tenant",), Order(("expires_us",)), ("expires_us",)),
+    "frame_rows_by_parent": (FrameRow, (*NAMES, "parent"), IN_ORDER_OF_KEY, ()),
+    "frame_rows_by_root": (FrameRow, (*NAMES, "root"), IN_ORDER_OF_KEY, ()),
+    "frame_rows_by_life": (FrameRow, (*NAMES, "live"), IN_ORDER_OF_KEY, ()),
+    "frame_rows_by_deadline": (FrameRow, ("tenant",), Order(("deadline_us",)), ("deadline_us",)),
+    "handle_rows_by_frame": (HandleRow, (*NAMES, "frame"), IN_ORDER_OF_KEY, ()),
+    "handle_rows_by_source": (HandleRow, (*NAMES, "frame", "source"), IN_ORDER_OF_KEY, ()),
+    "token_rows_by_digest": (TokenRow, ("tenant", "digest"), IN_ORDER_OF_KEY, ()),
+    "token_rows_suspended": (TokenRow, ("tenant", "suspended"), IN_ORDER_OF_KEY, ()),
+}
+"""What each index is there for: equal columns, an order, and what is bounded."""
+
+
+def plan_of(connection: apsw.Connection, statement: str, values: Sequence[str | int] = ()) -> list[str]:
+    return [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", tuple(values))]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("old", [False, True], ids=["new", "upgraded"])
+@pytest.mark.parametrize("index", LAID_OUT)
+def test_rows_are_found_by_the_index_that_is_there_for_them(path: Path, index: str, old: bool, backwards: bool) -> None:
+    """From any page on, and none of them is sorted."""
+    if old:
+        old_file(path)
+    SqliteStore(path).close()
+    table, columns, order, bounded = LAID_OUT[index]
+    row = next(row for row in rows_of_every_table(ONE, 2) if type(row) is table)
+    order, most = Order(order.columns, backwards), dict.fromkeys(bounded, 5)
+    where = {column: getattr(row, column) for column in columns}
+    with raw(path) as connection:
+        for after in (None, row):
+            query = select_rows(table, where, after, 10, order, {}, most, "?")
+            assert query is not None
+            (plan,) = plan_of(connection, *query)
+            assert f"USING INDEX {index} ({' AND '.join(f'{column}=?' for column in columns)}" in plan
+            assert (after is None and not most) == plan.endswith(f"{columns[-1]}=?)"), plan
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.table)
+def test_rows_are_found_by_their_key_and_by_their_stream(path: Path, table: type[Row]) -> None:
+    SqliteStore(path).close()
+    with raw(path) as connection:
+        by_key = " AND ".join(f"{column} = 1" for column in table.key)
+        (plan,) = plan_of(connection, f"SELECT * FROM {table.table} WHERE {by_key}")
+        assert f"USING PRIMARY KEY ({' AND '.join(f'{column}=?' for column in table.key)})" in plan
+        (plan,) = plan_of(connection, f"DELETE FROM {table.table} WHERE stream_no = 1")
+        assert f"USING INDEX {table.table}_by_stream (stream_no=?)" in plan
+
+
 # Migrations
 
 
-def old_file(path: Path) -> tuple[holdfast.Recorded, ...]:
-    """A file from the time before there were rows, with a session in it."""
-    store = SqliteStore(path, migrations=shipped()[:1])
+def old_file(path: Path, known: int = 1) -> tuple[holdfast.Recorded, ...]:
+    """A file from the time before there were rows, or only some of them, with a session in it."""
+    store = SqliteStore(path, migrations=shipped()[:known])
     told: list[Event] = [
         SessionCreated(),
         *(MessageRecorded(role="user", content=(Text(f"message {n}"),), tokens=2, counter="c") for n in range(5)),
@@ -165,10 +231,11 @@ def old_file(path: Path) -> tuple[holdfast.Recorded, ...]:
     return recorded
 
 
-def test_an_older_file_upgrades_in_place_and_gets_its_rows(path: Path) -> None:
-    recorded = old_file(path)
+@pytest.mark.parametrize("known", range(1, len(shipped())))
+def test_an_older_file_upgrades_in_place_and_gets_its_rows(path: Path, known: int) -> None:
+    recorded = old_file(path, known)
     with raw(path) as connection:
-        assert connection.pragma("user_version") == 1
+        assert connection.pragma("user_version") == known
     with holdfast.open(path) as engine:
         assert engine.feed(limit=PAGE).events == recorded
         (row,) = engine.sessions()

@@ -16,7 +16,7 @@ from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
 
 SNAPSHOT = (2, "4b2b47a8897384c2")
-PROJECTION = (2, "21c76941d3c2c0ec")
+PROJECTION = (3, "363a3dc166a37ffc")
 PAYLOADS = {
     ("session.created", 2): "391bd4617b7d402a",
     ("message.recorded", 2): "a26de2cc0df1fc96",

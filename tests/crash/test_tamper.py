@@ -19,8 +19,13 @@ import pytest
 
 import holdfast
 from holdfast import Body, Image
+from holdfast.model.rows import FrameRow, HandleRow, TokenRow
 from holdfast.storage.sqlite.migrate import shipped
-from tests.support import CountingIds, SteppingClock, figure
+from tests.edges.engines import Ids
+from tests.support import SteppingClock, figure
+
+ROWS = ("session_rows", "blob_rows", "frame_rows", "handle_rows", "token_rows")
+"""The tables of rows that the history has something for."""
 
 SNAPSHOTTED = 130
 """Messages of the one session that is long enough for a snapshot."""
@@ -62,7 +67,7 @@ Edit: TypeAlias = Callable[[Victim], Sequence[str]]
 
 
 def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes | None, bytes | None]]:
-    """Two tenants, threads, keys, causes, blobs, a snapshot, closings and erasures."""
+    """Two tenants, threads, keys, causes, blobs, a snapshot, frames, closings and erasures."""
     erased: dict[tuple[str, int], tuple[bytes | None, bytes | None]] = {}
     for tenant in ("acme", "bolt"):
         mine = engine.acting_as(tenant=tenant)
@@ -74,6 +79,8 @@ def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes 
                 made = session.record("user", f"text {each} of {number}", key=key)
             session.record("user", Body(mine.put_blob(random.Random(number).randbytes(1_000))), cause=made.id)
             session.record("user", Image(url="https://example.org/a.png"))
+            if number == 0:
+                work_in_frames(session)
             if number == 1:
                 erased |= {
                     (tenant, each.seq): (each.salt, each.payload) for each in session.events() if each.seq in (3, 4)
@@ -89,10 +96,17 @@ def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes 
     return erased
 
 
+def work_in_frames(session: holdfast.Session) -> None:
+    root = session.frame("compare", budget=1_000, timeout_s=3_600)
+    root.add_handle("document", "what is on the page", source="page")
+    root.frame("read", budget=100).pop("completed", "read")
+    root.suspend("a question")
+
+
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Pristine:
     path = tmp_path_factory.mktemp("pristine") / "log.db"
-    with holdfast.open(path, clock=SteppingClock(), ids=CountingIds()) as engine:
+    with holdfast.open(path, clock=SteppingClock(), ids=Ids()) as engine:
         erased = write_history(engine)
     assert not Path(f"{path}-wal").exists(), "the whole history must be in the one file that is copied"
     return Pristine(path, erased)
@@ -135,7 +149,7 @@ def columns() -> list[Column]:
     for migration in shipped():
         connection.execute(migration.sql)
     found: list[Column] = []
-    for table in ("events", "streams", "snapshots", "log_totals", "session_rows", "blob_rows"):
+    for table in ("events", "streams", "snapshots", "log_totals", *ROWS):
         info = list(connection.execute(f"PRAGMA table_info({table})"))
         names = [row[1] for row in info]
         key = tuple(row[1] for row in info if row[5])
@@ -247,7 +261,7 @@ def cut_tail(*, with_head: bool) -> Edit:
 def removed_stream(victim: Victim) -> Sequence[str]:
     """With its head and everything else that speaks of it."""
     (stream_no,) = victim.pick("SELECT stream_no FROM streams")
-    for table in ("events", "snapshots", "session_rows", "blob_rows", "streams"):
+    for table in ("events", "snapshots", *ROWS, "streams"):
         victim.run(f"DELETE FROM {table} WHERE stream_no = ?", stream_no)
     return ["the store"]
 
@@ -374,9 +388,16 @@ EDITS: dict[str, Edit] = {
     "deleted totals": deleted_row("log_totals", "one"),
     "deleted session row": deleted_row("session_rows", "tenant", "actor", "session", "thread"),
     "deleted blob row": deleted_row("blob_rows", "tenant", "digest", "actor", "session", "thread", "seq"),
+    **{
+        f"deleted row of {table.table}": deleted_row(table.table, *table.key)
+        for table in (FrameRow, HandleRow, TokenRow)
+    },
     "added head": added_row("streams", stream_no="stream_no + 1000", key="""'["main","new"]'"""),
     "added session row": added_row("session_rows", session="'new'"),
     "added blob row": added_row("blob_rows", seq="seq + 1"),
+    "added frame row": added_row("frame_rows", frame="frame + 1000"),
+    "added handle row": added_row("handle_rows", handle="handle + 1000"),
+    "added token row": added_row("token_rows", digest="'new'"),
     "swapped payloads in a stream": swapped(("salt", "payload"), SAME_STREAM),
     "swapped payloads of two streams": swapped(("salt", "payload"), OTHER_STREAM),
     "swapped payloads with their digests": swapped(("salt", "payload", "payload_digest"), SAME_STREAM),
@@ -389,6 +410,9 @@ EDITS: dict[str, Edit] = {
     "snapshot of another format": changed("snapshots", "format = format + 1", "true"),
     "session row of another stream": given_away("session_rows"),
     "blob rows of another stream": given_away("blob_rows"),
+    "frame rows of another stream": given_away("frame_rows"),
+    "handle rows of another stream": given_away("handle_rows"),
+    "token rows of another stream": given_away("token_rows"),
     "unreadable stream names": changed("streams", "key = substr(key, 2)", "true"),
     "too few stream names": changed("streams", """key = '["main"]'""", "true"),
     "unknown kind of stream": changed("streams", "kind = 'sessions'", "true"),
@@ -428,7 +452,7 @@ def test_verify_finds_and_locates(pristine: Pristine, tmp_path: Path, kind: str)
 def test_verify_finds_nothing_in_a_file_that_nobody_touched(pristine: Pristine, tmp_path: Path) -> None:
     _, report = report_after(pristine, tmp_path, "", lambda _: [])
     assert report.problems == ()
-    assert (report.streams, report.events) == (10, 237)
+    assert (report.streams, report.events) == (10, 249)
 
 
 def test_a_lost_snapshot_changes_nothing(pristine: Pristine, tmp_path: Path) -> None:

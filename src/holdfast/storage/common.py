@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -95,9 +95,10 @@ def can_match(table: type[Row], conditions: Iterable[Mapping[str, str | int] | M
     return True
 
 
-def order_columns(table: type[Row], order: Order) -> tuple[str, ...]:
-    """What rows are laid out by: never two of them at one place."""
-    assert not any("None" in table.__annotations__[column] for column in order.columns), (
+def order_columns(table: type[Row], order: Order, bounded: Collection[str]) -> tuple[str, ...]:
+    """What rows are laid out by: never two of them at one place. A column that may hold nothing is among `bounded`, so that
+    rows without it are left out."""
+    assert not any("None" in table.__annotations__[column] for column in order.columns if column not in bounded), (
         "what is not there has no place"
     )
     return (*order.columns, *(column for column in table.key if column not in order.columns))

@@ -40,7 +40,7 @@ class MemoryStore:
         self._order: list[tuple[StreamId, int]] = []
         self._keys: dict[tuple[str, str], tuple[tuple[StreamId, int], ...]] = {}
         self._snapshots: dict[StreamId, Snapshot] = {}
-        self._rows: dict[str, dict[tuple[str | int, ...], tuple[StreamId, Row]]] = {}
+        self._rows: dict[str, dict[StreamId, dict[tuple[str | int, ...], Row]]] = {}
         self._projection_version = 0
         self._closed = False
 
@@ -89,12 +89,20 @@ class MemoryStore:
 
     def _put_rows(self, stream: StreamId, rows: Sequence[Row]) -> None:
         for row in rows:
-            self._rows.setdefault(type(row).table, {})[common.row_key(row)] = (stream, row)
+            self._rows.setdefault(type(row).table, {}).setdefault(stream, {})[common.row_key(row)] = row
 
     def _forget_rows(self, stream: StreamId) -> None:
         for table in self._rows.values():
-            for key in [key for key, (owner, _) in table.items() if owner == stream]:
-                del table[key]
+            table.pop(stream, None)
+
+    def _some_rows(self, table: type[Row], where: Mapping[str, str | int]) -> Iterator[Row]:
+        """Those of one session if `where` names it, otherwise all."""
+        streams = self._rows.get(table.table, {})
+        tenant, *names = (where.get(column) for column in ("tenant", "actor", "session", "thread"))
+        if tenant is None or None in names:
+            return (row for rows in streams.values() for row in rows.values())
+        stream = StreamId(str(tenant), "session", tuple(str(name) for name in names if name != ""))
+        return iter(streams.get(stream, {}).values())
 
     def adopt(
         self,
@@ -189,7 +197,7 @@ class MemoryStore:
         common.check_columns(table, (*where, *order.columns, *least, *most))
         if not common.can_match(table, (where, least, most)):
             return ()
-        columns = common.order_columns(table, order)
+        columns = common.order_columns(table, order, {*where, *least, *most})
 
         def place(row: Row) -> tuple[str | int, ...]:
             return tuple(getattr(row, column) for column in columns)
@@ -197,7 +205,7 @@ class MemoryStore:
         with self._open():
             found = [
                 row
-                for _, row in self._rows.get(table.table, {}).values()
+                for row in self._some_rows(table, where)
                 if all(getattr(row, column) == value for column, value in where.items())
                 and all(value is not None and value >= low for value, low in _paired(row, least))
                 and all(value is not None and value <= high for value, high in _paired(row, most))

@@ -76,16 +76,35 @@ def select_rows(
     terms = [f"{column} = {mark}" for column in where]
     terms += [f"{column} >= {mark}" for column in least] + [f"{column} <= {mark}" for column in most]
     values: list[str | int] = [*where.values(), *least.values(), *most.values()]
-    columns = common.order_columns(table, order)
-    beyond, direction = ("<", " DESC") if order.backwards else (">", "")
+    columns = common.order_columns(table, order, {*where, *least, *most})
     if after is not None:
-        terms.append(f"({', '.join(columns)}) {beyond} ({', '.join([mark] * len(columns))})")
-        values += (getattr(after, column) for column in columns)
+        place, sign = _beyond(where, after, columns, backwards=order.backwards)
+        if place:
+            terms.append(f"({', '.join(place)}) {sign} ({', '.join([mark] * len(place))})")
+            values += (getattr(after, column) for column in place)
+        elif sign in "<>":
+            return None
     condition = f"WHERE {' AND '.join(terms)} " if terms else ""
     fields = ", ".join(table.__struct_fields__)
+    direction = " DESC" if order.backwards else ""
     laid_out = ", ".join(column + direction for column in columns)
     statement = f"SELECT {fields} FROM {table.table} {condition}ORDER BY {laid_out} LIMIT {mark}"
     return statement, [*values, limit]
+
+
+def _beyond(
+    where: Mapping[str, str | int], after: Row, columns: Sequence[str], *, backwards: bool
+) -> tuple[list[str], str]:
+    """How a row beyond `after` compares with it, and in which columns; without any, "<=" and ">=" hold for all rows, "<" or
+    ">" for none. What `where` fixes is left out, since an index finds its place only by what comes behind that."""
+    place: list[str] = []
+    for column in columns:
+        if column not in where:
+            place.append(column)
+        elif (fixed := where[column]) != (value := getattr(after, column)):  # no later column has a say
+            is_beyond = fixed < value if backwards else fixed > value
+            return place, ("<" if backwards else ">") + ("=" if is_beyond else "")
+    return place, "<" if backwards else ">"
 
 
 def row_of(table: type[R], values: Sequence[object]) -> R:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,7 +16,7 @@ from holdfast.errors import VersionConflict
 from holdfast.model import limits
 from holdfast.model.log import GENESIS, Append, Head, NewEvent, Recorded, Snapshot, StreamWrite
 from holdfast.model.names import StreamId, StreamKind
-from holdfast.model.rows import BlobRow, Row, SessionRow
+from holdfast.model.rows import BlobRow, FrameRow, HandleRow, OutboxRow, Row, SessionRow, TokenRow
 from holdfast.ports import EventStore
 
 T = TypeVar("T")
@@ -78,13 +78,14 @@ def append_of(*writes: StreamWrite, key: str | None = None, order: bytes = ORDER
     return Append(_IDS.command_id(), order, 1_700_000_000_000_000, "tester", writes, cause, key)
 
 
-def session_row(stream: StreamId, version: int = 1) -> SessionRow:
+def _names(stream: StreamId) -> dict[str, str]:
     actor, session, *thread = stream.key
+    return {"tenant": stream.tenant, "actor": actor, "session": session, "thread": "".join(thread)}
+
+
+def session_row(stream: StreamId, version: int = 1) -> SessionRow:
     return SessionRow(
-        tenant=stream.tenant,
-        actor=actor,
-        session=session,
-        thread="".join(thread),
+        **_names(stream),
         status="open",
         version=version,
         messages=version - 1,
@@ -101,10 +102,47 @@ def session_row(stream: StreamId, version: int = 1) -> SessionRow:
     )
 
 
+def outbox_row(stream: StreamId, entry: int) -> OutboxRow:
+    return OutboxRow(**_names(stream), entry=entry, why="reset", first=1, last=entry, at_us=entry, done=0)
+
+
 def blob_row(stream: StreamId, seq: int, digest: str = "d") -> BlobRow:
-    actor, session, *thread = stream.key
-    return BlobRow(
-        tenant=stream.tenant, digest=digest, actor=actor, session=session, thread="".join(thread), seq=seq, size=seq
+    return BlobRow(**_names(stream), digest=digest, seq=seq, size=seq)
+
+
+def frame_row(stream: StreamId, frame: int, parent: int = 0, **changes: Any) -> FrameRow:
+    row = FrameRow(
+        **_names(stream),
+        frame=frame,
+        parent=parent,
+        root=parent or frame,
+        status="active",
+        live=1,
+        deadline_us=None,
+        state="{}",
+    )
+    return msgspec.structs.replace(row, **changes)
+
+
+def handle_row(stream: StreamId, handle: int, frame: int = 1, **changes: Any) -> HandleRow:
+    row = HandleRow(**_names(stream), handle=handle, frame=frame, source="", result="", state="{}")
+    return msgspec.structs.replace(row, **changes)
+
+
+def token_row(stream: StreamId, digest: str, frame: int = 1, **changes: Any) -> TokenRow:
+    row = TokenRow(**_names(stream), digest=digest, frame=frame, status="live", suspended=1, state="{}")
+    return msgspec.structs.replace(row, **changes)
+
+
+def rows_of_every_table(stream: StreamId, number: int = 1) -> tuple[Row, ...]:
+    """One of each; another number gives other keys, but for that of the session."""
+    return (
+        session_row(stream, number),
+        outbox_row(stream, number),
+        blob_row(stream, number),
+        frame_row(stream, number),
+        handle_row(stream, number),
+        token_row(stream, f"{number:064x}"),
     )
 
 

@@ -21,7 +21,7 @@ from holdfast.errors import (
 from holdfast.model import limits
 from holdfast.model.log import GENESIS, Append, Head, Recorded, Snapshot, StreamWrite
 from holdfast.model.names import StreamId
-from holdfast.model.rows import BlobRow, SessionRow
+from holdfast.model.rows import TABLES, SessionRow
 from holdfast.ports import EventStore
 from holdfast.storage.memory import MemoryStore
 from holdfast.testing.appends import (
@@ -34,9 +34,9 @@ from holdfast.testing.appends import (
     all_heads,
     append_of,
     assert_sound,
-    blob_row,
     erased,
     fill,
+    rows_of_every_table,
     session_row,
     stream_named,
     write_to,
@@ -340,12 +340,14 @@ class Erasing(StoreFixtures):
 
     def test_erasing_drops_the_snapshot_and_replaces_the_rows(self, store: EventStore) -> None:
         for stream in (ONE, TWO):
-            rows = [session_row(stream), blob_row(stream, 1)]
+            rows = rows_of_every_table(stream)
             store.append(append_of(write_to(stream, 0, rows=rows, snapshot=Snapshot(1, 1, b"state"))))
-        store.append(append_of(write_to(ONE, 1, rows=[session_row(ONE, 2)], erase=[1])))
+        new = rows_of_every_table(ONE, 2)
+        store.append(append_of(write_to(ONE, 1, rows=new[::2], erase=[1])))
         assert (store.snapshot(ONE), store.snapshot(TWO)) == (None, Snapshot(1, 1, b"state"))
-        assert store.rows(SessionRow, {}, limit=5) == (session_row(ONE, 2), session_row(TWO))
-        assert store.rows(BlobRow, {}, limit=5) == (blob_row(TWO, 1),)
+        kept = rows_of_every_table(TWO)
+        for table, row, other in zip(TABLES, new, kept, strict=True):
+            assert store.rows(table, {}, limit=5) == ((row, other) if row in new[::2] else (other,))
 
     def test_a_refused_erasure_erases_nothing(self, store: EventStore) -> None:
         events = fill(store, ONE, 2)
@@ -424,11 +426,12 @@ class Adopting(StoreFixtures):
 
     def test_rows_and_erasures_come_along(self, store: EventStore) -> None:
         events = self.history()
-        store.adopt(events[:3], {ONE: [session_row(ONE, 2), blob_row(ONE, 1)], TWO: [session_row(TWO)]}, {})
+        store.adopt(events[:3], {ONE: rows_of_every_table(ONE), TWO: rows_of_every_table(TWO)}, {})
         store.adopt(events[3:], {ONE: [session_row(ONE, 4)]}, {ONE: [1, 3]})
         assert [event.payload for event in store.read(ONE, limit=5)] == [None, b"[2]", None, b"[5]"]
         assert store.rows(SessionRow, {}, limit=5) == (session_row(ONE, 4), session_row(TWO))
-        assert store.rows(BlobRow, {}, limit=5) == ()
+        for table, row in zip(TABLES[1:], rows_of_every_table(TWO)[1:], strict=True):
+            assert store.rows(table, {}, limit=5) == (row,)
 
     @pytest.mark.parametrize("at", [0, 1, 3])
     @pytest.mark.parametrize(

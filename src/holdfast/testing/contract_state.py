@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from holdfast.errors import InvalidName, StoreClosed, VersionConflict
 from holdfast.model import limits
 from holdfast.model.log import Head, Recorded, Snapshot
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, BlobRow, Order, SessionRow
+from holdfast.model.rows import IN_ORDER_OF_KEY, TABLES, FrameRow, HandleRow, Order, Row, SessionRow, TokenRow
 from holdfast.ports import EventStore
 from holdfast.testing.appends import (
     LOOKALIKES,
@@ -25,13 +29,16 @@ from holdfast.testing.appends import (
     all_events,
     append_of,
     assert_sound,
-    blob_row,
     fill,
+    frame_row,
+    handle_row,
     in_threads,
     push,
+    rows_of_every_table,
     session_row,
     stream_events,
     stream_named,
+    token_row,
     write_to,
 )
 from holdfast.testing.contract_log import FAR, StoreFixtures
@@ -53,9 +60,27 @@ def row_key(row: SessionRow) -> tuple[str, ...]:
     return row.tenant, row.actor, row.session, row.thread
 
 
+def all_changed(row: Row) -> Row:
+    """With the same key, and another value in every other column."""
+    old = {column: getattr(row, column) for column in row.__struct_fields__ if column not in row.key}
+    new = {column: f"{value}'" if isinstance(value, str) else (value or 0) + 7 for column, value in old.items()}
+    return msgspec.structs.replace(row, **new)
+
+
+def assert_rows(store: EventStore, *rows: Row) -> None:
+    """There are these in the store, and no others."""
+    for table in TABLES:
+        wanted = [row for row in rows if type(row) is table]
+        assert store.rows(table, {}, limit=PAGE) == tuple(sorted(wanted, key=lambda row: place(row, ())))
+
+
+def place(row: Row, columns: Sequence[str]) -> list[str | int]:
+    return [getattr(row, column) for column in (*columns, *row.key)]
+
+
 class Keeping(StoreFixtures):
     def test_a_snapshot_is_put_and_replaced(self, store: EventStore) -> None:
-        largest = bytes(limits.SNAPSHOT_BYTES)
+        largest = hashlib.shake_256(b"state").digest(limits.SNAPSHOT_BYTES)  # no compression makes it shorter
         for version, state in enumerate((b"", b"state", largest)):
             snapshot = Snapshot(version + 1, 7, state)
             store.append(append_of(write_to(ONE, version, snapshot=snapshot)))
@@ -64,12 +89,16 @@ class Keeping(StoreFixtures):
         assert store.snapshot(ONE) == Snapshot(3, 7, largest)
         assert store.snapshot(TWO) is None
 
-    def test_rows_are_put_and_updated(self, store: EventStore) -> None:
-        for version in (1, 2, 3):
-            rows = [session_row(ONE, version), blob_row(ONE, version)]
-            store.append(append_of(write_to(ONE, version - 1, rows=rows)))
-        assert store.rows(SessionRow, {}, limit=PAGE) == (session_row(ONE, 3),)
-        assert store.rows(BlobRow, {}, limit=PAGE) == tuple(blob_row(ONE, seq) for seq in (1, 2, 3))
+    def test_rows_are_put_and_every_column_of_them_is_updated(self, store: EventStore) -> None:
+        rows, others = rows_of_every_table(ONE), rows_of_every_table(TWO)
+        changed = [all_changed(row) for row in rows]
+        store.append(append_of(write_to(TWO, 0, rows=others)))
+        store.append(append_of(write_to(ONE, 0, rows=rows)))
+        assert_rows(store, *rows, *others)
+        store.append(append_of(write_to(ONE, 1, rows=changed)))
+        assert_rows(store, *changed, *others)
+        store.append(append_of(write_to(ONE, 2, rows=[*rows, *changed, *rows_of_every_table(ONE, 2), *rows])))
+        assert_rows(store, *rows, *rows_of_every_table(ONE, 2)[1:], *others)
 
     def test_rows_are_found_by_any_columns_and_in_pages(self, store: EventStore) -> None:
         rows: list[SessionRow] = []
@@ -164,16 +193,16 @@ class Keeping(StoreFixtures):
         assert store.rows(SessionRow, where, limit=5) == ()
 
     def test_replaced_rows_leave_those_of_other_streams_alone(self, store: EventStore) -> None:
-        for stream in (ONE, TWO):
-            store.append(append_of(write_to(stream, 0, rows=[session_row(stream), blob_row(stream, 1)])))
+        rows, others, new = rows_of_every_table(ONE), rows_of_every_table(TWO), rows_of_every_table(ONE, 9)
+        for stream, some in ((ONE, rows), (TWO, others)):
+            store.append(append_of(write_to(stream, 0, rows=some)))
         for version in (0, 2):
             with pytest.raises(VersionConflict) as caught:
                 store.replace_rows(ONE, version, [])
             assert (caught.value.stream, caught.value.expected, caught.value.actual) == (ONE, version, 1)
-        assert len(store.rows(BlobRow, {}, limit=PAGE)) == 2
-        store.replace_rows(ONE, 1, [blob_row(ONE, 9)])
-        assert store.rows(SessionRow, {}, limit=PAGE) == (session_row(TWO),)
-        assert store.rows(BlobRow, {}, limit=PAGE) == (blob_row(ONE, 9), blob_row(TWO, 1))
+        assert_rows(store, *rows, *others)
+        store.replace_rows(ONE, 1, new[1:])
+        assert_rows(store, *new[1:], *others)
 
     def test_the_version_of_the_projection_is_what_was_last_said(self, store: EventStore) -> None:
         assert store.projection_version() == 0
@@ -183,17 +212,145 @@ class Keeping(StoreFixtures):
         reopened.close()
 
     def test_everything_is_there_after_opening_again(self, store: EventStore) -> None:
-        rows, snapshot = [session_row(ONE, 2), blob_row(ONE, 2)], Snapshot(2, 1, b"state")
+        rows, snapshot = rows_of_every_table(ONE, 2), Snapshot(2, 1, b"state")
         first = store.append(append_of(write_to(ONE, 0, b"\0\xff", b"", rows=rows, snapshot=snapshot), key="key"))
         second = store.append(append_of(write_to(TWO, 0, b"[1]"), write_to(ONE, 2, b"[2]")))
         reopened = self.reopen(store) or store
         assert tuple(all_events(reopened)) == first.events + second.events
         assert reopened.snapshot(ONE) == snapshot
-        assert reopened.rows(SessionRow, {}, limit=5) + reopened.rows(BlobRow, {}, limit=5) == tuple(rows)
+        assert_rows(reopened, *rows)
         assert reopened.append(append_of(write_to(ONE, 0), key="key")).events == first.events
         assert fill(reopened, ONE, 1)[0].seq == 4
         assert_sound(reopened)
         reopened.close()
+
+
+NAMES = ("tenant", "actor", "session", "thread")
+
+
+def fill_frames(store: EventStore) -> list[Row]:
+    """Frames, handles and tokens of several sessions, whose names are in another order in another encoding or alphabet."""
+    keys = [(actor, "1", *thread) for actor in ("a", "é", "\uffff", "\U00010000") for thread in ((), ("x",))]
+    filled: list[Row] = []
+    for stream in (StreamId(tenant, "session", key) for tenant in ("t", "t2") for key in keys):
+        rows: list[Row] = []
+        for number in range(1, 6):
+            dice = hashlib.sha256(f"{stream} {number}".encode()).digest()
+            live, parent = dice[0] % 2, dice[1] % number
+            status = ("active", "waiting", "suspended")[dice[2] % 3] if live else ("completed", "failed")[dice[2] % 2]
+            deadline_us = dice[3] % 4 if live and dice[4] % 2 else None
+            changes = {"root": dice[5] % 3, "status": status, "live": live, "deadline_us": deadline_us}
+            rows.append(frame_row(stream, number, parent, **changes))
+            rows.append(handle_row(stream, number, dice[6] % 2 + 1, source=("", "a", "b")[dice[7] % 3]))
+            rows.append(token_row(stream, f"{'de'[dice[8] % 2]}{number}", parent, suspended=live))
+        store.append(append_of(write_to(stream, 0, rows=rows)))
+        filled += rows
+    return filled
+
+
+class LookUp(NamedTuple):
+    """What a store can be asked for in the way of rows."""
+
+    table: type[Row]
+    where: Mapping[str, str | int]
+    after: Row | None
+    limit: int
+    order: Order
+    least: Mapping[str, int]
+    most: Mapping[str, int]
+
+    def within(self, row: Row) -> bool:
+        """Whether the row is of those that are asked for, wherever it stands."""
+        if type(row) is not self.table:
+            return False
+        low = [(getattr(row, column), bound) for column, bound in self.least.items()]
+        high = [(getattr(row, column), bound) for column, bound in self.most.items()]
+        return (
+            all(getattr(row, column) == value for column, value in self.where.items())
+            and all(value is not None and value >= bound for value, bound in low)
+            and all(value is not None and value <= bound for value, bound in high)
+        )
+
+
+@st.composite
+def look_ups(draw: st.DrawFn, rows: Sequence[Row]) -> LookUp:
+    """About some row; the page may begin behind any other, also one that is not among those asked for."""
+    some = draw(st.sampled_from(rows))
+    table = type(some)
+    columns = [column for column in table.__struct_fields__ if column not in NAMES]
+    numbers = [column for column in columns if type(getattr(some, column)) is int]
+    fixed = {*NAMES[: draw(st.sampled_from((0, 1, 2, 4)))], *draw(st.sets(st.sampled_from(columns), max_size=2))}
+    bounds: st.SearchStrategy[dict[str, int]] = st.dictionaries(st.sampled_from(numbers), st.integers(0, 5), max_size=1)
+    least, most = (draw(bounds) if draw(st.integers(0, 2)) == 2 else {} for _ in range(2))
+    sure = [column for column in (*NAMES, *columns) if column != "deadline_us" or column in {**least, **most}]
+    order = Order(tuple(draw(st.lists(st.sampled_from(sure), unique=True, max_size=2))), draw(st.booleans()))
+    there = [row for row in rows if type(row) is table and None not in place(row, order.columns)]
+    where = {column: getattr(some, column) for column in fixed if getattr(some, column) is not None}
+    after = draw(st.sampled_from([None, *there]))
+    return LookUp(table, where, after, draw(st.sampled_from((1, 3, PAGE))), order, least, most)
+
+
+PAGED: tuple[tuple[type[Row], tuple[str, ...]], ...] = (
+    (FrameRow, (*NAMES, "parent")),
+    (FrameRow, (*NAMES, "root")),
+    (FrameRow, (*NAMES, "status")),
+    (FrameRow, (*NAMES, "live")),
+    (HandleRow, (*NAMES, "frame")),
+    (HandleRow, (*NAMES, "frame", "source")),
+    (TokenRow, (*NAMES, "frame")),
+    (TokenRow, (*NAMES, "suspended")),
+    (TokenRow, ("tenant", "suspended")),
+    (TokenRow, ("tenant", "digest")),
+)
+"""What an engine asks for, page by page."""
+
+
+class Finding(StoreFixtures):
+    look_ups = 100
+
+    def test_rows_are_found_whatever_is_asked_for(self, store: EventStore) -> None:
+        rows = fill_frames(store)
+
+        @settings(max_examples=self.look_ups, deadline=None)
+        @given(look_ups(rows))
+        def check(asked: LookUp) -> None:
+            table, where, after, limit, order, least, most = asked
+            wanted = sorted(filter(asked.within, rows), key=lambda row: place(row, order.columns))
+            if after is not None:
+                start = place(after, order.columns)
+                beyond = start.__gt__ if order.backwards else start.__lt__
+                wanted = [row for row in wanted if beyond(place(row, order.columns))]
+            found = store.rows(table, where, after=after, limit=limit, order=order, least=least, most=most)
+            assert list(found) == (wanted[::-1] if order.backwards else wanted)[:limit]
+
+        check()
+
+    @pytest.mark.parametrize("backwards", [False, True])
+    def test_pages_of_rows_make_up_all_of_them(self, store: EventStore, backwards: bool) -> None:
+        rows, order = fill_frames(store), Order(backwards=backwards)
+        for table, columns in PAGED:
+            some = [row for row in rows if type(row) is table and "é" in place(row, ())]
+            for values in {tuple(getattr(row, column) for column in columns) for row in some}:
+                where = dict(zip(columns, values, strict=True))
+                asked = LookUp(table, where, None, 2, order, {}, {})
+                found: list[Row] = []
+                while page := store.rows(table, where, after=found[-1] if found else None, limit=2, order=order):
+                    found += page
+                assert found == sorted(filter(asked.within, rows), key=lambda row: place(row, ()), reverse=backwards)
+
+    def test_a_row_holds_what_is_long_and_odd(self, store: EventStore) -> None:
+        """Names and sources that no compression makes shorter, and JSON that says a NUL."""
+        tenant, *names = (hashlib.shake_256(name.encode()).hexdigest(limits.NAME_BYTES // 2) for name in NAMES)
+        stream, source = StreamId(tenant, "session", tuple(names)), names[0][::-1]
+        state = '{"odd":"\\u0000 \\\\ \\" é 😀 \\ud800","long":"%s"}' % ("long " * 40_000)
+        rows = [
+            frame_row(stream, limits.WHOLE_NUMBER, state=state),
+            handle_row(stream, limits.WHOLE_NUMBER, limits.WHOLE_NUMBER, source=source, state=state),
+            token_row(stream, hashlib.sha256(b"token").hexdigest(), limits.WHOLE_NUMBER, state=state),
+        ]
+        store.append(append_of(write_to(stream, 0, rows=rows)))
+        assert_rows(store, *rows)
+        assert store.rows(HandleRow, {"tenant": tenant, "source": source}, limit=5) == (rows[1],)
 
 
 class Apart(StoreFixtures):

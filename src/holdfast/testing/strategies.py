@@ -15,7 +15,7 @@ from holdfast.errors import KeyConflict, VersionConflict
 from holdfast.model import limits
 from holdfast.model.log import GENESIS, Append, Head, Recorded, Snapshot, StreamWrite
 from holdfast.model.names import StreamId
-from holdfast.model.rows import BlobRow, Row, SessionRow
+from holdfast.model.rows import TABLES, Row
 from holdfast.ports import EventStore
 from holdfast.testing.appends import (
     TYPES,
@@ -23,8 +23,8 @@ from holdfast.testing.appends import (
     all_heads,
     append_of,
     assert_sound,
-    blob_row,
     erased,
+    rows_of_every_table,
     session_row,
     write_to,
 )
@@ -126,7 +126,7 @@ class _StoreMachine(RuleBasedStateMachine):
         for stream, some in what.items():
             expected = self.model.version(stream)
             after = expected + len(some)
-            rows = (session_row(stream, after), blob_row(stream, after))
+            rows = rows_of_every_table(stream, after)
             snapshot = Snapshot(after, 1, b"".join(some)) if keep else None
             writes.append(write_to(stream, expected, *some, kind=kind, rows=rows, snapshot=snapshot))
         return writes
@@ -220,8 +220,7 @@ class _StoreMachine(RuleBasedStateMachine):
             expected = Head(stream, len(history), history[-1].hash) if history else None
             assert self.store.head(stream) == expected
             assert self.store.snapshot(stream) == model.snapshots.get(stream)
-        tables: tuple[type[Row], ...] = (SessionRow, BlobRow)
-        for table in tables:
+        for table in TABLES:
             assert list(self.store.rows(table, {}, limit=limits.READ_EVENTS)) == model.all_rows(table)
 
 

@@ -110,6 +110,24 @@ WHERE s.tenant IS DISTINCT FROM r.tenant
    OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
                                          ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
 
+-- name: strange_frame_rows
+SELECT r.session FROM frame_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant
+   OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
+                                         ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
+
+-- name: strange_handle_rows
+SELECT r.session FROM handle_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant
+   OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
+                                         ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
+
+-- name: strange_token_rows
+SELECT r.session FROM token_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant
+   OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
+                                         ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
+
 -- name: lost_events
 SELECT e.position FROM events e LEFT JOIN streams s USING (stream_no)
 WHERE s.tenant IS DISTINCT FROM e.tenant ORDER BY e.position LIMIT 10;

@@ -14,7 +14,7 @@ import psycopg_pool
 
 from holdfast import errors
 from holdfast.model import limits
-from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
+from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, StreamWrite, Totals
 from holdfast.model.names import StreamId
 from holdfast.model.rows import IN_ORDER_OF_KEY, Order, Row
 from holdfast.storage import common
@@ -277,13 +277,20 @@ def batches(batch: Sequence[Request]) -> Iterator[list[Request]]:
         part: list[Request] = []
         size = 0
         for request in requests:
-            weight = sum(len(event.payload) for write in request.job.writes for event in write.events)
+            weight = sum(map(_weight, request.job.writes))
             if part and size + weight > limits.BATCH_BYTES:
                 yield part
                 part, size = [], 0
             part.append(request)
             size += weight
         yield part
+
+
+def _weight(write: StreamWrite) -> int:
+    """About as many bytes as it takes on its way to the server."""
+    payloads = sum(len(event.payload) for event in write.events)
+    states = sum(len(getattr(row, "state", "")) for row in write.rows)
+    return payloads + states + (len(write.snapshot.state) if write.snapshot else 0)
 
 
 def forget(heads: Heads, appends: Sequence[Append]) -> None:

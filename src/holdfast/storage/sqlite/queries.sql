@@ -107,6 +107,21 @@ SELECT r.session FROM outbox_rows r JOIN streams s USING (stream_no)
 WHERE s.tenant IS NOT r.tenant
    OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
 
+-- name: strange_frame_rows
+SELECT r.session FROM frame_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant
+   OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
+
+-- name: strange_handle_rows
+SELECT r.session FROM handle_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant
+   OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
+
+-- name: strange_token_rows
+SELECT r.session FROM token_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant
+   OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
+
 -- name: lost_events
 SELECT e.position FROM events e LEFT JOIN streams s USING (stream_no) WHERE s.stream_no IS NULL
 ORDER BY e.position LIMIT 10;
