@@ -363,9 +363,8 @@ INSERT INTO outbox_rows
 SELECT stream_no, tenant, actor, session, '', 1, 'reset', 1, 5, 1, (stream_no % 50 > 0)::int FROM session_rows;
 
 INSERT INTO frame_rows
-SELECT s.stream_no, s.tenant, 'ada', s.session, '', n, n - n % 50, n - n % 200,
-       CASE WHEN n % 200 > 0 THEN 'completed' WHEN n % 400 > 0 THEN 'active' ELSE 'suspended' END, (n % 200 = 0)::int,
-       CASE WHEN n % 200 = 0 THEN n END, '{}'
+SELECT s.stream_no, s.tenant, 'ada', s.session, '', n, n - n % 50,
+       CASE WHEN n % 100 = 0 THEN 'failed' WHEN n % 200 > 0 THEN 'completed' END, CASE WHEN n % 200 = 0 THEN n END, '{}'
 FROM session_rows s, generate_series(1, CASE s.session WHEN '4000' THEN 6000 ELSE 2 END) n
 WHERE s.session = '4000' OR s.stream_no % 10 = 0;
 
@@ -418,7 +417,7 @@ MIDDLE_HANDLE = handle_row(IN_SCOPE, 3_500)
 MIDDLE_TOKEN = token_row(IN_SCOPE, "~", 3_000)
 EARLY_TOKEN = token_row(stream_named("4000", actor="a", tenant="a"), "~")
 BACKWARDS, SOONEST = Order(backwards=True), Order(("deadline_us",))
-DUE: Mapping[str, str | int] = {"tenant": "a", "live": 1}
+DUE: Mapping[str, str | int] = {"tenant": "a"}
 
 STATEMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     **{name: (SQL[name], values) for name, values in LARGE.items()},
@@ -429,12 +428,8 @@ STATEMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "a frame": looked_up(FrameRow, {**SCOPE, "frame": 3_000}),
     "frames below one": looked_up(FrameRow, {**SCOPE, "parent": 3_000}),
     "more frames below one": looked_up(FrameRow, {**SCOPE, "parent": 3_000}, MIDDLE),
-    "frames of a tree": looked_up(FrameRow, {**SCOPE, "root": 3_000}),
-    "more frames of a tree": looked_up(FrameRow, {**SCOPE, "root": 3_000}, MIDDLE),
-    "live frames": looked_up(FrameRow, {**SCOPE, "live": 1}),
-    "more live frames": looked_up(FrameRow, {**SCOPE, "live": 1}, MIDDLE),
-    "suspended frames": looked_up(FrameRow, {**SCOPE, "live": 1, "status": "suspended"}),
-    "ended frames": looked_up(FrameRow, {**SCOPE, "status": "completed"}, MIDDLE),
+    "frames that failed": looked_up(FrameRow, {**SCOPE, "ended": "failed"}),
+    "more frames that failed": looked_up(FrameRow, {**SCOPE, "ended": "failed"}, MIDDLE),
     "frames out of time": looked_up(FrameRow, DUE, order=SOONEST, most={"deadline_us": 1_000}),
     "a handle": looked_up(HandleRow, {**SCOPE, "handle": 3_000}),
     "handles": looked_up(HandleRow, {**SCOPE, "frame": 3_000}),

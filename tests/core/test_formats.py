@@ -15,11 +15,11 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
 
-SNAPSHOT = (2, "4b2b47a8897384c2")
-PROJECTION = (3, "363a3dc166a37ffc")
+SNAPSHOT = (3, "25d82da2d17ab55e")
+PROJECTION = (3, "5f416e79d6cf88d7")
 PAYLOADS = {
     ("session.created", 2): "391bd4617b7d402a",
-    ("message.recorded", 2): "a26de2cc0df1fc96",
+    ("message.recorded", 3): "1202fc175cc77679",
     ("evidence.kept", 1): "137a1cbddeeb8fdc",
     ("summary.recorded", 1): "fdb3029f88c57b32",
     ("session.reset", 1): "5f022e4329ddfefb",
@@ -28,6 +28,22 @@ PAYLOADS = {
     ("session.destroyed", 1): "de34b2fa7f9049cd",
     ("offload.acknowledged", 1): "bbfcf1000c761d90",
     ("payloads.erased", 1): "e59ece396f377ec7",
+    ("frame.pushed", 1): "5964d4299a02958d",
+    ("frame.updated", 1): "fc8a4dd72713126c",
+    ("frame.popped", 1): "5fa5ffb94b19160c",
+    ("frame.suspended", 1): "c08d4bb495598072",
+    ("frame.resumed", 1): "dd0eb12d839d0770",
+    ("token.reissued", 1): "4c6519c7d952ff03",
+    ("token.revoked", 1): "db43426b974bd44e",
+    ("frame.handle_added", 1): "8a2d4fea08f61889",
+    ("frame.result_added", 1): "2d940ac5674dbe19",
+    ("budget.reserved", 1): "f168e6be357af221",
+    ("budget.committed", 1): "e391fe5f14f9232a",
+    ("budget.cancelled", 1): "e28b7a41e2870159",
+    ("budget.used", 1): "be0cf2a7118990f0",
+    ("budget.granted", 1): "65e8bce6c827a268",
+    ("call.started", 1): "714a7c8f077f5e03",
+    ("actor.resumed", 1): "7a1e4638b568d101",
 }
 HASH = "2379e744e8445894b96c7c42d10e97892e958e5d5e6d0bb82287952f94dcb2f8"
 

@@ -77,7 +77,7 @@ def _beside(scope: Scope, before: SessionState, event: Event | None, frames: Map
             thread=scope.thread or "",
             handle=before.version + 1,
             frame=frame_seq(handle.frame),
-            source=handle.source or "",
+            source=None if isinstance(event, ResultAdded) else handle.source,
             result=event.status if isinstance(event, ResultAdded) else "",
             state=codec.encode(handle).decode(),
         )
@@ -91,9 +91,7 @@ def frame_row(scope: Scope, frame: FrameState) -> FrameRow:
         thread=scope.thread or "",
         frame=frame_seq(frame.id),
         parent=frame_seq(frame.parent),
-        root=frame_seq(frame.root),
-        status=frame.status,
-        live=int(frame.live),
+        ended=None if frame.live else frame.status,
         deadline_us=frame.deadline_us,
         state=codec.encode(frame).decode(),
     )

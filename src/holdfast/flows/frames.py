@@ -49,6 +49,7 @@ from holdfast.model.rows import FrameRow, HandleRow, Order
 from holdfast.model.state import SessionState
 
 _NEWEST = Order(backwards=True)
+_SOONEST = Order(("deadline_us",))
 _LONG = "Put what is long into the inputs, or into a handle with add_handle()."
 
 
@@ -216,7 +217,8 @@ def state(place: Place) -> Flow[FrameRecord]:
 
 def _result_ref(row: HandleRow) -> ResultRef:
     status: Any = row.result
-    return ResultRef(frame=row.source, status=status, handle=f"h{row.handle}")
+    handle = handle_of(row)
+    return ResultRef(frame=handle.source or "", status=status, handle=handle.id)
 
 
 def _session(place: Place) -> Flow[SessionState]:
@@ -275,15 +277,20 @@ def listed(
     """The session's frames, live and past, in the order in which they were pushed; `after` is the last one of the page
     before."""
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
-    yield from _session(place)
+    session = yield from _session(place)
+    above = None if parent is None else frame_seq(checked_frame(parent))
+    first = 0 if after is None else frame_seq(checked_frame(after))
+    wanted = None if status is None else _one_of("status", status, ("live", *LIVE, *ENDINGS))
+    if wanted in ("live", *LIVE):
+        live = (each for each in core.by_age(session.frames) if wanted in ("live", each.status))
+        own = (each for each in live if above is None or frame_seq(each.parent) == above)
+        return [each for each in own if frame_seq(each.id) > first][:limit]
     where = session_where(place.scope)
-    if status == "live":
-        where["live"] = 1
-    elif status is not None:
-        where["status"] = _one_of("status", status, (*LIVE, *ENDINGS))
-    if parent is not None:
-        where["parent"] = frame_seq(checked_frame(parent))
-    last = None if after is None else _frame_key(place.scope, frame_seq(checked_frame(after)))
+    if wanted is not None:
+        where["ended"] = wanted
+    if above is not None:
+        where["parent"] = above
+    last = None if after is None else _frame_key(place.scope, first)
     rows = yield from effects.rows(FrameRow, where, last, limit)
     return [state_of(row) for row in rows]
 
@@ -291,7 +298,7 @@ def listed(
 def _frame_key(scope: Scope, frame: int) -> FrameRow:
     """What a page goes on after: only its key is looked at."""
     names = {"tenant": scope.tenant, "actor": scope.actor, "session": scope.session, "thread": scope.thread or ""}
-    return FrameRow(**names, frame=frame, parent=0, root=0, status="", live=0, deadline_us=None, state="")
+    return FrameRow(**names, frame=frame, parent=0, ended=None, deadline_us=None, state="")
 
 
 def add_handle(
@@ -333,7 +340,8 @@ def add_handle(
     if appended.events:
         where["handle"] = appended.events[0].seq
     else:
-        where |= {"frame": frame_seq(own(place)), "source": command.source or ""}
+        assert command.source is not None, "without a source, nothing is the same"
+        where |= {"frame": frame_seq(own(place)), "source": command.source}
     (row,) = yield from effects.rows(HandleRow, where, None, 1)
     return handle_of(row)
 
@@ -357,7 +365,7 @@ def _handle_rows(place: Place, before: str | None, limit: int) -> Flow[list[Hand
     if before is not None:
         names = {"tenant": scope.tenant, "actor": scope.actor, "session": scope.session, "thread": scope.thread or ""}
         number = handle_seq(checked_handle(before))
-        last = HandleRow(**names, handle=number, frame=0, source="", result="", state="")
+        last = HandleRow(**names, handle=number, frame=0, source=None, result="", state="")
     where = session_where(scope) | {"frame": frame_seq(own(place))}
     found = yield from effects.rows(HandleRow, where, last, limit, order=_NEWEST)
     return list(reversed(found))
@@ -384,8 +392,9 @@ def read_handle(place: Place, handle: Handle | str) -> Flow[tuple[Part, ...]]:
 def time_out(context: Context, limit: int) -> Flow[tuple[list[tuple[Scope, str]], DataError | None]]:
     """Fail the frames that are out of time, with all below them cancelled, and the deepest first; which ones, and what went
     wrong on the way."""
-    where: dict[str, str | int] = {"tenant": context.tenant, "live": 1}
-    due = yield from effects.rows(FrameRow, where, None, limit, most={"deadline_us": context.clock.now_us()})
+    where: dict[str, str | int] = {"tenant": context.tenant}
+    most = {"deadline_us": context.clock.now_us()}
+    due = yield from effects.rows(FrameRow, where, None, limit, order=_SOONEST, most=most)
     swept: list[tuple[Scope, str]] = []
     trouble: DataError | None = None
     content = (Text(OUT_OF_TIME),)

@@ -139,7 +139,7 @@ def whole_tree(recorded: Recorded, event: Event) -> Flow[set[int]]:
     if root is None or root.live:
         reason = f"event {recorded.seq} belongs to the frame {frame.root}, which has not ended; pop that first"
         raise InvalidContent(reason=reason)
-    tree = yield from _frames_below(scope, root)
+    tree = yield from _frames_of(scope, root)
     found: set[int] = set()
     after = frame_seq(root.id) - 1
     while after < root.touched:
@@ -152,11 +152,12 @@ def whole_tree(recorded: Recorded, event: Event) -> Flow[set[int]]:
     return found
 
 
-def _frames_below(scope: Scope, root: FrameState) -> Flow[set[str]]:
-    where = session_where(scope) | {"root": frame_seq(root.id)}
+def _frames_of(scope: Scope, root: FrameState) -> Flow[set[str]]:
+    """The frames of a tree: they were pushed while its root lived."""
+    where, least, most = session_where(scope), {"frame": frame_seq(root.id)}, {"frame": root.touched}
     found: set[str] = set()
     last: FrameRow | None = None
-    while page := (yield from effects.rows(FrameRow, where, last, limits.READ_EVENTS)):
-        found |= {frame_id(row.frame) for row in page}
+    while page := (yield from effects.rows(FrameRow, where, last, limits.READ_EVENTS, least=least, most=most)):
+        found |= {frame_id(row.frame) for row in page if state_of(row).root == root.id}
         last = page[-1]
     return found

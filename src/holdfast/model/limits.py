@@ -138,7 +138,8 @@ RECONNECT_TRIES = 5
 """Times a call is tried on a new connection when the old one was lost under it."""
 
 BATCH_BYTES = 8 << 20
-"""Payloads of commands that share one commit on PostgreSQL; at least one command goes, whatever its size."""
+"""Payloads, snapshots and rows of commands that share one commit on PostgreSQL; at least one command goes, whatever its
+size."""
 
 KNOWN_HEADS = 10_000
 """Streams whose heads a process remembers, so that an append needs no look before it."""

@@ -105,10 +105,8 @@ class FrameRow(Row, frozen=True, kw_only=True):
     """The number in its id."""
     parent: int
     """0 for none."""
-    root: int
-    status: str
-    live: int
-    """1 until it ends."""
+    ended: str | None
+    """How; None while it lives."""
     deadline_us: int | None
     state: str
     """All of it, as JSON."""
@@ -127,8 +125,8 @@ class HandleRow(Row, frozen=True, kw_only=True):
     handle: int
     """The number in its id."""
     frame: int
-    source: str
-    """Empty for none."""
+    source: str | None
+    """None also for what children bring: they do so once."""
     result: str
     """How the child ended that brought it; empty if it is no child's result."""
     state: str

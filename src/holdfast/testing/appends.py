@@ -115,9 +115,7 @@ def frame_row(stream: StreamId, frame: int, parent: int = 0, **changes: Any) -> 
         **_names(stream),
         frame=frame,
         parent=parent,
-        root=parent or frame,
-        status="active",
-        live=1,
+        ended=None,
         deadline_us=None,
         state="{}",
     )
@@ -125,7 +123,7 @@ def frame_row(stream: StreamId, frame: int, parent: int = 0, **changes: Any) -> 
 
 
 def handle_row(stream: StreamId, handle: int, frame: int = 1, **changes: Any) -> HandleRow:
-    row = HandleRow(**_names(stream), handle=handle, frame=frame, source="", result="", state="{}")
+    row = HandleRow(**_names(stream), handle=handle, frame=frame, source=None, result="", state="{}")
     return msgspec.structs.replace(row, **changes)
 
 

@@ -8,9 +8,7 @@ CREATE TABLE frame_rows (
     thread      text COLLATE "C" NOT NULL,
     frame       bigint NOT NULL,
     parent      bigint NOT NULL,
-    root        bigint NOT NULL,
-    status      text COLLATE "C" NOT NULL,    -- in no index: it changes often, and then every index is written to
-    live        bigint NOT NULL,
+    ended       text COLLATE "C",
     deadline_us bigint,
     state       text COLLATE "C" NOT NULL,    -- JSON
     PRIMARY KEY (tenant, actor, session, thread, frame)
@@ -18,8 +16,7 @@ CREATE TABLE frame_rows (
 
 CREATE INDEX frame_rows_by_stream ON frame_rows (stream_no);
 CREATE INDEX frame_rows_by_parent ON frame_rows (tenant, actor, session, thread, parent, frame);
-CREATE INDEX frame_rows_by_root ON frame_rows (tenant, actor, session, thread, root, frame);
-CREATE INDEX frame_rows_by_life ON frame_rows (tenant, actor, session, thread, live, frame);
+CREATE INDEX frame_rows_by_ending ON frame_rows (tenant, actor, session, thread, ended, frame) WHERE ended IS NOT NULL;
 CREATE INDEX frame_rows_by_deadline ON frame_rows (tenant, deadline_us, actor, session, thread, frame)
 WHERE deadline_us IS NOT NULL;
 
@@ -31,7 +28,7 @@ CREATE TABLE handle_rows (
     thread    text COLLATE "C" NOT NULL,
     handle    bigint NOT NULL,
     frame     bigint NOT NULL,
-    source    text COLLATE "C" NOT NULL,
+    source    text COLLATE "C",
     result    text COLLATE "C" NOT NULL,
     state     text COLLATE "C" NOT NULL,      -- JSON
     PRIMARY KEY (tenant, actor, session, thread, handle)
@@ -39,7 +36,8 @@ CREATE TABLE handle_rows (
 
 CREATE INDEX handle_rows_by_stream ON handle_rows (stream_no);
 CREATE INDEX handle_rows_by_frame ON handle_rows (tenant, actor, session, thread, frame, handle);
-CREATE INDEX handle_rows_by_source ON handle_rows (tenant, actor, session, thread, frame, source, handle);
+CREATE INDEX handle_rows_by_source ON handle_rows (tenant, actor, session, thread, frame, source, handle)
+WHERE source IS NOT NULL;
 
 CREATE TABLE token_rows (
     stream_no bigint NOT NULL,
@@ -102,16 +100,15 @@ BEGIN
             stream_no = excluded.stream_no, size = excluded.size;
     END IF;
     IF rows ? 'frame_rows' THEN
-        INSERT INTO frame_rows (stream_no, tenant, actor, session, thread, frame, parent, root, status, live, deadline_us, state)
-        SELECT numbers[r.write], r.tenant, r.actor, r.session, r.thread, r.frame, r.parent, r.root, r.status, r.live,
-               r.deadline_us, r.state
+        INSERT INTO frame_rows (stream_no, tenant, actor, session, thread, frame, parent, ended, deadline_us, state)
+        SELECT numbers[r.write], r.tenant, r.actor, r.session, r.thread, r.frame, r.parent, r.ended, r.deadline_us, r.state
         FROM jsonb_to_recordset(rows -> 'frame_rows') AS r (
-            write integer, tenant text, actor text, session text, thread text, frame bigint, parent bigint, root bigint,
-            status text, live bigint, deadline_us bigint, state text)
+            write integer, tenant text, actor text, session text, thread text, frame bigint, parent bigint, ended text,
+            deadline_us bigint, state text)
         WHERE numbers[r.write] IS NOT NULL
         ON CONFLICT (tenant, actor, session, thread, frame) DO UPDATE SET
-            stream_no = excluded.stream_no, parent = excluded.parent, root = excluded.root, status = excluded.status,
-            live = excluded.live, deadline_us = excluded.deadline_us, state = excluded.state;
+            stream_no = excluded.stream_no, parent = excluded.parent, ended = excluded.ended,
+            deadline_us = excluded.deadline_us, state = excluded.state;
     END IF;
     IF rows ? 'handle_rows' THEN
         INSERT INTO handle_rows (stream_no, tenant, actor, session, thread, handle, frame, source, result, state)

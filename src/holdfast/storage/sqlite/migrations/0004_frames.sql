@@ -8,9 +8,7 @@ CREATE TABLE frame_rows (
     thread      TEXT NOT NULL,
     frame       INTEGER NOT NULL,
     parent      INTEGER NOT NULL,
-    root        INTEGER NOT NULL,
-    status      TEXT NOT NULL,
-    live        INTEGER NOT NULL,
+    ended       TEXT,                     -- NULL while it lives, so that only those that have ended are in its index
     deadline_us INTEGER,                  -- NULL for never, so that few rows are in its index
     state       TEXT NOT NULL,            -- JSON
     PRIMARY KEY (tenant, actor, session, thread, frame)
@@ -18,8 +16,7 @@ CREATE TABLE frame_rows (
 
 CREATE INDEX frame_rows_by_stream ON frame_rows (stream_no);
 CREATE INDEX frame_rows_by_parent ON frame_rows (tenant, actor, session, thread, parent, frame);
-CREATE INDEX frame_rows_by_root ON frame_rows (tenant, actor, session, thread, root, frame);
-CREATE INDEX frame_rows_by_life ON frame_rows (tenant, actor, session, thread, live, frame);
+CREATE INDEX frame_rows_by_ending ON frame_rows (tenant, actor, session, thread, ended, frame) WHERE ended IS NOT NULL;
 CREATE INDEX frame_rows_by_deadline ON frame_rows (tenant, deadline_us, actor, session, thread, frame)
 WHERE deadline_us IS NOT NULL;
 
@@ -31,7 +28,7 @@ CREATE TABLE handle_rows (
     thread    TEXT NOT NULL,
     handle    INTEGER NOT NULL,
     frame     INTEGER NOT NULL,
-    source    TEXT NOT NULL,
+    source    TEXT,
     result    TEXT NOT NULL,
     state     TEXT NOT NULL,              -- JSON
     PRIMARY KEY (tenant, actor, session, thread, handle)
@@ -39,7 +36,8 @@ CREATE TABLE handle_rows (
 
 CREATE INDEX handle_rows_by_stream ON handle_rows (stream_no);
 CREATE INDEX handle_rows_by_frame ON handle_rows (tenant, actor, session, thread, frame, handle);
-CREATE INDEX handle_rows_by_source ON handle_rows (tenant, actor, session, thread, frame, source, handle);
+CREATE INDEX handle_rows_by_source ON handle_rows (tenant, actor, session, thread, frame, source, handle)
+WHERE source IS NOT NULL;
 
 CREATE TABLE token_rows (
     stream_no INTEGER NOT NULL REFERENCES streams (stream_no),
@@ -75,8 +73,7 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
     ('frame_rows', 'frame_rows', '10000000 1000000 10000 1000 1000 1'),
     ('frame_rows', 'frame_rows_by_stream', '10000000 1000'),
     ('frame_rows', 'frame_rows_by_parent', '10000000 1000000 10000 1000 1000 10 1'),
-    ('frame_rows', 'frame_rows_by_root', '10000000 1000000 10000 1000 1000 10 1'),
-    ('frame_rows', 'frame_rows_by_life', '10000000 1000000 10000 1000 1000 10 1'),
+    ('frame_rows', 'frame_rows_by_ending', '10000000 1000000 10000 1000 1000 10 1'),
     ('frame_rows', 'frame_rows_by_deadline', '1000 100 1 1 1 1 1'),
     ('handle_rows', 'handle_rows', '10000000 1000000 10000 1000 1000 1'),
     ('handle_rows', 'handle_rows_by_stream', '10000000 1000'),
