@@ -35,9 +35,11 @@ class Turns:
 
     def _leave(self, stream: StreamId) -> None:
         with self._mutex:
-            lock, users = self._locks.pop(stream)
-            if users > 1:
+            lock, users = self._locks[stream]
+            if users > 1:  # never gone, not for a moment: others look without the mutex
                 self._locks[stream] = (lock, users - 1)
+            else:
+                del self._locks[stream]
 
 
 def drive(flow: Flow[T], store: EventStore, turns: Turns) -> T:

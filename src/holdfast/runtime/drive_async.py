@@ -33,9 +33,11 @@ class AsyncTurns:
         self._leave(stream)
 
     def _leave(self, stream: StreamId) -> None:
-        lock, users = self._locks.pop(stream)
+        lock, users = self._locks[stream]
         if users > 1:
             self._locks[stream] = (lock, users - 1)
+        else:
+            del self._locks[stream]
 
 
 async def drive_async(flow: Flow[T], store: AsyncEventStore, turns: AsyncTurns) -> T:
