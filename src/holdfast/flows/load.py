@@ -47,6 +47,9 @@ class StateCache:
 
     def put(self, stream: StreamId, state: SessionState) -> None:
         with self._mutex:
+            known = self._states.get(stream)
+            if known is not None and known.version > state.version:
+                return  # a slow reader comes with old news
             self._forget(stream)
             self._states[stream] = state
             self._weight += state.weight

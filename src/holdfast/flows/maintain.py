@@ -264,7 +264,7 @@ def adopt(events: Sequence[Recorded], cache: StateCache) -> Flow[None]:
     erase: dict[StreamId, tuple[int, ...]] = {}
     after: dict[StreamId, tuple[int, SessionState]] = {}
     for stream, page in _by_stream(events):
-        state = yield from load(stream, cache, fresh=False)
+        state = yield from load(stream, cache, fresh=True)
         gone = _erased_in(page)
         if gone:
             state, rows[stream] = yield from replay(stream, state.version, erased=frozenset(gone))

@@ -18,7 +18,8 @@ def recover(
     clock = place.context.clock
     begun_us = clock.now_us()
     appended = yield from order(place, ResumeActor(scope=place.scope), key=key, expect=expect, cause=cause)
-    state = yield from load(place.scope.stream, place.context.cache, fresh=False)
+    # Looked up anew: a reader may have left an older state behind since.
+    state = yield from load(place.scope.stream, place.context.cache, fresh=True)
     current = stack.top(state.frames)
     frames = () if current is None else tuple(stack.ancestry(state.frames, current.id))
     return Recovery(

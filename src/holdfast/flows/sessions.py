@@ -290,7 +290,7 @@ def acknowledge(context: Context, offload: Offload, *, key: str | None = None) -
     _checked_offload(context, offload)
     place = Place(context, offload.scope)
     yield from order(place, AcknowledgeOffload(scope=offload.scope, entry=offload.entry), key=key)
-    found = yield from load(offload.scope.stream, context.cache, fresh=False)
+    found = yield from load(offload.scope.stream, context.cache, fresh=True)
     if found.status == "destroyed":
         yield from _erase_destroyed(place)
 
