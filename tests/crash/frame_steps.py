@@ -1,0 +1,460 @@
+"""A desk with work on it, the steps that are taken there, and the process that takes one and dies in the middle of it.
+
+The same desk is laid in every store, by a clock and with ids that are the same in every run: so what stands there after a
+step is known, byte for byte, before the step is taken.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import signal
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
+
+import apsw
+import msgspec
+import pytest
+
+import holdfast
+from holdfast import Data, Engine, Session, Text, Usage
+from holdfast.adapters.system import RandomIds
+from holdfast.errors import AlreadySuspended, AlreadyTerminal, CallAnswered, OutcomeUnknown, TokenConsumed, TokenRevoked
+from holdfast.model.log import Append, Appended
+from holdfast.model.names import Scope
+from holdfast.ports import EventStore, IdSource
+from holdfast.storage.sqlite.store import SqliteStore
+from tests.crash.worker import be_nursery
+from tests.support import CountingIds, SteppingClock
+
+LAID_US = 1_700_000_000_000_000
+TAKEN_US = LAID_US + 1_000_000
+FOUND_US = TAKEN_US + 1_000_000
+
+
+class Ids(CountingIds):
+    """Those of one process; no two processes have the same."""
+
+    def __init__(self, start: int = 0) -> None:
+        super().__init__()
+        self._count = start
+
+    def secret(self) -> bytes:
+        self._count += 1
+        return self._count.to_bytes(32, "big")
+
+
+TAKEN_IDS = 1_000_000
+LOST_TOKEN = "hfs_" + base64.urlsafe_b64encode((TAKEN_IDS + 1).to_bytes(32, "big")).rstrip(b"=").decode()
+"""What a step would have told if its reply had come: the first secret of the process that takes it."""
+
+
+# The desk
+
+
+class Desk(msgspec.Struct, frozen=True):
+    """A tree of frames, one of them suspended, with a call that was started and one that was not."""
+
+    tenant: str
+    root: str
+    reader: str
+    digger: str
+    """Below the reader."""
+    asker: str
+    """Suspended."""
+    writer: str
+    reservation: str
+    token: str
+    fresh: str
+    """The call that was not started."""
+    begun: str
+    """The call that was, and has no result."""
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.tenant, "main", "work", None)
+
+
+def lay(engine: Engine, tenant: str) -> Desk:
+    session = engine.create_session("work")
+    root = session.frame("Compare the vendors", budget=10_000)
+    reservation = root.reserve("brief", 500)
+    root.use(200)
+    root.record("user", "Which one?")
+    reader = root.frame("Read the offer", budget=3_000, timeout_s=3_600)
+    reader.use(Usage(600, 100))
+    reader.add_handle("document", "The offer.", source="offer")
+    digger = reader.frame("Dig deeper", budget=500)
+    digger.reserve("look", 50)
+    digger.use(70)
+    asker = root.frame("Ask for approval", budget=400)
+    token = asker.suspend("approval")
+    writer = root.frame("Write it up", budget=900, inputs={"form": "a page"})
+    writer.use(333)
+    pay: list[dict[str, object]] = [{"name": "pay", "args": {"amount": amount}} for amount in (1, 2)]
+    fresh, begun = reader.record("assistant", "I pay.", tool_calls=pay, usage=Usage(90, 10)).tool_calls
+    reader.start(begun)
+    return Desk(
+        tenant=tenant,
+        root=root.id,
+        reader=reader.id,
+        digger=digger.id,
+        asker=asker.id,
+        writer=writer.id,
+        reservation=reservation.id,
+        token=str(token),
+        fresh=fresh.id,
+        begun=begun.id,
+    )
+
+
+def laying(engine: Engine, tenant: str) -> Engine:
+    """A store, as seen by the process that lays the desk."""
+    return _seen_by(engine, tenant, LAID_US, Ids())
+
+
+def taking(engine: Engine, tenant: str) -> Engine:
+    """… by the process that takes the step."""
+    return _seen_by(engine, tenant, TAKEN_US, Ids(TAKEN_IDS))
+
+
+def finding(engine: Engine, tenant: str) -> Engine:
+    """… by whoever comes next."""
+    return _seen_by(engine, tenant, FOUND_US, RandomIds())
+
+
+def _seen_by(engine: Engine, tenant: str, now_us: int, ids: IdSource) -> Engine:
+    context = msgspec.structs.replace(engine._place, tenant=tenant, clock=SteppingClock(now_us), ids=ids)
+    return Engine(engine.store, engine.blobs, context)
+
+
+# The steps
+
+Work: TypeAlias = tuple[str, str | None, str | None]
+"""What is pending: its kind, its frame, its call."""
+
+
+def waiting(desk: Desk) -> set[Work]:
+    """What is pending at the desk as it was laid."""
+    return {
+        ("waiting_for_subcall", desk.root, None),
+        ("waiting_for_subcall", desk.reader, None),
+        ("waiting_for_user", desk.asker, None),
+        ("tool_not_started", desk.reader, desk.fresh),
+        ("tool_in_progress", desk.reader, desk.begun),
+    }
+
+
+def nothing(desk: Desk) -> set[Work]:
+    return set()
+
+
+class Step(NamedTuple):
+    """Something that is done at the desk. A step that is stored adds to the pending work, and takes some away."""
+
+    take: Callable[[Engine, Session, Desk], object]
+    again: Callable[[Engine, Session, Desk, bool], None]
+    """What whoever comes after the crash does about it, given whether it was stored; it asserts what comes of that."""
+    adds: Callable[[Desk], set[Work]] = nothing
+    drops: Callable[[Desk], set[Work]] = nothing
+
+
+def push_root(engine: Engine, session: Session, desk: Desk) -> str:
+    return session.frame("Another errand", budget=70, timeout_s=5, key="push").id
+
+
+def push_child(engine: Engine, session: Session, desk: Desk) -> str:
+    return session.get_frame(desk.writer).frame("Draft", budget=400, inputs={"n": 1}, key="push").id
+
+
+def pushed_again(push: Callable[[Engine, Session, Desk], str]) -> Callable[[Engine, Session, Desk, bool], None]:
+    def again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+        there = [each.id for each in session.frames(limit=1_000)]
+        frame = push(engine, session, desk)
+        assert (frame in there) == stored
+        assert push(engine, session, desk) == frame
+        assert len(session.frames(limit=1_000)) == len(there) + (not stored)
+
+    return again
+
+
+def start(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.start(desk.fresh)
+
+
+def started_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    """An intent without an outcome: nothing repeats it unasked, and who asks does so under the key of the first time."""
+    if stored:
+        with pytest.raises(OutcomeUnknown) as refused:
+            session.start(desk.fresh)
+        assert (refused.value.attempts, refused.value.key) == (1, key_of(desk))
+    started = session.start(desk.fresh, again=stored)
+    assert (started.attempt, started.args, started.key) == (1 + stored, {"amount": 1}, key_of(desk))
+    session.result(desk.fresh, "paid")
+    assert desk.fresh not in {each.call for each in session.recover().pending_work}
+
+
+def key_of(desk: Desk) -> str:
+    """The key that the fresh call is started under, whoever starts it."""
+    with laying(holdfast.open("memory:"), desk.tenant) as engine:
+        lay(engine, desk.tenant)
+        return engine.session("work").start(desk.fresh).key
+
+
+def answer(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.result(desk.begun, {"paid": 2}, key="result")
+
+
+def answered_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    count = session.state().messages
+    first = session.result(desk.begun, {"paid": 2}, key="result")
+    assert session.result(desk.begun, {"paid": 2}, key="result") == first
+    assert session.state().messages == count + (not stored)
+    assert [call.id for call in session.state().open_calls] == [desk.fresh]
+
+
+def commit(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.get_frame(desk.root).commit(desk.reservation, 321, key="commit")
+
+
+def committed_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    commit(engine, session, desk)
+    budget = session.get_frame(desk.root).state().budget
+    assert (budget.used, budget.reserved) == (200 + 321, 0)
+
+
+def grant(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.get_frame(desk.reader).grant(45, key="grant")
+
+
+def granted_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    grant(engine, session, desk)
+    assert session.get_frame(desk.reader).state().budget.total == 3_045
+    assert session.get_frame(desk.root).state().budget.delegated == 3_045 + 400 + 900
+
+
+def suspend(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.get_frame(desk.reader).suspend("night", cascade=True)
+
+
+def suspended_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    """The token was lost with its reply, or there never was one. Another one works, and it alone."""
+    reader = session.get_frame(desk.reader)
+    if stored:
+        with pytest.raises(AlreadySuspended):
+            reader.suspend("night", cascade=True)
+    else:
+        reader.suspend("night", cascade=True)
+    asleep = {each.id for each in session.frames(status="suspended")}
+    assert asleep == {desk.reader, desk.digger, desk.asker}
+    token = reader.reissue()
+    if stored:
+        with pytest.raises(TokenRevoked):
+            engine.resume(LOST_TOKEN)
+    assert engine.resume(token).id == desk.reader
+    with pytest.raises(TokenConsumed):
+        engine.resume(token)
+    assert [each.id for each in session.frames(status="suspended")] == [desk.asker]
+
+
+def reissue(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.get_frame(desk.asker).reissue()
+
+
+def reissued_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    """Exactly one token wakes the frame: the old one, or the one that was lost."""
+    dead, alive = (desk.token, LOST_TOKEN) if stored else (LOST_TOKEN, desk.token)
+    with pytest.raises(TokenRevoked if stored else holdfast.errors.TokenInvalid):
+        engine.resume(dead)
+    assert engine.resume(alive).id == desk.asker
+
+
+def resume(engine: Engine, session: Session, desk: Desk) -> object:
+    return engine.resume(desk.token)
+
+
+def resumed_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    if stored:
+        with pytest.raises(TokenConsumed):
+            engine.resume(desk.token)
+    else:
+        assert engine.resume(desk.token).id == desk.asker
+    assert session.get_frame(desk.asker).state().status == "active"
+    assert engine.suspended() == []
+
+
+def pop_child(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.get_frame(desk.writer).pop("completed", "written", result={"pages": 1})
+
+
+def child_popped_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    pop_child(engine, session, desk)
+    with pytest.raises(AlreadyTerminal):
+        session.get_frame(desk.writer).pop("completed", "written otherwise")
+    root = session.get_frame(desk.root).state()
+    assert (root.budget.used, root.budget.delegated) == (200 + 333, 3_000 + 400)
+    assert [(each.frame, each.status) for each in root.result_refs] == [(desk.writer, "completed")]
+    (handle,) = session.get_frame(desk.root).handles()
+    assert session.read_handle(handle) == (Text("written"), Data({"pages": 1}))
+
+
+def pop_root(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.get_frame(desk.root).pop("failed", "enough", cascade=True)
+
+
+def root_popped_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    pop_root(engine, session, desk)
+    with pytest.raises(AlreadyTerminal):
+        session.get_frame(desk.root).pop("completed", "enough", cascade=True)
+    ended = {each.id: (each.status, each.budget.used) for each in session.frames()}
+    assert ended == {
+        desk.root: ("failed", 200 + 333 + 700 + 100 + 70),
+        desk.reader: ("cancelled", 700 + 100 + 70),
+        desk.digger: ("cancelled", 70),
+        desk.asker: ("cancelled", 0),
+        desk.writer: ("cancelled", 333),
+    }
+    with pytest.raises(TokenRevoked):
+        engine.resume(desk.token)
+
+
+def reset(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.reset("a new day", key="reset")
+
+
+def was_reset_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    reset(engine, session, desk)
+    assert {each.status for each in session.frames()} == {"cancelled"}
+    with pytest.raises(CallAnswered):
+        session.start(desk.fresh)
+    with pytest.raises(TokenRevoked):
+        engine.resume(desk.token)
+
+
+def recover(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.recover()
+
+
+def recovered_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    first, second = session.recover(), session.recover()
+    assert (first.pending_work, first.frame_stack) == (second.pending_work, second.frame_stack)
+    assert second.last_event_seq == first.last_event_seq + 1
+
+
+STEPS: dict[str, Step] = {
+    "push a root": Step(push_root, pushed_again(push_root)),
+    "push a child": Step(
+        push_child, pushed_again(push_child), adds=lambda desk: {("waiting_for_subcall", desk.writer, None)}
+    ),
+    "tool intent": Step(
+        start,
+        started_again,
+        adds=lambda desk: {("tool_in_progress", desk.reader, desk.fresh)},
+        drops=lambda desk: {("tool_not_started", desk.reader, desk.fresh)},
+    ),
+    "tool outcome": Step(answer, answered_again, drops=lambda desk: {("tool_in_progress", desk.reader, desk.begun)}),
+    "commit": Step(commit, committed_again),
+    "grant": Step(grant, granted_again),
+    "suspend": Step(suspend, suspended_again, adds=lambda desk: {("waiting_for_user", desk.reader, None)}),
+    "reissue": Step(reissue, reissued_again),
+    "resume": Step(resume, resumed_again, drops=lambda desk: {("waiting_for_user", desk.asker, None)}),
+    "pop a child": Step(pop_child, child_popped_again),
+    "pop a root and all below": Step(
+        pop_root, root_popped_again, drops=lambda desk: {each for each in waiting(desk) if each[2] is None}
+    ),
+    "reset": Step(reset, was_reset_again, drops=waiting),
+    "recover": Step(recover, recovered_again),
+}
+
+
+# The process
+
+PAID = b"paid "
+"""How a line begins that a tool says when it takes effect, with the key that it was given."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    url: str
+    desk: Desk
+    step: str
+    """One of those above, or `run`."""
+    point: str = ""
+    """Where the process dies by itself; empty if it is killed."""
+    append: int = 1
+    """… in which of its appends."""
+
+
+def die(*_: object) -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("nobody survives this")
+
+
+STATEMENTS = {
+    "the transaction has begun": re.compile("PRAGMA data_version"),
+    "the head is moved": re.compile("INSERT INTO events"),
+    "the events are written": re.compile(r"INSERT INTO \w+_rows"),
+    "all rows but one are written": re.compile("INSERT INTO session_rows"),
+    "the rows are written": re.compile("UPDATE log_totals"),
+    "nothing is left but to commit": re.compile("COMMIT"),
+}
+"""Points in a transaction of SQLite: right before the first statement that begins like this."""
+
+
+class Deadly:
+    """A store between an engine and the real one: the process dies at a point of the nth append."""
+
+    def __init__(self, inner: EventStore, point: str, nth: int) -> None:
+        self._inner = inner
+        self._point = point
+        self._left = nth
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def append(self, append: Append) -> Appended:
+        self._left -= 1
+        if self._left:
+            return self._inner.append(append)
+        if self._point == "before the append":
+            die()
+        if isinstance(self._inner, SqliteStore):
+            self._arm(self._inner._writer._log.connection)
+        appended = self._inner.append(append)
+        if self._point == "before the reply":
+            die()
+        return appended
+
+    def _arm(self, connection: apsw.Connection) -> None:
+        beginning = STATEMENTS.get(self._point)
+        if beginning is not None:
+            connection.exec_trace = lambda _, sql, __: beginning.match(sql) is None or die()
+        elif self._point == "committing":
+            connection.set_commit_hook(die)
+        elif self._point == "committed":
+            connection.set_wal_hook(die)
+
+
+def take_and_die(line: bytes) -> None:
+    task = msgspec.json.decode(line, type=Task)
+    engine = taking(holdfast.open(task.url), task.desk.tenant)
+    session = engine.session("work")
+    if task.point:
+        engine.store = cast("EventStore", Deadly(engine.store, task.point, task.append))
+    if task.step != "run":
+        STEPS[task.step].take(engine, session, task.desk)
+        return
+
+    def pay(amount: int, key: str) -> str:
+        if task.point == "before the effect":
+            die()
+        os.write(1, PAID + key.encode() + b"\n")
+        if task.point == "after the effect":
+            die()
+        return f"paid {amount}"
+
+    session.run(task.desk.fresh, pay, key_as="key")
+
+
+if __name__ == "__main__":
+    be_nursery(take_and_die)
