@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from holdfast.core.frame_faults import frame_faults
-from holdfast.core.messages import call_id, group_of
+from holdfast.core.messages import call_id, group_of, waiting_in
 from holdfast.core.summaries import partly
 from holdfast.model import limits
 from holdfast.model.events import (
@@ -93,7 +93,7 @@ def _message(state: SessionState, event: MessageRecorded, erased: Collection[int
         yield "only the assistant makes tool calls"
     if event.tool_results and (event.role != "tool" or event.content):
         yield "tool results, and nothing else, make a tool message"
-    if event.role == "assistant" and state.open_calls:
+    if event.role == "assistant" and waiting_in(state, event.frame):
         yield "the assistant does not go on while calls wait"
     if len(event.tool_calls) > limits.MESSAGE_CALLS or len(state.pinned) > limits.PINNED_MESSAGES:
         yield "there are more of them than any session takes"
@@ -103,6 +103,8 @@ def _message(state: SessionState, event: MessageRecorded, erased: Collection[int
     answered = [result.tool_call_id for result in event.tool_results]
     if len({*own}) != len(own) or len({*answered}) != len(answered):
         yield "a call has an id of its own, and one result"
+    if len({group_of(call) for call in answered}) > 1:
+        yield "results of one message answer the calls of one"
     waiting = {call.id for call in state.open_calls}
     if not all(call in waiting or group_of(call) in erased for call in answered):
         yield "a result answers a call that waits"

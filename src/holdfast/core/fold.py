@@ -87,9 +87,10 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
         changes |= {"asks": stack.asks(event), "errors": stack.failures(state.errors, event)}
     if event.usage is not None:
         changes["usage"] = state.usage + event.usage
-        changes["calibration"] = calibrate.learn(
-            state.calibration, event.usage, event.source, state.live_tokens, state.live
-        )
+        if event.frame is None:  # what a frame was shown is not the transcript
+            changes["calibration"] = calibrate.learn(
+                state.calibration, event.usage, event.source, state.live_tokens, state.live
+            )
     if event.tool_calls:
         opened = (OpenCall(call.id, call.name, call.provider_id, event.frame) for call in event.tool_calls)
         changes["open_calls"] = (*state.open_calls, *opened)
@@ -101,7 +102,7 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
 def _started(call: OpenCall, event: CallStarted) -> OpenCall:
     if call.id != event.call:
         return call
-    return msgspec.structs.replace(call, key=event.key, attempts=event.attempt, frame=event.frame)
+    return msgspec.structs.replace(call, key=event.key, attempts=event.attempt)
 
 
 def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:

@@ -368,7 +368,7 @@ def _grant(state: SessionState, frame: FrameState, command: GrantTokens, given: 
 
 
 def _start(state: SessionState, command: StartCall, given: Given) -> tuple[Event, ...]:
-    call = messages.waiting_for(state, command.call)
+    call = messages.waiting_for(state, command.call, command.frame)
     if call is None:
         session = command.scope.session
         if command.call in given.fates:

@@ -15,14 +15,15 @@ from holdfast.model.state import SessionState
 
 def check(state: SessionState) -> list[str]:
     """The statements that do not hold; empty for a sound state."""
-    groups = {group_of(call.id) for call in state.open_calls}
+    groups = {(call.frame, group_of(call.id)) for call in state.open_calls}
     rules = {
         "an absent session has no events": (state.status == "absent") == (state.version == 0),
         "messages are among the events": 0 <= state.messages <= max(0, state.version - 1),
         "tokens are not negative": 0 <= state.live_tokens <= state.tokens,
         "no messages, no tokens": state.messages > 0 or state.tokens == 0,
         "exactly an ended session has a reason": (state.status in ("closed", "destroyed")) == bool(state.close_reason),
-        "the calls of one message wait at a time": len(groups) <= 1 and None not in groups,
+        "in each frame, the calls of one message wait at a time": len({frame for frame, _ in groups}) == len(groups),
+        "a call that waits was made by a message": all(group is not None for _, group in groups),
         "calls wait in an open session only": not state.open_calls or state.status == "open",
         "a call waits once": len({call.id for call in state.open_calls}) == len(state.open_calls),
         "system messages stand in order": list(state.pinned) == sorted({*state.pinned}),

@@ -1,7 +1,8 @@
 """Messages: what may be recorded, and how calls and results are paired.
 
-Laws: a session waits for the results of at most one message at a time; a result is taken for a call that waits, once; no
-reply is recorded while calls wait. So calls and results pair up in the log itself, and every view can rely on it.
+Laws: a conversation, that of a frame or that outside of all of them, waits for the results of at most one message at a
+time; a result is taken for a call that waits, once; no reply is recorded in a conversation while its calls wait. So calls
+and results pair up in the log itself, and every view can rely on it.
 """
 
 from __future__ import annotations
@@ -35,47 +36,55 @@ def group_of(call: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def waiting_for(state: SessionState, call: str) -> OpenCall | None:
-    """The open call that goes by this id, ours or the provider's."""
+def waiting_for(state: SessionState, call: str, frame: str | None = None) -> OpenCall | None:
+    """The open call that goes by this id, ours or the provider's; of several by the provider's, the one in this frame."""
+    found: OpenCall | None = None
     for each in state.open_calls:
         if call == each.id:
             return each
-    for each in state.open_calls:
-        if call == each.provider_id:
-            return each
-    return None
+        if call == each.provider_id and (found is None or (each.frame == frame and found.frame != frame)):
+            found = each
+    return found
 
 
 def closing_text(reason: str) -> str:
     return f"No result: {reason}"
 
 
+def waiting_in(state: SessionState, frame: str | None) -> list[OpenCall]:
+    """The calls that the conversation of a frame waits for; for None, that outside of all frames."""
+    return [call for call in state.open_calls if call.frame == frame]
+
+
 def closing(
-    state: SessionState, reason: str, given: Given, metadata: dict[str, Json] | None = None
+    state: SessionState,
+    calls: Sequence[OpenCall],
+    reason: str,
+    given: Given,
+    metadata: dict[str, Json] | None = None,
 ) -> tuple[MessageRecorded, ...]:
-    """What closes the calls that wait: an error for each, so that no session is ever stuck."""
-    if not state.open_calls:
-        return ()
+    """What closes these calls: an error for each, so that no session is ever stuck. Those of one message stay together."""
     content = (Text(closing_text(reason)),)
-    results = tuple(ToolResult(call.id, content, is_error=True) for call in state.open_calls)
-    return (
+    groups: dict[int | None, list[OpenCall]] = {}
+    for call in calls:
+        groups.setdefault(group_of(call.id), []).append(call)
+    return tuple(
         MessageRecorded(
             role="tool",
-            tool_results=results,
-            tokens=given.closing_tokens * len(results),
+            tool_results=tuple(ToolResult(call.id, content, is_error=True) for call in group),
+            tokens=given.closing_tokens * len(group),
             counter=given.counter,
             metadata=metadata or {},
             closing=True,
-            frame=frame_of(state, results),
-        ),
+            frame=live_frame(state, group[0]),
+        )
+        for group in groups.values()
     )
 
 
-def frame_of(state: SessionState, results: Sequence[ToolResult]) -> str | None:
-    """The frame that these results belong to, if it lives: that of their calls, which one message made."""
-    calls = {call.id: call.frame for call in state.open_calls}
-    frame = calls.get(results[0].tool_call_id)
-    return frame if frame in state.frames else None
+def live_frame(state: SessionState, call: OpenCall) -> str | None:
+    """The frame that the result of a call belongs to, if it lives."""
+    return call.frame if call.frame in state.frames else None
 
 
 def record(
@@ -93,12 +102,13 @@ def record(
     if not (new.content or new.tool_calls or new.tool_results):
         return (_evidence(new, (), "the message is empty", tokens, given),)
     if new.role == "tool":
-        return _results(state, scope, new, tokens, given, as_found=as_found)
+        return _results(state, scope, new, tokens, given, as_found=as_found, frame=frame)
     before: tuple[MessageRecorded, ...] = ()
-    if new.role == "assistant" and state.open_calls:
+    waiting = waiting_in(state, frame) if new.role == "assistant" else []
+    if waiting:
         if not as_found:
-            raise calls_open(scope, state, "the model cannot have answered yet")
-        before = closing(state, "the log has none", given, {"import": {"added": True}})
+            raise calls_open(scope, waiting, "the model cannot have answered yet")
+        before = closing(state, waiting, "the log has none", given, {"import": {"added": True}})
     seq = state.version + len(before) + 1
     calls = tuple(
         ToolCall(call_id(seq, ordinal), call.name, call.args, call.provider_id)
@@ -120,9 +130,9 @@ def record(
     )
 
 
-def calls_open(scope: Scope, state: SessionState, what: str) -> errors.CallsOpen:
-    calls = ", ".join(f"{call.id} {call.name}" for call in state.open_calls[:10])
-    return errors.CallsOpen(session=scope.session, count=len(state.open_calls), calls=calls, what=what)
+def calls_open(scope: Scope, waiting: Sequence[OpenCall], what: str) -> errors.CallsOpen:
+    calls = ", ".join(f"{call.id} {call.name}" for call in waiting[:10])
+    return errors.CallsOpen(session=scope.session, count=len(waiting), calls=calls, what=what)
 
 
 def with_fates(given: Given, state: SessionState, event: Event) -> Given:
@@ -157,17 +167,26 @@ def _check_shape(state: SessionState, new: NewMessage, *, as_found: bool) -> Non
 
 
 def _results(
-    state: SessionState, scope: Scope, new: NewMessage, tokens: int, given: Given, *, as_found: bool
+    state: SessionState,
+    scope: Scope,
+    new: NewMessage,
+    tokens: int,
+    given: Given,
+    *,
+    as_found: bool,
+    frame: str | None,
 ) -> tuple[MessageRecorded | EvidenceKept, ...]:
     """Results for calls that wait are a message; for calls that were closed before, evidence."""
     if not new.tool_results:
         return (_evidence(new, (), "no tool call goes with it", tokens, given),)
     taken: list[ToolResult] = []
+    answered: list[OpenCall] = []
     late: list[tuple[ToolResult, str]] = []
     for result in new.tool_results:
-        call = waiting_for(state, result.call)
+        call = waiting_for(state, result.call, frame)
         if call is not None and all(call.id != each.tool_call_id for each in taken):
             taken.append(ToolResult(call.id, result.content, result.is_error))
+            answered.append(call)
             continue
         fate = Fate("answered", call.id) if call is not None else given.fates.get(result.call)
         reason = _why_late(scope, result, fate, as_found=as_found)
@@ -178,13 +197,17 @@ def _results(
     )
     if not taken:
         return evidence
+    if len({group_of(call.id) for call in answered}) > 1:
+        raise errors.InvalidContent(
+            reason="the results are for calls of several messages; record those of each by themselves"
+        )
     message = MessageRecorded(
         role="tool",
         tool_results=tuple(taken),
         tokens=tokens,
         counter=given.counter,
         metadata=new.metadata,
-        frame=frame_of(state, taken),
+        frame=live_frame(state, answered[0]),
     )
     return (message, *evidence)
 

@@ -66,7 +66,8 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
         case RecordMessages():
             return _record(state, command, given)
         case CloseCalls():
-            return messages.closing(state, command.reason, given)
+            calls = state.open_calls if command.frame is None else messages.waiting_in(state, command.frame)
+            return messages.closing(state, calls, command.reason, given)
         case Summarize():
             return summaries.record(state, command, given)
         case TimeOutSession():
@@ -149,7 +150,7 @@ def _charged(frame: FrameState, command: RecordMessages, given: Given) -> tuple[
 
 
 def _end(state: SessionState, command: ResetSession | CloseSession, given: Given) -> tuple[Event, ...]:
-    closed = messages.closing(state, command.reason, given)
+    closed = messages.closing(state, state.open_calls, command.reason, given)
     if isinstance(command, ResetSession):
         _check_open(state, command.scope)
         return (*closed, SessionReset(reason=command.reason, keep_system=command.keep_system))
@@ -165,14 +166,14 @@ def _time_out(state: SessionState, given: Given) -> tuple[Event, ...]:
         until = stack.rest_until(state.frames)
         if until is None or given.time_us < until:
             return ()
-    closed = messages.closing(state, "the session was idle for too long", given)
+    closed = messages.closing(state, state.open_calls, "the session was idle for too long", given)
     return (*closed, SessionTimedOut(idle_us=idle_us))
 
 
 def _destroy(state: SessionState, command: DestroySession, given: Given) -> tuple[Event, ...]:
     if state.status == "destroyed":
         return ()
-    closed = messages.closing(state, command.reason, given)
+    closed = messages.closing(state, state.open_calls, command.reason, given)
     return (*closed, SessionDestroyed(reason=command.reason, offload=command.offload))
 
 
@@ -194,5 +195,5 @@ def _erase(state: SessionState, command: ErasePayloads) -> tuple[Event, ...]:
     if outside:
         raise errors.InvalidContent(reason=f"there is no event {outside[0]} to erase; the last is {state.version}")
     if {messages.group_of(call.id) for call in state.open_calls} & {*seqs}:
-        raise messages.calls_open(command.scope, state, "what made them cannot be erased yet")
+        raise messages.calls_open(command.scope, state.open_calls, "what made them cannot be erased yet")
     return (PayloadsErased(seqs=seqs, reason=command.reason),) if seqs else ()

@@ -26,7 +26,7 @@ def record(state: SessionState, command: Summarize, given: Given) -> tuple[Summa
     if not last <= command.version <= state.version:
         raise errors.InvalidContent(reason=f"the summary of what came up to {last} was drafted at {command.version}")
     if any((group_of(call.id) or 0) <= last for call in state.open_calls):
-        raise calls_open(command.scope, state, "what they belong to cannot be summarised yet")
+        raise calls_open(command.scope, state.open_calls, "what they belong to cannot be summarised yet")
     if any(partly(summary, first, last) for summary in state.summaries) or given.replaced_tokens is None:
         raise errors.InvalidContent(reason=f"events {first} to {last} do not begin and end where units do")
     _check_text(command, given)

@@ -94,8 +94,12 @@ def _outcome(stream: StreamId, call: ToolCall, seq: int, version: int) -> Flow[F
 
 
 def _results_of(stream: StreamId, seq: int, version: int) -> Flow[list[Message]]:
-    """The messages with the results of the calls that event `seq` made. They follow before the next reply does."""
+    """The messages with the results of the calls that event `seq` made. They follow before the next reply in the same
+    conversation does."""
     found: list[Message] = []
+    frame: str | None = None
+    for recorded in (yield from effects.read(stream, seq - 1, 1)):
+        frame = message(recorded).frame
     after = seq
     while after < version:
         page = yield from effects.read(stream, after, limits.READ_EVENTS)
@@ -103,7 +107,7 @@ def _results_of(stream: StreamId, seq: int, version: int) -> Flow[list[Message]]
             if recorded.type != MessageRecorded.name:
                 continue
             each = message(recorded)
-            if each.role == "assistant":
+            if each.role == "assistant" and each.frame == frame:
                 return found
             if group_seq(each) == seq:
                 found.append(each)

@@ -80,7 +80,7 @@ def _frame_of(command: Command, state: SessionState) -> str | None:
     if isinstance(command, PushFrame):
         return command.parent
     if isinstance(command, StartCall):
-        call = waiting_for(state, command.call)
+        call = waiting_for(state, command.call, command.frame)
         return (call.frame if call is not None else None) or command.frame
     frame: str | None = getattr(command, "frame", None)
     return frame

@@ -104,10 +104,11 @@ def close_open_calls(
     expect: int | None = None,
     cause: str | None = None,
 ) -> Flow[Message | None]:
-    """Give every call that waits an error for a result, so that the model can be called again; None if none waits."""
+    """Give every call that waits an error for a result, so that the model can be called again; None if none waits. For a
+    frame, only those that were made in it."""
     if not codec.checked_text("the reason", reason):
         raise InvalidContent(reason="closing calls needs a reason")
-    command = CloseCalls(scope=place.scope, reason=reason)
+    command = CloseCalls(scope=place.scope, reason=reason, frame=place.frame)
     appended = yield from order(place, command, closing=reason, key=key, expect=expect, cause=cause)
     return message(appended.events[0]) if appended.events else None
 

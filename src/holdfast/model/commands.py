@@ -63,6 +63,8 @@ class RecordMessages(_Command, frozen=True, kw_only=True, tag="record_messages")
 
 class CloseCalls(_Command, frozen=True, kw_only=True, tag="close_calls"):
     reason: str
+    frame: str | None = None
+    """Only those of this frame; None for all."""
 
 
 class Summarize(_Command, frozen=True, kw_only=True, tag="summarize"):

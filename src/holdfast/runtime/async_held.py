@@ -64,6 +64,7 @@ class _AsyncWorking(Held):
     record = awaiting(message_flows.record)
     record_all = awaiting(message_flows.record_all)
     result = awaiting(message_flows.result)
+    close_open_calls = awaiting(message_flows.close_open_calls)
     start = awaiting(tools.start)
     run = awaiting(tools.run)
     read_handle = awaiting(frame_flows.read_handle)
@@ -105,7 +106,6 @@ class _AsyncWorking(Held):
 class AsyncSession(_AsyncWorking):
     """One session, for an event loop."""
 
-    close_open_calls = awaiting(message_flows.close_open_calls)
     messages = awaiting(message_flows.messages)
     evidence = awaiting(message_flows.evidence)
     events = awaiting(message_flows.events)

@@ -79,6 +79,7 @@ class _Working(Held):
     record = blocking(message_flows.record)
     record_all = blocking(message_flows.record_all)
     result = blocking(message_flows.result)
+    close_open_calls = blocking(message_flows.close_open_calls)
     start = blocking(tools.start)
     read_handle = blocking(frame_flows.read_handle)
 
@@ -138,7 +139,6 @@ class _Working(Held):
 class Session(_Working):
     """One session. Holds no state of its own: any process may hold another handle to the same session."""
 
-    close_open_calls = blocking(message_flows.close_open_calls)
     messages = blocking(message_flows.messages)
     evidence = blocking(message_flows.evidence)
     events = blocking(message_flows.events)
