@@ -7,7 +7,7 @@ what is asked for and on how many frames live, not on the length of the history.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from holdfast import codec
 from holdfast.core import stack as core
@@ -21,6 +21,7 @@ from holdfast.errors import (
     HandleNotFound,
     InvalidContent,
     InvalidName,
+    ScopeMismatch,
     shown,
 )
 from holdfast.flows import effects, ingest
@@ -53,13 +54,23 @@ _SOONEST = Order(("deadline_us",))
 _LONG = "Put what is long into the inputs, or into a handle with add_handle()."
 
 
+class InFrame(Protocol):
+    """A frame that someone holds."""
+
+    @property
+    def scope(self) -> Scope: ...
+
+    @property
+    def frame_id(self) -> str: ...
+
+
 def push(
     place: Place,
     goal: str,
     *,
     budget: int,
     inputs: Any = None,
-    parent: str | None = None,
+    parent: InFrame | FrameState | str | None = None,
     max_subframe_depth: int | None = None,
     max_tool_calls: int | None = None,
     timeout_s: float | None = None,
@@ -71,9 +82,9 @@ def push(
     it is granted by the parent, if there is one.
 
     The limits are those of the parent, or narrower: how deep frames may nest (3 unless a root says otherwise), how many
-    tools may be started in this frame, and how long it may take, the time that it is suspended not counted."""
-    if place.frame is not None:
-        parent = place.frame
+    tools may be started in this frame, and how long it may take, the time that it is suspended not counted.
+
+    Used with `with`, it ends when the block is left: completed, or failed with the error's text."""
     if inputs is not None:
         inputs = _checked_inputs(inputs)
     depth, tools = max_subframe_depth, max_tool_calls
@@ -81,7 +92,7 @@ def push(
         scope=place.scope,
         goal=checked_brief("the goal", goal),
         inputs=inputs,
-        parent=None if parent is None else checked_frame(parent),
+        parent=_parent(place, parent),
         budget=checked_whole("the budget", budget),
         max_subframe_depth=None if depth is None else checked_whole("max_subframe_depth", depth, 0, limits.FRAME_DEPTH),
         max_tool_calls=None if tools is None else checked_whole("max_tool_calls", tools),
@@ -89,6 +100,27 @@ def push(
     )
     (recorded,) = (yield from order(place, command, key=key, expect=expect, cause=cause)).events
     return Place(place.context, place.scope, frame_id(recorded.seq))
+
+
+def _parent(place: Place, parent: Any) -> str | None:
+    """The id of a parent, given as that, as what a list of frames has, or as a frame that is held."""
+    if place.frame is not None:
+        if parent is not None:
+            raise InvalidContent(reason="a frame is the parent of those it pushes: leave out parent")
+        return place.frame
+    if isinstance(getattr(type(parent), "frame_id", None), property):
+        if parent.scope != place.scope:
+            raise ScopeMismatch(frame=parent.frame_id, theirs=parent.scope.stream, ours=place.scope.stream)
+        return checked_frame(parent.frame_id)
+    if isinstance(parent, FrameState):
+        parent = parent.id
+    return None if parent is None else checked_frame(parent)
+
+
+def get(place: Place, frame: str) -> Flow[Place]:
+    """A frame that is there, live or past; FrameNotFound otherwise."""
+    found = yield from _found(place, checked_frame(frame))
+    return Place(place.context, place.scope, found.id)
 
 
 def checked_brief(what: str, text: object, advice: str = _LONG) -> str:

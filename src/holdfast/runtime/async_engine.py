@@ -18,12 +18,12 @@ from holdfast.flows.maintain import Report
 from holdfast.flows.place import Context
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
-from holdfast.model.frames import Recovery, SuspensionToken
+from holdfast.model.frames import Recovery
 from holdfast.model.log import Totals
 from holdfast.model.names import Scope, checked_flag, checked_name
 from holdfast.ports import BlobStore
 from holdfast.runtime import care
-from holdfast.runtime.async_held import AsyncSession, Waking, awaiting
+from holdfast.runtime.async_held import AsyncSession, awaiting, waking
 from holdfast.runtime.drive_async import AsyncTurns, drive_async
 from holdfast.runtime.engine import DEFAULT_ACTOR, Engine, Progress, place_in, place_of, renamed
 from holdfast.runtime.sweeper import checked_pause, tell
@@ -51,6 +51,7 @@ class AsyncEngine:
     acknowledge = awaiting(session_flows.acknowledge)
     feed = awaiting(session_flows.feed)
     suspended = awaiting(suspending.suspended)
+    resume = waking(suspending.resume)
 
     def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> AsyncEngine:
         """The same engine for another tenant or in another's name; close either one to close both."""
@@ -80,11 +81,6 @@ class AsyncEngine:
         place = place_of(self._place, actor, session, thread)
         await self._drive(session_flows.ensure(place) if checked_flag("create", create) else session_flows.state(place))
         return AsyncSession(self._drive, place)
-
-    def resume(self, token: SuspensionToken | str, *, key: str | None = None, cause: str | None = None) -> Waking:
-        return Waking(self._drive, suspending.resume(self._place, token, key=key, cause=cause))
-
-    resume.__doc__ = suspending.resume.__doc__
 
     async def recover(self, scope: Scope, *, key: str | None = None, cause: str | None = None) -> Recovery:
         return await self._drive(recovering.recover(place_in(self._place, scope), key=key, cause=cause))

@@ -7,15 +7,14 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from holdfast.errors import HoldfastError, InvalidContent
+from holdfast.errors import HoldfastError
 from holdfast.flows import frames as frame_flows
 from holdfast.flows import messages as message_flows
 from holdfast.flows import recovering, spending, suspending, tools, views
 from holdfast.flows import sessions as session_flows
 from holdfast.flows.effects import Flow
 from holdfast.flows.place import Place
-from holdfast.model.frames import FrameState
-from holdfast.runtime.held import Held, ending_for, parent_named
+from holdfast.runtime.held import Held, ending_for
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,6 +28,15 @@ def awaiting(
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         answer: T = await self._drive(flow(self._place, *args, **kwargs))
         return answer
+
+    return functools.update_wrapper(method, flow)
+
+
+def waking(flow: Callable[Concatenate[Any, P], Flow[Place]]) -> Callable[Concatenate[Any, P], Waking]:
+    """A flow that comes to a frame as a method whose answer is awaited, or entered."""
+
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Waking:
+        return Waking(self._drive, flow(self._place, *args, **kwargs))
 
     return functools.update_wrapper(method, flow)
 
@@ -68,39 +76,7 @@ class _AsyncWorking(Held):
     start = awaiting(tools.start)
     run = awaiting(tools.run)
     read_handle = awaiting(frame_flows.read_handle)
-
-    def frame(
-        self,
-        goal: str,
-        *,
-        budget: int,
-        inputs: Any = None,
-        parent: AsyncFrame | FrameState | str | None = None,
-        max_subframe_depth: int | None = None,
-        max_tool_calls: int | None = None,
-        timeout_s: float | None = None,
-        key: str | None = None,
-        expect: int | None = None,
-        cause: str | None = None,
-    ) -> Waking:
-        if self._place.frame is not None and parent is not None:
-            raise InvalidContent(reason="a frame is the parent of those it pushes: leave out parent")
-        flow = frame_flows.push(
-            self._place,
-            goal,
-            budget=budget,
-            inputs=inputs,
-            parent=parent_named(self._place, parent),
-            max_subframe_depth=max_subframe_depth,
-            max_tool_calls=max_tool_calls,
-            timeout_s=timeout_s,
-            key=key,
-            expect=expect,
-            cause=cause,
-        )
-        return Waking(self._drive, flow)
-
-    frame.__doc__ = frame_flows.push.__doc__
+    frame = waking(frame_flows.push)
 
 
 class AsyncSession(_AsyncWorking):
@@ -120,12 +96,7 @@ class AsyncSession(_AsyncWorking):
     frames = awaiting(frame_flows.listed)
     stack = awaiting(frame_flows.stack)
     recover = awaiting(recovering.recover)
-
-    async def get_frame(self, frame: str) -> AsyncFrame:
-        """A frame that is there, live or past; FrameNotFound otherwise."""
-        place = Place(self._place.context, self._place.scope, frame_flows.checked_frame(frame))
-        await self._drive(frame_flows.state(place))
-        return AsyncFrame(self._drive, place)
+    get_frame = waking(frame_flows.get)
 
 
 class AsyncFrame(_AsyncWorking):
@@ -146,6 +117,10 @@ class AsyncFrame(_AsyncWorking):
     reissue = awaiting(suspending.reissue)
     revoke = awaiting(suspending.revoke)
     pop = awaiting(frame_flows.pop)
+
+    @property
+    def frame_id(self) -> str:
+        return self.id
 
     async def __aenter__(self) -> Self:
         return self

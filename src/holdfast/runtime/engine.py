@@ -19,13 +19,13 @@ from holdfast.flows.maintain import Count, Report
 from holdfast.flows.place import Context, Place
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
-from holdfast.model.frames import Recovery, SuspensionToken
+from holdfast.model.frames import Recovery
 from holdfast.model.log import Totals
 from holdfast.model.names import Scope, checked_flag, checked_name
 from holdfast.ports import BlobStore, EventStore
 from holdfast.runtime import care, transfer
 from holdfast.runtime.drive import Turns, drive
-from holdfast.runtime.held import Frame, Session, blocking
+from holdfast.runtime.held import Session, blocking, held
 from holdfast.runtime.sweeper import sweeping
 
 T = TypeVar("T")
@@ -52,6 +52,7 @@ class Engine:
     acknowledge = blocking(session_flows.acknowledge)
     feed = blocking(session_flows.feed)
     suspended = blocking(suspending.suspended)
+    resume = held(suspending.resume)
 
     def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> Engine:
         """The same engine for another tenant or in another's name; close either one to close both."""
@@ -81,11 +82,6 @@ class Engine:
         place = place_of(self._place, actor, session, thread)
         self._drive(session_flows.ensure(place) if checked_flag("create", create) else session_flows.state(place))
         return Session(self._drive, place)
-
-    def resume(self, token: SuspensionToken | str, *, key: str | None = None, cause: str | None = None) -> Frame:
-        return Frame(self._drive, self._drive(suspending.resume(self._place, token, key=key, cause=cause)))
-
-    resume.__doc__ = suspending.resume.__doc__
 
     def recover(self, scope: Scope, *, key: str | None = None, cause: str | None = None) -> Recovery:
         place = place_in(self._place, scope)

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from holdfast.errors import HoldfastError, InvalidContent, ScopeMismatch, shown
+from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
 from holdfast.flows import messages as message_flows
 from holdfast.flows import recovering, spending, suspending, tools, views
 from holdfast.flows import sessions as session_flows
 from holdfast.flows.effects import Flow
 from holdfast.flows.place import Place
-from holdfast.model.frames import Ending, FrameState
+from holdfast.model.frames import Ending
 from holdfast.model.messages import Message
 from holdfast.model.names import Scope
 
@@ -29,6 +29,15 @@ def blocking(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatena
     def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         answer: T = self._drive(flow(self._place, *args, **kwargs))
         return answer
+
+    return functools.update_wrapper(method, flow)
+
+
+def held(flow: Callable[Concatenate[Any, P], Flow[Place]]) -> Callable[Concatenate[Any, P], Frame]:
+    """A flow that comes to a frame as a method that returns it."""
+
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Frame:
+        return Frame(self._drive, self._drive(flow(self._place, *args, **kwargs)))
 
     return functools.update_wrapper(method, flow)
 
@@ -51,21 +60,6 @@ class Held:
         return f"<{type(self).__name__} {self._place.scope.stream}{frame}>"
 
 
-def parent_named(place: Place, parent: object) -> str | None:
-    """The id of a parent, given as that, as a frame that is held, or as what a list of frames has."""
-    if isinstance(parent, Held):
-        if parent.scope != place.scope:
-            raise ScopeMismatch(frame=parent.id, theirs=parent.scope.stream, ours=place.scope.stream)
-        if parent._place.frame is None:
-            raise InvalidContent(reason="the parent of a frame is a frame, not a session")
-        return parent._place.frame
-    if isinstance(parent, FrameState):
-        return parent.id
-    if parent is None or isinstance(parent, str):
-        return parent
-    raise InvalidContent(reason=f"the parent of a frame is {shown(parent)}, not a frame or its id")
-
-
 def ending_for(error: BaseException | None) -> tuple[Ending, str]:
     """How a frame ends whose body was left with this."""
     if error is None:
@@ -82,6 +76,7 @@ class _Working(Held):
     close_open_calls = blocking(message_flows.close_open_calls)
     start = blocking(tools.start)
     read_handle = blocking(frame_flows.read_handle)
+    frame = held(frame_flows.push)
 
     def run(
         self,
@@ -99,41 +94,6 @@ class _Working(Held):
         return message
 
     run.__doc__ = tools.run.__doc__
-
-    def frame(
-        self,
-        goal: str,
-        *,
-        budget: int,
-        inputs: Any = None,
-        parent: Frame | FrameState | str | None = None,
-        max_subframe_depth: int | None = None,
-        max_tool_calls: int | None = None,
-        timeout_s: float | None = None,
-        key: str | None = None,
-        expect: int | None = None,
-        cause: str | None = None,
-    ) -> Frame:
-        if self._place.frame is not None and parent is not None:
-            raise InvalidContent(reason="a frame is the parent of those it pushes: leave out parent")
-        flow = frame_flows.push(
-            self._place,
-            goal,
-            budget=budget,
-            inputs=inputs,
-            parent=parent_named(self._place, parent),
-            max_subframe_depth=max_subframe_depth,
-            max_tool_calls=max_tool_calls,
-            timeout_s=timeout_s,
-            key=key,
-            expect=expect,
-            cause=cause,
-        )
-        return Frame(self._drive, self._drive(flow))
-
-    frame.__doc__ = (
-        f"{frame_flows.push.__doc__}\n\n    Used with `with`, it ends when the block is left: completed, or failed."
-    )
 
 
 class Session(_Working):
@@ -153,12 +113,7 @@ class Session(_Working):
     frames = blocking(frame_flows.listed)
     stack = blocking(frame_flows.stack)
     recover = blocking(recovering.recover)
-
-    def get_frame(self, frame: str) -> Frame:
-        """A frame that is there, live or past; FrameNotFound otherwise."""
-        place = Place(self._place.context, self._place.scope, frame_flows.checked_frame(frame))
-        self._drive(frame_flows.state(place))
-        return Frame(self._drive, place)
+    get_frame = held(frame_flows.get)
 
 
 class Frame(_Working):
@@ -182,6 +137,10 @@ class Frame(_Working):
     reissue = blocking(suspending.reissue)
     revoke = blocking(suspending.revoke)
     pop = blocking(frame_flows.pop)
+
+    @property
+    def frame_id(self) -> str:
+        return self.id
 
     def __enter__(self) -> Self:
         return self
