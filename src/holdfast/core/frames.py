@@ -68,6 +68,7 @@ _Inside: TypeAlias = (
 """What is about a frame that lives."""
 
 OUT_OF_TIME = "The frame was out of time."
+ENDED = "the frame has ended"
 
 
 def decide(state: SessionState, command: FrameCommand, given: Given) -> tuple[Event, ...]:
@@ -209,6 +210,9 @@ def _ended(
     state: SessionState, frame: FrameState, status: Ending, command: PopFrame, given: Given
 ) -> tuple[Event, ...]:
     inner = stack.below(state.frames, frame.id)
+    ending = {frame.id, *(each.id for each in inner)}
+    idle = [call for call in state.open_calls if call.frame in ending and not call.attempts]
+    closed = messages.closing(state, idle, ENDED, given)  # what was started stays open: nobody knows what came of it
     popped = FramePopped(
         frame=frame.id,
         status=status,
@@ -218,16 +222,20 @@ def _ended(
         used=min(frame.budget.used + sum(each.budget.used for each in inner), limits.WHOLE_NUMBER),
     )
     if frame.parent is None or frame.parent not in state.frames:
-        return (popped,)
-    return popped, ResultAdded(
-        frame=frame.parent,
-        child=frame.id,
-        status=status,
-        at=state.version + 1,
-        title=frame.goal,
-        tokens=given.tokens[0],
-        counter=given.counter,
-        digest=command.digest,
+        return (*closed, popped)
+    return (
+        *closed,
+        popped,
+        ResultAdded(
+            frame=frame.parent,
+            child=frame.id,
+            status=status,
+            at=state.version + len(closed) + 1,
+            title=frame.goal,
+            tokens=given.tokens[0],
+            counter=given.counter,
+            digest=command.digest,
+        ),
     )
 
 
@@ -269,11 +277,14 @@ def _token(frame: FrameState, command: ReissueToken | RevokeToken, given: Given)
     rest = frame.suspension
     if rest is None or rest.holder != frame.id:
         raise errors.NotSuspended(frame=frame.id, status=frame.status)
-    _check_principal(frame, rest, given)
-    if isinstance(command, RevokeToken):
+    if isinstance(command, RevokeToken):  # by whoever knows that it is in wrong hands
         return () if rest.revoked else (TokenRevoked(frame=frame.id, reason=command.reason),)
+    _check_principal(frame, rest, given)
     _check_expiry(command.expires_us, given)
-    return (TokenReissued(frame=frame.id, digest=given.digest, by=given.principal, expires_us=command.expires_us),)
+    expires_us = command.expires_us
+    if expires_us is None and rest.expires_us is not None and rest.expires_us > given.time_us:
+        expires_us = rest.expires_us
+    return (TokenReissued(frame=frame.id, digest=given.digest, by=given.principal, expires_us=expires_us),)
 
 
 def _check_principal(frame: FrameState, rest: Suspension, given: Given) -> None:

@@ -37,18 +37,19 @@ def group_of(call: str) -> int | None:
 
 
 def waiting_for(state: SessionState, call: str, frame: str | None = None) -> OpenCall | None:
-    """The open call that goes by this id, ours or the provider's; of several by the provider's, the one in this frame."""
-    found: OpenCall | None = None
-    for each in state.open_calls:
-        if call == each.id:
-            return each
-        if call == each.provider_id and (found is None or (each.frame == frame and found.frame != frame)):
-            found = each
-    return found
+    """The open call that goes by this id: ours, or the provider's, which is unique in one conversation only. Outside of
+    all frames it may be that of a frame, if no other waits under it."""
+    known = [each for each in state.open_calls if call in (each.id, each.provider_id)]
+    own = [each for each in known if each.frame == frame]
+    for each in (*(one for one in known if one.id == call), *own):
+        return each
+    return known[0] if frame is None and len(known) == 1 else None
 
 
-def closing_text(reason: str) -> str:
-    return f"No result: {reason}"
+def closing_text(reason: str, key: str = "") -> str:
+    """What stands for the result of a call that was closed. If it was started, under a key, it may have taken effect."""
+    doubt = f". It was started under the key {key}, and may have taken effect" if key else ""
+    return f"No result: {reason}{doubt}"
 
 
 def waiting_in(state: SessionState, frame: str | None) -> list[OpenCall]:
@@ -64,15 +65,16 @@ def closing(
     metadata: dict[str, Json] | None = None,
 ) -> tuple[MessageRecorded, ...]:
     """What closes these calls: an error for each, so that no session is ever stuck. Those of one message stay together."""
-    content = (Text(closing_text(reason)),)
     groups: dict[int | None, list[OpenCall]] = {}
     for call in calls:
         groups.setdefault(group_of(call.id), []).append(call)
     return tuple(
         MessageRecorded(
             role="tool",
-            tool_results=tuple(ToolResult(call.id, content, is_error=True) for call in group),
-            tokens=given.closing_tokens * len(group),
+            tool_results=tuple(
+                ToolResult(call.id, (Text(closing_text(reason, call.key)),), is_error=True) for call in group
+            ),
+            tokens=sum(given.started_tokens if call.key else given.closing_tokens for call in group),
             counter=given.counter,
             metadata=metadata or {},
             closing=True,

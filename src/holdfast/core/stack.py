@@ -88,6 +88,12 @@ def below(frames: Frames, frame: str) -> list[FrameState]:
     return found[::-1]
 
 
+def all_rest(frames: Frames, frame: str) -> bool:
+    """Whether a frame waits, and for nothing but frames that are suspended."""
+    inner = below(frames, frame)
+    return bool(inner) and all(each.suspension is not None or each.children for each in inner)
+
+
 def ancestry(frames: Frames, frame: str) -> list[FrameState]:
     """From the root to this frame."""
     found: list[FrameState] = []
@@ -370,7 +376,11 @@ def applied(frames: Frames, changed: Mapping[str, FrameState]) -> tuple[dict[str
 
 
 def _bulk(frame: FrameState) -> int:
-    return len(frame.goal) + (len(frame.suspension.reason) if frame.suspension is not None else 0)
+    """About a quarter of the bytes of all in it that has no fixed size."""
+    rest = frame.suspension
+    named = () if rest is None else (rest.reason, *rest.resumable_by)
+    reserved = sum(len(each.purpose) + 48 for each in frame.reservations)
+    return len(frame.goal) + reserved + sum(len(each) + 16 for each in (*named, *frame.errors))
 
 
 def rest_until(frames: Frames) -> int | None:

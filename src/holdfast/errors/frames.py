@@ -89,7 +89,8 @@ class ChildrenActive(Conflict):
 
 
 class AlreadyTerminal(Conflict):
-    """The frame {frame!r} is {status} already; nothing was changed. Push another one for what is to be done."""
+    """The frame {frame!r} is {status} already; nothing was changed. Push another one for what is to be done, and record
+    what still comes in the session itself."""
 
     frame: str
     status: str
@@ -110,7 +111,8 @@ class FrameSuspended(Conflict):
 
 
 class NotSuspended(Conflict):
-    """The frame {frame!r} is {status}, and has no suspension of its own. Use suspend() first."""
+    """The frame {frame!r} is {status}, and has no token of its own. Use suspend() first; or the frame above it that was
+    suspended with all below it."""
 
     frame: str
     status: str

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 from holdfast import codec
 from holdfast.core import stack as core
 from holdfast.core import upcast
-from holdfast.core.frames import OUT_OF_TIME
+from holdfast.core.frames import ENDED, OUT_OF_TIME
 from holdfast.core.sessions import check_there
 from holdfast.errors import (
     AlreadyTerminal,
@@ -102,24 +102,31 @@ def push(
     return Place(place.context, place.scope, frame_id(recorded.seq))
 
 
-def _parent(place: Place, parent: Any) -> str | None:
-    """The id of a parent, given as that, as what a list of frames has, or as a frame that is held."""
-    if place.frame is not None:
-        if parent is not None:
-            raise InvalidContent(reason="a frame is the parent of those it pushes: leave out parent")
-        return place.frame
-    if isinstance(getattr(type(parent), "frame_id", None), property):
-        if parent.scope != place.scope:
-            raise ScopeMismatch(frame=parent.frame_id, theirs=parent.scope.stream, ours=place.scope.stream)
-        return checked_frame(parent.frame_id)
-    if isinstance(parent, FrameState):
-        parent = parent.id
-    return None if parent is None else checked_frame(parent)
+def _parent(place: Place, parent: object) -> str | None:
+    if place.frame is None:
+        return None if parent is None else _named(place, parent)
+    if parent is not None:
+        raise InvalidContent(reason="a frame is the parent of those it pushes: leave out parent")
+    return place.frame
 
 
-def get(place: Place, frame: str) -> Flow[Place]:
+def _named(place: Place, frame: Any) -> str:
+    """The id of a frame of this session, given as that, as what a list of frames has, or as a frame that is held."""
+    if type(frame) is str:
+        return checked_frame(frame)
+    if type(frame) is FrameState:
+        return checked_frame(frame.id)
+    if type(frame) is not FrameRecord and not isinstance(getattr(type(frame), "frame_id", None), property):
+        raise InvalidContent(reason=f"{shown(frame)} is not a frame, nor the id of one")
+    name = frame.id
+    if frame.scope != place.scope:
+        raise ScopeMismatch(frame=name, theirs=frame.scope.stream, ours=place.scope.stream)
+    return checked_frame(name)
+
+
+def get(place: Place, frame: FrameState | str) -> Flow[Place]:
     """A frame that is there, live or past; FrameNotFound otherwise."""
-    found = yield from _found(place, checked_frame(frame))
+    found = yield from _found(place, _named(place, frame))
     return Place(place.context, place.scope, found.id)
 
 
@@ -205,13 +212,16 @@ def pop(
     )
     tokens = [ingest.count_parts(place.context.counter, content)]
     refs = blob_refs(parts)
-    yield from order(place, command, tokens=tokens, bodies=refs, key=key, expect=expect, cause=cause)
+    yield from order(place, command, tokens=tokens, closing=ENDED, bodies=refs, key=key, expect=expect, cause=cause)
 
 
 def leave(place: Place, status: Ending, summary: str) -> Flow[None]:
     """The block of a frame is left: it ends, unless it rests, or has ended in the block already. An error takes along what
     lives below it."""
-    frame = yield from _found(place, own(place))
+    session = yield from _session(place)
+    frame = session.frames.get(own(place)) or (yield from _found(place, own(place)))
+    if frame.live and status == "completed" and core.all_rest(session.frames, frame.id):
+        return  # whoever wakes what is below it goes on with it
     if not frame.live or frame.suspension is not None:
         if status == "completed" and frame.status in ("failed", "cancelled"):
             event = yield from event_at(place.scope.stream, frame.touched)
@@ -270,8 +280,8 @@ def _found(place: Place, frame: str) -> Flow[FrameState]:
 def spend(place: Place) -> Flow[Spend]:
     """What this frame and all below it have used so far, those that still live included."""
     session = yield from _session(place)
-    frame = yield from _found(place, own(place))
-    found = [frame, *(core.below(session.frames, frame.id) if frame.id in session.frames else ())]
+    live = session.frames.get(own(place))  # one look for all of them: what ends meanwhile is counted once
+    found = [(yield from _found(place, own(place)))] if live is None else [live, *core.below(session.frames, live.id)]
     tokens = min(sum(each.budget.used for each in found), limits.WHOLE_NUMBER)
     return Spend(tokens, sum((each.usage + each.below for each in found), Usage()))
 
@@ -302,16 +312,16 @@ def listed(
     place: Place,
     *,
     status: FrameStatus | Literal["live"] | None = None,
-    parent: str | None = None,
-    after: str | None = None,
+    parent: InFrame | FrameState | str | None = None,
+    after: FrameState | str | None = None,
     limit: int = 100,
 ) -> Flow[list[FrameState]]:
     """The session's frames, live and past, in the order in which they were pushed; `after` is the last one of the page
     before."""
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
     session = yield from _session(place)
-    above = None if parent is None else frame_seq(checked_frame(parent))
-    first = 0 if after is None else frame_seq(checked_frame(after))
+    above = None if parent is None else frame_seq(_named(place, parent))
+    first = 0 if after is None else frame_seq(_named(place, after))
     wanted = None if status is None else _one_of("status", status, ("live", *LIVE, *ENDINGS))
     if wanted in ("live", *LIVE):
         live = (each for each in core.by_age(session.frames) if wanted in ("live", each.status))
@@ -374,8 +384,11 @@ def add_handle(
     else:
         assert command.source is not None, "without a source, nothing is the same"
         where |= {"frame": frame_seq(own(place)), "source": command.source}
-    (row,) = yield from effects.rows(HandleRow, where, None, 1)
-    return handle_of(row)
+    for row in (yield from effects.rows(HandleRow, where, None, 1)):
+        return handle_of(row)
+    raise HandleNotFound(
+        session=place.scope.session, handle=f"h{where.get('handle', 0)}"
+    )  # a retry after it was erased
 
 
 def _one_of(what: str, value: object, known: Sequence[Any]) -> Any:
@@ -435,7 +448,9 @@ def time_out(context: Context, limit: int) -> Flow[tuple[list[tuple[Scope, str]]
         scope = Scope(row.tenant, row.actor, row.session, row.thread or None)
         command = TimeOutFrame(scope=scope, frame=frame_id(row.frame))
         try:
-            made = yield from order(Place(context, scope), command, tokens=tokens, digest=codec.digest(content))
+            made = yield from order(
+                Place(context, scope), command, tokens=tokens, closing=ENDED, digest=codec.digest(content)
+            )
         except DataError as error:  # one damaged session does not keep the others
             trouble = error
             continue

@@ -61,20 +61,21 @@ def _fates(command: RecordMessages, state: SessionState) -> Flow[dict[str, Fate]
     for new in command.messages:
         own |= {call.provider_id for call in new.tool_calls}
         for result in new.tool_results:
-            if result.call in own or result.call in known or waiting_for(state, result.call):
+            if result.call in own or result.call in known or waiting_for(state, result.call, command.frame):
                 continue
-            fate = yield from _fate(command.scope.stream, result.call, state.version)
+            fate = yield from _fate(command.scope.stream, result.call, state.version, command.frame)
             if fate is not None:
                 known[result.call] = fate
     return known
 
 
-def _fate(stream: StreamId, call: str, version: int) -> Flow[Fate | None]:
+def _fate(stream: StreamId, call: str, version: int, frame: str | None = None) -> Flow[Fate | None]:
     """A call by our id is found where that says; by the provider's, only among the newest messages."""
     seq = group_of(call)
     if seq is None:
         for recorded in (yield from effects.read_back(stream, None, limits.READ_EVENTS, (MessageRecorded.name,))):
-            for each in message(recorded).tool_calls:
+            said = message(recorded)
+            for each in said.tool_calls if frame in (None, said.frame) else ():
                 if each.provider_id == call:
                     return (yield from _outcome(stream, each, recorded.seq, version))
         return None

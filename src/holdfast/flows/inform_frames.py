@@ -60,17 +60,12 @@ def about_frames(command: Command, given: Given, state: SessionState) -> Flow[Gi
     if isinstance(command, AddHandle) and command.source is not None:
         known["handle"] = yield from _handle(command, command.source)
     if isinstance(command, ResumeFrame):
-        for row in (yield from effects.rows(TokenRow, _token_where(command.scope.tenant, command.digest), None, 1)):
-            known["token"] = row
+        known["token"] = yield from token_row(command.scope.tenant, command.digest)
     return msgspec.structs.replace(given, **known) if known else given
 
 
-def _token_where(tenant: str, digest: str) -> dict[str, str | int]:
-    return {"tenant": tenant, "digest": digest}
-
-
 def token_row(tenant: str, digest: str) -> Flow[TokenRow | None]:
-    for row in (yield from effects.rows(TokenRow, _token_where(tenant, digest), None, 1)):
+    for row in (yield from effects.rows(TokenRow, {"tenant": tenant, "digest": digest}, None, 1)):
         return row
     return None
 

@@ -18,6 +18,9 @@ from holdfast.model.log import Appended
 from holdfast.model.names import Scope, checked_name, checked_whole
 from holdfast.ports import Bodies, Clock, IdSource, TokenCounter
 
+_SOME_KEY = "0123456789abcdef" * 2
+"""As long as those that calls are given; what a count of tokens makes of it."""
+
 
 class Context(msgspec.Struct, frozen=True):
     """Who acts, in which tenant, and what comes in from outside."""
@@ -61,6 +64,7 @@ def order(
         tokens=tuple(tokens),
         counter=counter.name,
         closing_tokens=0 if closing is None else counter.count(closing_text(closing)),
+        started_tokens=0 if closing is None else counter.count(closing_text(closing, _SOME_KEY)),
         principal=context.principal,
         spent=tuple(spent),
         digest=digest,

@@ -107,16 +107,14 @@ def revoke(
     yield from order(place, command, key=key, expect=expect, cause=cause)
 
 
-def resume(
-    context: Context, token: SuspensionToken | str, *, key: str | None = None, cause: str | None = None
-) -> Flow[Place]:
+def resume(context: Context, token: SuspensionToken | str, *, cause: str | None = None) -> Flow[Place]:
     """Wake the frame that this token was handed out for. Works once, also if several try at the same time."""
     row = yield from token_row(context.tenant, _digest(_checked_token(context, token)))
     if row is None:
         raise TokenInvalid(tenant=context.tenant)
     place = Place(context, _scope_of(row), frame_id(row.frame))
     command = ResumeFrame(scope=place.scope, frame=own(place), digest=row.digest)
-    yield from order(place, command, key=key, cause=cause)
+    yield from order(place, command, cause=cause)
     return place
 
 

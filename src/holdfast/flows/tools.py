@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.core import upcast
 from holdfast.core.messages import group_of
-from holdfast.errors import InvalidContent, InvalidInput, shown
+from holdfast.errors import HoldfastError, InvalidContent, InvalidInput, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.inform_frames import event_at
@@ -30,7 +30,6 @@ def start(
     *,
     call_key: str | None = None,
     again: bool = False,
-    key: str | None = None,
     expect: int | None = None,
     cause: str | None = None,
 ) -> Flow[Started]:
@@ -45,7 +44,7 @@ def start(
         again=checked_flag("again", again),
         frame=place.frame,
     )
-    (recorded,) = (yield from order(place, command, key=key, expect=expect, cause=cause)).events
+    (recorded,) = (yield from order(place, command, expect=expect, cause=cause)).events
     event = upcast.current(recorded)
     assert isinstance(event, CallStarted), "that is what the command makes"
     name, args = yield from _called(place, event.call)
@@ -93,7 +92,11 @@ def run(
         return (yield from result(place, started.call, value))
     except InvalidInput as error:
         reason = f"The tool has run, but what it returned cannot be kept: {error}"
-        return (yield from result(place, started.call, reason, is_error=True))
+    except HoldfastError:
+        raise
+    except Exception as error:  # noqa: BLE001 - it was still at work: what it returned is read piece by piece
+        reason = told(error)
+    return (yield from result(place, started.call, reason, is_error=True))
 
 
 def told(error: BaseException) -> str:

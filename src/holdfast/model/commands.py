@@ -244,6 +244,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     """Of each message, or of the summary."""
     closing_tokens: int = 0
     """Of the text that closes a call."""
+    started_tokens: int = 0
+    """Of the text that closes one that was started."""
     counter: str = ""
     fates: dict[str, Fate] = msgspec.field(default_factory=dict)
     """Of the calls that results name and that do not wait, if they ever were: read from the log."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
 from holdfast.flows import messages as message_flows
 from holdfast.flows import recovering, spending, suspending, tools, views
@@ -41,23 +42,42 @@ def waking(flow: Callable[Concatenate[Any, P], Flow[Place]]) -> Callable[Concate
     return functools.update_wrapper(method, flow)
 
 
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """For what is short and not to be left half done: a task that is cancelled in it is cancelled after it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation is what is told
+        raise
+
+
 class Waking:
     """A frame on its way: `frame = await …`, or `async with … as frame:`."""
 
     def __init__(self, drive: Callable[[Flow[Any]], Any], flow: Flow[Place]) -> None:
         self._drive = drive
-        self._flow = flow
+        self._flow: Flow[Place] | None = flow
         self._frame: AsyncFrame | None = None
 
     async def _made(self) -> AsyncFrame:
-        self._frame = AsyncFrame(self._drive, await self._drive(self._flow))
+        flow, self._flow = self._flow, None
+        if flow is None:
+            raise InvalidContent(reason="this frame was pushed already: keep what awaiting it gave")
+        self._frame = AsyncFrame(self._drive, await self._drive(flow))
         return self._frame
 
     def __await__(self) -> Generator[Any, None, AsyncFrame]:
         return self._made().__await__()
 
     async def __aenter__(self) -> AsyncFrame:
-        return await self._made()
+        try:
+            return await _to_the_end(self._made())
+        except asyncio.CancelledError as error:
+            await self.__aexit__(type(error), error, None)  # it may be there, and nobody would ever end it
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -129,7 +149,7 @@ class AsyncFrame(_AsyncWorking):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self._drive(frame_flows.leave(self._place, *ending_for(error)))
+            await _to_the_end(self._drive(frame_flows.leave(self._place, *ending_for(error))))
         except HoldfastError:
             if error is None:
                 raise  # else the error of the block is what matters
