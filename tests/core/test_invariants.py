@@ -2,17 +2,63 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from typing import Any
+
 import msgspec
 import pytest
 
 from holdfast.core import invariants
+from holdfast.model.frames import Budget, FrameState, Limits, Suspension
 from holdfast.model.state import OpenCall, SessionState, SummaryRef
 
 SOUND = SessionState(
     version=9, status="open", created_us=1, updated_us=2, messages=6, tokens=10, live=4, live_tokens=9, pinned=(2, 3)
 )
 CALL = OpenCall("c5_0", "read")
+
+
+def _frame(seq: int, parent: int | None = None, **changes: Any) -> FrameState:
+    given = {"goal": "work", "depth": 0 if parent is None else 1, "created_us": 1, "touched": seq, "inputs_at": seq}
+    root = f"f{seq if parent is None else parent}"
+    names = {"id": f"f{seq}", "parent": None if parent is None else f"f{parent}", "root": root}
+    return FrameState(**{**given, **names, **changes})
+
+
+def _frames(*frames: FrameState) -> dict[str, object]:
+    return {"frames": {frame.id: frame for frame in frames}}
+
+
+RESTS = Suspension(reason="r", by="p", at_us=1, holder="f4", digest="d")
+ROOT = _frame(4, status="waiting", children=1, budget=Budget(100, delegated=10))
+CHILD = _frame(5, 4, budget=Budget(10))
 SUMMARY = SummaryRef(8, 4, 6, 2, 1)
+
+REST = Suspension(reason="r", by="p", at_us=1, holder="f6", digest="d" * 64)
+ROOT = FrameState(
+    id="f4",
+    root="f4",
+    goal="all",
+    status="waiting",
+    budget=Budget(9, delegated=3),
+    children=1,
+    created_us=1,
+    touched=6,
+    inputs_at=4,
+)
+CHILD = FrameState(
+    id="f6", parent="f4", root="f4", goal="a part", depth=1, budget=Budget(3), created_us=1, touched=6, inputs_at=6
+)
+
+
+def _frames(
+    root: dict[str, object] | None = None, child: dict[str, object] | None = None, name: str = "f6"
+) -> dict[str, object]:
+    """A parent and its child, each with something about it changed."""
+    frames = {"f4": msgspec.structs.replace(ROOT, **root or {}), name: msgspec.structs.replace(CHILD, **child or {})}
+    return {"frames": frames}
+
 
 BROKEN: dict[str, list[dict[str, object]]] = {
     "an absent session has no events": [{"status": "absent"}, {"version": 0, "messages": 0, "tokens": 0}],
@@ -20,10 +66,8 @@ BROKEN: dict[str, list[dict[str, object]]] = {
     "tokens are not negative": [{"tokens": -1}, {"live_tokens": 11}, {"live_tokens": -1}],
     "no messages, no tokens": [{"messages": 0}],
     "exactly an ended session has a reason": [{"close_reason": "r"}, {"status": "closed"}, {"status": "destroyed"}],
-    "the calls of one message wait at a time": [
-        {"open_calls": (CALL, OpenCall("c7_0", "read"))},
-        {"open_calls": (OpenCall("mine", "read"),)},
-    ],
+    "in each frame, the calls of one message wait at a time": [{"open_calls": (CALL, OpenCall("c7_0", "read"))}],
+    "a call that waits was made by a message": [{"open_calls": (OpenCall("mine", "read"),)}],
     "calls wait in an open session only": [{"open_calls": (CALL,), "status": "closed", "close_reason": "r"}],
     "a call waits once": [{"open_calls": (CALL, CALL)}],
     "system messages stand in order": [{"pinned": (3, 2)}, {"pinned": (2, 2)}],
@@ -34,11 +78,48 @@ BROKEN: dict[str, list[dict[str, object]]] = {
     ],
     "what is in view is part of the whole": [{"live": 5}],
     "what is offered lies behind": [{"offered": 10}, {"start": 3}],
+    "frames that rest are counted": [{"resting": 1}],
+    "frames live in an open session only": [{**_frames(), "status": "closed", "close_reason": "r"}],
+    "only live frames are kept, by their ids": [
+        _frames(child={"completed_us": 5}),
+        {"frames": {"f7": ROOT}},
+        _frames(child={"id": "f12"}, name="f12"),
+    ],
+    "a frame lives below a live one, or is a root": [_frames(child={"parent": "f8"})],
+    "a parent is older, and one less deep": [_frames(child={"depth": 2})],
+    "a root has no depth, and is its own root": [_frames(root={"depth": 1}), _frames(root={"root": "f2"})],
+    "what is below has the same root": [_frames(child={"root": "f5"})],
+    "children are counted": [_frames(root={"children": 2})],
+    "what is delegated is what live children were granted": [_frames(child={"budget": Budget(4)})],
+    "what is reserved is in reservations": [_frames(child={"budget": Budget(3, reserved=1)})],
+    "no figure of a budget is negative": [_frames(child={"budget": Budget(3, used=-1)})],
+    "a status says what a frame waits for": [
+        _frames(root={"status": "active"}),
+        _frames(child={"status": "waiting"}),
+        {**_frames(child={"suspension": REST}), "resting": 1},
+    ],
+    "limits are never wider than above": [
+        _frames(child={"limits": Limits(max_subframe_depth=4)}),
+        _frames(root={"limits": Limits(max_tool_calls=1)}),
+        _frames(root={"limits": Limits(timeout_us=5)}, child={"limits": Limits(timeout_us=6)}),
+    ],
+    "exactly one token wakes what rests": [
+        {
+            **_frames(child={"suspension": msgspec.structs.replace(REST, digest=""), "status": "suspended"}),
+            "resting": 1,
+        },
+        {
+            **_frames(child={"suspension": msgspec.structs.replace(REST, holder="f8"), "status": "suspended"}),
+            "resting": 1,
+        },
+    ],
 }
 
 
 def test_a_sound_state_breaks_no_rule() -> None:
-    for state in (SOUND, SessionState(), msgspec.structs.replace(SOUND, status="closed", close_reason="done")):
+    ended = msgspec.structs.replace(SOUND, status="closed", close_reason="done")
+    nested = msgspec.structs.replace(SOUND, **_frames())
+    for state in (SOUND, SessionState(), ended, nested):
         assert invariants.check(state) == []
 
 
@@ -48,14 +129,8 @@ def test_a_broken_rule_is_named(rule: str, changes: dict[str, object]) -> None:
 
 
 def test_every_rule_is_broken_above() -> None:
-    nonsense = SessionState(
-        version=0,
-        status="closed",
-        messages=-1,
-        tokens=-1,
-        open_calls=(CALL, CALL, OpenCall("c6_0", "read")),
-        pinned=(2, 1),
-        summaries=(SUMMARY,),
-        offered=1,
-    )
-    assert set(invariants.check(nonsense)) | {"an absent session has no events"} == set(BROKEN)
+    broken = (msgspec.structs.replace(SOUND, **each) for some in BROKEN.values() for each in some)
+    assert {rule for state in broken for rule in invariants.check(state)} == set(BROKEN)
+    rules = inspect.getsource(invariants)
+    assert all(f'"{rule}"' in rules for rule in BROKEN)
+    assert len(re.findall(r'^ {8}"[a-z, ]+": ', rules, re.MULTILINE)) == len(BROKEN)

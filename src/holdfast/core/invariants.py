@@ -15,8 +15,13 @@ from holdfast.model.state import SessionState
 
 def check(state: SessionState) -> list[str]:
     """The statements that do not hold; empty for a sound state."""
+    return [rule for rule, holds in rules(state).items() if not holds]
+
+
+def rules(state: SessionState) -> dict[str, bool]:
+    """All that must be true, and whether it is."""
     groups = {(call.frame, group_of(call.id)) for call in state.open_calls}
-    rules = {
+    return _frames(state) | {
         "an absent session has no events": (state.status == "absent") == (state.version == 0),
         "messages are among the events": 0 <= state.messages <= max(0, state.version - 1),
         "tokens are not negative": 0 <= state.live_tokens <= state.tokens,
@@ -34,7 +39,6 @@ def check(state: SessionState) -> list[str]:
         == sum(each.suspension is not None for each in state.frames.values()),
         "frames live in an open session only": not state.frames or state.status == "open",
     }
-    return [rule for rule, holds in (rules | _frames(state)).items() if not holds]
 
 
 def _frames(state: SessionState) -> dict[str, bool]:

@@ -48,8 +48,7 @@ from holdfast.model.frames import (
 Frames: TypeAlias = Mapping[str, FrameState]
 
 _NAMED = 10
-_QUESTION_MARKS = ("?", "？", "؟")
-_CLOSERS = " \t\r\n\"'*_`)]}»”’"
+_QUESTION_MARKS = "?？؟"
 
 
 def reservation_id(seq: int) -> str:
@@ -111,10 +110,11 @@ def top(frames: Frames) -> FrameState | None:
 
 
 def asks(event: MessageRecorded) -> bool:
-    """Whether a message is a question of the assistant: it ends with one, and calls no tool."""
+    """Whether a message is a question of the assistant: it ends with one, quotes and markup left out, and calls no tool."""
     if event.role != "assistant" or event.tool_calls:
         return False
-    return text_of(event.content, "").rstrip(_CLOSERS).endswith(_QUESTION_MARKS)
+    told = (char for char in reversed(text_of(event.content, "")) if char.isalnum() or char in _QUESTION_MARKS)
+    return next(told, "") in (*_QUESTION_MARKS,)
 
 
 def failures(before: tuple[str, ...], event: MessageRecorded) -> tuple[str, ...]:
