@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.async_held import AsyncFrame, AsyncSession
     from holdfast.runtime.moving import Copied, copy
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "AsyncEngine",
