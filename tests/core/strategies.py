@@ -10,18 +10,33 @@ from holdfast import chain
 from holdfast.model import limits
 from holdfast.model.commands import (
     AcknowledgeOffload,
+    AddHandle,
+    CancelTokens,
     CloseCalls,
     CloseSession,
     Command,
+    CommitTokens,
     CreateSession,
     DestroySession,
     ErasePayloads,
     Given,
+    GrantTokens,
     NewMessage,
+    PopFrame,
+    PushFrame,
     RecordMessages,
+    ReissueToken,
+    ReserveTokens,
     ResetSession,
+    ResumeActor,
+    ResumeFrame,
+    RevokeToken,
+    StartCall,
     Summarize,
+    SuspendFrame,
+    TimeOutFrame,
     TimeOutSession,
+    UpdateFrame,
 )
 from holdfast.model.content import (
     BlobRef,
@@ -39,18 +54,36 @@ from holdfast.model.content import (
     Usage,
 )
 from holdfast.model.events import (
+    ActorResumed,
+    BudgetCancelled,
+    BudgetCommitted,
+    BudgetGranted,
+    BudgetReserved,
+    BudgetUsed,
+    CallStarted,
     Event,
     EvidenceKept,
+    FramePopped,
+    FramePushed,
+    FrameResumed,
+    FrameSuspended,
+    FrameUpdated,
+    HandleAdded,
     MessageRecorded,
     OffloadAcknowledged,
     PayloadsErased,
+    ResultAdded,
     SessionClosed,
     SessionCreated,
     SessionDestroyed,
     SessionReset,
     SessionTimedOut,
     SummaryRecorded,
+    TokenReissued,
+    TokenRevoked,
 )
+from holdfast.model.frames import ENDINGS, Limits
+from holdfast.model.handles import HANDLE_KINDS, SCORES
 from holdfast.model.log import GENESIS, Append, Head, NewEvent, Recorded, StreamWrite
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.state import SessionState
@@ -101,7 +134,85 @@ calls = st.builds(ToolCall, id=names, name=names, args=json_objects | texts, pro
 results = st.builds(ToolResult, tool_call_id=names, content=contents, is_error=st.booleans())
 usages = st.builds(Usage, *[st.integers(0, 2**40)] * 5)
 sources = st.builds(Source, *[st.none() | names] * 4)
-events: st.SearchStrategy[Event] = st.one_of(
+
+frame_ids = st.integers(1, 9).map("f{}".format)
+some_frames = st.lists(frame_ids, max_size=3).map(tuple)
+hexes = digests.map(bytes.hex)
+times = st.none() | whole_numbers
+bounds = st.builds(
+    Limits, max_subframe_depth=st.integers(0, 64), max_tool_calls=st.none() | whole_numbers, timeout_us=times
+)
+endings = st.sampled_from(ENDINGS)
+kinds = st.sampled_from(HANDLE_KINDS)
+priorities = st.sampled_from(list(SCORES))
+frame_events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(
+        FramePushed,
+        goal=names,
+        inputs=json_values,
+        parent=st.none() | frame_ids,
+        budget=whole_numbers,
+        limits=bounds,
+        deadline_us=times,
+    ),
+    st.builds(
+        FrameUpdated, frame=frame_ids, goal=st.none() | names, inputs=json_values, context_hash=st.none() | names
+    ),
+    st.builds(
+        FramePopped,
+        frame=frame_ids,
+        status=endings,
+        summary=texts,
+        result=contents,
+        cascade=some_frames,
+        used=whole_numbers,
+    ),
+    st.builds(
+        FrameSuspended,
+        frame=frame_ids,
+        reason=reasons,
+        digest=hexes,
+        by=names,
+        expires_us=times,
+        resumable_by=st.lists(names, max_size=3).map(tuple),
+        cascade=some_frames,
+    ),
+    st.builds(FrameResumed, frame=frame_ids, by=names),
+    st.builds(TokenReissued, frame=frame_ids, digest=hexes, by=names, expires_us=times),
+    st.builds(TokenRevoked, frame=frame_ids, reason=reasons),
+    st.builds(
+        HandleAdded,
+        frame=frame_ids,
+        kind=kinds,
+        priority=priorities,
+        title=texts,
+        source=st.none() | names,
+        content=contents,
+        tokens=tokens,
+        counter=names,
+        digest=hexes,
+        metadata=json_objects,
+    ),
+    st.builds(
+        ResultAdded,
+        frame=frame_ids,
+        child=frame_ids,
+        status=endings,
+        at=tokens,
+        title=texts,
+        tokens=tokens,
+        counter=names,
+        digest=hexes,
+    ),
+    st.builds(BudgetReserved, frame=frame_ids, purpose=names, amount=whole_numbers),
+    st.builds(BudgetCommitted, frame=frame_ids, reservation=names, tokens=whole_numbers, usage=st.none() | usages),
+    st.builds(BudgetCancelled, frame=frame_ids, reservation=names),
+    st.builds(BudgetUsed, frame=frame_ids, tokens=whole_numbers, usage=st.none() | usages),
+    st.builds(BudgetGranted, frame=frame_ids, amount=whole_numbers),
+    st.builds(CallStarted, call=names, key=names, attempt=tokens, frame=st.none() | frame_ids),
+    st.builds(ActorResumed, frames=some_frames, pending=st.dictionaries(names, tokens, max_size=3)),
+)
+other_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(SessionCreated, metadata=json_objects, idle_timeout_us=whole_numbers),
     messages,
     st.builds(
@@ -116,6 +227,7 @@ events: st.SearchStrategy[Event] = st.one_of(
         source=st.none() | sources,
         metadata=json_objects,
         closing=st.booleans(),
+        frame=st.none() | frame_ids,
     ),
     st.builds(EvidenceKept, reason=reasons, role=roles, tool_results=st.tuples(results), tokens=tokens, counter=names),
     st.builds(SummaryRecorded, first=tokens, last=tokens, messages=tokens, text=texts, tokens=tokens, counter=names),
@@ -126,13 +238,16 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(OffloadAcknowledged, entry=tokens, why=names, first=tokens, last=tokens, at_us=whole_numbers),
     st.builds(PayloadsErased, seqs=seqs, reason=texts),
 )
+events = other_events | frame_events
 
 
 def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Command]:
     plain = st.builds(NewMessage, role=roles, content=contents, metadata=json_objects)
-    return st.one_of(
+    return _frame_commands(scope) | st.one_of(
         st.builds(CreateSession, scope=scope, metadata=json_objects),
-        st.builds(RecordMessages, scope=scope, messages=st.tuples(plain), as_found=st.booleans()),
+        st.builds(
+            RecordMessages, scope=scope, messages=st.tuples(plain), as_found=st.booleans(), frame=st.none() | frame_ids
+        ),
         st.builds(CloseCalls, scope=scope, reason=reasons),
         st.builds(Summarize, scope=scope, first=tokens, last=tokens, version=tokens, text=texts),
         st.builds(ResetSession, scope=scope, reason=reasons, keep_system=st.booleans()),
@@ -141,6 +256,62 @@ def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Comm
         st.builds(DestroySession, scope=scope, reason=reasons, offload=st.booleans()),
         st.builds(AcknowledgeOffload, scope=scope, entry=tokens),
         st.builds(ErasePayloads, scope=scope, seqs=seqs, reason=texts),
+    )
+
+
+def _frame_commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[Command]:
+    own = {"scope": scope, "frame": frame_ids}
+    depths = st.none() | st.integers(0, 64)
+    return st.one_of(
+        st.builds(
+            PushFrame,
+            scope=scope,
+            goal=names,
+            inputs=json_values,
+            parent=st.none() | frame_ids,
+            budget=whole_numbers,
+            max_subframe_depth=depths,
+            max_tool_calls=st.none() | tokens,
+            timeout_us=times,
+        ),
+        st.builds(UpdateFrame, **own, goal=st.none() | names, inputs=json_values, context_hash=st.none() | names),
+        st.builds(PopFrame, **own, status=endings, summary=texts, result=contents, digest=hexes, cascade=st.booleans()),
+        st.builds(TimeOutFrame, **own),
+        st.builds(
+            SuspendFrame,
+            **own,
+            reason=reasons,
+            expires_us=times,
+            resumable_by=st.lists(names, max_size=3).map(tuple),
+            cascade=st.booleans(),
+        ),
+        st.builds(ReissueToken, **own, expires_us=times),
+        st.builds(RevokeToken, **own, reason=reasons),
+        st.builds(ResumeFrame, **own, digest=hexes),
+        st.builds(
+            AddHandle,
+            **own,
+            kind=kinds,
+            priority=priorities,
+            title=texts,
+            source=st.none() | names,
+            content=contents,
+            digest=hexes,
+            metadata=json_objects,
+        ),
+        st.builds(ReserveTokens, **own, purpose=names, amount=whole_numbers),
+        st.builds(CommitTokens, **own, reservation=st.none() | names, tokens=whole_numbers, usage=st.none() | usages),
+        st.builds(CancelTokens, **own, reservation=names),
+        st.builds(GrantTokens, **own, amount=whole_numbers),
+        st.builds(
+            StartCall,
+            scope=scope,
+            call=names,
+            key=st.none() | names,
+            again=st.booleans(),
+            frame=st.none() | frame_ids,
+        ),
+        st.builds(ResumeActor, scope=scope),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
 
 import msgspec
 import pytest
@@ -17,22 +16,6 @@ SOUND = SessionState(
     version=9, status="open", created_us=1, updated_us=2, messages=6, tokens=10, live=4, live_tokens=9, pinned=(2, 3)
 )
 CALL = OpenCall("c5_0", "read")
-
-
-def _frame(seq: int, parent: int | None = None, **changes: Any) -> FrameState:
-    given = {"goal": "work", "depth": 0 if parent is None else 1, "created_us": 1, "touched": seq, "inputs_at": seq}
-    root = f"f{seq if parent is None else parent}"
-    names = {"id": f"f{seq}", "parent": None if parent is None else f"f{parent}", "root": root}
-    return FrameState(**{**given, **names, **changes})
-
-
-def _frames(*frames: FrameState) -> dict[str, object]:
-    return {"frames": {frame.id: frame for frame in frames}}
-
-
-RESTS = Suspension(reason="r", by="p", at_us=1, holder="f4", digest="d")
-ROOT = _frame(4, status="waiting", children=1, budget=Budget(100, delegated=10))
-CHILD = _frame(5, 4, budget=Budget(10))
 SUMMARY = SummaryRef(8, 4, 6, 2, 1)
 
 REST = Suspension(reason="r", by="p", at_us=1, holder="f6", digest="d" * 64)

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core import project
-from holdfast.core.fold import fold
+from holdfast.flows.load import stepped
 from holdfast.model.content import Body, Image, Text, blob_refs
-from holdfast.model.events import Event, MessageRecorded
+from holdfast.model.events import Event, FramePushed, parts_of
+from holdfast.model.frames import Limits
 from holdfast.model.names import Scope
 from holdfast.model.rows import BlobRow, Row, SessionRow
 from holdfast.model.state import SessionState
@@ -29,16 +30,15 @@ def _projected(
     scope: Scope, events: list[Event | None], state: SessionState = OPEN
 ) -> tuple[SessionState, dict[tuple[object, ...], Row]]:
     """The state after these events and the rows that they make, by key."""
-    rows: list[Row] = []
-    for event in events:
-        name = event.name if event else "message.recorded"
-        rows += project.rows_of(scope, state, event, name, 7)
-        state = fold(state, event, name, 7)
-    session = project.session_row(scope, state)
-    return state, {_key(row): row for row in [*rows, *([session] if session else [])]}
+    named = ((event, event.name if event else "message.recorded", 7) for event in events)
+    state, rows = stepped(scope, state, named)
+    return state, {_key(row): row for row in rows}
 
 
-maybe_erased = st.lists(st.none() | strategies.messages, max_size=4)
+pushed = st.builds(FramePushed, goal=strategies.names, budget=strategies.tokens, limits=st.just(Limits()))
+maybe_erased = st.lists(st.none() | strategies.messages | strategies.frame_events, max_size=4).flatmap(
+    lambda events: st.just(events) | pushed.map(lambda first: [first, *events])
+)
 
 
 @given(strategies.scopes, strategies.states)
@@ -61,12 +61,7 @@ def test_the_session_row_repeats_the_state(scope: Scope, state: SessionState) ->
 @settings(max_examples=EXAMPLES)
 def test_there_is_a_row_for_every_body_that_an_event_names(scope: Scope, events: list[Event | None]) -> None:
     _, rows = _projected(scope, events)
-    named = {
-        (ref.digest, seq)
-        for seq, event in enumerate(events, 2)
-        if isinstance(event, MessageRecorded)
-        for ref in blob_refs(event.content)
-    }
+    named = {(ref.digest, seq) for seq, event in enumerate(events, 2) for ref in blob_refs(parts_of(event))}
     assert {(row.digest, row.seq) for row in rows.values() if isinstance(row, BlobRow)} == named
 
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
+import psycopg
+import pytest
+from psycopg import sql
+
 import holdfast
+from holdfast.errors import HoldfastError
+from holdfast.model import limits
 from holdfast.model.log import Recorded
 from holdfast.model.rows import TABLES, Row
 from holdfast.ports import EventStore
+from holdfast.runtime.async_held import Waking
+from holdfast.storage.memory import MemoryStore
+from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.threaded import ThreadedStore
 from tests.postgres import empty_url
 from tests.property.tools import whole_feed
@@ -29,7 +40,7 @@ LASTING = tuple(kind for kind in FEWER if not kind.startswith("memory"))
 
 
 class Awaited:
-    """An async engine or session, used as if it blocked: one body of a test serves both worlds."""
+    """An async engine, session or frame, used as if it blocked: one body of a test serves both worlds."""
 
     def __init__(self, target: object, runner: asyncio.Runner) -> None:
         self._target = target
@@ -41,7 +52,8 @@ class Awaited:
             return found
 
         def call(*args: object, **kwargs: object) -> Any:
-            return self._settled(found(*args, **kwargs))
+            named = {name: _unwrapped(value) for name, value in kwargs.items()}
+            return self._settled(found(*map(_unwrapped, args), **named))
 
         return call
 
@@ -50,7 +62,9 @@ class Awaited:
             answer = self._runner.run(answer)
         if isinstance(answer, AsyncIterator):
             return self._runner.run(_collected(answer))
-        if isinstance(answer, holdfast.AsyncEngine | holdfast.AsyncSession):
+        if isinstance(answer, Waking):
+            answer = self._runner.run(_made(answer))
+        if isinstance(answer, holdfast.AsyncEngine | holdfast.AsyncSession | holdfast.AsyncFrame):
             return Awaited(answer, self._runner)
         if isinstance(answer, AbstractAsyncContextManager):
             return self._entered(answer)
@@ -75,6 +89,14 @@ class Awaited:
         self._runner.run(self._target.__aexit__(*error))  # type: ignore[attr-defined]
 
 
+def _unwrapped(value: object) -> object:
+    return value._target if isinstance(value, Awaited) else value
+
+
+async def _made(frame: Waking) -> holdfast.AsyncFrame:
+    return await frame
+
+
 async def _collected(pieces: AsyncIterator[bytes]) -> list[bytes]:
     return [piece async for piece in pieces]
 
@@ -87,6 +109,13 @@ class HandClock:
 
     def now_us(self) -> int:
         return round(self.now_s * 1_000_000)
+
+
+class Ids(CountingIds):
+    """Suspension tokens that are the same in every run, too."""
+
+    def secret(self) -> bytes:
+        return hashlib.sha256(self.command_id().encode()).digest()
 
 
 class Desk:
@@ -117,7 +146,7 @@ class Desk:
         return self.folder / f"{kind.replace(' ', '-')}-{name}.db"
 
     def open_url(self, url: Any, *, awaited: bool = False, **options: Any) -> holdfast.Engine:
-        options = {"clock": SteppingClock(), "ids": CountingIds(), **options}
+        options = {"clock": SteppingClock(), "ids": Ids(), **options}
         if awaited:
             engine = self._runner.run(holdfast.open_async(url, **options))
             opened = cast("holdfast.Engine", Awaited(engine, self._runner))
@@ -175,3 +204,77 @@ def blobs_of(engine: holdfast.Engine) -> list[tuple[str, str]]:
 def contents(engine: holdfast.Engine) -> tuple[list[Recorded], list[Row], list[tuple[str, str]]]:
     """Everything that an engine keeps, in order: what must not change when a call is refused."""
     return log_of(engine), rows_of(engine), blobs_of(engine)
+
+
+def busy(session: holdfast.Session) -> None:
+    """Frames in every state, with budgets, handles, a tool under way, and results of children, one of them large."""
+    root = session.frame(
+        "plan the trip", budget=10_000, inputs={"to": "Lisbon"}, timeout_s=10**6, key=f"{session.id} root"
+    )
+    root.reserve("the next call", 100)
+    with root.frame("find a hotel", budget=3_000) as child:
+        child.record("assistant", "looking", usage=holdfast.Usage(100, 10))
+        child.add_handle("document", "long " * limits.SPOOL_BYTES, source="guide", title="a guide", priority="high")
+        child.pop("completed", "found one", result={"hotel": ["by the sea"] * 9_000})
+    root.frame("ask the user", budget=100).suspend("which room?", resumable_by=["ada"])
+    below = root.frame("pay for it", budget=100, max_tool_calls=1)
+    below.frame("deeper", budget=10).pop("failed", "no money")
+    call = below.record("assistant", "", tool_calls=[{"name": "pay", "args": {"amount": 5}}]).tool_calls[0]
+    below.start(call)
+    below.result(call, "paid")
+    other = session.frame("another matter", budget=5)
+    other.suspend("later")
+    other.revoke("never mind")
+    session.recover()
+
+
+def everything(engine: holdfast.Engine, desk: Desk) -> bytes:
+    """All that a store holds, as raw as it can be had: the bytes of its tables, of its files, or of what is in memory."""
+    store = store_of(engine)
+    if isinstance(store, PostgresStore):
+        return _tables(store)
+    if isinstance(store, MemoryStore):
+        return b"\0".join(_held([vars(store), getattr(engine.blobs, "_bodies", None)]))
+    return b"\0".join(path.read_bytes() for path in sorted(desk.folder.rglob("*")) if path.is_file())
+
+
+def _tables(store: PostgresStore) -> bytes:
+    found = []
+    with psycopg.connect(store.info) as connection:
+        connection.execute("SELECT act_for(NULL)")
+        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
+        for (name,) in names:
+            query = sql.SQL("COPY (SELECT * FROM {}) TO STDOUT (FORMAT BINARY)").format(sql.Identifier(name))
+            with connection.cursor() as cursor, cursor.copy(query) as copy:
+                found += [bytes(piece) for piece in copy]
+    assert len(names) > len(TABLES)
+    return b"".join(found)
+
+
+def _held(value: object) -> Iterator[bytes]:
+    """The texts and bytes in a value, however deep."""
+    match value:
+        case str():
+            yield value.encode()
+        case bytes() | bytearray():
+            yield bytes(value)
+        case msgspec.Struct():
+            yield from _held([getattr(value, name) for name in value.__struct_fields__])
+        case Mapping():
+            yield from _held([*value.keys(), *value.values()])
+        case list() | tuple() | set() | frozenset():
+            for each in value:
+                yield from _held(each)
+        case _ if type(value).__module__.startswith("holdfast.storage"):
+            yield from _held(vars(value))
+
+
+@contextmanager
+def refused(engine: holdfast.Engine, kind: type[HoldfastError], **data: object) -> Iterator[None]:
+    """What is done here is refused with just this kind of error, which has this data, and nothing has changed."""
+    before = contents(engine)
+    with pytest.raises(kind) as refusal:
+        yield
+    assert type(refusal.value) is kind
+    assert {name: getattr(refusal.value, name) for name in data} == data
+    assert contents(engine) == before

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, get_args
+from collections.abc import Callable
+from typing import Any, get_args
 
 import msgspec
 
@@ -12,61 +12,25 @@ from holdfast import BlobRef, Body, Data, File, Image, Offload, Opaque, Part, Sc
 from holdfast.model.content import Role
 from holdfast.testing import hostile
 from holdfast.testing.appends import ONE, session_row
+from tests.edges.entrance import (
+    Entrance,
+    as_given,
+    asked,
+    is_body,
+    is_bool,
+    is_int,
+    is_json,
+    is_json_object,
+    is_number,
+    is_series,
+    is_text,
+    joined,
+    never,
+    or_none,
+)
 
 BODY = b"a body"
 ROLES = get_args(Role)
-
-
-def _as_given(value: Any) -> Any:
-    return value
-
-
-def _nothing(_: Any, __: int) -> None:
-    pass
-
-
-class Entrance(NamedTuple):
-    """`use` hands a value in (the number keeps names apart) and returns what came back, which has to be `expected` of the
-    value. `fits` says which values may be accepted at all, `also` which other errors are right for those."""
-
-    use: Callable[[Any, Any, int], object]
-    fits: Callable[[Any], bool]
-    expected: Callable[[Any], object] = _as_given
-    also: tuple[type[BaseException], ...] = ()
-    prepare: Callable[[Any, int], object] = _nothing
-
-
-def _is_text(value: object) -> bool:
-    return type(value) is str
-
-
-def _is_int(value: object) -> bool:
-    return type(value) is int
-
-
-def _is_series(value: object) -> bool:
-    """In an order that its maker chose: neither a mapping nor a set."""
-    return isinstance(value, list | tuple | Iterator) or type(value).__name__ == "deque"
-
-
-def _is_json(value: object) -> bool:
-    return value is None or type(value) in (str, int, float, bool, list, dict)
-
-
-def _is_json_object(value: object) -> bool:
-    return value is None or isinstance(value, Mapping)
-
-
-def _is_body(value: object) -> bool:
-    return isinstance(value, bytes | bytearray | memoryview) or _is_series(value) or hasattr(value, "read")
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and -1e300 < value < 1e300  # type: ignore[operator]
-
-
-def _never(_: object) -> bool:
-    return False
 
 
 def _said(make: Callable[[Any], Any], back: Callable[[Any], object]) -> Callable[[Any, Any, int], object]:
@@ -75,12 +39,12 @@ def _said(make: Callable[[Any], Any], back: Callable[[Any], object]) -> Callable
     def use(engine: Any, value: Any, _: int) -> object:
         session = engine.session("s")
         session.record("user", make(value))
-        return back([_unspooled(engine, part) for part in session.messages(limit=1)[0].content])
+        return back([unspooled(engine, part) for part in session.messages(limit=1)[0].content])
 
     return use
 
 
-def _unspooled(engine: Any, part: Part) -> Part:
+def unspooled(engine: Any, part: Part) -> Part:
     """A part as it was before it was found to be too large for the log."""
     match part:
         case Body(ref=BlobRef(media_type="text/plain") as ref):
@@ -142,9 +106,14 @@ def _replied(back: Callable[[Any], object], **options: Callable[[Any], Any]) -> 
 
 def _result(engine: Any, value: Any, number: int) -> object:
     _own(engine, number).result("p", value)
-    [part] = _own(engine, number).messages(limit=1)[0].tool_results[0].content
-    if _is_json(value):
-        kept: Any = _unspooled(engine, part)
+    return came_back(engine, _own(engine, number).messages(limit=1)[0].tool_results[0].content, value)
+
+
+def came_back(engine: Any, content: Any, value: Any) -> object:
+    """What a tool or a frame returned, from the one part that was made of it."""
+    [part] = content
+    if is_json(value):
+        kept: Any = unspooled(engine, part)
         return kept.text if isinstance(kept, Text) else kept.value
     return part.text.encode() if isinstance(part, Text) else engine.read_blob(part.ref)
 
@@ -196,11 +165,11 @@ def _in_scope(use: str, name: str) -> Callable[[Any, Any, int], object]:
     """An entry of a session that goes by this name."""
 
     def ask(engine: Any, value: Any) -> None:
-        scope = msgspec.structs.replace(Scope("default", "main", "none"), **{name: value})
+        scope = msgspec.structs.replace(Scope(_tenant(engine), "main", "none"), **{name: value})
         entry = _entry(engine, scope=scope)
         engine.outbox(after=entry) if use == "outbox" else getattr(engine, use)(entry)
 
-    return _asked(ask)
+    return asked(ask)
 
 
 def _swept(engine: Any, value: Any, _: int) -> object:
@@ -210,10 +179,6 @@ def _swept(engine: Any, value: Any, _: int) -> object:
 
 def _is_message(value: object) -> bool:
     return type(value) is dict and "role" in value
-
-
-def _is_bool(value: object) -> bool:
-    return type(value) is bool
 
 
 def _role(engine: Any, value: Any, _: int) -> object:
@@ -262,18 +227,8 @@ def _closed(engine: Any, value: Any, number: int) -> object:
     return session.state().close_reason
 
 
-def _asked(ask: Callable[[Any, Any], object]) -> Callable[[Any, Any, int], object]:
-    """A question that keeps nothing: if it is answered at all, the value was fine."""
-
-    def use(engine: Any, value: Any, _: int) -> object:
-        ask(engine, value)
-        return value
-
-    return use
-
-
 def _in_session(do: Callable[[Any, Any], object]) -> Callable[[Any, Any, int], object]:
-    return _asked(lambda engine, value: do(engine.session("s"), value))
+    return asked(lambda engine, value: do(engine.session("s"), value))
 
 
 def _after(prepare: Callable[[Any, int], object], entrances: dict[str, Entrance]) -> dict[str, Entrance]:
@@ -287,12 +242,18 @@ def _with_option(name: str, *, of_session: bool) -> Callable[[Any, Any, int], ob
     def ask(engine: Any, value: Any) -> None:
         getattr(engine.session("s") if of_session else engine, method)(**{option: value})
 
-    return _asked(ask)
+    return asked(ask)
+
+
+def _tenant(engine: Any) -> str:
+    tenant: str = engine.session("s").scope.tenant
+    return tenant
 
 
 def _renamed(engine: Any, value: Any, number: int) -> object:
     other = engine.acting_as(tenant=value)
-    return other.create_session(f"s{number}").events(limit=1)[0].stream.tenant
+    tenant = other.create_session(f"s{number}").events(limit=1)[0].stream.tenant
+    return None if tenant == _tenant(engine) else tenant
 
 
 def _body_of(engine: Any, value: Any, _: int) -> object:
@@ -310,10 +271,6 @@ def _put(make: Callable[[Any], Any]) -> Callable[[Any, Any, int], object]:
         return engine.read_blob(engine.put_blob(make(value)))
 
     return use
-
-
-def _joined(value: Any) -> bytes:
-    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else b"".join(map(bytes, value))
 
 
 def _row(value: Any, updated_us: Any = 0) -> SessionRow:
@@ -349,40 +306,36 @@ def _preview(engine: Any, value: Any, number: int) -> object:
     return _said(lambda preview: Body(ref, preview), lambda content: content[0].preview)(engine, value, number)
 
 
-def _or_none(fits: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or fits(value)
-
-
 MESSAGE_ENTRANCES: dict[str, Entrance] = {
     "record(content)": Entrance(
-        _said(_as_given, lambda content: [part.text for part in content]),
-        lambda value: _is_text(value) or _is_series(value),
+        _said(as_given, lambda content: [part.text for part in content]),
+        lambda value: is_text(value) or is_series(value),
         lambda value: [value] if isinstance(value, str) else list(value),
         (hostile.Spite,),
     ),
-    "record([part])": Entrance(_said(lambda value: [value], lambda content: content[0].text), _is_text),
-    "record(Text(text))": Entrance(_said(Text, lambda content: content[0].text), _is_text),
-    "record(Body(ref))": Entrance(_said(Body, lambda content: content[0].ref), _never),
-    "record(Body(preview))": Entrance(_preview, _is_text),
-    "record(File(ref))": Entrance(_said(File, lambda content: content[0].ref), _never),
-    "record(File(name))": Entrance(_named_file, _or_none(_is_text)),
-    "record(Image(ref))": Entrance(_said(lambda value: Image(ref=value), lambda content: content[0].ref), _never),
-    "record(Image(url))": Entrance(_said(lambda value: Image(url=value), lambda content: content[0].url), _is_text),
+    "record([part])": Entrance(_said(lambda value: [value], lambda content: content[0].text), is_text),
+    "record(Text(text))": Entrance(_said(Text, lambda content: content[0].text), is_text),
+    "record(Body(ref))": Entrance(_said(Body, lambda content: content[0].ref), never),
+    "record(Body(preview))": Entrance(_preview, is_text),
+    "record(File(ref))": Entrance(_said(File, lambda content: content[0].ref), never),
+    "record(File(name))": Entrance(_named_file, or_none(is_text)),
+    "record(Image(ref))": Entrance(_said(lambda value: Image(ref=value), lambda content: content[0].ref), never),
+    "record(Image(url))": Entrance(_said(lambda value: Image(url=value), lambda content: content[0].url), is_text),
     "record(Opaque(issuer))": Entrance(
-        _said(lambda value: Opaque(value, "{}"), lambda content: content[0].issuer), _is_text
+        _said(lambda value: Opaque(value, "{}"), lambda content: content[0].issuer), is_text
     ),
     "record(Opaque(body))": Entrance(
-        _said(lambda value: Opaque("openai", value), lambda content: content[0].body), _is_text
+        _said(lambda value: Opaque("openai", value), lambda content: content[0].body), is_text
     ),
     "record(BlobRef(digest))": Entrance(
-        _said(lambda value: Body(_ref(digest=value)), lambda content: content[0].ref.digest), _never
+        _said(lambda value: Body(_ref(digest=value)), lambda content: content[0].ref.digest), never
     ),
-    "record(BlobRef(size))": Entrance(_size, _is_int, also=(errors.BlobNotFound, errors.StorageCorrupt)),
-    "record(BlobRef(media_type))": Entrance(_media_type, _or_none(_is_text)),
+    "record(BlobRef(size))": Entrance(_size, is_int, also=(errors.BlobNotFound, errors.StorageCorrupt)),
+    "record(BlobRef(media_type))": Entrance(_media_type, or_none(is_text)),
     "record(role)": Entrance(_role, lambda value: type(value) is str and value in ROLES),
-    "record(key)": Entrance(_recorded_with("key"), _or_none(_is_text)),
-    "record(cause)": Entrance(_recorded_with("cause"), _or_none(_is_text)),
-    "record(expect)": Entrance(_recorded_with("expect"), _or_none(_is_int), also=(errors.VersionConflict,)),
+    "record(key)": Entrance(_recorded_with("key"), or_none(is_text)),
+    "record(cause)": Entrance(_recorded_with("cause"), or_none(is_text)),
+    "record(expect)": Entrance(_recorded_with("expect"), or_none(is_int), also=(errors.VersionConflict,)),
 }
 
 RECORD_ENTRANCES: dict[str, Entrance] = {
@@ -395,7 +348,7 @@ RECORD_ENTRANCES: dict[str, Entrance] = {
         _in_session(lambda session, value: session.record("assistant", "text", usage=value)),
         lambda value: value is None or type(value) is dict,
     ),
-    "record_all(messages)": Entrance(_in_session(lambda session, value: session.record_all(value)), _never),
+    "record_all(messages)": Entrance(_in_session(lambda session, value: session.record_all(value)), never),
     "record_all([message])": Entrance(_in_session(lambda session, value: session.record_all([value])), _is_message),
     "record_all([(role, text)])": Entrance(
         _in_session(lambda session, value: session.record_all([("user", "first"), (value, "text")])),
@@ -403,39 +356,39 @@ RECORD_ENTRANCES: dict[str, Entrance] = {
     ),
     "record_all([(user, content)])": Entrance(
         _in_session(lambda session, value: session.record_all([("user", "first"), ("user", value)])),
-        lambda value: _is_text(value) or _is_series(value),
+        lambda value: is_text(value) or is_series(value),
     ),
     "record_all(key)": Entrance(
-        _in_session(lambda session, value: session.record_all([("user", "text")], key=value)), _or_none(_is_text)
+        _in_session(lambda session, value: session.record_all([("user", "text")], key=value)), or_none(is_text)
     ),
     "result(call)": Entrance(
-        _in_session(lambda session, value: session.result(value, "text")), _is_text, also=(errors.CallNotFound,)
+        _in_session(lambda session, value: session.result(value, "text")), is_text, also=(errors.CallNotFound,)
     ),
-    "summarize(draft)": Entrance(_in_session(lambda session, value: session.summarize(value, "text")), _never),
-    "summarize(text)": Entrance(_summarized, _is_text, prepare=_long),
+    "summarize(draft)": Entrance(_in_session(lambda session, value: session.summarize(value, "text")), never),
+    "summarize(text)": Entrance(_summarized, is_text, prepare=_long),
 }
 
 CALL_ENTRANCES: dict[str, Entrance] = {
-    "record([tool call])": Entrance(_calls(_as_given, _as_given), _never),
-    "record(tool call's name)": Entrance(_calls(lambda value: {"name": value}, lambda call: call.name), _is_text),
+    "record([tool call])": Entrance(_calls(as_given, as_given), never),
+    "record(tool call's name)": Entrance(_calls(lambda value: {"name": value}, lambda call: call.name), is_text),
     "record(tool call's id)": Entrance(
-        _calls(lambda value: {"name": "read", "id": value}, lambda call: call.provider_id), _or_none(_is_text)
+        _calls(lambda value: {"name": "read", "id": value}, lambda call: call.provider_id), or_none(is_text)
     ),
     "record(tool call's args)": Entrance(
         _calls(lambda value: {"name": "read", "args": value}, lambda call: call.args),
         lambda value: type(value) in (dict, str),
     ),
     "record(tool call's args, inside)": Entrance(
-        _calls(lambda value: {"name": "read", "args": {"a": [value]}}, lambda call: call.args["a"][0]), _is_json
+        _calls(lambda value: {"name": "read", "args": {"a": [value]}}, lambda call: call.args["a"][0]), is_json
     ),
     "record(usage's figure)": Entrance(
-        _replied(lambda said: said.usage.input_tokens, usage=lambda value: {"input_tokens": value}), _is_int
+        _replied(lambda said: said.usage.input_tokens, usage=lambda value: {"input_tokens": value}), is_int
     ),
     "record(metadata)": Entrance(
-        _replied(lambda said: said.metadata, metadata=_as_given), _is_json_object, lambda value: dict(value or {})
+        _replied(lambda said: said.metadata, metadata=as_given), is_json_object, lambda value: dict(value or {})
     ),
     "record(metadata value)": Entrance(
-        _replied(lambda said: said.metadata["a"], metadata=lambda value: {"a": value}), _is_json
+        _replied(lambda said: said.metadata["a"], metadata=lambda value: {"a": value}), is_json
     ),
 }
 """Each with a session of its own."""
@@ -443,111 +396,113 @@ CALL_ENTRANCES: dict[str, Entrance] = {
 RESULT_ENTRANCES: dict[str, Entrance] = {
     "result(value)": Entrance(
         _result,
-        lambda value: _is_json(value) or _is_body(value),
-        lambda value: value if _is_json(value) else _joined(value),
+        lambda value: is_json(value) or is_body(value),
+        lambda value: value if is_json(value) else joined(value),
         (hostile.Spite,),
     ),
-    "result(is_error)": Entrance(_resulted(lambda said: said.tool_results[0].is_error, "is_error"), _is_bool),
+    "result(is_error)": Entrance(_resulted(lambda said: said.tool_results[0].is_error, "is_error"), is_bool),
     "result(metadata)": Entrance(
-        _resulted(lambda said: said.metadata, "metadata"), _is_json_object, lambda value: dict(value or {})
+        _resulted(lambda said: said.metadata, "metadata"), is_json_object, lambda value: dict(value or {})
     ),
     "result(key)": Entrance(
-        lambda engine, value, number: _own(engine, number).result("p", "text", key=value) and value, _or_none(_is_text)
+        lambda engine, value, number: _own(engine, number).result("p", "text", key=value) and value, or_none(is_text)
     ),
     "close_open_calls(reason)": Entrance(
         lambda engine, value, number: _own(engine, number).close_open_calls(value).text,
-        _is_text,
+        is_text,
         lambda value: f"No result: {value}",
     ),
 }
 """Each with a session of its own, in which a call waits."""
 
 SESSION_ENTRANCES: dict[str, Entrance] = {
-    "create_session(session)": Entrance(_created(lambda made: made.scope.session, session=""), _is_text),
-    "create_session(actor)": Entrance(_created(lambda made: made.scope.actor, actor=""), _is_text),
-    "create_session(thread)": Entrance(_created(lambda made: made.scope.thread, thread=""), _or_none(_is_text)),
-    "create_session(key)": Entrance(_created(lambda made: _event_of(made).key, key=""), _or_none(_is_text)),
-    "create_session(cause)": Entrance(_created(lambda made: _event_of(made).cause, cause=""), _or_none(_is_text)),
+    "create_session(session)": Entrance(_created(lambda made: made.scope.session, session=""), is_text),
+    "create_session(actor)": Entrance(_created(lambda made: made.scope.actor, actor=""), is_text),
+    "create_session(thread)": Entrance(_created(lambda made: made.scope.thread, thread=""), or_none(is_text)),
+    "create_session(key)": Entrance(_created(lambda made: _event_of(made).key, key=""), or_none(is_text)),
+    "create_session(cause)": Entrance(_created(lambda made: _event_of(made).cause, cause=""), or_none(is_text)),
     "create_session(metadata)": Entrance(
-        _metadata(_as_given, _as_given), _is_json_object, lambda value: dict(value or {})
+        _metadata(as_given, as_given), is_json_object, lambda value: dict(value or {})
     ),
     "create_session(metadata value)": Entrance(
-        _metadata(lambda value: {"key": value}, lambda metadata: metadata["key"]), _is_json
+        _metadata(lambda value: {"key": value}, lambda metadata: metadata["key"]), is_json
     ),
     "create_session(metadata, nested)": Entrance(
-        _metadata(lambda value: {"a": [{"b": [value]}]}, lambda metadata: metadata["a"][0]["b"][0]), _is_json
+        _metadata(lambda value: {"a": [{"b": [value]}]}, lambda metadata: metadata["a"][0]["b"][0]), is_json
     ),
-    "create_session(metadata key)": Entrance(_key_of_dict, _is_text),
+    "create_session(metadata key)": Entrance(_key_of_dict, is_text),
     "session(session)": Entrance(
-        _asked(lambda engine, value: engine.session(value)), _is_text, also=(errors.SessionNotFound,)
+        asked(lambda engine, value: engine.session(value)), is_text, also=(errors.SessionNotFound,)
     ),
-    "close(reason)": Entrance(_closed, _is_text, prepare=_made),
+    "close(reason)": Entrance(_closed, is_text, prepare=_made),
     "create_session(idle_timeout_s)": Entrance(
         lambda engine, value, number: engine.create_session(f"s{number}", idle_timeout_s=value).state().idle_timeout_us,
-        _or_none(lambda value: _is_number(value) and value > 0),  # type: ignore[operator]
+        or_none(lambda value: is_number(value) and value > 0),  # type: ignore[operator]
         lambda value: 0 if value is None else max(1, int(value * 1_000_000)),
     ),
-    "session(create)": Entrance(_asked(lambda engine, value: engine.session("s", create=value)), _is_bool),
-    "reset(reason)": Entrance(_ended("reset", _reason), _is_text, prepare=_made),
-    "destroy(reason)": Entrance(_ended("destroy", _reason), _is_text, prepare=_long),
+    "session(create)": Entrance(asked(lambda engine, value: engine.session("s", create=value)), is_bool),
+    "reset(reason)": Entrance(_ended("reset", _reason), is_text, prepare=_made),
+    "destroy(reason)": Entrance(_ended("destroy", _reason), is_text, prepare=_long),
     "destroy(offload)": Entrance(
-        lambda engine, value, number: _own(engine, number).destroy(offload=value) or value, _is_bool, prepare=_made
+        lambda engine, value, number: _own(engine, number).destroy(offload=value) or value, is_bool, prepare=_made
     ),
     "erase(seqs)": Entrance(
-        _in_session(lambda session, value: session.erase(value, "a test")), _is_series, also=(hostile.Spite,)
+        _in_session(lambda session, value: session.erase(value, "a test")), is_series, also=(hostile.Spite,)
     ),
-    "erase([seq])": Entrance(_in_session(lambda session, value: session.erase([value], "a test")), _is_int),
-    "erase(reason)": Entrance(_in_session(lambda session, value: session.erase([1], value)), _is_text),
+    "erase([seq])": Entrance(_in_session(lambda session, value: session.erase([value], "a test")), is_int),
+    "erase(reason)": Entrance(
+        lambda engine, value, number: _own(engine, number).erase([1], value) or value, is_text, prepare=_made
+    ),
 }
 
 ENGINE_ENTRANCES: dict[str, Entrance] = {
-    "sessions(after row)": Entrance(_asked(lambda engine, value: engine.sessions(after=_row(value))), _is_text),
+    "sessions(after row)": Entrance(asked(lambda engine, value: engine.sessions(after=_row(value))), is_text),
     "sessions(after row's time)": Entrance(
-        _asked(lambda engine, value: engine.sessions(after=_row("s", value), order="recent")), _is_int
+        asked(lambda engine, value: engine.sessions(after=_row("s", value), order="recent")), is_int
     ),
-    "sweeper(every_s)": Entrance(_swept, lambda value: _is_number(value) and value > 0),
-    "acting_as(tenant)": Entrance(_renamed, _or_none(_is_text), lambda value: "default" if value is None else value),
-    "acting_as(tenant), a body": Entrance(_body_of, _or_none(_is_text), lambda _: BODY),
+    "sweeper(every_s)": Entrance(_swept, lambda value: is_number(value) and value > 0),
+    "acting_as(tenant)": Entrance(_renamed, or_none(is_text)),
+    "acting_as(tenant), a body": Entrance(_body_of, or_none(is_text), lambda _: BODY),
     "acting_as(principal)": Entrance(
-        _in_the_name_of, _or_none(_is_text), lambda value: "local" if value is None else value
+        _in_the_name_of, or_none(is_text), lambda value: "local" if value is None else value
     ),
-    "put_blob(body)": Entrance(_put(_as_given), _is_body, _joined, (hostile.Spite,)),
+    "put_blob(body)": Entrance(_put(as_given), is_body, joined, (hostile.Spite,)),
     "put_blob([chunk])": Entrance(
-        _put(lambda value: [value]), lambda value: isinstance(value, bytes | bytearray | memoryview), _joined
+        _put(lambda value: [value]), lambda value: isinstance(value, bytes | bytearray | memoryview), joined
     ),
     "put_blob(media_type)": Entrance(
-        lambda engine, value, _: engine.put_blob(BODY, media_type=value).media_type, _or_none(_is_text)
+        lambda engine, value, _: engine.put_blob(BODY, media_type=value).media_type, or_none(is_text)
     ),
-    "read_blob(ref)": Entrance(_asked(lambda engine, value: engine.read_blob(value)), _never),
-    "read_blob(digest)": Entrance(_asked(lambda engine, value: engine.read_blob(_ref(digest=value))), _never),
+    "read_blob(ref)": Entrance(asked(lambda engine, value: engine.read_blob(value)), never),
+    "read_blob(digest)": Entrance(asked(lambda engine, value: engine.read_blob(_ref(digest=value))), never),
     "read_blob(size)": Entrance(
-        _asked(lambda engine, value: engine.read_blob(_real_ref(engine, size=value))),
-        _is_int,
+        asked(lambda engine, value: engine.read_blob(_real_ref(engine, size=value))),
+        is_int,
         also=(errors.StorageCorrupt,),
     ),
 }
 
 OUTBOX_ENTRANCES: dict[str, Entrance] = {
-    "history(entry)": Entrance(_asked(lambda engine, value: engine.history(value)), _never),
-    "history(after)": Entrance(_asked(lambda engine, value: engine.history(_entry(engine), after=value)), _is_int),
-    "history(limit)": Entrance(_asked(lambda engine, value: engine.history(_entry(engine), limit=value)), _is_int),
-    "history(entry's actor)": Entrance(_in_scope("history", "actor"), _is_text, also=(errors.SessionNotFound,)),
-    "outbox(entry's session)": Entrance(_in_scope("outbox", "session"), _is_text),
-    "acknowledge(entry)": Entrance(_asked(lambda engine, value: engine.acknowledge(value)), _never),
+    "history(entry)": Entrance(asked(lambda engine, value: engine.history(value)), never),
+    "history(after)": Entrance(asked(lambda engine, value: engine.history(_entry(engine), after=value)), is_int),
+    "history(limit)": Entrance(asked(lambda engine, value: engine.history(_entry(engine), limit=value)), is_int),
+    "history(entry's actor)": Entrance(_in_scope("history", "actor"), is_text, also=(errors.SessionNotFound,)),
+    "outbox(entry's session)": Entrance(_in_scope("outbox", "session"), is_text),
+    "acknowledge(entry)": Entrance(asked(lambda engine, value: engine.acknowledge(value)), never),
     "acknowledge(entry's number)": Entrance(
-        _asked(lambda engine, value: engine.acknowledge(_entry(engine, entry=value))),
-        _is_int,
+        asked(lambda engine, value: engine.acknowledge(_entry(engine, entry=value))),
+        is_int,
         also=(errors.OffloadNotFound,),
     ),
     "acknowledge(entry's scope)": Entrance(
-        _asked(lambda engine, value: engine.acknowledge(_entry(engine, scope=value))), _never
+        asked(lambda engine, value: engine.acknowledge(_entry(engine, scope=value))), never
     ),
     "acknowledge(key)": Entrance(
-        _asked(lambda engine, value: engine.acknowledge(_entry(engine), key=value)), _or_none(_is_text)
+        asked(lambda engine, value: engine.acknowledge(_entry(engine), key=value)), or_none(is_text)
     ),
     **{
         f"acknowledge(entry's {name})": Entrance(
-            _in_scope("acknowledge", name), _or_none(_is_text), also=(errors.SessionNotFound,)
+            _in_scope("acknowledge", name), or_none(is_text), also=(errors.SessionNotFound,)
         )
         for name in Scope.__struct_fields__
     },
@@ -555,30 +510,30 @@ OUTBOX_ENTRANCES: dict[str, Entrance] = {
 """With an entry in the outbox."""
 
 SESSION_QUESTIONS: dict[str, Callable[[Any], bool]] = {
-    "messages(before)": _or_none(_is_int),
-    "messages(limit)": _is_int,
-    "evidence(before)": _or_none(_is_int),
-    "evidence(limit)": _is_int,
-    "events(after)": _is_int,
-    "events(limit)": _is_int,
-    "window(tokens)": _is_int,
-    "draft_summary(keep_turns)": _is_int,
-    "reset(keep_system)": _is_bool,
+    "messages(before)": or_none(is_int),
+    "messages(limit)": is_int,
+    "evidence(before)": or_none(is_int),
+    "evidence(limit)": is_int,
+    "events(after)": is_int,
+    "events(limit)": is_int,
+    "window(tokens)": is_int,
+    "draft_summary(keep_turns)": is_int,
+    "reset(keep_system)": is_bool,
 }
 ENGINE_QUESTIONS: dict[str, Callable[[Any], bool]] = {
-    "sessions(actor)": _or_none(_is_text),
+    "sessions(actor)": or_none(is_text),
     "sessions(status)": lambda value: value in (None, "open", "closed", "destroyed"),
     "sessions(order)": lambda value: value in ("name", "recent"),
-    "sessions(active_since_us)": _or_none(_is_int),
-    "sessions(idle_since_us)": _or_none(_is_int),
+    "sessions(active_since_us)": or_none(is_int),
+    "sessions(idle_since_us)": or_none(is_int),
     "sessions(after)": lambda value: value is None,
-    "sessions(limit)": _is_int,
-    "sweep(limit)": _is_int,
+    "sessions(limit)": is_int,
+    "sweep(limit)": is_int,
     "outbox(after)": lambda value: value is None,
-    "outbox(limit)": _is_int,
-    "feed(cursor)": _is_text,
-    "feed(limit)": _is_int,
-    "collect_blobs(grace_s)": _is_number,
+    "outbox(limit)": is_int,
+    "feed(cursor)": is_text,
+    "feed(limit)": is_int,
+    "collect_blobs(grace_s)": is_number,
 }
 QUESTIONS: dict[str, Entrance] = {
     name: Entrance(_with_option(name, of_session=name in SESSION_QUESTIONS), fits)

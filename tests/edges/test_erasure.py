@@ -17,7 +17,19 @@ from holdfast import BlobRef, Body, errors
 from holdfast.adapters.system import SystemClock
 from holdfast.model import limits
 from holdfast.storage.postgres.store import PostgresStore
-from tests.edges.engines import KINDS, LASTING, SQLITE, Desk, blobs_of, contents, log_of, store_of
+from tests.edges.engines import (
+    KINDS,
+    LASTING,
+    SQLITE,
+    Desk,
+    blobs_of,
+    contents,
+    everything,
+    log_of,
+    refused,
+    rows_of,
+    store_of,
+)
 
 SECRET = "the-secret-7f3a9c"
 DAY_S = 24 * 3600
@@ -120,6 +132,78 @@ def test_a_state_read_before_an_erasure_elsewhere_is_thrown_away(kind: str, desk
     assert two.session("s").state().metadata == {}
     two.session("s").record("user", "text")
     assert one.verify().ok
+
+
+# Frames
+
+
+def _secretive(session: holdfast.Session) -> tuple[holdfast.Frame, holdfast.Frame]:
+    """A tree that knows a secret in all its places; its root, and a frame below."""
+    root = session.frame(f"{SECRET} goal", budget=1_000, inputs={SECRET: [SECRET]})
+    child = root.frame(f"{SECRET} below", budget=100)
+    kept = child.reserve(SECRET, 5)
+    child.commit(kept, 3)
+    child.update(goal=f"{SECRET} still", inputs=SECRET, context_hash=SECRET)
+    child.add_handle("document", f"{SECRET} content", title=SECRET, source=SECRET, metadata={SECRET: SECRET})
+    child.suspend(f"{SECRET} reason", resumable_by=[SECRET])
+    child.revoke(f"{SECRET} again")
+    session.get_frame(child.id).reissue()
+    child.pop("failed", f"{SECRET} summary", result={"found": SECRET})
+    return root, child
+
+
+def test_an_event_of_a_frame_is_erased_with_its_whole_tree(engine: holdfast.Engine, desk: Desk) -> None:
+    session = engine.create_session("s")
+    other = session.frame("another matter", budget=10)
+    root, child = _secretive(session)
+    (handle,) = root.handles()
+    with refused(engine, errors.InvalidContent):
+        session.erase([session.state().version], "asked to")
+    root.pop("completed", SECRET)
+    assert SECRET.encode() in everything(engine, desk)
+    of_tree = {event.seq for event in session.events(limit=100) if event.seq > 2}
+    session.erase([session.state().version - 3], "asked to")
+    erased = {event.seq for event in session.events(limit=100) if event.payload is None}
+    assert erased == of_tree
+    assert SECRET.encode() not in everything(engine, desk)
+    for gone in (root, child):
+        with refused(engine, errors.FrameNotFound, frame=gone.id):
+            gone.state()
+    with refused(engine, errors.HandleNotFound):
+        session.read_handle(handle)
+    assert [each.id for each in session.frames()] == [other.id]
+    with refused(engine, errors.InvalidContent):
+        session.erase([2], "it lives")
+    assert session.frame("and on", budget=1).state().status == "active"
+    assert engine.verify().ok
+    before = rows_of(engine)
+    engine.rebuild()
+    assert rows_of(engine) == before
+
+
+def test_a_message_of_a_frame_is_erased_alone(engine: holdfast.Engine, desk: Desk) -> None:
+    session = engine.create_session("s")
+    with session.frame("work", budget=10) as frame:
+        said = frame.record("assistant", SECRET, usage=holdfast.Usage(2, 2))
+        session.erase([said.seq], "asked to")
+    assert (frame.state().status, frame.state().budget.used) == ("completed", 4)
+    assert SECRET.encode() not in everything(engine, desk)
+    assert engine.verify().ok
+
+
+def test_a_destroyed_session_leaves_nothing_of_its_frames(engine: holdfast.Engine, desk: Desk) -> None:
+    session = engine.create_session("s")
+    root, _ = _secretive(session)
+    live = root.frame(f"{SECRET} live", budget=10)
+    call = live.record("assistant", SECRET, tool_calls=[{"name": SECRET, "args": {SECRET: 1}}]).tool_calls[0]
+    live.start(call, call_key=SECRET)
+    root.suspend(SECRET, resumable_by=SECRET, cascade=True)
+    session.recover()
+    assert SECRET.encode() in everything(engine, desk)
+    session.destroy(offload=False)
+    assert SECRET.encode() not in everything(engine, desk)
+    assert [row for row in rows_of(engine) if not isinstance(row, holdfast.SessionRow)] == []
+    assert engine.verify().ok
 
 
 # Bodies

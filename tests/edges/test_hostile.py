@@ -4,13 +4,20 @@ Each is either accepted and comes back as it went in, also after reopening and a
 it is refused with a typed error that can be printed, and nothing has changed. In memory, on SQLite and on PostgreSQL,
 blocking and awaited: the same answer.
 
-A store sees of a value only what it is asked. Every value is handed to an engine in memory whose stores are watched; of
-those that come to the same askings, one is enough for the other stores. Text is told apart to the letter; bytes and
-numbers, which stores keep as they are, by their size. With HOLDFAST_SOAK=1 everything is asked everywhere.
+A store sees of a value only what it is asked. Every value is handed in at every entrance of an engine in memory whose
+stores are watched; what they are asked is taken to pieces, each with its place: the kind of column that it goes to, if it
+is to be kept, and otherwise the question that it is a parameter of. The other stores are asked whenever a piece is new in
+its place, or an answer or the way to it is new at its entrance: once each among the entrances that lead to the same places.
+Text is told apart to the letter; bytes and numbers, which stores keep as they are, by their size. With HOLDFAST_SOAK=1
+everything is asked everywhere.
+
+Entrances that are asked together share their stores: each has a tenant of its own there. What was prepared for a value that
+was then refused serves the next one, as nothing has changed.
 """
 
 from __future__ import annotations
 
+import functools
 import pickle
 import re
 import struct
@@ -18,7 +25,7 @@ import subprocess
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -30,31 +37,56 @@ import holdfast
 from holdfast import errors
 from holdfast.errors import HoldfastError, InvalidInput, StorageError
 from holdfast.model import limits
+from holdfast.model.rows import Row
 from holdfast.runtime.care import Bodies, checked_path
 from holdfast.storage.postgres.connect import address_of
 from holdfast.testing import hostile
 from holdfast.testing.hostile import Case
 from tests.edges.engines import Desk, contents, log_of, rows_of
-from tests.edges.entrances import BODY, ENTRANCES, Entrance
+from tests.edges.entrance import Entrance
+from tests.edges.entrances import BODY, ENTRANCES, MESSAGE_ENTRANCES, QUESTIONS, RECORD_ENTRANCES
+from tests.edges.frame_entrances import FRAME_ENTRANCES, FRAMES, PUSHES
 from tests.postgres import base_url
 from tests.support import figure
 
 BLOCKING = ("memory", "sqlite", "postgres")
 AWAITED = ("memory awaited", "sqlite awaited", "postgres awaited")
-SAMPLE = figure(40, 1)
+SAMPLE = figure(80, 1)
 """One value in so many is asked everywhere, whatever it comes to; another one at each entrance."""
-MANY = figure(100, 1)
-"""If stores are asked so many different things, PostgreSQL is asked awaited as well."""
+AWAITED_SAMPLE = figure(320, 1)
+"""The same for what is awaited, where every kind of answer is asked once at each entrance anyway."""
+KEEPING = ("append", "adopt")
+"""What tells a store to keep something; whatever else it is asked has parameters, and no columns."""
 MESSAGE_CHARS = 2_000
 SHOWN_ANSWERS = 20
 SHOWN_CASES = 5
 
 _ADDRESS = re.compile("x[0-9a-f]{8,}")
-_MADE_UP = re.compile("s[0-9]+|[0-9a-f]{32}|[0-9a-f]{64}")
-"""A session's name that tells the number of a case, an id, a digest: they differ, and it makes no difference."""
+_MADE_UP = re.compile("[cfhrst][0-9]+|[0-9a-f]{32}|[0-9a-f]{64}")
+"""A name that tells the number of a case, an id, a digest: they differ, and it makes no difference."""
 
 Wrong = dict[str, list[str]]
 """Wrong answers, and the cases that got them."""
+
+ALL: dict[str, Entrance] = ENTRANCES | FRAME_ENTRANCES
+
+
+def _group(name: str) -> str:
+    """The entrances through which a text comes to the same places are asked together."""
+    if "key" in name and "metadata" not in name:
+        return "keys"
+    if re.search(r"actor|session\)|session's|'s session|tenant|thread|principal|cause|row|scope|history|acknowl", name):
+        return "names"
+    if name in FRAME_ENTRANCES:
+        return "frames" if name in FRAMES or name in PUSHES else "more of frames"
+    if name in MESSAGE_ENTRANCES or name in RECORD_ENTRANCES:
+        return "messages"
+    return "questions" if name in QUESTIONS else "sessions, calls and bodies"
+
+
+GROUPS: dict[str, list[str]] = {}
+for each in ALL:
+    GROUPS.setdefault(_group(each), []).append(each)
 
 
 def test_there_are_more_than_five_hundred_different_cases() -> None:
@@ -63,22 +95,34 @@ def test_there_are_more_than_five_hundred_different_cases() -> None:
     assert len({case.make() for case in hostile.TEXTS}) == len(hostile.TEXTS)
 
 
-@pytest.mark.promise(13, f"hostile text: {len(hostile.CASES)} values at {len(ENTRANCES)} entrances")
-@pytest.mark.parametrize("name", ENTRANCES)
-def test_every_value_comes_back_or_is_refused_alike_everywhere(name: str, desk: Desk) -> None:
+def test_every_entrance_is_asked_in_one_group() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(ALL)
+    assert len(ALL) == len(ENTRANCES) + len(FRAME_ENTRANCES)
+
+
+@pytest.mark.promise(13, f"hostile text: {len(hostile.CASES)} values at {len(ALL)} entrances")
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_value_comes_back_or_is_refused_alike_everywhere(group: str, desk: Desk) -> None:
     wrong: Wrong = defaultdict(list)
-    everywhere, awaited = _watched(desk, name, wrong)
-    engines = _compared(desk, BLOCKING, name, everywhere, wrong)
-    for trouble in _not_lasting(desk, engines):
+    blocking, awaited = ({kind: desk.open(kind) for kind in kinds} for kinds in (BLOCKING, AWAITED))
+    known: set[object] = set()
+    for number, name in enumerate(GROUPS[group]):
+        tenant = f"t{number}"
+        everywhere, some = _watched(desk, name, tenant, known, wrong)
+        _compared(blocking, name, tenant, everywhere, wrong)
+        _compared(awaited, name, tenant, some, wrong)
+    for engines in (blocking, awaited):
+        _kept_alike(engines, wrong)
+    for trouble in _not_lasting(desk, blocking):
         wrong[trouble].append("afterwards")
-    _compared(desk, AWAITED if len(everywhere) > MANY else AWAITED[:-1], name, awaited, wrong)
     assert not wrong, _summary(wrong)
 
 
-def _furnished(engine: holdfast.Engine) -> holdfast.Engine:
-    engine.create_session("s").record("user", "before")
-    engine.put_blob(BODY)
-    return engine
+def _furnished(engine: holdfast.Engine, tenant: str) -> holdfast.Engine:
+    own = engine.acting_as(tenant=tenant)
+    own.create_session("s").record("user", "before")
+    own.put_blob(BODY)
+    return own
 
 
 # One engine that is asked everything, and watched
@@ -87,7 +131,7 @@ def _furnished(engine: holdfast.Engine) -> holdfast.Engine:
 class Watched:
     """A store that notes what it is asked."""
 
-    def __init__(self, inner: object, asked: list[object]) -> None:
+    def __init__(self, inner: object, asked: list[tuple[str, object]]) -> None:
         self._inner = inner
         self._asked = asked
 
@@ -95,55 +139,98 @@ class Watched:
         found = getattr(self._inner, name)
 
         def ask(*args: object, **kwargs: object) -> Any:
-            self._asked.append((name, _seen(args), _seen(kwargs)))
+            _take_apart(self._asked, name, (*args, kwargs), keeping=name in KEEPING)
             return found(*args, **kwargs)
 
         return ask
 
 
-def _seen(value: object) -> object:
-    """A value as far as it can matter to a store."""
-    match value:
-        case bool() | None:
-            return value
-        case str():
-            return "made up" if _MADE_UP.fullmatch(value) else value
-        case bytes():
-            return ("bytes", len(value).bit_length())
-        case int():
-            return ("int", value < 0, value.bit_length() // 8)
-        case msgspec.Struct():
-            return (type(value).__name__, *(_seen(getattr(value, name)) for name in value.__struct_fields__))
-        case Mapping():
-            return tuple((_seen(key), _seen(each)) for key, each in value.items())
-        case tuple() | list():
-            return tuple(map(_seen, value))
-    return repr(value)
+def _take_apart(pieces: list[tuple[str, object]], place: str, value: object, *, keeping: bool) -> None:
+    """A value as far as it can matter to a store: its texts, numbers and bytes, each with the place it stands in."""
+    kind = type(value)
+    if value is None or kind is bool:
+        pieces.append((place, value))
+    elif isinstance(value, str):
+        pieces += _texts(place, value)
+    elif isinstance(value, bytes):
+        pieces.append((place, len(value).bit_length()))
+    elif isinstance(value, int):
+        pieces.append((place, (value < 0, value.bit_length() // 8)))
+    elif isinstance(value, tuple | list):
+        for item in value:
+            _take_apart(pieces, place, item, keeping=keeping)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            there = _place(type(value), name) if keeping else place
+            _take_apart(pieces, there, getattr(value, name), keeping=keeping)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            _take_apart(pieces, place, item, keeping=keeping)
+    else:
+        pieces.append((place, repr(value)))
 
 
-def _watched(desk: Desk, name: str, wrong: Wrong) -> tuple[list[int], list[int]]:
-    """Ask everything of an engine in memory: which cases to ask of every store, and which awaited as well."""
-    plain = _furnished(desk.open("memory"))
-    asked: list[object] = []
+@functools.cache
+def _place(kind: type[Any], name: str) -> str:
+    """What a column is to a store: part of a row's key, or another column of its type; the rest has places of its own."""
+    if not issubclass(kind, Row):
+        return f"{kind.__name__}.{name}"
+    if name == "state":
+        return "any row's JSON"
+    return "any row's key" if name in kind.key else f"any row's {kind.__annotations__[name]}"
+
+
+def _texts(place: str, text: str) -> list[tuple[str, object]]:
+    """A text that a row keeps as JSON is many: a store does not know which of them is what."""
+    if place != "any row's JSON":
+        return [(place, "made up" if _MADE_UP.fullmatch(text) else text)]
+    inside, found = [msgspec.json.decode(text)], list[tuple[str, object]]()
+    while inside:
+        each = inside.pop()
+        if isinstance(each, dict):
+            inside += [*each.keys(), *each.values()]
+        elif isinstance(each, list):
+            inside += each
+        elif isinstance(each, str) and not _MADE_UP.fullmatch(each):
+            found.append((place, each))
+    return found
+
+
+def _watched(desk: Desk, name: str, tenant: str, known: set[object], wrong: Wrong) -> tuple[list[int], list[int]]:
+    """Ask everything of an engine in memory: which cases to ask of every store, and which awaited as well. `known` is what
+    the other stores were asked before."""
+    plain = _furnished(desk.open("memory"), tenant)
+    asked: list[tuple[str, object]] = []
     store, blobs = (cast("Any", Watched(each, asked)) for each in (plain.store, plain.blobs))
     engine = holdfast.Engine(store, blobs, msgspec.structs.replace(plain._place, bodies=Bodies(blobs)))
     sample = zlib.crc32(name.encode())
-    known: set[object] = set()
     everywhere, awaited = list[int](), list[int]()
+    ready: int | None = None
     for number, case in enumerate(hostile.CASES):
-        ENTRANCES[name].prepare(engine, number)
+        ready = _prepared([plain], ALL[name], ready, number)
         before = _marks(plain)
         asked.clear()
-        answer = _answer(engine, ENTRANCES[name], case, number)
+        answer = _answer(engine, ALL[name], case, ready)
+        ready = None if answer.kind == "accepted" else ready
         if not answer.right or (answer.said != "accepted" and _marks(plain) != before):
-            wrong[answer.said].append(case.name)
+            wrong[f"{name}: {answer.said}"].append(case.name)
         drawn = (number + sample) % SAMPLE == 0
-        if drawn or (answer.kind, *asked) not in known:
+        new_answer = (name, answer.kind)
+        new = {new_answer, (*new_answer, *(place for place, _ in asked)), *asked} - known
+        if drawn or new:
             everywhere.append(number)
-        if drawn or answer.kind not in known:
+        if (number + sample) % AWAITED_SAMPLE == 0 or new_answer in new:
             awaited.append(number)
-        known |= {answer.kind, (answer.kind, *asked)}
+        known |= new
     return everywhere, awaited
+
+
+def _prepared(engines: Iterable[Any], entrance: Entrance, ready: int | None, number: int) -> int:
+    """The number under which something is prepared: that of a case before, or now this one's."""
+    if ready is None:
+        for engine in engines:
+            entrance.prepare(engine, number)
+    return number if ready is None else ready
 
 
 def _marks(engine: Any) -> object:
@@ -160,32 +247,29 @@ class Answer(NamedTuple):
     right: bool
 
 
-def _compared(
-    desk: Desk, kinds: tuple[str, ...], name: str, numbers: list[int], wrong: Wrong
-) -> dict[str, holdfast.Engine]:
-    """Ask engines of these kinds the same. What was refused has changed nothing anywhere if it has changed nothing in
-    memory, and in the end all have kept the same."""
-    engines = {kind: _furnished(desk.open(kind)) for kind in kinds}
+def _compared(engines: dict[str, holdfast.Engine], name: str, tenant: str, numbers: list[int], wrong: Wrong) -> None:
+    """Ask engines the same. What was refused has changed nothing anywhere if it has changed nothing in memory, and in the
+    end all have kept the same."""
+    own = {kind: _furnished(engine, tenant) for kind, engine in engines.items()}
+    ready: int | None = None
     for number in numbers:
-        _compare(engines, ENTRANCES[name], number, wrong)
-    kept = contents(engines[kinds[0]])
-    for kind, engine in engines.items():
-        if contents(engine) != kept:
+        case = hostile.CASES[number]
+        ready = _prepared(own.values(), ALL[name], ready, number)
+        answers = {kind: _answer(engine, ALL[name], case, ready) for kind, engine in own.items()}
+        if any(answer.kind == "accepted" for answer in answers.values()):
+            ready = None
+        said = {kind: answer.said for kind, answer in answers.items()}
+        if len(set(said.values())) > 1:
+            wrong[f"{name}: not the same everywhere: {said}"].append(case.name)
+        elif not all(answer.right for answer in answers.values()):
+            wrong[f"{name}: {next(iter(said.values()))}"].append(case.name)
+
+
+def _kept_alike(engines: dict[str, holdfast.Engine], wrong: Wrong) -> None:
+    kept = {kind: contents(engine) for kind, engine in engines.items()}
+    for kind, found in kept.items():
+        if found != next(iter(kept.values())):
             wrong[f"{kind}: it kept something else than the others"].append("afterwards")
-    return engines
-
-
-def _compare(engines: dict[str, holdfast.Engine], entrance: Entrance, number: int, wrong: Wrong) -> None:
-    case = hostile.CASES[number]
-    answers: dict[str, Answer] = {}
-    for kind, engine in engines.items():
-        entrance.prepare(engine, number)
-        answers[kind] = _answer(engine, entrance, case, number)
-    said = {kind: answer.said for kind, answer in answers.items()}
-    if len(set(said.values())) > 1:
-        wrong[f"not the same everywhere: {said}"].append(case.name)
-    elif not all(answer.right for answer in answers.values()):
-        wrong[next(iter(said.values()))].append(case.name)
 
 
 def _answer(engine: Any, entrance: Entrance, case: Case, number: int) -> Answer:
@@ -223,11 +307,11 @@ def _same(back: Any, given: Any) -> bool:
 
 
 def _not_lasting(desk: Desk, engines: dict[str, holdfast.Engine]) -> Iterator[str]:
-    """What is wrong with what was kept: everywhere, after reopening, and after exports from one backend to the next."""
+    """What is wrong with what was kept: in memory, as the others have the same; after reopening; and after exports from one
+    backend to the next, and back into memory."""
     source = engines["memory"]
     kept = contents(source)
-    for kind, engine in engines.items():
-        yield from (f"{kind}: {problem}" for problem in engine.verify().problems)
+    yield from (f"memory: {problem}" for problem in source.verify().problems)
     engines["sqlite"].close()  # what is on PostgreSQL is read from the server each time
     if contents(desk.open("sqlite")) != kept:
         yield "something else is there after reopening"
@@ -243,6 +327,7 @@ def _not_lasting(desk: Desk, engines: dict[str, holdfast.Engine]) -> Iterator[st
             if (log_of(copy), rows_of(copy)) != kept[:2]:
                 yield f"on the way to {target}: something else arrived"
         source = copy
+    yield from (f"back in memory: {problem}" for problem in source.verify().problems)
     yield from (f"left behind: {path}" for path in desk.folder.rglob("*.partial"))
 
 

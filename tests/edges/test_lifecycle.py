@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import Engine, Session, SessionRow, errors
+from holdfast import Engine, Session, SessionRow, Swept, errors
 from holdfast.errors import HoldfastError
 from holdfast.model.events import SessionTimedOut
 from holdfast.testing.appends import in_threads
@@ -204,7 +204,7 @@ def test_another_tenants_session_looks_like_none_at_all_whatever_became_of_it(en
     assert _use_by_name(rival, "secret-plans") == _use_by_name(rival, "no-such-plans")
     statuses: tuple[Literal["open", "closed", "destroyed"] | None, ...] = (None, "open", "closed", "destroyed")
     assert [rival.sessions(status=status) for status in statuses] == [()] * 4
-    assert (rival.outbox(), rival.sweep()) == ([], [])
+    assert (rival.outbox(), rival.sweep()) == ([], Swept())
 
 
 def test_another_tenants_piece_of_history_is_neither_shown_nor_acknowledged(engine: Engine) -> None:
@@ -384,16 +384,16 @@ def test_a_session_times_out_when_it_was_idle_for_so_long_and_no_sooner(
     timed.create_session("never")
     session.record("assistant", "working", tool_calls=[{"name": "read"}])
     clock.now_s += timeout_s - 0.000_001
-    assert timed.sweep() == []
+    assert timed.sweep() == Swept()
     clock.now_s += 0.000_001
-    assert timed.sweep() == [session.scope]
-    assert timed.sweep() == []
+    assert timed.sweep() == Swept((session.scope,))
+    assert timed.sweep() == Swept()
     state = session.state()
     assert (state.status, state.open_calls) == ("closed", ())
     assert state.close_reason.startswith("idle")
     assert session.messages()[-1].closing
     clock.now_s += 1e9
-    assert timed.sweep() == []
+    assert timed.sweep() == Swept()
     assert timed.session("never").state().status == "open"
     with pytest.raises(errors.SessionClosed):
         session.record("user", "too late")
@@ -412,9 +412,9 @@ def test_what_is_done_puts_the_timeout_off_and_what_is_read_does_not(
     clock.now_s += 9
     USES[use](timed, session)
     clock.now_s += 9
-    assert timed.sweep() == ([] if puts_off else [session.scope])
+    assert timed.sweep().sessions == (() if puts_off else (session.scope,))
     clock.now_s += 1
-    assert timed.sweep() == ([session.scope] if puts_off else [])
+    assert timed.sweep().sessions == ((session.scope,) if puts_off else ())
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ def test_a_clock_that_stands_still_or_runs_backwards_times_nobody_out(
     for step_s in steps_s:
         session.record("user", "busy")
         clock.now_s += step_s
-        assert timed.sweep() == []
+        assert timed.sweep() == Swept()
     assert session.state().status == "open"
 
 
@@ -438,10 +438,10 @@ def test_many_are_timed_out_in_steps_and_only_those_of_the_tenant(timed: Engine,
     other = timed.acting_as(tenant="other")
     other.create_session("s", idle_timeout_s=1)
     clock.now_s += 1
-    swept = [[scope.session for scope in timed.sweep(limit=2)] for _ in range(4)]
+    swept = [[scope.session for scope in timed.sweep(limit=2).sessions] for _ in range(4)]
     assert swept == [["s0", "s1"], ["s2", "s3"], ["s4"], []]
     assert other.session("s").state().status == "open"
-    assert len(other.sweep()) == 1
+    assert len(other.sweep().sessions) == 1
 
 
 @pytest.mark.parametrize("kind", SQLITE)
@@ -516,7 +516,7 @@ with holdfast.open(sys.argv[1], clock=HandClock(2_000_000_000.0)) as engine:
     print("ready", flush=True)
     sys.stdin.readline()
     while engine.sessions(status="open", limit=1):
-        for scope in engine.sweep(limit=5):
+        for scope in engine.sweep(limit=5).sessions:
             print(scope.session)
 """
 

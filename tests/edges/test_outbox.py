@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Engine, Message, Offload, Recorded, Scope, Session, errors
+from holdfast import Engine, Message, Offload, Recorded, Scope, Session, Swept, errors
 from holdfast.core import upcast
 from holdfast.model import limits
 from holdfast.model.events import OFFLOADING, EvidenceKept, MessageRecorded, OffloadAcknowledged, SessionDestroyed
@@ -27,6 +27,7 @@ from tests.edges.engines import (
     SQLITE,
     Desk,
     HandClock,
+    Ids,
     blobs_of,
     contents,
     log_of,
@@ -35,7 +36,7 @@ from tests.edges.engines import (
     store_replaced,
 )
 from tests.property.tools import Fault, Faulty, fast_folder
-from tests.support import CountingIds, SteppingClock, figure
+from tests.support import SteppingClock, figure
 
 EXAMPLES = figure(60, 1_000)
 CUTS = figure(100, 3_000)
@@ -157,7 +158,7 @@ class Life:
 
     def idle(self) -> None:
         self.clock.now_s += 10
-        assert self.engine.sweep() == [self.session.scope]
+        assert self.engine.sweep().sessions == (self.session.scope,)
         self.status = "closed"
 
     def destroy(self) -> None:
@@ -437,7 +438,7 @@ def test_an_erasure_that_was_cut_short_is_finished_by_a_sweep(offload: bool, fau
         engine.acknowledge(entries[0]) if offload else session.destroy(offload=False)
     assert engine.outbox() == []
     assert bool(_contentful(log_of(engine), session.scope)) == (fault == "before")
-    assert engine.sweep() == []
+    assert engine.sweep() == Swept()
     assert _contentful(log_of(engine), session.scope) == []
     assert engine.verify().ok
     before = contents(engine)
@@ -551,7 +552,7 @@ def _recorded() -> Iterator[tuple[Recording, list[Recorded], Path]]:
         place = Path(folder) / "recorded"
         place.mkdir()
         disk: Recording = RecordedDisk(place)
-        with open_on(disk, place / "agent.db", clock=SteppingClock(), ids=CountingIds()) as engine:
+        with open_on(disk, place / "agent.db", clock=SteppingClock(), ids=Ids()) as engine:
             _live(engine, disk)
             log = log_of(engine)
         yield disk, log, Path(folder)

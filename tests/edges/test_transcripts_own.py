@@ -148,3 +148,18 @@ def test_a_clock_that_is_far_off_keeps_nobody_from_exporting(desk: Desk) -> None
     engine = desk.open("memory", clock=HandClock(2**40))
     engine.create_session("s").record("user", "hello")
     assert exported(engine, desk.folder / "out") == [{"role": "user", "content": "hello"}]
+
+
+def test_what_was_said_in_frames_is_part_of_the_transcript(desk: Desk) -> None:
+    engine = desk.open("memory")
+    session = engine.create_session("s")
+    session.record("user", "hello")
+    with session.frame("look it up", budget=100) as frame:
+        call = frame.record("assistant", "", tool_calls=[{"name": "look", "args": {"at": 1}}]).tool_calls[0]
+        frame.run(call, lambda at: {"found": at})
+        frame.record("assistant", "found it", usage=holdfast.Usage(5, 5))
+    lines = exported(engine, desk.folder / "out")
+    assert [line["role"] for line in lines] == ["user", "assistant", "tool", "assistant"]
+    again = engine.import_transcript(desk.folder / "out", "again")
+    assert exactly(exported(engine, desk.folder / "second", "again")) == exactly(lines)
+    assert again.frames() == []

@@ -20,14 +20,14 @@ from holdfast.model import limits
 from holdfast.model.log import GENESIS, Recorded
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BlobRow
-from tests.edges.engines import FEWER, LOCAL, Desk, contents, log_of, rows_of
+from tests.edges.engines import FEWER, LOCAL, Desk, busy, contents, log_of, rows_of
 from tests.support import figure
 
 MANY = 1_100  # events: more than two pages of an import
 
 
 def _fill(engine: holdfast.Engine, messages: int = 8) -> None:
-    """Two tenants, a thread, a closed session, keys, an erasure and bodies, one of them shared."""
+    """Two tenants, a thread, a closed session, frames, keys, an erasure and bodies, one of them shared."""
     shared = engine.put_blob(b"shared" * 100, media_type="text/plain")
     large = engine.put_blob(os.urandom(limits.BLOB_CHUNK_BYTES + 1))
     session = engine.create_session("s", metadata={"a": [1, -0.0, None, "\u2028"]}, key="create")
@@ -37,11 +37,12 @@ def _fill(engine: holdfast.Engine, messages: int = 8) -> None:
     session.result("p1", Body(large))
     session.erase([3], "asked to")
     engine.create_session("s", thread="t").close("done")
+    busy(engine.create_session("framed"))
     other = engine.acting_as(tenant="other", principal="ada")
     other.create_session("s", actor="bob").record("user", Body(other.put_blob(b"theirs")))
 
 
-def _export(engine: holdfast.Engine, desk: Desk, name: str = "export.jsonl") -> Path:
+def exported_to(engine: holdfast.Engine, desk: Desk, name: str = "export.jsonl") -> Path:
     path = desk.folder / name
     engine.export(path)
     return path
@@ -51,7 +52,7 @@ def _export(engine: holdfast.Engine, desk: Desk, name: str = "export.jsonl") -> 
 def exported(desk: Desk) -> Path:
     engine = desk.open("memory")
     _fill(engine)
-    return _export(engine, desk)
+    return exported_to(engine, desk)
 
 
 def _bodies(engine: holdfast.Engine) -> dict[tuple[str, str], bytes]:
@@ -75,10 +76,10 @@ def test_events_rows_and_bodies_arrive_as_they_were(kind: str, desk: Desk) -> No
     """From memory to this kind of store, and from there to another one in memory."""
     first = desk.open("memory")
     _fill(first)
-    out = _export(first, desk)
+    out = exported_to(first, desk)
     second, third = desk.open(kind, name="second"), desk.open("memory")
     assert second.import_(out) == len(log_of(first))
-    again = _export(second, desk, "again.jsonl")
+    again = exported_to(second, desk, "again.jsonl")
     assert third.import_(again) == len(log_of(first))
     for copy in (second, third):
         assert (log_of(copy), rows_of(copy), _bodies(copy)) == (log_of(first), rows_of(first), _bodies(first))
@@ -88,7 +89,7 @@ def test_events_rows_and_bodies_arrive_as_they_were(kind: str, desk: Desk) -> No
 
 @pytest.mark.parametrize("kind", FEWER)
 def test_an_empty_store_can_be_exported_and_imported(kind: str, desk: Desk) -> None:
-    path = _export(desk.open(kind), desk)
+    path = exported_to(desk.open(kind), desk)
     assert desk.open(kind, name="copy").import_(path) == 0
 
 
@@ -105,10 +106,10 @@ def test_importing_twice_changes_nothing(kind: str, desk: Desk, exported: Path) 
 def test_what_came_later_is_added_to_what_is_here(kind: str, desk: Desk) -> None:
     source, target = desk.open("memory"), desk.open(kind)
     _fill(source, messages=MANY)
-    target.import_(_export(source, desk))
+    target.import_(exported_to(source, desk))
     source.session("s").record("user", "later")
     source.create_session("new").record("user", "later")
-    assert target.import_(_export(source, desk)) == 3
+    assert target.import_(exported_to(source, desk)) == 3
     assert (log_of(target)[-3:], rows_of(target)) == (log_of(source)[-3:], rows_of(source))
     assert target.verify().ok
 
@@ -117,9 +118,9 @@ def test_what_came_later_is_added_to_what_is_here(kind: str, desk: Desk) -> None
 def test_an_older_export_takes_nothing_away(kind: str, desk: Desk) -> None:
     source, target = desk.open("memory"), desk.open(kind)
     _fill(source)
-    older = _export(source, desk, "older.jsonl")
+    older = exported_to(source, desk, "older.jsonl")
     source.session("s").erase([4], "asked to")
-    target.import_(_export(source, desk))
+    target.import_(exported_to(source, desk))
     before = contents(target)
     assert target.import_(older) == 0
     assert contents(target)[:2] == before[:2]
@@ -129,12 +130,12 @@ def test_an_older_export_takes_nothing_away(kind: str, desk: Desk) -> None:
 def test_an_erasure_made_there_erases_here_too(kind: str, desk: Desk) -> None:
     source, target = desk.open("memory"), desk.open(kind)
     _fill(source, messages=MANY)
-    target.import_(_export(source, desk))
+    target.import_(exported_to(source, desk))
     handle = target.session("s")
     assert handle.messages(before=5, limit=1)[0].text.startswith("message 2")
     source.session("s").erase([1, 4], "asked to")
     source.session("s").record("user", "and on")
-    assert target.import_(_export(source, desk)) == 2
+    assert target.import_(exported_to(source, desk)) == 2
     assert handle.messages(before=5, limit=1)[0].erased
     assert handle.state() == source.session("s").state()
     assert (log_of(target), rows_of(target)) == (log_of(source), rows_of(source))
@@ -166,7 +167,7 @@ def test_an_export_replaces_an_older_one_only_when_it_is_whole(desk: Desk, expor
 # Refusals
 
 
-def _refused(engine: holdfast.Engine, path: Path) -> int:
+def refused_at(engine: holdfast.Engine, path: Path) -> int:
     """The line at which the file is refused; it is a failure if anything changed."""
     before = contents(engine)
     with pytest.raises(errors.ImportRefused) as refusal:
@@ -181,7 +182,7 @@ def _written(path: Path, lines: list[bytes]) -> Path:
     return path
 
 
-def _sealed(path: Path, lines: list[bytes]) -> Path:
+def sealed_file(path: Path, lines: list[bytes]) -> Path:
     """With an end that fits: the work of someone who means to deceive, not of a failing disk."""
     events = sum(line.startswith(b'{"event"') for line in lines[:-1])
     digest = hashlib.sha256(b"".join(lines[:-1])).hexdigest()
@@ -217,13 +218,13 @@ NOT_EXPORTS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("name", NOT_EXPORTS)
 def test_what_is_no_export_is_refused_at_its_first_line(name: str, target: holdfast.Engine, desk: Desk) -> None:
-    assert _refused(target, _written(desk.folder / "bad.jsonl", [NOT_EXPORTS[name]])) in (0, 1)
+    assert refused_at(target, _written(desk.folder / "bad.jsonl", [NOT_EXPORTS[name]])) in (0, 1)
 
 
 def test_a_file_cut_at_any_line_is_refused(target: holdfast.Engine, exported: Path, desk: Desk) -> None:
     lines = exported.read_bytes().splitlines(keepends=True)
     for count in range(1, len(lines)):
-        assert _refused(target, _written(desk.folder / "bad.jsonl", lines[:count])) == count
+        assert refused_at(target, _written(desk.folder / "bad.jsonl", lines[:count])) == count
 
 
 def test_a_file_cut_at_any_byte_is_refused(target: holdfast.Engine, exported: Path, desk: Desk) -> None:
@@ -231,7 +232,7 @@ def test_a_file_cut_at_any_byte_is_refused(target: holdfast.Engine, exported: Pa
     rng = random.Random(3)
     for size in [*(rng.randrange(len(whole)) for _ in range(figure(25, 500))), len(whole) - 1]:
         cut = whole[:size]
-        line = _refused(target, _written(desk.folder / "bad.jsonl", [cut]))
+        line = refused_at(target, _written(desk.folder / "bad.jsonl", [cut]))
         assert line in (cut.count(b"\n"), cut.count(b"\n") + 1)
 
 
@@ -241,14 +242,14 @@ def test_a_flipped_bit_anywhere_is_refused(target: holdfast.Engine, exported: Pa
     for _ in range(figure(40, 2_000)):
         flipped = bytearray(whole)
         flipped[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
-        _refused(target, _written(desk.folder / "bad.jsonl", [bytes(flipped)]))
+        refused_at(target, _written(desk.folder / "bad.jsonl", [bytes(flipped)]))
 
 
 def test_lines_in_another_order_are_refused(target: holdfast.Engine, exported: Path, desk: Desk) -> None:
     lines = exported.read_bytes().splitlines(keepends=True)
     for at in range(len(lines) - 1):
         swapped = [*lines[:at], lines[at + 1], lines[at], *lines[at + 2 :]]
-        _refused(target, _written(desk.folder / "bad.jsonl", swapped))
+        refused_at(target, _written(desk.folder / "bad.jsonl", swapped))
 
 
 Edit = Callable[[list[bytes]], list[bytes]]
@@ -292,8 +293,8 @@ def test_an_edited_file_is_refused(
 ) -> None:
     """Also with a checksum that fits the edit."""
     lines = EDITS[name](exported.read_bytes().splitlines(keepends=True))
-    write = _sealed if sealed and name not in {"more after the end", "two ends"} else _written
-    _refused(target, write(desk.folder / "bad.jsonl", lines))
+    write = sealed_file if sealed and name not in {"more after the end", "two ends"} else _written
+    refused_at(target, write(desk.folder / "bad.jsonl", lines))
     assert list(desk.folder.rglob("*.partial")) == []
 
 
@@ -306,24 +307,24 @@ def test_a_body_with_other_content_is_refused_before_anything_is_taken(
     for number in range(MANY):
         session.record("user", f"message {number}")
     session.record("user", Body(source.put_blob(b"the body")))
-    path = _export(source, desk, "long.jsonl")
+    path = exported_to(source, desk, "long.jsonl")
     edit = _replaced(b'"data":"dGhlIGJvZHk="', b'"data":"VEhFIEJPRFk="')
     lines = edit(path.read_bytes().splitlines(keepends=True))
-    _refused(target, _sealed(desk.folder / "bad.jsonl", lines))
+    refused_at(target, sealed_file(desk.folder / "bad.jsonl", lines))
 
 
 def test_another_history_of_the_same_session_is_refused(target: holdfast.Engine, desk: Desk) -> None:
     source = desk.open("memory")
     source.create_session("mine", metadata={"another": "history"}).record("user", "text")
     source.create_session("new")
-    assert _refused(target, _export(source, desk)) in (2, 3)
+    assert refused_at(target, exported_to(source, desk)) in (2, 3)
 
 
 def test_another_history_is_found_when_only_its_beginning_is_in_the_file(target: holdfast.Engine, desk: Desk) -> None:
     """The last event there stands in the middle of the history here."""
     source = desk.open("memory")
     source.create_session("mine", metadata={"another": "history"})
-    assert _refused(target, _export(source, desk)) == 2
+    assert refused_at(target, exported_to(source, desk)) == 2
 
 
 @pytest.mark.parametrize("kind", FEWER)
@@ -333,7 +334,7 @@ def test_a_message_that_names_a_body_nobody_put_stops_no_export(kind: str, desk:
     session = engine.create_session("s")
     with suppress(errors.InvalidInput, errors.NotFound):
         session.record("user", Body(BlobRef("0" * 64, 1)))
-    assert desk.open("memory").import_(_export(engine, desk)) == len(log_of(engine))
+    assert desk.open("memory").import_(exported_to(engine, desk)) == len(log_of(engine))
 
 
 # Forged files: chains that verify, of events that no engine would have made
@@ -343,21 +344,21 @@ def _forged(desk: Desk, **changes: Any) -> Path:
     """An export of one session of two events, the second with these changes, hashes and checksum made to fit."""
     source = desk.open("memory")
     source.create_session("forged").record("user", "text")
-    lines = _export(source, desk, "true.jsonl").read_bytes().splitlines(keepends=True)
+    lines = exported_to(source, desk, "true.jsonl").read_bytes().splitlines(keepends=True)
     first, second = log_of(source)
     if "stream" in changes:
-        first = _chained(GENESIS, msgspec.structs.replace(first, stream=changes["stream"]))
-    second = _chained(first.hash, msgspec.structs.replace(second, **changes))
-    return _sealed(desk.folder / "forged.jsonl", [lines[0], _line(first), _line(second), lines[-1]])
+        first = chained(GENESIS, msgspec.structs.replace(first, stream=changes["stream"]))
+    second = chained(first.hash, msgspec.structs.replace(second, **changes))
+    return sealed_file(desk.folder / "forged.jsonl", [lines[0], line_of(first), line_of(second), lines[-1]])
 
 
-def _chained(previous: bytes, event: Recorded) -> Recorded:
+def chained(previous: bytes, event: Recorded) -> Recorded:
     if event.payload is not None and event.salt is not None:
         event = msgspec.structs.replace(event, payload_digest=chain.payload_digest(event.salt, event.payload))
     return msgspec.structs.replace(event, hash=chain.event_hash(previous, event))
 
 
-def _line(event: Recorded) -> bytes:
+def line_of(event: Recorded) -> bytes:
     data = msgspec.structs.asdict(event)
     for name in ("command_digest", "payload_digest", "hash", "salt"):
         data[name] = data[name].hex() if data[name] is not None else None
@@ -412,7 +413,7 @@ def test_a_forgery_without_changes_is_taken(target: holdfast.Engine, desk: Desk)
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_event_is_refused(name: str, target: holdfast.Engine, desk: Desk) -> None:
-    _refused(target, _forged(desk, **FORGERIES[name]))
+    refused_at(target, _forged(desk, **FORGERIES[name]))
 
 
 # Disks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 from hypothesis.stateful import RuleBasedStateMachine
@@ -30,8 +30,10 @@ class SeveralEngines(RuleBasedStateMachine):
         self.exports = 0
         self.shared = holdfast.open(self.url) if self.kind == "memory" else None
 
-    def open(self, cached: int) -> holdfast.Engine:
-        engine = holdfast.open(self.url, clock=self.clock, ids=self.ids, counter=CharCounter(), cached_streams=cached)
+    def open(self, cached: int, **more: Any) -> holdfast.Engine:
+        engine = holdfast.open(
+            self.url, clock=self.clock, ids=self.ids, counter=CharCounter(), cached_streams=cached, **more
+        )
         if self.shared is None:
             self.cleanup.callback(engine.close)
             return engine

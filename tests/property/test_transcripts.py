@@ -172,12 +172,13 @@ class Conversations(SeveralEngines):
     def sweep(self, which: int, idle_us: int, really: bool) -> None:
         self.clock.us += idle_us if really else 1
         due: list[str] = []
-        for name, said in self.said.items():
+        for name in sorted(self.said, key=lambda each: (self.touched_us[each], each)):
+            said = self.said[name]
             after, refusals = expected(said, Expire(self.clock.us - self.touched_us[name]))
             if not refusals and after.version > said.version:
                 self.said[name], self.touched_us[name] = after, self.clock.us
                 due.append(name)
-        assert [scope.session for scope in self.engines[which].sweep(limit=16)] == due
+        assert [scope.session for scope in self.engines[which].sweep(limit=16).sessions] == due
         for name in NAMES:
             self.check(name)
 

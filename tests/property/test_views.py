@@ -230,7 +230,7 @@ def test_a_session_that_timed_out_can_be_taken_elsewhere_after_its_creation_was_
     clock = SteppingClock()
     with holdfast.open(tmp_path / "log.db", clock=clock) as engine, opened("memory:") as copy:
         session = engine.create_session("s", idle_timeout_s=0.000_001, metadata={"note": SECRET})
-        assert len(engine.sweep()) == 1
+        assert len(engine.sweep().sessions) == 1
         session.erase([1], "asked to")
         engine.export(tmp_path / "log.jsonl")
         copy.import_(tmp_path / "log.jsonl")

@@ -29,9 +29,13 @@ Fault = Literal["before", "after"]
 
 
 def all_rows(engine: holdfast.Engine) -> Iterator[Row]:
+    return rows_in(engine.store)
+
+
+def rows_in(store: EventStore) -> Iterator[Row]:
     for table in TABLES:
         last: Any = None
-        while page := engine.store.rows(table, {}, after=last, limit=limits.READ_EVENTS):
+        while page := store.rows(table, {}, after=last, limit=limits.READ_EVENTS):
             yield from page
             last = page[-1]
 

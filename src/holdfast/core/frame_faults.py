@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from holdfast.core import stack
+from holdfast.core.messages import group_of
 from holdfast.model import limits
 from holdfast.model.events import (
     BudgetCancelled,
@@ -35,7 +36,7 @@ def frame_faults(state: SessionState, event: Event | None, erased: Collection[in
         yield from _pushed(state, event, erased)
         return
     if isinstance(event, CallStarted):
-        yield from _started(state, event)
+        yield from _started(state, event, erased)
     named: str | None = getattr(event, "frame", None)
     if named is None or frame_seq(named) in erased:
         return
@@ -123,7 +124,9 @@ def _spent(
         yield "a reservation is settled once"
 
 
-def _started(state: SessionState, event: CallStarted) -> Iterator[str]:
+def _started(state: SessionState, event: CallStarted, erased: Collection[int]) -> Iterator[str]:
+    if group_of(event.call) in erased:
+        return
     for call in state.open_calls:
         if call.id == event.call:
             if event.attempt != call.attempts + 1 or (call.key or event.key) != event.key or not event.key:

@@ -115,7 +115,8 @@ def _create(state: SessionState, command: CreateSession) -> tuple[Event, ...]:
 def _record(state: SessionState, command: RecordMessages, given: Given) -> tuple[Event, ...]:
     """Each message is decided on what the ones before it made of the state: a batch is as good as one at a time."""
     frame: FrameState | None = None
-    if command.frame is not None and not all(new.tool_results for new in command.messages):  # those go to their calls
+    bare = command.reservation is None and all(new.tool_results for new in command.messages)  # those go to their calls
+    if command.frame is not None and not bare:
         frame = frames.live(state, command.scope, command.frame, given)
     events: list[Event] = []
     folded = 0

@@ -1,0 +1,80 @@
+"""What an entrance is: how to hand a value in, which values fit, and what must come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+
+def as_given(value: Any) -> Any:
+    return value
+
+
+def _nothing(_: Any, __: int) -> None:
+    pass
+
+
+class Entrance(NamedTuple):
+    """`use` hands a value in (the number keeps names apart) and returns what came back, which has to be `expected` of the
+    value. `fits` says which values may be accepted at all, `also` which other errors are right for those."""
+
+    use: Callable[[Any, Any, int], object]
+    fits: Callable[[Any], bool]
+    expected: Callable[[Any], object] = as_given
+    also: tuple[type[BaseException], ...] = ()
+    prepare: Callable[[Any, int], object] = _nothing
+
+
+def is_text(value: object) -> bool:
+    return type(value) is str
+
+
+def is_int(value: object) -> bool:
+    return type(value) is int
+
+
+def is_series(value: object) -> bool:
+    """In an order that its maker chose: neither a mapping nor a set."""
+    return isinstance(value, list | tuple | Iterator) or type(value).__name__ == "deque"
+
+
+def is_json(value: object) -> bool:
+    return value is None or type(value) in (str, int, float, bool, list, dict)
+
+
+def is_json_object(value: object) -> bool:
+    return value is None or isinstance(value, Mapping)
+
+
+def is_body(value: object) -> bool:
+    return isinstance(value, bytes | bytearray | memoryview) or is_series(value) or hasattr(value, "read")
+
+
+def is_number(value: object) -> bool:
+    return type(value) in (int, float) and -1e300 < value < 1e300  # type: ignore[operator]
+
+
+def never(_: object) -> bool:
+    return False
+
+
+def is_bool(value: object) -> bool:
+    return type(value) is bool
+
+
+def or_none(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def asked(ask: Callable[[Any, Any], object]) -> Callable[[Any, Any, int], object]:
+    """A question that keeps nothing: if it is answered at all, the value was fine."""
+
+    def use(engine: Any, value: Any, _: int) -> object:
+        ask(engine, value)
+        return value
+
+    return use
+
+
+def joined(value: Any) -> bytes:
+    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else b"".join(map(bytes, value))
