@@ -389,3 +389,36 @@ def test_what_was_done_outside_of_frames_is_pending_too(engine: Engine) -> None:
     assert [(each.kind, each.call) for each in session.recover().pending_work] == [("unhandled_error", call.id)]
     session.record("assistant", "Too bad.")
     assert session.recover().pending_work == ()
+
+
+class Nameless(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise RuntimeError("nor my name")
+
+
+class Unnamed(Exception, metaclass=Nameless):
+    """Its class does not tell its name."""
+
+
+def _unnamed() -> object:
+    raise Unnamed("text")
+
+
+def test_an_error_whose_class_hides_its_name_is_told(engine: Engine) -> None:
+    session = engine.create_session("s")
+    message = session.run(_asked(session)[0], _unnamed)
+    assert message.tool_results[0].is_error
+    assert _said(message) == "Unnamed: text"
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_coroutine_that_nobody_awaits_is_no_tool_that_has_run(kind: str, desk: Desk) -> None:
+    class Tool:
+        async def __call__(self) -> str:
+            return "seen"
+
+    session = desk.open(kind).create_session("s")
+    message = session.run(_asked(session)[0], Tool())
+    assert message.tool_results[0].is_error
+    assert "open_async" in _said(message)

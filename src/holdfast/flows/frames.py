@@ -363,7 +363,7 @@ def add_handle(
         frame=own(place),
         kind=_one_of("kind of a handle", kind, HANDLE_KINDS),
         priority=_one_of("priority", priority, tuple(SCORES)),
-        title=checked_brief("the title", title) if title != "" else "",
+        title="" if type(title) is str and not title else checked_brief("the title", title),
         source=None if source is None else checked_name("source", source),
         content=(parts := (yield from ingest.settled_value(place.context, content))),
         digest=codec.digest(parts),

@@ -106,4 +106,5 @@ def told(error: BaseException) -> str:
         text.encode()
     except Exception:  # noqa: BLE001 - somebody else's __str__
         text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    name: str = type.__dict__["__name__"].__get__(type(error))  # a metaclass may have another
+    return f"{name}: {text}" if text else name

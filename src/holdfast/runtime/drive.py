@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from types import CoroutineType
 from typing import Any, TypeVar
 
+from holdfast.errors import InvalidContent
 from holdfast.flows.effects import Exclusive, Flow, Outside
 from holdfast.model.names import StreamId
 from holdfast.ports import EventStore
@@ -52,6 +54,9 @@ def drive(flow: Flow[T], store: EventStore, turns: Turns) -> T:
                     answer = _in_turn(effect, store, turns)
                 elif isinstance(effect, Outside):
                     answer = effect.function()
+                    if isinstance(answer, CoroutineType):  # it was only called so far, and here it never goes on
+                        answer.close()
+                        raise InvalidContent(reason="a coroutine cannot run here: use an engine of open_async()")
                 else:
                     answer = getattr(store, effect.method)(*effect.args, **effect.kwargs)
             except BaseException as error:  # noqa: BLE001 - it belongs to the flow, which may clean up or handle it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -87,6 +86,8 @@ class _Working(Held):
         call_key: str | None = None,
         again: bool = False,
     ) -> Message:
+        import inspect  # noqa: PLC0415 - a good part of the time of an import
+
         if inspect.iscoroutinefunction(function):
             raise InvalidContent(reason="a coroutine function cannot run here: use an engine of open_async()")
         flow = tools.run(self._place, call, function, key_as=key_as, call_key=call_key, again=again)
