@@ -361,7 +361,7 @@ STEPS: dict[str, Step] = {
     "resume": Step(resume, resumed_again, drops=lambda desk: {("waiting_for_user", desk.asker, None)}),
     "pop a child": Step(pop_child, child_popped_again),
     "pop a root and all below": Step(
-        pop_root, root_popped_again, drops=lambda desk: {each for each in waiting(desk) if each[2] is None}
+        pop_root, root_popped_again, drops=lambda desk: waiting(desk) - {("tool_in_progress", desk.reader, desk.begun)}
     ),
     "reset": Step(reset, was_reset_again, drops=waiting),
     "recover": Step(recover, recovered_again),

@@ -126,7 +126,7 @@ def simulated(rng: Random, operations: int, streams: int, *, shared_keys: bool =
     return Simulator(rng, rng.randint(1, 6), streams, shared_keys=shared_keys).run(operations)
 
 
-@settings(max_examples=figure(3_000, 100_000))
+@settings(max_examples=figure(1_000, 100_000))
 @given(SEEDS, st.integers(0, 80), st.integers(1, 3))
 def test_a_correct_history_is_never_blamed(seed: int, operations: int, streams: int) -> None:
     assert simulated(Random(seed), operations, streams).judged() == []
@@ -573,7 +573,7 @@ class Vandal:
 def test_the_verdict_is_that_of_a_search_through_all_orders() -> None:
     verdicts: Counter[bool] = Counter()
 
-    @settings(max_examples=figure(3_000, 100_000), database=None)
+    @settings(max_examples=figure(1_000, 100_000), database=None)
     @given(SEEDS, st.integers(0, 6), st.integers(1, 2), st.integers(0, 3))
     def agree(seed: int, operations: int, streams: int, changes: int) -> None:
         rng = Random(seed)

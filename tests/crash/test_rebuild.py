@@ -52,13 +52,15 @@ class Order(NamedTuple):
 def life(number: int) -> Iterator[Order]:
     """The orders of one session, SESSION_EVENTS in all: every kind of event, some with keys, some with bodies."""
     rng = random.Random(number)
-    for seq in range(2, SESSION_EVENTS):
+    in_frames = ("push", "handle", "suspend") if number % 3 == 1 else ()
+    for seq in range(2, SESSION_EVENTS - len(in_frames)):
         text = f"message {seq} of session {number}: {'word ' * rng.randrange(6)}"
         if rng.random() < 0.02:
             yield Order("erase", text, seqs=tuple(rng.sample(range(1, seq), min(3, seq - 1))))
         else:
             what = "body" if rng.random() < 0.05 else "record"
             yield Order(what, text, key=f"{number}/{seq}" if rng.random() < 0.2 else None)
+    yield from (Order(what, f"{what} in session {number}") for what in in_frames)
     yield Order("close", f"done with {number}") if number % 4 == 0 else Order("record", "the last word")
 
 
@@ -73,6 +75,12 @@ def obey(engine: holdfast.Engine, session: holdfast.Session, order: Order) -> No
             session.close(order.text)
         case "erase":
             session.erase(order.seqs, order.text)
+        case "push":
+            session.frame(order.text, budget=100, timeout_s=60)
+        case "handle":
+            session.get_frame(session.frames()[-1]).add_handle("document", order.text, source="a page")
+        case "suspend":
+            session.get_frame(session.frames()[-1]).suspend(order.text)
 
 
 def create(engine: holdfast.Engine, number: int) -> holdfast.Session:

@@ -30,8 +30,8 @@ from tests.property.several import SeveralEngines
 from tests.property.tools import Fault, Faulty, dump, fast_folder, rows_dump, rows_in
 from tests.support import figure
 
-TREES = figure(100, 5_000)
-ON_SQLITE = figure(35, 5_000)
+TREES = figure(70, 5_000)
+ON_SQLITE = figure(30, 5_000)
 ON_POSTGRES = figure(4, 1_000)
 STEPS = 8
 MANY = 1_000
@@ -122,6 +122,9 @@ class OnPostgres(Trees):
 
 
 @pytest.mark.timeout(1_200)  # a failure is made small before it is shown
+@pytest.mark.promise(
+    14, f"random trees of frames: {TREES:,} in memory, {ON_SQLITE:,} on SQLite, {ON_POSTGRES:,} on PostgreSQL"
+)
 @pytest.mark.parametrize(("machine", "trees"), [(InMemory, TREES), (OnSqlite, ON_SQLITE), (OnPostgres, ON_POSTGRES)])
 def test_random_trees_come_to_what_a_plain_model_says(machine: type[Trees], trees: int) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=trees, stateful_step_count=STEPS))

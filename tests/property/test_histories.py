@@ -45,7 +45,7 @@ from tests.support import CountingIds, figure
 
 R = TypeVar("R", bound=Row)
 
-HISTORIES = figure(500, 10_000)
+HISTORIES = figure(250, 10_000)
 ON_POSTGRES = figure(12, 10_000)
 """Each costs many times what it costs in a file, and the machine is the same."""
 STEPS = 20

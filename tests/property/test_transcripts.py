@@ -47,7 +47,7 @@ from tests.property.transcript_model import (
 )
 from tests.support import CountingIds, figure
 
-CONVERSATIONS = figure(250, 5_000)
+CONVERSATIONS = figure(150, 5_000)
 ON_POSTGRES = figure(15, 5_000)
 STEPS = 12
 MANY = 1_000
