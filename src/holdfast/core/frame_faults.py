@@ -20,6 +20,7 @@ from holdfast.model.events import (
     FramePushed,
     FrameResumed,
     FrameSuspended,
+    FrameUpdated,
     HandleAdded,
     ResultAdded,
     TokenReissued,
@@ -47,6 +48,8 @@ def frame_faults(state: SessionState, event: Event | None, erased: Collection[in
     match event:
         case FramePopped():
             yield from _popped(state, frame, event)
+        case FrameUpdated(goal=str(goal)) if not goal.strip():
+            yield "a frame has a goal"
         case FrameSuspended() | FrameResumed() | TokenReissued() | TokenRevoked():
             yield from _resting(state, frame, event)
         case BudgetReserved() | BudgetCommitted() | BudgetCancelled() | BudgetUsed() | BudgetGranted():
@@ -68,7 +71,7 @@ def _pushed(state: SessionState, event: FramePushed, erased: Collection[int]) ->
     if not event.goal.strip() or not _is_count(event.budget):
         yield "a frame has a goal and a budget"
     bounds = (event.limits.max_subframe_depth, event.limits.max_tool_calls or 0, event.limits.timeout_us or 0)
-    if not all(map(_is_count, bounds)) or not _is_count(event.deadline_us or 0):
+    if not all(map(_is_count, bounds)) or not _is_count(event.deadline_us or 0) or bounds[0] > limits.FRAME_DEPTH:
         yield "limits are numbers"
     if event.parent is None or frame_seq(event.parent) in erased:
         return
@@ -104,8 +107,13 @@ def _resting(
         yield "a token belongs to a frame that rests"
     elif isinstance(event, FrameResumed | TokenRevoked) and rest.revoked:
         yield "a token that is void wakes nothing"
-    if isinstance(event, FrameSuspended | TokenReissued) and not _DIGEST.fullmatch(event.digest):
-        yield "a token is stored as a digest"
+    if isinstance(event, FrameSuspended | TokenReissued):
+        if not _DIGEST.fullmatch(event.digest):
+            yield "a token is stored as a digest"
+        if not _is_count(event.expires_us or 0):
+            yield "a token expires at a time that a clock can tell"
+    if isinstance(event, FrameSuspended | TokenRevoked) and not event.reason.strip():
+        yield "a frame rests, and a token is taken back, for a reason"
 
 
 def _spent(
@@ -115,13 +123,22 @@ def _spent(
 ) -> Iterator[str]:
     if isinstance(event, BudgetReserved | BudgetGranted):
         giver = frame if isinstance(event, BudgetReserved) else state.frames.get(frame.parent or "")
-        if not _is_count(event.amount) or (giver is not None and event.amount > giver.budget.available):
+        if not _is_count(event.amount) or (giver is not None and not _gives(giver, event.amount)):
             yield "a budget gives what it has"
+        if isinstance(event, BudgetReserved) and not event.purpose:
+            yield "a reservation has a purpose"
+        if isinstance(event, BudgetGranted) and not _is_count(frame.budget.total + event.amount):
+            yield "a budget is a number"
         return
     if isinstance(event, BudgetCommitted | BudgetUsed) and not _is_count(event.tokens):
         yield "what was used is a number of tokens"
     if not isinstance(event, BudgetUsed) and all(each.id != event.reservation for each in frame.reservations):
         yield "a reservation is settled once"
+
+
+def _gives(frame: FrameState, amount: int) -> bool:
+    budget = frame.budget
+    return amount <= budget.available and not budget.overdrawn and frame.suspension is None
 
 
 def _started(state: SessionState, event: CallStarted, erased: Collection[int]) -> Iterator[str]:
@@ -131,5 +148,7 @@ def _started(state: SessionState, event: CallStarted, erased: Collection[int]) -
         if call.id == event.call:
             if event.attempt != call.attempts + 1 or (call.key or event.key) != event.key or not event.key:
                 yield "a call is started under one key, and counted"
+            if (call.frame or event.frame) != event.frame:
+                yield "a call is started in the frame that it was made in"
             return
     yield "a call is started while it waits"
