@@ -110,7 +110,7 @@ def test_the_strategies_make_every_kind_of_event_and_command() -> None:
         found: set[type] = set()
 
         @given(strategy)
-        @settings(max_examples=500, database=None, derandomize=True)
+        @settings(max_examples=1_000, database=None, derandomize=True)
         def collect(value: Any) -> None:
             found.add(type(value))
 

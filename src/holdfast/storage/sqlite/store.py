@@ -238,6 +238,6 @@ def _wrong_totals(connection: apsw.Connection) -> Iterator[str]:
         yield f"the log has {streams} streams, but {streams_said} were made"
     feed = GENESIS
     for (digest,) in connection.execute(SQL["feed_hashes"]):
-        feed = chain.ordered(feed, digest)
+        feed = chain.ordered(feed, digest if isinstance(digest, bytes) else b"")  # a torn page has anything in it
     if feed != feed_said:
         yield "the events of the feed are not those that were written, or not in their order"
