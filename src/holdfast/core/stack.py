@@ -105,8 +105,10 @@ def ancestry(frames: Frames, frame: str) -> list[FrameState]:
 
 def top(frames: Frames) -> FrameState | None:
     """The frame that is at work: live, not suspended, with the newest activity; of several, the deepest and newest."""
-    working = (frame for frame in frames.values() if frame.status != "suspended")
-    return max(working, key=lambda frame: (frame.touched, frame.depth, frame_seq(frame.id)), default=None)
+    working = [frame for frame in frames.values() if frame.status != "suspended"]
+    newest = max((frame.touched for frame in working), default=0)
+    latest = (frame for frame in working if frame.touched == newest)
+    return max(latest, key=lambda frame: (frame.depth, frame_seq(frame.id)), default=None)
 
 
 def asks(event: MessageRecorded) -> bool:
@@ -365,6 +367,9 @@ def applied(frames: Frames, changed: Mapping[str, FrameState]) -> tuple[dict[str
     resting = more = 0
     for name, frame in changed.items():
         before = after.pop(name) if not frame.live and name in after else after.get(name)
+        if before is not None and frame.live and _same_texts(before, frame):
+            after[name] = frame
+            continue
         if before is not None:
             resting -= before.suspension is not None
             more -= _bulk(before)
@@ -373,6 +378,15 @@ def applied(frames: Frames, changed: Mapping[str, FrameState]) -> tuple[dict[str
             resting += frame.suspension is not None
             more += _bulk(frame)
     return after, resting, more
+
+
+def _same_texts(before: FrameState, after: FrameState) -> bool:
+    return (
+        before.goal is after.goal
+        and before.suspension is after.suspension
+        and before.reservations is after.reservations
+        and before.errors is after.errors
+    )
 
 
 def _bulk(frame: FrameState) -> int:

@@ -150,7 +150,7 @@ def snapshot_of(before: int, state: SessionState) -> Snapshot | None:
     """One every SNAPSHOT_EVERY events; while many frames live, every so many events, so that what is written down again and
     again stays a small part. A state over the bound is replayed instead: slower, never wrong."""
     every = limits.SNAPSHOT_EVERY
-    while every < len(state.frames):
+    while every * 4 < len(state.frames):
         every *= 2
     if before // every == state.version // every:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -18,7 +17,7 @@ FrameStatus: TypeAlias = Literal["active", "waiting", "suspended", "completed", 
 ENDINGS: tuple[Ending, ...] = ("completed", "failed", "cancelled")
 LIVE: tuple[FrameStatus, ...] = ("active", "waiting", "suspended")
 
-_FRAME_ID = re.compile(r"f([1-9][0-9]{0,18})")
+_DIGITS = 19
 
 
 def frame_id(seq: int) -> str:
@@ -28,8 +27,17 @@ def frame_id(seq: int) -> str:
 
 def frame_seq(frame: str | None) -> int:
     """The seq in the id of a frame; 0 if it is no such id."""
-    match = _FRAME_ID.fullmatch(frame or "")
-    return int(match[1]) if match else 0
+    return number_in("f", frame)
+
+
+def number_in(letter: str, name: str | None) -> int:
+    """The number of an id that is a letter and a number, as we write it; 0 for any other text."""
+    if name is None or name[:1] != letter:
+        return 0
+    digits = name[1:]
+    if not digits.isdecimal() or not digits.isascii() or digits[0] == "0" or len(digits) > _DIGITS:
+        return 0
+    return int(digits)
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,7 +68,7 @@ SNAPSHOT_BYTES = 16 << 20
 
 SNAPSHOT_EVERY = 100
 """Events between two snapshots of a stream: the most that opening one has to replay. While more frames than that live, it
-is about as many as there are of them."""
+is up to a quarter of their number, or twice that."""
 
 READ_EVENTS = 1_000
 """Events or rows that one read may ask for."""
