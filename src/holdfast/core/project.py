@@ -34,12 +34,9 @@ def rows_of(
     frames: Mapping[str, FrameState],
 ) -> Iterator[Row]:
     """The rows that one event puts in place, beside those of its session and of the frames that it changes."""
-    tenant, actor, session, thread = scope.tenant, scope.actor, scope.session, scope.thread or ""
     seq = before.version + 1
     for ref in dict.fromkeys(blob_refs(parts_of(event))):
-        yield BlobRow(
-            tenant=tenant, digest=ref.digest, actor=actor, session=session, thread=thread, seq=seq, size=ref.size
-        )
+        yield BlobRow(**scope.columns, digest=ref.digest, seq=seq, size=ref.size)
     if frames:
         yield from _beside(scope, before, event, frames)
     stretch = offers(before, event, event_type)
@@ -51,10 +48,7 @@ def rows_of(
     else:
         return
     yield OutboxRow(
-        tenant=tenant,
-        actor=actor,
-        session=session,
-        thread=thread,
+        **scope.columns,
         entry=entry,
         why=why,
         first=stretch[0],
@@ -71,10 +65,7 @@ def _beside(scope: Scope, before: SessionState, event: Event | None, frames: Map
     handle = handle_of(event, before.version + 1)
     if handle is not None:
         yield HandleRow(
-            tenant=scope.tenant,
-            actor=scope.actor,
-            session=scope.session,
-            thread=scope.thread or "",
+            **scope.columns,
             handle=before.version + 1,
             frame=frame_seq(handle.frame),
             source=None if isinstance(event, ResultAdded) else handle.source,
@@ -85,10 +76,7 @@ def _beside(scope: Scope, before: SessionState, event: Event | None, frames: Map
 
 def frame_row(scope: Scope, frame: FrameState) -> FrameRow:
     return FrameRow(
-        tenant=scope.tenant,
-        actor=scope.actor,
-        session=scope.session,
-        thread=scope.thread or "",
+        **scope.columns,
         frame=frame_seq(frame.id),
         parent=frame_seq(frame.parent),
         ended=None if frame.live else frame.status,
@@ -155,11 +143,8 @@ def _token_row(
     suspended: bool,
 ) -> TokenRow:
     return TokenRow(
-        tenant=scope.tenant,
+        **scope.columns,
         digest=rest.digest,
-        actor=scope.actor,
-        session=scope.session,
-        thread=scope.thread or "",
         frame=frame_seq(frame),
         status=status,
         suspended=int(suspended),
@@ -172,10 +157,7 @@ def session_row(scope: Scope, state: SessionState) -> SessionRow | None:
     if state.status == "absent":
         return None
     return SessionRow(
-        tenant=scope.tenant,
-        actor=scope.actor,
-        session=scope.session,
-        thread=scope.thread or "",
+        **scope.columns,
         status=state.status,
         version=state.version,
         messages=state.messages,

@@ -43,16 +43,13 @@ from holdfast.model.frames import (
     Suspension,
     frame_id,
     frame_seq,
+    reservation_id,
 )
 
 Frames: TypeAlias = Mapping[str, FrameState]
 
 _NAMED = 10
 _QUESTION_MARKS = "?？؟"
-
-
-def reservation_id(seq: int) -> str:
-    return f"r{seq}"
 
 
 def by_age(frames: Frames) -> list[FrameState]:

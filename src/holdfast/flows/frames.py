@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from holdfast import codec
+from holdfast.core import project, upcast
 from holdfast.core import stack as core
-from holdfast.core import upcast
 from holdfast.core.frames import ENDED, OUT_OF_TIME
 from holdfast.core.sessions import check_there
 from holdfast.errors import (
@@ -26,7 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
-from holdfast.flows.inform_frames import event_at, frame_in_rows, handle_of, session_where, state_of
+from holdfast.flows.inform_frames import event_at, frame_in_rows, handle_from, handle_of, session_where, state_of
 from holdfast.flows.load import load
 from holdfast.flows.place import Context, Place, order
 from holdfast.model import limits
@@ -46,7 +46,7 @@ from holdfast.model.frames import (
 )
 from holdfast.model.handles import HANDLE_KINDS, SCORES, Handle, HandleKind, Priority, ResultRef, handle_seq
 from holdfast.model.names import Scope, check_size, checked_flag, checked_name, checked_whole
-from holdfast.model.rows import FrameRow, HandleRow, Order
+from holdfast.model.rows import FrameRow, HandleRow, Order, scope_of
 from holdfast.model.state import SessionState
 
 _NEWEST = Order(backwards=True)
@@ -339,8 +339,7 @@ def listed(
 
 def _frame_key(scope: Scope, frame: int) -> FrameRow:
     """What a page goes on after: only its key is looked at."""
-    names = {"tenant": scope.tenant, "actor": scope.actor, "session": scope.session, "thread": scope.thread or ""}
-    return FrameRow(**names, frame=frame, parent=0, ended=None, deadline_us=None, state="")
+    return FrameRow(**scope.columns, frame=frame, parent=0, ended=None, deadline_us=None, state="")
 
 
 def add_handle(
@@ -378,17 +377,14 @@ def add_handle(
         expect=expect,
         cause=cause,
     )
-    where = session_where(place.scope)
-    if appended.events:
-        where["handle"] = appended.events[0].seq
-    else:
-        assert command.source is not None, "without a source, nothing is the same"
-        where |= {"frame": frame_seq(own(place)), "source": command.source}
-    for row in (yield from effects.rows(HandleRow, where, None, 1)):
-        return handle_of(row)
-    raise HandleNotFound(
-        session=place.scope.session, handle=f"h{where.get('handle', 0)}"
-    )  # a retry after it was erased
+    made: Handle | None = None
+    for recorded in appended.events:
+        made = project.handle_of(upcast.current(recorded), recorded.seq)
+    if not appended.events and command.source is not None:
+        made = yield from handle_from(place.scope, own(place), command.source)
+    if made is None:  # a retry after it was erased
+        raise HandleNotFound(session=place.scope.session, handle=f"of {shown(command.source)}")
+    return made
 
 
 def _one_of(what: str, value: object, known: Sequence[Any]) -> Any:
@@ -408,9 +404,8 @@ def _handle_rows(place: Place, before: str | None, limit: int) -> Flow[list[Hand
     scope = place.scope
     last: HandleRow | None = None
     if before is not None:
-        names = {"tenant": scope.tenant, "actor": scope.actor, "session": scope.session, "thread": scope.thread or ""}
         number = handle_seq(checked_handle(before))
-        last = HandleRow(**names, handle=number, frame=0, source=None, result="", state="")
+        last = HandleRow(**scope.columns, handle=number, frame=0, source=None, result="", state="")
     where = session_where(scope) | {"frame": frame_seq(own(place))}
     found = yield from effects.rows(HandleRow, where, last, limit, order=_NEWEST)
     return list(reversed(found))
@@ -445,7 +440,7 @@ def time_out(context: Context, limit: int) -> Flow[tuple[list[tuple[Scope, str]]
     content = (Text(OUT_OF_TIME),)
     tokens = [ingest.count_parts(context.counter, content)]
     for row in sorted(due, key=lambda row: -row.frame):
-        scope = Scope(row.tenant, row.actor, row.session, row.thread or None)
+        scope = scope_of(row)
         command = TimeOutFrame(scope=scope, frame=frame_id(row.frame))
         try:
             made = yield from order(

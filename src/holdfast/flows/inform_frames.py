@@ -9,7 +9,6 @@ import msgspec
 from holdfast import codec
 from holdfast.core import upcast
 from holdfast.core.messages import waiting_for
-from holdfast.core.stack import reservation_id
 from holdfast.errors import InvalidContent
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -27,7 +26,7 @@ from holdfast.model.commands import (
     StartCall,
 )
 from holdfast.model.events import OF_FRAMES, BudgetReserved, Event, FramePopped
-from holdfast.model.frames import FrameState, frame_id, frame_seq
+from holdfast.model.frames import FrameState, frame_id, frame_seq, reservation_seq
 from holdfast.model.handles import Handle
 from holdfast.model.log import Recorded
 from holdfast.model.names import Scope, StreamId
@@ -37,7 +36,7 @@ from holdfast.model.state import SessionState
 
 def session_where(scope: Scope) -> dict[str, str | int]:
     """What finds the rows of one session."""
-    return {"tenant": scope.tenant, "actor": scope.actor, "session": scope.session, "thread": scope.thread or ""}
+    return {**scope.columns}
 
 
 def about_frames(command: Command, given: Given, state: SessionState) -> Flow[Given]:
@@ -50,15 +49,11 @@ def about_frames(command: Command, given: Given, state: SessionState) -> Flow[Gi
         if ended is not None and isinstance(command, PopFrame):
             event = yield from event_at(command.scope.stream, ended.touched)
             known["popped"] = event if isinstance(event, FramePopped) and event.frame == named else None
-    reservation = getattr(command, "reservation", None)
-    if (
-        named is not None
-        and reservation is not None
-        and isinstance(command, RecordMessages | CommitTokens | CancelTokens)
-    ):
-        known["settled"] = yield from _settled(command.scope.stream, named, reservation)
+    if isinstance(command, RecordMessages | CommitTokens | CancelTokens) and command.reservation is not None:
+        frame = state.frames.get(named or "")
+        known["settled"] = frame is not None and (yield from _settled(command.scope.stream, frame, command.reservation))
     if isinstance(command, AddHandle) and command.source is not None:
-        known["handle"] = yield from _handle(command, command.source)
+        known["handle"] = yield from handle_from(command.scope, command.frame, command.source)
     if isinstance(command, ResumeFrame):
         known["token"] = yield from token_row(command.scope.tenant, command.digest)
     return msgspec.structs.replace(given, **known) if known else given
@@ -100,20 +95,18 @@ def event_at(stream: StreamId, seq: int) -> Flow[Event | None]:
     return None
 
 
-def _settled(stream: StreamId, frame: str, reservation: str) -> Flow[bool]:
-    """Whether the frame ever had this reservation."""
-    number = reservation.removeprefix("r")
-    if not number.isascii() or not number.isdecimal() or len(number) > len(str(limits.WHOLE_NUMBER)):
-        return False
-    seq = int(number)
-    if not 1 <= seq <= limits.WHOLE_NUMBER or reservation_id(seq) != reservation:
+def _settled(stream: StreamId, frame: FrameState, reservation: str) -> Flow[bool]:
+    """Whether the frame had this reservation, and has it no more."""
+    seq = reservation_seq(reservation)
+    if not 1 <= seq <= limits.WHOLE_NUMBER or any(each.id == reservation for each in frame.reservations):
         return False
     event = yield from event_at(stream, seq)
-    return isinstance(event, BudgetReserved) and event.frame == frame
+    return isinstance(event, BudgetReserved) and event.frame == frame.id
 
 
-def _handle(command: AddHandle, source: str) -> Flow[Handle | None]:
-    where = session_where(command.scope) | {"frame": frame_seq(command.frame), "source": source}
+def handle_from(scope: Scope, frame: str, source: str) -> Flow[Handle | None]:
+    """What a frame has from a source."""
+    where = session_where(scope) | {"frame": frame_seq(frame), "source": source}
     for row in (yield from effects.rows(HandleRow, where, None, 1)):
         return handle_of(row)
     return None

@@ -181,13 +181,7 @@ def _identity(row: Row) -> tuple[object, ...]:
 
 
 def _stream_rows(table: type[Row], stream: StreamId) -> Flow[list[Row]]:
-    scope = Scope.of(stream)
-    where: dict[str, str | int] = {
-        "tenant": scope.tenant,
-        "actor": scope.actor,
-        "session": scope.session,
-        "thread": scope.thread or "",
-    }
+    where: dict[str, str | int] = {**Scope.of(stream).columns}
     return (yield from _all_rows(table, where))
 
 

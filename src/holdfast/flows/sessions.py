@@ -38,7 +38,7 @@ from holdfast.model.frames import Swept
 from holdfast.model.log import FeedPage
 from holdfast.model.messages import Message, Offload
 from holdfast.model.names import Scope, check_size, checked_flag, checked_name, checked_whole
-from holdfast.model.rows import IN_ORDER_OF_KEY, Order, OutboxRow, SessionRow
+from holdfast.model.rows import IN_ORDER_OF_KEY, Order, OutboxRow, SessionRow, scope_of
 from holdfast.model.state import SessionState
 
 _ORDERS = {"name": IN_ORDER_OF_KEY, "recent": Order(("updated_us",), backwards=True)}
@@ -234,7 +234,7 @@ def sweep(context: Context, *, limit: int = 1_000) -> Flow[Swept]:
     swept: list[Scope] = []
     trouble: DataError | None = None
     for row in due:
-        place = Place(context, _scope_of(row))
+        place = Place(context, scope_of(row))
         command = TimeOutSession(scope=place.scope)
         try:
             if (yield from order(place, command, closing="the session was idle for too long")).events:
@@ -247,16 +247,12 @@ def sweep(context: Context, *, limit: int = 1_000) -> Flow[Swept]:
     while page := (yield from effects.rows(SessionRow, where, last, limits.READ_EVENTS, least={"residue": 1})):
         for last in page:
             try:
-                yield from _erase_destroyed(Place(context, _scope_of(last)))
+                yield from _erase_destroyed(Place(context, scope_of(last)))
             except DataError as error:
                 trouble = error
     if trouble is not None:
         raise trouble
     return Swept(tuple(swept), tuple(frames))
-
-
-def _scope_of(row: SessionRow | OutboxRow) -> Scope:
-    return Scope(row.tenant, row.actor, row.session, row.thread or None)
 
 
 def outbox(context: Context, *, after: Offload | None = None, limit: int = 100) -> Flow[list[Offload]]:
@@ -308,7 +304,7 @@ def _checked_offload(context: Context, offload: object) -> Offload:
 
 
 def _offload(row: OutboxRow) -> Offload:
-    scope = _scope_of(row)
+    scope = scope_of(row)
     return Offload(
         scope=scope,
         entry=row.entry,
@@ -323,10 +319,7 @@ def _offload(row: OutboxRow) -> Offload:
 def _outbox_row(offload: Offload) -> OutboxRow:
     scope = offload.scope
     return OutboxRow(
-        tenant=scope.tenant,
-        actor=scope.actor,
-        session=scope.session,
-        thread=scope.thread or "",
+        **scope.columns,
         entry=offload.entry,
         why=offload.why,
         first=offload.first,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.core.stack import reservation_id
 from holdfast.errors import InvalidNumber, shown
 from holdfast.flows import ingest
 from holdfast.flows.effects import Flow
@@ -11,7 +10,7 @@ from holdfast.flows.place import Place, order
 from holdfast.model import limits
 from holdfast.model.commands import CancelTokens, CommitTokens, GrantTokens, ReserveTokens
 from holdfast.model.content import Usage
-from holdfast.model.frames import Reservation
+from holdfast.model.frames import Reservation, reservation_id
 from holdfast.model.names import checked_name, checked_whole
 
 

@@ -23,7 +23,7 @@ from holdfast.model import limits
 from holdfast.model.commands import Command, ReissueToken, ResumeFrame, RevokeToken, SuspendFrame
 from holdfast.model.frames import Suspended, Suspension, SuspensionToken, frame_id, frame_seq
 from holdfast.model.names import Scope, check_size, checked_flag, checked_name, checked_whole
-from holdfast.model.rows import TokenRow
+from holdfast.model.rows import TokenRow, scope_of
 
 _TOKEN = re.compile(r"hfs_[A-Za-z0-9_-]{43}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -112,7 +112,7 @@ def resume(context: Context, token: SuspensionToken | str, *, cause: str | None 
     row = yield from token_row(context.tenant, _digest(_checked_token(context, token)))
     if row is None:
         raise TokenInvalid(tenant=context.tenant)
-    place = Place(context, _scope_of(row), frame_id(row.frame))
+    place = Place(context, scope_of(row), frame_id(row.frame))
     command = ResumeFrame(scope=place.scope, frame=own(place), digest=row.digest)
     yield from order(place, command, cause=cause)
     return place
@@ -122,10 +122,6 @@ def _checked_token(context: Context, token: object) -> str:
     if isinstance(token, str) and issubclass(type(token), str) and _TOKEN.fullmatch(token):  # no disguise
         return str.__str__(token)
     raise TokenInvalid(tenant=context.tenant)
-
-
-def _scope_of(row: TokenRow) -> Scope:
-    return Scope(row.tenant, row.actor, row.session, row.thread or None)
 
 
 def suspended(
@@ -156,10 +152,7 @@ def _key_of(context: Context, after: object) -> TokenRow:
         raise InvalidContent(reason="a page goes on after the last entry of the one before")
     scope = Scope.checked(context.tenant, after.scope.actor, after.scope.session, after.scope.thread)
     return TokenRow(
-        tenant=scope.tenant,
-        actor=scope.actor,
-        session=scope.session,
-        thread=scope.thread or "",
+        **scope.columns,
         frame=frame_seq(checked_frame(after.frame)),
         digest="~",
         status="live",
@@ -172,7 +165,7 @@ def _shown(row: TokenRow, now_us: int) -> Suspended:
     rest = codec.decode(row.state.encode(), Suspension)
     expired = rest.expires_us is not None and now_us >= rest.expires_us
     return Suspended(
-        scope=_scope_of(row),
+        scope=scope_of(row),
         frame=frame_id(row.frame),
         reason=rest.reason,
         by=rest.by,

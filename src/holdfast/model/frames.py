@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.content import Json, Part, Usage
 from holdfast.model.handles import Handle, ResultRef
-from holdfast.model.names import Scope
+from holdfast.model.names import Scope, number_in
 
 Ending: TypeAlias = Literal["completed", "failed", "cancelled"]
 FrameStatus: TypeAlias = Literal["active", "waiting", "suspended", "completed", "failed", "cancelled"]
@@ -16,8 +16,6 @@ FrameStatus: TypeAlias = Literal["active", "waiting", "suspended", "completed", 
 
 ENDINGS: tuple[Ending, ...] = ("completed", "failed", "cancelled")
 LIVE: tuple[FrameStatus, ...] = ("active", "waiting", "suspended")
-
-_DIGITS = 19
 
 
 def frame_id(seq: int) -> str:
@@ -30,14 +28,12 @@ def frame_seq(frame: str | None) -> int:
     return number_in("f", frame)
 
 
-def number_in(letter: str, name: str | None) -> int:
-    """The number of an id that is a letter and a number, as we write it; 0 for any other text."""
-    if name is None or name[:1] != letter:
-        return 0
-    digits = name[1:]
-    if not digits.isdecimal() or not digits.isascii() or digits[0] == "0" or len(digits) > _DIGITS:
-        return 0
-    return int(digits)
+def reservation_id(seq: int) -> str:
+    return f"r{seq}"
+
+
+def reservation_seq(reservation: str) -> int:
+    return number_in("r", reservation)
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from holdfast.model.content import Json
+from holdfast.model.names import number_in
 
 HandleKind: TypeAlias = Literal[
     "tool_result",
@@ -29,8 +29,6 @@ Priority: TypeAlias = Literal["critical", "high", "medium", "low", "background"]
 SCORES: dict[Priority, int] = {"critical": 100, "high": 75, "medium": 50, "low": 25, "background": 10}
 """Always in; in unless severely constrained; if space permits; if space abounds; summarised or left out."""
 
-_HANDLE_ID = re.compile(r"h([1-9][0-9]{0,18})")
-
 
 def handle_id(seq: int) -> str:
     return f"h{seq}"
@@ -38,8 +36,7 @@ def handle_id(seq: int) -> str:
 
 def handle_seq(handle: str) -> int:
     """The seq in the id of a handle; 0 if it is no such id."""
-    match = _HANDLE_ID.fullmatch(handle)
-    return int(match[1]) if match else 0
+    return number_in("h", handle)
 
 
 class Handle(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -50,6 +50,21 @@ def checked_flag(what: str, value: object) -> bool:
     raise InvalidContent(reason=f"{what} is {shown(value)}, not true or false")
 
 
+def number_in(letter: str, name: str | None) -> int:
+    """The number of an id that is a letter and a number, as we write it; 0 for any other text."""
+    if name is None or name[:1] != letter:
+        return 0
+    digits = name[1:]
+    if (
+        not digits.isdecimal()
+        or not digits.isascii()
+        or digits[0] == "0"
+        or len(digits) > len(str(limits.WHOLE_NUMBER))
+    ):
+        return 0
+    return int(digits)
+
+
 def check_size(what: str, size: int, unit: str, limit_name: str, advice: str) -> None:
     """Raises if this is over one of the named bounds."""
     limit: int = getattr(limits, limit_name)
@@ -89,6 +104,11 @@ class Scope(msgspec.Struct, frozen=True, order=True):
     def stream(self) -> StreamId:
         names = (self.actor, self.session)
         return StreamId(self.tenant, "session", names if self.thread is None else (*names, self.thread))
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """As rows have it: a name is never empty, so no thread is."""
+        return {"tenant": self.tenant, "actor": self.actor, "session": self.session, "thread": self.thread or ""}
 
     @classmethod
     def of(cls, stream: StreamId) -> Scope:

@@ -9,6 +9,8 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from holdfast.model.names import Scope
+
 PROJECTION_VERSION = 3
 """Raised whenever a row type, or what projecting puts into it, changes: opening an older store then rebuilds."""
 
@@ -154,3 +156,8 @@ class TokenRow(Row, frozen=True, kw_only=True):
 
 
 TABLES: tuple[type[Row], ...] = (SessionRow, OutboxRow, BlobRow, FrameRow, HandleRow, TokenRow)
+
+
+def scope_of(row: SessionRow | OutboxRow | BlobRow | FrameRow | HandleRow | TokenRow) -> Scope:
+    """The session that a row belongs to."""
+    return Scope(row.tenant, row.actor, row.session, row.thread or None)

@@ -19,8 +19,8 @@ from holdfast.flows.ingest import preview
 from holdfast.flows.maintain import Count, Problem, Report
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Body, Text
-from holdfast.model.names import Scope, checked_name
-from holdfast.model.rows import BlobRow
+from holdfast.model.names import checked_name
+from holdfast.model.rows import BlobRow, scope_of
 from holdfast.ports import BlobStore, Clock, EventStore
 from holdfast.storage.blobs.folder import FolderBlobs
 from holdfast.storage.files import appearing
@@ -153,7 +153,7 @@ def verify(drive: Drive, blobs: BlobStore, count: Count | None) -> Report:
                 pass
             sound = (row.tenant, row.digest, row.size)
         except HoldfastError as error:
-            stream = Scope(row.tenant, row.actor, row.session, row.thread or None).stream
+            stream = scope_of(row).stream
             problems.append(Problem(f"event {row.seq} of {stream}", str(error)))
     return msgspec.structs.replace(report, problems=tuple(problems))
 
