@@ -4,7 +4,6 @@ code has no business. On every version of PostgreSQL that is at hand.
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -41,18 +40,13 @@ from tests.postgres import base_url, fresh_url
 NEWEST = shipped()[-1].number
 
 
-@functools.cache
-def put_rows() -> str:
-    """The newest function's own text, from one end to the other."""
-    text = "".join(each.sql for each in shipped())
-    start = text.rindex("CREATE OR REPLACE FUNCTION put_rows")
-    return text[start : text.index("END $$;", start) + len("END $$;")]
-
-
 def expansion() -> Migration:
     """A column that old code does not know and new code fills, a table, and an index."""
-    filled = put_rows().replace(
-        "END $$;", "    UPDATE session_rows SET colour = 'red' WHERE stream_no = ANY (numbers);\nEND $$;"
+    filled = (
+        "ALTER FUNCTION put_rows(jsonb, bigint[]) RENAME TO put_rows_without_colour;\n"
+        "CREATE FUNCTION put_rows(rows jsonb, numbers bigint[]) RETURNS void LANGUAGE plpgsql AS $$ BEGIN "
+        "PERFORM put_rows_without_colour(rows, numbers); "
+        "UPDATE session_rows SET colour = 'red' WHERE stream_no = ANY (numbers); END $$;"
     )
     return Migration(
         9_001,
