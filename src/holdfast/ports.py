@@ -11,14 +11,28 @@ from types import MappingProxyType
 from typing import BinaryIO, Protocol, TypeVar
 
 from holdfast.model.content import BlobRef, Body, Text
+from holdfast.model.detection import Observation, Proposal
+from holdfast.model.facts import Search
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
 
 R = TypeVar("R", bound=Row)
 
 
-class EventStore(Protocol):
+class Index(Protocol):
+    """What finds facts by their words. A store has one of its own; a vector index can take its place."""
+
+    def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
+        """The facts within the bounds of the search in which any of its words is, best first, each with a score: more than 0,
+        and higher for a better one. No more than its `limit`, and no two of them the same.
+
+        A word stands for its other forms ("meetings", "meeting") and is found without its accents. It counts for more in a
+        key than in a value. Scores compare within one answer only. They may tell how common a word is among all live, or all
+        dead, facts of a ledger that is searched; but nothing of another ledger but how much all of them hold together."""
+
+
+class EventStore(Index, Protocol):
     """An append-only log of streams, with rows and snapshots kept in step by the same transaction."""
 
     def append(self, append: Append) -> Appended:
@@ -123,6 +137,8 @@ class AsyncEventStore(Protocol):
         most: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[R, ...]: ...
 
+    async def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]: ...
+
     async def close(self) -> None: ...
 
 
@@ -192,3 +208,12 @@ class TokenCounter(Protocol):
     """Stored beside every count, so that counts of different counters are never mixed up."""
 
     def count(self, text: str) -> int: ...
+
+
+class Detector(Protocol):
+    """Finds in what is said which facts it replaces, takes back or adds. It only proposes."""
+
+    name: str
+    """Stored beside what it proposed."""
+
+    def detect(self, observation: Observation) -> tuple[Proposal, ...]: ...

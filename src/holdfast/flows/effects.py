@@ -9,9 +9,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from holdfast.model.facts import Search
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)
@@ -123,6 +124,11 @@ def rows(
 ) -> Flow[tuple[R, ...]]:
     options = {"after": after, "limit": limit, "order": order, "least": least, "most": most}
     answer: tuple[R, ...] = yield Call("rows", (table, where), options)
+    return answer
+
+
+def search(asked: Search) -> Flow[tuple[tuple[FactRow, float], ...]]:
+    answer: tuple[tuple[FactRow, float], ...] = yield Call("search", (asked,))
     return answer
 
 

@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from holdfast.model.names import Scope
+from holdfast.model.names import LedgerId, Scope, StreamId
 
-PROJECTION_VERSION = 3
+PROJECTION_VERSION = 4
 """Raised whenever a row type, or what projecting puts into it, changes: opening an older store then rebuilds."""
 
 
@@ -155,7 +155,105 @@ class TokenRow(Row, frozen=True, kw_only=True):
     """The suspension, as JSON."""
 
 
-TABLES: tuple[type[Row], ...] = (SessionRow, OutboxRow, BlobRow, FrameRow, HandleRow, TokenRow)
+class LedgerRow(Row, frozen=True, kw_only=True):
+    """A ledger."""
+
+    table = "ledger_rows"
+    key = ("tenant", "ledger")
+
+    tenant: str
+    ledger: str
+    """The key of its stream, as `encode_stream_key` writes it."""
+    kind: Literal["user", "project", "organization", "session"]
+    version: int
+    facts: int
+    """How many were ever asserted."""
+    created_us: int
+    updated_us: int
+
+
+class FactRow(Row, frozen=True, kw_only=True):
+    """A fact, live or dead."""
+
+    table = "fact_rows"
+    key = ("tenant", "ledger", "fact")
+
+    tenant: str
+    ledger: str
+    fact: int
+    """The number in its id."""
+    subject: str
+    """Its key."""
+    scope: str
+    scope_id: str
+    ref: str
+    """Its name in the world outside; empty for none."""
+    live: int
+    """1 until an event ends it: running out is for the clock to say."""
+    claim: int
+    review: int
+    """1 while it lives and needs a review."""
+    constrains: int
+    """1 while it lives and is a constraint."""
+    expires_us: int | None
+    requires: str
+    """The permissions that it takes to know of it: a JSON array, sorted; empty for none."""
+    key_words: str
+    """What a search finds it by: the words of its key, lower-case, with blanks between them."""
+    words: str
+    """And those of its value."""
+    state: str
+    """All of it, as JSON."""
+
+
+class DependRow(Row, frozen=True, kw_only=True):
+    """Fact `fact` depends on fact `source`."""
+
+    table = "depend_rows"
+    key = ("tenant", "ledger", "source", "fact")
+
+    tenant: str
+    ledger: str
+    source: int
+    fact: int
+
+
+class MentionRow(Row, frozen=True, kw_only=True):
+    """Message `seq` of a session states a fact, from one character to another."""
+
+    table = "mention_rows"
+    key = ("tenant", "ledger", "fact", "actor", "session", "thread", "seq", "start")
+
+    tenant: str
+    ledger: str
+    fact: int
+    actor: str
+    session: str
+    thread: str
+    seq: int
+    start: int
+    stop: int
+    live: int
+    """1 while the fact is: what a view of the session must not show is found by 0."""
+
+
+TABLES: tuple[type[Row], ...] = (
+    SessionRow,
+    OutboxRow,
+    BlobRow,
+    FrameRow,
+    HandleRow,
+    TokenRow,
+    LedgerRow,
+    FactRow,
+    DependRow,
+    MentionRow,
+)
+
+
+def ledger_of(row: LedgerRow | FactRow | DependRow | MentionRow) -> LedgerId:
+    """The ledger that a row belongs to."""
+    return LedgerId.of(StreamId(row.tenant, "ledger", msgspec.json.decode(row.ledger, type=tuple[str, ...])))
 
 
 def scope_of(row: SessionRow | OutboxRow | BlobRow | FrameRow | HandleRow | TokenRow) -> Scope:

@@ -12,11 +12,15 @@ from holdfast import chain
 from holdfast.codec import decode_stream_key, encode_stream_key
 from holdfast.errors import InvalidAppend, InvalidCursor, InvalidName, StorageCorrupt, TooLarge, VersionConflict
 from holdfast.model import limits
+from holdfast.model.facts import Search
 from holdfast.model.log import Append, Head, Recorded, StreamWrite
-from holdfast.model.names import StreamId, check_size
+from holdfast.model.names import StreamId, StreamKind, check_size
 from holdfast.model.rows import Order, Row
 
 _COMMAND_ID = re.compile(r"[0-9a-f]{32}")
+
+_LEDGER_NAMES = {"user": (2,), "project": (2,), "organization": (2,), "session": (3, 4)}
+"""How many names a ledger's stream may have, its kind counted."""
 
 
 def check_limit(limit: int) -> None:
@@ -41,6 +45,14 @@ def check_columns(table: type[Row], columns: Iterable[str]) -> None:
                 reason="there is no such column",
                 limit=limits.NAME_BYTES,
             )
+
+
+def searched(search: Search) -> tuple[str, ...]:
+    """The words that are looked for, each once. What is more than letters and digits is in no fact."""
+    check_limit(search.limit)
+    check_size("the search", len(search.words), "words", "SEARCH_WORDS", "Look for fewer.")
+    words = dict.fromkeys(word.lower() for word in search.words)
+    return tuple(filter(str.isalnum, words))
 
 
 def check_append(append: Append) -> None:
@@ -114,6 +126,11 @@ def stream_key(stream: StreamId) -> tuple[str, str, str]:
     return stream.tenant, stream.kind, encode_stream_key(stream)
 
 
+def owner_of(table: type[Row]) -> StreamKind:
+    """What the rows of a table belong to."""
+    return "ledger" if "ledger" in table.key else "session"
+
+
 def row_key(row: Row) -> tuple[str | int, ...]:
     return tuple(getattr(row, column) for column in type(row).key)
 
@@ -139,6 +156,8 @@ def stream_of(tenant: str, kind: Any, key: str) -> StreamId:
         raise StorageCorrupt(what=f"the name {key!r} in streams", reason=str(error)) from error
     if kind == "session" and len(names) not in (2, 3):
         raise StorageCorrupt(what=f"the name {key!r} in streams", reason="a session has two or three")
+    if kind == "ledger" and len(names) not in _LEDGER_NAMES.get(names[0] if names else "", ()):
+        raise StorageCorrupt(what=f"the name {key!r} in streams", reason="it is no ledger's")
     return StreamId(tenant, kind, names)
 
 

@@ -23,10 +23,12 @@ from holdfast.errors import (
 )
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
+from holdfast.model.facts import Search
 from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, StreamWrite, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
 from holdfast.storage import common
+from holdfast.storage.ranking import ranked, within
 
 R = TypeVar("R", bound=Row)
 
@@ -41,6 +43,7 @@ class MemoryStore:
         self._keys: dict[tuple[str, str], tuple[tuple[StreamId, int], ...]] = {}
         self._snapshots: dict[StreamId, Snapshot] = {}
         self._rows: dict[str, dict[StreamId, dict[tuple[str | int, ...], Row]]] = {}
+        self._slots: dict[StreamId, dict[str, dict[tuple[str | int, ...], FactRow]]] = {}
         self._projection_version = 0
         self._closed = False
 
@@ -89,19 +92,28 @@ class MemoryStore:
 
     def _put_rows(self, stream: StreamId, rows: Sequence[Row]) -> None:
         for row in rows:
-            self._rows.setdefault(type(row).table, {}).setdefault(stream, {})[common.row_key(row)] = row
+            key = common.row_key(row)
+            kept = self._rows.setdefault(type(row).table, {}).setdefault(stream, {})
+            if isinstance(row, FactRow):
+                slots = self._slots.setdefault(stream, {})
+                if isinstance(before := kept.get(key), FactRow):
+                    del slots[before.subject][key]
+                slots.setdefault(row.subject, {})[key] = row
+            kept[key] = row
 
     def _forget_rows(self, stream: StreamId) -> None:
+        self._slots.pop(stream, None)
         for table in self._rows.values():
             table.pop(stream, None)
 
     def _some_rows(self, table: type[Row], where: Mapping[str, str | int]) -> Iterator[Row]:
-        """Those of one session if `where` names it, otherwise all."""
+        """Those of one stream if `where` names it, of a ledger only those about one key if it names that; otherwise all."""
         streams = self._rows.get(table.table, {})
-        tenant, *names = (where.get(column) for column in ("tenant", "actor", "session", "thread"))
-        if tenant is None or None in names:
+        stream = _stream_named(table, where)
+        if stream is None:
             return (row for rows in streams.values() for row in rows.values())
-        stream = StreamId(str(tenant), "session", tuple(str(name) for name in names if name != ""))
+        if table is FactRow and "subject" in where:
+            return iter(self._slots.get(stream, {}).get(str(where["subject"]), {}).values())
         return iter(streams.get(stream, {}).values())
 
     def adopt(
@@ -215,6 +227,14 @@ class MemoryStore:
             found = [row for row in found if (place(row) < beyond if order.backwards else place(row) > beyond)]
         return tuple(cast("R", row) for row in sorted(found, key=place, reverse=order.backwards)[:limit])
 
+    def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
+        words = common.searched(search)
+        with self._open():
+            tables = self._rows.get(FactRow.table, {})
+            names = {common.stream_of(search.tenant, "ledger", ledger) for ledger in search.ledgers}
+            facts = [cast("FactRow", row) for stream in names for row in tables.get(stream, {}).values()]
+        return ranked([fact for fact in facts if within(fact, search)], words, search.limit)
+
     def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:
         with self._open():
             actual = len(self._streams.get(stream, ()))
@@ -249,6 +269,17 @@ class MemoryStore:
         if self._closed:
             raise StoreClosed(what="the store in memory")
         return self._lock
+
+
+def _stream_named(table: type[Row], where: Mapping[str, str | int]) -> StreamId | None:
+    """The stream whose rows alone can fit, if that much is said."""
+    tenant, ledger = where.get("tenant"), where.get("ledger")
+    if tenant is None:
+        return None
+    if common.owner_of(table) == "ledger":
+        return None if ledger is None else common.stream_of(str(tenant), "ledger", str(ledger))
+    names = [where.get(column) for column in ("actor", "session", "thread")]
+    return None if None in names else StreamId(str(tenant), "session", tuple(str(name) for name in names if name != ""))
 
 
 def _paired(row: Row, bounds: Mapping[str, int]) -> Iterator[tuple[int | None, int]]:

@@ -8,10 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from holdfast import errors
-from holdfast.model.rows import Order, Row
+from holdfast.model.rows import FactRow, Order, Row
 from holdfast.storage import common
 
 R = TypeVar("R", bound=Row)
+
+_FEW: Mapping[type[Row], Mapping[str, str]] = {
+    FactRow: {"live": "live = 1", "review": "review = 1", "constrains": "constrains = 1", "ref": "ref <> ''"}
+}
+"""What partial indexes hold, by the column that says so: where it is 1, or a text that is not empty. A statement has to
+repeat it, since a value that it gets later proves nothing to a planner."""
 
 
 def read_sql(folder: str, name: str) -> str:
@@ -74,6 +80,7 @@ def select_rows(
     if not common.can_match(table, (where, least, most)):
         return None
     terms = [f"{column} = {mark}" for column in where]
+    terms += [few for column, few in _FEW.get(table, {}).items() if _among_few(where.get(column))]
     terms += [f"{column} >= {mark}" for column in least] + [f"{column} <= {mark}" for column in most]
     values: list[str | int] = [*where.values(), *least.values(), *most.values()]
     columns = common.order_columns(table, order, {*where, *least, *most})
@@ -90,6 +97,10 @@ def select_rows(
     laid_out = ", ".join(column + direction for column in columns)
     statement = f"SELECT {fields} FROM {table.table} {condition}ORDER BY {laid_out} LIMIT {mark}"
     return statement, [*values, limit]
+
+
+def _among_few(value: str | int | None) -> bool:
+    return value == 1 or (isinstance(value, str) and value != "")
 
 
 def _beyond(

@@ -11,9 +11,10 @@ from typing import ParamSpec, TypeVar
 
 from holdfast.errors import StoreClosed
 from holdfast.model import limits
+from holdfast.model.facts import Search
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
 from holdfast.ports import EventStore
 from holdfast.storage.sqlite.store import SqliteStore
 
@@ -78,6 +79,9 @@ class ThreadedStore:
     ) -> tuple[R, ...]:
         call = functools.partial(self.blocking.rows, after=after, limit=limit, order=order, least=least, most=most)
         return await self.call(call, table, where)
+
+    async def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
+        return await self.call(self.blocking.search, search)
 
     async def close(self) -> None:
         if not self._closed:

@@ -20,7 +20,8 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = (
-        f"{__name__}.{each}" for each in ("appends", "conformance", "contract_log", "contract_state", "strategies")
+        f"{__name__}.{each}"
+        for each in ("appends", "conformance", "contract_log", "contract_search", "contract_state", "strategies")
     )
     unseen = [module for module in modules if module not in sys.modules]
     importlib.import_module("pytest").register_assert_rewrite(*unseen)

@@ -10,13 +10,25 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast import chain
+from holdfast import chain, codec
 from holdfast.adapters.system import RandomIds
 from holdfast.errors import VersionConflict
 from holdfast.model import limits
 from holdfast.model.log import GENESIS, Append, Head, NewEvent, Recorded, Snapshot, StreamWrite
-from holdfast.model.names import StreamId, StreamKind
-from holdfast.model.rows import BlobRow, FrameRow, HandleRow, OutboxRow, Row, SessionRow, TokenRow
+from holdfast.model.names import LedgerKind, StreamId, StreamKind
+from holdfast.model.rows import (
+    BlobRow,
+    DependRow,
+    FactRow,
+    FrameRow,
+    HandleRow,
+    LedgerRow,
+    MentionRow,
+    OutboxRow,
+    Row,
+    SessionRow,
+    TokenRow,
+)
 from holdfast.ports import EventStore
 
 T = TypeVar("T")
@@ -51,7 +63,13 @@ def stream_named(
     return StreamId(tenant, kind, (actor, session))
 
 
+def ledger_named(name: str = "l", *, kind: LedgerKind = "user", tenant: str = "acme") -> StreamId:
+    """The stream of a ledger, though not of a session's own, which has more names."""
+    return StreamId(tenant, "ledger", (kind, name))
+
+
 ONE, TWO = stream_named("one"), stream_named("two")
+LEDGER, OTHER_LEDGER = ledger_named("one"), ledger_named("two")
 
 
 def new_events(*payloads: bytes, kind: str = TYPES[0]) -> tuple[NewEvent, ...]:
@@ -132,8 +150,57 @@ def token_row(stream: StreamId, digest: str, frame: int = 1, **changes: Any) -> 
     return msgspec.structs.replace(row, **changes)
 
 
+def _ledger(stream: StreamId) -> dict[str, str]:
+    return {"tenant": stream.tenant, "ledger": codec.encode_stream_key(stream)}
+
+
+def ledger_row(stream: StreamId, version: int = 1) -> LedgerRow:
+    kind: Any = stream.key[0]
+    return LedgerRow(**_ledger(stream), kind=kind, version=version, facts=version, created_us=1, updated_us=version)
+
+
+def fact_row(stream: StreamId, fact: int, subject: str = "subject", words: str = "", **changes: Any) -> FactRow:
+    """Found by the words of its subject, which blanks part, and by these."""
+    row = FactRow(
+        **_ledger(stream),
+        fact=fact,
+        subject=subject,
+        scope="global",
+        scope_id="",
+        ref="",
+        live=1,
+        claim=0,
+        review=0,
+        constrains=0,
+        expires_us=None,
+        requires="",
+        key_words=subject.lower(),
+        words=words or f"number {fact}",
+        state="{}",
+    )
+    return msgspec.structs.replace(row, **changes)
+
+
+def depend_row(stream: StreamId, source: int, fact: int) -> DependRow:
+    return DependRow(**_ledger(stream), source=source, fact=fact)
+
+
+def mention_row(stream: StreamId, fact: int, where: StreamId = ONE, **changes: Any) -> MentionRow:
+    """In a message of the session `where`."""
+    names = {name: value for name, value in _names(where).items() if name != "tenant"}
+    row = MentionRow(**_ledger(stream), fact=fact, **names, seq=fact, start=0, stop=fact, live=1)
+    return msgspec.structs.replace(row, **changes)
+
+
 def rows_of_every_table(stream: StreamId, number: int = 1) -> tuple[Row, ...]:
-    """One of each; another number gives other keys, but for that of the session."""
+    """One of each that belongs to a session, or to a ledger; another number gives other keys, but for the first."""
+    if stream.kind == "ledger":
+        return (
+            ledger_row(stream, number),
+            fact_row(stream, number),
+            depend_row(stream, number, number + 1),
+            mention_row(stream, number),
+        )
     return (
         session_row(stream, number),
         outbox_row(stream, number),

@@ -27,13 +27,16 @@ from holdfast.model.content import BlobRef
 from holdfast.ports import BlobStore, EventStore
 from holdfast.testing.appends import LOOKALIKES, in_threads
 from holdfast.testing.contract_log import Adopting, Appending, Erasing, Keys, Reading
+from holdfast.testing.contract_search import Searching
 from holdfast.testing.contract_state import Apart, Closing, Finding, Keeping, Together
 from holdfast.testing.strategies import store_machine
 
 __all__ = ["BlobStoreContract", "EventStoreContract", "store_machine"]
 
 
-class EventStoreContract(Appending, Keys, Reading, Keeping, Finding, Erasing, Adopting, Apart, Together, Closing):
+class EventStoreContract(
+    Appending, Keys, Reading, Keeping, Finding, Searching, Erasing, Adopting, Apart, Together, Closing
+):
     """Everything that `ports.EventStore` promises. A subclass gives the fixture `make_store`, and `reopen` if it can."""
 
     machine_examples = 30

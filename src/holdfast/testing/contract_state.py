@@ -17,22 +17,43 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidName, StoreClosed, VersionConflict
 from holdfast.model import limits
+from holdfast.model.facts import Search
 from holdfast.model.log import Head, Recorded, Snapshot
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, TABLES, FrameRow, HandleRow, Order, Row, SessionRow, TokenRow
+from holdfast.model.rows import (
+    IN_ORDER_OF_KEY,
+    TABLES,
+    DependRow,
+    FactRow,
+    FrameRow,
+    HandleRow,
+    LedgerRow,
+    MentionRow,
+    Order,
+    Row,
+    SessionRow,
+    TokenRow,
+)
 from holdfast.ports import EventStore
 from holdfast.testing.appends import (
+    LEDGER,
     LOOKALIKES,
     ONE,
+    OTHER_LEDGER,
     PAGE,
     TWO,
     all_events,
     append_of,
     assert_sound,
+    depend_row,
+    fact_row,
     fill,
     frame_row,
     handle_row,
     in_threads,
+    ledger_named,
+    ledger_row,
+    mention_row,
     push,
     rows_of_every_table,
     session_row,
@@ -42,6 +63,10 @@ from holdfast.testing.appends import (
     write_to,
 )
 from holdfast.testing.contract_log import FAR, StoreFixtures
+
+PAIRS = pytest.mark.parametrize(
+    ("one", "two"), [(ONE, TWO), (LEDGER, OTHER_LEDGER), (ONE, LEDGER)], ids=["sessions", "ledgers", "one of each"]
+)
 
 NO_COLUMNS = ("1=1; --", "tenant = tenant OR 1", 'tenant"', "TENANT", "", "*", "stream_no", "rowid")
 
@@ -90,16 +115,19 @@ class Keeping(StoreFixtures):
         assert store.snapshot(ONE) == Snapshot(3, 7, largest)
         assert store.snapshot(TWO) is None
 
-    def test_rows_are_put_and_every_column_of_them_is_updated(self, store: EventStore) -> None:
-        rows, others = rows_of_every_table(ONE), rows_of_every_table(TWO)
+    @PAIRS
+    def test_rows_are_put_and_every_column_of_them_is_updated(
+        self, store: EventStore, one: StreamId, two: StreamId
+    ) -> None:
+        rows, others = rows_of_every_table(one), rows_of_every_table(two)
         changed = [all_changed(row) for row in rows]
-        store.append(append_of(write_to(TWO, 0, rows=others)))
-        store.append(append_of(write_to(ONE, 0, rows=rows)))
+        store.append(append_of(write_to(two, 0, rows=others)))
+        store.append(append_of(write_to(one, 0, rows=rows)))
         assert_rows(store, *rows, *others)
-        store.append(append_of(write_to(ONE, 1, rows=changed)))
+        store.append(append_of(write_to(one, 1, rows=changed)))
         assert_rows(store, *changed, *others)
-        store.append(append_of(write_to(ONE, 2, rows=[*rows, *changed, *rows_of_every_table(ONE, 2), *rows])))
-        assert_rows(store, *rows, *rows_of_every_table(ONE, 2)[1:], *others)
+        store.append(append_of(write_to(one, 2, rows=[*rows, *changed, *rows_of_every_table(one, 2), *rows])))
+        assert_rows(store, *rows, *rows_of_every_table(one, 2)[1:], *others)
 
     def test_rows_are_found_by_any_columns_and_in_pages(self, store: EventStore) -> None:
         rows: list[SessionRow] = []
@@ -193,16 +221,19 @@ class Keeping(StoreFixtures):
         store.append(append_of(write_to(stream, 0, rows=[session_row(stream, 1)])))
         assert store.rows(SessionRow, where, limit=5) == ()
 
-    def test_replaced_rows_leave_those_of_other_streams_alone(self, store: EventStore) -> None:
-        rows, others, new = rows_of_every_table(ONE), rows_of_every_table(TWO), rows_of_every_table(ONE, 9)
-        for stream, some in ((ONE, rows), (TWO, others)):
+    @PAIRS
+    def test_replaced_rows_leave_those_of_other_streams_alone(
+        self, store: EventStore, one: StreamId, two: StreamId
+    ) -> None:
+        rows, others, new = rows_of_every_table(one), rows_of_every_table(two), rows_of_every_table(one, 9)
+        for stream, some in ((one, rows), (two, others)):
             store.append(append_of(write_to(stream, 0, rows=some)))
         for version in (0, 2):
             with pytest.raises(VersionConflict) as caught:
-                store.replace_rows(ONE, version, [])
-            assert (caught.value.stream, caught.value.expected, caught.value.actual) == (ONE, version, 1)
+                store.replace_rows(one, version, [])
+            assert (caught.value.stream, caught.value.expected, caught.value.actual) == (one, version, 1)
         assert_rows(store, *rows, *others)
-        store.replace_rows(ONE, 1, new[1:])
+        store.replace_rows(one, 1, new[1:])
         assert_rows(store, *new[1:], *others)
 
     def test_the_version_of_the_projection_is_what_was_last_said(self, store: EventStore) -> None:
@@ -214,12 +245,13 @@ class Keeping(StoreFixtures):
 
     def test_everything_is_there_after_opening_again(self, store: EventStore) -> None:
         rows, snapshot = rows_of_every_table(ONE, 2), Snapshot(2, 1, b"state")
+        facts = rows_of_every_table(LEDGER)
         first = store.append(append_of(write_to(ONE, 0, b"\0\xff", b"", rows=rows, snapshot=snapshot), key="key"))
-        second = store.append(append_of(write_to(TWO, 0, b"[1]"), write_to(ONE, 2, b"[2]")))
+        second = store.append(append_of(write_to(LEDGER, 0, b"[1]", rows=facts), write_to(ONE, 2, b"[2]")))
         reopened = self.reopen(store) or store
         assert tuple(all_events(reopened)) == first.events + second.events
         assert reopened.snapshot(ONE) == snapshot
-        assert_rows(reopened, *rows)
+        assert_rows(reopened, *rows, *facts)
         assert reopened.append(append_of(write_to(ONE, 0), key="key")).events == first.events
         assert fill(reopened, ONE, 1)[0].seq == 4
         assert_sound(reopened)
@@ -227,10 +259,12 @@ class Keeping(StoreFixtures):
 
 
 NAMES = ("tenant", "actor", "session", "thread")
+HOME = ("tenant", "ledger")
 
 
-def fill_frames(store: EventStore) -> list[Row]:
-    """Frames, handles and tokens of several sessions, whose names are in another order in another encoding or alphabet."""
+def fill_tables(store: EventStore) -> list[Row]:
+    """Frames, handles and tokens of several sessions, and facts of several ledgers, whose names are in another order in
+    another encoding or alphabet."""
     keys = [(actor, "1", *thread) for actor in ("a", "é", "\uffff", "\U00010000") for thread in ((), ("x",))]
     filled: list[Row] = []
     for stream in (StreamId(tenant, "session", key) for tenant in ("t", "t2") for key in keys):
@@ -245,7 +279,35 @@ def fill_frames(store: EventStore) -> list[Row]:
             rows.append(token_row(stream, f"{'de'[dice[8] % 2]}{number}", parent, suspended=live))
         store.append(append_of(write_to(stream, 0, rows=rows)))
         filled += rows
+    for tenant in ("t", "t2"):
+        for name in ("a", "é", "\uffff", "\U00010000"):
+            stream = ledger_named(name, tenant=tenant)
+            rows = [ledger_row(stream), *(row for number in range(1, 7) for row in some_facts(stream, number))]
+            store.append(append_of(write_to(stream, 0, rows=rows)))
+            filled += rows
     return filled
+
+
+def some_facts(stream: StreamId, number: int) -> list[Row]:
+    """A fact and what belongs to it, much of it as in another."""
+    dice = hashlib.sha256(f"{stream} {number}".encode()).digest()
+    live = dice[0] % 2
+    fact = fact_row(
+        stream,
+        number,
+        subject=("one", "two")[dice[1] % 2],
+        scope=("global", "task")[dice[2] % 2],
+        scope_id=("", "7")[dice[2] % 2],
+        ref=("", "", "ref")[dice[3] % 3],
+        live=live,
+        claim=dice[4] % 2,
+        review=live * (dice[5] % 2),
+        constrains=live * (dice[6] % 2),
+        expires_us=(None, 1, 3)[dice[7] % 3],
+    )
+    where = StreamId(stream.tenant, "session", ("ada", ("1", "2")[dice[8] % 2]))
+    source = depend_row(stream, dice[9] % 2, number)
+    return [fact, source, mention_row(stream, number, where, seq=dice[10] % 4, live=live)]
 
 
 class LookUp(NamedTuple):
@@ -277,13 +339,15 @@ def look_ups(draw: st.DrawFn, rows: Sequence[Row]) -> LookUp:
     """About some row; the page may begin behind any other, also one that is not among those asked for."""
     some = draw(st.sampled_from(rows))
     table = type(some)
-    columns = [column for column in table.__struct_fields__ if column not in NAMES]
+    home = HOME if "ledger" in table.key else NAMES
+    columns = [column for column in table.__struct_fields__ if column not in home]
     numbers = [column for column in columns if type(getattr(some, column)) is int]
-    fixed = {*NAMES[: draw(st.sampled_from((0, 1, 2, 4)))], *draw(st.sets(st.sampled_from(columns), max_size=2))}
+    fixed = {*home[: draw(st.sampled_from((0, 1, 2, 4)))], *draw(st.sets(st.sampled_from(columns), max_size=3))}
     bounds: st.SearchStrategy[dict[str, int]] = st.dictionaries(st.sampled_from(numbers), st.integers(0, 5), max_size=1)
     least, most = (draw(bounds) if draw(st.integers(0, 2)) == 2 else {} for _ in range(2))
-    unsure = {"deadline_us", "ended", "source"} - {**least, **most}.keys()
-    sure = [column for column in (*NAMES, *columns) if column not in unsure]
+    unsure = {"deadline_us", "ended", "expires_us"} - {**least, **most}.keys()
+    unsure |= {"source"} if table is HandleRow else set()
+    sure = [column for column in (*home, *columns) if column not in unsure]
     order = Order(tuple(draw(st.lists(st.sampled_from(sure), unique=True, max_size=2))), draw(st.booleans()))
     there = [row for row in rows if type(row) is table and None not in place(row, order.columns)]
     where = {column: getattr(some, column) for column in fixed if getattr(some, column) is not None}
@@ -300,6 +364,15 @@ PAGED: tuple[tuple[type[Row], tuple[str, ...]], ...] = (
     (TokenRow, (*NAMES, "suspended")),
     (TokenRow, ("tenant", "suspended")),
     (TokenRow, ("tenant", "digest")),
+    (LedgerRow, ("tenant", "kind")),
+    (FactRow, (*HOME, "subject", "scope", "scope_id", "live")),
+    (FactRow, (*HOME, "subject")),
+    (FactRow, (*HOME, "ref")),
+    (FactRow, (*HOME, "live")),
+    (FactRow, (*HOME, "review")),
+    (FactRow, (*HOME, "constrains")),
+    (DependRow, (*HOME, "source")),
+    (MentionRow, (*NAMES, "live")),
 )
 """What an engine asks for, page by page."""
 
@@ -308,7 +381,7 @@ class Finding(StoreFixtures):
     look_ups = 100
 
     def test_rows_are_found_whatever_is_asked_for(self, store: EventStore) -> None:
-        rows = fill_frames(store)
+        rows = fill_tables(store)
 
         @settings(max_examples=self.look_ups, deadline=None)
         @given(look_ups(rows))
@@ -326,9 +399,9 @@ class Finding(StoreFixtures):
 
     @pytest.mark.parametrize("backwards", [False, True])
     def test_pages_of_rows_make_up_all_of_them(self, store: EventStore, backwards: bool) -> None:
-        rows, order = fill_frames(store), Order(backwards=backwards)
+        rows, order = fill_tables(store), Order(backwards=backwards)
         for table, columns in PAGED:
-            some = [row for row in rows if type(row) is table and "é" in place(row, ())]
+            some = [row for row in rows if type(row) is table and "é" in str(place(row, ()))]
             for values in {tuple(getattr(row, column) for column in columns) for row in some}:
                 if None in values:  # what is not there is not asked for
                     continue
@@ -350,8 +423,18 @@ class Finding(StoreFixtures):
             token_row(stream, hashlib.sha256(b"token").hexdigest(), limits.WHOLE_NUMBER, state=state),
         ]
         store.append(append_of(write_to(stream, 0, rows=rows)))
-        assert_rows(store, *rows)
+        ledger = StreamId(tenant, "ledger", ("session", *names))
+        long = [hashlib.shake_256(name.encode()).hexdigest(limits.NAME_BYTES // 2) for name in ("key", "id", "ref")]
+        subject, scope_id, ref = long
+        facts = [
+            fact_row(ledger, limits.WHOLE_NUMBER, subject, "long " * 1_000, scope_id=scope_id, ref=ref, state=state),
+            depend_row(ledger, limits.WHOLE_NUMBER, limits.WHOLE_NUMBER),
+            mention_row(ledger, limits.WHOLE_NUMBER, stream),
+        ]
+        store.append(append_of(write_to(ledger, 0, rows=facts)))
+        assert_rows(store, *rows, *facts)
         assert store.rows(HandleRow, {"tenant": tenant, "source": source}, limit=5) == (rows[1],)
+        assert store.rows(FactRow, {"tenant": tenant, "subject": subject, "ref": ref}, limit=5) == (facts[0],)
 
 
 class Apart(StoreFixtures):
@@ -466,6 +549,7 @@ USES: dict[str, Callable[[EventStore], object]] = {
     "heads": lambda store: store.heads(limit=1),
     "snapshot": lambda store: store.snapshot(ONE),
     "rows": lambda store: store.rows(SessionRow, {}, limit=1),
+    "search": lambda store: store.search(Search(tenant="acme", ledgers=(), words=("word",))),
     "replace_rows": lambda store: store.replace_rows(ONE, 1, ()),
     "projection_version": lambda store: store.projection_version(),
     "set_projection_version": lambda store: store.set_projection_version(1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import msgspec
 import pytest
@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from holdfast import chain
+from holdfast.codec import encode_stream_key
 from holdfast.errors import KeyConflict, VersionConflict
 from holdfast.model import limits
+from holdfast.model.facts import Search
 from holdfast.model.log import GENESIS, Append, Head, Recorded, Snapshot, StreamWrite
 from holdfast.model.names import StreamId
-from holdfast.model.rows import TABLES, Row
+from holdfast.model.rows import TABLES, FactRow, Row
 from holdfast.ports import EventStore
 from holdfast.testing.appends import (
     TYPES,
@@ -24,8 +26,8 @@ from holdfast.testing.appends import (
     append_of,
     assert_sound,
     erased,
+    fact_row,
     rows_of_every_table,
-    session_row,
     write_to,
 )
 
@@ -33,7 +35,13 @@ payloads: st.SearchStrategy[bytes] = st.binary(max_size=40)
 
 # Names that differ by a prefix, a separator or a form of the same letter, in two tenants.
 _KEYS = (("a", "b"), ("a", "b2"), ("a/b", "c"), ("a", "b/c"), ("a", "b", "c"), ("é", "%"), ("e\u0301", "_"))
-STREAMS = tuple(StreamId(tenant, "session", key) for tenant in ("t", "t2") for key in _KEYS)
+_LEDGERS = (("user", "a"), ("session", "a", "b"), ("project", "é"))
+STREAMS = tuple(
+    StreamId(tenant, kind, key)
+    for tenant in ("t", "t2")
+    for kind, keys in (("session", _KEYS), ("ledger", _LEDGERS))
+    for key in keys
+)
 streams: st.SearchStrategy[StreamId] = st.sampled_from(STREAMS)
 
 
@@ -126,7 +134,9 @@ class _StoreMachine(RuleBasedStateMachine):
         for stream, some in what.items():
             expected = self.model.version(stream)
             after = expected + len(some)
-            rows = rows_of_every_table(stream, after)
+            rows: list[Row] = [*rows_of_every_table(stream, after)]
+            if stream.kind == "ledger":  # one that changes its words and its life
+                rows.append(fact_row(stream, 0, words=f"number {after}", live=after % 2))
             snapshot = Snapshot(after, 1, b"".join(some)) if keep else None
             writes.append(write_to(stream, expected, *some, kind=kind, rows=rows, snapshot=snapshot))
         return writes
@@ -178,7 +188,7 @@ class _StoreMachine(RuleBasedStateMachine):
         stream = sorted(self.model.streams)[pick % len(self.model.streams)]
         version = self.model.version(stream)
         gone = sorted({min(seq, version) for seq in seqs})
-        write = write_to(stream, version, b"erased", rows=[session_row(stream, version + 1)], erase=gone)
+        write = write_to(stream, version, b"erased", rows=rows_of_every_table(stream, version + 1)[:1], erase=gone)
         append = append_of(write)
         self.model.take(append, self.store.append(append).events)
 
@@ -205,6 +215,22 @@ class _StoreMachine(RuleBasedStateMachine):
     def page_through(self, limit: int) -> None:
         assert tuple(all_events(self.store, limit=limit)) == self.model.at(self.model.feed)
         assert {head.stream for head in all_heads(self.store, limit=limit)} == set(self.model.streams)
+
+    @rule(tenant=st.sampled_from(("t", "t2")), number=st.integers(1, 12), live=st.booleans())
+    def search(self, tenant: str, number: int, live: bool) -> None:
+        facts = [cast("FactRow", row) for row in self.model.all_rows(FactRow)]
+        ledgers = tuple(encode_stream_key(stream) for stream in STREAMS if stream.kind == "ledger")
+        for word in ("subject", str(number)):
+            found = self.store.search(Search(tenant=tenant, ledgers=ledgers, words=(word,), live=live, limit=100))
+            known = [row for row, _ in found]
+            assert sorted(known, key=repr) == sorted(
+                (
+                    row
+                    for row in facts
+                    if (row.tenant, row.live) == (tenant, live) and word in (row.subject, *row.words.split())
+                ),
+                key=repr,
+            )
 
     @rule()
     def open_again(self) -> None:

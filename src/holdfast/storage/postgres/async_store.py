@@ -17,9 +17,10 @@ import psycopg_pool
 
 from holdfast import errors
 from holdfast.model import limits
+from holdfast.model.facts import Search
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
 from holdfast.storage import common
 from holdfast.storage.group import Request
 from holdfast.storage.postgres import log
@@ -162,6 +163,9 @@ class AsyncPostgresStore(ThreadedStore):
         most: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[R, ...]:
         return await self._run(lambda _: log.rows(table, where, after, limit, order, least, most))
+
+    async def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
+        return await self._run(lambda _: log.search(search))
 
     async def close(self) -> None:
         if not self._closed:

@@ -15,9 +15,10 @@ import psycopg
 
 from holdfast import chain, codec, errors
 from holdfast.model import limits
+from holdfast.model.facts import Search
 from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import TABLES, Order, Row
+from holdfast.model.rows import TABLES, FactRow, Order, Row
 from holdfast.storage import common
 from holdfast.storage.postgres.arrays import bigints, blobs, integers, texts
 from holdfast.storage.postgres.connect import FOLDER
@@ -403,6 +404,32 @@ def rows(
     return tuple(row_of(table, row) for row in found)
 
 
+def search(asked: Search) -> Operation[tuple[tuple[FactRow, float], ...]]:
+    words = common.searched(asked)
+    if not words or "\0" in asked.tenant:
+        return ()
+    ledgers = [ledger for ledger in asked.ledgers if "\0" not in ledger]
+    scopes = [scope for scope in asked.scopes if "\0" not in scope[1]]
+    values = (
+        int(asked.live),
+        asked.tenant,
+        texts(ledgers),
+        " ".join(words),
+        asked.tenant,
+        asked.tenant,
+        asked.tenant,
+        int(asked.live),
+        common.bounded(asked.now_us),
+        texts([scope for scope, _ in scopes]),
+        texts([scope_id for _, scope_id in scopes]),
+        asked.permissions is None,
+        codec.encode([each for each in asked.permissions or () if "\0" not in each]).decode(),
+        asked.limit,
+    )
+    found = yield Ask(asked.tenant, SQL["search"], values)
+    return tuple((row_of(FactRow, row), score) for score, *row in found)
+
+
 def projection_version() -> Operation[int]:
     ((version,),) = yield Ask(None, SQL["projection_version"], sets_tenant=True)
     answer: int = version
@@ -430,4 +457,4 @@ def check() -> Operation[tuple[str, ...]]:
 
 
 def _strange(table: type[Row]) -> str:
-    return f"a row of {table.table} for the session {{!r}} is laid at another stream's door"
+    return f"a row of {table.table} for the {common.owner_of(table)} {{!r}} is laid at another stream's door"

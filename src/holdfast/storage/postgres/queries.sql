@@ -81,6 +81,32 @@ WHERE k.tenant = %b AND k.key = %b AND s.tenant = k.tenant ORDER BY k.part, e.se
 SELECT n.version, n.format, n.state FROM snapshots n JOIN streams s USING (stream_no)
 WHERE s.tenant = %b AND s.kind = %b AND s.key = %b AND n.tenant = s.tenant;
 
+-- name: search
+WITH homes AS MATERIALIZED (
+    SELECT array_agg(stream_no * 2 + %b::bigint) AS numbers, array_agg(key) AS ledgers FROM streams
+    WHERE tenant = %b AND kind = 'ledger' AND key = ANY (%b::text[])
+), asked AS MATERIALIZED (
+    SELECT s.word, c.facts FROM (SELECT DISTINCT stems_of(%b)) AS s (word) CROSS JOIN LATERAL (
+        SELECT count(*)::float8 AS facts FROM fact_words w
+        WHERE w.tenant = %b AND w.home = ANY ((SELECT numbers FROM homes)::bigint[]) AND w.word = s.word) c
+    WHERE c.facts > 0
+), scored AS (
+    SELECT w.home, w.fact, sum(a.worth * w.weight) AS score
+    FROM (SELECT word, ln(1 + sum(facts) OVER () / facts) AS worth FROM asked) a CROSS JOIN LATERAL (
+        SELECT w.home, w.fact, w.weight FROM fact_words w
+        WHERE w.tenant = %b AND w.home = ANY ((SELECT numbers FROM homes)::bigint[]) AND w.word = a.word OFFSET 0) w
+    GROUP BY w.home, w.fact
+)
+SELECT s.score, f.* FROM (
+    SELECT h.ledgers[array_position(h.numbers, s.home)] COLLATE "C" AS ledger, s.fact, s.score FROM scored s CROSS JOIN homes h
+    ORDER BY score DESC, ledger, fact DESC) s CROSS JOIN LATERAL (
+    SELECT f.tenant, f.ledger, f.fact, f.subject, f.scope, f.scope_id, f.ref, f.live, f.claim, f.review, f.constrains,
+           f.expires_us, f.requires, f.key_words, f.words, f.state
+    FROM fact_rows f WHERE f.tenant = %b AND f.ledger = s.ledger AND f.fact = s.fact AND f.live = %b AND (f.expires_us IS NULL OR f.expires_us > %b)
+      AND (f.scope, f.scope_id) IN (SELECT * FROM unnest(%b::text[], %b::text[]))
+      AND (f.requires = '' OR %b OR f.requires::jsonb <@ %b::text::jsonb) LIMIT 1) f
+ORDER BY s.score DESC, s.ledger, s.fact DESC LIMIT %b;
+
 -- name: projection_version
 SELECT projection FROM store;
 
@@ -94,39 +120,55 @@ SELECT (SELECT count(*) FROM streams), (SELECT count(*) FROM events), (SELECT co
 
 -- name: strange_session_rows
 SELECT r.session FROM session_rows r LEFT JOIN streams s USING (stream_no)
-WHERE s.tenant IS DISTINCT FROM r.tenant
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
    OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
                                          ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
 
 -- name: strange_blob_rows
 SELECT r.session FROM blob_rows r LEFT JOIN streams s USING (stream_no)
-WHERE s.tenant IS DISTINCT FROM r.tenant
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
    OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
                                          ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
 
 -- name: strange_outbox_rows
 SELECT r.session FROM outbox_rows r LEFT JOIN streams s USING (stream_no)
-WHERE s.tenant IS DISTINCT FROM r.tenant
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
    OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
                                          ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
 
 -- name: strange_frame_rows
 SELECT r.session FROM frame_rows r LEFT JOIN streams s USING (stream_no)
-WHERE s.tenant IS DISTINCT FROM r.tenant
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
    OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
                                          ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
 
 -- name: strange_handle_rows
 SELECT r.session FROM handle_rows r LEFT JOIN streams s USING (stream_no)
-WHERE s.tenant IS DISTINCT FROM r.tenant
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
    OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
                                          ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
 
 -- name: strange_token_rows
 SELECT r.session FROM token_rows r LEFT JOIN streams s USING (stream_no)
-WHERE s.tenant IS DISTINCT FROM r.tenant
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
    OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
                                          ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
+
+-- name: strange_ledger_rows
+SELECT r.ledger FROM ledger_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'ledger' OR s.key <> r.ledger LIMIT 10;
+
+-- name: strange_fact_rows
+SELECT r.ledger FROM fact_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'ledger' OR s.key <> r.ledger LIMIT 10;
+
+-- name: strange_depend_rows
+SELECT r.ledger FROM depend_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'ledger' OR s.key <> r.ledger LIMIT 10;
+
+-- name: strange_mention_rows
+SELECT r.ledger FROM mention_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'ledger' OR s.key <> r.ledger LIMIT 10;
 
 -- name: lost_events
 SELECT e.position FROM events e LEFT JOIN streams s USING (stream_no)

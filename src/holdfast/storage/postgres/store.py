@@ -14,9 +14,10 @@ import psycopg_pool
 
 from holdfast import errors
 from holdfast.model import limits
+from holdfast.model.facts import Search
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, StreamWrite, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
 from holdfast.storage import common
 from holdfast.storage.group import Group, Request
 from holdfast.storage.postgres import log
@@ -160,6 +161,9 @@ class PostgresStore:
         most: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[R, ...]:
         return self.run(lambda _: log.rows(table, where, after, limit, order, least, most))
+
+    def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
+        return self.run(lambda _: log.search(search))
 
     def projection_version(self) -> int:
         return self.run(lambda _: log.projection_version())

@@ -30,7 +30,7 @@ def _put_statement(table: type[Row]) -> str:
     moved = ", ".join(f"{name} = excluded.{name}" for name in table.__struct_fields__ if name not in table.key)
     return (
         f"INSERT INTO {table.table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
-        f"ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {moved}"
+        f"ON CONFLICT ({', '.join(table.key)}) DO {f'UPDATE SET {moved}' if moved else 'NOTHING'}"
     )
 
 
@@ -48,6 +48,8 @@ class Log:
         self._events = self._streams = 0
         self._feed = GENESIS
         self._counted = True
+        self._purge = False
+        """Facts were erased: their words are still in the index, with a note that they no longer count."""
 
     def begin(self) -> None:
         if self.connection.in_transaction:  # left open by someone who was interrupted
@@ -64,12 +66,16 @@ class Log:
         self._counted = True
 
     def commit(self) -> None:
+        if self._purge:
+            self.connection.execute(SQL["purge_words"])
+            self._purge = False
         if not self._counted:
             self.connection.execute(SQL["set_log_totals"], (self._events, self._streams, self._feed))
         self.connection.execute("COMMIT")
 
     def roll_back(self) -> None:
         self._data_version = -1
+        self._purge = False
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
@@ -173,6 +179,7 @@ class Log:
         for seq in seqs:
             self.connection.execute(SQL["erase"], (stream_no, seq))
         self.connection.execute(SQL["drop_snapshot"], (stream_no,))
+        self._purge |= bool(self.connection.execute(SQL["has_facts"], (stream_no,)).get)
         self._forget_rows(stream_no)
 
     def _put_rows(self, stream_no: int, rows: Sequence[Row]) -> None:

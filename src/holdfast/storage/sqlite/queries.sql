@@ -78,6 +78,29 @@ SELECT events, streams, feed FROM log_totals;
 -- name: set_log_totals
 UPDATE log_totals SET events = ?, streams = ?, feed = ? WHERE one = 1;
 
+-- name: ledgers
+SELECT stream_no, key FROM streams WHERE tenant = ? AND kind = 'ledger' AND key IN (SELECT value FROM json_each(?));
+
+-- name: search
+SELECT -w.rank, f.tenant, f.ledger, f.fact, f.subject, f.scope, f.scope_id, f.ref, f.live, f.claim, f.review, f.constrains, f.expires_us,
+       f.requires, f.key_words, f.words, f.state
+FROM fact_words w CROSS JOIN fact_rows f ON f.row_no = w.rowid
+WHERE w.fact_words MATCH ? AND f.tenant = ? AND f.ledger = ? AND f.live = ?
+  AND (f.expires_us IS NULL OR f.expires_us > ?)
+  AND (f.scope, f.scope_id) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))
+  AND (f.requires = '' OR ?7 IS NULL OR NOT EXISTS (
+      SELECT 1 FROM json_each(f.requires) r WHERE r.value NOT IN (SELECT value FROM json_each(?7))))
+ORDER BY w.rank LIMIT ?8;
+
+-- name: worth
+SELECT -bm25(fact_words, 1e9, 1e9) FROM fact_words WHERE fact_words MATCH ? LIMIT 1;
+
+-- name: has_facts
+SELECT EXISTS (SELECT 1 FROM fact_rows WHERE stream_no = ?);
+
+-- name: purge_words
+INSERT INTO fact_words (fact_words) VALUES ('optimize');
+
 -- name: projection_version
 SELECT version FROM projection;
 
@@ -94,33 +117,53 @@ SELECT hash FROM events WHERE position > 0 ORDER BY position;
 
 -- name: strange_session_rows
 SELECT r.session FROM session_rows r JOIN streams s USING (stream_no)
-WHERE s.tenant IS NOT r.tenant
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
    OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
 
 -- name: strange_blob_rows
 SELECT r.session FROM blob_rows r JOIN streams s USING (stream_no)
-WHERE s.tenant IS NOT r.tenant
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
    OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
 
 -- name: strange_outbox_rows
 SELECT r.session FROM outbox_rows r JOIN streams s USING (stream_no)
-WHERE s.tenant IS NOT r.tenant
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
    OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
 
 -- name: strange_frame_rows
 SELECT r.session FROM frame_rows r JOIN streams s USING (stream_no)
-WHERE s.tenant IS NOT r.tenant
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
    OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
 
 -- name: strange_handle_rows
 SELECT r.session FROM handle_rows r JOIN streams s USING (stream_no)
-WHERE s.tenant IS NOT r.tenant
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
    OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
 
 -- name: strange_token_rows
 SELECT r.session FROM token_rows r JOIN streams s USING (stream_no)
-WHERE s.tenant IS NOT r.tenant
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
    OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
+
+-- name: strange_ledger_rows
+SELECT r.ledger FROM ledger_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'ledger' OR s.key IS NOT r.ledger LIMIT 10;
+
+-- name: strange_fact_rows
+SELECT r.ledger FROM fact_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'ledger' OR s.key IS NOT r.ledger LIMIT 10;
+
+-- name: strange_depend_rows
+SELECT r.ledger FROM depend_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'ledger' OR s.key IS NOT r.ledger LIMIT 10;
+
+-- name: strange_mention_rows
+SELECT r.ledger FROM mention_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'ledger' OR s.key IS NOT r.ledger LIMIT 10;
+
+-- name: strange_fact_words
+SELECT row_no FROM fact_rows WHERE row_no NOT IN (SELECT id FROM fact_words_docsize)
+UNION ALL SELECT id FROM fact_words_docsize WHERE id NOT IN (SELECT row_no FROM fact_rows) LIMIT 10;
 
 -- name: lost_events
 SELECT e.position FROM events e LEFT JOIN streams s USING (stream_no) WHERE s.stream_no IS NULL

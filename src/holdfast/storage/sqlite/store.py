@@ -12,15 +12,17 @@ import apsw
 
 from holdfast import chain, codec, errors
 from holdfast.model import limits
+from holdfast.model.facts import Search
 from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, TABLES, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, TABLES, FactRow, Order, Row
 from holdfast.storage import common
 from holdfast.storage.sql import Migration, row_of, select_rows
 from holdfast.storage.sqlite.connect import connect, typed_errors
 from holdfast.storage.sqlite.log import SQL, Log, find, read_head
 from holdfast.storage.sqlite.migrate import migrate, shipped
 from holdfast.storage.sqlite.readers import Readers
+from holdfast.storage.sqlite.search import search_facts
 from holdfast.storage.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -172,6 +174,11 @@ class SqliteStore:
         with self._read() as connection:
             return tuple(row_of(table, row) for row in connection.execute(*query))
 
+    def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
+        words = common.searched(search)
+        with self._read() as connection:
+            return search_facts(connection, search, words)
+
     def projection_version(self) -> int:
         with self._read() as connection:
             version: int = connection.execute(SQL["projection_version"]).get
@@ -220,8 +227,11 @@ def _faults(connection: apsw.Connection) -> Iterator[str]:
         yield f"row {row_id} of {table} points to nothing in {parent}"
     yield from _wrong_totals(connection)
     for table in TABLES:
-        for (session,) in connection.execute(SQL[f"strange_{table.table}"]):
-            yield f"a row of {table.table} for the session {session!r} is laid at another stream's door"
+        of = common.owner_of(table)
+        for (name,) in connection.execute(SQL[f"strange_{table.table}"]):
+            yield f"a row of {table.table} for the {of} {name!r} is laid at another stream's door"
+    for (row_no,) in connection.execute(SQL["strange_fact_words"]):
+        yield f"row {row_no} of fact_rows and the words that it is found by do not belong together"
     for (position,) in connection.execute(SQL["lost_events"]):
         yield f"the event at position {position} belongs to no stream"
     for (position,) in connection.execute(SQL["disordered_events"]):

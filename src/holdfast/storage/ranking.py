@@ -1,0 +1,71 @@
+"""Finding facts by their words without an index: all of them are looked at. What the databases do is measured by it."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.model.facts import Search
+from holdfast.model.rows import FactRow
+
+KEY_WEIGHT = 3
+"""What a word counts for in a key; in a value it is 1."""
+
+
+def within(fact: FactRow, search: Search) -> bool:
+    """Whether a fact may be found at all, whatever its words are."""
+    return (
+        fact.tenant == search.tenant
+        and fact.ledger in search.ledgers
+        and fact.live == search.live
+        and (fact.expires_us is None or fact.expires_us > search.now_us)
+        and (fact.scope, fact.scope_id) in search.scopes
+        and _may_know(fact, search.permissions)
+    )
+
+
+def _may_know(fact: FactRow, permissions: Sequence[str] | None) -> bool:
+    if not fact.requires or permissions is None:
+        return True
+    return set(msgspec.json.decode(fact.requires, type=list[str])) <= set(permissions)
+
+
+def ranked(facts: Sequence[FactRow], words: Sequence[str], limit: int) -> tuple[tuple[FactRow, float], ...]:
+    """Those with any of the words, best first, by BM25: what is rare among them, and often in a short fact, counts for more."""
+    wanted = {_stem(word) for word in words}
+    weights = [_weights(fact) for fact in facts]
+    lengths = [sum(each.values()) or 1 for each in weights]
+    mean = sum(lengths) / len(lengths) if lengths else 1
+    common = Counter(word for each in weights for word in wanted & each.keys())
+    found: list[tuple[FactRow, float]] = []
+    for fact, weight, length in zip(facts, weights, lengths, strict=True):
+        score = sum(
+            math.log(1 + (len(facts) - common[word] + 0.5) / (common[word] + 0.5))
+            * (weight[word] * 2.2 / (weight[word] + 0.3 + 0.9 * length / mean))
+            for word in wanted & weight.keys()
+        )
+        if score > 0:
+            found.append((fact, score))
+    found.sort(key=lambda each: (-each[1], each[0].ledger, -each[0].fact))
+    return tuple(found[:limit])
+
+
+def _weights(fact: FactRow) -> Counter[str]:
+    weights = Counter(map(_stem, fact.words.split()))
+    for word in fact.key_words.split():
+        weights[_stem(word)] += KEY_WEIGHT
+    return weights
+
+
+def _stem(word: str) -> str:
+    """Without its accents, and without the endings that the forms of one English word differ by most often."""
+    if not word.isascii():
+        word = "".join(each for each in unicodedata.normalize("NFD", word) if not unicodedata.combining(each))
+    for ending in ("ingly", "edly", "ings", "ing", "ies", "ied", "ed", "es", "s", "y", "e"):
+        if word.endswith(ending) and len(word) - len(ending) > 2 and not word.endswith("ss"):
+            return word[: -len(ending)]
+    return word
