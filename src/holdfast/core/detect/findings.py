@@ -1,0 +1,48 @@
+"""What a rule finds: that a text changes a candidate, and how sure that is."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core.detect.cues import Mood
+from holdfast.core.detect.reading import Held, Reading, Scene
+from holdfast.core.detect.words import Word
+from holdfast.model.detection import Change, Rule
+
+SURE = 0.93
+LIKELY = 0.86
+FAIR = 0.82
+DOUBTFUL = 0.65
+"""How sure the rules are, by how often they were right in dialogues of people: from FAIR on it is right to act."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    held: Held
+    change: Change
+    rule: Rule
+    cue: str
+    confidence: float
+    new: tuple[int, int] | None = None
+    reading: Reading | None = None
+    """Where the new value stands; the message observed if none is named."""
+
+
+def earnest(scene: Scene) -> list[Mood]:
+    """The sentences that may change something: not asked, not only supposed."""
+    return [mood for mood in scene.said.moods if not (mood.asking or mood.hypothetical or mood.draft)]
+
+
+def inside(scene: Scene, mood: Mood) -> list[Word]:
+    return [word for word in scene.said.words if mood.sentence.start <= word.start < mood.sentence.end]
+
+
+def is_latest(scene: Scene, held: Held) -> bool:
+    """Whether it is what the talk was about just before: stated in the last messages, or else the newest."""
+    recent = {each.said.seq for each in scene.before[-2:]}
+    stated = [each for each in scene.held if any(place.span.seq in recent for place in each.places)]
+    return held in stated if stated else held.candidate.since_us == scene.newest_us
+
+
+def is_current(scene: Scene, held: Held) -> bool:
+    """Whether it belongs to what was talked of last, as far as keys have domains."""
+    return not held.domain or held.domain in scene.domains

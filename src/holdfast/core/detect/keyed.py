@@ -1,0 +1,257 @@
+"""What a text says is now so: of the thing that a key names, in the words used before, or of what the talk was about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from holdfast.core.detect import cues
+from holdfast.core.detect.cues import Mood
+from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, inside, is_current, is_latest
+from holdfast.core.detect.phrases import Place, names_another, phrase, repeats
+from holdfast.core.detect.reading import Held, Scene
+from holdfast.core.detect.values import Mention, name_norm
+from holdfast.core.detect.words import GENERIC, STOP, content, word_set, words
+from holdfast.model.detection import Rule
+
+SUBJECT_WORDS = 6
+"""Before a new value, among which the key must be named."""
+UNHEARD_WORDS = 3
+"""So many words that were not heard before may stand beside a new value, and it may still be about what was said."""
+KIN_SHARE = 0.7
+"""What a word that means about the same counts, next to the word itself."""
+
+_SAME = (
+    "plan approach strategy implementation direction",
+    "vendor supplier contractor provider partner",
+    "location place venue address site room office destination",
+    "date day deadline due schedule timeline",
+    "time hour schedule",
+    "price cost rate fee pricing",
+    "quantity amount number count size",
+    "owner lead manager assignee contact",
+    "budget funds funding allocation",
+    "meeting call appointment demo",
+    "team staff headcount",
+    "policy rule decision",
+    "design layout theme style",
+    "launch release rollout",
+)
+"""Words of keys that people use for one another."""
+_KIN: dict[str, frozenset[str]] = {}
+for _group in _SAME:
+    for _word in word_set(_group):
+        _KIN[_word] = _KIN.get(_word, frozenset()) | word_set(_group)
+_EMPTY = word_set("v corrected current final original new latest global fact value selected approved top")
+"""Words of a key that nobody says."""
+_PLAIN = word_set(
+    "the a an our my your its this that new current total whole updated revised final official actual correct right real "
+    "overall same old original latest exact full and or of for to is are on at in with change set move update push make"
+)
+"""Words before a key's that do not make it another thing's."""
+_COPULA = re.compile(
+    r"\b(?:is|are|'s|will be|should be|must be|has been|have been|was changed|stands|becomes?|now|to|=)\b|:",
+    re.IGNORECASE,
+)
+_SUBJECT = re.compile(
+    r"\b(?:the|our|my)\s(?:[\w'-]{1,30}\s){1,4}(?:is|are|will\sbe|should\sbe|has\sbeen)\s(?:\w{1,12}\s){0,2}$",
+    re.IGNORECASE,
+)
+"""A plain subject and its verb, right before what is said of it."""
+_INVERSE = re.compile(r"\s(?:is|are|will be|becomes?|became)\s(?:now\s)?(?:the|our|my|your)\s", re.IGNORECASE)
+_POINTING = re.compile(r"\b(?:that|it|this|those|these|them)\b", re.IGNORECASE)
+_KEPT = re.compile(r"\b(?:keep|still|stays?|remains?|unchanged|leave|same)\b[^,;]{0,40}", re.IGNORECASE)
+
+
+def keyed(scene: Scene, mood: Mood) -> Iterator[Finding]:
+    yield from _named(scene, mood)
+    yield from _inverse(scene, mood)
+    yield from _parallel(scene, mood)
+    yield from _pointed(scene, mood)
+
+
+def _named(scene: Scene, mood: Mood) -> Iterator[Finding]:
+    """The key is named, and another value is given: `the rate is now …`, `change the quantity to …`."""
+    text = scene.said.text[mood.sentence.start : mood.sentence.end]
+    if not _COPULA.search(text):
+        return
+    cue = mood.correction or cues.phrase_of(cues.FIRM, text)
+    new = phrase(scene, mood)
+    shares = {each.candidate.fact: _share_before(scene, each, mood, new) for each in scene.held}
+    top = max(shares.values(), default=0.0)
+    for held in scene.held:
+        share = shares[held.candidate.fact]
+        if share < 0.5 or share < top or (mood.keep and _is_kept(held, text)) or _is_elsewhere(scene, held):
+            continue
+        if held.is_typed:
+            yield from _named_value(scene, held, mood, share, cue)
+        elif held.kind != "flag" and new is not None:
+            yield from _named_label(scene, held, new, share, cue)
+
+
+def _share_before(scene: Scene, held: Held, mood: Mood, new: Place | None) -> float:
+    """How much of a key the sentence names: before the new value if that is a phrase, anywhere if it is of a kind."""
+    high = mood.sentence.end if held.is_typed or new is None else new[0]
+    near = [word.stem for word in scene.said.words if mood.sentence.start <= word.start < high]
+    return _share(held, set(near if held.is_typed else near[-SUBJECT_WORDS:]))
+
+
+def _share(held: Held, subject: set[str]) -> float:
+    own = [word for word in held.key.own if word not in _EMPTY]
+    exact = [word for word in own if word in subject]
+    kin = [word for word in own if word not in subject and subject & _KIN.get(word, frozenset())]
+    if not own or (not set(exact + kin) - GENERIC and set(own) - GENERIC):
+        return 0.0
+    return (len(exact) + KIN_SHARE * len(kin)) / len(own)
+
+
+def _is_elsewhere(scene: Scene, held: Held) -> bool:
+    """Whether the text names the domain of other candidates, and not its own."""
+    if not held.domain or scene.said.stems & set(held.key.domain):
+        return False
+    return any(scene.said.stems & set(each.key.domain) for each in scene.held if each.domain != held.domain)
+
+
+def _is_kept(held: Held, text: str) -> bool:
+    """Whether a sentence says that it stays as it is."""
+    kept = _KEPT.search(text)
+    return kept is not None and bool({word.stem for word in words(kept[0])} & set(held.key.own))
+
+
+def _named_value(scene: Scene, held: Held, mood: Mood, share: float, cue: str) -> Iterator[Finding]:
+    stated = _stated(scene, mood, held.kind)
+    others = [each for each in stated if not held.states(each)]
+    if not others or len(others) < len(stated) or not held.may_count(others[-1]):
+        return
+    sure = SURE if cue and share == 1 else LIKELY if cue or share == 1 else DOUBTFUL
+    place = (others[-1].start, others[-1].end)
+    yield Finding(held, "supersede", "explicit" if cue else "implicit", cue or "is", sure, place)
+
+
+def _stated(scene: Scene, mood: Mood, kind: str) -> list[Mention]:
+    """The values of a kind that a sentence states, and does not deny."""
+    return [
+        each
+        for each in scene.said.mentions
+        if mood.sentence.start <= each.start < mood.sentence.end and each.kind == kind and not scene.said.denies(each)
+    ]
+
+
+def _named_label(scene: Scene, held: Held, new: Place, share: float, cue: str) -> Iterator[Finding]:
+    if repeats(scene, held, new):
+        return
+    stated = set(name_norm(scene.said.text[new[0] : new[1]]))
+    sure = DOUBTFUL
+    if len(stated & set(held.norm)) > 1:
+        sure = LIKELY
+    elif not held.is_sentence:
+        plain = share == 1 and _SUBJECT.search(scene.said.text[: new[0]]) is not None
+        sure = (SURE if share == 1 else LIKELY) if cue else (FAIR if plain else DOUBTFUL)
+    yield Finding(held, "supersede", "explicit" if cue else "implicit", cue or "is", sure, new)
+
+
+def _inverse(scene: Scene, mood: Mood) -> Iterator[Finding]:
+    """The new value comes first: `Sarah is now the owner of the migration`."""
+    start, end = mood.sentence.start, mood.sentence.end
+    bridge = _INVERSE.search(scene.said.text, start, end)
+    names = [each for each in scene.said.names if bridge and each.end == bridge.start() and each.start >= start]
+    if bridge is None or not names:
+        return
+    subject = {word.stem for word in scene.said.words if bridge.end() <= word.start < end}
+    for held in scene.held:
+        share = _share(held, subject) if held.is_label and not held.states(names[0]) else 0.0
+        if share >= 0.5:
+            sure = LIKELY if mood.strong and share == 1 else DOUBTFUL
+            place = (names[0].start, names[0].end)
+            yield Finding(held, "supersede", "explicit", mood.correction or "is", sure, place)
+
+
+def _parallel(scene: Scene, mood: Mood) -> Iterator[Finding]:
+    """It is said in the words in which the old value was: `with … for the contract`."""
+    new = phrase(scene, mood)
+    if new is None:
+        return
+    left, _ = scene.said.around(*new)
+    rest = {word.stem for word in inside(scene, mood) if word.start >= new[1] and word.lower not in STOP}
+    for held in scene.held if rest else ():
+        if not held.is_label or repeats(scene, held, new):
+            continue
+        if any(each.left == left and each.role == "user" and rest & set(each.rest) for each in held.places):
+            yield Finding(held, "supersede", "implicit", "the same words", LIKELY, new)
+
+
+def _pointed(scene: Scene, mood: Mood) -> Iterator[Finding]:
+    """Something is set right and not named: `make that …`, `send it to … instead`. It is what the talk was about."""
+    authority = cues.authority_in(scene.said.text)
+    if (not mood.strong and not authority) or cues.CLOSING.search(scene.said.text):
+        return
+    rule: Rule = "explicit" if mood.strong else "authority"
+    cue = mood.correction or "per"
+    kinds = dict.fromkeys(each.kind for each in scene.said.mentions)
+    for kind in kinds:
+        stated = _stated(scene, mood, kind)
+        if stated:
+            yield from _pointed_value(scene, mood, rule, cue, stated)
+    if not any(_stated(scene, mood, held.kind) for held in scene.held if held.is_typed):
+        yield from _pointed_label(scene, mood, rule, cue)
+
+
+def _pointed_value(scene: Scene, mood: Mood, rule: Rule, cue: str, stated: list[Mention]) -> Iterator[Finding]:
+    last = stated[-1]
+    holders = [
+        held
+        for held in scene.held
+        if held.is_typed and held.kind == last.kind and is_current(scene, held) and held.may_count(last)
+    ]
+    latest = [held for held in holders if is_latest(scene, held)] if len(holders) > 1 else holders
+    if len(latest) != 1 or any(held.states(each) for held in holders for each in stated):
+        return
+    place = (last.start, last.end)
+    yield Finding(latest[0], "supersede", rule, cue, LIKELY if _is_bare(scene, mood, place) else DOUBTFUL, place)
+
+
+def _pointed_label(scene: Scene, mood: Mood, rule: Rule, cue: str) -> Iterator[Finding]:
+    new = phrase(scene, mood, direct=True)
+    if new is None or any(new[0] <= each.start < new[1] and each.kind != "name" for each in scene.said.mentions):
+        return
+    holders = [
+        held
+        for held in scene.held
+        if (held.is_label or (held.is_sentence and cues.SOFT.search(f"{held.candidate.key} {held.candidate.text}")))
+        and is_current(scene, held)
+        and not cues.HARD.search(held.candidate.text)
+        and not repeats(scene, held, new)
+        and not names_another(scene, held, new)
+    ]
+    latest = [held for held in holders if is_latest(scene, held)] if len(holders) > 1 else holders
+    for held in latest:
+        sure = LIKELY if len(latest) == 1 and _is_bare(scene, mood, new) else DOUBTFUL
+        yield Finding(held, "supersede", rule, cue, sure, new)
+
+
+def _is_bare(scene: Scene, mood: Mood, new: Place) -> bool:
+    """Whether a sentence points at something, or names next to nothing beside the new value that was not heard before."""
+    if _POINTING.search(scene.said.text, mood.sentence.start, mood.sentence.end):
+        return True
+    beside = [word for word in inside(scene, mood) if not new[0] <= word.start < new[1]]
+    return len([each for each in content(beside) if each not in scene.heard]) <= UNHEARD_WORDS
+
+
+def is_anothers(scene: Scene, held: Held, mention: Mention) -> bool:
+    """Whether the sentence speaks of another thing with a key's name: a `marketing budget`, when it is the project's."""
+    mood = scene.said.mood_at(mention.start)
+    if mood is None or mood.strong or not held.key.telling:
+        return False
+    if cues.OF_ANOTHER.search(scene.said.text, mood.sentence.start, mood.sentence.end):
+        return True
+    near = inside(scene, mood)
+    stems = {word.stem for word in near}
+    head = held.key.telling[-1]
+    others = [word for word in held.key.own if word != head and word not in _EMPTY]
+    if head not in stems or not others or set(others) & stems:
+        return False
+    at = next(at for at, word in enumerate(near) if word.stem == head)
+    if at == 0 or mention.start <= near[at - 1].start < mention.end:
+        return False
+    before = near[at - 1]
+    return before.lower not in _PLAIN and scene.said.text[before.end : near[at].start] == " "

@@ -1,0 +1,293 @@
+"""A message as it was read, and a candidate with the places where messages state it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import date
+
+import msgspec
+
+from holdfast.core.detect import cues
+from holdfast.core.detect.days import day_of
+from holdfast.core.detect.values import Kind, Mention, mentions, name_norm, names, same, whole
+from holdfast.core.detect.words import (
+    BEFORE_CHARACTERS,
+    BEFORE_MESSAGES,
+    FACTS,
+    GENERIC,
+    READ_CHARACTERS,
+    STOP,
+    VALUE_CHARACTERS,
+    Key,
+    Word,
+    key_of,
+    stem,
+    word_set,
+    words,
+)
+from holdfast.model.detection import Candidate, Observation, Said, Span
+
+CLAUSE_CHARACTERS = 80
+"""Before a value, in which something may deny it."""
+_CLAUSE = re.compile(r"[.,;:!?\n]|\b(?:but|instead|so|because|and)\b", re.IGNORECASE)
+LABEL_WORDS = 5
+"""A value of more words is a sentence: it is compared by what it holds, never as a whole."""
+_REMARK = re.compile(r"\s?[(\[][^)\]]{0,80}[)\]]\s?")
+PERSONS = word_set(
+    "people person guest seat ticket passenger traveler traveller rider adult party head table attendee visitor "
+    "player member"
+)
+"""What is counted when people are."""
+PLACES = word_set(
+    "city location area place address venue destination origin town country state region neighborhood station "
+    "airport "
+    "site office room building warehouse departure arrival where"
+)
+"""Words of a key whose value is where something is."""
+PLAIN_NUMBER = 31
+"""A number up to this one may count anything; one above it says the same wherever it stands."""
+LASTING = word_set("day night week month year hour minute length stay duration period term")
+
+
+class Reading:
+    """A message: its words and values, found once."""
+
+    def __init__(self, said: Said, limit: int) -> None:
+        self.said = said
+        self.text = said.text[:limit].replace("’", "'")
+        self.lower = self.text.lower()
+        if len(self.lower) != len(self.text):
+            self.lower = self.text  # a few letters change their length, and then places would be wrong
+        self.words: list[Word] = words(self.text)
+        self.mentions: list[Mention] = mentions(self.text)
+        self.stems = frozenset(word.stem for word in self.words)
+        self._names: list[Mention] | None = None
+        self._moods: list[cues.Mood] | None = None
+
+    @property
+    def moods(self) -> list[cues.Mood]:
+        if self._moods is None:
+            self._moods = cues.moods(self.text)
+        return self._moods
+
+    @property
+    def names(self) -> list[Mention]:
+        """Those that are no date or other value, and not just the first word of a sentence."""
+        if self._names is None:
+            starts = {self._first(mood.sentence.start) for mood in self.moods}
+            self._names = [
+                found
+                for each in names(self.text)
+                if (found := self._without_opening(each, starts)) is not None
+                and not any(other.start < found.end and found.start < other.end for other in self.mentions)
+            ] + [each for each in self.mentions if each.kind == "name"]
+        return self._names
+
+    def _first(self, at: int) -> int:
+        return next((word.start for word in self.words if word.start >= at), -1)
+
+    def _without_opening(self, found: Mention, starts: set[int]) -> Mention | None:
+        stated = self.text[found.start : found.end]
+        first, _, rest = stated.partition(" ")
+        if stem(first) in STOP or first.lower() in STOP or (found.start in starts and first.lower() in OPENING):
+            if not rest:
+                return None
+            at = found.start + len(first) + 1
+            return self._without_opening(Mention("name", at, found.end, name_norm(rest)), starts)
+        if found.start in starts and not rest:
+            return None if first.lower() in OPENING else found
+        return found
+
+    def mood_at(self, at: int) -> cues.Mood | None:
+        return next((mood for mood in self.moods if mood.sentence.start <= at < mood.sentence.end), None)
+
+    def denies(self, mention: Mention) -> bool:
+        """Whether it is said that it is not this one: `not on Friday`, `don't move it to Friday`."""
+        ahead = self.text[max(0, mention.start - CLAUSE_CHARACTERS) : mention.start]
+        clause = _CLAUSE.split(ahead)[-1]
+        return cues.NEGATED.search(ahead) is not None or cues.DENIED.search(clause) is not None
+
+    def around(self, start: int, end: int) -> tuple[str, str]:
+        """The stems of the words before and behind, within the sentence."""
+        left = right = ""
+        for word in self.words:
+            if word.end <= start:
+                left = word.stem if not re.search(r"[.!?;\n]", self.text[word.end : start]) else ""
+            elif word.start >= end:
+                right = word.stem if not re.search(r"[.!?;\n]", self.text[end : word.start]) else ""
+                break
+        return left, right
+
+
+OPENING = word_set(
+    "actually alright also and any anything are as book but can change check confirm could did do find for get give "
+    "go good great he hello hey hi hold how i i'd i'll i'm i've if in is it it's just keep let let's look make maybe "
+    "my no nope not note now ok okay on one our per play please reserve right same schedule search send set she show "
+    "so sorry sure switch tell thank thanks that that's the there they this to try two three four update use wait we "
+    "we'll we're well what what's when where which who why will with would yeah yep yes you your from at keep change "
+    "cancel great perfect sounds hmm oh uh um well firstly first alternatively unfortunately remember based "
+    "according "
+    "correction reminder approved then only instead something somewhere"
+)
+"""Words that often begin a sentence, and are no names there."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a message states a candidate's value, and the words around."""
+
+    span: Span
+    left: str
+    right: str
+    role: str
+    rest: tuple[str, ...] = ()
+    """The stems behind it, up to the end of the sentence, that say something."""
+
+
+class Held:
+    """A candidate as rules look at it."""
+
+    def __init__(self, candidate: Candidate, now_us: int) -> None:
+        self.candidate = candidate
+        self.now_us = now_us
+        self.key: Key = key_of(candidate.key)
+        text = candidate.text[:VALUE_CHARACTERS]
+        bare = _REMARK.sub(" ", text).strip()
+        self.text = bare or text.strip()
+        self.whole = whole(self.text)
+        self.inner = mentions(self.text) if self.whole is None else [self.whole]
+        self.norm = name_norm(self.text)
+        self.kind: Kind = self.whole.kind if self.whole is not None else "text"
+        self.is_label = (self.whole is None and 0 < len(self.norm) <= LABEL_WORDS) or self.kind in {"name", "code"}
+        self.is_typed = self.whole is not None and self.kind not in {"name", "code", "flag"}
+        self.is_sentence = self.whole is None and not self.is_label
+        self.places: list[Place] = []
+        self.domain = ".".join(self.key.domain)
+        self.is_place = bool(PLACES & {*self.key.own})
+        self.lasts = self.kind == "number" and bool(LASTING & {*self.key.own})
+        """Whether its number is that of days or other units of time."""
+
+    @property
+    def nouns(self) -> frozenset[str]:
+        """What its number counts: by its key, and by what stood behind it before."""
+        own = {word for word in self.key.own if word not in GENERIC} | {
+            place.right for place in self.places if place.right
+        }
+        return frozenset(own - STOP)
+
+    def states(self, mention: Mention) -> bool:
+        """Whether a mention says the same value."""
+        if self.whole is not None and self.kind != "name":
+            if self.lasts and mention.kind == "duration":
+                return self.whole.norm[0] == mention.norm[0]
+            return same(self.whole, mention)
+        return same(
+            Mention("name", 0, 0, self.norm), Mention("name", 0, 0, mention.norm if mention.kind == "name" else ())
+        )
+
+    def differs(self, mention: Mention) -> bool:
+        """Whether a mention says another value for certain: a weekday and a date may well be the same day."""
+        if self.whole is None or self.states(mention):
+            return False
+        return self.kind != "date" or self.whole.norm[0] == mention.norm[0] or self._days(mention) is not None
+
+    def _days(self, mention: Mention) -> tuple[date, date] | None:
+        """The day that is meant by the value and by a mention, if both can be told."""
+        if self.whole is None or not self.now_us:
+            return None
+        own, other = day_of(self.whole, self.candidate.since_us), day_of(mention, self.now_us)
+        return None if own is None or other is None else (own, other)
+
+    @staticmethod
+    def numbers(stated: str) -> list[float]:
+        """What a statement amounts to, for a value that is kept as a number."""
+        kinds = {"number", "money", "percent", "duration", "ordinal"}
+        return [
+            float(each.norm[0])
+            for each in mentions(stated)
+            if each.kind in kinds and isinstance(each.norm[0], int | float)
+        ]
+
+    def find(self, reading: Reading) -> None:
+        """Look where a message states it."""
+        for start, end in self.found(reading):
+            left, right = reading.around(start, end)
+            mood = reading.mood_at(start) if self.is_label else None
+            rest = [
+                word.stem
+                for word in reading.words
+                if mood and end <= word.start < mood.sentence.end and word.lower not in STOP
+            ]
+            self.places.append(Place(Span(reading.said.seq, start, end), left, right, reading.said.role, tuple(rest)))
+
+    def found(self, reading: Reading) -> list[tuple[int, int]]:
+        if self.is_typed:
+            return [(each.start, each.end) for each in reading.mentions if self.states(each) and self._counts(each)]
+        sought = self.text.lower()
+        found: list[tuple[int, int]] = []
+        at = reading.lower.find(sought) if len(sought) > 1 and self.kind != "flag" else -1
+        while at >= 0:
+            end = at + len(sought)
+            if _is_apart(reading.lower, at, end):
+                found.append((at, end))
+            at = reading.lower.find(sought, end)
+        return found
+
+    def may_count(self, mention: Mention) -> bool:
+        """Whether a number counts what this one does, as far as the word behind it tells."""
+        if self.kind not in {"number", "ordinal"} or not mention.noun or mention.noun in STOP:
+            return True
+        return akin(mention.noun, self.nouns) or (mention.noun in PERSONS and bool(self.nouns & PERSONS))
+
+    def _counts(self, mention: Mention) -> bool:
+        """A bare number is stated wherever it counts the same, not wherever it happens to stand."""
+        if self.kind not in {"number", "ordinal"} or mention.kind == "duration":
+            return True
+        own = frozenset(self.key.own)
+        if not mention.noun or mention.noun in STOP or float(mention.norm[0] or 0) > PLAIN_NUMBER:
+            return True
+        return akin(mention.noun, own) or (mention.noun in PERSONS and (bool(own & PERSONS) or not self.key.telling))
+
+
+def akin(noun: str, others: Collection[str]) -> bool:
+    """Whether it is one of them, or one is made of the other, as a bedroom is of a bed."""
+    return any(noun == each or (min(len(noun), len(each)) > 2 and noun.startswith(each)) for each in others)
+
+
+def _is_apart(text: str, start: int, end: int) -> bool:
+    return not (text[start - 1 : start].isalnum() or text[end : end + 1].isalnum())
+
+
+class Scene:
+    """Everything a rule looks at."""
+
+    def __init__(self, observation: Observation) -> None:
+        self.now_us = observation.now_us
+        self.said = Reading(observation.said, READ_CHARACTERS)
+        self.before = [Reading(each, BEFORE_CHARACTERS) for each in observation.before[-BEFORE_MESSAGES:]]
+        self.held = [Held(each, observation.now_us) for each in observation.facts[:FACTS]]
+        for each in self.held:
+            for reading in self.before:
+                each.find(reading)
+        self.last = next((each for each in reversed(self.before) if each.said.role == "assistant"), None)
+        if self.before and self.before[-1].said.role != "assistant":
+            self.last = None
+        self.newest_us = max((each.candidate.since_us for each in self.held), default=0)
+        self.domains = {each.domain for each in self.held if each.candidate.since_us == self.newest_us}
+        self.heard = frozenset[str]().union(*(each.stems for each in self.before))
+        self.names_seqs = _unambiguous(observation.before)
+
+    def old(self, held: Held) -> tuple[Span, ...]:
+        """Where its value is stated, as far as a span can name the place."""
+        here = [Span(0, start, end) for start, end in held.found(self.said)]
+        spans = {place.span for place in held.places if place.span.seq in self.names_seqs}
+        lengths = {each.said.seq: len(each.said.text) for each in self.before}
+        for span in held.candidate.stated:
+            if 0 <= span.start < span.end <= lengths.get(span.seq, span.end) and span.seq != 0:
+                spans.add(span)
+        return tuple(sorted(spans | set(here)))
+
+
+def _unambiguous(before: Sequence[Said]) -> frozenset[int]:
+    seqs = [each.seq for each in before]
+    return frozenset(seq for seq in seqs if seq and seqs.count(seq) == 1)

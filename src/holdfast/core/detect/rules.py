@@ -1,0 +1,187 @@
+"""The default detector: rules and weights, no model. It decides nothing, and quotes no value in its reasons."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core.detect import cues, explicit, temporal, topics
+from holdfast.core.detect.evidence import evidence, fits
+from holdfast.core.detect.findings import LIKELY, Finding, earnest
+from holdfast.core.detect.keyed import is_anothers
+from holdfast.core.detect.reading import Held, Reading, Scene
+from holdfast.core.detect.values import OPPOSITE, Mention
+from holdfast.core.detect.weights import LABEL, OFFERED, VALUE, confidence
+from holdfast.core.detect.words import stem
+from holdfast.model.content import Json
+from holdfast.model.detection import Observation, Proposal, Span
+
+WORTH_SAYING = 0.3
+"""What is less sure than this is not proposed at all."""
+UNBOUND = 0.75
+"""How sure a value of the right kind may be alone, with nothing that ties it to the candidate: never enough to act on."""
+ASIDE = 0.45
+"""How sure a change is at most that stands in a tale of the past, or is meant for someone else."""
+SECOND_HAND = 0.6
+"""How sure a change is at most that the other side or a tool tells of: they echo, offer and report."""
+BINDING = frozenset(
+    (
+        "key",
+        "noun",
+        "right",
+        "old in last",
+        "failure",
+        "rejection",
+        "correction",
+        "strong",
+        "more",
+        "lasts",
+        "domain said",
+        "domain near",
+    )
+)
+"""Evidence that ties a value to a candidate."""
+
+
+class Rules:
+    """Reads plain text with rules of English: cues, kinds of values, and what a key says that it is about."""
+
+    name = "rules-1"
+
+    def detect(self, observation: Observation) -> tuple[Proposal, ...]:
+        scene = Scene(observation)
+        proposals = [_expired(scene, *each) for each in temporal.passed(scene)]
+        gone = {each.fact for each in proposals if each.confidence >= LIKELY}
+        for finding in _surest(scene):
+            if finding.held.candidate.fact not in gone and finding.confidence >= WORTH_SAYING:
+                proposals.append(_changed(scene, finding))
+        if observation.said.role != "assistant":
+            proposals += [*topics.supposed(scene), *topics.switches(scene)]
+        return tuple(proposals)
+
+
+def _surest(scene: Scene) -> list[Finding]:
+    """One finding a fact, the surest; a value in the text is the new one of one fact alone."""
+    if not scene.held:
+        return []
+    findings = [*explicit.found(scene), *implied(scene)] if not topics.exploring(scene) else []
+    findings = [_hedged(scene, each) for each in findings]
+    findings.sort(key=lambda each: (-each.confidence, each.change != "supersede"))
+    chosen: dict[str, Finding] = {}
+    taken: set[tuple[bool, int]] = set()
+    for each in findings:
+        place = (each.reading is not None, each.new[0]) if each.new else None
+        if each.held.candidate.fact in chosen or place in taken:
+            continue
+        chosen[each.held.candidate.fact] = each
+        if place:
+            taken.add(place)
+    return [chosen[held.candidate.fact] for held in scene.held if held.candidate.fact in chosen]
+
+
+def _hedged(scene: Scene, finding: Finding) -> Finding:
+    """Less sure, where the text itself is not."""
+    at = finding.new[0] if finding.new and finding.reading is None else -1
+    mood = scene.said.mood_at(at)
+    if mood is None or not mood.hedged:
+        return finding
+    return msgspec.structs.replace(finding, confidence=min(finding.confidence, ASIDE))
+
+
+def implied(scene: Scene) -> list[Finding]:
+    """Another value of the same kind, where the evidence says that it stands for the same thing."""
+    if scene.said.said.role != "user":
+        return []
+    sentences = earnest(scene)
+    found: list[Finding] = []
+    for held in scene.held:
+        for mention, where in pairs(held, scene):
+            if where is scene.said and not any(m.sentence.start <= mention.start < m.sentence.end for m in sentences):
+                continue
+            told = [*evidence(held, mention, scene, where)]
+            weights = OFFERED if where is not scene.said else LABEL if held.is_label else VALUE
+            sure = confidence(weights, told)
+            if where is scene.said and not BINDING & {*told}:
+                sure = min(sure, UNBOUND)
+            if where is scene.said and _is_aside(scene, held, mention):
+                sure = min(sure, ASIDE)
+            other = None if where is scene.said else where
+            found.append(Finding(held, "supersede", "implicit", "", sure, (mention.start, mention.end), other))
+    return found
+
+
+def _is_aside(scene: Scene, held: Held, mention: Mention) -> bool:
+    mood = scene.said.mood_at(mention.start)
+    if mood is None or mood.correction:
+        return False
+    text = scene.said.text[mood.sentence.start : mood.sentence.end]
+    others = cues.FOR_OTHERS.search(text)
+    whom = next((word for word in others.groups() if word), "") if others else ""
+    if (whom and stem(whom) not in scene.heard) or cues.TOLD.search(text) is not None:
+        return True
+    return is_anothers(scene, held, mention)
+
+
+def pairs(held: Held, scene: Scene) -> list[tuple[Mention, Reading]]:
+    """Values that may be the new one: in the text, or, where the text just agrees, in what it agrees to."""
+    found = [(each, scene.said) for each in fits(held, scene.said)]
+    if not found and scene.last is not None and cues.ASSENT.match(scene.said.text):
+        found = [(each, scene.last) for each in fits(held, scene.last)]
+    return found
+
+
+def _changed(scene: Scene, finding: Finding) -> Proposal:
+    candidate = finding.held.candidate
+    where = finding.reading or scene.said
+    authority = cues.authority_in(scene.said.text)
+    sure = finding.confidence if scene.said.said.role in {"user", "system"} else min(finding.confidence, SECOND_HAND)
+    new: Span | None = None
+    value: Json = None
+    if finding.new is not None:
+        start, end = finding.new
+        value = _value(finding.held, where.said.text[start:end])
+        if finding.reading is None or where.said.seq in scene.names_seqs:
+            new = Span(0 if finding.reading is None else where.said.seq, start, end)
+    told = f"{finding.cue}: " if finding.cue else ""
+    return Proposal(
+        change=finding.change,
+        rule="authority" if authority else finding.rule,
+        reason=f"{told}{'another value for' if value is not None else 'it ends'} {candidate.key}",
+        confidence=sure,
+        fact=candidate.fact,
+        key=candidate.key,
+        value=value,
+        scope=candidate.scope,
+        scope_id=candidate.scope_id,
+        authority=authority,
+        old=scene.old(finding.held),
+        new=new,
+    )
+
+
+def _value(held: Held, stated: str) -> Json:
+    """As it stands there; a number where the old one is a number, and yes for no."""
+    old = held.candidate.value
+    if held.kind == "flag":
+        opposite = OPPOSITE[held.text.lower()]
+        return not old if isinstance(old, bool) else opposite.title() if held.text[0].isupper() else opposite
+    if not isinstance(old, int | float):
+        return stated
+    numbers = held.numbers(stated)
+    if not numbers:
+        return stated
+    return int(numbers[0]) if numbers[0].is_integer() else numbers[0]
+
+
+def _expired(scene: Scene, held: Held, told: str, sure: float) -> Proposal:
+    candidate = held.candidate
+    return Proposal(
+        change="expire",
+        rule="temporal",
+        reason=f"{told}: {candidate.key}",
+        confidence=sure,
+        fact=candidate.fact,
+        key=candidate.key,
+        scope=candidate.scope,
+        scope_id=candidate.scope_id,
+        old=scene.old(held),
+    )

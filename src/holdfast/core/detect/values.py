@@ -1,0 +1,286 @@
+"""Values as text states them: what kind each is, what it amounts to, and whether two of them are the same.
+
+Every pattern is one pass over the text with bounded repetitions: no text makes it slow.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from holdfast.core.detect.words import stem, word_set
+
+Kind: TypeAlias = Literal[
+    "money", "percent", "time", "date", "duration", "number", "ordinal", "code", "name", "flag", "text"
+]
+Norm: TypeAlias = tuple[str | float | None, ...]
+
+
+class Mention(msgspec.Struct, frozen=True):
+    """A value in a text: characters `start` to `end` state it."""
+
+    kind: Kind
+    start: int
+    end: int
+    norm: Norm
+    """What it amounts to, comparable within its kind."""
+    noun: str = ""
+    """What a number counts: the stem of the word behind it."""
+
+
+_NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen "
+    "nineteen twenty"
+)
+_TENS = {"thirty": 30.0, "forty": 40.0, "fifty": 50.0, "sixty": 60.0, "hundred": 100.0, "couple": 2.0, "dozen": 12.0}
+_WORTH = {word: float(at) for at, word in enumerate(_NUMBERS.split())} | _TENS
+_SCALE = {"k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9, "billion": 1e9}
+_MONTH_NAMES = "january february march april may june july august september october november december"
+_DAY_NAMES = "monday tuesday wednesday thursday friday saturday sunday"
+_ORDINAL_NAMES = "first second third fourth fifth sixth seventh eighth ninth tenth"
+_MONTHS, _DAYS, _ORDINALS = _MONTH_NAMES.split(), _DAY_NAMES.split(), _ORDINAL_NAMES.split()
+
+_N = r"(?:" + "|".join(sorted(_WORTH, key=len, reverse=True)) + r")"
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
+    r"nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+_DAY = r"(?:mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)\b"
+_HALF = r"(?:[ap]\.m\.|[ap]\.?m\b|(?:in the )?(?:morning|afternoon|evening|night)\b)"
+_ROAD = r"(?:street|st|road|rd|avenue|ave|lane|drive|boulevard|blvd|highway|way|court|square|suite|apt)\b"
+_CLOCK = r" ?o ?['’\"]? ?clock\b"
+_TH = r"(?:st|nd|rd|th)"
+_YEAR = r"(?:,? (?:19|20)\d\d\b)?"
+_LARGE = r"(?: ?(?:k|mn?|bn?|thousand|million|billion)\b)?"
+_AMOUNT = r"\d[\d,]{0,14}(?:\.\d{1,4})?"
+
+_KINDS: dict[str, tuple[str, ...]] = {
+    "code": (r"(?-i:\b[A-Z][A-Z0-9]{1,9}-\d{1,9}\b|#\d{1,9}\b)",),
+    "money": (
+        r"[$€£] ?" + _AMOUNT + _LARGE,
+        r"\b" + _AMOUNT + _LARGE + r" (?:dollars?|bucks|euros?|pounds?|usd|eur|gbp)\b",
+        r"\b" + _AMOUNT + r"(?:k|mn?|bn?) (?:dollars?|bucks|euros?|pounds?|usd|eur|gbp)\b",
+    ),
+    "percent": (r"\b\d{1,6}(?:\.\d{1,4})? ?(?:%|percent\b|per cent\b)",),
+    "date": (
+        r"\b\d{4}-\d{2}-\d{2}(?!\d)",
+        r"\b\d{1,2}/\d{1,2}(?:/\d{2,4})?\b",
+        r"\b" + _MONTH + r" (?:the )?\d{1,2}" + _TH + r"?\b(?!:)" + _YEAR,
+        r"\b(?:the )?\d{1,2}" + _TH + r"? (?:of )?(?:" + _MONTH + r"|this month|next month)" + _YEAR,
+        r"\bthe \d{1,2}" + _TH + r"\b",
+        r"\b(?:(?:next|this|last|coming) )?"
+        + _DAY
+        + r"(?: (?:this|next) week\b)?(?:,? "
+        + _MONTH
+        + r" \d{1,2}"
+        + _TH
+        + r"?\b)?",
+        r"\b(?:the )?day after tomorrow\b|\b(?:later )?(?:today|tonight)\b|\btomorrow\b|\byesterday\b",
+        r"\b(?:this|next|last|end of(?: the| this| next)?) (?:day|weekend|week|month|quarter|year)\b|\b(?-i:EOD|"
+        r"EOW)\b",
+        r"\b(?-i:Q[1-4])\b" + _YEAR,
+        r"\b(?-i:January|February|March|April|June|July|August|September|October|November|December)\b" + _YEAR,
+    ),
+    "time": (
+        r"\b(?:half past|quarter past|quarter to) (?:\d{1,2}|" + _N + r")\b(?: " + _HALF + r")?",
+        r"\b(?:morning|afternoon|evening) \d{1,2}(?::\d{2})?\b(?! ?(?:people|persons?|tickets?))",
+        r"\b\d{1,2}:\d{2}(?: ?" + _HALF + r")?",
+        r"\b(?:\d{1,2}|" + _N + r")" + _CLOCK + r"(?: " + _HALF + r")?",
+        r"\b(?:\d{1,2}|" + _N + r") ?" + _HALF,
+        r"\b(?:noon|midday|midnight)\b",
+    ),
+    "duration": (
+        r"\b(?:\d{1,6}(?:\.\d{1,2})?|an?|" + _N + r")[ -](?:second|minute|hour|day|night|week|month|year|"
+        r"quarter)s?\b",
+    ),
+    "ordinal": (r"\b\d{1,6}" + _TH + r"\b", r"\b(?:" + "|".join(_ORDINALS) + r")\b"),
+    "place": (
+        r"(?-i:\b\d{1,6}(?:,? (?:[A-Z][\w'’]{0,30}(?:\.\w{1,9})?|\d{1,3}" + _TH + r"|" + _ROAD + r")){1,6}"
+        r"(?: (?<=\w )\d{1,5})?(?:,? # ?\w{1,6}|,? #\w{1,6})?)",
+    ),
+    "number": (r"(?<![\w.])\d[\d,]{0,14}(?:\.\d{1,6})?\b(?![-/]\d)", r"\b" + _N + r"\b"),
+}
+"""How each kind is written; the first that fits at a place is it. A space stands for any white space."""
+_NAMED = re.compile(
+    r"\b[A-Z][\w'’&-]{0,40}(?:\s(?:(?:of|the|de|la|&|'n'|vs\.?|Vs\.?)\s){0,2}[A-Z0-9][\w'’&-]{0,40}|"
+    r",\s[A-Z]{2}\b){0,8}"
+)
+_VALUE = re.compile(
+    "|".join(f"(?P<{kind}>{'|'.join(patterns)})" for kind, patterns in _KINDS.items()).replace(" ", r"\s"),
+    re.IGNORECASE,
+)
+_START = re.compile(r"[$€£#]?[^\W_]+")
+_OPENERS = word_set(
+    f"{_NUMBERS} {' '.join(_TENS)} {_MONTH_NAMES} {_DAY_NAMES} {_ORDINAL_NAMES} sept tues thur thurs next this last "
+    "coming day later today tonight tomorrow yesterday end eod eow q1 q2 q3 q4 half quarter morning afternoon evening noon "
+    "midday "
+    "midnight a an"
+) | {name[:3] for name in (*_MONTHS, *_DAYS)}
+"""The words that a value may begin with, if it does not begin with a digit or a sign: nothing is tried anywhere else."""
+_BEHIND = re.compile(r"\s?(?:more\s|full\s|bed\s)?([^\W\d_]+)")
+_NO_NOUN = r"(?:in|on|at|of|with|that|which|for|is|instead|please|from|to|and|or|as|then|by|near)\b"
+_COUNTS_ONE = re.compile(r"\s(?!" + _NO_NOUN + r")[^\W\d_]", re.IGNORECASE)
+"""What follows `one` where it is a number, and no word for something."""
+_DIGITS = re.compile(r"\d[\d,]*(?:\.\d+)?")
+FLAGS = {"true": True, "yes": True, "false": False, "no": False}
+OPPOSITE = {"true": "false", "yes": "no", "false": "true", "no": "yes"}
+
+
+def mentions(text: str) -> list[Mention]:
+    """What is stated there, of every kind but names and free text, in order; none overlaps another."""
+    found: list[Mention] = []
+    done = 0
+    for opening in _START.finditer(text):
+        at = opening.start()
+        if at < done or not _may_begin(text, opening[0], opening.end()):
+            continue
+        match = _VALUE.match(text, at)
+        if match is None:
+            continue
+        done = match.end()
+        group = match.lastgroup or ""
+        start, end = match.start(), match.end()
+        stated = text[start:end].rstrip(" ,.?!" if group == "place" else " ,")
+        end = start + len(stated)
+        if group == "place":
+            found.append(Mention("name", start, end, name_norm(stated)))
+            continue
+        norm = _norm(group, stated.lower())
+        if norm is None:
+            continue
+        if stated.lower() == "one" and not _COUNTS_ONE.match(text, end):
+            continue
+        behind = _BEHIND.match(text, end) if group in {"number", "ordinal", "percent"} else None
+        found.append(Mention(group, start, end, norm, stem(behind[1]) if behind else ""))  # type: ignore[arg-type]
+    return found
+
+
+def _may_begin(text: str, word: str, end: int) -> bool:
+    if word[0].isdigit() or word[0] in "$€£#":
+        return True
+    lower = word.lower()
+    if lower == "the":
+        return text[end + 1 : end + 2].isdigit() or text[end + 1 : end + 4].lower() == "day"
+    return lower in _OPENERS or (text[end : end + 1] == "-" and text[end + 1 : end + 2].isdigit())
+
+
+def names(text: str) -> list[Mention]:
+    """Runs of words with a capital letter; the first word of a sentence has one anyway, so that one may be no name."""
+    return [
+        Mention("name", found.start(), found.start() + len(stated), name_norm(stated))
+        for found in _NAMED.finditer(text)
+        if (stated := found[0].rstrip(" .,'’-&"))
+    ]
+
+
+def name_norm(stated: str) -> Norm:
+    """Its words, without articles and marks."""
+    parts = re.findall(r"[^\W_]+", stated.lower().replace("’s", "").replace("'s", ""))
+    return tuple(stem(part) for part in parts if part not in {"the", "a", "an", "my", "our"})
+
+
+def _norm(kind: str, stated: str) -> Norm | None:
+    match kind:
+        case "money" | "percent":
+            return (_amount(stated),)
+        case "number":
+            return (_number(stated),)
+        case "duration":
+            count, _, unit = stated.replace("-", " ").partition(" ")
+            unit = stem(unit.strip())
+            return (1.0 if count in {"a", "an"} else _number(count), "day" if unit == "night" else unit)
+        case "ordinal":
+            return (float(_ORDINALS.index(stated) + 1 if stated in _ORDINALS else int(stated[:-2])),)
+        case "time":
+            return _time(stated)
+        case "date":
+            return _date(stated)
+    return (stated,)
+
+
+def _amount(stated: str) -> float:
+    digits = _DIGITS.search(stated)
+    assert digits is not None
+    scale = re.match(r"\s?([a-z]+)", stated[digits.end() :])
+    return float(digits[0].replace(",", "")) * (_SCALE.get(scale[1], 1.0) if scale else 1.0)
+
+
+def _number(stated: str) -> float:
+    return _WORTH[stated] if stated in _WORTH else float(stated.replace(",", ""))
+
+
+def _time(stated: str) -> Norm | None:
+    """Minutes since midnight, and whether they may be meant twelve hours later."""
+    if stated in {"noon", "midday"}:
+        return (720.0, None)
+    if stated == "midnight":
+        return (0.0, None)
+    hour = re.search(r"\d{1,2}|\b" + _N + r"\b", stated)
+    if hour is None:
+        return None
+    at = _number(hour[0]) * 60
+    minute = re.search(r":(\d{2})", stated)
+    at += float(minute[1]) if minute else 0.0
+    if stated.startswith(("half", "quarter")):
+        at += 30 if stated.startswith("half") else 15 if "past" in stated[:14] else -15
+    late = re.search(r"p\.?m|afternoon|evening|night", stated)
+    early = re.search(r"a\.?m\b|a\.m\.|morning", stated)
+    if at >= 1440:
+        return None
+    if late and at < 720:
+        at += 720
+    elif early and at >= 720:
+        at -= 720
+    return (at, None if late or early or at >= 780 else "either")
+
+
+def _date(stated: str) -> Norm:
+    """The day of the month, or of the week, or a word for it: what was said, no more."""
+    iso = re.match(r"(\d{4})-(\d{2})-(\d{2})", stated)
+    if iso:
+        return ("day", float(iso[2]), float(iso[3]), float(iso[1]))
+    slashed = re.match(r"(\d{1,2})/(\d{1,2})", stated)
+    if slashed:
+        return ("day", float(slashed[1]), float(slashed[2]), None)
+    month = re.search(_MONTH, stated)
+    year = re.search(r"\b(?:19|20)\d\d\b", stated)
+    day = re.search(r"\b(\d{1,2})(?:st|nd|rd|th)?\b", stated)
+    if day and (month or "month" in stated or re.search(r"\d(?:st|nd|rd|th)", stated)):
+        at = next((n for n, name in enumerate(_MONTHS, 1) if name.startswith(month[0][:3])), None) if month else None
+        return ("day", None if at is None else float(at), float(day[1]), float(year[0]) if year else None)
+    week = re.search(_DAY, stated)
+    if week:
+        which = "next" if "next" in stated else ""
+        return ("week", next(float(n) for n, name in enumerate(_DAYS) if name.startswith(week[0][:3])), which)
+    return ("word", re.sub(r"\bthe |later ", "", stated))
+
+
+def same(one: Mention, other: Mention) -> bool:
+    """Whether they state the same; for what cannot be compared, such as a weekday and a date, they do not."""
+    if one.kind != other.kind:
+        return False
+    a, b = one.norm, other.norm
+    if one.kind == "time" and "either" in (a[1], b[1]):
+        return (float(a[0] or 0) - float(b[0] or 0)) % 720 == 0
+    if one.kind == "date" and a[0] == b[0] == "day":
+        return a[2] == b[2] and (a[1] == b[1] or None in (a[1], b[1])) and (a[3] == b[3] or None in (a[3], b[3]))
+    if one.kind == "date" and a[0] == b[0] == "week":
+        return a[1] == b[1]
+    if one.kind == "name":
+        return bool(a) and bool(b) and (set(a) <= set(b) or set(b) <= set(a))
+    return a == b
+
+
+def whole(text: str) -> Mention | None:
+    """The one value that a text is, if it is one and nothing else."""
+    stated = text.strip()
+    if stated.lower() in FLAGS:
+        return Mention("flag", 0, len(text), (float(FLAGS[stated.lower()]),))
+    for found in mentions(stated):
+        rest = stated[: found.start] + stated[found.end :]
+        if not re.search(r"\w", re.sub(r"\b(?:the|at|on|in|by|of|for|about|around)\b", "", rest.lower())):
+            return found
+    return None
