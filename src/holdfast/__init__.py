@@ -19,6 +19,8 @@ from holdfast.model.content import (
     ToolResult,
     Usage,
 )
+from holdfast.model.detection import Candidate, Observation, Proposal, Said, Span
+from holdfast.model.facts import Fact, FactSource, Known, Link, Mention, Why
 from holdfast.model.frames import (
     Budget,
     FrameRecord,
@@ -35,19 +37,22 @@ from holdfast.model.frames import (
     Weights,
 )
 from holdfast.model.handles import Handle, ResultRef
+from holdfast.model.layers import Environment, Identity, Surrounding, WorkingItem
 from holdfast.model.log import FeedPage, Recorded, Totals
 from holdfast.model.messages import Message, Offload, Summary, SummaryDraft, Unit, View
-from holdfast.model.names import Scope, StreamId
-from holdfast.model.rows import SessionRow
-from holdfast.model.state import OpenCall, SessionState
+from holdfast.model.names import LedgerId, Scope, StreamId
+from holdfast.model.observed import Judged, Observed
+from holdfast.model.policy import Ladder, Policy
+from holdfast.model.rows import LedgerRow, SessionRow
+from holdfast.model.state import OpenCall, OpenProposal, SessionState
 from holdfast.runtime.engine import Engine
-from holdfast.runtime.held import Frame, Session
+from holdfast.runtime.held import Frame, Ledger, Session
 from holdfast.runtime.opening import open, open_async
 
 if TYPE_CHECKING:
     from holdfast.providers.deltas import Deltas
     from holdfast.runtime.async_engine import AsyncEngine
-    from holdfast.runtime.async_held import AsyncFrame, AsyncSession
+    from holdfast.runtime.async_held import AsyncFrame, AsyncLedger, AsyncSession
     from holdfast.runtime.moving import Copied, copy
 
 __version__ = "0.4.0"
@@ -55,14 +60,19 @@ __version__ = "0.4.0"
 __all__ = [
     "AsyncEngine",
     "AsyncFrame",
+    "AsyncLedger",
     "AsyncSession",
     "BlobRef",
     "Body",
     "Budget",
+    "Candidate",
     "Copied",
     "Data",
     "Deltas",
     "Engine",
+    "Environment",
+    "Fact",
+    "FactSource",
     "FeedPage",
     "File",
     "Frame",
@@ -70,30 +80,47 @@ __all__ = [
     "FrameState",
     "Handle",
     "HoldfastError",
+    "Identity",
     "Image",
+    "Judged",
+    "Known",
+    "Ladder",
+    "Ledger",
+    "LedgerId",
+    "LedgerRow",
     "Limits",
+    "Link",
+    "Mention",
     "Message",
+    "Observation",
+    "Observed",
     "Offload",
     "Opaque",
     "OpenCall",
+    "OpenProposal",
     "Part",
     "Pending",
+    "Policy",
     "Problem",
+    "Proposal",
     "Recorded",
     "Recovery",
     "Report",
     "Reservation",
     "ResultRef",
+    "Said",
     "Scope",
     "Session",
     "SessionRow",
     "SessionState",
     "Source",
+    "Span",
     "Spend",
     "Started",
     "StreamId",
     "Summary",
     "SummaryDraft",
+    "Surrounding",
     "Suspended",
     "SuspensionToken",
     "Swept",
@@ -105,6 +132,8 @@ __all__ = [
     "Usage",
     "View",
     "Weights",
+    "Why",
+    "WorkingItem",
     "copy",
     "errors",
     "open",
@@ -118,7 +147,7 @@ def __getattr__(name: str) -> object:
         from holdfast.runtime.async_engine import AsyncEngine  # noqa: PLC0415 - that is the point
 
         return AsyncEngine
-    if name in ("AsyncFrame", "AsyncSession"):
+    if name in ("AsyncFrame", "AsyncLedger", "AsyncSession"):
         from holdfast.runtime import async_held  # noqa: PLC0415 - the same
 
         return getattr(async_held, name)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast.errors import InvalidJson, InvalidText, shown
 from holdfast.model import limits
-from holdfast.model.commands import Command
+from holdfast.model.commands import Command, LedgerCommand
 from holdfast.model.content import Json
 from holdfast.model.events import Event
 from holdfast.model.names import StreamId, check_size
@@ -88,8 +88,9 @@ def encode_event(event: Event) -> bytes:
     return payload
 
 
-def encode_command(command: Command) -> bytes:
-    return _encoded(command, "the command")
+def encode_commands(commands: Sequence[Command | LedgerCommand]) -> bytes:
+    """One command as it is; several, which take effect together, as a list."""
+    return _encoded(commands[0] if len(commands) == 1 else commands, "the command")
 
 
 def _encoded(value: object, where: str) -> bytes:

@@ -94,13 +94,13 @@ def test_every_event_comes_back_from_its_bytes(event: Event) -> None:
 @given(strategies.commands())
 @settings(max_examples=EXAMPLES)
 def test_every_command_comes_back_from_its_bytes(command: Command) -> None:
-    assert codec.decode(codec.encode_command(command), type(command)) == command
+    assert codec.decode(codec.encode_commands([command]), type(command)) == command
 
 
 @given(strategies.commands(), strategies.commands())
 @settings(max_examples=EXAMPLES)
 def test_two_commands_have_the_same_bytes_only_if_they_are_the_same(one: Command, other: Command) -> None:
-    assert (codec.encode_command(one) == codec.encode_command(other)) == (
+    assert (codec.encode_commands([one]) == codec.encode_commands([other])) == (
         type(one) is type(other) and one == other and repr(one) == repr(other)
     )
 
@@ -206,6 +206,6 @@ def test_an_event_over_the_limit_is_refused_with_its_size() -> None:
 def test_a_surrogate_that_slipped_in_is_a_typed_error() -> None:
     scope = Scope("t", "a", "s")
     with pytest.raises(InvalidInput):
-        codec.encode_command(CloseSession(scope=scope, reason="\ud800"))
+        codec.encode_commands([CloseSession(scope=scope, reason="\ud800")])
     with pytest.raises(InvalidInput):
         codec.encode_event(MessageRecorded(role="user", content=(Text("\udfff"),), tokens=1, counter="c"))

@@ -173,22 +173,27 @@ def _check_thread(transcript: str | None, thread: str | None) -> None:
 @common
 @click.pass_obj
 def sweep(settings: Settings) -> None:
-    """Time out idle sessions, and frames that are out of time."""
+    """Time out idle sessions and frames that are out of time, and expire facts that have run out."""
     sessions: list[holdfast.Scope] = []
     frames: list[tuple[holdfast.Scope, str]] = []
+    facts = 0
     with settings.open() as engine:
         while (swept := engine.sweep()) != holdfast.Swept():
             sessions += swept.sessions
             frames += swept.frames
+            facts += swept.facts
     if settings.json:
         late = [{"scope": shapes.plain(scope), "frame": frame} for scope, frame in frames]
-        emit({"timed_out": shapes.plain(sessions), "frames": late})
+        emit({"timed_out": shapes.plain(sessions), "frames": late, "facts": facts})
         return
     for scope in sessions:
         say(clean(f"{scope.session}  (actor {scope.actor})"))
     for scope, frame in frames:
         say(clean(f"{scope.session}  frame {frame}  (actor {scope.actor})"))
-    say(f"{count(len(sessions), 'session')} and {count(len(frames), 'frame')} timed out.")
+    say(
+        f"{count(len(sessions), 'session')} and {count(len(frames), 'frame')} timed out,"
+        f" {count(facts, 'fact')} expired."
+    )
 
 
 @click.command()

@@ -8,8 +8,10 @@ import click
 from click.shell_completion import get_completion_class
 
 from holdfast import __version__
+from holdfast.cli import proposals as _proposals  # noqa: F401 - more commands of the group `facts`
 from holdfast.cli.care import backup, collect, copy, export, import_, rebuild, sweep, verify
 from holdfast.cli.doctor import doctor
+from holdfast.cli.facts import facts
 from holdfast.cli.frames import frames, recover, resume, suspended
 from holdfast.cli.log import log
 from holdfast.cli.sessions import sessions
@@ -42,7 +44,7 @@ def root() -> None:
 def completion(shell: str) -> None:
     """Print a script for your shell.
 
-    With it, the shell completes commands, options and session names.
+    With it, the shell completes commands, options and the names of sessions and ledgers.
 
     For bash, in ~/.bashrc: eval "$(holdfast completion bash)"
     """
@@ -58,6 +60,7 @@ for command in (
     suspended,
     resume,
     recover,
+    facts,
     verify,
     rebuild,
     doctor,

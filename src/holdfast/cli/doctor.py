@@ -6,7 +6,7 @@ Law: a check never raises; what it cannot find out, it says.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import click
 
@@ -17,14 +17,14 @@ from holdfast.cli.machine import Check
 from holdfast.cli.screen import VERDICTS, Styled, emit, progress, say
 from holdfast.cli.settings import PAGE, Settings, common, resting, rows
 from holdfast.cli.words import clean, count, span
-from holdfast.model.rows import PROJECTION_VERSION, FrameRow
+from holdfast.model.rows import PROJECTION_VERSION, FactRow, FrameRow, Order, ledger_of
 
 QUICK_EVENTS = 20_000
 """How large a log is verified on the way."""
 OVERDUE_S = 3_600
 """How long an entry of the outbox may wait before it is odd."""
 NAMED = 3
-"""Sessions that a line names, at most."""
+"""Sessions or ledgers that a line names, at most."""
 
 PROBLEMS_FOUND = 1
 
@@ -106,6 +106,8 @@ def _inside(engine: holdfast.Engine, tenant: str, full: bool) -> Iterator[Check]
         ("idle sessions", lambda: _idle(engine)),
         ("frames", lambda: _frames(engine, tenant)),
         ("suspended", lambda: _suspended(engine)),
+        ("facts", lambda: _facts(engine, tenant)),
+        ("reviews", lambda: _reviews(engine, tenant)),
         ("outbox", lambda: _outbox(engine)),
         ("contents", lambda: _contents(engine, full)),
     )
@@ -145,10 +147,10 @@ def _open_calls(engine: holdfast.Engine) -> Check:
     )
 
 
-def _named(sessions: list[str]) -> str:
-    """So many sessions, and a few of their names."""
-    some = list(dict.fromkeys(sessions))
-    return f"{count(len(some), 'session')}: {', '.join(some[:NAMED])}" + (", …" if len(some) > NAMED else "")
+def _named(names: list[str], what: str = "session") -> str:
+    """So many of them, and a few of their names."""
+    some = list(dict.fromkeys(names))
+    return f"{count(len(some), what)}: {', '.join(some[:NAMED])}" + (", …" if len(some) > NAMED else "")
 
 
 def _idle(engine: holdfast.Engine) -> Check:
@@ -166,8 +168,7 @@ def _frames(engine: holdfast.Engine, tenant: str) -> Check:
     late = engine.store.rows(FrameRow, where, limit=PAGE, most={"deadline_us": now_us})
     if not late:
         return Check("frames", "ok", "none is out of time")
-    least = "at least " if len(late) == PAGE else ""
-    found = f"{least}{count(len(late), 'frame')} out of time in {_named([row.session for row in late])}"
+    found = f"{_least(late)}{count(len(late), 'frame')} out of time in {_named([row.session for row in late])}"
     return Check("frames", "warn", found, "`holdfast sweep` fails them, and cancels what is below them.")
 
 
@@ -188,6 +189,33 @@ def _suspended(engine: holdfast.Engine) -> Check:
         f"{count(len(stuck), 'suspended frame')} that nothing can resume ({told}) in {where}",
         "frame.reissue() makes another token, frame.pop() ends it; `holdfast suspended` lists them.",
     )
+
+
+def _facts(engine: holdfast.Engine, tenant: str) -> Check:
+    """What has run out holds no more, swept or not; but who relies on it is told by the sweep."""
+    now_us = time.time_ns() // 1_000
+    where: dict[str, str | int] = {"tenant": tenant, "live": 1}
+    late = engine.store.rows(FactRow, where, limit=PAGE, order=Order(("expires_us",)), most={"expires_us": now_us})
+    if not late:
+        return Check("facts", "ok", "none has run out unnoticed")
+    found = f"{_least(late)}{count(len(late), 'fact')} past their time in {_ledgers(late)}"
+    return Check("facts", "warn", found, "`holdfast sweep` expires them, and marks what rests on them.")
+
+
+def _reviews(engine: holdfast.Engine, tenant: str) -> Check:
+    waiting = engine.store.rows(FactRow, {"tenant": tenant, "review": 1}, limit=PAGE)
+    if not waiting:
+        return Check("reviews", "ok", "no fact needs one")
+    found = f"{_least(waiting)}{count(len(waiting), 'fact')} in need of a review in {_ledgers(waiting)}"
+    return Check("reviews", "warn", found, "`holdfast facts review` lists them: confirm each, or assert what holds.")
+
+
+def _least(found: Sequence[object]) -> str:
+    return "at least " if len(found) == PAGE else ""
+
+
+def _ledgers(found: Sequence[FactRow]) -> str:
+    return _named([str(ledger_of(row)) for row in found], "ledger")
 
 
 def _outbox(engine: holdfast.Engine) -> Check:

@@ -16,7 +16,7 @@ import click
 
 import holdfast
 from holdfast.cli import shapes
-from holdfast.cli.screen import FRAMES, TOKENS, Column, Styled, drawable, emit, say, table
+from holdfast.cli.screen import FRAMES, TOKENS, Column, Styled, emit, say, table, tree
 from holdfast.cli.sessions import limit_option, session_argument, thread_option
 from holdfast.cli.settings import PAGE, PRINCIPAL, Settings, common, resting, session_names
 from holdfast.cli.words import ago, clean, count, short, span
@@ -133,24 +133,9 @@ def _draw(shown: list[holdfast.FrameState]) -> None:
     for frame in shown:
         children.setdefault(frame.parent, []).append(frame)
     now_us = time.time_ns() // 1_000
-    branches = ("├─ ", "└─ ", "│  ") if drawable("├└│─") else ("|- ", "`- ", "|  ")
-    table(_COLUMNS, (_cells(frame, branch, now_us) for frame, branch in _tree(children, branches)))
+    drawn = tree(children.get(None, []), lambda frame: children.get(frame.id, []))
+    table(_COLUMNS, (_cells(frame, branch, now_us) for frame, branch in drawn))
     say(Styled(_LEGEND, "dim"))
-
-
-def _tree(
-    children: dict[str | None, list[holdfast.FrameState]], branches: tuple[str, str, str]
-) -> Iterator[tuple[holdfast.FrameState, str]]:
-    """Each frame with what leads to it, a parent right before its children."""
-    fork, corner, bar = branches
-    waiting = [(frame, "", "") for frame in reversed(children.get(None, ()))]
-    while waiting:
-        frame, branch, below = waiting.pop()
-        yield frame, branch
-        inner = children.get(frame.id, [])
-        for place, child in enumerate(reversed(inner)):
-            is_last = place == 0
-            waiting.append((child, below + (corner if is_last else fork), below + ("   " if is_last else bar)))
 
 
 def _cells(frame: holdfast.FrameState, branch: str, now_us: int) -> list[str | Styled]:

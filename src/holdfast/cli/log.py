@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ import click
 import holdfast
 from holdfast import errors
 from holdfast.cli import shapes
+from holdfast.cli.ledgers import Whose, chosen, kind_options
 from holdfast.cli.screen import ROLES, Styled, emit, json_text, progress, say
 from holdfast.cli.sessions import FOLLOW_S, limit_option, thread_option
 from holdfast.cli.settings import PAGE, Settings, common, session_names
@@ -21,6 +23,7 @@ from holdfast.cli.words import clean, cut, local
 Found: TypeAlias = tuple[holdfast.Recorded, str | None]
 """An event, and the cursor that goes on after it, where it is known."""
 Wanted: TypeAlias = Callable[[holdfast.Recorded], bool]
+Read: TypeAlias = Callable[..., Sequence[holdfast.Recorded]]
 
 HASH_DIGITS = 12
 PAYLOAD_CHARS = 2_000
@@ -49,16 +52,16 @@ class _Feed:
 
 
 class _Stream:
-    """One session's events from a seq on."""
+    """One session's or one ledger's events from a seq on."""
 
-    def __init__(self, session: holdfast.Session, after: int, wanted: Wanted) -> None:
-        self._session = session
+    def __init__(self, read: Read, after: int, wanted: Wanted) -> None:
+        self._read = read
         self._after = after
         self._wanted = wanted
 
     def page(self, room: int) -> list[Found] | None:
         try:
-            page: Sequence[holdfast.Recorded] = self._session.events(after=self._after, limit=PAGE)
+            page = self._read(after=self._after, limit=PAGE)
         except errors.SessionNotFound:  # it was destroyed while we looked on
             return None
         if not page:
@@ -74,6 +77,8 @@ Source: TypeAlias = _Feed | _Stream
 @click.command()
 @click.argument("session", required=False, shell_complete=session_names)
 @thread_option
+@kind_options
+@click.option("--facts", is_flag=True, help="The session's ledger instead of its conversation.")
 @click.option("--after", metavar="PLACE", help="Begin after this seq of the session, or this cursor of the feed.")
 @click.option("--type", "kind", metavar="TYPE", help="Only events of this type, such as message.recorded.")
 @limit_option(100)
@@ -83,6 +88,7 @@ Source: TypeAlias = _Feed | _Stream
 @click.pass_obj
 def log(
     settings: Settings,
+    /,
     session: str | None,
     thread: str | None,
     after: str | None,
@@ -90,27 +96,48 @@ def log(
     limit: int,
     follow: bool,
     payload: bool,
+    facts: bool,
+    **named: str | None,
 ) -> None:
-    """Show events of a session or of all.
+    """Show events of a session, of a ledger, or of all.
 
     The newest ones; with --after, those that come next.
     All means all tenants and actors, unless --tenant or --actor is given.
     """
     with settings.open() as engine:
         source: Source
-        if session is None:
+        one = _one(settings, engine, session, Whose(**named, thread=thread), facts)
+        if one is None:
             source = _Feed(engine, after or "", _wanted(settings, kind))
         else:
-            found = settings.session(engine, session, thread)
-            source = _Stream(found, _start(found, after, kind, limit), _wanted(None, kind))
+            read, version = one
+            source = _Stream(read, _start(version, after, kind, limit), _wanted(None, kind))
         newest = after is None and limit
         chosen = _newest(engine, source, limit) if newest else _upto(source, 0 if follow else limit)
         for event, cursor in chosen:
-            _tell(settings, event, cursor, payload, named=session is None)
+            _tell(settings, event, cursor, payload, named=one is None)
         while follow:
             time.sleep(FOLLOW_S)
             for event, cursor in _upto(source, 0):
-                _tell(settings, event, cursor, payload, named=session is None)
+                _tell(settings, event, cursor, payload, named=one is None)
+
+
+def _one(
+    settings: Settings, engine: holdfast.Engine, session: str | None, whose: Whose, facts: bool
+) -> tuple[Read, int] | None:
+    """How to read the one stream that was asked for, and its version; None if all were."""
+    if session is None and not whose.named:
+        if facts:
+            raise click.UsageError("--facts goes with a session.")
+        return None
+    if session is not None and not whose.named and not facts:
+        found = settings.session(engine, session, whose.thread)
+        return found.events, found.state().version
+    if session is not None and not facts:
+        raise click.UsageError("One at a time: a session, or a ledger.")
+    stream = chosen(settings, engine, whose._replace(session=session)).id.stream
+    head = engine.store.head(stream)
+    return functools.partial(engine.store.read, stream), head.version if head else 0
 
 
 def _wanted(settings: Settings | None, kind: str | None) -> Wanted:
@@ -119,15 +146,22 @@ def _wanted(settings: Settings | None, kind: str | None) -> Wanted:
 
     def wanted(event: holdfast.Recorded) -> bool:
         stream = event.stream
-        return kind in (None, event.type) and tenant in (None, stream.tenant) and actor in (None, stream.key[0])
+        return kind in (None, event.type) and tenant in (None, stream.tenant) and actor in (None, _actor(stream))
 
     return wanted
 
 
-def _start(session: holdfast.Session, after: str | None, kind: str | None, limit: int) -> int:
+def _actor(stream: holdfast.StreamId) -> str | None:
+    """Whose session it is, or that of the session whose ledger it is."""
+    if stream.kind == "session":
+        return stream.key[0]
+    return stream.key[1] if stream.key[0] == "session" else None
+
+
+def _start(version: int, after: str | None, kind: str | None, limit: int) -> int:
     """The seq to begin after: what was asked for, or as late as the newest ones allow."""
     if after is None:
-        return max(0, session.state().version - limit) if limit and kind is None else 0
+        return max(0, version - limit) if limit and kind is None else 0
     if not (after.isascii() and after.isdigit() and len(after) < 19):
         raise click.BadParameter(f"{after!r} is not the seq of an event.", param_hint="'--after'")
     return int(after)
@@ -159,7 +193,9 @@ def _tell(settings: Settings, event: holdfast.Recorded, cursor: str | None, payl
     if settings.json:
         emit(shapes.event(event, cursor))
         return
-    where = f"{clean('/'.join((event.stream.tenant, *event.stream.key)))}  " if named else ""
+    home = event.stream
+    kind = () if home.kind == "session" else ("ledger",)
+    where = f"{clean('/'.join((home.tenant, *kind, *home.key)))}  " if named else ""
     role, words = summary(event)
     say(
         f"{event.seq:>6}  ",

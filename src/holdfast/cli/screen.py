@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeAlias, TypeVar
 
 import click
 
@@ -30,9 +30,11 @@ REDRAW_S = 0.05
 ROLES = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 STATUSES = {"open": "green", "closed": "dim", "destroyed": "red"}
 FRAMES = {"active": "green", "waiting": "cyan", "suspended": "yellow", "failed": "red"}
+FACTS = {"current": "green", "claim": "yellow", "review": "yellow"}
 TOKENS = {"live": "green", "expired": "red", "revoked": "red"}
 VERDICTS = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
+T = TypeVar("T")
 Progress: TypeAlias = Callable[[int, int], None]
 
 
@@ -133,6 +135,18 @@ def _fitted(widths: list[int], columns: Sequence[Column]) -> list[int]:
 def bar(share: float) -> str:
     """A share of one as a bar."""
     return "█" * round(max(0.0, min(1.0, share)) * BAR_CHARS)
+
+
+def tree(tops: Iterable[T], below: Callable[[T], Sequence[T]]) -> Iterator[tuple[T, str]]:
+    """Each item with what leads to it, right before those below it."""
+    fork, corner, bar = ("├─ ", "└─ ", "│  ") if drawable("├└│─") else ("|- ", "`- ", "|  ")
+    waiting = [(item, "", "") for item in reversed([*tops])]
+    while waiting:
+        item, branch, lead = waiting.pop()
+        yield item, branch
+        for place, each in enumerate(reversed(below(item))):
+            is_last = place == 0
+            waiting.append((each, lead + (corner if is_last else fork), lead + ("   " if is_last else bar)))
 
 
 def drawable(text: str) -> bool:

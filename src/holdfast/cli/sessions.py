@@ -155,6 +155,14 @@ def _show_state(session: holdfast.Session, state: holdfast.SessionState, now_us:
         say(f"models read {usage.input_tokens:,} tokens ({cached}) and wrote {usage.output_tokens:,}")
     if state.idle_timeout_us:
         say(f"times out after {span(state.idle_timeout_us / 1e6)} without a change")
+    if state.identity != holdfast.Identity():
+        say("speaks ", clean(_identity(state.identity)))
+    if state.ledgers:
+        others = ", ".join(f"{kind} {'/'.join(names)}" for kind, *names in state.ledgers)
+        say(clean(f"knows its own facts, and those of {others}"))
+    if state.proposals:
+        waiting = Styled(count(len(state.proposals), "proposal"), "yellow")
+        say(waiting, " to decide on; `holdfast facts proposals` shows them")
     if state.frames:
         kinds = Counter(frame.status for frame in state.frames.values())
         parts = ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
@@ -167,6 +175,12 @@ def _show_state(session: holdfast.Session, state: holdfast.SessionState, now_us:
         say(f"{count(state.late, 'late result')} beside the transcript; `holdfast log --type evidence.kept` shows them")
     if state.metadata:
         say("metadata ", cut(json_text(state.metadata), METADATA_CHARS))
+
+
+def _identity(identity: holdfast.Identity) -> str:
+    names = [identity.user_name or identity.user_id or "somebody", identity.department, identity.organization]
+    permissions = f"; may {', '.join(identity.permissions)}" if identity.permissions else ""
+    return f"{', '.join(filter(None, names))}, with the authority of {identity.authority}{permissions}"
 
 
 @sessions.command()

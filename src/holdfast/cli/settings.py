@@ -52,11 +52,13 @@ class Settings:
         """The file's name or the address, as others may see it."""
         return shown_address(self.file)
 
-    def open(self, *, create: bool = False, principal: str = PRINCIPAL) -> holdfast.Engine:
+    def open(
+        self, *, create: bool = False, principal: str = PRINCIPAL, policy: holdfast.Policy | None = None
+    ) -> holdfast.Engine:
         """The engine on the store, which must be there already unless this command may begin one."""
         if not create:
             self.check_present()
-        return holdfast.open(self.file, tenant=self.tenant, principal=principal)
+        return holdfast.open(self.file, tenant=self.tenant, principal=principal, policy=policy)
 
     def check_present(self) -> None:
         if self.path in ("memory:", ":memory:"):

@@ -10,6 +10,7 @@ import msgspec
 import holdfast
 from holdfast.cli.words import stamp
 from holdfast.model.names import Scope
+from holdfast.model.rows import ledger_of
 
 _ROW = (
     "status",
@@ -35,6 +36,11 @@ _STATE = (
     "metadata",
     "close_reason",
     "idle_timeout_us",
+    "identity",
+    "ledgers",
+    "working",
+    "environment",
+    "proposals",
     "created_us",
     "updated_us",
 )
@@ -112,6 +118,50 @@ def recovery(scope: Scope, found: holdfast.Recovery) -> dict[str, Any]:
         "pending_items": len(found.pending_work),
         "last_event_seq": found.last_event_seq,
         "recovery_ms": found.recovery_ms,
+    }
+
+
+def ledger(row: holdfast.LedgerRow) -> dict[str, Any]:
+    return {
+        "tenant": row.tenant,
+        **_home(ledger_of(row)),
+        "facts": row.facts,
+        "version": row.version,
+        "created_us": row.created_us,
+        "updated_us": row.updated_us,
+        "created": stamp(row.created_us),
+        "updated": stamp(row.updated_us),
+    }
+
+
+def _home(ledger: holdfast.LedgerId) -> dict[str, Any]:
+    return {"ledger": ledger.kind, "names": list(ledger.names)}
+
+
+def fact(ledger: holdfast.LedgerId, fact: holdfast.Fact) -> dict[str, Any]:
+    return {
+        "tenant": ledger.tenant,
+        **_home(ledger),
+        **plain(fact),
+        "claim": fact.claim,
+        "is_valid": fact.is_valid,
+        "needs_review": fact.needs_review,
+        "at": stamp(fact.at_us),
+        "valid_from": stamp(fact.valid_from_us),
+        "expires": _stamped(fact.expires_us),
+        "ended": _stamped(fact.ended_us),
+    }
+
+
+def why(ledger: holdfast.LedgerId, why: holdfast.Why) -> dict[str, Any]:
+    groups = {name: getattr(why, name) for name in ("chain", "claims", "depends_on", "derived")}
+    return {
+        "tenant": ledger.tenant,
+        **_home(ledger),
+        "key": why.key,
+        "current": None if why.current is None else fact(ledger, why.current),
+        **{name: [fact(ledger, each) for each in found] for name, found in groups.items()},
+        "story": [{**plain(link), "time": stamp(link.time_us)} for link in why.story],
     }
 
 

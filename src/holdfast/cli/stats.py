@@ -13,6 +13,8 @@ import click
 import holdfast
 from holdfast import errors
 from holdfast.cli import shapes
+from holdfast.cli.ledgers import ALL_KINDS, of_actor
+from holdfast.cli.ledgers import rows as ledger_rows
 from holdfast.cli.screen import Column, Styled, bar, emit, say, table
 from holdfast.cli.settings import Settings, common, resting, rows
 from holdfast.cli.words import clean, size
@@ -37,6 +39,13 @@ class Sums(NamedTuple):
     largest: list[holdfast.SessionRow]
 
 
+class Ledgers(NamedTuple):
+    """A tenant's ledgers, by their kinds, and what was ever asserted in them."""
+
+    kinds: Counter[str]
+    facts: int
+
+
 @click.command()
 @click.option("--top", type=click.IntRange(0), default=5, show_default=True, help="How many of the largest sessions.")
 @common
@@ -47,6 +56,7 @@ def stats(settings: Settings, top: int) -> None:
         whole = _whole(settings, engine)
         sums = _added_up(engine, settings.actor, top)
         suspended = sum(1 for _ in resting(engine, settings.actor))
+        ledgers = _ledgers(engine, settings.actor)
     if settings.json:
         emit(
             {
@@ -56,6 +66,8 @@ def stats(settings: Settings, top: int) -> None:
                 "sessions": {status: sums.statuses[status] for status in ("open", "closed", "destroyed")},
                 **sums.sums,
                 "suspended": suspended,
+                "ledgers": {kind: ledgers.kinds[kind] for kind in ALL_KINDS},
+                "facts": ledgers.facts,
                 "largest": [shapes.row(row) for row in sums.largest],
             }
         )
@@ -70,7 +82,17 @@ def stats(settings: Settings, top: int) -> None:
             ("events", f"{whole['events']:,}", f"in {whole['streams']:,} streams, {whole['keys']:,} with a key"),
         ]
         table(_FIGURES, lines)
-    _show_tenant(settings, sums, suspended)
+    _show_tenant(settings, sums, suspended, ledgers)
+
+
+def _ledgers(engine: holdfast.Engine, actor: str | None) -> Ledgers:
+    kinds: Counter[str] = Counter()
+    facts = 0
+    for row in ledger_rows(engine):
+        if of_actor(row, actor):
+            kinds[row.kind] += 1
+            facts += row.facts
+    return Ledgers(kinds, facts)
 
 
 def _whole(settings: Settings, engine: holdfast.Engine) -> dict[str, int] | None:
@@ -99,12 +121,12 @@ def _server_blobs(store: EventStore) -> tuple[int, int]:
     return blobs, blob_bytes
 
 
-def _show_tenant(settings: Settings, sums: Sums, suspended: int) -> None:
+def _show_tenant(settings: Settings, sums: Sums, suspended: int, ledgers: Ledgers) -> None:
     found = sums.sums
     whose = f", actor {settings.actor}" if settings.actor else ""
     say("")
     say(Styled(clean(f"tenant {settings.tenant}{whose}"), "bold"))
-    parts = ", ".join(f"{number:,} {status}" for status, number in sorted(sums.statuses.items()))
+    parts = _parts(sums.statuses)
     cached = found["cache_read_tokens"]
     lines: list[tuple[str, str, str]] = [
         ("sessions", f"{sums.statuses.total():,}", parts),
@@ -117,6 +139,9 @@ def _show_tenant(settings: Settings, sums: Sums, suspended: int) -> None:
         lines.append(("open calls", f"{found['open_calls']:,}", "without a result so far"))
     if suspended:
         lines.append(("suspended", f"{suspended:,}", "frames that wait for their tokens"))
+    if ledgers.kinds:
+        lines.append(("ledgers", f"{ledgers.kinds.total():,}", _parts(ledgers.kinds)))
+        lines.append(("facts", f"{ledgers.facts:,}", "asserted in all"))
     table(_FIGURES, lines)
     if sums.largest and sums.largest[0].tokens:
         say("")
@@ -144,6 +169,10 @@ def _added_up(engine: holdfast.Engine, actor: str | None, top: int) -> Sums:
         if len(largest) > top:
             heapq.heappop(largest)
     return Sums(statuses, sums, [row for _, _, row in sorted(largest, reverse=True)])
+
+
+def _parts(counted: Counter[str]) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in sorted(counted.items()))
 
 
 def _share(part: int, whole: int) -> str:

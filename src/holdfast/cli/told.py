@@ -32,6 +32,21 @@ _WORDS = {
     "budget.granted": "{frame}, {amount} tokens",
     "call.started": "{call}{within}, attempt {attempt}, key {key}",
     "actor.resumed": "{found}",
+    "working.set": "{item}: {value}",
+    "working.cleared": "{items}",
+    "environment.observed": "{item}: {value}",
+    "environment.cleared": "{items}",
+    "fact.asserted": "k{seq}{against}, {key}: {value}",
+    "fact.superseded": "{fact}, by {by}, {rule}: {reason}",
+    "fact.retracted": "{facts}: {reason}",
+    "fact.expired": "{facts}: {reason}",
+    "fact.promoted": "{fact}{against}, now {scope} {scope_id}: {reason}",
+    "fact.endorsed": "{fact}{against}, {authority}, by {by}: {reason}",
+    "fact.confirmed": "{fact}, by {by}: {reason}",
+    "fact.reinstated": "{fact}{instead}: {reason}",
+    "fact.marked": "{facts}, since {because} is dead",
+    "facts.proposed": "{proposed}, by {detector}, in message {message}",
+    "proposal.decided": "{proposal} {decision}",
 }
 """What is said of events that have neither a role nor a reason alone. The names are fields, or what `_more` adds."""
 
@@ -70,6 +85,7 @@ def _figure(value: object) -> str:
 def _more(event: holdfast.Recorded, said: dict[str, Any]) -> dict[str, str]:
     """What needs more than a field to be said."""
     cascade, pending, frames = said.get("cascade"), said.get("pending"), said.get("frames")
+    proposals = said.get("proposals")
     found = [count(len(frames) if isinstance(frames, list) else 0, "frame")]
     if isinstance(pending, dict):
         found += [f"{number} {kind}" for kind, number in pending.items()]
@@ -80,7 +96,18 @@ def _more(event: holdfast.Recorded, said: dict[str, Any]) -> dict[str, str]:
         "others": f", with {len(cascade)} below it" if isinstance(cascade, list) and cascade else "",
         "changed": ", ".join(f"{name} {_figure(said[name])}" for name in said if name != "frame"),
         "found": ", ".join(found),
+        "against": f", a claim against {said['against']}" if said.get("against") else "",
+        "instead": f", instead of {_listed(said['instead'])}" if said.get("instead") else "",
+        "items": _listed(said.get("items")),
+        "facts": _listed(said.get("facts")),
+        "proposed": count(len(proposals) if isinstance(proposals, list) else 0, "proposal"),
+        "decision": "accepted" if said.get("accepted") is True else "declined",
     }
+
+
+def _listed(names: object) -> str:
+    """As many of these as a line has room for."""
+    return ", ".join(map(_figure, names[:SUMMARY_CHARS])) if isinstance(names, list) else ""
 
 
 def _message(said: dict[str, object]) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from holdfast.core.frame_faults import frame_faults
+from holdfast.core.layers import layer_faults
 from holdfast.core.messages import call_id, group_of, waiting_in
 from holdfast.core.summaries import partly
 from holdfast.model import limits
 from holdfast.model.events import (
+    OF_LEDGERS,
     OFFLOADING,
     Event,
     EvidenceKept,
@@ -45,6 +47,8 @@ def fault(
 
 
 def _faults(state: SessionState, event: Event | None, event_type: str, erased: Collection[int]) -> Iterator[str]:
+    if event_type in OF_LEDGERS and event_type != PayloadsErased.name:
+        yield "it is no event of a session"
     if (event_type == SessionCreated.name) != (state.status == "absent"):
         yield "a session begins with its creation, once"
     if state.status == "closed" and event_type not in _AFTER_CLOSING:
@@ -54,6 +58,7 @@ def _faults(state: SessionState, event: Event | None, event_type: str, erased: C
     if event_type in OFFLOADING and state.open_calls and event is not None:
         yield "a conversation ends when no call waits any more"
     yield from frame_faults(state, event, erased)
+    yield from layer_faults(state, event, erased)
     match event:
         case MessageRecorded():
             yield from _message(state, event, erased)

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast import codec
-from holdfast.core import calibrate, stack
+from holdfast.core import calibrate, layers, proposals, stack
 from holdfast.model import limits
 from holdfast.model.events import (
     BARE,
@@ -18,8 +17,10 @@ from holdfast.model.events import (
     CallStarted,
     Event,
     EvidenceKept,
+    FactsProposed,
     MessageRecorded,
     PayloadsErased,
+    ProposalDecided,
     SessionClosed,
     SessionCreated,
     SessionDestroyed,
@@ -47,18 +48,17 @@ def step(
     if event_type == MessageRecorded.name:
         _message(changes, state, event, seq)
     elif event_type == SessionCreated.name:
-        changes |= {"status": "open", "created_us": time_us}
-        if isinstance(event, SessionCreated):
-            changes |= {"metadata": event.metadata, "idle_timeout_us": event.idle_timeout_us}
-            changes["bulk"] = len(codec.encode(event.metadata)) if event.metadata else 0
+        _created(changes, event, time_us)
     elif event_type == EvidenceKept.name:
         changes |= {"late": state.late + 1, "waiting": state.waiting + 1}
     elif event_type == SummaryRecorded.name:
         _summary(changes, state, event, seq)
     elif event_type in OFFLOADING:
         _end(changes, state, event, event_type, seq)
-    elif isinstance(event, CallStarted):
-        changes["open_calls"] = tuple(_started(call, event) for call in state.open_calls)
+    elif event_type in layers.OF_LAYERS:
+        changes |= layers.folded(state, event, event_type, time_us)
+    elif isinstance(event, CallStarted | FactsProposed | ProposalDecided):
+        _pending(changes, state, event, seq)
     elif event_type == PayloadsErased.name:
         changes["changed"] = seq
         if isinstance(event, PayloadsErased):
@@ -67,8 +67,14 @@ def step(
     touched = stack.changes(state.frames, event, event_type, seq, time_us)
     if touched:
         changes["frames"], resting, more = stack.applied(state.frames, touched)
-        changes |= {"resting": state.resting + resting, "bulk": state.bulk + more}
+        changes |= {"resting": state.resting + resting, "bulk": changes.get("bulk", state.bulk) + more}
     return msgspec.structs.replace(state, **changes), touched
+
+
+def _created(changes: dict[str, Any], event: Event | None, time_us: int) -> None:
+    changes |= {"status": "open", "created_us": time_us} | layers.begun(event)
+    if isinstance(event, SessionCreated):
+        changes |= {"metadata": event.metadata, "idle_timeout_us": event.idle_timeout_us}
 
 
 def _message(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:
@@ -99,6 +105,15 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
         changes["open_calls"] = tuple(call for call in state.open_calls if call.id not in answered)
 
 
+def _pending(
+    changes: dict[str, Any], state: SessionState, event: CallStarted | FactsProposed | ProposalDecided, seq: int
+) -> None:
+    if isinstance(event, CallStarted):
+        changes["open_calls"] = tuple(_started(call, event) for call in state.open_calls)
+    else:
+        changes["proposals"] = proposals.folded(state, event, seq)
+
+
 def _started(call: OpenCall, event: CallStarted) -> OpenCall:
     if call.id != event.call:
         return call
@@ -114,7 +129,8 @@ def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, 
 
 
 def _end(changes: dict[str, Any], state: SessionState, event: Event | None, event_type: str, seq: int) -> None:
-    changes |= {"waiting": 0, "offered": seq, "open_calls": (), "asks": False, "errors": ()}
+    changes |= {"waiting": 0, "offered": seq, "open_calls": (), "asks": False, "errors": (), "proposals": ()}
+    changes |= layers.ended(state, closing=event_type != SessionReset.name)
     if event_type == SessionReset.name:
         keeps = isinstance(event, SessionReset) and event.keep_system
         changes |= {"start": seq, "changed": seq, "live": 0, "live_tokens": 0, "summaries": ()}

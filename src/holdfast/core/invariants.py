@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.core import stack
+from holdfast.core import layers, stack
 from holdfast.core.messages import group_of
 from holdfast.core.summaries import partly
 from holdfast.model.frames import FrameState, frame_seq
@@ -38,6 +38,9 @@ def rules(state: SessionState) -> dict[str, bool]:
         "frames that rest are counted": state.resting
         == sum(each.suspension is not None for each in state.frames.values()),
         "frames live in an open session only": not state.frames or state.status == "open",
+        "something is at hand or around in an open session only": not (state.working or state.environment)
+        or state.status == "open",
+        "what is at hand and around is weighed": layers.weight_of(state) <= state.bulk,
     }
 
 

@@ -6,8 +6,10 @@ what ends a conversation closes the calls that wait first.
 
 from __future__ import annotations
 
+import msgspec
+
 from holdfast import errors
-from holdfast.core import frames, messages, stack, summaries
+from holdfast.core import frames, layers, messages, proposals, stack, summaries
 from holdfast.core.fold import fold
 from holdfast.model import limits
 from holdfast.model.commands import (
@@ -17,10 +19,13 @@ from holdfast.model.commands import (
     Command,
     CommitTokens,
     CreateSession,
+    DecideProposal,
     DestroySession,
     ErasePayloads,
     FrameCommand,
     Given,
+    LayerCommand,
+    ProposeFacts,
     PushFrame,
     RecordMessages,
     ResetSession,
@@ -74,11 +79,19 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
             return _time_out(state, given)
         case ResetSession() | CloseSession():
             return _end(state, command, given)
-    return _in_frames(state, command, given)
+    return _in_layers_or_frames(state, command, given)
 
 
-def _in_frames(state: SessionState, command: FrameCommand, given: Given) -> tuple[Event, ...]:
-    """What begins nothing new needs a frame that lives, and says so if none does."""
+def _in_layers_or_frames(
+    state: SessionState, command: ProposeFacts | DecideProposal | LayerCommand | FrameCommand, given: Given
+) -> tuple[Event, ...]:
+    """What begins nothing new in a frame needs one that lives, and says so if none does."""
+    if isinstance(command, ProposeFacts | DecideProposal):
+        _check_open(state, command.scope)
+        return proposals.decide(state, command, given)
+    if isinstance(command, LayerCommand):
+        _check_open(state, command.scope)
+        return layers.decide(state, command, given)
     if isinstance(command, PushFrame | StartCall | ResumeActor):
         _check_open(state, command.scope)
     return frames.decide(state, command, given)
@@ -109,7 +122,10 @@ def _check_open(state: SessionState, scope: Scope) -> None:
 def _create(state: SessionState, command: CreateSession) -> tuple[Event, ...]:
     if state.status != "absent":
         raise errors.SessionExists(session=command.scope.session, actor=command.scope.actor)
-    return (SessionCreated(metadata=command.metadata, idle_timeout_us=command.idle_timeout_us),)
+    created = SessionCreated(
+        metadata=command.metadata, idle_timeout_us=command.idle_timeout_us, ledgers=command.ledgers
+    )
+    return (created if command.identity is None else msgspec.structs.replace(created, identity=command.identity),)
 
 
 def _record(state: SessionState, command: RecordMessages, given: Given) -> tuple[Event, ...]:

@@ -23,6 +23,7 @@ def _same(name: str) -> Upcaster:
 
 UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("session.created", 1): _same("session.created"),  # 2: a timeout
+    ("session.created", 2): _same("session.created"),  # 3: an identity and ledgers
     ("message.recorded", 1): _same("message.recorded"),  # 2: tool calls, results, usage, source, metadata
     ("message.recorded", 2): _same("message.recorded"),  # 3: a frame
 }

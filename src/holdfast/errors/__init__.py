@@ -12,6 +12,8 @@
     │   ├── InvalidCursor        a feed cursor that this store did not hand out
     │   ├── WindowTooSmall       a view whose budget what must be in it does not fit
     │   ├── ScopeMismatch        a frame of another session
+    │   ├── InvalidLedger        what names no ledger
+    │   ├── AmbiguousFact        a name that several facts have
     │   └── TooLarge             over one of the named bounds
     ├── NotFound (also a LookupError)
     │   ├── SessionNotFound
@@ -23,6 +25,8 @@
     │   ├── ReservationNotFound
     │   ├── HandleNotFound
     │   ├── TokenInvalid         a suspension token that this tenant never handed out
+    │   ├── FactNotFound         no such fact, or none that this reader may know of
+    │   ├── ProposalNotFound
     │   ├── FileAbsent           a file or a store to look into that is not there
     │   └── BlobNotFound
     ├── Conflict: the state does not allow it, or someone else was first
@@ -50,7 +54,12 @@
     │   ├── TokenConsumed        a suspension token that was used
     │   ├── TokenExpired
     │   ├── TokenRevoked         one that was replaced or taken back, or whose frame has ended
-    │   └── TokenForbidden       one that is meant for another principal
+    │   ├── TokenForbidden       one that is meant for another principal
+    │   ├── FactNotLive          a dead fact where a live one is needed
+    │   ├── SupersessionCycle    a chain of facts that leads back to itself
+    │   ├── AuthorityExceeded    more authority than the channel has
+    │   ├── NotAuthorised        too little authority to change a fact
+    │   └── PermissionMissing
     ├── ExtraMissing (also an ImportError): a package that only this needs is not installed
     ├── DataError: what is stored or handed in does not hold together
     │   ├── EventUnreadable      an event this version cannot decode
@@ -84,6 +93,15 @@ from holdfast.errors.base import HoldfastError as HoldfastError
 from holdfast.errors.base import InvalidInput as InvalidInput
 from holdfast.errors.base import NotFound as NotFound
 from holdfast.errors.base import shown as shown
+from holdfast.errors.facts import AmbiguousFact as AmbiguousFact
+from holdfast.errors.facts import AuthorityExceeded as AuthorityExceeded
+from holdfast.errors.facts import FactNotFound as FactNotFound
+from holdfast.errors.facts import FactNotLive as FactNotLive
+from holdfast.errors.facts import InvalidLedger as InvalidLedger
+from holdfast.errors.facts import NotAuthorised as NotAuthorised
+from holdfast.errors.facts import PermissionMissing as PermissionMissing
+from holdfast.errors.facts import ProposalNotFound as ProposalNotFound
+from holdfast.errors.facts import SupersessionCycle as SupersessionCycle
 from holdfast.errors.frames import AlreadySuspended as AlreadySuspended
 from holdfast.errors.frames import AlreadyTerminal as AlreadyTerminal
 from holdfast.errors.frames import ChildrenActive as ChildrenActive

@@ -11,70 +11,120 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast import chain, codec
-from holdfast.core import sessions
+from holdfast.core import facts, ledgers, sessions
+from holdfast.core.fold import fold
 from holdfast.errors import Contended, HoldfastError, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.inform import informed
-from holdfast.flows.load import StateCache, load, replay, stepped
+from holdfast.flows.inform_facts import about_facts
+from holdfast.flows.load import State, StateCache, format_of, ledger_stepped, load, load_ledger, replay, stepped
 from holdfast.model import limits
-from holdfast.model.commands import Command, Given
-from holdfast.model.events import Event, PayloadsErased
+from holdfast.model.commands import Command, Given, LedgerCommand
+from holdfast.model.events import Event, MessageRecorded, PayloadsErased
+from holdfast.model.facts import FactState
 from holdfast.model.log import Append, Appended, NewEvent, Snapshot, StreamWrite
-from holdfast.model.names import StreamId
+from holdfast.model.names import LedgerId, Scope, StreamId
 from holdfast.model.rows import Row
-from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
+from holdfast.model.state import LedgerState, SessionState
 from holdfast.ports import IdSource
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """A command with what travels beside it."""
+class Part(msgspec.Struct, frozen=True):
+    """One command, and what is given with it."""
 
-    command: Command
+    command: Command | LedgerCommand
     given: Given
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """A command, or several that take effect together, each on what those before it made; with what travels beside them."""
+
+    parts: tuple[Part, ...]
+    bound: bytes | None = None
+    """What the key stands for; None for the commands themselves."""
     principal: str
     cause: str | None = None
     key: str | None = None
     expected: int | None = None
+    """The version that the first stream must have."""
     needs: tuple[Callable[[], object], ...] = ()
     """What else must be there: each raises if it is not. Asked before the append, after the key."""
 
 
+class _Course:
+    """What an order comes to on one stream, command by command."""
+
+    def __init__(self, stream: StreamId, state: State) -> None:
+        self.stream = stream
+        self.before = self.state = state
+        self.events: list[Event] = []
+        self.known: dict[str, FactState] = {}
+        """Facts of a ledger as they were before."""
+        self._changed: dict[str, FactState] = {}
+        self.time_us = 0
+
+    def on(self, given: Given) -> Given:
+        """What is given with a command, brought up to what those before it made."""
+        for each, state in given.slice.facts.items():
+            self.known.setdefault(each, state)
+        if not self._changed:
+            return given
+        facts = given.slice.facts | self._changed
+        below = dict(given.slice.below)
+        for each, state in self._changed.items():
+            for source in state.fact.depends_on if state.fact.is_valid else ():
+                below[source] = tuple(dict.fromkeys((*below.get(source, ()), each)))
+        below = {source: tuple(one for one in ids if facts[one].fact.is_valid) for source, ids in below.items()}
+        return msgspec.structs.replace(given, slice=msgspec.structs.replace(given.slice, facts=facts, below=below))
+
+    def add(self, events: tuple[Event, ...], given: Given) -> None:
+        self.time_us = given.time_us
+        for event in events:
+            if isinstance(self.state, LedgerState):
+                facts = given.slice.facts | self._changed
+                self._changed |= ledgers.applied(facts, event, self.state.version + 1, given.time_us)
+                self.state = ledgers.step(self.state, event.name, given.time_us)
+            else:
+                self.state = fold(self.state, event, event.name, given.time_us)
+        self.events += events
+
+
 def execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
     """The events that the command made, now or when its key was first used; none if it changed nothing."""
-    return effects.exclusive([order.command.scope.stream], _execute(order, cache, ids))
+    streams = dict.fromkeys(part.command.stream for part in order.parts)
+    return effects.exclusive(list(streams), _execute(order, cache, ids))
 
 
 def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
-    stream = order.command.scope.stream
-    content = codec.encode_command(order.command)
+    content = order.bound or codec.encode_commands([part.command for part in order.parts])
     fresh = False
     lost_to: VersionConflict | None = None
     for _ in range(limits.REDECIDE_TRIES):
-        state = yield from load(stream, cache, fresh=fresh)
+        courses = yield from _courses(order, cache, fresh=fresh)
         if order.key is not None:  # after the state: then whoever changed it was not another try of this command
-            first = yield from effects.find(stream.tenant, order.key)
+            first = yield from effects.find(order.parts[0].command.stream.tenant, order.key)
             if first:
                 return chain.repeated(order.key, content, first)
         try:
-            _check_expected(order, stream, state)
-            command, given = yield from informed(order.command, order.given, state)
-            events = sessions.decide(state, command, given)
+            _check_expected(order, courses)
+            yield from _decide(order, courses)
         except HoldfastError:
             # Before refusing on a state that may be old, or for a command that another thread just finished: look again.
             if fresh:
                 raise
             fresh = True
             continue
-        if not events and not fresh:
+        changed = [course for course in courses.values() if course.events]
+        if not changed and not fresh:
             fresh = True
             continue
-        if not events:
+        if not changed:
             return Appended(())
         for need in order.needs:
             yield from effects.outside(need)
         try:
-            return (yield from _commit(order, content, state, events, cache, ids))
+            return (yield from _commit(order, content, changed, cache, ids))
         except VersionConflict as conflict:
             if order.expected is not None:
                 raise
@@ -82,7 +132,7 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
             fresh = True
     assert lost_to is not None, "only a conflict leads to another try without a fresh state"
     raise Contended(
-        stream=stream,
+        stream=lost_to.stream,
         expected=lost_to.expected,
         actual=lost_to.actual,
         tries=limits.REDECIDE_TRIES,
@@ -90,45 +140,76 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
     ) from lost_to
 
 
-def _check_expected(order: Order, stream: StreamId, state: SessionState) -> None:
-    if order.expected is not None and order.expected != state.version:
-        raise VersionConflict(stream=stream, expected=order.expected, actual=state.version)
+def _courses(order: Order, cache: StateCache, *, fresh: bool) -> Flow[dict[StreamId, _Course]]:
+    courses: dict[StreamId, _Course] = {}
+    for part in order.parts:
+        stream = part.command.stream
+        if stream not in courses:
+            loading = load_ledger if stream.kind == "ledger" else load
+            courses[stream] = _Course(stream, (yield from loading(stream, cache, fresh=fresh)))
+    return courses
 
 
-def _commit(
-    order: Order,
-    content: bytes,
-    state: SessionState,
-    events: tuple[Event, ...],
-    cache: StateCache,
-    ids: IdSource,
-) -> Flow[Appended]:
-    stream = order.command.scope.stream
-    write, after = yield from _write(order, stream, state, events, ids)
+def _check_expected(order: Order, courses: dict[StreamId, _Course]) -> None:
+    stream = order.parts[0].command.stream
+    if order.expected is not None and order.expected != courses[stream].state.version:
+        raise VersionConflict(stream=stream, expected=order.expected, actual=courses[stream].state.version)
+
+
+def _decide(order: Order, courses: dict[StreamId, _Course]) -> Flow[None]:
+    """Each command on what those before it made. A fact knows the message that it is recorded with."""
+    message = 0
+    for command, given in ((part.command, part.given) for part in order.parts):
+        course = courses[command.stream]
+        state = course.state
+        events: tuple[Event, ...]
+        if message:
+            given = msgspec.structs.replace(given, message=message)
+        if isinstance(state, LedgerState):
+            assert isinstance(command, LedgerCommand), "a ledger's stream takes a ledger's commands"
+            completed, given = yield from about_facts(command, given)
+            given = course.on(given)
+            events = facts.decide(state, completed, given)
+        else:
+            assert not isinstance(command, LedgerCommand), "a session's stream takes a session's commands"
+            known, given = yield from informed(command, given, state)
+            events = sessions.decide(state, known, given)
+            said = [seq for seq, event in enumerate(events, state.version + 1) if isinstance(event, MessageRecorded)]
+            message = message or (said[0] if said else 0)
+        course.add(events, given)
+
+
+def _commit(order: Order, content: bytes, courses: list[_Course], cache: StateCache, ids: IdSource) -> Flow[Appended]:
+    writes: list[StreamWrite] = []
+    after: dict[StreamId, State] = {}
+    for course in courses:
+        write, after[course.stream] = yield from _write(course, ids)
+        writes.append(write)
     request = Append(
         ids.command_id(),
         content,
-        order.given.time_us,
+        order.parts[0].given.time_us,
         order.principal,
-        (write,),
+        tuple(writes),
         order.cause,
         order.key,
     )
     try:
         appended = yield from effects.append(request)
     except BaseException:  # also a cancelled task: what became of the append is for the next load to find out
-        cache.drop(stream)
+        for stream in after:
+            cache.drop(stream)
         raise
-    if appended.repeated:
-        cache.drop(stream)
-    else:
-        cache.put(stream, after)
+    for stream, state in after.items():
+        if appended.repeated:
+            cache.drop(stream)
+        else:
+            cache.put(stream, state)
     return appended
 
 
-def _write(
-    order: Order, stream: StreamId, state: SessionState, events: tuple[Event, ...], ids: IdSource
-) -> Flow[tuple[StreamWrite, SessionState]]:
+def _write(course: _Course, ids: IdSource) -> Flow[tuple[StreamWrite, State]]:
+    stream, before, events = course.stream, course.before, course.events
     salts = ids.salts(len(events))
     new = tuple(
         NewEvent(event.name, event.version, codec.encode_event(event), salt)
@@ -136,25 +217,28 @@ def _write(
     )
     erase = events[0].seqs if isinstance(events[0], PayloadsErased) else ()
     rows: list[Row] = []
-    after = state
+    after, known = before, course.known
     if erase:
-        after, rows = yield from replay(stream, state.version, erased=frozenset(erase))
-    named = ((event, event.name, order.given.time_us) for event in events)
-    after, made = stepped(order.command.scope, after, named)
-    rows += made
-    snapshot = snapshot_of(0 if erase else state.version, after)
-    return StreamWrite(stream, state.version, new, tuple(rows), snapshot, erase), after
+        after, rows, known = yield from replay(stream, before.version, erased=frozenset(erase))
+    named = ((event, event.name, course.time_us) for event in events)
+    if isinstance(after, LedgerState):
+        after, made = ledger_stepped(LedgerId.of(stream), after, named, known)
+    else:
+        after, made = stepped(Scope.of(stream), after, named)
+    snapshot = snapshot_of(stream, 0 if erase else before.version, after)
+    return StreamWrite(stream, before.version, new, (*rows, *made), snapshot, erase), after
 
 
-def snapshot_of(before: int, state: SessionState) -> Snapshot | None:
+def snapshot_of(stream: StreamId, before: int, state: State) -> Snapshot | None:
     """One every SNAPSHOT_EVERY events; while many frames live, every so many events, so that what is written down again and
     again stays a small part. A state over the bound is replayed instead: slower, never wrong."""
     every = limits.SNAPSHOT_EVERY
-    while every * 4 < len(state.frames):
-        every *= 2
+    if isinstance(state, SessionState):
+        while every * 4 < len(state.frames):
+            every *= 2
     if before // every == state.version // every:
         return None
     encoded = codec.encode(state)
     if len(encoded) > limits.SNAPSHOT_BYTES:
         return None
-    return Snapshot(state.version, SNAPSHOT_FORMAT, encoded)
+    return Snapshot(state.version, format_of(stream), encoded)

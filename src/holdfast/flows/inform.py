@@ -25,7 +25,15 @@ from holdfast.model.commands import (
     Summarize,
 )
 from holdfast.model.content import ToolCall
-from holdfast.model.events import OF_FRAMES, CallStarted, EvidenceKept, MessageRecorded, PayloadsErased, SummaryRecorded
+from holdfast.model.events import (
+    OF_FRAMES,
+    CallStarted,
+    EvidenceKept,
+    FactsProposed,
+    MessageRecorded,
+    PayloadsErased,
+    SummaryRecorded,
+)
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import StreamId
@@ -196,10 +204,10 @@ class _Told(msgspec.Struct, frozen=True):
 
 
 def _tellers(stream: StreamId) -> Flow[list[_Told]]:
-    """All summaries and late results: one that is in no view any more tells its story all the same."""
+    """All summaries, late results and proposals: one that is in no view any more tells its story all the same."""
     found: list[_Told] = []
     before: int | None = None
-    kinds = (SummaryRecorded.name, EvidenceKept.name)
+    kinds = (SummaryRecorded.name, EvidenceKept.name, FactsProposed.name)
     while page := (yield from effects.read_back(stream, before, limits.READ_EVENTS, kinds)):
         for recorded in page:
             found += _told(recorded)
@@ -211,6 +219,8 @@ def _told(recorded: Recorded) -> Iterator[_Told]:
     event = upcast.current(recorded)
     if isinstance(event, SummaryRecorded):
         yield _Told(recorded.seq, event.first, event.last)
+    elif isinstance(event, FactsProposed):
+        yield _Told(recorded.seq, event.message, event.message)
     elif isinstance(event, EvidenceKept) and event.reason != NO_SUCH_CALL:
         for result in event.tool_results:
             seq = group_of(result.tool_call_id)

@@ -9,21 +9,26 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from holdfast import codec
-from holdfast.core import project, upcast
+from holdfast.core import ledgers, project, upcast
 from holdfast.core.fold import fold, step
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.model import limits
 from holdfast.model.events import Event, PayloadsErased
+from holdfast.model.facts import FactState
 from holdfast.model.frames import FrameState
 from holdfast.model.log import Recorded
-from holdfast.model.names import Scope, StreamId
+from holdfast.model.names import LedgerId, Scope, StreamId
 from holdfast.model.rows import Row
-from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
+from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
+
+State: TypeAlias = SessionState | LedgerState
+S = TypeVar("S", SessionState, LedgerState)
 
 
 class StateCache:
@@ -34,18 +39,18 @@ class StateCache:
         self._size = size
         self._most = weight
         self._weight = 0
-        self._states: OrderedDict[StreamId, SessionState] = OrderedDict()
+        self._states: OrderedDict[StreamId, State] = OrderedDict()
         self._doubtful: set[StreamId] = set()
         self._mutex = threading.Lock()
 
-    def get(self, stream: StreamId) -> SessionState | None:
+    def get(self, stream: StreamId) -> State | None:
         with self._mutex:
             state = self._states.get(stream)
             if state is not None:
                 self._states.move_to_end(stream)
             return state
 
-    def put(self, stream: StreamId, state: SessionState) -> None:
+    def put(self, stream: StreamId, state: State) -> None:
         with self._mutex:
             known = self._states.get(stream)
             if known is not None and known.version > state.version:
@@ -76,13 +81,23 @@ class StateCache:
 
 
 def load(stream: StreamId, cache: StateCache, *, fresh: bool) -> Flow[SessionState]:
-    """The stream's state; `fresh` also reads what other processes wrote since."""
-    state = cache.get(stream)
+    """A session's state; `fresh` also reads what other processes wrote since."""
+    return _load(stream, cache, SessionState, fresh=fresh)
+
+
+def load_ledger(stream: StreamId, cache: StateCache, *, fresh: bool) -> Flow[LedgerState]:
+    """A ledger's state, which its facts are no part of."""
+    return _load(stream, cache, LedgerState, fresh=fresh)
+
+
+def _load(stream: StreamId, cache: StateCache, kind: type[S], *, fresh: bool) -> Flow[S]:
+    found = cache.get(stream)
+    state = found if isinstance(found, kind) else None
     if state is not None and not fresh and not cache.in_doubt(stream):
         return state
     while True:
         if state is None:
-            state = yield from _from_snapshot(stream)
+            state = yield from _from_snapshot(stream, kind)
         tail = yield from _fold_tail(stream, state)
         if tail is not None:
             if tail.version:
@@ -92,60 +107,87 @@ def load(stream: StreamId, cache: StateCache, *, fresh: bool) -> Flow[SessionSta
         state = None
 
 
-def _from_snapshot(stream: StreamId) -> Flow[SessionState]:
+def format_of(stream: StreamId) -> int:
+    """How snapshots of such a stream are written today."""
+    return SNAPSHOT_FORMAT if stream.kind == "session" else LEDGER_FORMAT
+
+
+def nothing_of(stream: StreamId) -> State:
+    """What there is before the first event."""
+    return SessionState() if stream.kind == "session" else LedgerState()
+
+
+def _from_snapshot(stream: StreamId, kind: type[S]) -> Flow[S]:
     snapshot = yield from effects.snapshot(stream)
-    if snapshot is None or snapshot.format != SNAPSHOT_FORMAT:
-        return SessionState()
+    if snapshot is None or snapshot.format != format_of(stream):
+        return kind()
     try:
-        state = codec.decode(snapshot.state, SessionState)
+        state = codec.decode(snapshot.state, kind)
     except (msgspec.MsgspecError, ValueError):
-        return SessionState()  # damaged: the events say the same, and verify tells
-    return state if state.version == snapshot.version else SessionState()
+        return kind()  # damaged: the events say the same, and verify tells
+    return state if state.version == snapshot.version else kind()
 
 
-def _fold_tail(stream: StreamId, base: SessionState) -> Flow[SessionState | None]:
+def _fold_tail(stream: StreamId, base: S) -> Flow[S | None]:
     """The state after all events behind `base`; None if one of them erased something that `base` was made of."""
-    state = base
+    state: S = base
     while True:
         page = yield from effects.read(stream, state.version, limits.READ_EVENTS)
         for recorded in page:
             event = upcast.current(recorded)
             if recorded.type == PayloadsErased.name and _touches(event, base):
                 return None
-            state = fold(state, event, recorded.type, recorded.time_us)
+            state = _further(state, event, recorded)
         if len(page) < limits.READ_EVENTS:
             return state
 
 
-def _touches(erasure: Event | None, base: SessionState) -> bool:
+def _further(state: S, event: Event | None, recorded: Recorded) -> S:
+    if isinstance(state, LedgerState):
+        return ledgers.step(state, recorded.type, recorded.time_us)  # type: ignore[return-value]
+    return fold(state, event, recorded.type, recorded.time_us)
+
+
+def _touches(erasure: Event | None, base: State) -> bool:
     """Whether the state was made of something that this took away; if it was itself erased, nobody can tell."""
     if not isinstance(erasure, PayloadsErased):
         return base.version > 0
     return erasure.seqs[0] <= base.version
 
 
-def replay(stream: StreamId, version: int, *, erased: Collection[int] = ()) -> Flow[tuple[SessionState, list[Row]]]:
-    """State and rows from the first event to this version, as if the payloads of `erased` were gone already."""
-    state = SessionState()
+def replay(
+    stream: StreamId, version: int, *, erased: Collection[int] = ()
+) -> Flow[tuple[State, list[Row], dict[str, FactState]]]:
+    """State, rows and facts from the first event to this version, as if the payloads of `erased` were gone already."""
+    state = nothing_of(stream)
+    facts: dict[str, FactState] = {}
     rows: dict[tuple[object, ...], Row] = {}
     while state.version < version:
         limit = min(limits.READ_EVENTS, version - state.version)
         page = yield from effects.read(stream, state.version, limit)
         if not page:
             break
-        state, made = fold_and_project(stream, state, page, erased)
+        state, made = fold_and_project(stream, state, page, facts, erased)
         for row in made:
             rows[(type(row), *(getattr(row, column) for column in type(row).key))] = row
-    return state, list(rows.values())
+    return state, list(rows.values()), facts
 
 
 def fold_and_project(
-    stream: StreamId, state: SessionState, page: Iterable[Recorded], erased: Collection[int] = ()
-) -> tuple[SessionState, list[Row]]:
+    stream: StreamId,
+    state: State,
+    page: Iterable[Recorded],
+    facts: dict[str, FactState],
+    erased: Collection[int] = (),
+) -> tuple[State, list[Row]]:
+    """The state after these events, and the rows that they make. `facts` are those of a ledger that the events name: they
+    are kept up to date."""
     events = (
         (None if recorded.seq in erased else upcast.current(recorded), recorded.type, recorded.time_us)
         for recorded in page
     )
+    if isinstance(state, LedgerState):
+        return ledger_stepped(LedgerId.of(stream), state, events, facts)
     return stepped(Scope.of(stream), state, events)
 
 
@@ -163,3 +205,24 @@ def stepped(
     rows += (project.frame_row(scope, frame) for frame in changed.values())
     session = project.session_row(scope, state)
     return state, rows if session is None else [*rows, session]
+
+
+def ledger_stepped(
+    ledger: LedgerId,
+    state: LedgerState,
+    events: Iterable[tuple[Event | None, str, int]],
+    facts: dict[str, FactState],
+) -> tuple[LedgerState, list[Row]]:
+    """The same for a ledger: the rows of each fact once, at the end."""
+    before: dict[str, FactState | None] = {}
+    rows: list[Row] = []
+    for event, event_type, time_us in events:
+        changed = ledgers.applied(facts, event, state.version + 1, time_us)
+        rows += ledgers.depend_rows(ledger, changed, facts)
+        for each in changed:
+            before.setdefault(each, facts.get(each))
+        facts |= changed
+        state = ledgers.step(state, event_type, time_us)
+    known = {each: one for each, one in before.items() if one is not None}
+    rows += ledgers.fact_rows(ledger, {each: facts[each] for each in before}, known)
+    return state, [*rows, ledgers.ledger_row(ledger, state)] if state.version else rows

@@ -8,18 +8,20 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast import chain, codec
-from holdfast.core import invariants, upcast
+from holdfast.core import fact_rules, invariants, ledgers, upcast
 from holdfast.errors import DataError, HoldfastError, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import snapshot_of
-from holdfast.flows.load import StateCache, fold_and_project, load, replay
+from holdfast.flows.inform_facts import facts_by_id
+from holdfast.flows.load import State, StateCache, fold_and_project, format_of, load, load_ledger, nothing_of, replay
 from holdfast.model import limits
 from holdfast.model.events import PayloadsErased
+from holdfast.model.facts import FactState, fact_id
 from holdfast.model.log import GENESIS, Head, Recorded, Snapshot
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES, Row
-from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
+from holdfast.model.state import SessionState
 
 Count: TypeAlias = Callable[[int], None]
 """Told now and then how many events are done."""
@@ -82,7 +84,8 @@ def _verify_stream(
     stream = head.stream
     at = Head(stream, 0, GENESIS)
     snapshot = yield from effects.snapshot(stream)
-    state: SessionState | None = SessionState()
+    state: State | None = nothing_of(stream)
+    facts: dict[str, FactState] = {}
     rows: dict[tuple[object, ...], Row] = {}
     gone: set[int] = set()
     named: set[int] = set()
@@ -96,7 +99,7 @@ def _verify_stream(
             events += 1
             gone |= {recorded.seq} if recorded.payload is None else set()
             named |= _erased_by(recorded)
-            state = _verify_fold(recorded, state, rows, problems)
+            state = _verify_fold(recorded, state, facts, rows, problems)
             if state is not None and snapshot is not None and state.version == snapshot.version:
                 problems.extend(_verify_snapshot(stream, snapshot, state))
         if count is not None:
@@ -106,7 +109,8 @@ def _verify_stream(
     problems += _verify_end(head, at, snapshot)
     problems += _verify_erasures(stream, gone, named)
     if state is not None:
-        problems += (Problem(str(stream), f"broken rule: {rule}") for rule in invariants.check(state))
+        broken = invariants.check(state) if isinstance(state, SessionState) else fact_rules.check(state, facts)
+        problems += (Problem(str(stream), f"broken rule: {rule}") for rule in broken)
         yield from _verify_rows(stream, list(rows.values()), problems)
     return events, list(rows.values())
 
@@ -119,7 +123,7 @@ def _verify_end(head: Head, at: Head, snapshot: Snapshot | None) -> Iterator[Pro
         yield Problem(where, "its last event is not the one that its head names")
     if snapshot is not None and not 1 <= snapshot.version <= at.version:
         yield Problem(where, f"its snapshot is of version {snapshot.version}, which it never had")
-    if snapshot is not None and not 1 <= snapshot.format <= SNAPSHOT_FORMAT:
+    if snapshot is not None and not 1 <= snapshot.format <= format_of(head.stream):
         yield Problem(where, f"its snapshot has format {snapshot.format}, which nobody wrote")
 
 
@@ -143,15 +147,16 @@ def _erased_by(recorded: Recorded) -> frozenset[int]:
 
 def _verify_fold(
     recorded: Recorded,
-    state: SessionState | None,
+    state: State | None,
+    facts: dict[str, FactState],
     rows: dict[tuple[object, ...], Row],
     problems: list[Problem],
-) -> SessionState | None:
+) -> State | None:
     """One event further, its rows added; None from the first event on that cannot be read."""
     if state is None:
         return None
     try:
-        state, made = fold_and_project(recorded.stream, state, [recorded])
+        state, made = fold_and_project(recorded.stream, state, [recorded], facts)
     except HoldfastError as error:
         problems.append(Problem(f"event {recorded.seq} of {recorded.stream}", str(error)))
         return None
@@ -160,13 +165,15 @@ def _verify_fold(
     return state
 
 
-def _verify_snapshot(stream: StreamId, snapshot: Snapshot, state: SessionState) -> Iterator[Problem]:
-    if snapshot.format == SNAPSHOT_FORMAT and snapshot.state != codec.encode(state):
+def _verify_snapshot(stream: StreamId, snapshot: Snapshot, state: State) -> Iterator[Problem]:
+    if snapshot.format == format_of(stream) and snapshot.state != codec.encode(state):
         yield Problem(str(stream), f"its snapshot of version {snapshot.version} is not what its events make")
 
 
 def _verify_rows(stream: StreamId, expected: list[Row], problems: list[Problem]) -> Flow[None]:
     for table in TABLES:
+        if ("ledger" in table.key) != (stream.kind == "ledger"):
+            continue
         stored = yield from _stream_rows(table, stream)
         wanted = {_identity(row): row for row in expected if isinstance(row, table)}
         for row in stored:
@@ -181,7 +188,9 @@ def _identity(row: Row) -> tuple[object, ...]:
 
 
 def _stream_rows(table: type[Row], stream: StreamId) -> Flow[list[Row]]:
-    where: dict[str, str | int] = {**Scope.of(stream).columns}
+    where: dict[str, str | int] = {"tenant": stream.tenant, "ledger": codec.encode_stream_key(stream)}
+    if stream.kind == "session":
+        where = {**Scope.of(stream).columns}
     return (yield from _all_rows(table, where))
 
 
@@ -235,7 +244,7 @@ def _rebuild_stream(head: Head) -> Flow[None]:
 
 def _replace_rows(stream: StreamId, version: int, tries: int) -> Flow[None]:
     for tries_left in reversed(range(tries)):
-        _, rows = yield from replay(stream, version)
+        _, rows, _ = yield from replay(stream, version)
         try:
             yield from effects.replace_rows(stream, version, rows)
             return
@@ -256,21 +265,38 @@ def adopt(events: Sequence[Recorded], cache: StateCache) -> Flow[None]:
     """Take in events recorded elsewhere, with the rows they make."""
     rows: dict[StreamId, list[Row]] = {}
     erase: dict[StreamId, tuple[int, ...]] = {}
-    after: dict[StreamId, tuple[int, SessionState]] = {}
+    after: dict[StreamId, tuple[int, State]] = {}
     for stream, page in _by_stream(events):
-        state = yield from load(stream, cache, fresh=True)
+        state: State
+        if stream.kind == "ledger":
+            state = yield from load_ledger(stream, cache, fresh=True)
+        else:
+            state = yield from load(stream, cache, fresh=True)
         gone = _erased_in(page)
         if gone:
-            state, rows[stream] = yield from replay(stream, state.version, erased=frozenset(gone))
+            state, rows[stream], facts = yield from replay(stream, state.version, erased=frozenset(gone))
             erase[stream] = gone
+        else:
+            facts = yield from _named_in(stream, page)
         before = 0 if gone else state.version
-        state, made = fold_and_project(stream, state, page, frozenset(gone))
+        state, made = fold_and_project(stream, state, page, facts, frozenset(gone))
         after[stream] = (before, state)
         rows.setdefault(stream, []).extend(made)
-    snapshots = {stream: snapshot for stream, (at, state) in after.items() if (snapshot := snapshot_of(at, state))}
+    snapshots = {
+        stream: snapshot for stream, (at, state) in after.items() if (snapshot := snapshot_of(stream, at, state))
+    }
     yield from effects.adopt(events, rows, erase, snapshots)
     for stream, (_, state) in after.items():
         cache.put(stream, state)
+
+
+def _named_in(stream: StreamId, page: Iterable[Recorded]) -> Flow[dict[str, FactState]]:
+    """The facts that these events change and that were there before them."""
+    if stream.kind != "ledger":
+        return {}
+    named = {each for recorded in page for each in ledgers.touched(upcast.current(recorded))}
+    own = {fact_id(recorded.seq) for recorded in page}
+    return (yield from facts_by_id(stream, sorted(named - own)))
 
 
 def _by_stream(events: Iterable[Recorded]) -> Iterable[tuple[StreamId, list[Recorded]]]:

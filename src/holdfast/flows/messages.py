@@ -13,12 +13,13 @@ from holdfast.core import sessions
 from holdfast.errors import InvalidContent, shown
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
+from holdfast.flows.execute import Part
 from holdfast.flows.load import load
-from holdfast.flows.place import Place, order
+from holdfast.flows.place import Place, given_to, order, together
 from holdfast.flows.read import message
 from holdfast.model import limits
 from holdfast.model.commands import CloseCalls, RecordMessages
-from holdfast.model.content import ToolCall, Usage, blob_refs
+from holdfast.model.content import BlobRef, ToolCall, Usage, blob_refs
 from holdfast.model.drafts import Draft, DraftResult
 from holdfast.model.events import EvidenceKept, MessageRecorded, SessionDestroyed
 from holdfast.model.frames import Reservation
@@ -199,6 +200,19 @@ def record_drafts(
     reservation: Reservation | str | None = None,
 ) -> Flow[list[Message]]:
     """Keep these, all or none; `as_found`, what breaks the rules of a session is kept as evidence."""
+    part, bodies = yield from recording(place, drafts, as_found=as_found, reservation=reservation)
+    appended = yield from together(place.context, [part], key=key, expect=expect, cause=cause, bodies=bodies)
+    return [message(event) for event in appended.events if event.type in _KEPT]
+
+
+def recording(
+    place: Place,
+    drafts: Sequence[Draft],
+    *,
+    as_found: bool = False,
+    reservation: Reservation | str | None = None,
+) -> Flow[tuple[Part, list[BlobRef]]]:
+    """What it takes to keep these, and the bodies that must be there."""
     check_size("the batch", len(drafts), "messages", "BATCH_MESSAGES", "Record in several steps.")
     context = place.context
     taken = []
@@ -211,15 +225,10 @@ def record_drafts(
         frame=place.frame,
         reservation=_reservation(place, reservation),
     )
-    appended = yield from order(
-        place,
-        command,
+    given = given_to(
+        context,
         tokens=[ingest.count(context.counter, new) for new in taken],
         spent=[context.weights.spend(new.usage) for new in taken if new.usage] if place.frame is not None else (),
         closing="the log has none" if as_found else None,
-        key=key,
-        expect=expect,
-        cause=cause,
-        bodies=blob_refs(part for new in taken for part in ingest.parts_in(new)),
     )
-    return [message(event) for event in appended.events if event.type in _KEPT]
+    return Part(command, given), list(blob_refs(part for new in taken for part in ingest.parts_in(new)))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from holdfast.core.messages import closing_text
 from holdfast.flows.effects import Flow
-from holdfast.flows.execute import Order, execute
+from holdfast.flows.execute import Order, Part, execute
 from holdfast.flows.load import StateCache
-from holdfast.model.commands import Command, Given
+from holdfast.model.commands import Command, Given, LedgerCommand, Writer
 from holdfast.model.content import BlobRef
 from holdfast.model.frames import Weights
 from holdfast.model.log import Appended
-from holdfast.model.names import Scope, checked_name, checked_whole
-from holdfast.ports import Bodies, Clock, IdSource, TokenCounter
+from holdfast.model.names import LedgerId, Scope, checked_name, checked_whole
+from holdfast.model.policy import Policy
+from holdfast.ports import Bodies, Clock, Detector, IdSource, TokenCounter
 
 _SOME_KEY = "0123456789abcdef" * 2
 """As long as those that calls are given; what a count of tokens makes of it."""
@@ -33,6 +34,9 @@ class Context(msgspec.Struct, frozen=True):
     counter: TokenCounter
     bodies: Bodies
     weights: Weights = Weights()
+    policy: Policy = Policy()
+    detector: Detector | None = None
+    """None for the one that needs no model, which is loaded when it is first asked."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -41,6 +45,14 @@ class Place(msgspec.Struct, frozen=True):
     context: Context
     scope: Scope
     frame: str | None = None
+
+
+class LedgerPlace(msgspec.Struct, frozen=True):
+    """A ledger as seen by someone, and on whose behalf."""
+
+    context: Context
+    ledger: LedgerId
+    writer: Writer
 
 
 def order(
@@ -57,9 +69,23 @@ def order(
     digest: str = "",
 ) -> Flow[Appended]:
     """Have a command carried out. `closing` is why calls that wait are closed by it, `bodies` must be there before it."""
-    context = place.context
+    part = Part(
+        command,
+        given_to(place.context, tokens=tokens, closing=closing, spent=spent, digest=digest),
+    )
+    return together(place.context, [part], key=key, expect=expect, cause=cause, bodies=bodies)
+
+
+def given_to(
+    context: Context,
+    *,
+    tokens: Iterable[int] = (),
+    closing: str | None = None,
+    spent: Iterable[int] = (),
+    digest: str = "",
+) -> Given:
     counter = context.counter
-    given = Given(
+    return Given(
         time_us=context.clock.now_us(),
         tokens=tuple(tokens),
         counter=counter.name,
@@ -69,10 +95,37 @@ def order(
         spent=tuple(spent),
         digest=digest,
     )
+
+
+def on_ledger(place: LedgerPlace, command: LedgerCommand, time_us: int | None = None) -> Part:
+    """What a command does to a ledger, on behalf of whoever it is seen by."""
+    context = place.context
+    given = Given(
+        time_us=context.clock.now_us() if time_us is None else time_us,
+        principal=context.principal,
+        writer=place.writer,
+        policy=context.policy,
+    )
+    return Part(command, given)
+
+
+def together(
+    context: Context,
+    parts: Sequence[Part],
+    *,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+    bodies: Iterable[BlobRef] = (),
+    bound: bytes | None = None,
+) -> Flow[Appended]:
+    """Have commands carried out at one moment, all of them or none. `bound` is what the key stands for, if the commands are
+    not: when what they are depends on more than on what was asked."""
+    now = parts[0].given.time_us
     return execute(
         Order(
-            command=command,
-            given=given,
+            parts=tuple(Part(each.command, msgspec.structs.replace(each.given, time_us=now)) for each in parts),
+            bound=bound,
             principal=context.principal,
             cause=None if cause is None else checked_name("cause", cause),
             key=None if key is None else checked_name("idempotency key", key),

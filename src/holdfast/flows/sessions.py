@@ -13,12 +13,15 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import sessions as core
+from holdfast.core.layers import checked_identity, checked_ledgers
 from holdfast.errors import DataError, InvalidContent, InvalidCursor, SessionExists, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames import time_out
 from holdfast.flows.inform_frames import session_where
 from holdfast.flows.ingest import checked_object, microseconds
+from holdfast.flows.layers import owned
+from holdfast.flows.ledgers import erase_ledger, run_out
 from holdfast.flows.load import load
 from holdfast.flows.place import Context, Place, order
 from holdfast.flows.read import message
@@ -35,9 +38,10 @@ from holdfast.model.commands import (
 from holdfast.model.content import Json
 from holdfast.model.events import BARE, EvidenceKept, MessageRecorded
 from holdfast.model.frames import Swept
+from holdfast.model.layers import Identity
 from holdfast.model.log import FeedPage
 from holdfast.model.messages import Message, Offload
-from holdfast.model.names import Scope, check_size, checked_flag, checked_name, checked_whole
+from holdfast.model.names import LedgerId, Scope, check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.rows import IN_ORDER_OF_KEY, Order, OutboxRow, SessionRow, scope_of
 from holdfast.model.state import SessionState
 
@@ -49,15 +53,25 @@ def create(
     metadata: dict[str, Any] | None = None,
     *,
     idle_timeout_s: float | None = None,
+    identity: Identity | None = None,
+    ledgers: Sequence[LedgerId] = (),
     key: str | None = None,
     cause: str | None = None,
 ) -> Flow[None]:
-    command = CreateSession(
-        scope=place.scope,
+    yield from order(place, _creation(place, metadata, idle_timeout_s, identity, ledgers), key=key, cause=cause)
+
+
+def _creation(
+    place: Place, metadata: object, idle_timeout_s: object, identity: object, ledgers: object
+) -> CreateSession:
+    scope = place.scope
+    return CreateSession(
+        scope=scope,
         metadata=_checked_metadata({} if metadata is None else metadata),
         idle_timeout_us=0 if idle_timeout_s is None else microseconds("idle_timeout_s", idle_timeout_s),
+        identity=None if identity is None else checked_identity(identity),
+        ledgers=checked_ledgers(ledgers, scope.stream.key, scope.tenant),
     )
-    yield from order(place, command, key=key, cause=cause)
 
 
 def _checked_metadata(metadata: object) -> dict[str, Json]:
@@ -74,12 +88,20 @@ def _checked_metadata(metadata: object) -> dict[str, Json]:
     return data
 
 
-def ensure(place: Place, metadata: dict[str, Any] | None = None, *, idle_timeout_s: float | None = None) -> Flow[None]:
+def ensure(
+    place: Place,
+    metadata: dict[str, Any] | None = None,
+    *,
+    idle_timeout_s: float | None = None,
+    identity: Identity | None = None,
+    ledgers: Sequence[LedgerId] = (),
+) -> Flow[None]:
     """Create the session unless it is there."""
+    command = _creation(place, metadata, idle_timeout_s, identity, ledgers)
     found = yield from load(place.scope.stream, place.context.cache, fresh=True)
     if found.status == "absent":
         try:
-            yield from create(place, metadata, idle_timeout_s=idle_timeout_s)
+            yield from order(place, command)
         except SessionExists:  # somebody else was first, which is as good
             pass
     yield from state(place)
@@ -92,7 +114,7 @@ def state(place: Place) -> Flow[SessionState]:
     if found.metadata or found.frames:  # the caller may do with it as he likes; ours stays
         copy = checked_object("metadata", found.metadata)
         found = msgspec.structs.replace(found, metadata=copy, frames=dict(found.frames))
-    return found
+    return owned(found) if found.working or found.environment else found
 
 
 def reset(
@@ -166,6 +188,7 @@ def _erase_destroyed(place: Place) -> Flow[None]:
     if (yield from effects.rows(OutboxRow, where, None, 1)):
         return
     stream = place.scope.stream
+    yield from erase_ledger(place.context, LedgerId(place.scope.tenant, "session", stream.key), "destroyed")
     found = yield from load(stream, place.context.cache, fresh=True)
     after, end = 0, found.version
     while found.residue and after < end:
@@ -224,8 +247,9 @@ def _check_row(after: object) -> None:
 
 
 def sweep(context: Context, *, limit: int = 1_000) -> Flow[Swept]:
-    """Time out the sessions that were idle for longer than they may be and the frames that are out of time, and finish what
-    destroying left undone; which ones were timed out. Any number of processes may sweep at once."""
+    """Time out the sessions that were idle for longer than they may be and the frames that are out of time, expire the
+    facts that have run out, and finish what destroying left undone; which ones were timed out. Any number of processes may
+    sweep at once."""
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
     tenant: dict[str, str | int] = {"tenant": context.tenant}
     most = {"expires_us": context.clock.now_us()}
@@ -242,7 +266,8 @@ def sweep(context: Context, *, limit: int = 1_000) -> Flow[Swept]:
         except DataError as error:  # one damaged session does not keep the others
             trouble = error
     frames, wrong = yield from time_out(context, limit)
-    trouble = trouble or wrong
+    facts, odd = yield from run_out(context, limit)
+    trouble = trouble or wrong or odd
     where, last = tenant | {"status": "destroyed"}, None
     while page := (yield from effects.rows(SessionRow, where, last, limits.READ_EVENTS, least={"residue": 1})):
         for last in page:
@@ -252,7 +277,7 @@ def sweep(context: Context, *, limit: int = 1_000) -> Flow[Swept]:
                 trouble = error
     if trouble is not None:
         raise trouble
-    return Swept(tuple(swept), tuple(frames))
+    return Swept(tuple(swept), tuple(frames), facts)
 
 
 def outbox(context: Context, *, after: Offload | None = None, limit: int = 100) -> Flow[list[Offload]]:

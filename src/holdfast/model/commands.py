@@ -7,10 +7,14 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from holdfast.model.content import Json, Part, Role, Source, Usage
+from holdfast.model.detection import Proposal
 from holdfast.model.events import FramePopped
+from holdfast.model.facts import FactScope, FactSource, FactState, MemoryType, Mention
 from holdfast.model.frames import Ending, FrameState
 from holdfast.model.handles import Handle, HandleKind, Priority
-from holdfast.model.names import Scope
+from holdfast.model.layers import Identity
+from holdfast.model.names import LedgerId, Scope, StreamId
+from holdfast.model.policy import Policy
 from holdfast.model.rows import OutboxRow, TokenRow
 
 
@@ -44,11 +48,18 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class _Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="command"):
     scope: Scope
 
+    @property
+    def stream(self) -> StreamId:
+        return self.scope.stream
+
 
 class CreateSession(_Command, frozen=True, kw_only=True, tag="create_session"):
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
     idle_timeout_us: int = 0
     """0 for never."""
+    identity: Identity | None = None
+    """None for one of whom nothing is known."""
+    ledgers: tuple[tuple[str, ...], ...] = ()
 
 
 class RecordMessages(_Command, frozen=True, kw_only=True, tag="record_messages"):
@@ -196,6 +207,134 @@ class ResumeActor(_Command, frozen=True, kw_only=True, tag="resume_actor"):
     pass
 
 
+class SetWorking(_Command, frozen=True, kw_only=True, tag="set_working"):
+    item: str
+    value: Json
+    ttl_us: int | None = None
+    """None for as long as the session."""
+
+
+class ClearWorking(_Command, frozen=True, kw_only=True, tag="clear_working"):
+    items: tuple[str, ...] = ()
+    """Without any, all of them."""
+
+
+class ObserveEnvironment(_Command, frozen=True, kw_only=True, tag="observe_environment"):
+    item: str
+    value: Json
+    observed_us: int | None = None
+    """None for now."""
+    ttl_us: int | None = None
+    expires_us: int | None = None
+
+
+class ClearEnvironment(_Command, frozen=True, kw_only=True, tag="clear_environment"):
+    items: tuple[str, ...] = ()
+    """Without any, all of them."""
+
+
+class ProposeFacts(_Command, frozen=True, kw_only=True, tag="propose_facts"):
+    detector: str
+    message: int
+    """0 for the one that is recorded together with them."""
+    proposals: tuple[tuple[tuple[str, ...], Proposal], ...]
+
+
+class DecideProposal(_Command, frozen=True, kw_only=True, tag="decide_proposal"):
+    proposal: str
+    accepted: bool
+
+
+class _OnLedger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="command"):
+    ledger: LedgerId
+
+    @property
+    def stream(self) -> StreamId:
+        return self.ledger.stream
+
+
+class AssertFact(_OnLedger, frozen=True, kw_only=True, tag="assert_fact"):
+    """None for what is to be told from the source and the text."""
+
+    key: str
+    value: Json
+    ref: str = ""
+    source: FactSource | None = None
+    authority: str | None = None
+    memory_type: MemoryType | None = None
+    scope: FactScope | None = None
+    scope_id: str = ""
+    valid_from_us: int | None = None
+    expires_us: int | None = None
+    ttl_us: int | None = None
+    """How long it holds from now on, instead of until when."""
+    supersedes: tuple[str, ...] = ()
+    """Facts by their ids, their names outside, or their keys."""
+    depends_on: tuple[str, ...] = ()
+    is_constraint: bool | None = None
+    constraint_type: str | None = None
+    requires: tuple[str, ...] = ()
+    provenance: tuple[str, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    old_mentions: tuple[Mention, ...] = ()
+    """Where what it supersedes is stated."""
+    time_sensitive: bool | None = None
+    reason: str = ""
+
+
+class _OnFact(_OnLedger, frozen=True, kw_only=True):
+    fact: str
+    """By its id, its name outside, or its key."""
+    reason: str = ""
+
+
+class SupersedeFact(_OnFact, frozen=True, kw_only=True, tag="supersede_fact"):
+    by: str
+
+
+class RetractFact(_OnFact, frozen=True, kw_only=True, tag="retract_fact"):
+    mentions: tuple[Mention, ...] = ()
+
+
+class ExpireFact(_OnFact, frozen=True, kw_only=True, tag="expire_fact"):
+    pass
+
+
+class PromoteFact(_OnFact, frozen=True, kw_only=True, tag="promote_fact"):
+    scope: FactScope = "global"
+    scope_id: str = ""
+
+
+class EndorseFact(_OnFact, frozen=True, kw_only=True, tag="endorse_fact"):
+    authority: str | None = None
+    """None for all that the endorser has."""
+
+
+class ConfirmFact(_OnFact, frozen=True, kw_only=True, tag="confirm_fact"):
+    pass
+
+
+class ReinstateFact(_OnFact, frozen=True, kw_only=True, tag="reinstate_fact"):
+    pass
+
+
+class ExpireFacts(_OnLedger, frozen=True, kw_only=True, tag="expire_facts"):
+    """Those whose time has run out, so many at most."""
+
+    limit: int
+
+
+class EraseFacts(_OnLedger, frozen=True, kw_only=True, tag="erase_facts"):
+    facts: tuple[str, ...] = ()
+    seqs: tuple[int, ...] = ()
+    """Events that go as they are: for a ledger that ends with its session."""
+    reason: str
+
+
+OnFact: TypeAlias = SupersedeFact | RetractFact | ExpireFact | PromoteFact | EndorseFact | ConfirmFact | ReinstateFact
+
+LedgerCommand: TypeAlias = AssertFact | OnFact | ExpireFacts | EraseFacts
+
 FrameCommand: TypeAlias = (
     PushFrame
     | UpdateFrame
@@ -214,6 +353,8 @@ FrameCommand: TypeAlias = (
     | ResumeActor
 )
 
+LayerCommand: TypeAlias = SetWorking | ClearWorking | ObserveEnvironment | ClearEnvironment
+
 Command: TypeAlias = (
     CreateSession
     | RecordMessages
@@ -225,8 +366,36 @@ Command: TypeAlias = (
     | DestroySession
     | AcknowledgeOffload
     | ErasePayloads
+    | ProposeFacts
+    | DecideProposal
+    | LayerCommand
     | FrameCommand
 )
+"""What is about a session. What is about a ledger is a `LedgerCommand`."""
+
+
+class Writer(msgspec.Struct, frozen=True, kw_only=True):
+    """On whose behalf facts are written, as the channel knows."""
+
+    identity: str = ""
+    authority: str = "policy"
+    """The most that may be claimed."""
+    default: str = "peer"
+    """What counts if nothing is claimed."""
+    permissions: tuple[str, ...] | None = None
+    """None for one who may know, and do, everything."""
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a ledger that a command can touch: read from rows."""
+
+    facts: dict[str, FactState] = msgspec.field(default_factory=dict)
+    named: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the names in the command mean, by fact id."""
+    below: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """Who depends on whom: the live dependents of each fact, as far down as it goes."""
+    due: tuple[str, ...] = ()
+    """Live facts whose time has run out."""
 
 
 class Fate(msgspec.Struct, frozen=True):
@@ -269,3 +438,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     """What the frame has from the same source already: read from its row."""
     token: TokenRow | None = None
     """The token that the command comes with: read from its row."""
+    writer: Writer = Writer()
+    policy: Policy = Policy()
+    message: int = 0
+    """The seq of the message that is recorded together with a fact; 0 for none."""
+    slice: Slice = Slice()

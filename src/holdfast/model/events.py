@@ -11,8 +11,11 @@ from typing import ClassVar, TypeAlias
 import msgspec
 
 from holdfast.model.content import Json, Part, Role, Source, ToolCall, ToolResult, Usage
+from holdfast.model.detection import Proposal
+from holdfast.model.facts import FactScope, FactSource, MemoryType, Mention, SupersessionRule
 from holdfast.model.frames import Ending, Limits
 from holdfast.model.handles import HandleKind, Priority
+from holdfast.model.layers import Identity
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,12 +24,15 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SessionCreated(_Event, frozen=True, kw_only=True):
-    """A session begins. `idle_timeout_us` is how long it may be idle; 0 for ever."""
+    """A session begins. `idle_timeout_us` is how long it may be idle; 0 for ever. `ledgers` are the keys of the streams of
+    those that it reads after its own."""
 
     name = "session.created"
-    version = 2
+    version = 3
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
     idle_timeout_us: int = 0
+    identity: Identity = Identity()
+    ledgers: tuple[tuple[str, ...], ...] = ()
 
 
 class MessageRecorded(_Event, frozen=True, kw_only=True):
@@ -288,6 +294,165 @@ class ActorResumed(_Event, frozen=True, kw_only=True):
     pending: dict[str, int] = msgspec.field(default_factory=dict)
 
 
+class WorkingSet(_Event, frozen=True, kw_only=True):
+    """Something is at hand, in place of what went by the same name. What has run out by the time of this event is gone."""
+
+    name = "working.set"
+    item: str
+    value: Json
+    expires_us: int | None = None
+
+
+class WorkingCleared(_Event, frozen=True, kw_only=True):
+    """These are not at hand any more."""
+
+    name = "working.cleared"
+    items: tuple[str, ...]
+
+
+class EnvironmentObserved(_Event, frozen=True, kw_only=True):
+    """This is how something outside of the conversation was found, in place of what was observed of it before."""
+
+    name = "environment.observed"
+    item: str
+    value: Json
+    observed_us: int
+    expires_us: int | None = None
+
+
+class EnvironmentCleared(_Event, frozen=True, kw_only=True):
+    """Nothing is known of these any more."""
+
+    name = "environment.cleared"
+    items: tuple[str, ...]
+
+
+class FactAsserted(_Event, frozen=True, kw_only=True):
+    """Something is held to be true. The seq of this event makes the fact's id; `against` makes it a claim against what a
+    higher authority says, `review` names the doubtful fact that it was derived from."""
+
+    name = "fact.asserted"
+    key: str
+    value: Json
+    ref: str = ""
+    source: FactSource
+    memory_type: MemoryType = "user"
+    scope: FactScope = "global"
+    scope_id: str = ""
+    valid_from_us: int
+    expires_us: int | None = None
+    against: str = ""
+    depends_on: tuple[str, ...] = ()
+    review: str = ""
+    is_constraint: bool = False
+    constraint_type: str | None = None
+    requires: tuple[str, ...] = ()
+    provenance: tuple[str, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+
+
+class FactSuperseded(_Event, frozen=True, kw_only=True):
+    """Another fact stands in its place. `late` says that it was old news when it came; `followers` depend on the other one
+    from now on, since its value is the same; `mentions` are where messages state it, beside those known before."""
+
+    name = "fact.superseded"
+    fact: str
+    by: str
+    rule: SupersessionRule
+    reason: str = ""
+    late: bool = False
+    followers: tuple[str, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+
+
+class FactRetracted(_Event, frozen=True, kw_only=True):
+    """The first of these was taken back, and so the others, which were derived from it."""
+
+    name = "fact.retracted"
+    facts: tuple[str, ...]
+    reason: str = ""
+    mentions: tuple[Mention, ...] = ()
+
+
+class FactExpired(_Event, frozen=True, kw_only=True):
+    """The time of these has run out."""
+
+    name = "fact.expired"
+    facts: tuple[str, ...]
+    reason: str = ""
+
+
+class FactPromoted(_Event, frozen=True, kw_only=True):
+    """A fact holds in another scope from now on: a draft, everywhere."""
+
+    name = "fact.promoted"
+    fact: str
+    scope: FactScope
+    scope_id: str = ""
+    against: str = ""
+    requires: tuple[str, ...] = ()
+    """If it is a claim now: what it takes from now on to know of it; else it stays as it is."""
+    reason: str = ""
+
+
+class FactEndorsed(_Event, frozen=True, kw_only=True):
+    """Someone with the right to do so stands for it with more authority."""
+
+    name = "fact.endorsed"
+    fact: str
+    authority: str
+    by: str
+    against: str = ""
+    requires: tuple[str, ...] = ()
+    """If it is a claim now: what it takes from now on to know of it; else it stays as it is."""
+    reason: str = ""
+
+
+class FactConfirmed(_Event, frozen=True, kw_only=True):
+    """It was reviewed, and holds."""
+
+    name = "fact.confirmed"
+    fact: str
+    by: str
+    reason: str = ""
+
+
+class FactReinstated(_Event, frozen=True, kw_only=True):
+    """A superseded fact lives again, and what stood in its place is taken back."""
+
+    name = "fact.reinstated"
+    fact: str
+    instead: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class FactMarked(_Event, frozen=True, kw_only=True):
+    """These depend on a fact that died, directly or not: someone should look at them."""
+
+    name = "fact.marked"
+    facts: tuple[str, ...]
+    because: str
+
+
+class FactsProposed(_Event, frozen=True, kw_only=True):
+    """A detector saw changes in what was said that need someone's word. The seq of this event and their order make ids."""
+
+    name = "facts.proposed"
+    detector: str
+    message: int
+    """The seq of the message that they were seen in."""
+    proposals: tuple[tuple[tuple[str, ...], Proposal], ...]
+    """Each with the key of the stream of the ledger that it is about."""
+
+
+class ProposalDecided(_Event, frozen=True, kw_only=True):
+    """Someone has said what becomes of a proposal."""
+
+    name = "proposal.decided"
+    proposal: str
+    accepted: bool
+
+
 Event: TypeAlias = (
     SessionCreated
     | MessageRecorded
@@ -315,6 +480,21 @@ Event: TypeAlias = (
     | BudgetGranted
     | CallStarted
     | ActorResumed
+    | WorkingSet
+    | WorkingCleared
+    | EnvironmentObserved
+    | EnvironmentCleared
+    | FactAsserted
+    | FactSuperseded
+    | FactRetracted
+    | FactExpired
+    | FactPromoted
+    | FactEndorsed
+    | FactConfirmed
+    | FactReinstated
+    | FactMarked
+    | FactsProposed
+    | ProposalDecided
 )
 
 _ALL: tuple[type[Event], ...] = Event.__args__
@@ -326,6 +506,9 @@ OFFLOADING = {SessionReset.name, SessionClosed.name, SessionTimedOut.name, Sessi
 
 OF_FRAMES = {name for name in EVENTS if name.startswith(("frame.", "token.", "budget."))}
 """What frames and their budgets are made of: erased a whole tree at a time, or the figures would not add up."""
+
+OF_LEDGERS = {name for name in EVENTS if name.startswith("fact.")} | {PayloadsErased.name}
+"""What streams of ledgers are made of, and nothing else; those of sessions have the rest."""
 
 BARE = {PayloadsErased.name, OffloadAcknowledged.name, SessionDestroyed.name}
 """What stays when a session is destroyed: it tells that, and nothing of what was said."""

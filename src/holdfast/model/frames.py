@@ -242,6 +242,8 @@ class Swept(msgspec.Struct, frozen=True):
 
     sessions: tuple[Scope, ...] = ()
     frames: tuple[tuple[Scope, str], ...] = ()
+    facts: int = 0
+    """How many facts had run out."""
 
 
 class SuspensionToken(str):

@@ -110,6 +110,51 @@ RESUMERS = 100
 ERRORS_KEPT = 256
 """Failures since the assistant spoke last that a frame remembers."""
 
+LAYER_ITEMS = 1_000
+"""Items in a session's working set, or in what is around it."""
+
+LAYER_BYTES = 256 << 10
+"""What those may weigh together, each of the two."""
+
+PERMISSIONS = 1_000
+"""Permissions of one identity, or those that a fact requires."""
+
+SESSION_LEDGERS = 32
+"""Ledgers that one session reads."""
+
+OPEN_PROPOSALS = 100
+"""Proposals of a session that wait for a word; the oldest lapse."""
+
+FACT_BYTES = 64 << 10
+"""The value of one fact."""
+
+FACT_WORDS = 1_000
+"""Words of a fact's value that a search finds it by."""
+
+FACT_LINKS = 1_000
+"""Facts that one names: what it depends on, supersedes or comes from, and where it is stated."""
+
+SLOT_FACTS = 64
+"""Live facts of one key in one scope: claims, and what some readers may not know of."""
+
+RIPPLE_FACTS = 10_000
+"""Facts that the death of one may touch."""
+
+CHAIN_FACTS = 1_000
+"""Facts of one chain that are shown."""
+
+DETECTED_FACTS = 64
+"""Facts that a detector is shown."""
+
+PROPOSALS = 64
+"""Proposals that are taken from a detector at once."""
+
+DETECTED_BEFORE = 12
+"""Messages before the one observed that a detector is shown."""
+
+SEARCH_WORDS = 64
+"""Words of a query that a search looks for."""
+
 BATCH_COMMANDS = 512
 """Commands that share one commit."""
 

@@ -114,3 +114,26 @@ class Scope(msgspec.Struct, frozen=True, order=True):
     def of(cls, stream: StreamId) -> Scope:
         actor, session, *thread = stream.key
         return cls(stream.tenant, actor, session, thread[0] if thread else None)
+
+
+LedgerKind = Literal["user", "project", "organization", "session"]
+
+
+class LedgerId(msgspec.Struct, frozen=True, order=True):
+    """Whose knowledge this is: a user's, a project's, an organisation's, or one session's own."""
+
+    tenant: str
+    kind: LedgerKind
+    names: tuple[str, ...]
+
+    @property
+    def stream(self) -> StreamId:
+        return StreamId(self.tenant, "ledger", (self.kind, *self.names))
+
+    @classmethod
+    def of(cls, stream: StreamId) -> LedgerId:
+        kind, *names = stream.key
+        return cls(stream.tenant, kind, tuple(names))  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {'/'.join(self.names)}"

@@ -7,10 +7,15 @@ from typing import Literal
 import msgspec
 
 from holdfast.model.content import Json, Usage
+from holdfast.model.detection import Proposal
 from holdfast.model.frames import FrameState
+from holdfast.model.layers import Identity, Surrounding, WorkingItem
 
-SNAPSHOT_FORMAT = 3
+SNAPSHOT_FORMAT = 4
 """Raised whenever SessionState, or what folding makes of it, changes: older snapshots are then replayed instead."""
+
+LEDGER_FORMAT = 1
+"""The same for LedgerState."""
 
 
 class OpenCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,6 +57,29 @@ class Calibration(msgspec.Struct, frozen=True, omit_defaults=True):
     """The provider's tokens for a message, whatever it says."""
     factor_lessons: int = 0
     overhead_lessons: int = 0
+
+
+class OpenProposal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A change that was proposed, and waits for someone's word."""
+
+    id: str
+    ledger: tuple[str, ...]
+    """The key of the stream of the ledger that it is about."""
+    proposal: Proposal
+
+
+class LedgerState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a ledger is known by. Its facts are in rows: what is decided on them is looked up there."""
+
+    version: int = 0
+    facts: int = 0
+    """How many were ever asserted."""
+    created_us: int = 0
+    updated_us: int = 0
+
+    @property
+    def weight(self) -> int:
+        return 512
 
 
 class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -98,10 +126,18 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     resting: int = 0
     """How many of the frames are suspended."""
     bulk: int = 0
-    """Bytes of the longer texts in here: metadata, goals and reasons."""
+    """Bytes of the longer texts in here: metadata, goals and reasons, the working set and what is around."""
+    identity: Identity = Identity()
+    ledgers: tuple[tuple[str, ...], ...] = ()
+    """The ledgers that it reads after its own, by the keys of their streams, in the order in which they have a say."""
+    working: dict[str, WorkingItem] = msgspec.field(default_factory=dict)
+    environment: dict[str, Surrounding] = msgspec.field(default_factory=dict)
+    proposals: tuple[OpenProposal, ...] = ()
+    """What a detector proposed and nobody has decided on yet."""
 
     @property
     def weight(self) -> int:
         """About how many bytes it takes in memory."""
         parts = len(self.frames) * 2_048 + (len(self.open_calls) + len(self.summaries)) * 512 + len(self.pinned) * 32
+        parts += (len(self.working) + len(self.environment)) * 256 + len(self.proposals) * 2_048
         return 2_048 + 4 * self.bulk + parts

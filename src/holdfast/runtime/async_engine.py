@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeVar
 
+from holdfast.core.layers import checked_identity
 from holdfast.errors import HoldfastError, StoreClosed
-from holdfast.flows import recovering, suspending
+from holdfast.flows import knowing, recovering, suspending
+from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import sessions as session_flows
 from holdfast.flows.effects import Flow
 from holdfast.flows.maintain import Report
-from holdfast.flows.place import Context
+from holdfast.flows.place import Context, LedgerPlace
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.frames import Recovery
+from holdfast.model.layers import Identity
 from holdfast.model.log import Totals
-from holdfast.model.names import Scope, checked_flag, checked_name
+from holdfast.model.names import LedgerId, Scope, checked_flag, checked_name
 from holdfast.ports import BlobStore
 from holdfast.runtime import care
-from holdfast.runtime.async_held import AsyncSession, awaiting, waking
+from holdfast.runtime.async_held import AsyncLedger, AsyncSession, awaiting, waking
 from holdfast.runtime.drive_async import AsyncTurns, drive_async
 from holdfast.runtime.engine import DEFAULT_ACTOR, Engine, Progress, place_in, place_of, renamed
 from holdfast.runtime.sweeper import checked_pause, tell
@@ -50,8 +53,23 @@ class AsyncEngine:
     history = awaiting(session_flows.history)
     acknowledge = awaiting(session_flows.acknowledge)
     feed = awaiting(session_flows.feed)
+    ledgers = awaiting(knowing.ledgers)
     suspended = awaiting(suspending.suspended)
     resume = waking(suspending.resume)
+
+    def ledger(
+        self,
+        *,
+        user: str | None = None,
+        project: str | None = None,
+        organization: str | None = None,
+        identity: Identity | None = None,
+    ) -> AsyncLedger:
+        """A ledger of facts: a user's, a project's or an organisation's, as this identity may see it and write to it.
+        Without one, the program itself speaks: it sees everything and may claim any authority."""
+        named = ledger_flows.ledger_named(self._place, user=user, project=project, organization=organization)
+        writer = ledger_flows.writer_for(self._place, None if identity is None else checked_identity(identity))
+        return AsyncLedger(self._drive, LedgerPlace(self._place, named, writer))
 
     def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> AsyncEngine:
         """The same engine for another tenant or in another's name; close either one to close both."""
@@ -65,21 +83,37 @@ class AsyncEngine:
         thread: str | None = None,
         metadata: dict[str, Any] | None = None,
         idle_timeout_s: float | None = None,
+        identity: Identity | None = None,
+        ledgers: Sequence[LedgerId] = (),
         key: str | None = None,
         cause: str | None = None,
     ) -> AsyncSession:
         """A new session; SessionExists if there is one of that name. `idle_timeout_s` is how long it may be idle before
-        `sweep` ends it."""
+        `sweep` ends it, `identity` who speaks in it, for good, and `ledgers` are those that it reads after its own."""
         place = place_of(self._place, actor, session, thread)
-        await self._drive(session_flows.create(place, metadata, idle_timeout_s=idle_timeout_s, key=key, cause=cause))
+        made = session_flows.create(
+            place, metadata, idle_timeout_s=idle_timeout_s, identity=identity, ledgers=ledgers, key=key, cause=cause
+        )
+        await self._drive(made)
         return AsyncSession(self._drive, place)
 
     async def session(
-        self, session: str, *, actor: str = DEFAULT_ACTOR, thread: str | None = None, create: bool = False
+        self,
+        session: str,
+        *,
+        actor: str = DEFAULT_ACTOR,
+        thread: str | None = None,
+        create: bool = False,
+        identity: Identity | None = None,
+        ledgers: Sequence[LedgerId] = (),
     ) -> AsyncSession:
-        """A session that is there already; SessionNotFound otherwise, unless it is to be created then."""
+        """A session that is there already; SessionNotFound otherwise, unless it is to be created then. `identity` and
+        `ledgers` are used only if it is created now: one that is there keeps its own, which state() tells."""
         place = place_of(self._place, actor, session, thread)
-        await self._drive(session_flows.ensure(place) if checked_flag("create", create) else session_flows.state(place))
+        if checked_flag("create", create):
+            await self._drive(session_flows.ensure(place, identity=identity, ledgers=ledgers))
+        else:
+            await self._drive(session_flows.state(place))
         return AsyncSession(self._drive, place)
 
     async def recover(self, scope: Scope, *, key: str | None = None, cause: str | None = None) -> Recovery:

@@ -10,12 +10,14 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
+from holdfast.flows import knowing, observing, recovering, spending, suspending, tools, views
+from holdfast.flows import layers as layer_flows
+from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
-from holdfast.flows import recovering, spending, suspending, tools, views
 from holdfast.flows import sessions as session_flows
 from holdfast.flows.effects import Flow
-from holdfast.flows.place import Place
-from holdfast.runtime.held import Held, ending_for
+from holdfast.flows.place import LedgerPlace, Place
+from holdfast.runtime.held import Held, Shelved, ending_for
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,6 +40,17 @@ def waking(flow: Callable[Concatenate[Any, P], Flow[Place]]) -> Callable[Concate
 
     def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Waking:
         return Waking(self._drive, flow(self._place, *args, **kwargs))
+
+    return functools.update_wrapper(method, flow)
+
+
+def shelving(
+    flow: Callable[Concatenate[Any, P], Flow[LedgerPlace]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, AsyncLedger]]:
+    """A flow that comes to a ledger as a method to await."""
+
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> AsyncLedger:
+        return AsyncLedger(self._drive, await self._drive(flow(self._place, *args, **kwargs)))
 
     return functools.update_wrapper(method, flow)
 
@@ -113,6 +126,19 @@ class AsyncSession(_AsyncWorking):
     close = awaiting(session_flows.close)
     destroy = awaiting(session_flows.destroy)
     erase = awaiting(session_flows.erase)
+    set_working = awaiting(layer_flows.set_working)
+    working = awaiting(layer_flows.working)
+    clear_working = awaiting(layer_flows.clear_working)
+    set_environment = awaiting(layer_flows.set_environment)
+    environment = awaiting(layer_flows.environment)
+    clear_environment = awaiting(layer_flows.clear_environment)
+    observe = awaiting(observing.observe)
+    proposals = awaiting(observing.waiting)
+    accept = awaiting(observing.accept)
+    decline = awaiting(observing.decline)
+    fact = awaiting(observing.fact)
+    search = awaiting(observing.search)
+    ledger = shelving(observing.ledger)
     frames = awaiting(frame_flows.listed)
     stack = awaiting(frame_flows.stack)
     recover = awaiting(recovering.recover)
@@ -153,3 +179,26 @@ class AsyncFrame(_AsyncWorking):
         except HoldfastError:
             if error is None:
                 raise  # else the error of the block is what matters
+
+
+class AsyncLedger(Shelved):
+    """What is known of a user, a project, an organisation or in one session, as someone may see it. Holds no state of its
+    own: any number of sessions and processes may read and write one ledger at once."""
+
+    assert_ = awaiting(ledger_flows.assert_)
+    supersede = awaiting(ledger_flows.supersede)
+    retract = awaiting(ledger_flows.retract)
+    expire = awaiting(ledger_flows.expire)
+    promote = awaiting(ledger_flows.promote)
+    endorse = awaiting(ledger_flows.endorse)
+    confirm = awaiting(ledger_flows.confirm)
+    reinstate = awaiting(ledger_flows.reinstate)
+    erase = awaiting(ledger_flows.erase)
+    current = awaiting(knowing.current)
+    get = awaiting(knowing.get)
+    history = awaiting(knowing.history)
+    why = awaiting(knowing.why)
+    facts = awaiting(knowing.facts)
+    review = awaiting(knowing.review)
+    constraints = awaiting(knowing.constraints)
+    search = awaiting(knowing.search)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeAlias, TypeVar
@@ -11,21 +11,24 @@ from typing import Any, BinaryIO, Self, TypeAlias, TypeVar
 import msgspec
 
 from holdfast.core import sessions
+from holdfast.core.layers import checked_identity
 from holdfast.errors import InvalidContent, shown
-from holdfast.flows import ingest, maintain, recovering, suspending
+from holdfast.flows import ingest, knowing, maintain, recovering, suspending
+from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import sessions as session_flows
 from holdfast.flows.effects import Flow
 from holdfast.flows.maintain import Count, Report
-from holdfast.flows.place import Context, Place
+from holdfast.flows.place import Context, LedgerPlace, Place
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.frames import Recovery
+from holdfast.model.layers import Identity
 from holdfast.model.log import Totals
-from holdfast.model.names import Scope, checked_flag, checked_name
+from holdfast.model.names import LedgerId, Scope, checked_flag, checked_name
 from holdfast.ports import BlobStore, EventStore
 from holdfast.runtime import care, transfer
 from holdfast.runtime.drive import Turns, drive
-from holdfast.runtime.held import Session, blocking, held
+from holdfast.runtime.held import Ledger, Session, blocking, held
 from holdfast.runtime.sweeper import sweeping
 
 T = TypeVar("T")
@@ -51,8 +54,23 @@ class Engine:
     history = blocking(session_flows.history)
     acknowledge = blocking(session_flows.acknowledge)
     feed = blocking(session_flows.feed)
+    ledgers = blocking(knowing.ledgers)
     suspended = blocking(suspending.suspended)
     resume = held(suspending.resume)
+
+    def ledger(
+        self,
+        *,
+        user: str | None = None,
+        project: str | None = None,
+        organization: str | None = None,
+        identity: Identity | None = None,
+    ) -> Ledger:
+        """A ledger of facts: a user's, a project's or an organisation's, as this identity may see it and write to it.
+        Without one, the program itself speaks: it sees everything and may claim any authority."""
+        named = ledger_flows.ledger_named(self._place, user=user, project=project, organization=organization)
+        writer = ledger_flows.writer_for(self._place, None if identity is None else checked_identity(identity))
+        return Ledger(self._drive, LedgerPlace(self._place, named, writer))
 
     def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> Engine:
         """The same engine for another tenant or in another's name; close either one to close both."""
@@ -66,21 +84,37 @@ class Engine:
         thread: str | None = None,
         metadata: dict[str, Any] | None = None,
         idle_timeout_s: float | None = None,
+        identity: Identity | None = None,
+        ledgers: Sequence[LedgerId] = (),
         key: str | None = None,
         cause: str | None = None,
     ) -> Session:
         """A new session; SessionExists if there is one of that name. `idle_timeout_s` is how long it may be idle before
-        `sweep` ends it."""
+        `sweep` ends it, `identity` who speaks in it, for good, and `ledgers` are those that it reads after its own."""
         place = place_of(self._place, actor, session, thread)
-        self._drive(session_flows.create(place, metadata, idle_timeout_s=idle_timeout_s, key=key, cause=cause))
+        made = session_flows.create(
+            place, metadata, idle_timeout_s=idle_timeout_s, identity=identity, ledgers=ledgers, key=key, cause=cause
+        )
+        self._drive(made)
         return Session(self._drive, place)
 
     def session(
-        self, session: str, *, actor: str = DEFAULT_ACTOR, thread: str | None = None, create: bool = False
+        self,
+        session: str,
+        *,
+        actor: str = DEFAULT_ACTOR,
+        thread: str | None = None,
+        create: bool = False,
+        identity: Identity | None = None,
+        ledgers: Sequence[LedgerId] = (),
     ) -> Session:
-        """A session that is there already; SessionNotFound otherwise, unless it is to be created then."""
+        """A session that is there already; SessionNotFound otherwise, unless it is to be created then. `identity` and
+        `ledgers` are used only if it is created now: one that is there keeps its own, which state() tells."""
         place = place_of(self._place, actor, session, thread)
-        self._drive(session_flows.ensure(place) if checked_flag("create", create) else session_flows.state(place))
+        if checked_flag("create", create):
+            self._drive(session_flows.ensure(place, identity=identity, ledgers=ledgers))
+        else:
+            self._drive(session_flows.state(place))
         return Session(self._drive, place)
 
     def recover(self, scope: Scope, *, key: str | None = None, cause: str | None = None) -> Recovery:

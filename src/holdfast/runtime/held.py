@@ -9,14 +9,16 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
+from holdfast.flows import knowing, observing, recovering, spending, suspending, tools, views
+from holdfast.flows import layers as layer_flows
+from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
-from holdfast.flows import recovering, spending, suspending, tools, views
 from holdfast.flows import sessions as session_flows
 from holdfast.flows.effects import Flow
-from holdfast.flows.place import Place
+from holdfast.flows.place import LedgerPlace, Place
 from holdfast.model.frames import Ending
 from holdfast.model.messages import Message
-from holdfast.model.names import Scope
+from holdfast.model.names import LedgerId, Scope
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,6 +39,15 @@ def held(flow: Callable[Concatenate[Any, P], Flow[Place]]) -> Callable[Concatena
 
     def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Frame:
         return Frame(self._drive, self._drive(flow(self._place, *args, **kwargs)))
+
+    return functools.update_wrapper(method, flow)
+
+
+def shelved(flow: Callable[Concatenate[Any, P], Flow[LedgerPlace]]) -> Callable[Concatenate[Any, P], Ledger]:
+    """A flow that comes to a ledger as a method that returns it."""
+
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Ledger:
+        return Ledger(self._drive, self._drive(flow(self._place, *args, **kwargs)))
 
     return functools.update_wrapper(method, flow)
 
@@ -111,6 +122,19 @@ class Session(_Working):
     close = blocking(session_flows.close)
     destroy = blocking(session_flows.destroy)
     erase = blocking(session_flows.erase)
+    set_working = blocking(layer_flows.set_working)
+    working = blocking(layer_flows.working)
+    clear_working = blocking(layer_flows.clear_working)
+    set_environment = blocking(layer_flows.set_environment)
+    environment = blocking(layer_flows.environment)
+    clear_environment = blocking(layer_flows.clear_environment)
+    observe = blocking(observing.observe)
+    proposals = blocking(observing.waiting)
+    accept = blocking(observing.accept)
+    decline = blocking(observing.decline)
+    fact = blocking(observing.fact)
+    search = blocking(observing.search)
+    ledger = shelved(observing.ledger)
     frames = blocking(frame_flows.listed)
     stack = blocking(frame_flows.stack)
     recover = blocking(recovering.recover)
@@ -154,3 +178,39 @@ class Frame(_Working):
         except HoldfastError:
             if error is None:
                 raise  # else the error of the block is what matters
+
+
+class Shelved:
+    def __init__(self, drive: Callable[[Flow[Any]], Any], place: LedgerPlace) -> None:
+        self._drive = drive
+        self._place = place
+
+    @property
+    def id(self) -> LedgerId:
+        return self._place.ledger
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._place.ledger}>"
+
+
+class Ledger(Shelved):
+    """What is known of a user, a project, an organisation or in one session, as someone may see it. Holds no state of its
+    own: any number of sessions and processes may read and write one ledger at once."""
+
+    assert_ = blocking(ledger_flows.assert_)
+    supersede = blocking(ledger_flows.supersede)
+    retract = blocking(ledger_flows.retract)
+    expire = blocking(ledger_flows.expire)
+    promote = blocking(ledger_flows.promote)
+    endorse = blocking(ledger_flows.endorse)
+    confirm = blocking(ledger_flows.confirm)
+    reinstate = blocking(ledger_flows.reinstate)
+    erase = blocking(ledger_flows.erase)
+    current = blocking(knowing.current)
+    get = blocking(knowing.get)
+    history = blocking(knowing.history)
+    why = blocking(knowing.why)
+    facts = blocking(knowing.facts)
+    review = blocking(knowing.review)
+    constraints = blocking(knowing.constraints)
+    search = blocking(knowing.search)

@@ -27,7 +27,7 @@ from holdfast.errors import (
     StorageCorrupt,
 )
 from holdfast.flows import maintain
-from holdfast.flows.load import StateCache
+from holdfast.flows.load import StateCache, nothing_of
 from holdfast.flows.maintain import Count
 from holdfast.model import limits
 from holdfast.model.addresses import POSTGRES, shown_address
@@ -36,7 +36,6 @@ from holdfast.model.events import parts_of
 from holdfast.model.log import GENESIS, Head, Recorded
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BlobRow
-from holdfast.model.state import SessionState
 from holdfast.ports import EventStore
 from holdfast.runtime.care import checked_path, put_blob
 from holdfast.runtime.engine import Engine, Progress
@@ -258,7 +257,7 @@ class _Move:
         end = head or Head(stream, 0, GENESIS)
         state = self._cache.get(stream)
         if head is None:
-            self._cache.put(stream, SessionState())
+            self._cache.put(stream, nothing_of(stream))
         elif state is not None and state.version != end.version:
             self._cache.drop(stream)
         if len(self._ends) >= limits.CACHED_STREAMS:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from holdfast import codec
 from holdfast.adapters.system import RandomIds, SystemClock
 from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.errors import ExtraMissing, InvalidContent, InvalidUrl, shown
@@ -17,7 +20,8 @@ from holdfast.model import limits
 from holdfast.model.addresses import POSTGRES, shown_address
 from holdfast.model.frames import Weights
 from holdfast.model.names import checked_name, checked_whole
-from holdfast.ports import BlobStore, Clock, EventStore, IdSource, TokenCounter
+from holdfast.model.policy import Ladder, Policy
+from holdfast.ports import BlobStore, Clock, Detector, EventStore, IdSource, TokenCounter
 from holdfast.runtime.care import BLOB_FOLDER, Bodies, checked_path
 from holdfast.runtime.drive import Turns, drive
 from holdfast.runtime.engine import Engine
@@ -43,11 +47,14 @@ def open(
     cached_streams: int = limits.CACHED_STREAMS,
     cached_bytes: int = limits.CACHED_BYTES,
     weights: Weights | None = None,
+    policy: Policy | None = None,
+    detector: Detector | None = None,
 ) -> Engine:
     """Open a store: a file name, "sqlite:///path/to/file.db", "postgresql://…", or "memory:" for one that is gone with the
-    process. `weights` says what tokens of each kind count against the budgets of frames."""
+    process. `weights` says what tokens of each kind count against the budgets of frames, `policy` how facts are judged,
+    `detector` finds in what is said what changes them: without one, rules that need no model."""
     cache = _cache(cached_streams, cached_bytes)
-    context = _context(tenant, principal, clock, ids, counter, cache, weights)
+    context = _context(tenant, principal, clock, ids, counter, cache, weights, policy, detector)
     store, blobs = _stores(url, cache)
     return Engine(store, blobs, context(Bodies(blobs)))
 
@@ -63,6 +70,8 @@ async def open_async(
     cached_streams: int = limits.CACHED_STREAMS,
     cached_bytes: int = limits.CACHED_BYTES,
     weights: Weights | None = None,
+    policy: Policy | None = None,
+    detector: Detector | None = None,
 ) -> AsyncEngine:
     """`open` for an event loop: the same engine, awaited."""
     import asyncio  # noqa: PLC0415 - who blocks has no need of it, and it is half the time of an import
@@ -70,7 +79,7 @@ async def open_async(
     from holdfast.runtime.async_engine import AsyncEngine  # noqa: PLC0415 - the same
 
     cache = _cache(cached_streams, cached_bytes)
-    context = _context(tenant, principal, clock, ids, counter, cache, weights)
+    context = _context(tenant, principal, clock, ids, counter, cache, weights, policy, detector)
     store, blobs = await asyncio.to_thread(_stores, url, cache)
     return AsyncEngine(_awaitable(store), blobs, context(Bodies(blobs)))
 
@@ -95,6 +104,8 @@ def _context(
     counter: TokenCounter | None,
     cache: StateCache,
     weights: Weights | None,
+    policy: Policy | None,
+    detector: Detector | None,
 ) -> Callable[[Bodies], Context]:
     """What everything is done in, but for the blob store: that is opened only when all this is found to be in order."""
     return functools.partial(
@@ -106,6 +117,8 @@ def _context(
         ids or RandomIds(),
         counter or EstimatingCounter(),
         weights=_checked_weights(weights),
+        policy=_checked_policy(policy),
+        detector=_checked_detector(detector),
     )
 
 
@@ -121,6 +134,49 @@ def _checked_weights(weights: object) -> Weights:
     for field in Weights.__struct_fields__:
         checked_whole(f"the weight of {field}", getattr(weights, field), 0, limits.WEIGHT)
     return weights
+
+
+def _checked_policy(policy: object) -> Policy:
+    """What is to be relied on when facts are judged is looked at once, here."""
+    if policy is None:
+        return Policy()
+    if type(policy) is not Policy or type(policy.ladder) is not Ladder:
+        raise InvalidContent(reason=f"{shown(policy)} is no policy: pass a holdfast.Policy with a holdfast.Ladder")
+    try:
+        codec.decode(codec.encode(policy), Policy)  # all of the types that it should have
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        raise InvalidContent(reason=f"the policy cannot be used: {error}") from error
+    ladder = policy.ladder
+    for each in ladder.rungs:
+        if " ".join(checked_name("a rung of the ladder", each).lower().replace("_", " ").split()) != each:
+            raise InvalidContent(reason=f"the rung {shown(each)} is to be written in lower case, with single blanks")
+    if type(ladder.rungs) is not tuple or not ladder.rungs or len({*ladder.rungs}) != len(ladder.rungs):
+        raise InvalidContent(reason="the rungs of a ladder are a tuple of names, each once: pass at least one")
+    named = [*ladder.aliases.values(), *ladder.titles.values(), *policy.speakers.values(), policy.channel]
+    for each in (*named, *policy.source_types.values()):
+        if each not in ladder.rungs:
+            raise InvalidContent(
+                reason=f"{shown(each)} is not a rung of the ladder: name one of {', '.join(ladder.rungs)}"
+            )
+    for word in (*policy.time_sensitive, policy.endorse, *ladder.aliases, *ladder.titles):
+        checked_name("a word of the policy", word)
+    if type(policy.time_sensitive) is not tuple or not {*policy.speakers} <= {"user", "assistant", "tool", "system"}:
+        raise InvalidContent(
+            reason="time_sensitive is a tuple of words, speakers are roles: user, assistant, tool, system"
+        )
+    if not 0 <= policy.ask_from <= policy.apply_from <= 1:
+        raise InvalidContent(reason="ask_from and apply_from go from 0 to 1, in this order: pass them so")
+    return policy
+
+
+def _checked_detector(detector: Any) -> Detector | None:
+    if detector is None:
+        return None
+    if not callable(getattr(detector, "detect", None)):
+        raise InvalidContent(reason=f"{shown(detector)} is no detector: pass one with a name and a method detect()")
+    checked_name("the name of a detector", getattr(detector, "name", None))
+    found: Detector = detector
+    return found
 
 
 def _stores(url: str | os.PathLike[str], cache: StateCache) -> tuple[EventStore, BlobStore]:

@@ -19,20 +19,23 @@ from typing import Any, BinaryIO
 import msgspec
 
 from holdfast import chain, codec
-from holdfast.core import upcast
+from holdfast.core import fact_rules, ledgers, upcast
+from holdfast.core.fact_faults import fact_fault
 from holdfast.core.faults import fault
 from holdfast.core.fold import fold
+from holdfast.core.layers import checked_ledger
 from holdfast.errors import HoldfastError, ImportRefused, InvalidContent
 from holdfast.flows import effects, maintain
 from holdfast.flows.ingest import checked_parts
-from holdfast.flows.load import StateCache
+from holdfast.flows.load import State, StateCache, nothing_of
 from holdfast.flows.maintain import Count
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, blob_refs
 from holdfast.model.events import Event, parts_of
+from holdfast.model.facts import FactState
 from holdfast.model.log import GENESIS, Head, Recorded
-from holdfast.model.names import Scope, StreamId, checked_name, checked_whole
-from holdfast.model.state import SessionState
+from holdfast.model.names import LedgerId, Scope, StreamId, checked_name, checked_whole
+from holdfast.model.state import LedgerState, SessionState
 from holdfast.ports import BlobStore, BlobWriter
 from holdfast.runtime.care import Drive
 from holdfast.storage.files import appearing, typed_os_errors
@@ -253,7 +256,8 @@ class _Examiner:
     def __init__(self, drive: Drive, blobs: BlobStore) -> None:
         self._drive = drive
         self._blobs = blobs
-        self._ends: dict[StreamId, tuple[Head, SessionState]] = {}
+        self._ends: dict[StreamId, tuple[Head, State]] = {}
+        self._facts: dict[StreamId, dict[str, FactState]] = {}
         self._here: dict[StreamId, Head | None] = {}
         self._gone: dict[StreamId, set[int]] = {}
         self._lines: dict[StreamId, int] = {}
@@ -279,7 +283,10 @@ class _Examiner:
     def end(self, number: int) -> None:
         if self._body or self._unnamed:
             raise ImportRefused(line=number, reason="a blob is cut off, or no event names it")
-        for stream, (head, _) in self._ends.items():
+        for stream, (head, state) in self._ends.items():
+            broken = fact_rules.check(state, self._facts[stream]) if isinstance(state, LedgerState) else []
+            if broken:
+                raise ImportRefused(line=self._lines[stream], reason=f"{stream} breaks a rule: {broken[0]}")
             here = self._here[stream]
             if here is not None and head.version < here.version:
                 (event,) = self._drive(effects.read(stream, head.version - 1, 1))
@@ -295,14 +302,14 @@ class _Examiner:
         except (ValueError, HoldfastError) as error:
             raise ImportRefused(line=number, reason=str(error)) from error
         stream = event.stream
-        head, state = self._ends.get(stream) or (Head(stream, 0, GENESIS), SessionState())
+        head, state = self._ends.get(stream) or (Head(stream, 0, GENESIS), nothing_of(stream))
         gone = self._gone.setdefault(stream, set())
-        wrong = chain.fault(head, event) or fault(state, current, event.type, gone)
+        wrong = chain.fault(head, event) or self._fault(state, event, current, gone)
         if wrong:
             raise ImportRefused(line=number, reason=f"event {event.seq} of {stream}: {wrong}")
         if current is None:
             gone.add(event.seq)
-        state = fold(state, current, event.type, event.time_us)
+        state = self._further(state, event, current)
         self._ends[stream] = (Head(stream, event.seq, event.hash), state)
         self._lines[stream] = number
         if stream not in self._here:
@@ -310,6 +317,21 @@ class _Examiner:
         here = self._here[stream]
         if here is not None and event.seq == here.version and event.hash != here.hash:
             raise ImportRefused(line=number, reason=f"{stream} has another history here")
+
+    def _fault(self, state: State, event: Recorded, current: Event | None, gone: set[int]) -> str | None:
+        if isinstance(state, SessionState):
+            return fault(state, current, event.type, gone)
+        try:
+            return fact_fault(state, self._facts.setdefault(event.stream, {}), current, event.type, gone)
+        except HoldfastError as error:
+            return str(error)
+
+    def _further(self, state: State, event: Recorded, current: Event | None) -> State:
+        if isinstance(state, SessionState):
+            return fold(state, current, event.type, event.time_us)
+        facts = self._facts[event.stream]
+        facts |= ledgers.applied(facts, current, event.seq, event.time_us)
+        return ledgers.step(state, event.type, event.time_us)
 
     def _check_bodies(self, event: Recorded, current: Event | None) -> None:
         parts = tuple(parts_of(current))
@@ -324,9 +346,12 @@ class _Examiner:
 def _checked(event: Recorded) -> Recorded:
     """A file may come from anyone: its names and numbers are checked as those of any caller."""
     stream = event.stream
-    if stream.kind != "session" or len(stream.key) not in (2, 3):
+    if stream.kind == "ledger":
+        checked_ledger(LedgerId.of(stream), stream.tenant)
+    elif len(stream.key) not in (2, 3):
         raise InvalidContent(reason=f"{stream} is not the stream of a session")
-    Scope.checked(stream.tenant, *stream.key)
+    else:
+        Scope.checked(stream.tenant, *stream.key)
     checked_name("principal", event.principal)
     for what, name in (("cause", event.cause), ("idempotency key", event.key)):
         if name is not None:

@@ -1,0 +1,55 @@
+"""Proposals that wait for someone's word."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast import errors
+from holdfast.model import limits
+from holdfast.model.commands import DecideProposal, Given, ProposeFacts
+from holdfast.model.detection import Proposal, Span
+from holdfast.model.events import Event, FactsProposed, ProposalDecided
+from holdfast.model.state import OpenProposal, SessionState
+
+
+def proposal_id(seq: int, at: int) -> str:
+    """A proposal is named after the event that brought it, and its place in it."""
+    return f"p{seq}.{at}"
+
+
+def decide(state: SessionState, command: ProposeFacts | DecideProposal, given: Given) -> tuple[Event, ...]:
+    match command:
+        case ProposeFacts():
+            if not command.proposals:
+                return ()
+            message = command.message or given.message
+            return (FactsProposed(detector=command.detector, message=message, proposals=command.proposals),)
+        case DecideProposal():
+            find(state, command.scope.session, command.proposal)
+            return (ProposalDecided(proposal=command.proposal, accepted=command.accepted),)
+
+
+def find(state: SessionState, session: str, proposal: str) -> OpenProposal:
+    for each in state.proposals:
+        if each.id == proposal:
+            return each
+    raise errors.ProposalNotFound(session=session, proposal=proposal)
+
+
+def folded(state: SessionState, event: FactsProposed | ProposalDecided, seq: int) -> tuple[OpenProposal, ...]:
+    """Those that wait after this event; the oldest lapse."""
+    if isinstance(event, ProposalDecided):
+        return tuple(each for each in state.proposals if each.id != event.proposal)
+    own = (_placed(ledger, each, event.message) for ledger, each in event.proposals)
+    new = (OpenProposal(proposal_id(seq, at), ledger, each) for at, (ledger, each) in enumerate(own))
+    return (*state.proposals, *new)[-limits.OPEN_PROPOSALS :]
+
+
+def _placed(ledger: tuple[str, ...], proposal: Proposal, message: int) -> tuple[tuple[str, ...], Proposal]:
+    """Spans in the message that was observed know its seq now."""
+
+    def at(span: Span) -> Span:
+        return span if span.seq else Span(message, span.start, span.end)
+
+    new = None if proposal.new is None else at(proposal.new)
+    return ledger, msgspec.structs.replace(proposal, old=tuple(at(span) for span in proposal.old), new=new)

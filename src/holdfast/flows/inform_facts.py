@@ -1,0 +1,235 @@
+"""What deciding about facts needs to know: the part of a ledger that a command can touch, looked up in its rows.
+
+Laws: what the writer may not know of is passed over as if it were not there; what is read here is never older than the
+version that the append will ask for, so a change in between is a conflict and is decided anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast import codec
+from holdfast.core import infer
+from holdfast.core.authority import may_know
+from holdfast.errors import AmbiguousFact, StorageCorrupt
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.model import limits
+from holdfast.model.commands import (
+    AssertFact,
+    EndorseFact,
+    EraseFacts,
+    ExpireFacts,
+    Given,
+    LedgerCommand,
+    PromoteFact,
+    ReinstateFact,
+    Slice,
+    SupersedeFact,
+)
+from holdfast.model.facts import FactState, fact_id, fact_seq
+from holdfast.model.names import LedgerId, StreamId, check_size
+from holdfast.model.rows import IN_ORDER_OF_KEY, DependRow, FactRow, Order
+
+NEWEST = Order(backwards=True)
+SOONEST = Order(("expires_us",))
+
+
+def ledger_where(stream: StreamId) -> dict[str, str | int]:
+    """What finds the rows of one ledger."""
+    return {"tenant": stream.tenant, "ledger": codec.encode_stream_key(stream)}
+
+
+def state_of(row: FactRow) -> FactState:
+    try:
+        return codec.decode(row.state.encode(), FactState)
+    except (msgspec.MsgspecError, ValueError) as error:
+        what = f"the row of the fact {fact_id(row.fact)} in {row.ledger}"
+        raise StorageCorrupt(what=what, reason=str(error)) from error
+
+
+def seen(
+    where: dict[str, str | int], permissions: tuple[str, ...] | None, limit: int, *, backwards: bool = True
+) -> Flow[list[FactState]]:
+    """So many of the facts that these rows are of and that the reader may know of, the newest first; those that he may not
+    know of take nobody's place."""
+    found: list[FactState] = []
+    last: FactRow | None = None
+    order = NEWEST if backwards else IN_ORDER_OF_KEY
+    while len(found) < limit:
+        rows = yield from effects.rows(FactRow, where, last, min(2 * limit, limits.READ_EVENTS), order=order)
+        for row in rows:
+            state = state_of(row)
+            if len(found) < limit and may_know(state.fact.requires, permissions):
+                found.append(state)
+        if len(rows) < min(2 * limit, limits.READ_EVENTS):
+            break
+        last = rows[-1]
+    return found
+
+
+def about_facts(command: LedgerCommand, given: Given) -> Flow[tuple[LedgerCommand, Given]]:
+    """The command and what is given with it, completed from the rows."""
+    if isinstance(command, AssertFact) and command.scope is None:
+        command = msgspec.structs.replace(command, scope=infer.scope(command.value))
+    reading = Reading(command.ledger, given)
+    yield from reading.about(command)
+    return command, msgspec.structs.replace(given, slice=reading.slice())
+
+
+class Reading:
+    """Gathers what a command can touch."""
+
+    def __init__(self, ledger: LedgerId, given: Given) -> None:
+        self._ledger = ledger
+        self._where = ledger_where(ledger.stream)
+        self._given = given
+        self._permissions = given.writer.permissions
+        self._facts: dict[str, FactState] = {}
+        self._named: dict[str, str] = {}
+        self._below: dict[str, tuple[str, ...]] = {}
+        self._due: tuple[str, ...] = ()
+
+    def slice(self) -> Slice:
+        return Slice(facts=self._facts, named=self._named, below=self._below, due=self._due)
+
+    def about(self, command: LedgerCommand) -> Flow[None]:
+        match command:
+            case AssertFact():
+                home = (command.scope or "global", command.scope_id)
+                yield from self._read_slot(command.key, *home)
+                for name in command.supersedes:
+                    yield from self._name(name, home, follow=True)
+                for name in command.depends_on:
+                    yield from self._name(name, home)
+            case ExpireFacts():
+                yield from self._read_due(command.limit)
+            case EraseFacts():
+                for name in command.facts:
+                    yield from self._name(name, ("global", ""))
+            case _:
+                yield from self._name(command.fact, ("global", ""), dead=isinstance(command, ReinstateFact))
+                if isinstance(command, SupersedeFact):
+                    yield from self._name(command.by, ("global", ""))
+                fact = self._facts.get(self._named.get(command.fact, ""))
+                if fact is not None and isinstance(command, PromoteFact):
+                    yield from self._read_slot(fact.fact.key, command.scope, command.scope_id)
+                elif fact is not None and isinstance(command, EndorseFact | ReinstateFact):
+                    yield from self._read_slot(fact.fact.key, fact.fact.scope, fact.fact.scope_id)
+                if fact is not None and isinstance(command, ReinstateFact):
+                    yield from self.end(fact)
+                    self._facts |= yield from facts_by_id(self._ledger.stream, fact.fact.depends_on)
+        yield from self._read_below()
+
+    def _read_slot(self, key: str, scope: str, scope_id: str) -> Flow[None]:
+        where = self._where | {"subject": key, "scope": scope, "scope_id": scope_id, "live": 1}
+        found = yield from seen(where, self._permissions, limits.SLOT_FACTS + 1)
+        check_size("the key", len(found), "live facts", "SLOT_FACTS", "Take back those that are not needed.")
+        self._facts |= {state.fact.id: state for state in found}
+
+    def _read_due(self, limit: int) -> Flow[None]:
+        most = {"expires_us": self._given.time_us}
+        rows = yield from effects.rows(FactRow, self._where | {"live": 1}, None, limit, order=SOONEST, most=most)
+        states = [state_of(row) for row in rows]
+        self._facts |= {state.fact.id: state for state in states}
+        self._due = tuple(state.fact.id for state in states)
+
+    def _name(self, name: str, home: tuple[str, str], *, follow: bool = False, dead: bool = False) -> Flow[None]:
+        """Find what a name means; `follow` goes on to the live end of its chain, `dead` prefers what has ended."""
+        state = yield from self.find(name, home, dead=dead)
+        if state is None:
+            return
+        if follow and not state.fact.is_valid:
+            state = yield from self.end(state)
+        self._facts[state.fact.id] = state
+        self._named[name] = state.fact.id
+
+    def find(self, name: str, home: tuple[str, str], *, dead: bool = False) -> Flow[FactState | None]:
+        """The fact of this id, this name outside, or this key; None if the writer may know of none."""
+        state = yield from self._by_id(name)
+        return state if state is not None else (yield from self._by_name(name, home, dead=dead))
+
+    def _by_id(self, name: str) -> Flow[FactState | None]:
+        number = fact_seq(name)
+        if not number:
+            return None
+        found = yield from seen(self._where | {"fact": number}, self._permissions, 1)
+        return found[0] if found else None
+
+    def _by_name(self, name: str, home: tuple[str, str], *, dead: bool) -> Flow[FactState | None]:
+        for live in (0, 1) if dead else (1, 0):
+            for column in ("ref", "subject"):
+                where = self._where | {column: name, "live": live}
+                found = yield from seen(where, self._permissions, limits.SLOT_FACTS)
+                if found:
+                    return self._chosen(name, found, home, column) if live else found[0]
+        return None
+
+    def _chosen(self, name: str, found: list[FactState], home: tuple[str, str], column: str) -> FactState:
+        """The one that is meant by a name outside, or by a key, which stands for what is current in its scope."""
+        if column == "ref":
+            others = {each.fact.key for each in found}
+            if len(others) > 1:
+                raise self._ambiguous(name, found)
+            return found[0]
+        here = [each for each in found if (each.fact.scope, each.fact.scope_id) == home] or found
+        if len({(each.fact.scope, each.fact.scope_id) for each in here}) > 1:
+            raise self._ambiguous(name, here)
+        return next((each for each in here if not each.fact.claim), here[0])
+
+    def _ambiguous(self, name: str, found: list[FactState]) -> AmbiguousFact:
+        ids = ", ".join(each.fact.id for each in found[:8])
+        return AmbiguousFact(ledger=self._ledger, name=name, facts=ids)
+
+    def end(self, state: FactState) -> Flow[FactState]:
+        """The last of a chain, as far as the writer may know."""
+        for _ in range(limits.CHAIN_FACTS):
+            after = yield from self._by_id(state.fact.superseded_by or "")
+            if after is None:
+                break
+            state = after
+            self._facts[state.fact.id] = state
+        return state
+
+    def _read_below(self) -> Flow[None]:
+        """All that depends on what was found, whether or not the writer may know of it."""
+        ahead = [each for each, state in self._facts.items() if state.sources]
+        touched = 0
+        while ahead:
+            source = ahead.pop()
+            rows = yield from dependents(self._where, source)
+            missing = [fact_id(row.fact) for row in rows if fact_id(row.fact) not in self._facts]
+            self._facts |= yield from facts_by_id(self._ledger.stream, missing)
+            direct = [fact_id(row.fact) for row in rows if self._lives(fact_id(row.fact), source)]
+            touched += len(direct)
+            check_size("the ripple", touched, "dependent facts", "RIPPLE_FACTS", "Take back those below it first.")
+            self._below[source] = tuple(direct)
+            ahead += [each for each in direct if self._facts[each].sources and each not in self._below]
+
+    def _lives(self, fact: str, source: str) -> bool:
+        state = self._facts.get(fact)
+        return state is not None and state.fact.is_valid and source in state.fact.depends_on
+
+
+def dependents(where: dict[str, str | int], source: str) -> Flow[list[DependRow]]:
+    """Who depends on a fact directly, or did."""
+    found: list[DependRow] = []
+    while True:
+        last = found[-1] if found else None
+        page = yield from effects.rows(DependRow, where | {"source": fact_seq(source)}, last, limits.READ_EVENTS)
+        found += page
+        check_size("the ripple", len(found), "dependent facts", "RIPPLE_FACTS", "Take back those below it first.")
+        if len(page) < limits.READ_EVENTS:
+            return found
+
+
+def facts_by_id(stream: StreamId, ids: Iterable[str]) -> Flow[dict[str, FactState]]:
+    """Those of these facts that are there."""
+    found: dict[str, FactState] = {}
+    where = ledger_where(stream)
+    for each in ids:
+        for row in (yield from effects.rows(FactRow, where | {"fact": fact_seq(each)}, None, 1)):
+            found[each] = state_of(row)
+    return found

@@ -1,0 +1,372 @@
+"""Reading facts: what holds now, what held before, and why.
+
+Laws: what a reader may not know of is left out before anything is chosen, counted, ranked or listed; what has run out is
+never current, whether or not somebody swept; reading changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, overload
+
+import msgspec
+
+from holdfast import codec
+from holdfast.core import relevance
+from holdfast.core.authority import may_know, rank
+from holdfast.errors import FactNotFound, InvalidContent, shown
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.flows.inform_facts import Reading, dependents, facts_by_id, ledger_where, seen, state_of
+from holdfast.flows.place import Context, LedgerPlace, on_ledger
+from holdfast.model import limits
+from holdfast.model.commands import ExpireFacts, Writer
+from holdfast.model.facts import FACT_SCOPES, Fact, FactScope, FactState, Known, Link, Search, Why, fact_id, fact_seq
+from holdfast.model.names import LedgerId, checked_name, checked_whole
+from holdfast.model.rows import FactRow, LedgerRow, ledger_of
+
+Scopes = Sequence[tuple[FactScope, str]]
+"""Scopes with their ids: what may be looked into beside what holds everywhere."""
+
+
+def current(place: LedgerPlace, name: str, /, *, scope: FactScope = "global", scope_id: str = "") -> Flow[Fact | None]:
+    """What holds for a key now; None if nothing does. If something with another key took its place, that."""
+    checked_name("the key of a fact", name)
+    state = yield from _current(place, name, *checked_home(scope, scope_id))
+    return None if state is None else (yield from _whole(place, state))
+
+
+def _current(place: LedgerPlace, key: str, scope: str, scope_id: str) -> Flow[FactState | None]:
+    now = place.context.clock.now_us()
+    slot = yield from slot_of(place, key, scope, scope_id)
+    held = [each for each in slot if each.fact.current_at(now)]
+    if held:
+        ladder = place.context.policy.ladder
+        return max(held, key=lambda each: (rank(ladder, each.fact.authority), fact_seq(each.fact.id)))
+    where = ledger_where(place.ledger.stream) | {"subject": key, "scope": scope, "scope_id": scope_id, "live": 0}
+    dead = yield from seen(where, place.writer.permissions, limits.SLOT_FACTS)
+    last = max(dead, key=_ended, default=None)
+    if last is None or last.fact.superseded_by is None:
+        return None
+    end = yield from _reading(place).end(last)
+    return end if end.fact.current_at(now) else None
+
+
+def _ended(state: FactState) -> tuple[int, bool, int]:
+    """When; of what ended at one moment, what has something in its place comes last."""
+    fact = state.fact
+    return fact.ended_us or 0, fact.superseded_by is not None, fact_seq(fact.id)
+
+
+def slot_of(place: LedgerPlace, key: str, scope: str, scope_id: str) -> Flow[list[FactState]]:
+    """The live facts of one key in one scope that the reader may know of, the newest first."""
+    where = ledger_where(place.ledger.stream) | {"subject": key, "scope": scope, "scope_id": scope_id, "live": 1}
+    return (yield from seen(where, place.writer.permissions, limits.SLOT_FACTS))
+
+
+def _seen(place: LedgerPlace, rows: Iterable[FactRow]) -> Iterator[FactState]:
+    for row in rows:
+        state = state_of(row)
+        if may_know(state.fact.requires, place.writer.permissions):
+            yield state
+
+
+def _reading(place: LedgerPlace) -> Reading:
+    return Reading(place.ledger, on_ledger(place, ExpireFacts(ledger=place.ledger, limit=1)).given)
+
+
+def meant(place: LedgerPlace, name: str, *, dead: bool = False) -> Flow[Fact]:
+    """The fact of this id, name outside, or key."""
+    state = yield from _reading(place).find(name, ("global", ""), dead=dead)
+    if state is None:
+        raise FactNotFound(ledger=place.ledger, fact=name)
+    return (yield from _whole(place, state))
+
+
+@overload
+def by_id(place: LedgerPlace, fact: str) -> Flow[Fact]: ...
+@overload
+def by_id(place: LedgerPlace, fact: str, *, absent_ok: Literal[True]) -> Flow[Fact | None]: ...
+def by_id(place: LedgerPlace, fact: str, *, absent_ok: bool = False) -> Flow[Fact | None]:
+    found = yield from facts_by_id(place.ledger.stream, [fact])
+    for state in found.values():
+        if may_know(state.fact.requires, place.writer.permissions):
+            return (yield from _whole(place, state))
+    if absent_ok:
+        return None
+    raise FactNotFound(ledger=place.ledger, fact=fact)
+
+
+def get(place: LedgerPlace, fact: str, /) -> Flow[Fact]:
+    """A fact, live or dead, by its id; or by its name outside or its key, as far as that is clear."""
+    return (yield from meant(place, checked_name("fact", fact)))
+
+
+def _whole(place: LedgerPlace, state: FactState) -> Flow[Fact]:
+    """A fact as its reader may see it, with those that depend on it."""
+    fact, permissions = state.fact, place.writer.permissions
+    hidden = {each for each, needs in state.guarded.items() if not may_know(needs, permissions)}
+    derived: tuple[str, ...] = ()
+    if state.sources:
+        rows = yield from dependents(ledger_where(place.ledger.stream), fact.id)
+        found = yield from facts_by_id(place.ledger.stream, [fact_id(row.fact) for row in rows])
+        derived = tuple(
+            each
+            for each, one in found.items()
+            if fact.id in one.fact.depends_on and may_know(one.fact.requires, permissions)
+        )
+    value = codec.checked_json("the value", fact.value)  # the caller may do with it as he likes; ours stays
+    if not hidden:
+        return msgspec.structs.replace(fact, value=value, derived_facts=derived)
+    return msgspec.structs.replace(
+        fact,
+        value=value,
+        derived_facts=derived,
+        supersedes=tuple(each for each in fact.supersedes if each not in hidden),
+        superseded_by=None if fact.superseded_by in hidden else fact.superseded_by,
+        review=fact.id if fact.review in hidden else fact.review,
+        why="" if fact.superseded_by in hidden else fact.why,
+        depends_on=tuple(each for each in fact.depends_on if each not in hidden),
+    )
+
+
+def history(place: LedgerPlace, name: str, /, *, limit: int = 100) -> Flow[tuple[Fact, ...]]:
+    """All that was ever held to be true under a key, oldest first: the newest so many, with what they superseded and what
+    superseded them, also under other keys."""
+    checked_name("the key of a fact", name)
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
+    where = ledger_where(place.ledger.stream) | {"subject": name}
+    newest = yield from seen(where, place.writer.permissions, limit)
+    found = {state.fact.id: state for state in newest}
+    yield from _linked(place, found, name)
+    facts: list[Fact] = []
+    for state in sorted(found.values(), key=lambda each: fact_seq(each.fact.id)):
+        facts.append((yield from _whole(place, state)))
+    return tuple(facts)
+
+
+def _linked(place: LedgerPlace, found: dict[str, FactState], name: str) -> Flow[None]:
+    """Add what is linked to these under other keys."""
+    ahead = list(found.values())
+    while ahead and len(found) < limits.CHAIN_FACTS:
+        fact = ahead.pop().fact
+        links = [each for each in (*fact.supersedes, fact.superseded_by) if each is not None and each not in found]
+        more = yield from facts_by_id(place.ledger.stream, links)
+        for state in more.values():
+            if state.fact.key != name and may_know(state.fact.requires, place.writer.permissions):
+                found[state.fact.id] = state
+                ahead.append(state)
+
+
+def why(place: LedgerPlace, name: str, /) -> Flow[Why]:
+    """Why a key has the value that it has: what came before, who disagrees, what it rests on and what rests on it."""
+    facts = yield from history(place, name, limit=limits.CHAIN_FACTS)
+    if not facts:
+        raise FactNotFound(ledger=place.ledger, fact=name)
+    at = yield from current(place, name)
+    known = {each.id: each for each in facts}
+    end = at if at is not None else next((each for each in reversed(facts) if not each.claim), facts[-1])
+    chain: list[Fact] = []
+    ahead = list(end.supersedes)
+    while ahead:
+        fact = known.get(ahead.pop(0))
+        if fact is not None and fact not in chain and not fact.claim:
+            chain.append(fact)
+            ahead += fact.supersedes
+    sources, derived = [], []
+    for each in end.depends_on:
+        sources.append((yield from by_id(place, each, absent_ok=True)))
+    for each in end.derived_facts:
+        derived.append((yield from by_id(place, each, absent_ok=True)))
+    now = place.context.clock.now_us()
+    return Why(
+        key=name,
+        current=at,
+        chain=tuple(chain),
+        claims=tuple(each for each in facts if each.claim and each.is_valid and not each.ran_out(now)),
+        depends_on=tuple(each for each in sources if each is not None),
+        derived=tuple(each for each in derived if each is not None),
+        story=tuple(sorted((link for fact in facts for link in _links(fact)), key=lambda each: each.time_us)),
+    )
+
+
+def _links(fact: Fact) -> Iterator[Link]:
+    source = fact.source
+    by = source.name or source.identity or source.type
+    what = f"claimed by {by}, against {fact.against}" if fact.claim else f"asserted by {by}"
+    on = f", from {', '.join(fact.depends_on)}" if fact.depends_on else ""
+    yield Link(fact.at_us, fact.id, f"{what} ({source.authority}){on}")
+    if fact.ended_us is not None:
+        what = fact.status
+        if fact.superseded_by is not None:
+            what += f" by {fact.superseded_by}"
+        rule = f" ({fact.rule})" if fact.rule is not None else ""
+        yield Link(fact.ended_us, fact.id, f"{what}{rule}" + (f": {fact.why}" if fact.why else ""))
+
+
+def facts(
+    place: LedgerPlace,
+    *,
+    within: Scopes = (),
+    status: Literal["live", "dead"] = "live",
+    after: str | Fact | None = None,
+    limit: int = 100,
+) -> Flow[tuple[Fact, ...]]:
+    """The facts of a ledger in the order in which they were asserted, those that hold now, claims among them, or those that
+    are dead; `after` is the last one of the page before. Scopes other than global are looked into only if `within` names
+    them."""
+    if status not in ("live", "dead"):
+        raise InvalidContent(reason=f"the status {shown(status)} is not one of live, dead")
+    scopes = checked_scopes(within)
+    now = place.context.clock.now_us()
+
+    def wanted(fact: Fact) -> bool:
+        return (fact.scope, fact.scope_id) in scopes and (status == "dead" or not fact.ran_out(now))
+
+    where: dict[str, str | int] = {"live": int(status == "live")}
+    return (yield from _listed(place, where, after, limit, wanted))
+
+
+def review(place: LedgerPlace, *, after: str | Fact | None = None, limit: int = 100) -> Flow[tuple[Fact, ...]]:
+    """The facts that need a review, because something that they rest on died; in any scope."""
+    now = place.context.clock.now_us()
+    return (yield from _listed(place, {"review": 1}, after, limit, lambda fact: not fact.ran_out(now)))
+
+
+def constraints(
+    place: LedgerPlace, *, within: Scopes = (), after: str | Fact | None = None, limit: int = 100
+) -> Flow[tuple[Fact, ...]]:
+    """The constraints that hold now."""
+    scopes = checked_scopes(within)
+    now = place.context.clock.now_us()
+
+    def wanted(fact: Fact) -> bool:
+        return (fact.scope, fact.scope_id) in scopes and fact.current_at(now)
+
+    return (yield from _listed(place, {"constrains": 1}, after, limit, wanted))
+
+
+def _listed(
+    place: LedgerPlace,
+    where: dict[str, str | int],
+    after: str | Fact | None,
+    limit: int,
+    wanted: Callable[[Fact], bool],
+) -> Flow[tuple[Fact, ...]]:
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
+    found: list[Fact] = []
+    last = yield from _row_of(place, after)
+    while len(found) < limit:
+        rows = yield from effects.rows(FactRow, ledger_where(place.ledger.stream) | where, last, limits.READ_EVENTS)
+        for state in _seen(place, rows):
+            if len(found) < limit and wanted(state.fact):
+                found.append((yield from _whole(place, state)))
+        if len(rows) < limits.READ_EVENTS:
+            break
+        last = rows[-1]
+    return tuple(found)
+
+
+def _row_of(place: LedgerPlace, fact: str | Fact | None) -> Flow[FactRow | None]:
+    """Where a page goes on: also behind a fact that was erased meanwhile."""
+    if fact is None:
+        return None
+    name = fact.id if type(fact) is Fact else checked_name("after", fact)
+    if not fact_seq(name):
+        raise InvalidContent(reason=f"a page goes on after a fact of the one before, not after {shown(name)}")
+    where = ledger_where(place.ledger.stream)
+    for row in (yield from effects.rows(FactRow, where | {"fact": fact_seq(name)}, None, 1)):
+        return row
+    return FactRow(
+        tenant=place.ledger.tenant,
+        ledger=str(where["ledger"]),
+        fact=fact_seq(name),
+        subject="",
+        scope="",
+        scope_id="",
+        ref="",
+        live=0,
+        claim=0,
+        review=0,
+        constrains=0,
+        expires_us=None,
+        requires="",
+        key_words="",
+        words="",
+        state="",
+    )
+
+
+def search(place: LedgerPlace, query: str, /, *, within: Scopes = (), limit: int = 50) -> Flow[tuple[Known, ...]]:
+    """The facts that hold now and fit a query best, the best first: full text, with keys and names counting for more."""
+    return search_in(place.context, [place.ledger], place.writer.permissions, query, within, limit)
+
+
+def search_in(
+    context: Context,
+    ledgers: Sequence[LedgerId],
+    permissions: tuple[str, ...] | None,
+    query: str,
+    within: Scopes,
+    limit: int,
+) -> Flow[tuple[Known, ...]]:
+    codec.checked_text("the query", query)
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
+    asked = Search(
+        tenant=context.tenant,
+        ledgers=tuple(codec.encode_stream_key(ledger.stream) for ledger in ledgers),
+        words=relevance.query_words(query),
+        permissions=permissions,
+        scopes=checked_scopes(within),
+        now_us=context.clock.now_us(),
+        limit=min(2 * limit, limits.READ_EVENTS),
+    )
+    if not asked.words or not asked.ledgers:
+        return ()
+    hits = yield from effects.search(asked)
+    states = [state_of(row) for row, _ in hits]
+    best: list[Known] = []
+    for at, score in relevance.ranking(query, [(state.fact, hits[at][1]) for at, state in enumerate(states)])[:limit]:
+        place = LedgerPlace(context, ledger_of(hits[at][0]), Writer(permissions=permissions))
+        best.append(Known(fact=(yield from _whole(place, states[at])), ledger=place.ledger, score=score))
+    return tuple(best)
+
+
+def ledgers(
+    context: Context,
+    *,
+    kind: Literal["user", "project", "organization", "session"] | None = None,
+    after: LedgerRow | None = None,
+    limit: int = 100,
+) -> Flow[tuple[LedgerRow, ...]]:
+    """The tenant's ledgers in order of their names; `after` is the last row of the page before."""
+    where: dict[str, str | int] = {"tenant": context.tenant}
+    if kind is not None:
+        where["kind"] = one_of("kind", kind, ("user", "project", "organization", "session"))
+    if after is not None and type(after) is not LedgerRow:
+        raise InvalidContent(reason="a page goes on after the last row of the one before")
+    checked_whole("limit", limit, 1, limits.READ_EVENTS)
+    return (yield from effects.rows(LedgerRow, where, after, limit))
+
+
+def checked_scopes(within: object) -> tuple[tuple[FactScope, str], ...]:
+    """What may be looked into: what holds everywhere, and these."""
+    if type(within) not in (list, tuple):
+        raise InvalidContent(reason=f"within is a list of scopes with their ids, not {shown(within)}")
+    scopes: list[tuple[FactScope, str]] = [("global", "")]
+    for each in within:  # type: ignore[attr-defined]
+        if type(each) not in (list, tuple) or len(each) != 2:
+            raise InvalidContent(reason=f"{shown(each)} is no scope with its id: pass ('task', 'its id')")
+        scopes.append(checked_home(*each))
+    return tuple(dict.fromkeys(scopes))
+
+
+def checked_home(scope: object, scope_id: object) -> tuple[FactScope, str]:
+    """A scope with its id, which may be empty."""
+    return one_of("scope", scope, FACT_SCOPES), checked_name("scope_id", scope_id) if scope_id != "" else ""  # type: ignore[return-value]
+
+
+def one_of(what: str, value: object, known: Sequence[str]) -> str:
+    if type(value) is str and value in known:
+        return value
+    raise InvalidContent(reason=f"the {what} {shown(value)} is not one of {', '.join(known)}")

@@ -1,0 +1,383 @@
+"""Writing facts: asserting, superseding, taking back, promoting, endorsing, confirming, reinstating, erasing.
+
+Laws: a fact never has more authority than the channel that it comes through; what changes nothing stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast import codec
+from holdfast.core import infer, upcast
+from holdfast.core.authority import rung
+from holdfast.core.facts import same
+from holdfast.core.ledgers import touched
+from holdfast.errors import DataError, InvalidContent, InvalidLedger, shown
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.flows.inform_facts import SOONEST
+from holdfast.flows.ingest import microseconds
+from holdfast.flows.knowing import by_id, checked_home, meant, one_of, slot_of
+from holdfast.flows.place import Context, LedgerPlace, on_ledger, together
+from holdfast.model import limits
+from holdfast.model.commands import (
+    AssertFact,
+    ConfirmFact,
+    EndorseFact,
+    EraseFacts,
+    ExpireFact,
+    ExpireFacts,
+    LedgerCommand,
+    PromoteFact,
+    ReinstateFact,
+    RetractFact,
+    SupersedeFact,
+    Writer,
+)
+from holdfast.model.events import (
+    FactAsserted,
+    FactConfirmed,
+    FactEndorsed,
+    FactExpired,
+    FactRetracted,
+    PayloadsErased,
+)
+from holdfast.model.facts import (
+    MEMORY_TYPES,
+    SOURCE_TYPES,
+    Fact,
+    FactScope,
+    FactSource,
+    MemoryType,
+    fact_id,
+)
+from holdfast.model.layers import Identity
+from holdfast.model.log import Appended
+from holdfast.model.names import LedgerId, Scope, check_size, checked_flag, checked_name, checked_whole
+from holdfast.model.rows import FactRow, ledger_of
+
+_LONG = "Put what is long into the blob store with put_blob() and keep a reference."
+
+
+def ledger_named(
+    context: Context,
+    *,
+    user: str | None = None,
+    project: str | None = None,
+    organization: str | None = None,
+    session: Scope | None = None,
+) -> LedgerId:
+    """The ledger that exactly one of these names."""
+    named = {"user": user, "project": project, "organization": organization}
+    given = {kind: name for kind, name in named.items() if name is not None}
+    if len(given) + (session is not None) != 1:
+        what = ", ".join(given) or "nothing"
+        raise InvalidLedger(value=what, reason="exactly one name says whose it is")
+    if session is not None:
+        return LedgerId(context.tenant, "session", session.stream.key)
+    ((kind, name),) = given.items()
+    return LedgerId(context.tenant, kind, (checked_name(kind, name),))  # type: ignore[arg-type]
+
+
+def writer_for(context: Context, identity: Identity | None) -> Writer:
+    """What an identity may write. Without one, the program that opened the store speaks itself, and may claim anything."""
+    ladder = context.policy.ladder
+    if identity is None:
+        return Writer(authority=ladder.rungs[0], default=rung(ladder, context.policy.channel))
+    authority = rung(ladder, identity.authority)
+    return Writer(
+        identity=identity.user_id or identity.user_name,
+        authority=authority,
+        default=authority,
+        permissions=identity.permissions,
+    )
+
+
+def assert_(
+    place: LedgerPlace,
+    name: str,
+    value: Any,
+    /,
+    *,
+    supersedes: str | Fact | Sequence[str | Fact] = (),
+    depends_on: str | Fact | Sequence[str | Fact] = (),
+    source: FactSource | str | None = None,
+    authority: str | None = None,
+    scope: FactScope | None = None,
+    scope_id: str = "",
+    memory_type: MemoryType | None = None,
+    is_constraint: bool | None = None,
+    constraint_type: str | None = None,
+    requires: Sequence[str] = (),
+    valid_from_us: int | None = None,
+    expires_at_us: int | None = None,
+    ttl_s: float | None = None,
+    time_sensitive: bool | None = None,
+    ref: str = "",
+    provenance: str | Sequence[str] = (),
+    reason: str = "",
+    key: str | None = None,
+    cause: str | None = None,
+    expect: int | None = None,
+) -> Flow[Fact]:
+    """Hold something to be true: the key `name` has this value.
+
+    What the same key said before in the same scope is superseded, and so is what `supersedes` names by id, outside name or
+    key; but never what a higher authority says: then this is kept as a claim against it. Saying the same again changes
+    nothing. `authority` may be lower than the channel's, never higher; with `depends_on` it is no higher than that of its
+    sources. Memory type, scope and constraint are told from source and text unless they are given. `valid_from_us` is
+    when it became true: older news about a time-sensitive key supersede nothing."""
+    command = AssertFact(
+        ledger=place.ledger,
+        key=checked_name("the key of a fact", name),
+        value=_checked_value(value),
+        ref=checked_name("ref", ref) if ref != "" else "",
+        source=checked_source(source),
+        authority=None if authority is None else checked_name("authority", authority),
+        memory_type=None if memory_type is None else one_of("memory_type", memory_type, MEMORY_TYPES),  # type: ignore[arg-type]
+        scope=None if scope is None else checked_home(scope, scope_id)[0],
+        scope_id=checked_home("global", scope_id)[1],
+        valid_from_us=None if valid_from_us is None else checked_whole("valid_from_us", valid_from_us),
+        expires_us=None if expires_at_us is None else checked_whole("expires_at_us", expires_at_us),
+        ttl_us=None if ttl_s is None else microseconds("ttl_s", ttl_s),
+        supersedes=_names("supersedes", supersedes),
+        depends_on=_names("depends_on", depends_on),
+        is_constraint=None if is_constraint is None else checked_flag("is_constraint", is_constraint),
+        constraint_type=None if constraint_type is None else checked_name("constraint_type", constraint_type),
+        requires=checked_permissions(requires),
+        provenance=_names("provenance", provenance),
+        time_sensitive=None if time_sensitive is None else checked_flag("time_sensitive", time_sensitive),
+        reason=_checked_reason(reason),
+    )
+    if command.expires_us is not None and command.ttl_us is not None:
+        raise InvalidContent(reason="a fact expires at a time or after a while: pass expires_at_us or ttl_s, not both")
+    if command.is_constraint is False and command.constraint_type is not None:
+        raise InvalidContent(reason="what is no constraint has no constraint_type: leave one of the two out")
+    appended = yield from _order(place, command, key, cause, expect)
+    return (yield from asserted(place, command, appended))
+
+
+def asserted(place: LedgerPlace, command: AssertFact, appended: Appended) -> Flow[Fact]:
+    """The fact that an assertion came to: a new one, or the one that it repeated."""
+    for recorded in appended.events:
+        if recorded.stream != place.ledger.stream:
+            continue
+        event = upcast.current(recorded)
+        if isinstance(event, FactAsserted):
+            return (yield from by_id(place, fact_id(recorded.seq)))
+        if isinstance(event, FactEndorsed | FactConfirmed):
+            return (yield from by_id(place, event.fact))
+    scope = command.scope or infer.scope(command.value)
+    slot = yield from slot_of(place, command.key, scope, command.scope_id)
+    equal = [each.fact for each in slot if same(each.fact.value, command.value)]
+    for fact in sorted(equal, key=lambda each: each.claim):
+        return (yield from by_id(place, fact.id))
+    raise InvalidContent(reason=f"the fact {command.key!r} was erased after it was asserted: use a new key")
+
+
+def supersede(
+    place: LedgerPlace,
+    fact: str | Fact,
+    by: str | Fact,
+    *,
+    reason: str = "",
+    key: str | None = None,
+    cause: str | None = None,
+) -> Flow[Fact]:
+    """One fact that is there takes the place of another; returns the superseded one."""
+    (old,), (new,) = _names("fact", fact), _names("by", by)
+    command = SupersedeFact(ledger=place.ledger, fact=old, by=new, reason=_checked_reason(reason))
+    return (yield from _changed(place, command, key, cause))
+
+
+def retract(
+    place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
+) -> Flow[tuple[Fact, ...]]:
+    """Take a fact back, and everything that was derived from it; returns what is dead now, as far as one may know of it.
+    Nothing comes in its place, and what it superseded stays dead."""
+    (name,) = _names("fact", fact)
+    command = RetractFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
+    appended = yield from _order(place, command, key, cause)
+    dead: list[Fact] = []
+    for recorded in appended.events:
+        event = upcast.current(recorded)
+        if isinstance(event, FactRetracted):
+            for each in event.facts:
+                found = yield from by_id(place, each, absent_ok=True)
+                dead += [found] if found is not None else []
+    return tuple(dead) if appended.events else ((yield from meant(place, name, dead=True)),)
+
+
+def expire(
+    place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
+) -> Flow[Fact]:
+    """End a fact because its time is over; those that depend on it need a review."""
+    (name,) = _names("fact", fact)
+    command = ExpireFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
+    return (yield from _changed(place, command, key, cause))
+
+
+def promote(
+    place: LedgerPlace,
+    fact: str | Fact,
+    *,
+    scope: FactScope = "global",
+    scope_id: str = "",
+    reason: str = "",
+    key: str | None = None,
+    cause: str | None = None,
+) -> Flow[Fact]:
+    """Let a fact of a narrower scope, a draft above all, hold in a wider one. There it supersedes what its authority lets
+    it supersede, or is a claim."""
+    (name,) = _names("fact", fact)
+    wider, wider_id = checked_home(scope, scope_id)
+    command = PromoteFact(
+        ledger=place.ledger,
+        fact=name,
+        scope=wider,
+        scope_id=wider_id,
+        reason=_checked_reason(reason),
+    )
+    return (yield from _changed(place, command, key, cause))
+
+
+def endorse(
+    place: LedgerPlace,
+    fact: str | Fact,
+    authority: str | None = None,
+    *,
+    reason: str = "",
+    key: str | None = None,
+    cause: str | None = None,
+) -> Flow[Fact]:
+    """Stand for a fact with more authority than it has, up to one's own; it takes the permission `facts:endorse`. A claim
+    that is no longer outranked becomes the current fact."""
+    (name,) = _names("fact", fact)
+    asked = None if authority is None else checked_name("authority", authority)
+    command = EndorseFact(ledger=place.ledger, fact=name, authority=asked, reason=_checked_reason(reason))
+    return (yield from _changed(place, command, key, cause))
+
+
+def confirm(
+    place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
+) -> Flow[Fact]:
+    """A fact that needed a review was reviewed, and holds."""
+    (name,) = _names("fact", fact)
+    command = ConfirmFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
+    return (yield from _changed(place, command, key, cause))
+
+
+def reinstate(
+    place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
+) -> Flow[Fact]:
+    """Let a superseded fact live again; what stood in its place is taken back."""
+    (name,) = _names("fact", fact)
+    command = ReinstateFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
+    return (yield from _changed(place, command, key, cause))
+
+
+def erase(
+    place: LedgerPlace, facts: str | Fact | Sequence[str | Fact], reason: str, *, key: str | None = None
+) -> Flow[None]:
+    """Remove these facts for good, by their ids: what they said is in no event, row or index any more. Those that depend on
+    them need a review."""
+    command = EraseFacts(ledger=place.ledger, facts=_names("facts", facts), reason=_checked_reason(reason))
+    yield from _order(place, command, key, None)
+
+
+def run_out(context: Context, limit: int) -> Flow[tuple[int, DataError | None]]:
+    """Expire what has run out, in all ledgers of the tenant; how many facts, and what went wrong."""
+    where: dict[str, str | int] = {"tenant": context.tenant, "live": 1}
+    most = {"expires_us": context.clock.now_us()}
+    due = yield from effects.rows(FactRow, where, None, limit, order=SOONEST, most=most)
+    expired, trouble = 0, None
+    for ledger in dict.fromkeys(ledger_of(row) for row in due):
+        place = LedgerPlace(context, ledger, writer_for(context, None))
+        try:
+            appended = yield from _order(place, ExpireFacts(ledger=ledger, limit=limit), None, None)
+        except DataError as error:  # one damaged ledger does not keep the others
+            trouble = error
+            continue
+        events = (upcast.current(each) for each in appended.events)
+        expired += sum(len(each.facts) for each in events if isinstance(each, FactExpired))
+    return expired, trouble
+
+
+def erase_ledger(context: Context, ledger: LedgerId, reason: str) -> Flow[None]:
+    """Remove all that a ledger says for good."""
+    place = LedgerPlace(context, ledger, writer_for(context, None))
+    after = 0
+    while page := (yield from effects.read(ledger.stream, after, limits.READ_EVENTS)):
+        after = page[-1].seq
+        seqs = tuple(each.seq for each in page if each.payload is not None and each.type != PayloadsErased.name)
+        if seqs:
+            yield from _order(place, EraseFacts(ledger=ledger, seqs=seqs, reason=reason), None, None)
+
+
+def _order(
+    place: LedgerPlace, command: LedgerCommand, key: str | None, cause: str | None, expect: int | None = None
+) -> Flow[Appended]:
+    return together(place.context, [on_ledger(place, command)], key=key, cause=cause, expect=expect)
+
+
+_Single = SupersedeFact | ExpireFact | PromoteFact | EndorseFact | ConfirmFact | ReinstateFact
+
+
+def _changed(place: LedgerPlace, command: _Single, key: str | None, cause: str | None) -> Flow[Fact]:
+    """Carry out a command about one fact; how that is after it."""
+    appended = yield from _order(place, command, key, cause)
+    for recorded in appended.events:
+        return (yield from by_id(place, touched(upcast.current(recorded))[0]))
+    return (
+        yield from meant(place, command.fact, dead=not isinstance(command, EndorseFact | ConfirmFact | PromoteFact))
+    )
+
+
+def _checked_value(value: object) -> Any:
+    data = codec.checked_json("the value of a fact", value)
+    check_size("the value of a fact", len(codec.encode(data)), "bytes", "FACT_BYTES", _LONG)
+    return data
+
+
+def checked_source(source: object) -> FactSource | None:
+    """A source, or its name. What it says of authority and identity is the channel's to say."""
+    if source is None:
+        return None
+    if type(source) is str:
+        return FactSource(name=checked_name("source", source))
+    if type(source) is not FactSource:
+        raise InvalidContent(reason=f"{shown(source)} is no source: pass a holdfast.FactSource, or its name")
+    one_of("type of a source", source.type, SOURCE_TYPES)
+    for what in ("name", "identity"):
+        if getattr(source, what) != "":
+            checked_name(f"the {what} of a source", getattr(source, what))
+    for what in ("turn", "event"):
+        if getattr(source, what) is not None:
+            checked_whole(f"the {what} of a source", getattr(source, what))
+    return msgspec.structs.replace(source, authority="peer")
+
+
+def checked_permissions(permissions: object) -> tuple[str, ...]:
+    if type(permissions) not in (list, tuple):
+        raise InvalidContent(reason=f"permissions are a list of names, not {shown(permissions)}")
+    check_size("the list", len(permissions), "permissions", "PERMISSIONS", "Pass fewer.")  # type: ignore[arg-type]
+    return tuple(sorted({checked_name("permission", each) for each in permissions}))  # type: ignore[attr-defined]
+
+
+def _names(what: str, names: object) -> tuple[str, ...]:
+    """One name or several, of facts or of what facts come from."""
+    several = names if type(names) in (list, tuple) else [names]
+    check_size(what, len(several), "names", "FACT_LINKS", "Name fewer.")  # type: ignore[arg-type]
+    return tuple(
+        each.id if type(each) is Fact else checked_name(what, each)
+        for each in several  # type: ignore[attr-defined]
+    )
+
+
+def _checked_reason(reason: object) -> str:
+    text = codec.checked_text("the reason", reason)
+    check_size("the reason", len(text.encode()), "bytes", "BRIEF_BYTES", "Say it shorter.")
+    return text
