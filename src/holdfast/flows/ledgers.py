@@ -18,6 +18,7 @@ from holdfast.core.ledgers import touched
 from holdfast.errors import DataError, InvalidContent, InvalidLedger, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
+from holdfast.flows.execute import Part
 from holdfast.flows.inform_facts import SOONEST
 from holdfast.flows.ingest import microseconds
 from holdfast.flows.knowing import by_id, checked_home, meant, one_of, slot_of
@@ -130,6 +131,109 @@ def assert_(
     nothing. `authority` may be lower than the channel's, never higher; with `depends_on` it is no higher than that of its
     sources. Memory type, scope and constraint are told from source and text unless they are given. `valid_from_us` is
     when it became true: older news about a time-sensitive key supersede nothing."""
+    command = _assertion(
+        place,
+        name,
+        value,
+        supersedes=supersedes,
+        depends_on=depends_on,
+        source=source,
+        authority=authority,
+        scope=scope,
+        scope_id=scope_id,
+        memory_type=memory_type,
+        is_constraint=is_constraint,
+        constraint_type=constraint_type,
+        requires=requires,
+        valid_from_us=valid_from_us,
+        expires_at_us=expires_at_us,
+        ttl_s=ttl_s,
+        time_sensitive=time_sensitive,
+        ref=ref,
+        provenance=provenance,
+        reason=reason,
+    )
+    appended = yield from _order(place, command, key, cause, expect)
+    return (yield from asserted(place, command, appended))
+
+
+_SAID = frozenset(
+    (
+        "supersedes",
+        "depends_on",
+        "source",
+        "authority",
+        "scope",
+        "scope_id",
+        "memory_type",
+        "is_constraint",
+        "constraint_type",
+        "requires",
+        "valid_from_us",
+        "expires_at_us",
+        "ttl_s",
+        "time_sensitive",
+        "ref",
+        "provenance",
+        "reason",
+    )
+)
+"""What can be said of a fact beside its key and its value."""
+
+
+def assert_all(
+    place: LedgerPlace,
+    facts: Sequence[dict[str, Any]],
+    /,
+    *,
+    key: str | None = None,
+    cause: str | None = None,
+    expect: int | None = None,
+) -> Flow[tuple[Fact, ...]]:
+    """Hold several things to be true, all or none, each after the one before: dicts with a `key`, a `value` and what
+    else `assert_` takes. Returns the facts that are new. One may name another before it, by its ref or its key."""
+    if type(facts) not in (list, tuple) or not facts:
+        raise InvalidContent(reason="the facts to assert are a list of at least one")
+    check_size("the batch", len(facts), "facts", "BATCH_FACTS", "Assert in several steps.")
+    parts: list[Part] = []
+    for each in facts:
+        if type(each) is not dict or not {"key", "value"} <= {*each} <= {"key", "value", *_SAID}:
+            raise InvalidContent(
+                reason="a fact to assert has a key, a value and what else assert_() takes, and no more"
+            )
+        said = {name: each[name] for name in each if name in _SAID}
+        parts.append(on_ledger(place, _assertion(place, each["key"], each["value"], **said)))
+    appended = yield from together(place.context, parts, key=key, cause=cause, expect=expect)
+    new: list[Fact] = []
+    for recorded in appended.events:
+        if recorded.type == FactAsserted.name:
+            new.append((yield from by_id(place, fact_id(recorded.seq))))
+    return tuple(new)
+
+
+def _assertion(
+    place: LedgerPlace,
+    name: str,
+    value: Any,
+    *,
+    supersedes: str | Fact | Sequence[str | Fact] = (),
+    depends_on: str | Fact | Sequence[str | Fact] = (),
+    source: FactSource | str | None = None,
+    authority: str | None = None,
+    scope: FactScope | None = None,
+    scope_id: str = "",
+    memory_type: MemoryType | None = None,
+    is_constraint: bool | None = None,
+    constraint_type: str | None = None,
+    requires: Sequence[str] = (),
+    valid_from_us: int | None = None,
+    expires_at_us: int | None = None,
+    ttl_s: float | None = None,
+    time_sensitive: bool | None = None,
+    ref: str = "",
+    provenance: str | Sequence[str] = (),
+    reason: str = "",
+) -> AssertFact:
     command = AssertFact(
         ledger=place.ledger,
         key=checked_name("the key of a fact", name),
@@ -156,8 +260,7 @@ def assert_(
         raise InvalidContent(reason="a fact expires at a time or after a while: pass expires_at_us or ttl_s, not both")
     if command.is_constraint is False and command.constraint_type is not None:
         raise InvalidContent(reason="what is no constraint has no constraint_type: leave one of the two out")
-    appended = yield from _order(place, command, key, cause, expect)
-    return (yield from asserted(place, command, appended))
+    return command
 
 
 def asserted(place: LedgerPlace, command: AssertFact, appended: Appended) -> Flow[Fact]:

@@ -65,7 +65,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     now_us: int = 0
 
 
-class Proposal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Proposal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """A change that what was said seems to call for."""
 
     change: Change

@@ -48,7 +48,7 @@ class Mention(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
     thread: str = ""
 
 
-class FactSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FactSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """Where a fact comes from."""
 
     type: SourceType = "state_write"
@@ -64,7 +64,7 @@ class FactSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The number of the event elsewhere, for what another system wrote."""
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """One thing that is, or was, held to be true. Dead ones stay, so that every chain can be walked."""
 
     id: str

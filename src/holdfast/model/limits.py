@@ -57,6 +57,9 @@ LATE_SHOWN = 10
 BATCH_MESSAGES = 400
 """Messages that one command may record."""
 
+BATCH_FACTS = 200
+"""Facts that one command may assert."""
+
 COMMAND_EVENTS = 1_000
 """Events that one command may make."""
 

@@ -186,6 +186,7 @@ class AsyncLedger(Shelved):
     own: any number of sessions and processes may read and write one ledger at once."""
 
     assert_ = awaiting(ledger_flows.assert_)
+    assert_all = awaiting(ledger_flows.assert_all)
     supersede = awaiting(ledger_flows.supersede)
     retract = awaiting(ledger_flows.retract)
     expire = awaiting(ledger_flows.expire)

@@ -198,6 +198,7 @@ class Ledger(Shelved):
     own: any number of sessions and processes may read and write one ledger at once."""
 
     assert_ = blocking(ledger_flows.assert_)
+    assert_all = blocking(ledger_flows.assert_all)
     supersede = blocking(ledger_flows.supersede)
     retract = blocking(ledger_flows.retract)
     expire = blocking(ledger_flows.expire)

@@ -111,15 +111,14 @@ searches: st.SearchStrategy[Search] = st.builds(
 )
 
 
-def odd_words() -> list[str]:
-    """What another language might take for more than a word."""
-    return [
-        *('"', '""', "'", "word'", '"word"', 'word" OR "secret', "word*", "^word", "wor*", "+word", "-word", "NOT", "near"),
-        *("OR", "AND", "NEAR(word secret)", "words:secret", "{words key_words}:secret", "(secret", "secret)", "word secret"),
-        *("word & secret", "word | secret", "!word", "secret:*", "word <-> secret", "%", "_", "%secret%", "\\", "$1", "?"),
-        *("word'); DROP TABLE fact_rows; --", "word\0", "\0", "\ud800", "word\udfff", "", " ", "\n", "\t", "\u200b", "e\u0301"),
-        *("𞤀𞤣𞤤𞤢𞤥", "हिन्दी", "ﬁ", "ß", "İ", "l1xsecret", "l2xsecret", "d1xsecret", "x" * 100_000, "é" * 40_000, "👍🏽"),
-    ]
+ODD = (
+    *('"', '""', "'", "word'", '"word"', 'word" OR "secret', "word*", "^word", "wor*", "+word", "-word", "NOT", "near"),
+    *("OR", "AND", "NEAR(word secret)", "words:secret", "{words key_words}:secret", "(secret", "secret)", "word secret"),
+    *("word & secret", "word | secret", "!word", "secret:*", "word <-> secret", "%", "_", "%secret%", "\\", "$1", "?"),
+    *("word'); DROP TABLE fact_rows; --", "word\0", "\0", "\ud800", "word\udfff", "", " ", "\n", "\t", "\u200b", "👍🏽"),
+    *("𞤢𞤣𞤤𞤢𞤥", "हिन्दी", "ﬁ", "ß", "İ", "e\u0301", "l1xsecret", "l2xsecret", "d1xsecret", "x" * 100_000, "é" * 40_000),
+)
+"""What another language might take for more than a word."""
 
 
 class Searching(StoreFixtures):
@@ -174,12 +173,10 @@ class Searching(StoreFixtures):
         best = store.search(Search(tenant="acme", ledgers=keys, words=("weekly", "report"), limit=5))
         assert {row.ledger for row, _ in best} == {key_of(LEDGER)}
 
-    @pytest.mark.parametrize("word", odd_words(), ids=lambda word: ascii(word)[:20])
-    def test_a_word_is_a_word_whatever_is_in_it(self, store: EventStore, word: str) -> None:
+    def test_a_word_is_a_word_whatever_is_in_it(self, store: EventStore) -> None:
         put(store, fact_row(LEDGER, 1, "subject", "word secret"), fact_row(LEDGER, 2, "other", "nothing"))
         put(store, fact_row(OTHER_LEDGER, 1, "subject", "word secret"), stream=OTHER_LEDGER)
-        assert look(store, word) == []
-        assert look(store, word, "secret") == [1]
+        assert {word: (look(store, word), look(store, word, "secret")) for word in ODD} == dict.fromkeys(ODD, ([], [1]))
 
     def test_no_words_find_nothing_and_too_many_are_refused(self, store: EventStore) -> None:
         put(store, fact_row(LEDGER, 1, "subject", "word"))
@@ -232,14 +229,12 @@ class Searching(StoreFixtures):
         assert look(store, "rome", ledgers=[OTHER_LEDGER]) == [1]
         assert look(store, "rome", ledgers=[OTHER_LEDGER], live=False) == [2]
 
-    @pytest.mark.parametrize(("one", "other"), LOOKALIKES)
-    def test_ledgers_and_tenants_that_look_alike_never_meet(self, store: EventStore, one: str, other: str) -> None:
-        pairs = [(ledger_named(one), ledger_named(other)), (ledger_named(tenant=one), ledger_named(tenant=other))]
-        for pair in pairs:
-            for stream in pair:
-                put(store, fact_row(stream, 1, "city", "rome"), stream=stream)
-            put(store, fact_row(pair[1], 2, "city", "rome"), stream=pair[1])
-            assert [look(store, "rome", ledgers=[stream]) for stream in pair] == [[1], [2, 1]]
+    def test_ledgers_and_tenants_that_look_alike_never_meet(self, store: EventStore) -> None:
+        names = sorted({name for pair in LOOKALIKES for name in pair})
+        streams = [*map(ledger_named, names), *(ledger_named(tenant=name) for name in names)]
+        for number, stream in enumerate(streams):
+            put(store, fact_row(stream, number, "city", "rome"), stream=stream)
+        assert [look(store, "rome", ledgers=[stream]) for stream in streams] == [[n] for n in range(len(streams))]
 
     def test_what_is_elsewhere_changes_nothing(self, store: EventStore) -> None:
         """Neither what is found nor its order, however common a word is in another ledger, or among the dead."""

@@ -33,8 +33,7 @@ def _opening(*phrases: str) -> re.Pattern[str]:
 _TO = r"(?: [\w'$%,-]{1,20}){0,8}? to"
 _MOVING = (
     r"(?:chang|switch|mov|updat|revis|reschedul|postpon|push|shift|adjust|amend|replac|bump|delay|extend|rais|lower|"
-    r"reduc|cut|reassign|"
-    r"reallocat|relocat|redirect|divert|transfer)(?:e|ed|es|ing|s|t)?"
+    r"reduc|cut|reassign|reallocat|relocat|redirect|divert|transfer)(?:e|ed|es|ing|s|t)?"
 )
 
 CORRECTION = _any(
@@ -106,6 +105,7 @@ WORKS = _any(
     r"(?:would|does|is|are|will) [^.?!\n]{1,25} (?:work|ok(?:ay)?|fine|good|suit|do)|(?:could|can|shall) we|try|only"
 )
 """It is asked whether it will do."""
+ONLY = _any(r"only|full|taken|sold out|booked up")
 ASKING = _opening(
     r"what(?! (?:about|if|else|other))|when|where|who|whose|which|why|how(?! about)|does|did|was|were|has|am i",
     r"is (?:it|that|this|he|she|the|there (?:a|an|any))|are (?:they|these|those|you|we|the)|do (?:they|we|i|the)",
@@ -178,14 +178,12 @@ FROM = _any(_MOVING + r"(?: [\w'$%,-]{1,20}){0,8}? from|(?:went|gone|goes|going|
 """Where `from` is said of what was, and not of where someone sets out."""
 WAS_BEHIND = _pattern(
     r"^[\"'”)]? ?(?:(?:is|are|was|were|has been) )?(?:(?:now|no longer|becomes?|became|wrong|incorrect|outdated|"
-    r"off the table|"
-    r"based on (?:incorrect|wrong|bad|outdated))\b|→|->|=>)"
+    r"off the table|based on (?:incorrect|wrong|bad|outdated))\b|→|->|=>)"
 )
 """Right behind a value: it was that one."""
 _KIN = (
     r"(?:mother|father|mom|dad|mum|sister|brother|wife|husband|son|daughter|friend|colleague|boss|parent|coworker|"
-    r"neighbou?r|aunt|"
-    r"uncle|cousin|client|customer|kid|roommate|partner|girlfriend|boyfriend)s?"
+    r"neighbou?r|aunt|uncle|cousin|client|customer|kid|roommate|partner|girlfriend|boyfriend)s?"
 )
 FOR_OTHERS = _pattern(
     r"\bfor (?:(?:my|his|her|their|our|a|another) (?P<kin>" + _KIN + r")|(?P<one>someone|somebody|anyone) else)\b"
@@ -204,14 +202,12 @@ TOLD = _any(
 """Something that happened is told of, which changes no plan."""
 _RULING = (
     r"(?:decided|approved|wants?|said|says|asked|directed|ordered|confirmed|overrode|overruled|cut|moved|pushed|set|"
-    r"told|rescinded|"
-    r"reduced|requires?|changed)\b"
+    r"told|rescinded|reduced|requires?|changed)\b"
 )
 AUTHORITY = _pattern(
     r"^\W*\[(?P<tag>[^\]\n]{1,60})\]"
     r"|\b(?:per|according to|as (?:directed|instructed|requested|decided) by|on orders? (?:of|from)|approved by|"
-    r"by order of) "
-    r"(?:the |our |my )?(?P<per>(?-i:[A-Z][\w'&-]{0,40}(?: (?:of )?[A-Z][\w'&-]{0,40}){0,4})"
+    r"by order of) (?:the |our |my )?(?P<per>(?-i:[A-Z][\w'&-]{0,40}(?: (?:of )?[A-Z][\w'&-]{0,40}){0,4})"
     r"|[a-z]{1,40}(?: (?:team|manager|director|lead|decision|department))?)"
     r"|\b(?:the |our )(?P<who>(?-i:C[A-Z]O|VP|SVP|EVP)|board|president|director|manager|boss|management|executives?|"
     r"legal|finance|"
@@ -255,7 +251,7 @@ def moods(text: str) -> list[Mood]:
 def _mood(text: str, sentence: Sentence) -> Mood:
     return Mood(
         sentence,
-        correction=phrase_of(CORRECTION, text),
+        correction=phrase_of(CORRECTION, text) or phrase_of(STRONG, text),
         strong=STRONG.search(text) is not None,
         retraction=phrase_of(RETRACTION, text),
         asking=ASKING.match(text) is not None and REQUEST.search(text) is None,

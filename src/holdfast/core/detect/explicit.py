@@ -184,6 +184,6 @@ def _is_offer(last: Reading, held: Held, offered: Mention) -> bool:
     if cues.ALTERNATIVE.search(last.text, mood.sentence.start, mood.sentence.end):
         return True
     behind = last.moods[last.moods.index(mood) + 1 :][:1]
-    return cues.FAILURE.search(last.text) is not None and any(
+    return (cues.FAILURE.search(last.text) or cues.ONLY.search(last.text)) is not None and any(
         cues.WORKS.search(last.text, each.sentence.start, each.sentence.end) for each in (mood, *behind)
     )

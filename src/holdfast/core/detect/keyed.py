@@ -80,23 +80,24 @@ def _named(scene: Scene, mood: Mood) -> Iterator[Finding]:
     shares = {each.candidate.fact: _share_before(scene, each, mood, new) for each in scene.held}
     top = max(shares.values(), default=0.0)
     for held in scene.held:
-        share = shares[held.candidate.fact]
-        if share < 0.5 or share < top or (mood.keep and _is_kept(held, text)) or _is_elsewhere(scene, held):
+        named = shares[held.candidate.fact]
+        if named < 0.5 or named < top or (mood.keep and _is_kept(held, text)) or _is_elsewhere(scene, held):
             continue
         if held.is_typed:
-            yield from _named_value(scene, held, mood, share, cue)
+            yield from _named_value(scene, held, mood, named, cue)
         elif held.kind != "flag" and new is not None:
-            yield from _named_label(scene, held, new, share, cue)
+            yield from _named_label(scene, held, new, named, cue)
 
 
 def _share_before(scene: Scene, held: Held, mood: Mood, new: Place | None) -> float:
     """How much of a key the sentence names: before the new value if that is a phrase, anywhere if it is of a kind."""
     high = mood.sentence.end if held.is_typed or new is None else new[0]
     near = [word.stem for word in scene.said.words if mood.sentence.start <= word.start < high]
-    return _share(held, set(near if held.is_typed else near[-SUBJECT_WORDS:]))
+    return share(held, set(near if held.is_typed else near[-SUBJECT_WORDS:]))
 
 
-def _share(held: Held, subject: set[str]) -> float:
+def share(held: Held, subject: set[str]) -> float:
+    """How much of a key these words name."""
     own = [word for word in held.key.own if word not in _EMPTY]
     exact = [word for word in own if word in subject]
     kin = [word for word in own if word not in subject and subject & _KIN.get(word, frozenset())]
@@ -118,12 +119,12 @@ def _is_kept(held: Held, text: str) -> bool:
     return kept is not None and bool({word.stem for word in words(kept[0])} & set(held.key.own))
 
 
-def _named_value(scene: Scene, held: Held, mood: Mood, share: float, cue: str) -> Iterator[Finding]:
+def _named_value(scene: Scene, held: Held, mood: Mood, named: float, cue: str) -> Iterator[Finding]:
     stated = _stated(scene, mood, held.kind)
     others = [each for each in stated if not held.states(each)]
     if not others or len(others) < len(stated) or not held.may_count(others[-1]):
         return
-    sure = SURE if cue and share == 1 else LIKELY if cue or share == 1 else DOUBTFUL
+    sure = SURE if cue and named == 1 else LIKELY if cue or named == 1 else DOUBTFUL
     place = (others[-1].start, others[-1].end)
     yield Finding(held, "supersede", "explicit" if cue else "implicit", cue or "is", sure, place)
 
@@ -137,7 +138,7 @@ def _stated(scene: Scene, mood: Mood, kind: str) -> list[Mention]:
     ]
 
 
-def _named_label(scene: Scene, held: Held, new: Place, share: float, cue: str) -> Iterator[Finding]:
+def _named_label(scene: Scene, held: Held, new: Place, named: float, cue: str) -> Iterator[Finding]:
     if repeats(scene, held, new):
         return
     stated = set(name_norm(scene.said.text[new[0] : new[1]]))
@@ -145,8 +146,8 @@ def _named_label(scene: Scene, held: Held, new: Place, share: float, cue: str) -
     if len(stated & set(held.norm)) > 1:
         sure = LIKELY
     elif not held.is_sentence:
-        plain = share == 1 and _SUBJECT.search(scene.said.text[: new[0]]) is not None
-        sure = (SURE if share == 1 else LIKELY) if cue else (FAIR if plain else DOUBTFUL)
+        plain = named == 1 and _SUBJECT.search(scene.said.text[: new[0]]) is not None
+        sure = (SURE if named == 1 else LIKELY) if cue else (FAIR if plain else DOUBTFUL)
     yield Finding(held, "supersede", "explicit" if cue else "implicit", cue or "is", sure, new)
 
 
@@ -159,9 +160,9 @@ def _inverse(scene: Scene, mood: Mood) -> Iterator[Finding]:
         return
     subject = {word.stem for word in scene.said.words if bridge.end() <= word.start < end}
     for held in scene.held:
-        share = _share(held, subject) if held.is_label and not held.states(names[0]) else 0.0
-        if share >= 0.5:
-            sure = LIKELY if mood.strong and share == 1 else DOUBTFUL
+        named = share(held, subject) if held.is_label and not held.states(names[0]) else 0.0
+        if named >= 0.5:
+            sure = LIKELY if mood.strong and named == 1 else DOUBTFUL
             place = (names[0].start, names[0].end)
             yield Finding(held, "supersede", "explicit", mood.correction or "is", sure, place)
 

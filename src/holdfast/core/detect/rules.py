@@ -56,6 +56,7 @@ class Rules:
                 proposals.append(_changed(scene, finding))
         if observation.said.role != "assistant":
             proposals += [*topics.supposed(scene), *topics.switches(scene)]
+            proposals += topics.stated(scene) if not topics.exploring(scene) else ()
         return tuple(proposals)
 
 

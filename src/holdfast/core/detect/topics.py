@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from holdfast.core.detect import cues
+from holdfast.core.detect.findings import earnest
+from holdfast.core.detect.keyed import share
 from holdfast.core.detect.reading import Scene
 from holdfast.core.detect.words import STOP, words
 from holdfast.model.detection import Proposal, Span
 
 TOPIC_WORDS = 6
 KEY_WORDS = 4
+_STATED = re.compile(
+    r"\W*(?:(?:note|fyi|reminder|update)\W+)?(?:the|our|my)\s(?P<subject>(?:[\w'-]{1,30}\s){0,3}[\w'-]{1,30})\s"
+    r"(?:is|are|will\sbe)\s(?:(?:at|on|in|for|by)\s)?",
+    re.IGNORECASE,
+)
 
 
 def switches(scene: Scene) -> Iterator[Proposal]:
@@ -77,3 +85,25 @@ def exploring(scene: Scene) -> str:
         elif opened := cues.EXPLORING.search(reading.text):
             cue = " ".join(opened[0].lower().split())
     return cue
+
+
+def stated(scene: Scene) -> Iterator[Proposal]:
+    """What is plainly said of something that no candidate is about: `the kickoff is on Friday`."""
+    for mood in earnest(scene):
+        found = _STATED.match(scene.said.text, mood.sentence.start, mood.sentence.end)
+        values = [each for each in (*scene.said.mentions, *scene.said.names) if found and each.start == found.end()]
+        if found is None or not values:
+            continue
+        subject = [word.stem for word in words(found["subject"]) if word.lower not in STOP]
+        if not subject or any(share(each, {*subject}) >= 0.5 or each.states(values[0]) for each in scene.held):
+            continue
+        yield Proposal(
+            change="assert",
+            rule="stated",
+            reason="it is plainly said",
+            confidence=0.7,
+            key="_".join(subject[:KEY_WORDS]),
+            value=scene.said.said.text[values[0].start : values[0].end],
+            authority=cues.authority_in(scene.said.text),
+            new=Span(0, values[0].start, values[0].end),
+        )

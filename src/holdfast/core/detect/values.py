@@ -53,8 +53,10 @@ _HALF = r"(?:[ap]\.m\.|[ap]\.?m\b|(?:in the )?(?:morning|afternoon|evening|night
 _ROAD = r"(?:street|st|road|rd|avenue|ave|lane|drive|boulevard|blvd|highway|way|court|square|suite|apt)\b"
 _CLOCK = r" ?o ?['’\"]? ?clock\b"
 _TH = r"(?:st|nd|rd|th)"
+_ON = r"(?:,? " + _MONTH + r" \d{1,2}" + _TH + r"?\b)?"
 _YEAR = r"(?:,? (?:19|20)\d\d\b)?"
 _LARGE = r"(?: ?(?:k|mn?|bn?|thousand|million|billion)\b)?"
+_UNIT = r"(?:second|minute|hour|day|night|week|month|year|quarter)s?\b"
 _AMOUNT = r"\d[\d,]{0,14}(?:\.\d{1,4})?"
 
 _KINDS: dict[str, tuple[str, ...]] = {
@@ -71,16 +73,10 @@ _KINDS: dict[str, tuple[str, ...]] = {
         r"\b" + _MONTH + r" (?:the )?\d{1,2}" + _TH + r"?\b(?!:)" + _YEAR,
         r"\b(?:the )?\d{1,2}" + _TH + r"? (?:of )?(?:" + _MONTH + r"|this month|next month)" + _YEAR,
         r"\bthe \d{1,2}" + _TH + r"\b",
-        r"\b(?:(?:next|this|last|coming) )?"
-        + _DAY
-        + r"(?: (?:this|next) week\b)?(?:,? "
-        + _MONTH
-        + r" \d{1,2}"
-        + _TH
-        + r"?\b)?",
+        r"\b(?:(?:next|this|last|coming) )?" + _DAY + r"(?: (?:this|next) week\b)?" + _ON,
         r"\b(?:the )?day after tomorrow\b|\b(?:later )?(?:today|tonight)\b|\btomorrow\b|\byesterday\b",
-        r"\b(?:this|next|last|end of(?: the| this| next)?) (?:day|weekend|week|month|quarter|year)\b|\b(?-i:EOD|"
-        r"EOW)\b",
+        r"\b(?:this|next|last|end of(?: the| this| next)?) (?:day|weekend|week|month|quarter|year)\b",
+        r"\b(?-i:EOD|EOW)\b",
         r"\b(?-i:Q[1-4])\b" + _YEAR,
         r"\b(?-i:January|February|March|April|June|July|August|September|October|November|December)\b" + _YEAR,
     ),
@@ -92,10 +88,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
         r"\b(?:\d{1,2}|" + _N + r") ?" + _HALF,
         r"\b(?:noon|midday|midnight)\b",
     ),
-    "duration": (
-        r"\b(?:\d{1,6}(?:\.\d{1,2})?|an?|" + _N + r")[ -](?:second|minute|hour|day|night|week|month|year|"
-        r"quarter)s?\b",
-    ),
+    "duration": (r"\b(?:\d{1,6}(?:\.\d{1,2})?|an?|" + _N + r")[ -]" + _UNIT,),
     "ordinal": (r"\b\d{1,6}" + _TH + r"\b", r"\b(?:" + "|".join(_ORDINALS) + r")\b"),
     "place": (
         r"(?-i:\b\d{1,6}(?:,? (?:[A-Z][\w'’]{0,30}(?:\.\w{1,9})?|\d{1,3}" + _TH + r"|" + _ROAD + r")){1,6}"
