@@ -24,12 +24,12 @@ class Index(Protocol):
     """What finds facts by their words. A store has one of its own; a vector index can take its place."""
 
     def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
-        """The facts within the bounds of the search in which any of its words is, best first, each with a score: more than 0,
-        and higher for a better one. No more than its `limit`, and no two of them the same.
+        """The facts within the bounds of the search in which any of its words is, best first, each with its score: above 0,
+        and higher for a better one. No more than `limit`, none twice.
 
-        A word stands for its other forms ("meetings", "meeting") and is found without its accents. It counts for more in a
-        key than in a value. Scores compare within one answer only. They may tell how common a word is among all live, or all
-        dead, facts of a ledger that is searched; but nothing of another ledger but how much all of them hold together."""
+        A word stands for its other forms ("meetings", "meeting"), with or without accents, and counts for more in a key
+        than in a value. Scores compare within one answer only. They may tell how common a word is among all the live, or
+        all the dead, facts of a ledger that was searched; of other ledgers no more than how much they hold together."""
 
 
 class EventStore(Index, Protocol):

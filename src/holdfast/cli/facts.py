@@ -439,7 +439,7 @@ def assert_(
     parsed = _json_value(value) if as_json else value
     with settings.open(principal=principal, policy=policy) as engine:
         ledger = chosen(settings, engine, whose)
-        fact = ledger.assert_(key, parsed, **options)  # noqa: PT009 - a ledger's, not a test case's
+        fact = ledger.assert_(key, parsed, **options)
     if settings.json:
         emit(shapes.fact(ledger.id, fact))
     else:

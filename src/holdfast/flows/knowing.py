@@ -257,11 +257,12 @@ def _listed(
     found: list[Fact] = []
     last = yield from _row_of(place, after)
     while len(found) < limit:
-        rows = yield from effects.rows(FactRow, ledger_where(place.ledger.stream) | where, last, limits.READ_EVENTS)
+        page = min(max(2 * (limit - len(found)), 32), limits.READ_EVENTS)  # some more: not all may be wanted
+        rows = yield from effects.rows(FactRow, ledger_where(place.ledger.stream) | where, last, page)
         for state in _seen(place, rows):
             if len(found) < limit and wanted(state.fact):
                 found.append((yield from _whole(place, state)))
-        if len(rows) < limits.READ_EVENTS:
+        if len(rows) < page:
             break
         last = rows[-1]
     return tuple(found)

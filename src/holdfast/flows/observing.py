@@ -22,7 +22,7 @@ from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.inform_facts import ledger_where, seen
-from holdfast.flows.knowing import Scopes, checked_scopes, current, search_in
+from holdfast.flows.knowing import Scopes, checked_scopes, current, search_in, slot_of
 from holdfast.flows.ledgers import ledger_named, writer_for
 from holdfast.flows.load import load
 from holdfast.flows.messages import recording
@@ -47,6 +47,7 @@ from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import LedgerId, Scope, checked_name
 from holdfast.model.observed import Judged, Observed
+from holdfast.model.rows import LedgerRow
 from holdfast.model.state import OpenProposal, SessionState
 from holdfast.ports import Detector
 
@@ -120,18 +121,35 @@ def search(place: Place, query: str, /, *, within: Scopes = (), limit: int = 50)
     """The facts in the ledgers that the session reads that fit a query best. Of facts with the same key and scope only the
     one that has the say is there; the session's own scope is looked into, others if `within` names them."""
     state = yield from _there(place)
-    ledgers, writer = ledgers_of(place.scope, state), _reader(place, state)
+    writer = _reader(place, state)
+    ledgers = yield from _in_use(ledgers_of(place.scope, state))
     scopes: list[tuple[FactScope, str]] = [*checked_scopes(within), ("session", place.scope.session)]
     found = yield from search_in(place.context, ledgers, writer.permissions, query, scopes, limit)
     kept: list[Known] = []
     for known in found:
-        said = known.fact
-        if len(ledgers) > 1 and not said.claim:
-            best = yield from _best(place.context, ledgers, writer, said.key, said.scope, said.scope_id)
-            if best is not None and best != (known.ledger, said) and best[1].key == said.key:
-                continue
-        kept.append(known)
+        if known.fact.claim or (yield from _has_the_say(place.context, ledgers, writer, known)):
+            kept.append(known)
     return tuple(kept)
+
+
+def _in_use(ledgers: Sequence[LedgerId]) -> Flow[list[LedgerId]]:
+    """Those that were ever written to; mostly the session's own is not among them."""
+    used: list[LedgerId] = []
+    for each in ledgers:
+        used += [each] if (yield from effects.rows(LedgerRow, ledger_where(each.stream), None, 1)) else []
+    return used
+
+
+def _has_the_say(context: Context, ledgers: Sequence[LedgerId], writer: Writer, known: Known) -> Flow[bool]:
+    """Whether no other fact with the same key and scope stands above it."""
+    said, now = known.fact, context.clock.now_us()
+    best: tuple[LedgerId, Fact] | None = None
+    for each in ledgers:
+        slot = yield from slot_of(LedgerPlace(context, each, writer), said.key, said.scope, said.scope_id)
+        for fact in (one.fact for one in slot if one.fact.current_at(now)):  # the newest first
+            if best is None or outranks(context.policy.ladder, fact.authority, best[1].authority):
+                best = (each, fact)
+    return best is None or (best[0], best[1].id) == (known.ledger, said.id)
 
 
 def waiting(place: Place) -> Flow[tuple[OpenProposal, ...]]:
@@ -269,7 +287,7 @@ def _candidates(place: Place, state: SessionState, heard: Said, writer: Writer) 
     shown_facts = {f"{ledgers.index(each.ledger)}:{each.fact.id}": _Shown(each.ledger, each.fact) for each in found}
     now = place.context.clock.now_us()
     for at, home in enumerate(ledgers):
-        for scope, scope_id in scopes:
+        for scope, scope_id in scopes if at == 0 else scopes[:1]:  # elsewhere that would be a walk through all facts
             where = ledger_where(home.stream) | {"live": 1, "claim": 0, "scope": scope, "scope_id": scope_id}
             newest = yield from seen(where, writer.permissions, share)
             for each in (state.fact for state in newest):

@@ -35,18 +35,19 @@ def _may_know(fact: FactRow, permissions: Sequence[str] | None) -> bool:
 
 
 def ranked(facts: Sequence[FactRow], words: Sequence[str], limit: int) -> tuple[tuple[FactRow, float], ...]:
-    """Those with any of the words, best first, by BM25: what is rare among them, and often in a short fact, counts for more."""
-    wanted = {_stem(word) for word in words}
+    """Those with any of the words, best first, by BM25: it counts for more if few have a word, and often, in a short fact."""
+    wanted = dict.fromkeys(map(_stem, words))
     weights = [_weights(fact) for fact in facts]
-    lengths = [sum(each.values()) or 1 for each in weights]
+    lengths = [1 + fact.key_words.count(" ") + fact.words.count(" ") for fact in facts]
     mean = sum(lengths) / len(lengths) if lengths else 1
-    common = Counter(word for each in weights for word in wanted & each.keys())
+    common = Counter(word for each in weights for word in wanted if word in each)
     found: list[tuple[FactRow, float]] = []
     for fact, weight, length in zip(facts, weights, lengths, strict=True):
         score = sum(
             math.log(1 + (len(facts) - common[word] + 0.5) / (common[word] + 0.5))
             * (weight[word] * 2.2 / (weight[word] + 0.3 + 0.9 * length / mean))
-            for word in wanted & weight.keys()
+            for word in wanted
+            if word in weight
         )
         if score > 0:
             found.append((fact, score))

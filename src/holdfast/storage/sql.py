@@ -13,11 +13,9 @@ from holdfast.storage import common
 
 R = TypeVar("R", bound=Row)
 
-_FEW: Mapping[type[Row], Mapping[str, str]] = {
-    FactRow: {"live": "live = 1", "review": "review = 1", "constrains": "constrains = 1", "ref": "ref <> ''"}
-}
-"""What partial indexes hold, by the column that says so: where it is 1, or a text that is not empty. A statement has to
-repeat it, since a value that it gets later proves nothing to a planner."""
+_FLAGS: Mapping[type[Row], Sequence[str]] = {FactRow: ("live", "review", "constrains")}
+"""Columns that indexes are made for where they are 1. A statement has to say so in itself: a value that it gets later
+proves nothing to a planner."""
 
 
 def read_sql(folder: str, name: str) -> str:
@@ -79,10 +77,12 @@ def select_rows(
     common.check_columns(table, (*where, *order.columns, *least, *most))
     if not common.can_match(table, (where, least, most)):
         return None
-    terms = [f"{column} = {mark}" for column in where]
-    terms += [few for column, few in _FEW.get(table, {}).items() if _among_few(where.get(column))]
+    flags = [column for column in _FLAGS.get(table, ()) if where.get(column) == 1]
+    equal = {column: value for column, value in where.items() if column not in flags}
+    terms = [f"{column} = {mark}" for column in equal] + [f"{column} = 1" for column in flags]
+    terms += ["ref <> ''"] if equal.get("ref") else []  # few facts have one, and its index has no others
     terms += [f"{column} >= {mark}" for column in least] + [f"{column} <= {mark}" for column in most]
-    values: list[str | int] = [*where.values(), *least.values(), *most.values()]
+    values: list[str | int] = [*equal.values(), *least.values(), *most.values()]
     columns = common.order_columns(table, order, {*where, *least, *most})
     if after is not None:
         place, sign = _beyond(where, after, columns, backwards=order.backwards)
@@ -97,10 +97,6 @@ def select_rows(
     laid_out = ", ".join(column + direction for column in columns)
     statement = f"SELECT {fields} FROM {table.table} {condition}ORDER BY {laid_out} LIMIT {mark}"
     return statement, [*values, limit]
-
-
-def _among_few(value: str | int | None) -> bool:
-    return value == 1 or (isinstance(value, str) and value != "")
 
 
 def _beyond(

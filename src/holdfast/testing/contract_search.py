@@ -113,9 +113,30 @@ searches: st.SearchStrategy[Search] = st.builds(
 
 ODD = (
     *('"', '""', "'", "word'", '"word"', 'word" OR "secret', "word*", "^word", "wor*", "+word", "-word", "NOT", "near"),
-    *("OR", "AND", "NEAR(word secret)", "words:secret", "{words key_words}:secret", "(secret", "secret)", "word secret"),
+    *(
+        "OR",
+        "AND",
+        "NEAR(word secret)",
+        "words:secret",
+        "{words key_words}:secret",
+        "(secret",
+        "secret)",
+        "word secret",
+    ),
     *("word & secret", "word | secret", "!word", "secret:*", "word <-> secret", "%", "_", "%secret%", "\\", "$1", "?"),
-    *("word'); DROP TABLE fact_rows; --", "word\0", "\0", "\ud800", "word\udfff", "", " ", "\n", "\t", "\u200b", "👍🏽"),
+    *(
+        "word'); DROP TABLE fact_rows; --",
+        "word\0",
+        "\0",
+        "\ud800",
+        "word\udfff",
+        "",
+        " ",
+        "\n",
+        "\t",
+        "\u200b",
+        "👍🏽",
+    ),
     *("𞤢𞤣𞤤𞤢𞤥", "हिन्दी", "ﬁ", "ß", "İ", "e\u0301", "l1xsecret", "l2xsecret", "d1xsecret", "x" * 100_000, "é" * 40_000),
 )
 """What another language might take for more than a word."""
@@ -206,7 +227,7 @@ class Searching(StoreFixtures):
             ({"state": '{"new":1}', "review": 1}, {"rome": [1], "city": [1]}),
             ({"words": ""}, {"rome": [], "city": [1]}),
         ):
-            put(store, msgspec.structs.replace(fact, **change))  # type: ignore[arg-type]
+            put(store, msgspec.structs.replace(fact, **change))
             assert {word: look(store, word) for word in finds} == finds
             assert look(store, "rome", live=False) == ([1] if change.get("live") == 0 else [])
             put(store, fact)

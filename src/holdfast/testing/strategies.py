@@ -36,11 +36,9 @@ payloads: st.SearchStrategy[bytes] = st.binary(max_size=40)
 # Names that differ by a prefix, a separator or a form of the same letter, in two tenants.
 _KEYS = (("a", "b"), ("a", "b2"), ("a/b", "c"), ("a", "b/c"), ("a", "b", "c"), ("é", "%"), ("e\u0301", "_"))
 _LEDGERS = (("user", "a"), ("session", "a", "b"), ("project", "é"))
-STREAMS = tuple(
-    StreamId(tenant, kind, key)
-    for tenant in ("t", "t2")
-    for kind, keys in (("session", _KEYS), ("ledger", _LEDGERS))
-    for key in keys
+STREAMS = (
+    *(StreamId(tenant, "session", key) for tenant in ("t", "t2") for key in _KEYS),
+    *(StreamId(tenant, "ledger", key) for tenant in ("t", "t2") for key in _LEDGERS),
 )
 streams: st.SearchStrategy[StreamId] = st.sampled_from(STREAMS)
 

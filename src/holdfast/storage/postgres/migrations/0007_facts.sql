@@ -40,10 +40,13 @@ CREATE INDEX fact_rows_by_stream ON fact_rows (stream_no);
 CREATE INDEX fact_rows_by_slot ON fact_rows (tenant, ledger, subject, scope, scope_id, live, fact);
 CREATE INDEX fact_rows_by_subject ON fact_rows (tenant, ledger, subject, fact);
 CREATE INDEX fact_rows_by_life ON fact_rows (tenant, ledger, live, fact);
-CREATE INDEX fact_rows_by_ref ON fact_rows (tenant, ledger, ref, fact) WHERE ref <> '';
+CREATE INDEX fact_rows_by_ref ON fact_rows (tenant, ledger, ref, live, fact) WHERE ref <> '';
+CREATE INDEX fact_rows_live_by_subject ON fact_rows (tenant, ledger, subject, fact) WHERE live = 1;
+CREATE INDEX fact_rows_live_by_scope ON fact_rows (tenant, ledger, scope, scope_id, fact) WHERE live = 1;
 CREATE INDEX fact_rows_in_review ON fact_rows (tenant, ledger, fact) WHERE review = 1;
 CREATE INDEX fact_rows_constraints ON fact_rows (tenant, ledger, fact) WHERE constrains = 1;
 CREATE INDEX fact_rows_by_expiry ON fact_rows (tenant, expires_us, ledger, fact) WHERE live = 1 AND expires_us IS NOT NULL;
+CREATE INDEX fact_rows_due ON fact_rows (tenant, ledger, expires_us, fact) WHERE live = 1 AND expires_us IS NOT NULL;
 
 CREATE TABLE depend_rows (
     stream_no bigint NOT NULL,

@@ -41,10 +41,13 @@ CREATE INDEX fact_rows_by_stream ON fact_rows (stream_no);
 CREATE INDEX fact_rows_by_slot ON fact_rows (tenant, ledger, subject, scope, scope_id, live, fact);
 CREATE INDEX fact_rows_by_subject ON fact_rows (tenant, ledger, subject, fact);
 CREATE INDEX fact_rows_by_life ON fact_rows (tenant, ledger, live, fact);
-CREATE INDEX fact_rows_by_ref ON fact_rows (tenant, ledger, ref, fact) WHERE ref <> '';
+CREATE INDEX fact_rows_by_ref ON fact_rows (tenant, ledger, ref, live, fact) WHERE ref <> '';
+CREATE INDEX fact_rows_live_by_subject ON fact_rows (tenant, ledger, subject, fact) WHERE live = 1;
+CREATE INDEX fact_rows_live_by_scope ON fact_rows (tenant, ledger, scope, scope_id, fact) WHERE live = 1;
 CREATE INDEX fact_rows_in_review ON fact_rows (tenant, ledger, fact) WHERE review = 1;
 CREATE INDEX fact_rows_constraints ON fact_rows (tenant, ledger, fact) WHERE constrains = 1;
 CREATE INDEX fact_rows_by_expiry ON fact_rows (tenant, expires_us, ledger, fact) WHERE live = 1 AND expires_us IS NOT NULL;
+CREATE INDEX fact_rows_due ON fact_rows (tenant, ledger, expires_us, fact) WHERE live = 1 AND expires_us IS NOT NULL;
 
 CREATE TABLE depend_rows (
     stream_no INTEGER NOT NULL REFERENCES streams (stream_no),
@@ -122,10 +125,13 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
     ('fact_rows', 'fact_rows_by_slot', '10000000 1000000 10000 100 50 20 10 1'),
     ('fact_rows', 'fact_rows_by_subject', '10000000 1000000 10000 100 1'),
     ('fact_rows', 'fact_rows_by_life', '10000000 1000000 10000 5000 1'),
-    ('fact_rows', 'fact_rows_by_ref', '1000000 100000 1000 2 1'),
+    ('fact_rows', 'fact_rows_by_ref', '1000000 100000 1000 10 5 1'),
+    ('fact_rows', 'fact_rows_live_by_subject', '5000000 500000 5000 10 1'),
+    ('fact_rows', 'fact_rows_live_by_scope', '5000000 500000 5000 2000 1000 1'),
     ('fact_rows', 'fact_rows_in_review', '1000 100 10 1'),
     ('fact_rows', 'fact_rows_constraints', '1000 100 10 1'),
     ('fact_rows', 'fact_rows_by_expiry', '1000 100 1 1 1'),
+    ('fact_rows', 'fact_rows_due', '1000 100 10 1 1'),
     ('depend_rows', 'depend_rows', '1000000 100000 1000 10 1'),
     ('depend_rows', 'depend_rows_by_stream', '1000000 1000'),
     ('mention_rows', 'mention_rows', '1000000 100000 1000 2 2 2 2 1 1'),
