@@ -58,6 +58,9 @@ class _Faults:
             case FactPromoted(fact=fact) | FactEndorsed(fact=fact) | FactConfirmed(fact=fact):
                 if not self._is(fact, "live"):
                     yield "what is changed is alive"
+                on = event.depends_on if isinstance(event, FactConfirmed) else ()
+                if fact in on or not all(map(self._known, on)):
+                    yield "what is confirmed rests on facts that are there, and not on itself"
             case PayloadsErased():
                 yield from self._erasure(event)
 

@@ -263,9 +263,7 @@ def layer_faults(state: SessionState, event: Event | None, erased: Collection[in
             yield from _of_creation(event)
         case WorkingSet():
             yield from _of_item(event.item, event.value, (event.expires_us,))
-            if not erased and not _within(
-                state.working
-            ):  # before this event: what ran out since may have made room for it
+            if not erased and not _within(state.working):  # what ran out since may have made room for this one
                 yield "a working set is bounded"
         case EnvironmentObserved():
             yield from _of_item(event.item, event.value, (event.observed_us, event.expires_us))

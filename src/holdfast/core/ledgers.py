@@ -60,7 +60,9 @@ def touched(event: Event | None) -> tuple[str, ...]:
             return (*event.facts, event.because)
         case FactReinstated():
             return (event.fact, *event.instead)
-        case FactPromoted(fact=fact) | FactEndorsed(fact=fact) | FactConfirmed(fact=fact):
+        case FactConfirmed():
+            return (event.fact, *event.depends_on)
+        case FactPromoted(fact=fact) | FactEndorsed(fact=fact):
             return (fact,)
     return ()
 
@@ -80,7 +82,8 @@ def applied(facts: Mapping[str, FactState], event: Event | None, seq: int, time_
         case FactMarked():
             return _marked(facts, event)
         case FactConfirmed():
-            return _changed(facts, (event.fact,), review="")
+            on = {"depends_on": event.depends_on} if event.depends_on else {}
+            return _with(facts, event.depends_on, sources=True) | _changed(facts, (event.fact,), review="", **on)
         case FactPromoted():
             moved = {"scope": event.scope, "scope_id": event.scope_id, "against": event.against}
             return _changed(facts, (event.fact,), **moved | ({"requires": event.requires} if event.requires else {}))
@@ -115,6 +118,7 @@ def _asserted(event: FactAsserted, seq: int, time_us: int) -> Fact:
         requires=event.requires,
         provenance=event.provenance,
         mentions=event.mentions,
+        reason=event.reason,
     )
 
 

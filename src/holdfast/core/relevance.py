@@ -42,7 +42,7 @@ def _stem(word: str) -> str:
 
 
 def ranking(query: str, hits: Sequence[tuple[Fact, float]]) -> list[tuple[int, float]]:
-    """The places of these facts with a score from 0 to 3, the best first; of equals, the newest."""
+    """The places of these facts with a score from 0 to 3, the best first; of equals, claims last and the newest first."""
     most = max((score for _, score in hits), default=0.0) or 1.0
     asked = {_stem(word) for word in query_words(query)}
     names = {name.lower().rstrip(".,:/") for name in _NAME.findall(query[:_READ_CHARS])} - _COMMON
@@ -53,8 +53,8 @@ def ranking(query: str, hits: Sequence[tuple[Fact, float]]) -> list[tuple[int, f
         named = sum(name in value for name in names) / len(names) if names else 0.0
         scored.append((at, round(score / most + (len(key & asked) / len(key) if key else 0.0) + named, 6)))
 
-    def place(one: tuple[int, float]) -> tuple[float, int, int]:
+    def place(one: tuple[int, float]) -> tuple[float, bool, int, int]:
         fact = hits[one[0]][0]
-        return -one[1], -fact.at_us, -fact_seq(fact.id)
+        return -one[1], fact.claim, -fact.at_us, -fact_seq(fact.id)
 
     return sorted(scored, key=place)

@@ -64,6 +64,12 @@ class _Course:
         self._changed: dict[str, FactState] = {}
         self.time_us = 0
 
+    @property
+    def ahead(self) -> bool:
+        """Whether it was decided on rows that are newer than the state: it would erase what the state knows nothing of."""
+        first = self.events[0]
+        return isinstance(first, PayloadsErased) and max(first.seqs) > self.before.version
+
     def on(self, given: Given) -> Given:
         """What is given with a command, brought up to what those before it made."""
         for each, state in given.slice.facts.items():
@@ -116,7 +122,7 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
             fresh = True
             continue
         changed = [course for course in courses.values() if course.events]
-        if not changed and not fresh:
+        if (not changed and not fresh) or any(course.ahead for course in changed):
             fresh = True
             continue
         if not changed:

@@ -19,11 +19,13 @@ from holdfast.flows.effects import Flow
 from holdfast.model import limits
 from holdfast.model.commands import (
     AssertFact,
+    ConfirmFact,
     EndorseFact,
     EraseFacts,
     ExpireFacts,
     Given,
     LedgerCommand,
+    OnFact,
     PromoteFact,
     ReinstateFact,
     Slice,
@@ -100,6 +102,8 @@ class Reading:
             case AssertFact():
                 home = (command.scope or "global", command.scope_id)
                 yield from self._read_slot(command.key, *home)
+                for state in [each for each in self._facts.values() if each.fact.review]:
+                    yield from self._read_sources(state)
                 for name in command.supersedes:
                     yield from self._name(name, home, follow=True)
                 for name in command.depends_on:
@@ -110,24 +114,37 @@ class Reading:
                 for name in command.facts:
                     yield from self._name(name, ("global", ""))
             case _:
-                yield from self._name(command.fact, ("global", ""), dead=isinstance(command, ReinstateFact))
-                if isinstance(command, SupersedeFact):
-                    yield from self._name(command.by, ("global", ""))
-                fact = self._facts.get(self._named.get(command.fact, ""))
-                if fact is not None and isinstance(command, PromoteFact):
-                    yield from self._read_slot(fact.fact.key, command.scope, command.scope_id)
-                elif fact is not None and isinstance(command, EndorseFact | ReinstateFact):
-                    yield from self._read_slot(fact.fact.key, fact.fact.scope, fact.fact.scope_id)
-                if fact is not None and isinstance(command, ReinstateFact):
-                    yield from self.end(fact)
-                    self._facts |= yield from facts_by_id(self._ledger.stream, fact.fact.depends_on)
+                yield from self._about_one(command)
         yield from self._read_below()
+
+    def _about_one(self, command: OnFact) -> Flow[None]:
+        yield from self._name(command.fact, ("global", ""), dead=isinstance(command, ReinstateFact))
+        if isinstance(command, SupersedeFact):
+            yield from self._name(command.by, ("global", ""))
+        state = self._facts.get(self._named.get(command.fact, ""))
+        if state is None:
+            return
+        fact = state.fact
+        if isinstance(command, PromoteFact):
+            yield from self._read_slot(fact.key, command.scope, command.scope_id)
+        elif isinstance(command, EndorseFact | ReinstateFact):
+            yield from self._read_slot(fact.key, fact.scope, fact.scope_id)
+        if isinstance(command, ReinstateFact):
+            yield from self.end(state)
+        if isinstance(command, ReinstateFact | ConfirmFact):
+            yield from self._read_sources(state)
 
     def _read_slot(self, key: str, scope: str, scope_id: str) -> Flow[None]:
         where = self._where | {"subject": key, "scope": scope, "scope_id": scope_id, "live": 1}
         found = yield from seen(where, self._permissions, limits.SLOT_FACTS + 1)
         check_size("the key", len(found), "live facts", "SLOT_FACTS", "Take back those that are not needed.")
         self._facts |= {state.fact.id: state for state in found}
+
+    def _read_sources(self, state: FactState) -> Flow[None]:
+        """What a fact rests on, and what took the place of that."""
+        for each in (yield from facts_by_id(self._ledger.stream, state.fact.depends_on)).values():
+            self._facts.setdefault(each.fact.id, each)
+            yield from self.end(each)
 
     def _read_due(self, limit: int) -> Flow[None]:
         most = {"expires_us": self._given.time_us}

@@ -158,12 +158,12 @@ def _linked(place: LedgerPlace, found: dict[str, FactState], name: str) -> Flow[
                 ahead.append(state)
 
 
-def why(place: LedgerPlace, name: str, /) -> Flow[Why]:
+def why(place: LedgerPlace, name: str, /, *, scope: FactScope = "global", scope_id: str = "") -> Flow[Why]:
     """Why a key has the value that it has: what came before, who disagrees, what it rests on and what rests on it."""
     facts = yield from history(place, name, limit=limits.CHAIN_FACTS)
     if not facts:
         raise FactNotFound(ledger=place.ledger, fact=name)
-    at = yield from current(place, name)
+    at = yield from current(place, name, scope=scope, scope_id=scope_id)
     known = {each.id: each for each in facts}
     end = at if at is not None else next((each for each in reversed(facts) if not each.claim), facts[-1])
     chain: list[Fact] = []
@@ -179,6 +179,7 @@ def why(place: LedgerPlace, name: str, /) -> Flow[Why]:
     for each in end.derived_facts:
         derived.append((yield from by_id(place, each, absent_ok=True)))
     now = place.context.clock.now_us()
+    steps = [(link.time_us, at, link) for fact in facts for at, link in enumerate(_links(fact))]
     return Why(
         key=name,
         current=at,
@@ -186,7 +187,7 @@ def why(place: LedgerPlace, name: str, /) -> Flow[Why]:
         claims=tuple(each for each in facts if each.claim and each.is_valid and not each.ran_out(now)),
         depends_on=tuple(each for each in sources if each is not None),
         derived=tuple(each for each in derived if each is not None),
-        story=tuple(sorted((link for fact in facts for link in _links(fact)), key=lambda each: each.time_us)),
+        story=tuple(link for _, _, link in sorted(steps, key=lambda each: each[:2])),
     )
 
 
@@ -207,21 +208,22 @@ def _links(fact: Fact) -> Iterator[Link]:
 def facts(
     place: LedgerPlace,
     *,
-    within: Scopes = (),
+    within: Scopes | Literal["any"] = (),
     status: Literal["live", "dead"] = "live",
     after: str | Fact | None = None,
     limit: int = 100,
 ) -> Flow[tuple[Fact, ...]]:
     """The facts of a ledger in the order in which they were asserted, those that hold now, claims among them, or those that
     are dead; `after` is the last one of the page before. Scopes other than global are looked into only if `within` names
-    them."""
+    them, or is "any"."""
     if status not in ("live", "dead"):
         raise InvalidContent(reason=f"the status {shown(status)} is not one of live, dead")
-    scopes = checked_scopes(within)
+    scopes = None if within == "any" else checked_scopes(within)
     now = place.context.clock.now_us()
 
     def wanted(fact: Fact) -> bool:
-        return (fact.scope, fact.scope_id) in scopes and (status == "dead" or not fact.ran_out(now))
+        asked = scopes is None or (fact.scope, fact.scope_id) in scopes
+        return asked and (status == "dead" or not fact.ran_out(now))
 
     where: dict[str, str | int] = {"live": int(status == "live")}
     return (yield from _listed(place, where, after, limit, wanted))

@@ -13,8 +13,9 @@ import msgspec
 from holdfast import codec
 from holdfast.core import infer, upcast
 from holdfast.core.authority import rung
-from holdfast.core.facts import same
+from holdfast.core.layers import checked_ledger
 from holdfast.core.ledgers import touched
+from holdfast.core.supersede import same
 from holdfast.errors import DataError, InvalidContent, InvalidLedger, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -57,7 +58,7 @@ from holdfast.model.facts import (
 )
 from holdfast.model.layers import Identity
 from holdfast.model.log import Appended
-from holdfast.model.names import LedgerId, Scope, check_size, checked_flag, checked_name, checked_whole
+from holdfast.model.names import LedgerId, check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.rows import FactRow, ledger_of
 
 _LONG = "Put what is long into the blob store with put_blob() and keep a reference."
@@ -65,20 +66,20 @@ _LONG = "Put what is long into the blob store with put_blob() and keep a referen
 
 def ledger_named(
     context: Context,
+    ledger: LedgerId | None = None,
     *,
     user: str | None = None,
     project: str | None = None,
     organization: str | None = None,
-    session: Scope | None = None,
 ) -> LedgerId:
     """The ledger that exactly one of these names."""
     named = {"user": user, "project": project, "organization": organization}
     given = {kind: name for kind, name in named.items() if name is not None}
-    if len(given) + (session is not None) != 1:
+    if len(given) + (ledger is not None) != 1:
         what = ", ".join(given) or "nothing"
         raise InvalidLedger(value=what, reason="exactly one name says whose it is")
-    if session is not None:
-        return LedgerId(context.tenant, "session", session.stream.key)
+    if ledger is not None:
+        return checked_ledger(ledger, context.tenant)
     ((kind, name),) = given.items()
     return LedgerId(context.tenant, kind, (checked_name(kind, name),))  # type: ignore[arg-type]
 

@@ -349,6 +349,7 @@ class FactAsserted(_Event, frozen=True, kw_only=True):
     requires: tuple[str, ...] = ()
     provenance: tuple[str, ...] = ()
     mentions: tuple[Mention, ...] = ()
+    reason: str = ""
 
 
 class FactSuperseded(_Event, frozen=True, kw_only=True):
@@ -409,12 +410,13 @@ class FactEndorsed(_Event, frozen=True, kw_only=True):
 
 
 class FactConfirmed(_Event, frozen=True, kw_only=True):
-    """It was reviewed, and holds."""
+    """It was reviewed, and holds. `depends_on` is what it rests on from now on, if that is not what it was."""
 
     name = "fact.confirmed"
     fact: str
     by: str
     reason: str = ""
+    depends_on: tuple[str, ...] = ()
 
 
 class FactReinstated(_Event, frozen=True, kw_only=True):

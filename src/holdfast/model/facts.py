@@ -98,6 +98,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_o
     provenance: tuple[str, ...] = ()
     """The messages, calls or facts that it came from, by their ids."""
     mentions: tuple[Mention, ...] = ()
+    reason: str = ""
+    """Why it was asserted."""
     ended_us: int | None = None
     rule: SupersessionRule | None = None
     """Which rule superseded it."""

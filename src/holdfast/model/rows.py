@@ -171,6 +171,10 @@ class LedgerRow(Row, frozen=True, kw_only=True):
     created_us: int
     updated_us: int
 
+    @property
+    def id(self) -> LedgerId:
+        return ledger_of(self)
+
 
 class FactRow(Row, frozen=True, kw_only=True):
     """A fact, live or dead."""

@@ -60,15 +60,17 @@ class Engine:
 
     def ledger(
         self,
+        ledger: LedgerId | None = None,
+        /,
         *,
         user: str | None = None,
         project: str | None = None,
         organization: str | None = None,
         identity: Identity | None = None,
     ) -> Ledger:
-        """A ledger of facts: a user's, a project's or an organisation's, as this identity may see it and write to it.
-        Without one, the program itself speaks: it sees everything and may claim any authority."""
-        named = ledger_flows.ledger_named(self._place, user=user, project=project, organization=organization)
+        """A ledger of facts: a user's, a project's or an organisation's, or one by its id, as this identity may see it and
+        write to it. Without one, the program itself speaks: it sees everything and may claim any authority."""
+        named = ledger_flows.ledger_named(self._place, ledger, user=user, project=project, organization=organization)
         writer = ledger_flows.writer_for(self._place, None if identity is None else checked_identity(identity))
         return Ledger(self._drive, LedgerPlace(self._place, named, writer))
 

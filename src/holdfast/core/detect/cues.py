@@ -27,7 +27,7 @@ def _any(*phrases: str) -> re.Pattern[str]:
 def _opening(*phrases: str) -> re.Pattern[str]:
     """At the beginning of a text, behind a word or two that only open it."""
     opener = r"ok(?:ay)?|great|good|hmm?|well|oh|uh|um|hey|so|and|but|then|thanks|thank you|alright|all right|i guess"
-    return _pattern(r"^\W*(?:(?:" + opener + r")\W+){0,2}(?:" + "|".join(phrases) + r")\b")
+    return _pattern(r"^\W{0,20}(?:(?:" + opener + r")\W+){0,2}(?:" + "|".join(phrases) + r")\b")
 
 
 _TO = r"(?: [\w'$%,-]{1,20}){0,8}? to"
@@ -41,7 +41,7 @@ CORRECTION = _any(
     r"changed? (?:of plans?|my mind)|changed? in (?:my |our |the )?plans?|plans? (?:has |have )?changed",
     r"make (?:it|that|them)|change (?:it|that)|(?:no|oh|uh)[, ]+wait|wait[, ]+no|not right|wrong|mistaken?|misspoke",
     r"overrid(?:e|es|ing|den)|overrode|overrul(?:e|ed|ing)|(?:replac|supersed|overwrit)(?:e|es|ed|ing|ten)",
-    _MOVING + _TO,
+    _MOVING + r"(?=" + _TO + r"\b)",
     r"should (?:now )?be|as of (?:now|today|this|yesterday)|(?:is|are|will) now|now (?:is|are|at|it's|set)|"
     r"rescheduled",
     r"from now on|effective immediately|going forward|no longer|any ?more|go(?:ing)? back to|revert(?:ed|ing)?|"
@@ -54,8 +54,8 @@ STRONG = _any(
     r"actually|instead|correction|scratch that|on second thoughts?|changed? (?:of plans?|my mind)|make (?:it|that)",
     r"no[, ]+wait|wait[, ]+no|i meant|meant to say|overrid(?:e|ing|den)|overrode|no longer|as of (?:now|today)",
     r"(?:change|switch|move|update|set|push|revise) (?:it|that|this|them)",
-    r"(?:moved|changed|switched|rescheduled|updated|postponed|pushed|revised)" + _TO,
-    r"(?:is|are) now|(?:is|are|\w{1,4}'(?:m|s|re)) (?:[\w-]+ ){1,4}now(?! \w)",
+    r"(?:moved|changed|switched|rescheduled|updated|postponed|pushed|revised)(?=" + _TO + r"\b)",
+    r"(?:is|are) now|(?:is|are|\w{1,4}'(?:m|s|re))(?= (?:[\w-]+ ){1,4}now\b(?! \w))",
 )
 """Nothing else can well be meant."""
 RETRACTION = _any(
@@ -122,7 +122,7 @@ HYPOTHETICAL = _any(
     r"pretend",
     r"if (?:we|they|i|he|she|it|you) (?:were|was|had|did|could|went|bought|chose|moved|changed|wanted|dropped?|"
     r"drops)",
-    r"if \w+ (?:drops?|falls?|rises?|fails?)|worst case|best case|would have|scenario",
+    r"if(?= \w+ (?:drops?|falls?|rises?|fails?)\b)|worst case|best case|would have|scenario",
 )
 DRAFT = _any(
     r"drafts?|drafting|brainstorm\w*|rough(?:ly)? (?:estimate|idea|guess|number|plan|draft)|ballpark|"
@@ -205,7 +205,7 @@ _RULING = (
     r"told|rescinded|reduced|requires?|changed)\b"
 )
 AUTHORITY = _pattern(
-    r"^\W*\[(?P<tag>[^\]\n]{1,60})\]"
+    r"^\W{0,20}\[(?P<tag>[^\]\n]{1,60})\]"
     r"|\b(?:per|according to|as (?:directed|instructed|requested|decided) by|on orders? (?:of|from)|approved by|"
     r"by order of) (?:the |our |my )?(?P<per>(?-i:[A-Z][\w'&-]{0,40}(?: (?:of )?[A-Z][\w'&-]{0,40}){0,4})"
     r"|[a-z]{1,40}(?: (?:team|manager|director|lead|decision|department))?)"
@@ -216,7 +216,7 @@ AUTHORITY = _pattern(
 )
 """Who is named as the source."""
 SWITCH = _pattern(
-    r"^\W*(?:(?:ok(?:ay)?|so|anyway|alright|great|now|and)\W+){0,3}(?:"
+    r"^\W{0,20}(?:(?:ok(?:ay)?|so|anyway|alright|great|now|and)\W+){0,3}(?:"
     r"(?P<hold>hold on|one sec(?:ond)?|interruption|urgent|before (?:that|we continue)) ?[-–—:,]{1,3} ?"
     r"|(?P<back>(?:(?:let's|let us|can we|we're|i'm) )?(?:(?:get(?:ting)?|go(?:ing)?|com(?:e|ing)) )?back to|"
     r"return(?:ing)? to|"

@@ -8,19 +8,24 @@ from collections.abc import Iterator
 from holdfast.core.detect import cues
 from holdfast.core.detect.reading import PERSONS, Held, Reading, Scene, akin
 from holdfast.core.detect.values import Mention, name_norm, same
-from holdfast.core.detect.words import FILLING, STOP, stem, word_set
+from holdfast.core.detect.words import FILLING, STOP, content, stem, word_set
 
+SHORT_WORDS = 7
+CURT_WORDS = 4
+ROLE_WORDS = 3
+FITTING = 12
+"""Values in a message that are weighed for a candidate, the first ones."""
 PHRASE_WORDS = 3
 """A value in front of the word that it goes with has at most so many."""
 
 _ASKED = {
-    "time": {"time", "hour"},
-    "date": {"date", "day", "month"},
-    "number": {"many", "number", "size"},
-    "money": {"much", "price", "cost", "budget"},
-    "duration": {"long", "many", "duration"},
-    "name": {"where", "city", "place", "location", "area", "name"},
-    "text": {"kind", "type", "where", "city", "genre", "category", "sort"},
+    "time": word_set("time hour"),
+    "date": word_set("date day month"),
+    "number": word_set("many number size"),
+    "money": word_set("much price cost budget"),
+    "duration": word_set("long many duration"),
+    "name": word_set("where city place location area name"),
+    "text": word_set("kind type where city genre category sort"),
 }
 """The words that a question for a value of some kind has."""
 _AT = word_set("in near around at to from out into outside towards toward of by")
@@ -34,9 +39,11 @@ def fits(held: Held, reading: Reading) -> Iterator[Mention]:
     """The values in a message that may stand in the place of a candidate's: of its kind, and not equal to it."""
     if held.is_sentence or held.kind == "flag":
         return
-    found = [*_phrases(held, reading), *reading.names] if held.is_label else reading.mentions
+    found = [*_phrases(held, reading), *reading.names] if held.is_label else _typed(held, reading)
     seen: set[int] = set()
     for mention in found:
+        if len(seen) == FITTING:
+            return
         if mention.start in seen or not _is_of_kind(held, mention) or held.states(mention):
             continue
         if held.is_label and _overlaps(held, mention):
@@ -44,6 +51,10 @@ def fits(held: Held, reading: Reading) -> Iterator[Mention]:
         seen.add(mention.start)
         if not reading.denies(mention):
             yield mention
+
+
+def _typed(held: Held, reading: Reading) -> list[Mention]:
+    return reading.mentions if held.lasts else reading.by_kind.get(held.kind, [])
 
 
 def _is_of_kind(held: Held, mention: Mention) -> bool:
@@ -57,10 +68,12 @@ def _overlaps(held: Held, mention: Mention) -> bool:
 def _phrases(held: Held, reading: Reading) -> Iterator[Mention]:
     """What stands next to a word that the old value stood next to, or that the key has, as `checking` does in `my checking
     account`."""
-    behind = {place.right for place in held.places} | set(held.key.telling) | set(held.key.domain)
-    ahead = {place.left for place in held.places}
+    behind = (held.rights | set(held.key.telling) | set(held.key.domain)) - STOP
+    ahead = held.lefts
+    if not reading.stems & (behind | ahead):
+        return
     for at, word in enumerate(reading.words):
-        if word.stem in behind - STOP and word.stem not in held.norm:
+        if word.stem in behind and word.stem not in held.norm:
             start = at
             while start > 0 and at - start < PHRASE_WORDS and _continues(reading, start - 1):
                 start -= 1
@@ -94,20 +107,26 @@ def evidence(held: Held, mention: Mention, scene: Scene, reading: Reading) -> It
     yield from _of_words(held, mention, reading)
     yield from _of_rivals(held, mention, scene)
     yield from _of_talk(held, mention, scene)
-    yield from _of_mood(held, mention, scene, reading)
+    yield from _of_text(scene)
+    if len(reading.by_kind.get(mention.kind, ())) > 1:
+        yield "several"
+    if reading is scene.said:
+        yield from _of_statement(held, mention, scene)
+    else:
+        yield from _of_offer(mention, reading)
 
 
 def _of_words(held: Held, mention: Mention, reading: Reading) -> Iterator[str]:
     mood = reading.mood_at(mention.start)
-    near = _stems(reading, mood.sentence.start, mood.sentence.end) if mood else reading.stems
-    if near & set(held.key.telling) - set(mention.norm):
+    near = reading.stems_of(mood) if mood else reading.stems
+    if near.intersection(held.key.telling).difference(mention.norm):
         yield "key"
-    if near & set(held.key.domain):
+    if near.intersection(held.key.domain):
         yield "domain near"
     left, right = reading.around(mention.start, mention.end)
-    if left and any(place.left == left for place in held.places):
+    if left in held.lefts:
         yield "left" if left not in {"a", "the", "an"} else "left article"
-    if right and right not in STOP and any(place.right == right for place in held.places):
+    if right in held.rights:
         yield "right"
     if held.kind in {"number", "ordinal", "percent"} and mention.noun and mention.noun not in STOP:
         if akin(mention.noun, held.nouns) or (mention.noun in PERSONS and held.nouns & PERSONS):
@@ -120,16 +139,17 @@ def _of_words(held: Held, mention: Mention, reading: Reading) -> Iterator[str]:
         yield "other form"
     if held.is_label:
         yield from _of_sort(held, mention, reading)
-    role, own = _role(reading, mention), set(held.key.own)
-    if role and (own & _FROM or own & _TO):
-        yield "role" if own & (_FROM if role == "from" else _TO) else "other role"
+    begins, ends = not _FROM.isdisjoint(held.key.own), not _TO.isdisjoint(held.key.own)
+    role = _role(reading, mention) if begins or ends else ""
+    if role:
+        yield "role" if (begins if role == "from" else ends) else "other role"
 
 
 def _of_sort(held: Held, mention: Mention, reading: Reading) -> Iterator[str]:
     """Whether both are places, by the key and by the word before; and whether both are written as names are."""
-    before = [word for word in reading.words if word.end <= mention.start][-2:]
-    located = any(word.lower in _AT for word in before[-1:]) or (
-        len(before) == 2 and before[0].lower in _AT and before[1].lower in {"the", "my", "downtown", "central"}
+    before = [word.lower for word in reading.ahead(mention.start, 2)]
+    located = before[-1:] != [] and (
+        before[-1] in _AT or (before[0] in _AT and before[-1] in {"the", "my", "downtown", "central"})
     )
     if held.is_place:
         yield "place" if located else "no place"
@@ -141,61 +161,49 @@ def _of_sort(held: Held, mention: Mention, reading: Reading) -> Iterator[str]:
         yield "name for none"
 
 
-def _stems(reading: Reading, start: int, end: int) -> frozenset[str]:
-    return frozenset(word.stem for word in reading.words if start <= word.start < end)
-
-
 def _role(reading: Reading, mention: Mention) -> str:
     """Whether what is stated is where something begins or where it ends, by the words before."""
-    before = [word.lower for word in reading.words if mention.start - 30 < word.start < mention.start][-3:]
-    for word in reversed(before):
-        if word in _FROM_SAID:
+    for word in reversed(reading.ahead(mention.start, ROLE_WORDS)):
+        if word.lower in _FROM_SAID:
             return "from"
-        if word in _TO_SAID:
+        if word.lower in _TO_SAID:
             return "to"
     return ""
 
 
 def _of_rivals(held: Held, mention: Mention, scene: Scene) -> Iterator[str]:
-    alike = [each for each in scene.held if each is not held and _alike(each, held)]
-    within = [each for each in alike if each.domain == held.domain]
-    yield "rivals" if within else "sole" if not alike else "sole here"
-    if any(each.states(mention) for each in alike):
+    alike, many = scene.rivals(held)
+    yield many
+    if not scene.staters(mention).isdisjoint(alike):
         yield "of a rival"
     if held.domain:
-        if any(word in scene.said.stems for word in held.key.domain):
+        if held.domain in scene.said_domains:
             yield "domain said"
-        elif any(set(each.key.domain) & scene.said.stems for each in scene.held if each.domain != held.domain):
+        elif scene.said_domains:
             yield "other domain said"
-        if len({each.domain for each in scene.held}) > 1:
+        if len(scene.all_domains) > 1:
             yield "newest domain" if held.domain in scene.domains else "stale domain"
     if held.candidate.since_us == scene.newest_us:
         yield "newest"
-
-
-def _alike(one: Held, other: Held) -> bool:
-    if one.is_label != other.is_label:
-        return False
-    return one.is_place == other.is_place if one.is_label else one.kind == other.kind
 
 
 def _of_talk(held: Held, mention: Mention, scene: Scene) -> Iterator[str]:
     last = scene.last
     if last is None:
         return
-    if any(place.span.seq == last.said.seq for place in held.places):
+    if any(place.index == len(scene.before) - 1 for place in held.places):
         yield "old in last"
-    if any(same(each, mention) for each in last.mentions) or (mention.norm and set(mention.norm) <= last.stems):
+    if any(same(each, mention) for each in last.by_kind.get(mention.kind, ())) or (
+        mention.norm and last.stems.issuperset(mention.norm)
+    ):
         yield "new in last"
-    if cues.FAILURE.search(last.text):
+    if last.fails:
         yield "failure"
-    if cues.CONFIRMING.search(last.text):
+    if last.confirms:
         yield "confirming"
-    questions = [_stems(last, mood.sentence.start, mood.sentence.end) for mood in last.moods if mood.sentence.question]
-    asked = [stems for stems in questions if cues.OPEN_QUESTION.search(" ".join(stems))]
-    if asked:
-        about = _ASKED.get(held.kind, _ASKED["text"]) | set(held.key.telling)
-        yield "asked" if any(stems & about for stems in asked) else "asked other"
+    if last.questions:
+        about = _ASKED.get(held.kind, _ASKED["text"]).union(held.key.telling)
+        yield "asked" if any(stems & about for stems in last.questions) else "asked other"
 
 
 _WISH = re.compile(
@@ -207,54 +215,48 @@ _WISH = re.compile(
     re.IGNORECASE,
 )
 """Something is asked for: what it is, ends in its noun."""
-_CURT_WORDS = 4
-_SHORT_WORDS = 7
 
 
-def _of_mood(held: Held, mention: Mention, scene: Scene, reading: Reading) -> Iterator[str]:
-    text = scene.said.text
-    if cues.REJECTION.match(text):
-        yield "rejection"
-    if cues.MORE.search(text):
-        yield "more"
-    if len(scene.said.words) <= _SHORT_WORDS:
-        yield "short"
-    if sum(each.kind == mention.kind for each in reading.mentions) > 1:
-        yield "several"
-    if reading is scene.said:
-        yield from _of_statement(held, mention, scene)
-    else:
-        yield from _of_offer(mention, scene, reading)
+def _of_text(scene: Scene) -> Iterator[str]:
+    """What the text as a whole does."""
+    if not scene.told:
+        text = scene.said.text
+        wished = _WISH.search(text)
+        heard = wished is not None and stem(wished[1].split()[-1]) in scene.heard
+        strong = any(each.strong for each in scene.said.moods)
+        told = {
+            "rejection": cues.REJECTION.match(text),
+            "more": cues.MORE.search(text),
+            "short": len(scene.said.words) <= SHORT_WORDS,
+            "strong": strong,
+            "correction": not strong and any(each.correction for each in scene.said.moods),
+            "wish heard": heard,
+            "wish unheard": wished is not None and not heard,
+            "closing": cues.CLOSING.search(text),
+            "curt": len(content(scene.said.words)) <= CURT_WORDS,
+        }
+        scene.told = tuple(name for name, so in told.items() if so) or ("plain",)
+    yield from scene.told
 
 
-def _of_offer(mention: Mention, scene: Scene, reading: Reading) -> Iterator[str]:
-    """How the other side put it, and how it was agreed to."""
+def _of_offer(mention: Mention, reading: Reading) -> Iterator[str]:
+    """How the other side put it."""
     mood = reading.mood_at(mention.start)
-    if mood is not None:
-        if cues.OFFER.search(reading.text[mood.sentence.start : mood.sentence.end]):
-            yield "offer"
-        if mood.sentence.question:
-            yield "offered in a question"
-        if mood.sentence.end >= len(reading.text) - 2:
-            yield "offered last"
-    if len([each for each in scene.said.words if each.lower not in STOP]) <= _CURT_WORDS:
-        yield "curt"
+    if mood is None:
+        return
+    if cues.OFFER.search(reading.text, mood.sentence.start, mood.sentence.end):
+        yield "offer"
+    if mood.sentence.question:
+        yield "offered in a question"
+    if mood.sentence.end >= len(reading.text) - 2:
+        yield "offered last"
 
 
 def _of_statement(held: Held, mention: Mention, scene: Scene) -> Iterator[str]:
-    """What the sentence that states it does, and the text as a whole."""
+    """What the sentence that states it does."""
     reading = scene.said
     mood = reading.mood_at(mention.start)
-    if any(each.strong for each in reading.moods):
-        yield "strong"
-    elif any(each.correction for each in reading.moods):
-        yield "correction"
     if mood is not None:
         yield from (name for name, so in (("also", mood.also), ("keep", mood.keep), ("asking", mood.asking)) if so)
-    wished = _WISH.search(reading.text)
-    if wished is not None:
-        yield "wish heard" if stem(wished[1].split()[-1]) in scene.heard else "wish unheard"
-    if any(held.states(each) for each in (reading.names if held.is_label else reading.mentions)):
+    if held in scene.repeated:
         yield "old here"
-    if cues.CLOSING.search(reading.text):
-        yield "closing"

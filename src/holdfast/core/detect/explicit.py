@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from holdfast.core.detect import cues
 from holdfast.core.detect.cues import Mood
-from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, earnest, inside, is_current, is_latest
+from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, earnest, is_current
 from holdfast.core.detect.keyed import keyed
 from holdfast.core.detect.reading import Held, Reading, Scene
 from holdfast.core.detect.values import Mention, name_norm
@@ -67,7 +67,8 @@ def _restated(scene: Scene, held: Held, mood: Mood) -> Iterator[Finding]:
 
 
 def _plain(cue: str) -> str:
-    return " ".join(re.sub(r"[^\w\s'-]", "", cue.lower()).split()[: cues.CUE_WORDS])
+    told = re.sub(r"[^\w\s'-]", "", cue.lower()).split()[: cues.CUE_WORDS]
+    return " ".join(told[:1] if told[:1] == ["previous"] else told)
 
 
 def _other(scene: Scene, held: Held, end: int) -> tuple[int, int] | None:
@@ -92,7 +93,7 @@ def _retracted(scene: Scene, held: Held, mood: Mood) -> Iterator[Finding]:
     """It is taken back: named by its key, by what its value names, or by pointing at what was said last."""
     if not mood.retraction or held.kind == "flag" or cues.GONE.search(held.candidate.text):
         return
-    own = [word for word in inside(scene, mood) if not _quotes_another(scene, held, word.start)]
+    own = [word for word in scene.said.inside(mood) if not _quotes_another(scene, held, word.start)]
     stems, proper = set(content(own)), _proper(held)
     named = proper & {word.stem for word in own}
     by_key = {word for word in held.key.telling if word in stems}
@@ -101,10 +102,10 @@ def _retracted(scene: Scene, held: Held, mood: Mood) -> Iterator[Finding]:
         yield Finding(held, "retract", "explicit", mood.retraction, DOUBTFUL if firm else LIKELY)
     elif by_key and len(by_key) == len(held.key.telling):
         yield Finding(held, "retract", "explicit", mood.retraction, LIKELY)
-    elif _POINTING.search(scene.said.text[mood.sentence.start : mood.sentence.end]) and is_latest(scene, held):
+    elif _POINTING.search(scene.said.text[mood.sentence.start : mood.sentence.end]) and held in scene.latest:
         about = stems - {word.stem for word in words(mood.retraction)}
         if not about or by_key or about & set(held.norm):
-            sole = sum(is_latest(scene, each) for each in scene.held) == 1 and not _was_asked(scene)
+            sole = len(scene.latest) == 1 and not _was_asked(scene)
             yield Finding(held, "retract", "explicit", mood.retraction, FAIR if sole else DOUBTFUL)
 
 
@@ -144,8 +145,8 @@ def _flagged(scene: Scene, held: Held, mood: Mood) -> Iterator[Finding]:
     """What is or is not to be: `no parking`, `we need parking after all`."""
     if held.kind != "flag" or held.whole is None or not held.key.telling or not is_current(scene, held):
         return
-    said = [word for word in inside(scene, mood) if word.stem == held.key.telling[-1]]
-    if not said or not set(held.key.telling) <= {word.stem for word in inside(scene, mood)}:
+    said = [word for word in scene.said.inside(mood) if word.stem == held.key.telling[-1]]
+    if not said or not set(held.key.telling) <= {word.stem for word in scene.said.inside(mood)}:
         return
     ahead = scene.said.text[max(mood.sentence.start, said[0].start - AROUND_CHARACTERS) : said[0].start]
     clause = re.split(r"[,;]|\bbut\b", ahead)[-1]

@@ -6,7 +6,6 @@ import msgspec
 
 from holdfast.core.detect.cues import Mood
 from holdfast.core.detect.reading import Held, Reading, Scene
-from holdfast.core.detect.words import Word
 from holdfast.model.detection import Change, Rule
 
 SURE = 0.93
@@ -30,17 +29,6 @@ class Finding(msgspec.Struct, frozen=True):
 def earnest(scene: Scene) -> list[Mood]:
     """The sentences that may change something: not asked, not only supposed."""
     return [mood for mood in scene.said.moods if not (mood.asking or mood.hypothetical or mood.draft)]
-
-
-def inside(scene: Scene, mood: Mood) -> list[Word]:
-    return [word for word in scene.said.words if mood.sentence.start <= word.start < mood.sentence.end]
-
-
-def is_latest(scene: Scene, held: Held) -> bool:
-    """Whether it is what the talk was about just before: stated in the last messages, or else the newest."""
-    recent = {each.said.seq for each in scene.before[-2:]}
-    stated = [each for each in scene.held if any(place.span.seq in recent for place in each.places)]
-    return held in stated if stated else held.candidate.since_us == scene.newest_us
 
 
 def is_current(scene: Scene, held: Held) -> bool:

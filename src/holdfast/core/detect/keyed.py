@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from holdfast.core.detect import cues
 from holdfast.core.detect.cues import Mood
-from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, inside, is_current, is_latest
+from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, is_current
 from holdfast.core.detect.phrases import Place, names_another, phrase, repeats
 from holdfast.core.detect.reading import Held, Scene
 from holdfast.core.detect.values import Mention, name_norm
@@ -91,9 +91,13 @@ def _named(scene: Scene, mood: Mood) -> Iterator[Finding]:
 
 def _share_before(scene: Scene, held: Held, mood: Mood, new: Place | None) -> float:
     """How much of a key the sentence names: before the new value if that is a phrase, anywhere if it is of a kind."""
-    high = mood.sentence.end if held.is_typed or new is None else new[0]
-    near = [word.stem for word in scene.said.words if mood.sentence.start <= word.start < high]
-    return share(held, set(near if held.is_typed else near[-SUBJECT_WORDS:]))
+    stems = scene.said.stems_of(mood)
+    if stems.isdisjoint(held.key.own) and not any(stems & _KIN.get(word, frozenset()) for word in held.key.own):
+        return 0.0
+    if held.is_typed or new is None:
+        return share(held, set(stems))
+    near = [word.stem for word in scene.said.inside(mood) if word.start < new[0]]
+    return share(held, set(near[-SUBJECT_WORDS:]))
 
 
 def share(held: Held, subject: set[str]) -> float:
@@ -133,8 +137,8 @@ def _stated(scene: Scene, mood: Mood, kind: str) -> list[Mention]:
     """The values of a kind that a sentence states, and does not deny."""
     return [
         each
-        for each in scene.said.mentions
-        if mood.sentence.start <= each.start < mood.sentence.end and each.kind == kind and not scene.said.denies(each)
+        for each in scene.said.by_kind.get(kind, ())
+        if mood.sentence.start <= each.start < mood.sentence.end and not scene.said.denies(each)
     ]
 
 
@@ -173,7 +177,7 @@ def _parallel(scene: Scene, mood: Mood) -> Iterator[Finding]:
     if new is None:
         return
     left, _ = scene.said.around(*new)
-    rest = {word.stem for word in inside(scene, mood) if word.start >= new[1] and word.lower not in STOP}
+    rest = {word.stem for word in scene.said.inside(mood) if word.start >= new[1] and word.lower not in STOP}
     for held in scene.held if rest else ():
         if not held.is_label or repeats(scene, held, new):
             continue
@@ -183,7 +187,7 @@ def _parallel(scene: Scene, mood: Mood) -> Iterator[Finding]:
 
 def _pointed(scene: Scene, mood: Mood) -> Iterator[Finding]:
     """Something is set right and not named: `make that …`, `send it to … instead`. It is what the talk was about."""
-    authority = cues.authority_in(scene.said.text)
+    authority = scene.authority
     if (not mood.strong and not authority) or cues.CLOSING.search(scene.said.text):
         return
     rule: Rule = "explicit" if mood.strong else "authority"
@@ -204,7 +208,7 @@ def _pointed_value(scene: Scene, mood: Mood, rule: Rule, cue: str, stated: list[
         for held in scene.held
         if held.is_typed and held.kind == last.kind and is_current(scene, held) and held.may_count(last)
     ]
-    latest = [held for held in holders if is_latest(scene, held)] if len(holders) > 1 else holders
+    latest = [held for held in holders if held in scene.latest] if len(holders) > 1 else holders
     if len(latest) != 1 or any(held.states(each) for held in holders for each in stated):
         return
     place = (last.start, last.end)
@@ -224,7 +228,7 @@ def _pointed_label(scene: Scene, mood: Mood, rule: Rule, cue: str) -> Iterator[F
         and not repeats(scene, held, new)
         and not names_another(scene, held, new)
     ]
-    latest = [held for held in holders if is_latest(scene, held)] if len(holders) > 1 else holders
+    latest = [held for held in holders if held in scene.latest] if len(holders) > 1 else holders
     for held in latest:
         sure = LIKELY if len(latest) == 1 and _is_bare(scene, mood, new) else DOUBTFUL
         yield Finding(held, "supersede", rule, cue, sure, new)
@@ -234,7 +238,7 @@ def _is_bare(scene: Scene, mood: Mood, new: Place) -> bool:
     """Whether a sentence points at something, or names next to nothing beside the new value that was not heard before."""
     if _POINTING.search(scene.said.text, mood.sentence.start, mood.sentence.end):
         return True
-    beside = [word for word in inside(scene, mood) if not new[0] <= word.start < new[1]]
+    beside = [word for word in scene.said.inside(mood) if not new[0] <= word.start < new[1]]
     return len([each for each in content(beside) if each not in scene.heard]) <= UNHEARD_WORDS
 
 
@@ -245,7 +249,7 @@ def is_anothers(scene: Scene, held: Held, mention: Mention) -> bool:
         return False
     if cues.OF_ANOTHER.search(scene.said.text, mood.sentence.start, mood.sentence.end):
         return True
-    near = inside(scene, mood)
+    near = scene.said.inside(mood)
     stems = {word.stem for word in near}
     head = held.key.telling[-1]
     others = [word for word in held.key.own if word != head and word not in _EMPTY]

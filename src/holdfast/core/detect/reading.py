@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Collection
 from datetime import date
+from functools import cached_property
 
 import msgspec
 
 from holdfast.core.detect import cues
 from holdfast.core.detect.days import day_of
-from holdfast.core.detect.values import Kind, Mention, mentions, name_norm, names, same, whole
+from holdfast.core.detect.values import Kind, Mention, Norm, mentions, name_norm, names, same, whole
 from holdfast.core.detect.words import (
     BEFORE_CHARACTERS,
     BEFORE_MESSAGES,
@@ -30,7 +33,11 @@ from holdfast.model.detection import Candidate, Observation, Said, Span
 
 CLAUSE_CHARACTERS = 80
 """Before a value, in which something may deny it."""
+_STOPS = re.compile(r"[.!?;\n]")
 _CLAUSE = re.compile(r"[.,;:!?\n]|\b(?:but|instead|so|because|and)\b", re.IGNORECASE)
+RECENT_MESSAGES = 2
+RIVALS = 20
+"""Others of the same sort that a value is compared with."""
 LABEL_WORDS = 5
 """A value of more words is a sentence: it is compared by what it holds, never as a whole."""
 _REMARK = re.compile(r"\s?[(\[][^)\]]{0,80}[)\]]\s?")
@@ -62,30 +69,47 @@ class Reading:
         self.words: list[Word] = words(self.text)
         self.mentions: list[Mention] = mentions(self.text)
         self.stems = frozenset(word.stem for word in self.words)
-        self._names: list[Mention] | None = None
-        self._moods: list[cues.Mood] | None = None
+        self.by_kind: dict[str, list[Mention]] = {}
+        for each in self.mentions:
+            self.by_kind.setdefault(each.kind, []).append(each)
+        self._starts = [word.start for word in self.words]
+        self._stems: dict[int, frozenset[str]] = {}
 
-    @property
+    @cached_property
     def moods(self) -> list[cues.Mood]:
-        if self._moods is None:
-            self._moods = cues.moods(self.text)
-        return self._moods
+        return cues.moods(self.text)
 
-    @property
+    @cached_property
     def names(self) -> list[Mention]:
         """Those that are no date or other value, and not just the first word of a sentence."""
-        if self._names is None:
-            starts = {self._first(mood.sentence.start) for mood in self.moods}
-            self._names = [
-                found
-                for each in names(self.text)
-                if (found := self._without_opening(each, starts)) is not None
-                and not any(other.start < found.end and found.start < other.end for other in self.mentions)
-            ] + [each for each in self.mentions if each.kind == "name"]
-        return self._names
+        starts = {
+            self.words[at].start for mood in self.moods if (at := self._index(mood.sentence.start)) < len(self.words)
+        }
+        return [
+            found
+            for each in names(self.text)
+            if (found := self._without_opening(each, starts)) is not None
+            and not any(other.start < found.end and found.start < other.end for other in self.mentions)
+        ] + [each for each in self.mentions if each.kind == "name"]
 
-    def _first(self, at: int) -> int:
-        return next((word.start for word in self.words if word.start >= at), -1)
+    def _index(self, at: int) -> int:
+        """Of the first word that begins there or behind."""
+        return bisect_left(self._starts, at)
+
+    def inside(self, mood: cues.Mood) -> list[Word]:
+        """The words of a sentence."""
+        return self.words[self._index(mood.sentence.start) : self._index(mood.sentence.end)]
+
+    def stems_of(self, mood: cues.Mood) -> frozenset[str]:
+        start = mood.sentence.start
+        if start not in self._stems:
+            self._stems[start] = frozenset(word.stem for word in self.inside(mood))
+        return self._stems[start]
+
+    def ahead(self, at: int, count: int) -> list[Word]:
+        """The last words before a place."""
+        index = self._index(at)
+        return self.words[max(0, index - count) : index]
 
     def _without_opening(self, found: Mention, starts: set[int]) -> Mention | None:
         stated = self.text[found.start : found.end]
@@ -99,8 +123,31 @@ class Reading:
             return None if first.lower() in OPENING else found
         return found
 
+    @cached_property
+    def fails(self) -> bool:
+        """Whether it says that something could not be done."""
+        return cues.FAILURE.search(self.text) is not None
+
+    @cached_property
+    def confirms(self) -> bool:
+        return cues.CONFIRMING.search(self.text) is not None
+
+    @cached_property
+    def questions(self) -> list[frozenset[str]]:
+        """The words of each question that is open, not one for yes or no."""
+        return [
+            self.stems_of(mood)
+            for mood in self.moods
+            if mood.sentence.question and cues.OPEN_QUESTION.search(self.text, mood.sentence.start, mood.sentence.end)
+        ]
+
     def mood_at(self, at: int) -> cues.Mood | None:
-        return next((mood for mood in self.moods if mood.sentence.start <= at < mood.sentence.end), None)
+        index = bisect_right(self._sentence_starts, at) - 1
+        return self.moods[index] if index >= 0 and at < self.moods[index].sentence.end else None
+
+    @cached_property
+    def _sentence_starts(self) -> list[int]:
+        return [mood.sentence.start for mood in self.moods]
 
     def denies(self, mention: Mention) -> bool:
         """Whether it is said that it is not this one: `not on Friday`, `don't move it to Friday`."""
@@ -110,14 +157,11 @@ class Reading:
 
     def around(self, start: int, end: int) -> tuple[str, str]:
         """The stems of the words before and behind, within the sentence."""
-        left = right = ""
-        for word in self.words:
-            if word.end <= start:
-                left = word.stem if not re.search(r"[.!?;\n]", self.text[word.end : start]) else ""
-            elif word.start >= end:
-                right = word.stem if not re.search(r"[.!?;\n]", self.text[end : word.start]) else ""
-                break
-        return left, right
+        before, behind = self.ahead(start, 1), self._index(end)
+        left = before[-1].stem if before and not _STOPS.search(self.text, before[-1].end, start) else ""
+        if behind == len(self.words) or _STOPS.search(self.text, end, self.words[behind].start):
+            return left, ""
+        return left, self.words[behind].stem
 
 
 OPENING = word_set(
@@ -137,6 +181,8 @@ class Place(msgspec.Struct, frozen=True):
     """Where a message states a candidate's value, and the words around."""
 
     span: Span
+    index: int
+    """The message's, among those before."""
     left: str
     right: str
     role: str
@@ -151,7 +197,7 @@ class Held:
         self.candidate = candidate
         self.now_us = now_us
         self.key: Key = key_of(candidate.key)
-        text = candidate.text[:VALUE_CHARACTERS]
+        text = candidate.text[:VALUE_CHARACTERS].replace("’", "'")
         bare = _REMARK.sub(" ", text).strip()
         self.text = bare or text.strip()
         self.whole = whole(self.text)
@@ -162,18 +208,25 @@ class Held:
         self.is_typed = self.whole is not None and self.kind not in {"name", "code", "flag"}
         self.is_sentence = self.whole is None and not self.is_label
         self.places: list[Place] = []
+        self._found: tuple[Reading, list[tuple[int, int]]] | None = None
         self.domain = ".".join(self.key.domain)
         self.is_place = bool(PLACES & {*self.key.own})
         self.lasts = self.kind == "number" and bool(LASTING & {*self.key.own})
         """Whether its number is that of days or other units of time."""
 
-    @property
+    @cached_property
+    def lefts(self) -> frozenset[str]:
+        """The words that stood before it, where it was stated."""
+        return frozenset(place.left for place in self.places if place.left)
+
+    @cached_property
+    def rights(self) -> frozenset[str]:
+        return frozenset(place.right for place in self.places if place.right) - STOP
+
+    @cached_property
     def nouns(self) -> frozenset[str]:
         """What its number counts: by its key, and by what stood behind it before."""
-        own = {word for word in self.key.own if word not in GENERIC} | {
-            place.right for place in self.places if place.right
-        }
-        return frozenset(own - STOP)
+        return (frozenset(self.key.own) - GENERIC - STOP) | self.rights
 
     def states(self, mention: Mention) -> bool:
         """Whether a mention says the same value."""
@@ -208,21 +261,25 @@ class Held:
             if each.kind in kinds and isinstance(each.norm[0], int | float)
         ]
 
-    def find(self, reading: Reading) -> None:
-        """Look where a message states it."""
+    def find(self, reading: Reading, index: int) -> None:
+        """Look where a message states it; the index is the message's among those before."""
         for start, end in self.found(reading):
             left, right = reading.around(start, end)
             mood = reading.mood_at(start) if self.is_label else None
-            rest = [
-                word.stem
-                for word in reading.words
-                if mood and end <= word.start < mood.sentence.end and word.lower not in STOP
-            ]
-            self.places.append(Place(Span(reading.said.seq, start, end), left, right, reading.said.role, tuple(rest)))
+            behind = [word for word in reading.inside(mood) if word.start >= end] if mood else []
+            rest = tuple(word.stem for word in behind if word.lower not in STOP)
+            self.places.append(Place(Span(reading.said.seq, start, end), index, left, right, reading.said.role, rest))
 
     def found(self, reading: Reading) -> list[tuple[int, int]]:
+        """Where a message states it; looked up once for the message at hand."""
+        if self._found is None or self._found[0] is not reading:
+            self._found = (reading, self._look(reading))
+        return self._found[1]
+
+    def _look(self, reading: Reading) -> list[tuple[int, int]]:
         if self.is_typed:
-            return [(each.start, each.end) for each in reading.mentions if self.states(each) and self._counts(each)]
+            stated = reading.mentions if self.lasts else reading.by_kind.get(self.kind, [])
+            return [(each.start, each.end) for each in stated if self.states(each) and self._counts(each)]
         sought = self.text.lower()
         found: list[tuple[int, int]] = []
         at = reading.lower.find(sought) if len(sought) > 1 and self.kind != "flag" else -1
@@ -266,21 +323,66 @@ class Scene:
         self.said = Reading(observation.said, READ_CHARACTERS)
         self.before = [Reading(each, BEFORE_CHARACTERS) for each in observation.before[-BEFORE_MESSAGES:]]
         self.held = [Held(each, observation.now_us) for each in observation.facts[:FACTS]]
-        for each in self.held:
-            for reading in self.before:
-                each.find(reading)
-        self.last = next((each for each in reversed(self.before) if each.said.role == "assistant"), None)
-        if self.before and self.before[-1].said.role != "assistant":
-            self.last = None
+        for held in self.held:
+            for index, reading in enumerate(self.before):
+                held.find(reading, index)
+        self.last = self.before[-1] if self.before and self.before[-1].said.role == "assistant" else None
+        """What the other side has just said, if it was the last to speak."""
         self.newest_us = max((each.candidate.since_us for each in self.held), default=0)
         self.domains = {each.domain for each in self.held if each.candidate.since_us == self.newest_us}
+        """What was talked of last, as far as keys have domains."""
+        self.said_domains = {each.domain for each in self.held if self.said.stems & set(each.key.domain)}
+        self.all_domains = {each.domain for each in self.held}
         self.heard = frozenset[str]().union(*(each.stems for each in self.before))
-        self.names_seqs = _unambiguous(observation.before)
+        seqs = Counter(each.seq for each in observation.before)
+        self.known = {seq for seq, count in seqs.items() if seq and count == 1}
+        """Messages that a span can name."""
+        self.told: tuple[str, ...] = ()
+        """What the text as a whole does; told by `evidence` once."""
+
+    @cached_property
+    def authority(self) -> str:
+        return cues.authority_in(self.said.text)
+
+    @cached_property
+    def latest(self) -> list[Held]:
+        """What the talk was about just before: stated in the last messages, or else the newest."""
+        recent = len(self.before) - RECENT_MESSAGES
+        stated = [each for each in self.held if any(place.index >= recent for place in each.places)]
+        return stated or [each for each in self.held if each.candidate.since_us == self.newest_us]
+
+    def rivals(self, held: Held) -> tuple[list[Held], str]:
+        """Others that hold a value of the same sort, and how many in a word."""
+        if held not in self._rivals:
+            alike = [each for each in self.held if each is not held and _alike(each, held)]
+            within = any(each.domain == held.domain for each in alike)
+            self._rivals[held] = (alike[:RIVALS], "rivals" if within else "sole" if not alike else "sole here")
+        return self._rivals[held]
+
+    def staters(self, mention: Mention) -> set[Held]:
+        """The candidates whose value a mention states."""
+        key = (mention.kind, mention.norm)
+        if key not in self._staters:
+            self._staters[key] = {each for each in self.held if each.states(mention)}
+        return self._staters[key]
+
+    @cached_property
+    def _staters(self) -> dict[tuple[str, Norm], set[Held]]:
+        return {}
+
+    @cached_property
+    def repeated(self) -> set[Held]:
+        """The candidates whose value the text states, in whatever way."""
+        return {each for mention in (*self.said.mentions, *self.said.names) for each in self.staters(mention)}
+
+    @cached_property
+    def _rivals(self) -> dict[Held, tuple[list[Held], str]]:
+        return {}
 
     def old(self, held: Held) -> tuple[Span, ...]:
         """Where its value is stated, as far as a span can name the place."""
         here = [Span(0, start, end) for start, end in held.found(self.said)]
-        spans = {place.span for place in held.places if place.span.seq in self.names_seqs}
+        spans = {place.span for place in held.places if place.span.seq in self.known}
         lengths = {each.said.seq: len(each.said.text) for each in self.before}
         for span in held.candidate.stated:
             if 0 <= span.start < span.end <= lengths.get(span.seq, span.end) and span.seq != 0:
@@ -288,6 +390,7 @@ class Scene:
         return tuple(sorted(spans | set(here)))
 
 
-def _unambiguous(before: Sequence[Said]) -> frozenset[int]:
-    seqs = [each.seq for each in before]
-    return frozenset(seq for seq in seqs if seq and seqs.count(seq) == 1)
+def _alike(one: Held, other: Held) -> bool:
+    if one.is_label != other.is_label:
+        return False
+    return one.is_place == other.is_place if one.is_label else one.kind == other.kind

@@ -133,14 +133,14 @@ def pairs(held: Held, scene: Scene) -> list[tuple[Mention, Reading]]:
 def _changed(scene: Scene, finding: Finding) -> Proposal:
     candidate = finding.held.candidate
     where = finding.reading or scene.said
-    authority = cues.authority_in(scene.said.text)
+    authority = scene.authority
     sure = finding.confidence if scene.said.said.role in {"user", "system"} else min(finding.confidence, SECOND_HAND)
     new: Span | None = None
     value: Json = None
     if finding.new is not None:
         start, end = finding.new
         value = _value(finding.held, where.said.text[start:end])
-        if finding.reading is None or where.said.seq in scene.names_seqs:
+        if finding.reading is None or where.said.seq in scene.known:
             new = Span(0 if finding.reading is None else where.said.seq, start, end)
     told = f"{finding.cue}: " if finding.cue else ""
     return Proposal(

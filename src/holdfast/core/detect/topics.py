@@ -104,6 +104,6 @@ def stated(scene: Scene) -> Iterator[Proposal]:
             confidence=0.7,
             key="_".join(subject[:KEY_WORDS]),
             value=scene.said.said.text[values[0].start : values[0].end],
-            authority=cues.authority_in(scene.said.text),
+            authority=scene.authority,
             new=Span(0, values[0].start, values[0].end),
         )

@@ -6,6 +6,7 @@ Every pattern is one pass over the text with bounded repetitions: no text makes 
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -122,12 +123,18 @@ FLAGS = {"true": True, "yes": True, "false": False, "no": False}
 OPPOSITE = {"true": "false", "yes": "no", "false": "true", "no": "yes"}
 
 
+MENTIONS = 48
+"""Values and names that are read in a text, the first ones."""
+
+
 def mentions(text: str) -> list[Mention]:
     """What is stated there, of every kind but names and free text, in order; none overlaps another."""
     found: list[Mention] = []
     done = 0
     for opening in _START.finditer(text):
         at = opening.start()
+        if len(found) == MENTIONS:
+            break
         if at < done or not _may_begin(text, opening[0], opening.end()):
             continue
         match = _VALUE.match(text, at)
@@ -164,7 +171,7 @@ def names(text: str) -> list[Mention]:
     """Runs of words with a capital letter; the first word of a sentence has one anyway, so that one may be no name."""
     return [
         Mention("name", found.start(), found.start() + len(stated), name_norm(stated))
-        for found in _NAMED.finditer(text)
+        for found in islice(_NAMED.finditer(text), MENTIONS)
         if (stated := found[0].rstrip(" .,'’-&"))
     ]
 

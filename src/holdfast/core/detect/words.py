@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-READ_CHARACTERS = 8_000
+READ_CHARACTERS = 6_000
 """Of the message observed; what stands behind them changes nothing."""
 BEFORE_MESSAGES = 8
-BEFORE_CHARACTERS = 2_000
+BEFORE_CHARACTERS = 1_500
 """Of each message before."""
 FACTS = 200
 """Candidates that are looked at, the first ones."""

@@ -38,6 +38,20 @@ class Readers:
             finally:
                 self._free.append(connection)
 
+    @contextmanager
+    def fresh(self) -> Iterator[apsw.Connection]:
+        """One that has seen nothing yet. SQLite's own check trusts what a connection remembers of the index of words, and
+        takes what others have written since for damage."""
+        with self._slots:
+            if self._closed:
+                raise errors.StoreClosed(what=self._path)
+            connection = connect(self._path, synchronous=self._synchronous, vfs=self._vfs, reading=True)
+            try:
+                with typed_errors(self._path):
+                    yield connection
+            finally:
+                connection.close()
+
     def close(self) -> None:
         self._closed = True
         for _ in range(limits.READERS):

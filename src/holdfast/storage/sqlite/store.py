@@ -191,7 +191,8 @@ class SqliteStore:
         return Totals(streams, events, keys, sum(os.path.getsize(file) for file in files if os.path.exists(file)))
 
     def check(self) -> tuple[str, ...]:
-        with self._read() as connection:
+        self._check_process()
+        with self._readers.fresh() as connection:
             return tuple(_faults(connection))
 
     def backup(self, target: str) -> None:
