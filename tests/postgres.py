@@ -22,7 +22,8 @@ _idle: list[str] = []
 _EMPTY = (
     "SELECT act_for(NULL); DELETE FROM streams; DELETE FROM events; DELETE FROM keys; DELETE FROM snapshots; "
     "DELETE FROM session_rows; DELETE FROM outbox_rows; DELETE FROM blob_rows; DELETE FROM frame_rows; "
-    "DELETE FROM handle_rows; DELETE FROM token_rows; DELETE FROM bodies; DELETE FROM pieces; DELETE FROM blobs; "
+    "DELETE FROM handle_rows; DELETE FROM token_rows; DELETE FROM ledger_rows; DELETE FROM fact_rows; "
+    "DELETE FROM depend_rows; DELETE FROM mention_rows; DELETE FROM bodies; DELETE FROM pieces; DELETE FROM blobs; "
     "UPDATE store SET projection = 0"
 )
 
@@ -31,6 +32,14 @@ _EMPTY = (
 def server() -> Server:
     """A server of this process, started when it is first asked for."""
     return Server(settings=["autovacuum=off"])
+
+
+@functools.cache
+def _emptier() -> psycopg.Connection:
+    """A session that empties stores, as one does who may look after all tenants. To begin another costs more than that."""
+    connection = psycopg.connect(base_url(), autocommit=True, application_name="tests")
+    atexit.register(connection.close)
+    return connection
 
 
 def base_url() -> str:
@@ -52,8 +61,7 @@ def empty_url() -> Iterator[str]:
     before must have closed it."""
     if _idle:
         url = _idle.pop()
-        with psycopg.connect(address_of(url).info) as connection:
-            connection.execute(_EMPTY)
+        _emptier().execute(f"SET search_path = {address_of(url).schema}; {_EMPTY}")
     else:
         url = fresh_url()
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import click
 
@@ -25,6 +25,8 @@ from holdfast.model.content import Json
 from holdfast.model.facts import FACT_SCOPES, FactScope, fact_seq
 from holdfast.model.names import LedgerKind
 from holdfast.model.rows import ledger_of
+
+Scopes: TypeAlias = list[tuple[FactScope, str]]
 
 VALUE_CHARS = 80
 NOTE_CHARS = 100
@@ -82,7 +84,7 @@ def said(value: Json) -> str:
 
 def _note(fact: holdfast.Fact) -> str:
     """What else is to be known of it."""
-    notes = []
+    notes = [fact.reason] if fact.reason and not fact.supersedes else []
     if not fact.is_valid:
         by = f"by {fact.superseded_by}" if fact.superseded_by else ""
         rule = f"({fact.rule})" if fact.rule else ""
@@ -165,22 +167,30 @@ def _ledger_cells(row: holdfast.LedgerRow, now_us: int) -> list[str | Styled]:
     return [row.kind, name, f"{row.facts:,}", f"{row.version:,}", ago(row.updated_us, now_us)]
 
 
-def _within(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, str]]:
+def _any(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Scopes | Literal["any"]:
+    return "any" if "any" in given else _within(context, parameter, given)
+
+
+def _within(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> Scopes:
     scopes = [(scope, scope_id) for scope, _, scope_id in (each.partition(":") for each in given)]
     for scope, _ in scopes:
         if scope not in FACT_SCOPES:
             raise click.BadParameter(f"{scope!r} is not one of {', '.join(FACT_SCOPES)}.")
-    return scopes
+    return scopes  # type: ignore[return-value]
 
 
 within_option = click.option(
     "--within", metavar="SCOPE[:ID]", multiple=True, callback=_within, help="This scope, too, such as draft:offer."
 )
+any_option = click.option(
+    "--within", metavar="SCOPE[:ID]", multiple=True, callback=_any, help="This scope, too, such as draft:offer; or any."
+)
+scope_id_option = click.option("--scope-id", metavar="NAME", default="", help="Which task, draft, …")
 
 
 @facts.command("list")
 @of_a_ledger
-@within_option
+@any_option
 @click.option(
     "--status", "wanted", type=click.Choice(["live", "dead"]), default="live", show_default=True, help="Which."
 )
@@ -190,7 +200,7 @@ within_option = click.option(
 def list_(
     settings: Settings,
     whose: Whose,
-    within: list[tuple[FactScope, str]],
+    within: Scopes | Literal["any"],
     wanted: Literal["live", "dead"],
     limit: int,
 ) -> None:
@@ -317,13 +327,15 @@ def drawn(found: tuple[holdfast.Fact, ...], derived: dict[str, list[holdfast.Fac
 @facts.command()
 @click.argument("key")
 @of_a_ledger
+@click.option("--scope", type=click.Choice(FACT_SCOPES), default="global", show_default=True, help="Where it holds.")
+@scope_id_option
 @common
 @click.pass_obj
-def why(settings: Settings, whose: Whose, key: str) -> None:
+def why(settings: Settings, whose: Whose, key: str, scope: FactScope, scope_id: str) -> None:
     """Tell why KEY has the value that it has."""
     with settings.open() as engine:
         ledger = chosen(settings, engine, whose)
-        told = ledger.why(key)
+        told = ledger.why(key, scope=scope, scope_id=scope_id)
     if settings.json:
         emit(shapes.why(ledger.id, told))
         return
@@ -370,7 +382,7 @@ def _line(fact: holdfast.Fact, now_us: int, key: str | None = None) -> None:
 @click.option("-n", "--limit", type=click.IntRange(1, PAGE), default=20, show_default=True, help="How many.")
 @common
 @click.pass_obj
-def search(settings: Settings, whose: Whose, query: str, within: list[tuple[FactScope, str]], limit: int) -> None:
+def search(settings: Settings, whose: Whose, query: str, within: Scopes, limit: int) -> None:
     """List the facts that fit QUERY best.
 
     With --session alone, in all ledgers that the session reads.
@@ -411,7 +423,7 @@ def _json_value(value: str) -> Json:
 @click.option("--authority", metavar="NAME", help="On whose authority; never more than the session's identity has.")
 @click.option("--source", metavar="NAME", help="Where it comes from: a system, a document, a person.")
 @click.option("--scope", type=click.Choice(FACT_SCOPES), help="Where it holds.  [default: as its text says, or global]")
-@click.option("--scope-id", metavar="NAME", default="", help="Which task, draft, …")
+@scope_id_option
 @click.option("--supersedes", metavar="FACT", multiple=True, help="What else it takes the place of.")
 @click.option("--depends-on", metavar="FACT", multiple=True, help="What it was derived from.")
 @click.option("--requires", metavar="PERMISSION", multiple=True, help="What it takes to know of it.")

@@ -109,12 +109,12 @@ def _load(stream: StreamId, cache: StateCache, kind: type[S], *, fresh: bool) ->
 
 def format_of(stream: StreamId) -> int:
     """How snapshots of such a stream are written today."""
-    return SNAPSHOT_FORMAT if stream.kind == "session" else LEDGER_FORMAT
+    return LEDGER_FORMAT if stream.kind == "ledger" else SNAPSHOT_FORMAT
 
 
 def nothing_of(stream: StreamId) -> State:
     """What there is before the first event."""
-    return SessionState() if stream.kind == "session" else LedgerState()
+    return LedgerState() if stream.kind == "ledger" else SessionState()
 
 
 def _from_snapshot(stream: StreamId, kind: type[S]) -> Flow[S]:

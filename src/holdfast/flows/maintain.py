@@ -189,7 +189,7 @@ def _identity(row: Row) -> tuple[object, ...]:
 
 def _stream_rows(table: type[Row], stream: StreamId) -> Flow[list[Row]]:
     where: dict[str, str | int] = {"tenant": stream.tenant, "ledger": codec.encode_stream_key(stream)}
-    if stream.kind == "session":
+    if stream.kind != "ledger":
         where = {**Scope.of(stream).columns}
     return (yield from _all_rows(table, where))
 

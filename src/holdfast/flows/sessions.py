@@ -171,6 +171,7 @@ def erase(place: Place, seqs: Sequence[int], reason: str, *, key: str | None = N
     if type(seqs) not in (list, tuple, range):
         raise InvalidContent(reason="the events to erase are a list of their seqs")
     named = tuple(checked_whole("an event to erase", seq, 1) for seq in seqs)
+    check_size("the erasure", len({*named}), "events", "ERASE_EVENTS", "Erase in several steps.")  # each is to be read
     command = ErasePayloads(scope=place.scope, seqs=named, reason=codec.checked_text("the reason", reason))
     yield from order(place, command, key=key)
 

@@ -143,7 +143,7 @@ ODD = (
 
 
 class Searching(StoreFixtures):
-    searches = 150
+    searches = 80
 
     def test_a_search_finds_what_is_within_its_bounds_and_nothing_else(self, store: EventStore) -> None:
         facts = fill_ledgers(store)

@@ -242,6 +242,10 @@ class Mood(msgspec.Struct, frozen=True):
     also: bool
     keep: bool
     hedged: bool
+    aside: bool
+    """Whether it tells of what happened, or of another thing."""
+    whom: str
+    """For whom else it is meant."""
 
 
 def moods(text: str) -> list[Mood]:
@@ -249,6 +253,7 @@ def moods(text: str) -> list[Mood]:
 
 
 def _mood(text: str, sentence: Sentence) -> Mood:
+    others = FOR_OTHERS.search(text)
     return Mood(
         sentence,
         correction=phrase_of(CORRECTION, text) or phrase_of(STRONG, text),
@@ -260,6 +265,8 @@ def _mood(text: str, sentence: Sentence) -> Mood:
         also=ALSO.search(text) is not None,
         keep=KEEP.search(text) is not None,
         hedged=HEDGE.search(text) is not None,
+        aside=(TOLD.search(text) or OF_ANOTHER.search(text)) is not None,
+        whom=next((word.lower() for word in others.groups() if word), "") if others else "",
     )
 
 

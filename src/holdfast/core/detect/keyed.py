@@ -45,8 +45,9 @@ for _group in _SAME:
 _EMPTY = word_set("v corrected current final original new latest global fact value selected approved top")
 """Words of a key that nobody says."""
 _PLAIN = word_set(
-    "the a an our my your its this that new current total whole updated revised final official actual correct right real "
-    "overall same old original latest exact full and or of for to is are on at in with change set move update push make"
+    "the a an our my your its this that new current total whole updated revised final official actual correct right "
+    "real overall same old original latest exact full and or of for to is are on at in with change set move update "
+    "push make"
 )
 """Words before a key's that do not make it another thing's."""
 _COPULA = re.compile(
@@ -247,14 +248,11 @@ def is_anothers(scene: Scene, held: Held, mention: Mention) -> bool:
     mood = scene.said.mood_at(mention.start)
     if mood is None or mood.strong or not held.key.telling:
         return False
-    if cues.OF_ANOTHER.search(scene.said.text, mood.sentence.start, mood.sentence.end):
-        return True
-    near = scene.said.inside(mood)
-    stems = {word.stem for word in near}
-    head = held.key.telling[-1]
+    stems, head = scene.said.stems_of(mood), held.key.telling[-1]
     others = [word for word in held.key.own if word != head and word not in _EMPTY]
-    if head not in stems or not others or set(others) & stems:
+    if head not in stems or not others or not stems.isdisjoint(others):
         return False
+    near = scene.said.inside(mood)
     at = next(at for at, word in enumerate(near) if word.stem == head)
     if at == 0 or mention.start <= near[at - 1].start < mention.end:
         return False

@@ -52,6 +52,13 @@ _NO_VALUE = re.compile(
 
 def phrase(scene: Scene, mood: Mood, *, direct: bool = False) -> Place | None:
     """Where a sentence states what it puts forward, up to a date or another value that only says when."""
+    key = (mood.sentence.start, direct)
+    if key not in scene.phrases:
+        scene.phrases[key] = _phrase(scene, mood, direct=direct)
+    return scene.phrases[key]
+
+
+def _phrase(scene: Scene, mood: Mood, *, direct: bool) -> Place | None:
     sentence = mood.sentence
     text = scene.said.text[sentence.start : sentence.end]
     for frame in _FRAMES[: len(_DIRECT)] if direct else _FRAMES:
@@ -84,6 +91,5 @@ def repeats(scene: Scene, held: Held, new: Place) -> bool:
 
 def names_another(scene: Scene, held: Held, new: Place) -> bool:
     """Whether a phrase names the key of another candidate, as `Spanish subtitles` does that of a language of subtitles."""
-    stems = {word.stem for word in scene.said.words if new[0] <= word.start < new[1]}
-    own = set(held.key.telling)
-    return not stems & own and any(stems & set(other.key.telling) - own for other in scene.held if other is not held)
+    stems = {word.stem for word in scene.said.behind(*new)}
+    return stems.isdisjoint(held.key.telling) and any(word in scene.telling for word in stems)

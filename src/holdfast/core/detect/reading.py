@@ -35,6 +35,9 @@ CLAUSE_CHARACTERS = 80
 """Before a value, in which something may deny it."""
 _STOPS = re.compile(r"[.!?;\n]")
 _CLAUSE = re.compile(r"[.,;:!?\n]|\b(?:but|instead|so|because|and)\b", re.IGNORECASE)
+BEHIND_WORDS = 8
+PLACES_LOOKED_AT = 12
+"""Of the places that state a value: the words around these are kept, and of the others only where they are."""
 RECENT_MESSAGES = 2
 RIVALS = 20
 """Others of the same sort that a value is compared with."""
@@ -48,8 +51,7 @@ PERSONS = word_set(
 """What is counted when people are."""
 PLACES = word_set(
     "city location area place address venue destination origin town country state region neighborhood station "
-    "airport "
-    "site office room building warehouse departure arrival where"
+    "airport site office room building warehouse departure arrival where"
 )
 """Words of a key whose value is where something is."""
 PLAIN_NUMBER = 31
@@ -105,6 +107,11 @@ class Reading:
         if start not in self._stems:
             self._stems[start] = frozenset(word.stem for word in self.inside(mood))
         return self._stems[start]
+
+    def behind(self, at: int, end: int) -> list[Word]:
+        """The next words behind a place, up to another."""
+        index = self._index(at)
+        return self.words[index : min(index + BEHIND_WORDS, self._index(end))]
 
     def ahead(self, at: int, count: int) -> list[Word]:
         """The last words before a place."""
@@ -166,13 +173,12 @@ class Reading:
 
 OPENING = word_set(
     "actually alright also and any anything are as book but can change check confirm could did do find for get give "
-    "go good great he hello hey hi hold how i i'd i'll i'm i've if in is it it's just keep let let's look make maybe "
-    "my no nope not note now ok okay on one our per play please reserve right same schedule search send set she show "
-    "so sorry sure switch tell thank thanks that that's the there they this to try two three four update use wait we "
-    "we'll we're well what what's when where which who why will with would yeah yep yes you your from at keep change "
-    "cancel great perfect sounds hmm oh uh um well firstly first alternatively unfortunately remember based "
-    "according "
-    "correction reminder approved then only instead something somewhere"
+    "go good great he hello hey hi hold how i i'd i'll i'm i've if in is it it's just keep let let's look make "
+    "maybe my no nope not note now ok okay on one our per play please reserve right same schedule search send set "
+    "she show so sorry sure switch tell thank thanks that that's the there they this to try two three four update "
+    "use wait we we'll we're well what what's when where which who why will with would yeah yep yes you your from "
+    "at keep change cancel great perfect sounds hmm oh uh um well firstly first alternatively unfortunately "
+    "remember based according correction reminder approved then only instead something somewhere"
 )
 """Words that often begin a sentence, and are no names there."""
 
@@ -264,9 +270,12 @@ class Held:
     def find(self, reading: Reading, index: int) -> None:
         """Look where a message states it; the index is the message's among those before."""
         for start, end in self.found(reading):
+            if len(self.places) >= PLACES_LOOKED_AT:
+                self.places.append(Place(Span(reading.said.seq, start, end), index, "", "", reading.said.role))
+                continue
             left, right = reading.around(start, end)
             mood = reading.mood_at(start) if self.is_label else None
-            behind = [word for word in reading.inside(mood) if word.start >= end] if mood else []
+            behind = reading.behind(end, mood.sentence.end) if mood else []
             rest = tuple(word.stem for word in behind if word.lower not in STOP)
             self.places.append(Place(Span(reading.said.seq, start, end), index, left, right, reading.said.role, rest))
 
@@ -337,6 +346,10 @@ class Scene:
         seqs = Counter(each.seq for each in observation.before)
         self.known = {seq for seq, count in seqs.items() if seq and count == 1}
         """Messages that a span can name."""
+        self.telling = Counter(word for each in self.held for word in each.key.telling)
+        """In how many keys each word stands."""
+        self.phrases: dict[tuple[int, bool], tuple[int, int] | None] = {}
+        """What each sentence puts forward; told by `phrases` once."""
         self.told: tuple[str, ...] = ()
         """What the text as a whole does; told by `evidence` once."""
 

@@ -103,7 +103,7 @@ def implied(scene: Scene) -> list[Finding]:
             sure = confidence(weights, told)
             if where is scene.said and not BINDING & {*told}:
                 sure = min(sure, UNBOUND)
-            if where is scene.said and _is_aside(scene, held, mention):
+            if where is scene.said and sure > ASIDE and _is_aside(scene, held, mention):
                 sure = min(sure, ASIDE)
             other = None if where is scene.said else where
             found.append(Finding(held, "supersede", "implicit", "", sure, (mention.start, mention.end), other))
@@ -114,10 +114,7 @@ def _is_aside(scene: Scene, held: Held, mention: Mention) -> bool:
     mood = scene.said.mood_at(mention.start)
     if mood is None or mood.correction:
         return False
-    text = scene.said.text[mood.sentence.start : mood.sentence.end]
-    others = cues.FOR_OTHERS.search(text)
-    whom = next((word for word in others.groups() if word), "") if others else ""
-    if (whom and stem(whom) not in scene.heard) or cues.TOLD.search(text) is not None:
+    if mood.aside or (mood.whom and stem(mood.whom) not in scene.heard):
         return True
     return is_anothers(scene, held, mention)
 

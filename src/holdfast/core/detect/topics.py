@@ -13,6 +13,8 @@ from holdfast.core.detect.words import STOP, words
 from holdfast.model.detection import Proposal, Span
 
 TOPIC_WORDS = 6
+SWITCH_CHARACTERS = 200
+"""From where a sentence begins: a dash that ends it may be part of the turn."""
 KEY_WORDS = 4
 _STATED = re.compile(
     r"\W*(?:(?:note|fyi|reminder|update)\W+)?(?:the|our|my)\s(?P<subject>(?:[\w'-]{1,30}\s){0,3}[\w'-]{1,30})\s"
@@ -24,7 +26,7 @@ _STATED = re.compile(
 def switches(scene: Scene) -> Iterator[Proposal]:
     """`back to the …`, `hold on: …`: the key is what it turns to, in the words said."""
     for mood in scene.said.moods:
-        text = scene.said.text[mood.sentence.start : mood.sentence.end]
+        text = scene.said.text[mood.sentence.start : mood.sentence.start + SWITCH_CHARACTERS]
         found = cues.SWITCH.search(text)
         if found is None or mood.asking:
             continue

@@ -12,6 +12,8 @@ READ_CHARACTERS = 6_000
 BEFORE_MESSAGES = 8
 BEFORE_CHARACTERS = 1_500
 """Of each message before."""
+SENTENCE_CHARACTERS = 500
+"""A longer one is read in parts."""
 FACTS = 200
 """Candidates that are looked at, the first ones."""
 VALUE_CHARACTERS = 400
@@ -30,9 +32,9 @@ def word_set(text: str) -> frozenset[str]:
 
 STOP = word_set(
     "a about an and any are as at be been but by can could did do does for from had has have he her his how i i'd "
-    "i'll i'm if in is it it's its just let let's like make may me my need no not now of on one or our out please she "
-    "should so some than that that's the their them then there they this to too up us want was we we'd we'll we're "
-    "were what when where which who will with would yes you your"
+    "i'll i'm if in is it it's its just let let's like make may me my need no not now of on one or our out please "
+    "she should so some than that that's the their them then there they this to too up us want was we we'd we'll "
+    "we're were what when where which who will with would yes you your"
 )
 """Words that say nothing of what a sentence is about."""
 
@@ -46,9 +48,9 @@ GENERIC = word_set(
 
 FILLING = word_set(
     "other another same different more any some all else new type kind sort find search check look show get book "
-    "give "
-    "tell try see please one ones something anything options option good nice great okay ok first next last later "
-    "same only available possible also still again there here it me i need going go price range"
+    "give tell try see please one ones something anything options option good nice great okay ok first next last "
+    "later same only available possible also still again there here it me i need going go price range instead "
+    "actually rather right now then today tomorrow just maybe tonight"
 )
 """Words that are never a value, though they may stand in its place."""
 
@@ -73,11 +75,8 @@ class Key(msgspec.Struct, frozen=True):
 
     domain: tuple[str, ...]
     own: tuple[str, ...]
-
-    @property
-    def telling(self) -> tuple[str, ...]:
-        """What says which thing it is, as no word that any key may have."""
-        return tuple(word for word in self.own if word not in GENERIC)
+    telling: tuple[str, ...]
+    """What says which thing it is, as no word that any key may have."""
 
 
 def stem(word: str) -> str:
@@ -103,18 +102,23 @@ def sentences(text: str) -> list[Sentence]:
     found: list[Sentence] = []
     start = 0
     for mark in _SENTENCE.finditer(text):
-        if text[start : mark.end()].strip():
-            found.append(Sentence(start, mark.end(), "?" in mark[0]))
+        found += _cut(text, start, mark.end(), question="?" in mark[0])
         start = mark.end()
-    if text[start:].strip():
-        found.append(Sentence(start, len(text), question=False))
-    return found
+    return found + _cut(text, start, len(text), question=False)
+
+
+def _cut(text: str, start: int, end: int, *, question: bool) -> list[Sentence]:
+    """A sentence, or what would be one if it were not so long: then it counts as several."""
+    starts = range(start, end, SENTENCE_CHARACTERS)
+    parts = [(at, min(at + SENTENCE_CHARACTERS, end)) for at in starts]
+    return [Sentence(low, high, question) for low, high in parts if not text[low:high].isspace()]
 
 
 def key_of(key: str) -> Key:
     key = key[:KEY_CHARACTERS]
     *domain, own = _DOMAIN.split(key)
-    return Key(_parts(" ".join(domain)), _parts(own))
+    parts = _parts(own)
+    return Key(_parts(" ".join(domain)), parts, tuple(word for word in parts if word not in GENERIC))
 
 
 def _parts(text: str) -> tuple[str, ...]:
