@@ -1,5 +1,6 @@
 """The main job, on SQLite files: an agent with real tools works, is killed in the middle of a turn, and goes on. Another
-divides its work and its budget into frames, and is killed while it pays: nobody pays twice.
+divides its work and its budget into frames, and is killed while it pays: nobody pays twice. At last, what is known changes:
+what rests on it is found, and who has the say has it.
 
 python examples/demo.py            plays it
 python examples/demo.py --agent F  is the agent itself, working on the file F
@@ -346,6 +347,65 @@ def frames(path: str) -> None:
     command(path, "frames", PURCHASE)
 
 
+def told(seen: holdfast.Observed) -> None:
+    """What was said, and what came of it."""
+    say(f"{paint(TINTS['user'], 'user')}: {seen.message.text}")
+    for one in seen.judged:
+        why = f", since {one.why}" if one.why else ""
+        say(
+            f"  {paint('32', one.outcome)} in the ledger of {one.ledger}: {one.proposal.key} = {one.proposal.value}{why}"
+        )
+
+
+def facts(path: str) -> None:
+    title("What is known changes: a correction reaches what rests on it")
+    with holdfast.open(path, principal="planner") as engine:
+        acme, ada = engine.ledger(organization="acme"), engine.ledger(user="ada")
+        acme.assert_("travel policy", "at most 120 euros a night", authority="policy", source="the handbook")
+        acme.assert_("trip budget", "3,000 euros", authority="manager", source="finance")
+        acme.assert_("spent", "1,200 euros", source="the bank")
+        acme.assert_("remaining", "1,800 euros", depends_on=["trip budget", "spent"])
+        acme.assert_("trip budget", "2,500 euros", authority="manager", source="finance", reason="the board cut it")
+        (doubtful,) = acme.review()
+        say(f"the budget is {fact_now(acme, 'trip budget')} now; {doubtful.key} = {doubtful.value} needs a review")
+
+    title("Look at it: holdfast facts history, holdfast facts review")
+    command(path, "facts", "history", "trip budget", "--organization", "acme")
+    command(path, "facts", "review", "--organization", "acme")
+
+    title("It is said anew; a colleague has another opinion, and may have it")
+    with holdfast.open(path, principal="planner") as engine:
+        acme, ada = engine.ledger(organization="acme"), engine.ledger(user="ada")
+        acme.assert_("remaining", "1,300 euros", depends_on=["trip budget", "spent"])
+        assert not acme.review()
+        claim = acme.assert_("travel policy", "as much as it takes", authority="peer", source="a colleague")
+        say(f"{claim.id} is a claim against {claim.against}: {fact_now(acme, 'travel policy')} is what holds")
+        assert claim.claim
+
+        title("In plain text: the message and what it changes are one transaction")
+        ada.assert_("meeting", "Tuesday")
+        who = holdfast.Identity(user_name="Ada", authority="employee")
+        session = engine.create_session("trip", actor="ada", identity=who, ledgers=[ada.id, acme.id])
+        told(session.observe("Actually, let's move the meeting to Thursday."))
+        told(session.observe("Per the CEO, the trip budget is 9,000 euros."))
+        meeting = session.fact("meeting")
+        assert meeting is not None
+        assert meeting.value == "Thursday"
+        assert fact_now(acme, "trip budget") == "2,500 euros"
+        say(
+            f"the meeting is on {meeting.value}; the budget stays {fact_now(acme, 'trip budget')}: words grant no authority"
+        )
+        report = engine.verify()
+        say(f"{report.events} events verified, problems: {len(report.problems)}")
+        assert report.ok
+
+
+def fact_now(ledger: holdfast.Ledger, key: str) -> object:
+    fact = ledger.current(key)
+    assert fact is not None
+    return fact.value
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         path = os.path.join(folder, "agent.db")
@@ -396,6 +456,7 @@ def main() -> None:
         command(path, "sessions", "list")
 
         frames(os.path.join(folder, "work.db"))
+        facts(os.path.join(folder, "facts.db"))
     print()
 
 

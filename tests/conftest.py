@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,12 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
         for mark in item.iter_markers(PROMISE):
             number, told = mark.args
             item.user_properties.append((PROMISE, [number, told]))
+
+
+def pytest_collection_finish() -> None:
+    """What is in memory once all tests are known stays there: it is not looked through for rubbish again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

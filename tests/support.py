@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 
@@ -10,6 +14,17 @@ SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 def figure(every_push: int, full: int) -> int:
     """How often a promise is put to the test: briefly on every push, at its full figure in `make soak`."""
     return full if SOAK else every_push
+
+
+@contextmanager
+def common_folder(own: Path, name: str) -> Iterator[Path]:
+    """A folder of all processes that share the tests of one run, for one of them at a time; `own` is where this one keeps
+    what it makes. What is dear to make is made there once."""
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
+    folder.mkdir(exist_ok=True)
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
 
 
 class SteppingClock:

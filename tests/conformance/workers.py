@@ -1,4 +1,4 @@
-"""What other processes do in the tests of one file with many openers. Imported by spawned processes, so it stays light."""
+"""What other processes do in the tests of one file with many openers. Imported by those processes, so it stays light."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def _meet(start: Barrier) -> None:
 
 def in_processes(count: int, work: Callable[[str, int], T], path: str) -> Sequence[T]:
     """Run this in so many fresh processes, which all begin at once."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(count, context, _meet, (context.Barrier(count),)) as pool:
         return list(pool.map(work, [path] * count, range(count)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import get_args
 
 from hypothesis import strategies as st
 
@@ -12,17 +12,22 @@ from holdfast.model.commands import (
     AcknowledgeOffload,
     AddHandle,
     CancelTokens,
+    ClearEnvironment,
+    ClearWorking,
     CloseCalls,
     CloseSession,
     Command,
     CommitTokens,
     CreateSession,
+    DecideProposal,
     DestroySession,
     ErasePayloads,
     Given,
     GrantTokens,
     NewMessage,
+    ObserveEnvironment,
     PopFrame,
+    ProposeFacts,
     PushFrame,
     RecordMessages,
     ReissueToken,
@@ -31,6 +36,7 @@ from holdfast.model.commands import (
     ResumeActor,
     ResumeFrame,
     RevokeToken,
+    SetWorking,
     StartCall,
     Summarize,
     SuspendFrame,
@@ -61,6 +67,8 @@ from holdfast.model.events import (
     BudgetReserved,
     BudgetUsed,
     CallStarted,
+    EnvironmentCleared,
+    EnvironmentObserved,
     Event,
     EvidenceKept,
     FramePopped,
@@ -81,29 +89,17 @@ from holdfast.model.events import (
     SummaryRecorded,
     TokenReissued,
     TokenRevoked,
+    WorkingCleared,
+    WorkingSet,
 )
 from holdfast.model.frames import ENDINGS, Limits
 from holdfast.model.handles import HANDLE_KINDS, SCORES
+from holdfast.model.layers import Identity
 from holdfast.model.log import GENESIS, Append, Head, NewEvent, Recorded, StreamWrite
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.state import SessionState
-
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=12)
-whole_numbers = st.integers(0, limits.WHOLE_NUMBER)
-digests = st.binary(min_size=32, max_size=32)
-
-json_leaves = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63) + 1, 2**63 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | texts
-)
-json_values: st.SearchStrategy[Any] = st.recursive(
-    json_leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=8
-)
-json_objects = st.dictionaries(texts, json_values, max_size=4)
+from tests.core import fact_strategies
+from tests.core.basics import digests, json_objects, json_values, names, texts, whole_numbers
 
 scopes = st.builds(Scope, names, names, names, st.none() | names)
 streams = scopes.map(lambda scope: scope.stream)
@@ -212,8 +208,32 @@ frame_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(CallStarted, call=names, key=names, attempt=tokens, frame=st.none() | frame_ids),
     st.builds(ActorResumed, frames=some_frames, pending=st.dictionaries(names, tokens, max_size=3)),
 )
+identities = st.builds(
+    Identity,
+    user_name=texts,
+    user_id=texts,
+    authority=names,
+    department=texts,
+    organization=texts,
+    permissions=st.lists(names, max_size=3, unique=True).map(sorted).map(tuple),
+)
+ledger_keys = st.lists(st.tuples(st.sampled_from(["user", "project"]), names), max_size=3, unique=True).map(tuple)
+items = st.sampled_from(["draft", "timezone", "location", "weather"]) | names
+some_items = st.lists(items, max_size=3, unique=True).map(sorted).map(tuple)
+layer_events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(WorkingSet, item=items, value=json_values, expires_us=times),
+    st.builds(WorkingCleared, items=some_items),
+    st.builds(EnvironmentObserved, item=items, value=json_values, observed_us=whole_numbers, expires_us=times),
+    st.builds(EnvironmentCleared, items=some_items),
+)
 other_events: st.SearchStrategy[Event] = st.one_of(
-    st.builds(SessionCreated, metadata=json_objects, idle_timeout_us=whole_numbers),
+    st.builds(
+        SessionCreated,
+        metadata=json_objects,
+        idle_timeout_us=whole_numbers,
+        identity=identities,
+        ledgers=ledger_keys,
+    ),
     messages,
     st.builds(
         MessageRecorded,
@@ -238,24 +258,57 @@ other_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(OffloadAcknowledged, entry=tokens, why=names, first=tokens, last=tokens, at_us=whole_numbers),
     st.builds(PayloadsErased, seqs=seqs, reason=texts),
 )
-events = other_events | frame_events
+events = other_events | frame_events | layer_events | fact_strategies.events
 
 
 def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Command]:
     plain = st.builds(NewMessage, role=roles, content=contents, metadata=json_objects)
-    return _frame_commands(scope) | st.one_of(
-        st.builds(CreateSession, scope=scope, metadata=json_objects),
+    return (
+        _frame_commands(scope)
+        | _layer_commands(scope)
+        | st.builds(ProposeFacts, scope=scope, detector=names, message=tokens, proposals=fact_strategies.proposed)
+        | st.builds(DecideProposal, scope=scope, proposal=names, accepted=st.booleans())
+        | st.one_of(
+            st.builds(
+                CreateSession,
+                scope=scope,
+                metadata=json_objects,
+                identity=st.none() | identities,
+                ledgers=ledger_keys,
+            ),
+            st.builds(
+                RecordMessages,
+                scope=scope,
+                messages=st.tuples(plain),
+                as_found=st.booleans(),
+                frame=st.none() | frame_ids,
+            ),
+            st.builds(CloseCalls, scope=scope, reason=reasons),
+            st.builds(Summarize, scope=scope, first=tokens, last=tokens, version=tokens, text=texts),
+            st.builds(ResetSession, scope=scope, reason=reasons, keep_system=st.booleans()),
+            st.builds(CloseSession, scope=scope, reason=reasons),
+            st.builds(TimeOutSession, scope=scope),
+            st.builds(DestroySession, scope=scope, reason=reasons, offload=st.booleans()),
+            st.builds(AcknowledgeOffload, scope=scope, entry=tokens),
+            st.builds(ErasePayloads, scope=scope, seqs=seqs, reason=texts),
+        )
+    )
+
+
+def _layer_commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[Command]:
+    return st.one_of(
+        st.builds(SetWorking, scope=scope, item=items, value=json_values, ttl_us=times),
+        st.builds(ClearWorking, scope=scope, items=some_items),
         st.builds(
-            RecordMessages, scope=scope, messages=st.tuples(plain), as_found=st.booleans(), frame=st.none() | frame_ids
+            ObserveEnvironment,
+            scope=scope,
+            item=items,
+            value=json_values,
+            observed_us=times,
+            ttl_us=times,
+            expires_us=times,
         ),
-        st.builds(CloseCalls, scope=scope, reason=reasons),
-        st.builds(Summarize, scope=scope, first=tokens, last=tokens, version=tokens, text=texts),
-        st.builds(ResetSession, scope=scope, reason=reasons, keep_system=st.booleans()),
-        st.builds(CloseSession, scope=scope, reason=reasons),
-        st.builds(TimeOutSession, scope=scope),
-        st.builds(DestroySession, scope=scope, reason=reasons, offload=st.booleans()),
-        st.builds(AcknowledgeOffload, scope=scope, entry=tokens),
-        st.builds(ErasePayloads, scope=scope, seqs=seqs, reason=texts),
+        st.builds(ClearEnvironment, scope=scope, items=some_items),
     )
 
 

@@ -13,7 +13,7 @@ from holdfast import chain
 from holdfast.errors import KeyConflict
 from holdfast.model.log import Append, Head, NewEvent, Recorded, StreamWrite
 from holdfast.model.names import StreamId
-from tests.core import strategies
+from tests.core import basics, strategies
 from tests.support import figure
 
 EXAMPLES = figure(60, 5_000)
@@ -38,15 +38,15 @@ OTHERS: dict[str, st.SearchStrategy[Any]] = {
     "seq": st.integers(1, 100),
     "command": st.binary(min_size=16, max_size=16).map(bytes.hex),
     "ordinal": st.integers(0, 100),
-    "type": strategies.names,
+    "type": basics.names,
     "version": st.integers(1, 100),
-    "time_us": strategies.whole_numbers,
-    "principal": strategies.names,
-    "cause": st.none() | strategies.names,
-    "key": st.none() | strategies.names,
-    "command_digest": strategies.digests,
-    "payload_digest": strategies.digests,
-    "hash": strategies.digests,
+    "time_us": basics.whole_numbers,
+    "principal": basics.names,
+    "cause": st.none() | basics.names,
+    "key": st.none() | basics.names,
+    "command_digest": basics.digests,
+    "payload_digest": basics.digests,
+    "hash": basics.digests,
     "salt": st.binary(min_size=16, max_size=16),
     "payload": st.binary(max_size=20),
 }
@@ -124,7 +124,7 @@ def test_a_payload_erased_with_its_salt_leaves_the_chain_valid(stream: Stream, d
         assert _fault((start, events)) is not None
 
 
-@given(strategies.chained(), strategies.digests)
+@given(strategies.chained(), basics.digests)
 @settings(max_examples=EXAMPLES)
 def test_a_chain_is_bound_to_what_it_follows(stream: Stream, other: bytes) -> None:
     start, events = stream

@@ -6,7 +6,7 @@ import copy
 import json
 import math
 import struct
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from holdfast import codec
 from holdfast.errors import InvalidInput, InvalidJson, InvalidText, TooLarge
 from holdfast.model import limits
-from holdfast.model.commands import CloseSession, Command
+from holdfast.model.commands import CloseSession, Command, LedgerCommand
 from holdfast.model.content import Text
 from holdfast.model.events import EVENTS, Event, MessageRecorded
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.state import SessionState
-from tests.core import strategies
+from tests.core import basics, fact_strategies, strategies
 from tests.support import figure
 
 EXAMPLES = figure(80, 5_000)
@@ -37,7 +37,7 @@ def _exactly(value: Any) -> Any:
     return type(value), struct.pack("d", value) if isinstance(value, float) else value
 
 
-@given(strategies.json_values)
+@given(basics.json_values)
 @settings(max_examples=EXAMPLES)
 def test_a_json_value_comes_back_as_it_went_in(value: Any) -> None:
     checked = codec.checked_json("value", value)
@@ -55,7 +55,7 @@ def _spoil(value: Any) -> None:
         value["spoilt"] = True
 
 
-@given(strategies.json_objects)
+@given(basics.json_objects)
 @settings(max_examples=EXAMPLES)
 def test_what_was_checked_is_a_copy_all_the_way_down(value: dict[str, Any]) -> None:
     before = copy.deepcopy(value)
@@ -64,7 +64,7 @@ def test_what_was_checked_is_a_copy_all_the_way_down(value: dict[str, Any]) -> N
     assert _exactly(checked) == _exactly(before)
 
 
-@given(strategies.json_values)
+@given(basics.json_values)
 @settings(max_examples=EXAMPLES)
 def test_other_json_readers_read_the_same(value: Any) -> None:
     assert _exactly(json.loads(codec.encode(codec.checked_json("value", value)))) == _exactly(value)
@@ -76,7 +76,7 @@ def _reversed(value: Any) -> Any:
     return [_reversed(item) for item in value] if isinstance(value, list) else value
 
 
-@given(strategies.json_objects)
+@given(basics.json_objects)
 @settings(max_examples=EXAMPLES)
 def test_the_order_of_a_dict_does_not_show_in_the_bytes(value: dict[str, Any]) -> None:
     assert codec.encode(_reversed(value)) == codec.encode(value)
@@ -91,13 +91,13 @@ def test_every_event_comes_back_from_its_bytes(event: Event) -> None:
     assert codec.convert(codec.decode_object(payload), type(event)) == event
 
 
-@given(strategies.commands())
+@given(strategies.commands() | fact_strategies.commands())
 @settings(max_examples=EXAMPLES)
 def test_every_command_comes_back_from_its_bytes(command: Command) -> None:
     assert codec.decode(codec.encode_commands([command]), type(command)) == command
 
 
-@given(strategies.commands(), strategies.commands())
+@given(strategies.commands() | fact_strategies.commands(), strategies.commands() | fact_strategies.commands())
 @settings(max_examples=EXAMPLES)
 def test_two_commands_have_the_same_bytes_only_if_they_are_the_same(one: Command, other: Command) -> None:
     assert (codec.encode_commands([one]) == codec.encode_commands([other])) == (
@@ -119,6 +119,7 @@ def test_the_strategies_make_every_kind_of_event_and_command() -> None:
 
     assert kinds(strategies.events) == set(EVENTS.values())
     assert kinds(strategies.commands()) == set(COMMANDS)
+    assert kinds(fact_strategies.commands()) == set(get_args(LedgerCommand))
 
 
 @given(strategies.states)
@@ -127,7 +128,7 @@ def test_a_state_comes_back_from_its_bytes(state: SessionState) -> None:
     assert codec.decode(codec.encode(state), SessionState) == state
 
 
-@given(st.lists(strategies.names, max_size=4).map(tuple), st.lists(strategies.names, max_size=4).map(tuple))
+@given(st.lists(basics.names, max_size=4).map(tuple), st.lists(basics.names, max_size=4).map(tuple))
 @settings(max_examples=EXAMPLES)
 def test_keys_of_streams_never_meet(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     first, second = (codec.encode_stream_key(StreamId("t", "session", key)) for key in (one, other))
@@ -160,7 +161,7 @@ def test_what_json_cannot_carry_is_refused(value: object) -> None:
         codec.checked_json("value", [value])
 
 
-@given(st.text(st.characters(categories=["Cs"]), min_size=1), strategies.texts, strategies.texts)
+@given(st.text(st.characters(categories=["Cs"]), min_size=1), basics.texts, basics.texts)
 @settings(max_examples=EXAMPLES)
 def test_a_lone_surrogate_is_found_wherever_it_stands(surrogates: str, before: str, after: str) -> None:
     for spoilt in (before + surrogates + after, {"key": [surrogates]}, {surrogates: 1}):
@@ -185,7 +186,7 @@ def test_text_is_accepted_exactly_when_it_is_unicode(text: str) -> None:
 @given(st.binary(max_size=60) | st.binary(max_size=9).map(lambda data: b'{"reason":"' + data + b'"}'))
 @settings(max_examples=2 * EXAMPLES)
 def test_reading_garbage_raises_only_what_callers_expect(data: bytes) -> None:
-    for kind in (*EVENTS.values(), *COMMANDS, SessionState):
+    for kind in (*EVENTS.values(), *COMMANDS, *get_args(LedgerCommand), SessionState):
         try:
             codec.decode(data, kind)
         except (msgspec.ValidationError, msgspec.DecodeError):

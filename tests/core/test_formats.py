@@ -13,12 +13,13 @@ from holdfast.model.events import EVENTS
 from holdfast.model.log import GENESIS, Append, Head, NewEvent, StreamWrite
 from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
-from holdfast.model.state import SNAPSHOT_FORMAT, SessionState
+from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (3, "25d82da2d17ab55e")
-PROJECTION = (3, "5f416e79d6cf88d7")
+SNAPSHOT = (4, "dad38d47c614b0cc")
+LEDGER = (1, "a9c218f0bea76856")
+PROJECTION = (4, "1a567ec51aec32ee")
 PAYLOADS = {
-    ("session.created", 2): "391bd4617b7d402a",
+    ("session.created", 3): "bbbe2192ac52cd2d",
     ("message.recorded", 3): "1202fc175cc77679",
     ("evidence.kept", 1): "137a1cbddeeb8fdc",
     ("summary.recorded", 1): "fdb3029f88c57b32",
@@ -44,6 +45,21 @@ PAYLOADS = {
     ("budget.granted", 1): "65e8bce6c827a268",
     ("call.started", 1): "714a7c8f077f5e03",
     ("actor.resumed", 1): "7a1e4638b568d101",
+    ("working.set", 1): "4d57089d7b3d610f",
+    ("working.cleared", 1): "d9983581638d4327",
+    ("environment.observed", 1): "d1dfe482cba2922d",
+    ("environment.cleared", 1): "cb2302f9985d52e9",
+    ("fact.asserted", 1): "7ff1a7e2aba33399",
+    ("fact.superseded", 1): "30bb3b4367317bdf",
+    ("fact.retracted", 1): "f2ca8cc280ba1492",
+    ("fact.expired", 1): "b2d9cd04ba9dd207",
+    ("fact.promoted", 1): "49ebb90ecdf0e771",
+    ("fact.endorsed", 1): "becb322f180cf6c2",
+    ("fact.confirmed", 1): "0a3ee5a7e5e38e62",
+    ("fact.reinstated", 1): "6a204d4075953fa0",
+    ("fact.marked", 1): "fe7bade0933b26c6",
+    ("facts.proposed", 1): "cc9e2fd2f98cb718",
+    ("proposal.decided", 1): "24ea9efc5d8d8261",
 }
 HASH = "2379e744e8445894b96c7c42d10e97892e958e5d5e6d0bb82287952f94dcb2f8"
 
@@ -64,8 +80,9 @@ def _schema(kind: type) -> Any:
 
 
 def test_the_state_in_a_snapshot_has_the_recorded_shape() -> None:
-    """When this fails, raise SNAPSHOT_FORMAT and record the new value."""
+    """When this fails, raise SNAPSHOT_FORMAT, or LEDGER_FORMAT, and record the new value."""
     assert (SNAPSHOT_FORMAT, _digest(_schema(SessionState))) == SNAPSHOT
+    assert (LEDGER_FORMAT, _digest(_schema(LedgerState))) == LEDGER
 
 
 def test_the_rows_have_the_recorded_columns() -> None:

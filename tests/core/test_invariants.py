@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.core import invariants
 from holdfast.model.frames import Budget, FrameState, Limits, Suspension
+from holdfast.model.layers import Surrounding, WorkingItem
 from holdfast.model.state import OpenCall, SessionState, SummaryRef
 
 SOUND = SessionState(
@@ -63,6 +64,14 @@ BROKEN: dict[str, list[dict[str, object]]] = {
     "what is offered lies behind": [{"offered": 10}, {"start": 3}],
     "frames that rest are counted": [{"resting": 1}],
     "frames live in an open session only": [{**_frames(), "status": "closed", "close_reason": "r"}],
+    "something is at hand or around in an open session only": [
+        {"working": {"a": WorkingItem(1, 1)}, "bulk": 4, "status": "closed", "close_reason": "r"},
+        {"environment": {"a": Surrounding(1, 1)}, "bulk": 4, "status": "destroyed", "close_reason": "r"},
+    ],
+    "what is at hand and around is weighed": [
+        {"working": {"a": WorkingItem(1, 1)}, "bulk": 3},
+        {"environment": {"a": Surrounding(1, 1)}},
+    ],
     "only live frames are kept, by their ids": [
         _frames(child={"completed_us": 5}),
         {"frames": {"f7": ROOT}},
@@ -102,7 +111,10 @@ BROKEN: dict[str, list[dict[str, object]]] = {
 def test_a_sound_state_breaks_no_rule() -> None:
     ended = msgspec.structs.replace(SOUND, status="closed", close_reason="done")
     nested = msgspec.structs.replace(SOUND, **_frames())
-    for state in (SOUND, SessionState(), ended, nested):
+    layered = msgspec.structs.replace(
+        SOUND, working={"a": WorkingItem(1, 1)}, environment={"a": Surrounding(1, 1)}, bulk=8
+    )
+    for state in (SOUND, SessionState(), ended, nested, layered):
         assert invariants.check(state) == []
 
 

@@ -13,7 +13,7 @@ from holdfast.model.frames import Limits
 from holdfast.model.names import Scope
 from holdfast.model.rows import BlobRow, Row, SessionRow
 from holdfast.model.state import SessionState
-from tests.core import strategies
+from tests.core import basics, strategies
 from tests.support import figure
 
 EXAMPLES = figure(60, 5_000)
@@ -35,7 +35,7 @@ def _projected(
     return state, {_key(row): row for row in rows}
 
 
-pushed = st.builds(FramePushed, goal=strategies.names, budget=strategies.tokens, limits=st.just(Limits()))
+pushed = st.builds(FramePushed, goal=basics.names, budget=strategies.tokens, limits=st.just(Limits()))
 maybe_erased = st.lists(st.none() | strategies.messages | strategies.frame_events, max_size=4).flatmap(
     lambda events: st.just(events) | pushed.map(lambda first: [first, *events])
 )

@@ -35,7 +35,7 @@ from holdfast.model.events import (
 )
 from holdfast.model.names import Scope
 from holdfast.model.state import SessionState
-from tests.core import strategies
+from tests.core import basics, strategies
 from tests.support import figure
 
 EXAMPLES = figure(80, 10_000)
@@ -90,7 +90,7 @@ def test_the_same_question_gets_the_same_answer_and_changes_nothing(
     assert (state, command, given) == before
 
 
-@given(strategies.states, strategies.events, strategies.whole_numbers)
+@given(strategies.states, strategies.events, basics.whole_numbers)
 @settings(max_examples=EXAMPLES)
 def test_folding_counts_one_version_and_changes_nothing_else_than_its_answer(
     state: SessionState, event: Event, time_us: int

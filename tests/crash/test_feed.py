@@ -38,6 +38,9 @@ REOPENINGS = 3
 A_WHILE = 200
 """Events that others get acknowledged while a slow transaction is held open."""
 
+MEANWHILE = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+"""What two raw transactions may do to each other: the second happens when both make the same stream."""
+
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([work.__module__, "holdfast.storage.postgres.store", "holdfast.storage.sqlite.store"])
 
@@ -122,7 +125,7 @@ def hold_transactions(url: str, number: int, progress: Progress) -> Counter[Stre
         while not progress.written:
             kept = rng.random() < 0.5
             written: Counter[StreamId] = Counter()
-            with suppress(Refused, VersionConflict, psycopg.errors.DeadlockDetected):
+            with suppress(Refused, VersionConflict, *MEANWHILE):
                 if rng.random() < 0.7:
                     session.execute("SELECT pg_current_xact_id()")
                 if rng.random() < 0.7:

@@ -19,8 +19,8 @@ from tests.crash.worker import DONE, Line, Nursery, Round, Work, body_of
 from tests.property.tools import all_events, rows_dump
 from tests.support import figure
 
-ROUNDS = figure(200, 2_000)
-CHECK_EVERY = figure(20, 100)
+ROUNDS = figure(120, 2_000)
+CHECK_EVERY = figure(40, 100)
 
 pytestmark = pytest.mark.promise(1, f"kill -9 in mid-append: {ROUNDS:,} rounds a store")
 SEED = 20_240_607

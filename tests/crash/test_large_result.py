@@ -10,13 +10,11 @@ import asyncio
 import hashlib
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import holdfast
@@ -24,9 +22,9 @@ from holdfast import BlobRef, Body, Engine, ToolCall
 from holdfast.adapters.system import SystemClock
 from holdfast.errors import BlobNotFound
 from holdfast.model import limits
+from tests.crash.worker import Nursery, be_nursery
 from tests.support import figure
 
-ROOT = Path(__file__).parents[2]
 ROUNDS = figure(4, 100)
 
 pytestmark = pytest.mark.promise(12, "a 100 MB tool result in 64 MB")
@@ -91,18 +89,21 @@ class LaterClock:
         return SystemClock().now_us() + 2 * DAY_S * 1_000_000
 
 
-def _killed_at(last: int, delay_s: float, *arguments: str) -> list[str]:
-    """What a process said until it was killed: after so many pieces, or some moments after the last one."""
-    stop = last if last < PIECES else 0
-    command = [sys.executable, "-m", "tests.crash.test_large_result", *arguments, str(stop)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline().strip() for _ in range(last)]
-        time.sleep(delay_s)
-        process.send_signal(signal.SIGKILL)
-        lines += process.stdout.read().split()
-    assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
-    return lines
+class Stream(msgspec.Struct, frozen=True):
+    """What a process is to do: `stop` is the piece after which it waits for its end, if any."""
+
+    how: str
+    path: str
+    name: str
+    what: str
+    stop: int
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    nursery = Nursery("tests.crash.test_large_result")
+    yield nursery
+    nursery.close()
 
 
 def _check(engine: Engine, name: str, call: ToolCall, lines: list[str], what: str) -> None:
@@ -135,7 +136,9 @@ def _check(engine: Engine, name: str, call: ToolCall, lines: list[str], what: st
 
 @pytest.mark.parametrize("what", ["result", "put_blob"])
 @pytest.mark.parametrize("how", ["blocking", "awaited"])
-def test_a_kill_in_the_middle_of_a_stream_leaves_nothing_half(how: str, what: str, tmp_path: Path) -> None:
+def test_a_kill_in_the_middle_of_a_stream_leaves_nothing_half(
+    how: str, what: str, tmp_path: Path, nursery: Nursery
+) -> None:
     path = tmp_path / "agent.db"
     rng = random.Random(f"{how} {what}")
     for number in range(ROUNDS):
@@ -144,7 +147,8 @@ def test_a_kill_in_the_middle_of_a_stream_leaves_nothing_half(how: str, what: st
             call = engine.create_session(name).record("assistant", None, tool_calls=[{"name": "cat"}]).tool_calls[0]
         last = rng.randrange(1, PIECES) if number % 2 == 0 else PIECES
         delay_s = rng.uniform(0, 0.05) if last == PIECES else 0.0
-        lines = _killed_at(last, delay_s, how, str(path), name, what)
+        stream = Stream(how, str(path), name, what, stop=last if last < PIECES else 0)
+        lines = [line.decode().strip() for line in nursery.run_and_kill(stream, last, delay_s)]
         with holdfast.open(path) as engine:
             assert (last < PIECES) == (str(PIECES) not in lines)
             _check(engine, name, call, lines, what)
@@ -163,12 +167,13 @@ def _check_cleared(path: Path, folder: Path) -> None:
         assert engine.verify().ok
 
 
-def main(how: str, path: str, name: str, what: str, stop: str) -> None:
-    if how == "awaited":
-        asyncio.run(stream_awaited(path, name, what, int(stop)))
+def stream_until_killed(line: bytes) -> None:
+    task = msgspec.json.decode(line, type=Stream)
+    if task.how == "awaited":
+        asyncio.run(stream_awaited(task.path, task.name, task.what, task.stop))
     else:
-        stream_blocking(path, name, what, int(stop))
+        stream_blocking(task.path, task.name, task.what, task.stop)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    be_nursery(stream_until_killed)

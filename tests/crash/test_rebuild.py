@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -22,7 +24,7 @@ from holdfast.model.rows import TABLES
 from holdfast.storage.postgres.connect import address_of
 from tests.postgres import empty_url
 from tests.property.tools import Kind, all_events, digest, fast_folder, rows_dump, store_of_kind
-from tests.support import SOAK, CountingIds, SteppingClock, figure
+from tests.support import SOAK, CountingIds, SteppingClock, common_folder, figure
 
 EVENTS = figure(20_000, 1_000_000)
 SEEDED: dict[Kind, int] = {
@@ -32,6 +34,8 @@ SEEDED: dict[Kind, int] = {
 }
 SEEDS = ("0", "1", "4242", "random")
 SESSION_EVENTS = 50
+TURNS = (1, 2, 3, 5, 8, 13, 17)
+"""How many events a session adds when it is its turn again."""
 ROOT = Path(__file__).parents[2]
 MEMORY = "memory:"
 
@@ -52,15 +56,15 @@ class Order(NamedTuple):
 def life(number: int) -> Iterator[Order]:
     """The orders of one session, SESSION_EVENTS in all: every kind of event, some with keys, some with bodies."""
     rng = random.Random(number)
-    in_frames = ("push", "handle", "suspend") if number % 3 == 1 else ()
-    for seq in range(2, SESSION_EVENTS - len(in_frames)):
+    besides = {1: ("push", "handle", "suspend"), 2: ("set", "observe", "put away")}.get(number % 3, ())
+    for seq in range(2, SESSION_EVENTS - len(besides)):
         text = f"message {seq} of session {number}: {'word ' * rng.randrange(6)}"
         if rng.random() < 0.02:
             yield Order("erase", text, seqs=tuple(rng.sample(range(1, seq), min(3, seq - 1))))
         else:
             what = "body" if rng.random() < 0.05 else "record"
             yield Order(what, text, key=f"{number}/{seq}" if rng.random() < 0.2 else None)
-    yield from (Order(what, f"{what} in session {number}") for what in in_frames)
+    yield from (Order(what, f"{what} in session {number}") for what in besides)
     yield Order("close", f"done with {number}") if number % 4 == 0 else Order("record", "the last word")
 
 
@@ -81,6 +85,12 @@ def obey(engine: holdfast.Engine, session: holdfast.Session, order: Order) -> No
             session.get_frame(session.frames()[-1]).add_handle("document", order.text, source="a page")
         case "suspend":
             session.get_frame(session.frames()[-1]).suspend(order.text)
+        case "set":
+            session.set_working("draft", {"text": order.text}, ttl_s=60)
+        case "observe":
+            session.set_environment("location", order.text)
+        case "put away":
+            session.clear_working()
 
 
 def create(engine: holdfast.Engine, number: int) -> holdfast.Session:
@@ -89,6 +99,7 @@ def create(engine: holdfast.Engine, number: int) -> holdfast.Session:
         actor=f"actor {number % 7}",
         thread="side" if number % 5 == 0 else None,
         metadata={"b": 1, "a": [number]},
+        identity=holdfast.Identity(user_id=f"u{number}", permissions=("b", "a")) if number % 3 == 2 else None,
         key=f"create {number}" if number % 3 == 0 else None,
     )
 
@@ -97,9 +108,10 @@ def open_scripted(url: str | os.PathLike[str], events: int) -> holdfast.Engine:
     """An engine with a history that is the same in every run: many sessions, taking turns."""
     engine = holdfast.open(url, clock=SteppingClock(), ids=CountingIds())
     lives = [(create(engine, number), life(number)) for number in range(events // SESSION_EVENTS)]
-    for turn in range(1, SESSION_EVENTS):
-        for session, orders in lives[:: 1 if turn % 2 else -1]:
-            obey(engine, session, next(orders))
+    for turn, length in enumerate(TURNS):
+        for session, orders in lives[:: -1 if turn % 2 else 1]:
+            for order in islice(orders, length):
+                obey(engine, session, order)
     return engine
 
 
@@ -139,11 +151,16 @@ class Store(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def sqlite() -> Iterator[Store]:
-    """A file with the whole history."""
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A file with the whole history. The first of the processes that share the tests makes it, the others take a copy."""
     with fast_folder() as folder:
         path = os.path.join(folder, "history.db")
-        open_scripted(path, EVENTS).close()
+        with common_folder(tmp_path_factory.getbasetemp(), "history") as common:
+            if any(common.iterdir()):
+                shutil.copytree(common, folder, dirs_exist_ok=True)
+            else:
+                open_scripted(path, EVENTS).close()
+                shutil.copytree(folder, common, dirs_exist_ok=True)
         yield Store("sqlite", path)
 
 
@@ -182,11 +199,12 @@ def test_rows_are_made_anew_to_the_same_bytes(kind: str, damage: str, request: p
         assert not engine.verify().ok
         assert engine.rebuild() == EVENTS // SESSION_EVENTS
         assert store.raw_rows() == before
-        engine.rebuild()
-        assert store.raw_rows() == before
-        report = engine.verify()
-    assert report.problems == ()
-    assert report.events == EVENTS
+        if damage == "dropped" or SOAK:  # what comes to the same bytes is as sound
+            engine.rebuild()
+            assert store.raw_rows() == before
+            report = engine.verify()
+            assert report.problems == ()
+            assert report.events == EVENTS
 
 
 def test_the_same_history_is_the_same_to_the_byte_on_every_store(sqlite: Store, postgres: Store) -> None:
@@ -204,7 +222,7 @@ def test_the_same_history_is_the_same_to_the_byte_on_every_store(sqlite: Store, 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 def test_the_hash_seed_of_the_process_changes_nothing(kind: Kind) -> None:
     digests = set()
-    for seed in SEEDS if SOAK or kind != "postgres" else SEEDS[-2:]:
+    for seed in SEEDS if SOAK or kind == "memory" else SEEDS[-2:]:
         with store_of_kind(kind) as url:
             code = f"from tests.crash.test_rebuild import print_digest; print_digest({url!r}, {SEEDED[kind]})"
             environment = {**os.environ, "PYTHONHASHSEED": seed}

@@ -432,7 +432,7 @@ EDITS: dict[str, Edit] = {
     "removed blob": removed_blob,
     "exchanged blobs": exchanged_blobs,
 }
-EACH = figure(5, 25)
+EACH = figure(3, 25)
 
 pytestmark = pytest.mark.promise(11, f"rows edited, deleted, reordered or truncated: {EACH * len(EDITS):,}")
 assert EACH * len(EDITS) > figure(200, 1_000)

@@ -65,8 +65,8 @@ def events_page() -> str:
     lines = [
         "# Events",
         "",
-        "What a session's log is made of. A stored event never changes: a new shape gets a higher version, and older ones",
-        "are read as the newest.",
+        "What the logs of sessions and ledgers are made of. A stored event never changes: a new shape gets a higher",
+        "version, and older ones are read as the newest.",
         "",
         "| event | version | fields | what it says |",
         "|---|---|---|---|",

@@ -61,13 +61,17 @@ def test_the_decisions_are_listed_one_after_the_other() -> None:
 
 
 def test_the_demo_plays_to_its_end() -> None:
-    """It kills a real process and asserts on the way that nothing was lost or doubled."""
+    """It kills a real process and asserts on the way that nothing was lost or doubled, and that what holds, holds."""
     played = subprocess.run(
         [sys.executable, str(ROOT / "examples/demo.py")], capture_output=True, text=True, timeout=120, check=False
     )
     assert played.returncode == 0, played.stderr
     assert "kill -9" in played.stdout
     assert re.search(r"0 lost, .*0 doubled", played.stdout)
+    assert "remaining = 1,800 euros needs a review" in played.stdout
+    assert "└─ k4  review" in played.stdout
+    assert "applied in the ledger of user ada: meeting = Thursday" in played.stdout
+    assert "claimed in the ledger of session ada/trip: trip budget = 9,000 euros" in played.stdout
 
 
 @pytest.mark.parametrize("page", reference.PAGES)

@@ -12,6 +12,7 @@ from holdfast import BlobRef, Body, Data, File, Image, Offload, Opaque, Part, Sc
 from holdfast.model.content import Role
 from holdfast.testing import hostile
 from holdfast.testing.appends import ONE, session_row
+from tests.edges import layer_entrances
 from tests.edges.entrance import (
     Entrance,
     as_given,
@@ -519,6 +520,7 @@ SESSION_QUESTIONS: dict[str, Callable[[Any], bool]] = {
     "window(tokens)": is_int,
     "draft_summary(keep_turns)": is_int,
     "reset(keep_system)": is_bool,
+    "environment(as_of_us)": or_none(is_int),
 }
 ENGINE_QUESTIONS: dict[str, Callable[[Any], bool]] = {
     "sessions(actor)": or_none(is_text),
@@ -546,6 +548,7 @@ ENTRANCES: dict[str, Entrance] = {
     **_after(_made, CALL_ENTRANCES),
     **_after(_asked_a_tool, RESULT_ENTRANCES),
     **SESSION_ENTRANCES,
+    **layer_entrances.ENTRANCES,
     **ENGINE_ENTRANCES,
     **_after(_offered, OUTBOX_ENTRANCES),
     **QUESTIONS,

@@ -32,11 +32,20 @@ JSON_COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "verify": (["verify"], {"ok", "streams", "events", "problems"}),
     "rebuild": (["rebuild"], {"streams"}),
     "doctor": (["doctor"], {"ok", "bad", "warn", "checks"}),
-    "stats": (["stats"], {"file", "tenant", "sessions", "messages", "tokens", "input_tokens", "largest"}),
+    "stats": (
+        ["stats"],
+        {"file", "tenant", "sessions", "messages", "tokens", "input_tokens", "ledgers", "facts", "largest"},
+    ),
     "frames": (["frames", "trip"], {"id", "parent", "status", "goal", "budget", "session"}),
     "suspended": (["suspended"], {"session", "frame", "reason", "by", "status"}),
     "recover": (["recover", "trip"], {"frame_stack", "unknown", "pending_work", "last_event_seq", "recovery_ms"}),
-    "sweep": (["sweep"], {"timed_out", "frames"}),
+    "ledgers": (["facts", "ledgers"], {"ledger", "names", "facts", "version", "updated"}),
+    "facts": (["facts", "list", "--user", "ada"], {"ledger", "names", "id", "key", "value", "status", "claim"}),
+    "review": (["facts", "review", "--user", "ada"], {"id", "key", "value", "review"}),
+    "search": (["facts", "search", "a seat", "--user", "ada"], {"id", "key", "value", "score"}),
+    "assert": (["facts", "assert", "seat", "window", "--user", "ada"], {"id", "key", "value", "status", "claim"}),
+    "proposals": (["facts", "proposals", "trip"], {"id", "ledger", "proposal"}),
+    "sweep": (["sweep"], {"timed_out", "frames", "facts"}),
     "collect": (["collect"], {"removed"}),
     "backup": (["backup", "{folder}/copy.db"], {"target", "bytes"}),
     "copy": (
@@ -159,7 +168,8 @@ def test_every_command_answers_in_plain_text(name: str, cli: Cli, tmp_path: Path
 
 def test_the_page_about_the_command_line_names_every_command_option_and_variable() -> None:
     page = (ROOT / "docs/howto/command-line.md").read_text()
-    commands = [root, *root.commands.values(), *root.commands["sessions"].commands.values()]  # type: ignore[attr-defined]
+    inner = [each for group in ("sessions", "facts") for each in root.commands[group].commands.values()]  # type: ignore[attr-defined]
+    commands = [root, *root.commands.values(), *inner]
     for command in commands[1:]:
         assert re.search(rf"\b{command.name}\b", page), command.name
     for option in (each for command in commands for each in command.params if each.param_type_name == "option"):
@@ -446,7 +456,7 @@ def test_an_edited_export_is_refused_in_words(cli: Cli, tmp_path: Path) -> None:
 def test_sweep_times_out_who_was_idle_for_too_long_once(cli: Cli) -> None:
     [ended] = cli("sweep", "--json").document["timed_out"]
     assert (ended["actor"], ended["session"]) == ("ada", "idle")
-    assert cli("sweep", "--json").document == {"timed_out": [], "frames": []}
+    assert cli("sweep", "--json").document == {"timed_out": [], "frames": [], "facts": 0}
     assert ("ada", "idle") in names(cli, "--status", "closed")
 
 

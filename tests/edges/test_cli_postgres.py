@@ -293,7 +293,7 @@ def test_the_doctor_compares_the_schema_with_what_it_knows(
     assert [verdicts(on(older, capsys))["schema"][0] for _ in range(2)] == ["warn", "ok"]
     added = (*migrate.shipped(), Migration(9_998, "9998_more", "SELECT 1"))
     PostgresStore(str(small.path), migrations=added).close()
-    assert verdicts(small)["schema"] == ("ok", "9998; this Holdfast makes 6, to which a newer one has added")
+    assert verdicts(small)["schema"] == ("ok", "9998; this Holdfast makes 7, to which a newer one has added")
     PostgresStore(str(small.path), migrations=(*added, Migration(9_999, "9999_less", "-- contract\nSELECT 1"))).close()
     assert verdicts(small)["schema"][0] == "bad"
     assert small("stats", "--json").error["type"] == "SchemaTooNew"

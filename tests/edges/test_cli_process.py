@@ -150,13 +150,17 @@ def test_an_interrupted_command_ends_with_130_and_no_trace(path: Path) -> None:
     "command", [["verify"], ["rebuild"], ["backup", "copy.db"], ["export", "all.jsonl"], ["import", "there.jsonl"]]
 )
 def test_a_terminal_shows_a_bar_where_it_takes_long(path: Path, command: list[str], tmp_path: Path) -> None:
-    run("-f", path, "export", tmp_path / "there.jsonl")
+    with holdfast.open(path) as engine:
+        engine.export(tmp_path / "there.jsonl")
     args = [command[0], *(str(tmp_path / name) for name in command[1:])]
     seen, code = on_a_terminal("-f", path, *args)
     assert code == 0
     assert "━━━" in seen
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", seen)
     assert re.search(r" ([1-9][\d.]*)/\1 ", plain), "the bar never came to its end"
+
+
+def test_what_is_no_terminal_is_shown_no_bar(path: Path) -> None:
     assert "━" not in run("-f", path, "verify").stderr
 
 
@@ -210,8 +214,9 @@ def test_the_shell_completes_commands_and_the_names_of_sessions(path: Path, shel
         return set(re.findall(r"[\w-]+", done.stdout))
 
     assert "verify" in completed("ver")
-    assert completed("sessions", "show", "tr") >= {"trip"}
-    assert not completed("sessions", "show", "tr") & {"large", "secret"}
+    names = completed("sessions", "show", "tr")
+    assert "trip" in names
+    assert not names & {"large", "secret"}
     assert not completed("sessions", "show", "tr", file=Path(f"{path}.absent"))
     assert not Path(f"{path}.absent").exists()
 

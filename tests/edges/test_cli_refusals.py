@@ -13,13 +13,22 @@ from holdfast.cli import exit_code, words
 from holdfast.errors import HoldfastError, InvalidUrl, StorageBusy, StorageCorrupt, StorageReadOnly
 from tests.edges.cli import HOSTILE, Cli, Ran
 
-SESSION_COMMANDS = [["sessions", "show"], ["sessions", "tail"], ["log"], ["frames"], ["recover"]]
+SESSION_COMMANDS = [
+    ["sessions", "show"],
+    ["sessions", "tail"],
+    ["log"],
+    ["frames"],
+    ["recover"],
+    ["facts", "list", "--session"],
+]
 FILE_COMMANDS = [
     ["sessions", "list"],
     *([*command, "trip"] for command in SESSION_COMMANDS),
     ["log"],
     ["suspended"],
     ["resume"],
+    ["facts", "ledgers"],
+    ["facts", "assert", "seat", "window", "--user", "ada"],
     ["verify"],
     ["rebuild"],
     ["doctor"],

@@ -18,7 +18,6 @@ was then refused serves the next one, as nothing has changed.
 from __future__ import annotations
 
 import functools
-import gc
 import pickle
 import re
 import struct
@@ -46,13 +45,14 @@ from holdfast.testing.hostile import Case
 from tests.edges.engines import Desk, contents, log_of, rows_of
 from tests.edges.entrance import Entrance
 from tests.edges.entrances import BODY, ENTRANCES, MESSAGE_ENTRANCES, QUESTIONS, RECORD_ENTRANCES
+from tests.edges.fact_entrances import STORED
 from tests.edges.frame_entrances import FRAME_ENTRANCES, FRAMES, PUSHES
 from tests.postgres import base_url
 from tests.support import figure
 
 BLOCKING = ("memory", "sqlite", "postgres")
 AWAITED = ("memory awaited", "sqlite awaited", "postgres awaited")
-SAMPLE = figure(80, 1)
+SAMPLE = figure(200, 1)
 """One value in so many is asked everywhere, whatever it comes to; another one at each entrance."""
 AWAITED_SAMPLE = figure(320, 1)
 """The same for what is awaited, where every kind of answer is asked once at each entrance anyway."""
@@ -69,11 +69,13 @@ _MADE_UP = re.compile("[cfhrst][0-9]+|[0-9a-f]{32}|[0-9a-f]{64}")
 Wrong = dict[str, list[str]]
 """Wrong answers, and the cases that got them."""
 
-ALL: dict[str, Entrance] = ENTRANCES | FRAME_ENTRANCES
+ALL: dict[str, Entrance] = ENTRANCES | FRAME_ENTRANCES | STORED
 
 
 def _group(name: str) -> str:
     """The entrances through which a text comes to the same places are asked together."""
+    if name in STORED:
+        return "facts"
     if "key" in name and "metadata" not in name:
         return "keys"
     if re.search(r"actor|session\)|session's|'s session|tenant|thread|principal|cause|row|scope|history|acknowl", name):
@@ -98,19 +100,9 @@ def test_there_are_more_than_five_hundred_different_cases() -> None:
 
 def test_every_entrance_is_asked_in_one_group() -> None:
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(ALL)
-    assert len(ALL) == len(ENTRANCES) + len(FRAME_ENTRANCES)
+    assert len(ALL) == len(ENTRANCES) + len(FRAME_ENTRANCES) + len(STORED)
 
 
-@pytest.fixture
-def unburdened() -> Iterator[None]:
-    """What is in memory already is not looked through for rubbish again and again."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.mark.usefixtures("unburdened")
 @pytest.mark.promise(13, f"hostile text: {len(hostile.CASES)} values at {len(ALL)} entrances")
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_value_comes_back_or_is_refused_alike_everywhere(group: str, desk: Desk) -> None:

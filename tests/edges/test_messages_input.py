@@ -7,6 +7,7 @@ import io
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
@@ -15,6 +16,7 @@ from holdfast import BlobRef, Body, Data, Engine, File, Image, Text, Usage, erro
 from holdfast.errors import HoldfastError
 from holdfast.model import limits
 from tests.edges.engines import FEWER, LOCAL, Desk, log_of, rows_of
+from tests.property.tools import fast_folder
 
 NAN = float("nan")
 LONG = "x" * (limits.PAYLOAD_BYTES + 1)
@@ -451,12 +453,24 @@ ALL: dict[str, tuple[type[HoldfastError], Use]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def desktops() -> Iterator[dict[str, Desktop]]:
+    """One of each kind. What is refused changes nothing, so they serve again and again."""
+    with fast_folder() as folder:
+        desk = Desk(Path(folder))
+        try:
+            yield {kind: laid_out(desk.open(kind)) for kind in LOCAL}
+        finally:
+            desk.close()
+
+
 @pytest.mark.parametrize("name", ALL)
-def test_what_cannot_be_is_refused_alike_everywhere_and_changes_nothing(name: str, desk: Desk) -> None:
+def test_what_cannot_be_is_refused_alike_everywhere_and_changes_nothing(
+    name: str, desktops: dict[str, Desktop]
+) -> None:
     expected, use = ALL[name]
     said: dict[str, str] = {}
-    for kind in LOCAL:
-        at = laid_out(desk.open(kind))
+    for kind, at in desktops.items():
         before = _kept(at.engine)
         with pytest.raises(expected) as refused:
             use(at)

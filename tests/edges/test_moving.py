@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,6 +26,8 @@ from holdfast.runtime import moving
 from holdfast.runtime.moving import Copied, copy
 from holdfast.storage.postgres.migrate import present
 from holdfast.testing.appends import LOOKALIKES, all_heads, append_of, write_to
+from tests.crash.worker import Nursery
+from tests.edges import copy_worker
 from tests.edges.engines import Desk, busy, contents, log_of, rows_of, store_replaced
 from tests.edges.test_cli import edit
 from tests.postgres import base_url, fresh_url
@@ -305,14 +303,6 @@ def test_progress_is_told_in_events_and_comes_to_its_end(pair: Pair) -> None:
     assert len(told) > total // 5
 
 
-KILLED = """
-import sys
-from holdfast.runtime import moving
-moving._PAGE = 5
-moving.copy(sys.argv[1], sys.argv[2], progress=lambda done, total: print(done, flush=True))
-"""
-
-
 @pytest.mark.parametrize(("here", "there"), [("sqlite", "sqlite"), ("sqlite", "postgres"), ("postgres", "sqlite")])
 def test_a_copy_that_is_killed_again_and_again_goes_on_where_it_was(here: str, there: str, tmp_path: Path) -> None:
     files = {"sqlite": str(tmp_path / "source.db")}, {"sqlite": str(tmp_path / "target.db")}
@@ -320,20 +310,15 @@ def test_a_copy_that_is_killed_again_and_again_goes_on_where_it_was(here: str, t
     with holdfast.open(source) as engine:
         for number in range(3):
             fill(engine.acting_as(tenant=f"t{number}"), f"other {number}")
-        pages = engine.totals().events // 5
+        pages = engine.totals().events // copy_worker.PAGE
     rng = random.Random(20_240_609)
     reached = [0]
+    nursery = Nursery(copy_worker.__name__)
     for _ in range(figure(10, 400)):
-        command = [sys.executable, "-c", KILLED, source, target]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for _ in range(rng.randrange(1, pages)):
-                process.stdout.readline()
-            time.sleep(rng.random() * 0.01)
-            process.kill()
-            assert process.wait() in (0, -signal.SIGKILL)
+        nursery.run_and_kill(copy_worker.Copy(source, target), rng.randrange(1, pages), rng.random() * 0.01)
         with holdfast.open(target) as engine:
             reached.append(engine.totals().events)
+    nursery.close()
     assert reached == sorted(reached)
     with holdfast.open(source) as old, holdfast.open(target) as new:
         left = copy(old, new)

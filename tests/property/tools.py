@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import holdfast
 from holdfast import codec
@@ -18,6 +18,8 @@ from holdfast.model.log import Append, Appended
 from holdfast.model.rows import TABLES, Row
 from holdfast.ports import EventStore
 from tests.postgres import empty_url
+
+R = TypeVar("R", bound=Row)
 
 PATIENCE_S = 60.0
 """How long a feed may hold back what it knows of."""
@@ -34,10 +36,14 @@ def all_rows(engine: holdfast.Engine) -> Iterator[Row]:
 
 def rows_in(store: EventStore) -> Iterator[Row]:
     for table in TABLES:
-        last: Any = None
-        while page := store.rows(table, {}, after=last, limit=limits.READ_EVENTS):
-            yield from page
-            last = page[-1]
+        yield from rows_of_table(store, table)
+
+
+def rows_of_table(store: EventStore, table: type[R]) -> Iterator[R]:
+    last: R | None = None
+    while page := store.rows(table, {}, after=last, limit=limits.READ_EVENTS):
+        yield from page
+        last = page[-1]
 
 
 def all_events(engine: holdfast.Engine) -> Iterator[holdfast.Recorded]:

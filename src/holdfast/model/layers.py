@@ -48,7 +48,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def current_time(self) -> datetime:
-        return datetime.fromtimestamp(self.time_us / 1e6, UTC).astimezone(ZoneInfo(self.timezone))
+        now = datetime.fromtimestamp(self.time_us / 1e6, UTC)
+        return now if self.timezone == "UTC" else now.astimezone(ZoneInfo(self.timezone))
 
     @property
     def current_date(self) -> date:

@@ -1,0 +1,181 @@
+"""What hypothesis needs to know of facts, and of what is proposed about them."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from hypothesis import strategies as st
+
+from holdfast.model import limits
+from holdfast.model.commands import (
+    AssertFact,
+    ConfirmFact,
+    EndorseFact,
+    EraseFacts,
+    ExpireFact,
+    ExpireFacts,
+    LedgerCommand,
+    PromoteFact,
+    ReinstateFact,
+    RetractFact,
+    SupersedeFact,
+)
+from holdfast.model.detection import Change, Proposal, Rule, Span
+from holdfast.model.events import (
+    Event,
+    FactAsserted,
+    FactConfirmed,
+    FactEndorsed,
+    FactExpired,
+    FactMarked,
+    FactPromoted,
+    FactReinstated,
+    FactRetracted,
+    FactsProposed,
+    FactSuperseded,
+    ProposalDecided,
+)
+from holdfast.model.facts import FACT_SCOPES, MEMORY_TYPES, SOURCE_TYPES, FactSource, Mention, SupersessionRule
+from holdfast.model.names import LedgerId
+from tests.core.basics import json_values, names, texts
+
+times = st.none() | st.integers(0, limits.WHOLE_NUMBER)
+numbers = st.integers(0, 60)
+fact_ids = st.integers(1, 60).map(lambda seq: f"k{seq}")
+some_facts = st.lists(fact_ids, max_size=3, unique=True).map(tuple)
+some_names = st.lists(names, max_size=3, unique=True).map(sorted).map(tuple)
+scopes = st.sampled_from(FACT_SCOPES)
+memory_types = st.sampled_from(MEMORY_TYPES)
+rules = st.sampled_from(get_args(SupersessionRule))
+ledgers = st.builds(
+    LedgerId, names, st.sampled_from(["user", "project", "organization"]), st.tuples(names)
+) | st.builds(LedgerId, names, st.just("session"), st.tuples(names, names))
+mentions = st.lists(
+    st.builds(Mention, actor=names, session=names, seq=numbers, start=numbers, end=numbers, thread=st.just("") | names),
+    max_size=2,
+    unique=True,
+).map(tuple)
+sources = st.builds(
+    FactSource,
+    type=st.sampled_from(SOURCE_TYPES),
+    name=texts,
+    identity=texts,
+    authority=names,
+    turn=st.none() | numbers,
+    event=st.none() | numbers,
+)
+spans = st.builds(Span, seq=numbers, start=numbers, end=numbers)
+proposals = st.builds(
+    Proposal,
+    change=st.sampled_from(get_args(Change)),
+    rule=st.sampled_from(get_args(Rule)),
+    reason=texts,
+    confidence=st.floats(0, 1),
+    fact=st.none() | fact_ids,
+    key=texts,
+    value=json_values,
+    scope=scopes,
+    scope_id=texts,
+    authority=texts,
+    old=st.lists(spans, max_size=2).map(tuple),
+    new=st.none() | spans,
+)
+proposed = st.lists(st.tuples(st.tuples(st.just("user"), names), proposals), max_size=2).map(tuple)
+events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(
+        FactAsserted,
+        key=names,
+        value=json_values,
+        ref=texts,
+        source=sources,
+        memory_type=memory_types,
+        scope=scopes,
+        scope_id=texts,
+        valid_from_us=numbers,
+        expires_us=times,
+        against=st.just("") | fact_ids,
+        depends_on=some_facts,
+        review=st.just("") | fact_ids,
+        is_constraint=st.booleans(),
+        constraint_type=st.none() | names,
+        requires=some_names,
+        provenance=some_names,
+        mentions=mentions,
+        reason=texts,
+    ),
+    st.builds(
+        FactSuperseded,
+        fact=fact_ids,
+        by=fact_ids,
+        rule=rules,
+        reason=texts,
+        late=st.booleans(),
+        followers=some_facts,
+        mentions=mentions,
+    ),
+    st.builds(FactRetracted, facts=some_facts, reason=texts, mentions=mentions),
+    st.builds(FactExpired, facts=some_facts, reason=texts),
+    st.builds(FactMarked, facts=some_facts, because=fact_ids),
+    st.builds(
+        FactPromoted,
+        fact=fact_ids,
+        scope=scopes,
+        scope_id=texts,
+        against=st.just("") | fact_ids,
+        requires=some_names,
+        reason=texts,
+    ),
+    st.builds(
+        FactEndorsed,
+        fact=fact_ids,
+        authority=names,
+        by=names,
+        against=st.just("") | fact_ids,
+        requires=some_names,
+        reason=texts,
+    ),
+    st.builds(FactConfirmed, fact=fact_ids, by=names, reason=texts, depends_on=some_facts),
+    st.builds(FactReinstated, fact=fact_ids, instead=some_facts, reason=texts),
+    st.builds(FactsProposed, detector=names, message=numbers, proposals=proposed),
+    st.builds(ProposalDecided, proposal=names, accepted=st.booleans()),
+)
+
+
+def commands() -> st.SearchStrategy[LedgerCommand]:
+    own: dict[str, Any] = {"ledger": ledgers, "fact": names, "reason": texts}
+    return st.one_of(
+        st.builds(
+            AssertFact,
+            ledger=ledgers,
+            key=names,
+            value=json_values,
+            ref=texts,
+            source=st.none() | sources,
+            authority=st.none() | names,
+            memory_type=st.none() | memory_types,
+            scope=st.none() | scopes,
+            scope_id=texts,
+            valid_from_us=times,
+            expires_us=times,
+            ttl_us=times,
+            supersedes=some_names,
+            depends_on=some_names,
+            is_constraint=st.none() | st.booleans(),
+            constraint_type=st.none() | names,
+            requires=some_names,
+            provenance=some_names,
+            mentions=mentions,
+            old_mentions=mentions,
+            time_sensitive=st.none() | st.booleans(),
+            reason=texts,
+        ),
+        st.builds(SupersedeFact, **own, by=names),
+        st.builds(RetractFact, **own, mentions=mentions),
+        st.builds(ExpireFact, **own),
+        st.builds(PromoteFact, **own, scope=scopes, scope_id=texts),
+        st.builds(EndorseFact, **own, authority=st.none() | names),
+        st.builds(ConfirmFact, **own),
+        st.builds(ReinstateFact, **own),
+        st.builds(ExpireFacts, ledger=ledgers, limit=numbers),
+        st.builds(EraseFacts, ledger=ledgers, facts=some_names, seqs=st.just(()), reason=texts),
+    )
