@@ -7,8 +7,10 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from holdfast.model.facts import Search
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot
 from holdfast.model.names import StreamId
+from holdfast.model.rows import FactRow
 from holdfast.storage.threaded import ThreadedStore
 
 T = TypeVar("T")
@@ -68,6 +70,9 @@ class Awaited:
 
     def rows(self, *query: Any, **range_: Any) -> tuple[Any, ...]:
         return self._loop.run(self._store.rows(*query, **range_))
+
+    def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
+        return self._loop.run(self._store.search(search))
 
     def close(self) -> None:
         self._loop.run(self._store.close())

@@ -167,7 +167,8 @@ def all_of_a_tenants_work(engine: Engine) -> None:
     with pytest.raises(errors.SessionDestroyed):
         idle.record("user", "Still there?")
     all_of_the_work_with_frames(engine)
-    assert {row.session for row in engine.sessions()} == {"trip", "many", "frames"}
+    all_of_the_work_with_facts(engine)
+    assert {row.session for row in engine.sessions()} == {"trip", "many", "frames", "facts"}
 
 
 def all_of_the_work_with_frames(engine: Engine) -> None:
@@ -187,3 +188,32 @@ def all_of_the_work_with_frames(engine: Engine) -> None:
     assert [rest.frame for rest in engine.suspended(actor="ada")] == [root.id]
     assert engine.resume(token).state().context_handles[0] == page
     assert (engine.suspended(), root.state().status) == ([], "active")
+
+
+def all_of_the_work_with_facts(engine: Engine) -> None:
+    ledger = engine.ledger(user="ada")
+    city = ledger.assert_("home.city", "Rome", ref="city")
+    assert ledger.assert_("home.city", "Rome") == city
+    plan = ledger.assert_("plan", "meetings in Rome", depends_on=[city.id], ttl_s=3_600)
+    moved = ledger.assert_("home.city", "Paris", supersedes=["city"])
+    assert [fact.id for fact in ledger.history("home.city")] == [city.id, moved.id]
+    assert [fact.id for fact in ledger.review()] == [plan.id]
+    assert [known.fact.id for known in ledger.search("a meeting in Paris")] in (
+        [plan.id, moved.id],
+        [moved.id, plan.id],
+    )
+    rule = ledger.assert_("rule", "never by train", is_constraint=True, requires=["plan"])
+    assert [fact.id for fact in ledger.constraints()] == [rule.id]
+    ledger.assert_("snack", "a sandwich", ttl_s=0.000_001)
+    secret = ledger.assert_("secret", "swordfish")
+    assert engine.sweep().facts == 1
+    ledger.erase(secret, "private")
+    assert ledger.search("swordfish") == ()
+    meeting = ledger.assert_("meeting.day", "Tuesday")
+    session = engine.create_session("facts", actor="ada", ledgers=[ledger.id])
+    (judged,) = session.observe("Actually, the meeting was moved from Tuesday to Wednesday.").judged
+    assert judged.outcome == "applied"
+    current = ledger.current("meeting.day")
+    assert current is not None
+    assert (current.value, current.supersedes) == ("Wednesday", (meeting.id,))
+    assert [row.kind for row in engine.ledgers()] == ["user"]

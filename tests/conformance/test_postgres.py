@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -17,8 +17,9 @@ from holdfast.storage.postgres.async_store import AsyncPostgresStore
 from holdfast.storage.postgres.blobs import PostgresBlobs
 from holdfast.storage.postgres.store import PostgresStore, batches
 from holdfast.testing import BlobStoreContract, EventStoreContract
-from holdfast.testing.appends import ONE, append_of, frame_row, stream_named, write_to
+from holdfast.testing.appends import LEDGER, ONE, OTHER_LEDGER, append_of, fact_row, frame_row, stream_named, write_to
 from tests.conformance.awaited import Awaited, Loop
+from tests.conformance.postgres_tools import raw
 from tests.postgres import empty_url
 from tests.support import figure
 
@@ -113,3 +114,26 @@ def test_no_task_is_left_waiting_between_two_batches(tasks: int, monkeypatch: py
     monkeypatch.setattr(AsyncPostgresStore, "_commit", answer_soon)
     with empty_url() as url:
         asyncio.run(main(url))
+
+
+DAMAGE = {
+    "a word is gone": "DELETE FROM fact_words WHERE fact = 2",
+    "a word too many": "INSERT INTO fact_words SELECT tenant, home, 'more', 99, weight FROM fact_words LIMIT 1",
+    "a dead fact among the living": "UPDATE fact_words SET home = home - 1 WHERE fact = 2",
+    "another tenant's": "UPDATE fact_words SET tenant = 'other' WHERE fact = 2",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_words_that_lost_step_with_their_facts_are_found_out(damage: str) -> None:
+    with empty_url() as url, closing(PostgresStore(url)) as store:
+        store.append(append_of(write_to(LEDGER, 0, rows=[fact_row(LEDGER, number) for number in range(1, 4)])))
+        store.append(append_of(write_to(OTHER_LEDGER, 0, rows=[fact_row(OTHER_LEDGER, 1, "", words=" ")])))
+        assert store.check() == ()
+        with raw(url) as connection:
+            connection.execute("SELECT set_config('holdfast.every_tenant', 'on', false)")
+            connection.execute(DAMAGE[damage])
+            assert store.check() != ()
+            connection.execute("DELETE FROM fact_words")
+        store.replace_rows(LEDGER, 1, [fact_row(LEDGER, 1)])
+        assert store.check() == ()

@@ -15,13 +15,15 @@ from psycopg import sql
 
 import holdfast
 from holdfast import errors
-from holdfast.model.rows import TABLES
+from holdfast.model.facts import Search
+from holdfast.model.rows import TABLES, FactRow
 from holdfast.storage.postgres import migrate
 from holdfast.storage.postgres.connect import address_of
 from holdfast.storage.postgres.migrate import shipped
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.sql import Migration
 from holdfast.testing.appends import (
+    LEDGER,
     ONE,
     TWO,
     all_events,
@@ -31,6 +33,7 @@ from holdfast.testing.appends import (
     rows_of_every_table,
     write_to,
 )
+from holdfast.testing.contract_state import all_changed
 from holdfast.testing.postgres import Server, installations
 from tests.conformance.postgres_tools import all_of_a_tenants_work, raw, schema_of, settle, two_roles
 from tests.conformance.postgres_worker import COUNTED, in_processes, open_and_append
@@ -134,10 +137,29 @@ def test_a_schema_from_before_there_were_frames_is_extended_with_all_that_is_in_
         with closing(PostgresStore(url)) as store:
             old.append(append_of(write_to(ONE, 1, rows=rows)))
             store.append(append_of(write_to(TWO, 0, rows=more)))
-            for table, row in zip(TABLES, more, strict=True):
-                assert store.rows(table, {"tenant": TWO.tenant, "session": "two"}, limit=5) == (row,)
+            for row in more:
+                assert store.rows(type(row), {"tenant": TWO.tenant, "session": "two"}, limit=5) == (row,)
             old.append(append_of(write_to(TWO, 1, erase=[1])))  # it has forgotten what it never knew of
-            assert [len(store.rows(table, {}, limit=5)) for table in TABLES] == [1, 1, 1, 0, 0, 0]
+            assert [len(store.rows(table, {}, limit=5)) for table in TABLES] == [1, 1, 1, *[0] * 7]
+            assert_sound(store)
+
+
+def test_a_schema_from_before_there_were_facts_is_extended_with_all_that_is_in_it() -> None:
+    url = fresh_url()
+    rows, facts = rows_of_every_table(ONE), rows_of_every_table(LEDGER)
+    asked = Search(tenant=LEDGER.tenant, ledgers=('["user","one"]',), words=("subject",))
+    with closing(PostgresStore(url, migrations=shipped()[:6])) as old:
+        old.append(append_of(write_to(ONE, 0, rows=rows)))
+        with closing(PostgresStore(url)) as store:
+            old.append(append_of(write_to(ONE, 1, rows=rows)))
+            store.append(append_of(write_to(LEDGER, 0, rows=facts)))
+            assert [row for row, _ in store.search(asked)] == [facts[1]]
+            old.append(append_of(write_to(LEDGER, 1, rows=[all_changed(row) for row in facts])))
+            assert store.search(asked) == ()
+            for row in (*rows, *map(all_changed, facts)):
+                assert store.rows(type(row), {"tenant": ONE.tenant}, limit=5) == (row,)
+            old.append(append_of(write_to(LEDGER, 2, erase=[1])))
+            assert store.rows(FactRow, {}, limit=5) == ()
             assert_sound(store)
 
 

@@ -18,12 +18,17 @@ from psycopg import sql
 import holdfast
 from holdfast import errors
 from holdfast.model.content import BlobRef
+from holdfast.model.facts import Search
 from holdfast.model.log import Snapshot
 from holdfast.model.rows import (
     IN_ORDER_OF_KEY,
     TABLES,
+    DependRow,
+    FactRow,
     FrameRow,
     HandleRow,
+    LedgerRow,
+    MentionRow,
     Order,
     OutboxRow,
     Row,
@@ -39,8 +44,10 @@ from holdfast.storage.sql import select_rows
 from holdfast.testing.appends import (
     LOOKALIKES,
     append_of,
+    fact_row,
     frame_row,
     handle_row,
+    ledger_named,
     rows_of_every_table,
     stream_named,
     token_row,
@@ -53,7 +60,7 @@ NOT_A_TENANTS = {"store", "migrations"}
 """Tables that hold nothing of any tenant."""
 
 TENANT_TABLES = (
-    "streams", "events", "keys", "snapshots", *(table.table for table in TABLES), "bodies", "pieces", "blobs",
+    "streams", "events", "keys", "snapshots", *(table.table for table in TABLES), "fact_words", "bodies", "pieces", "blobs",
 )  # fmt: skip
 
 
@@ -113,6 +120,7 @@ CARE: dict[str, Callable[[Engine, Path], object]] = {
     "heads": lambda engine, _: engine.store.heads(limit=10),
     "check": lambda engine, _: engine.store.check(),
     "rows of all": lambda engine, _: engine.store.rows(SessionRow, {}, limit=10),
+    "rows of ledgers": lambda engine, _: engine.store.rows(FactRow, {"ledger": '["user","ada"]'}, limit=10),
     "rows of an actor": lambda engine, _: engine.store.rows(SessionRow, {"actor": "ada"}, limit=10),
     "stored blobs": lambda engine, _: list(engine.blobs.stored()),
     "sweep of blobs": lambda engine, _: engine.blobs.sweep(before_s=0),
@@ -297,8 +305,10 @@ def test_a_superuser_too_gets_only_what_is_the_tenants(lookalikes: PostgresStore
     assert [event.payload for event in store.find(one, "key")] == [mine]
     assert store.find(one, f"only {other}") == ()
     assert store.snapshot(stream) == Snapshot(2, 1, mine)
-    for table, row in zip(TABLES, rows_of_every_table(stream), strict=True):
-        assert store.rows(table, {"tenant": one}, limit=10) == (row,)
+    for row in (*rows_of_every_table(stream), *rows_of_every_table(ledger_named(tenant=one))):
+        assert store.rows(type(row), {"tenant": one}, limit=10) == (row,)
+    asked = Search(tenant=one, ledgers=('["user","l"]',), words=("number", "subject"))
+    assert [row.tenant for row, _ in store.search(asked)] == [one]
     assert read(blobs, one, BlobRef(*digest_of(mine))) == mine
     with pytest.raises(errors.BlobNotFound):
         read(blobs, one, BlobRef(*digest_of(marked(other))))
@@ -328,6 +338,8 @@ def lookalikes() -> Iterator[PostgresStore]:
         stream, mine = stream_named(tenant=tenant), marked(tenant)
         store.append(append_of(write_to(stream, 0, mine, rows=rows_of_every_table(stream)), key="key"))
         store.append(append_of(write_to(stream, 1, mine, snapshot=Snapshot(2, 1, mine)), key=f"only {tenant}"))
+        ledger = ledger_named(tenant=tenant)
+        store.append(append_of(write_to(ledger, 0, mine, rows=rows_of_every_table(ledger))))
         writer = blobs.writer(tenant)
         writer.write(mine)
         writer.commit()
@@ -374,8 +386,29 @@ SELECT stream_no, tenant, actor, session, thread, frame, frame - frame % 1000, '
 INSERT INTO token_rows
 SELECT stream_no, tenant, actor, session, thread, frame, md5(session || frame), 'live', (frame % 20 = 0)::int, '{}'
 FROM frame_rows;
+
+INSERT INTO streams (tenant, kind, key, version, hash, era, xid)
+SELECT CASE WHEN n % 4 = 0 THEN 'a' ELSE 'b' END, 'ledger', '["user","' || n || '"]', 5, '', 1, '3'
+FROM generate_series(1, 800) n;
+
+INSERT INTO ledger_rows
+SELECT stream_no, tenant, key, CASE WHEN stream_no % 3 = 0 THEN 'project' ELSE 'user' END, 5, 5, 1, 1 FROM streams
+WHERE kind = 'ledger';
+
+INSERT INTO fact_rows
+SELECT l.stream_no, l.tenant, l.ledger, n, CASE WHEN n % 2 = 0 THEN 'one' ELSE 'key ' || n END, 'global',
+       CASE WHEN n % 3 = 0 THEN '7' ELSE '' END, CASE WHEN n % 50 = 0 THEN 'ref' ELSE '' END, (n % 20 = 0)::int, 0,
+       (n % 1000 = 0)::int, (n % 1000 = 0)::int, CASE WHEN n % 200 = 0 THEN n END, '', 'subject',
+       CASE WHEN n % 50 = 0 THEN 'rare' ELSE 'common' END, '{}'
+FROM ledger_rows l, generate_series(1, CASE l.ledger WHEN '["user","400"]' THEN 6000 ELSE 5 END) n;
+
+INSERT INTO depend_rows SELECT stream_no, tenant, ledger, fact - fact % 50, fact FROM fact_rows;
+
+INSERT INTO mention_rows
+SELECT stream_no, tenant, ledger, fact, 'ada', '4000', '', fact / 2, 0, 1, (fact % 50 = 0)::int FROM fact_rows
+WHERE ledger = '["user","400"]';
 """
-"""Short streams, and a long one."""
+"""Short streams and a long one; small ledgers and a large one."""
 
 LONG = ("a", "session", '["ada","4000"]')
 LARGE: dict[str, tuple[Any, ...]] = {
@@ -394,7 +427,7 @@ LARGE: dict[str, tuple[Any, ...]] = {
 FOR_OWNERS = {"feed", "at_cursor", "heads", "heads_after"}
 A_FEW = 400
 """Rows that a statement may look at where it asks for a hundred."""
-BIG = {"streams", "events", "keys", "snapshots", *(table.table for table in TABLES)}
+BIG = {"streams", "events", "keys", "snapshots", "fact_words", *(table.table for table in TABLES)}
 
 
 def looked_up(
@@ -418,6 +451,20 @@ MIDDLE_TOKEN = token_row(IN_SCOPE, "~", 3_000)
 EARLY_TOKEN = token_row(stream_named("4000", actor="a", tenant="a"), "~")
 BACKWARDS, SOONEST = Order(backwards=True), Order(("deadline_us",))
 DUE: Mapping[str, str | int] = {"tenant": "a"}
+HOME: Mapping[str, str | int] = {"tenant": "a", "ledger": '["user","400"]'}
+GLOBAL: Mapping[str, str | int] = {"scope": "global", "scope_id": ""}
+SLOT: Mapping[str, str | int] = {**HOME, "subject": "one", **GLOBAL}
+MIDDLE_FACT = fact_row(ledger_named("400", tenant="a"), 3_000)
+EXPIRY = Order(("expires_us",))
+
+
+def searched(*words: str) -> tuple[str, tuple[Any, ...]]:
+    asked = next(log.search(Search(tenant="a", ledgers=('["user","400"]', '["user","4"]'), words=words)))
+    values = list(asked.values)
+    values[2] = ['["user","400"]', '["user","4"]']
+    values[9], values[10] = ["global"], [""]
+    return asked.statement, tuple(values)
+
 
 STATEMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     **{name: (SQL[name], values) for name, values in LARGE.items()},
@@ -442,6 +489,28 @@ STATEMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "what is suspended": looked_up(TokenRow, {"tenant": "a", "suspended": 1}),
     "more of what is suspended": looked_up(TokenRow, {"tenant": "a", "suspended": 1}, EARLY_TOKEN),
     "what is suspended in a session": looked_up(TokenRow, {**SCOPE, "suspended": 1}, MIDDLE_TOKEN),
+    "ledgers": looked_up(LedgerRow, {"tenant": "a"}),
+    "ledgers of a kind": looked_up(LedgerRow, {"tenant": "a", "kind": "project"}),
+    "a fact": looked_up(FactRow, {**HOME, "fact": 3_000}),
+    "live facts of a slot": looked_up(FactRow, {**SLOT, "live": 1}, order=BACKWARDS),
+    "dead facts of a slot": looked_up(FactRow, {**SLOT, "live": 0}, order=BACKWARDS),
+    "more dead facts of a slot": looked_up(FactRow, {**SLOT, "live": 0}, MIDDLE_FACT, order=BACKWARDS),
+    "a key's history": looked_up(FactRow, {**HOME, "subject": "one"}, order=BACKWARDS),
+    "live facts of a key": looked_up(FactRow, {**HOME, "subject": "one", "live": 1}, order=BACKWARDS),
+    "live facts of a name outside": looked_up(FactRow, {**HOME, "ref": "ref", "live": 1}, order=BACKWARDS),
+    "dead facts of a name outside": looked_up(FactRow, {**HOME, "ref": "ref", "live": 0}, order=BACKWARDS),
+    "live facts": looked_up(FactRow, {**HOME, "live": 1}),
+    "more live facts": looked_up(FactRow, {**HOME, "live": 1}, MIDDLE_FACT),
+    "dead facts": looked_up(FactRow, {**HOME, "live": 0}),
+    "live facts of a scope": looked_up(FactRow, {**HOME, "live": 1, "claim": 0, **GLOBAL}, order=BACKWARDS),
+    "facts in review": looked_up(FactRow, {**HOME, "review": 1}),
+    "a tenant's facts in review": looked_up(FactRow, {"tenant": "a", "review": 1}),
+    "constraints": looked_up(FactRow, {**HOME, "constrains": 1}),
+    "facts run out": looked_up(FactRow, {"tenant": "a", "live": 1}, order=EXPIRY, most={"expires_us": 9_000}),
+    "a ledger's facts run out": looked_up(FactRow, {**HOME, "live": 1}, order=EXPIRY, most={"expires_us": 9_000}),
+    "what depends on a fact": looked_up(DependRow, {**HOME, "source": 3_000}),
+    "dead facts in a session": looked_up(MentionRow, {**SCOPE, "live": 0}, order=Order(("seq",)), most={"seq": 1_500}),
+    "a search": searched("rare"),
 }
 
 
@@ -483,8 +552,9 @@ def test_a_statement_finds_its_rows_by_an_index(large: dict[str, Raw], role: str
     session.execute("DEALLOCATE asked")
     scanned = {node["Relation Name"] for node in nodes(plan["Plan"]) if node["Node Type"] == "Seq Scan"}
     assert not scanned & BIG, plan
-    if name not in LARGE:
-        assert {node["Node Type"] for node in nodes(plan["Plan"])} <= {"Limit", "Result", "Index Scan"}, plan
+    if name not in LARGE and name != "a search":
+        kinds = {node["Node Type"] for node in nodes(plan["Plan"])}
+        assert kinds <= {"Limit", "Result", "Index Scan", "Index Only Scan"}, plan
     for node in nodes(plan["Plan"]):
         looked_at = node["Actual Rows"] * node["Actual Loops"] + node.get("Rows Removed by Filter", 0)
         assert looked_at <= A_FEW, plan

@@ -103,6 +103,7 @@ class Story:
     def tell(self) -> list[object]:
         for chapter in (self.names, self.messages, self.tools, self.bodies, self.summaries, self.keys, self.frames):
             chapter()
+        self.facts()
         for offload in (True, False):
             self.ends(offload)
         self.timeouts()
@@ -240,6 +241,36 @@ class Story:
         self.ask(root.state)
         self.ask(other.state)
 
+    def facts(self) -> None:
+        ledger = self.engine.ledger(user=ODD[5])
+        for number, name in enumerate(ODD):
+            project = self.engine.ledger(project=name)
+            self.ask(project.assert_, name, {name: [number]}, scope_id=name, scope="task", ref=name)
+            self.ask(ledger.assert_, name, f"value {name}", ref=ODD[number // 2])
+        city = self.ask(ledger.assert_, "home.city", "Rome", ref="city", key="city")
+        self.ask(ledger.assert_, "home.city", "Rome", ref="city", key="city")
+        plan = self.ask(ledger.assert_, "plan", ["by train", 1.5, None], depends_on=["city"], requires=["read", ODD[7]])
+        for value in ("Paris", "Rome", {"é": "\0"}, "Paris"):
+            self.ask(ledger.assert_, "home.city", value, authority="manager" if value == "Paris" else "guest")
+        for order in (ledger.retract, ledger.confirm, ledger.endorse, ledger.reinstate, ledger.expire, ledger.promote):
+            self.ask(order, city)
+            self.ask(order, plan)
+        self.ask(ledger.assert_, "rule", "never at night", is_constraint=True, valid_from_us=7)
+        self.ask(ledger.assert_, "snack", "a sandwich", ttl_s=1)
+        self.clock.now_s += 4
+        self.ask(self.engine.sweep)
+        self.ask(ledger.assert_, "meeting.day", "Tuesday")
+        session = self.engine.create_session("facts", ledgers=[ledger.id])
+        self.ask(session.observe, "Actually, the meeting was moved from Tuesday to Wednesday.")
+        self.ask(ledger.erase, ["k1", "k3"], "asked to")
+        for status in ("live", "dead"):
+            self.ask(ledger.facts, status=status, limit=50)
+        for name in ("home.city", "city", *ODD):
+            self.ask(ledger.why, name)
+            self.ask(ledger.history, name)
+        for query in ("Paris", "the meetings on wednesdays", "value", *ODD):
+            self.ask(lambda query=query: sorted(known.fact.id for known in ledger.search(query, limit=100)))
+
     def ends(self, offload: bool) -> None:
         session = self.engine.create_session(f"ends {offload}")
         ref = self.engine.put_blob(b"a body of its own")
@@ -359,6 +390,7 @@ def test_the_long_history_has_something_of_everything(in_memory: dict[str, Any])
     types = {event.type for event in in_memory["events"]}
     assert types >= {"session.created", "message.recorded", "evidence.kept", "summary.recorded", "payloads.erased"}
     assert types >= {"frame.pushed", "frame.handle_added", "frame.result_added", "frame.suspended", "actor.resumed"}
+    assert types >= {"fact.asserted", "fact.superseded", "fact.retracted", "fact.expired", "fact.reinstated"}
     assert {type(row) for row in in_memory["rows"]} == set(TABLES)
     assert len([each for each in in_memory["snapshots"] if each]) > 5
     refusals = {said.partition(":")[0] for said in in_memory["answers"] if isinstance(said, str)}

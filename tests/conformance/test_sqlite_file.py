@@ -9,10 +9,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import get_type_hints
+from typing import NamedTuple, get_type_hints
 
 import apsw
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import holdfast
 from holdfast import codec
@@ -27,13 +29,17 @@ from holdfast.errors import (
 )
 from holdfast.model.content import Text
 from holdfast.model.events import Event, MessageRecorded, SessionCreated
+from holdfast.model.facts import Search
 from holdfast.model.log import NewEvent, Snapshot, StreamWrite
 from holdfast.model.names import Scope
 from holdfast.model.rows import (
     IN_ORDER_OF_KEY,
     TABLES,
+    FactRow,
     FrameRow,
     HandleRow,
+    LedgerRow,
+    MentionRow,
     Order,
     OutboxRow,
     Row,
@@ -42,21 +48,27 @@ from holdfast.model.rows import (
 )
 from holdfast.storage.sql import Migration, select_rows
 from holdfast.storage.sqlite import connect
+from holdfast.storage.sqlite.log import SQL
 from holdfast.storage.sqlite.migrate import APPLICATION_ID, migrate, refuse_foreign, shipped
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.appends import (
+    LEDGER,
     ONE,
+    OTHER_LEDGER,
     PAGE,
     TWO,
     all_events,
     append_of,
     assert_sound,
     blob_row,
+    fact_row,
     fill,
     rows_of_every_table,
     session_row,
     write_to,
 )
+from tests.property.tools import fast_folder
+from tests.support import figure
 
 
 @pytest.fixture
@@ -148,13 +160,19 @@ def test_the_columns_of_a_table_are_the_fields_of_its_row(path: Path, table: typ
             f"SELECT name, type, \"notnull\", pk FROM pragma_table_info('{table.table}')"
         ).fetchall()
         strict = connection.execute("SELECT strict FROM pragma_table_list WHERE name = ?", (table.table,)).get
+        unique = connection.execute(
+            'SELECT c.name FROM pragma_index_list(?) i, pragma_index_info(i.name) c WHERE i."unique" ORDER BY c.seqno',
+            (table.table,),
+        ).fetchall()
     hints = get_type_hints(table)
-    key = sorted((int(str(place)), name) for name, _, _, place in columns if place)
     kinds = {name: "INTEGER" if hints[name] in (int, int | None) else "TEXT" for name in table.__struct_fields__}
-    assert {name: kind for name, kind, *_ in columns} == {"stream_no": "INTEGER", **kinds}
-    assert tuple(name for _, name in key) == table.key
+    own = {"row_no": "INTEGER"} if table is FactRow else {}  # its words are kept by a number
+    assert {name: kind for name, kind, *_ in columns} == {"stream_no": "INTEGER", **own, **kinds}
+    assert tuple(name for (name,) in unique) == table.key
+    assert [name for name, *_, place in columns if place] == [*own] or not own
     assert {name for name, _, required, _ in columns if not required} == {
-        name for name, hint in hints.items() if hint in (int | None, str | None)
+        *own,
+        *(name for name, hint in hints.items() if hint in (int | None, str | None)),
     }
     assert strict == 1
 
@@ -163,6 +181,7 @@ def test_the_columns_of_a_table_are_the_fields_of_its_row(path: Path, table: typ
 
 
 NAMES = ("tenant", "actor", "session", "thread")
+HOME = ("tenant", "ledger")
 LAID_OUT: dict[str, tuple[type[Row], Sequence[str], Order, Sequence[str]]] = {
     "outbox_rows_pending": (OutboxRow, ("tenant", "done"), IN_ORDER_OF_KEY, ()),
     "session_rows_by_expiry": (SessionRow, ("tenant",), Order(("expires_us",)), ("expires_us",)),
@@ -173,33 +192,65 @@ LAID_OUT: dict[str, tuple[type[Row], Sequence[str], Order, Sequence[str]]] = {
     "handle_rows_by_source": (HandleRow, (*NAMES, "frame", "source"), IN_ORDER_OF_KEY, ()),
     "token_rows_by_digest": (TokenRow, ("tenant", "digest"), IN_ORDER_OF_KEY, ()),
     "token_rows_suspended": (TokenRow, ("tenant", "suspended"), IN_ORDER_OF_KEY, ()),
+    "ledger_rows_by_kind": (LedgerRow, ("tenant", "kind"), IN_ORDER_OF_KEY, ()),
+    "fact_rows_by_slot": (FactRow, (*HOME, "subject", "scope", "scope_id", "live"), IN_ORDER_OF_KEY, ()),
+    "fact_rows_by_subject": (FactRow, (*HOME, "subject"), IN_ORDER_OF_KEY, ()),
+    "fact_rows_by_life": (FactRow, (*HOME, "live"), IN_ORDER_OF_KEY, ()),
+    "fact_rows_by_ref": (FactRow, (*HOME, "ref", "live"), IN_ORDER_OF_KEY, ()),
+    "fact_rows_live_by_subject": (FactRow, ("live", *HOME, "subject"), IN_ORDER_OF_KEY, ()),
+    "fact_rows_live_by_scope": (FactRow, ("live", *HOME, "scope", "scope_id"), IN_ORDER_OF_KEY, ()),
+    "fact_rows_in_review": (FactRow, ("review", *HOME), IN_ORDER_OF_KEY, ()),
+    "fact_rows_constraints": (FactRow, ("constrains", *HOME), IN_ORDER_OF_KEY, ()),
+    "fact_rows_by_expiry": (FactRow, ("live", "tenant"), Order(("expires_us",)), ("expires_us",)),
+    "fact_rows_due": (FactRow, ("live", *HOME), Order(("expires_us",)), ("expires_us",)),
+    "mention_rows_by_session": (MentionRow, (*NAMES, "live"), Order(("seq",)), ("seq",)),
 }
 """What each index is there for: equal columns, an order, and what is bounded."""
+
+SAID_BY_THE_INDEX = {
+    "fact_rows_live_by_subject",
+    "fact_rows_live_by_scope",
+    "fact_rows_in_review",
+    "fact_rows_constraints",
+    "fact_rows_by_expiry",
+    "fact_rows_due",
+}
+"""The first of those columns needs no looking up: the index holds no other rows."""
 
 
 def plan_of(connection: apsw.Connection, statement: str, values: Sequence[str | int] = ()) -> list[str]:
     return [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", tuple(values))]
 
 
-@pytest.mark.parametrize("backwards", [False, True])
-@pytest.mark.parametrize("old", [False, True], ids=["new", "upgraded"])
-@pytest.mark.parametrize("index", LAID_OUT)
-def test_rows_are_found_by_the_index_that_is_there_for_them(path: Path, index: str, old: bool, backwards: bool) -> None:
-    """From any page on, and none of them is sorted."""
-    if old:
+@pytest.fixture(scope="module", params=[False, True], ids=["new", "upgraded"])
+def laid_out(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
+    path = tmp_path_factory.mktemp("plans") / "agent.db"
+    if request.param:
         old_file(path)
     SqliteStore(path).close()
+    with raw(path) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("index", LAID_OUT)
+def test_rows_are_found_by_the_index_that_is_there_for_them(
+    laid_out: apsw.Connection, index: str, backwards: bool
+) -> None:
+    """From any page on, and none of them is sorted."""
     table, columns, order, bounded = LAID_OUT[index]
-    row = next(row for row in rows_of_every_table(ONE, 2) if type(row) is table)
+    fact = fact_row(LEDGER, 2, ref="ref", review=1, constrains=1, expires_us=2)
+    rows = (fact, *rows_of_every_table(ONE, 2), *rows_of_every_table(LEDGER, 2))
+    row = next(row for row in rows if type(row) is table)
     order, most = Order(order.columns, backwards), dict.fromkeys(bounded, 5)
     where = {column: "some" if (value := getattr(row, column)) is None else value for column in columns}
-    with raw(path) as connection:
-        for after in (None, row):
-            query = select_rows(table, where, after, 10, order, {}, most, "?")
-            assert query is not None
-            (plan,) = plan_of(connection, *query)
-            assert f"USING INDEX {index} ({' AND '.join(f'{column}=?' for column in columns)}" in plan
-            assert (after is None and not most) == plan.endswith(f"{columns[-1]}=?)"), plan
+    columns = columns[1 if index in SAID_BY_THE_INDEX else 0 :]
+    for after in (None, row):
+        query = select_rows(table, where, after, 10, order, {}, most, "?")
+        assert query is not None
+        (plan,) = plan_of(laid_out, *query)
+        assert f"USING INDEX {index} ({' AND '.join(f'{column}=?' for column in columns)}" in plan
+        assert (after is None and not most) == plan.endswith(f"{columns[-1]}=?)"), plan
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.table)
@@ -208,9 +259,19 @@ def test_rows_are_found_by_their_key_and_by_their_stream(path: Path, table: type
     with raw(path) as connection:
         by_key = " AND ".join(f"{column} = 1" for column in table.key)
         (plan,) = plan_of(connection, f"SELECT * FROM {table.table} WHERE {by_key}")
-        assert f"USING PRIMARY KEY ({' AND '.join(f'{column}=?' for column in table.key)})" in plan
+        how = "INDEX sqlite_autoindex_fact_rows_1" if table is FactRow else "PRIMARY KEY"
+        assert f"USING {how} ({' AND '.join(f'{column}=?' for column in table.key)})" in plan
         (plan,) = plan_of(connection, f"DELETE FROM {table.table} WHERE stream_no = 1")
-        assert f"USING INDEX {table.table}_by_stream (stream_no=?)" in plan
+        assert f"INDEX {table.table}_by_stream (stream_no=?)" in plan
+
+
+def test_a_search_walks_over_nothing_but_the_words_and_takes_the_best_in_their_order(path: Path) -> None:
+    SqliteStore(path).close()
+    with raw(path) as connection:
+        words, row, *rest = plan_of(connection, SQL["search"], ('"l1xword"', *[0] * 7))
+        assert words.startswith("SCAN w VIRTUAL TABLE INDEX")
+        assert row == "SEARCH f USING INTEGER PRIMARY KEY (rowid=?)"
+        assert not any("ORDER BY" in step or "f USING" in step for step in rest), rest
 
 
 # Migrations
@@ -396,6 +457,82 @@ def test_what_was_erased_is_in_no_file_any_more(path: Path, size: int) -> None:
     store.append(append_of(write_to(ONE, 1, rows=[session_row(ONE, 2)], erase=[1])))
     assert not any(secret in file.read_bytes() for file in path.parent.glob("agent.db*"))
     assert_sound(store)
+    store.close()
+
+
+class _Fact(NamedTuple):
+    number: int
+    version: int
+    live: bool
+
+    @property
+    def secret(self) -> str:
+        """A word that no other begins like, so that the index has to write it out."""
+        return hashlib.sha256(f"{self.number} {self.version}".encode()).hexdigest()
+
+    def row(self) -> Row:
+        return fact_row(LEDGER, self.number, f"key{self.secret}", f"some {self.secret}", live=int(self.live))
+
+
+@settings(max_examples=figure(12, 300))
+@given(
+    told=st.lists(
+        st.lists(st.builds(_Fact, st.integers(1, 5), st.integers(1, 3), st.booleans()), min_size=1, max_size=4),
+        min_size=1,
+        max_size=12,
+    ),
+    gone=st.sets(st.integers(1, 5), min_size=1),
+    elsewhere=st.booleans(),
+)
+def test_no_word_of_an_erased_fact_is_left_in_the_index(
+    told: list[list[_Fact]], gone: set[int], elsewhere: bool
+) -> None:
+    """However often it changed, lived or died before; what is left is found as before."""
+    with fast_folder() as folder:
+        path = Path(folder) / "agent.db"
+        store = SqliteStore(path)
+        if elsewhere:
+            store.append(append_of(write_to(OTHER_LEDGER, 0, rows=[fact_row(OTHER_LEDGER, 1, "some", "some")])))
+        last: dict[int, _Fact] = {}
+        for version, facts in enumerate(told):
+            last.update((fact.number, fact) for fact in facts)
+            store.append(append_of(write_to(LEDGER, version, rows=[fact.row() for fact in facts])))
+        assert all(fact.secret.encode() in everything(path) for fact in last.values())
+        left = [fact for number, fact in last.items() if number not in gone]
+        store.append(append_of(write_to(LEDGER, len(told), rows=[fact.row() for fact in left], erase=[1])))
+        there = everything(path)
+        said = {fact.secret for facts in told for fact in facts} - {fact.secret for fact in left}
+        assert [secret for secret in said if secret[8:].encode() in there] == []
+        for fact in left:
+            asked = Search(tenant="acme", ledgers=('["user","one"]',), words=(fact.secret,), live=fact.live)
+            assert [row for row, _ in store.search(asked)] == [fact.row()]
+        assert_sound(store)
+        store.close()
+
+
+def everything(path: Path) -> bytes:
+    return b"".join(each.read_bytes() for each in sorted(path.parent.glob("agent.db*")))
+
+
+def test_an_index_that_lost_step_with_its_facts_is_found_out(path: Path) -> None:
+    """Whoever writes past the triggers, or damages what they wrote."""
+    store = SqliteStore(path)
+    store.append(append_of(write_to(LEDGER, 0, rows=[fact_row(LEDGER, number) for number in range(1, 4)])))
+    assert store.check() == ()
+    undo = "INSERT INTO fact_words (fact_words) VALUES ('rebuild')"
+    for damage in (
+        "INSERT INTO fact_words (fact_words, rowid, key_words, words) SELECT 'delete', * FROM fact_texts WHERE row_no = 2",
+        "INSERT INTO fact_words (rowid, key_words, words) VALUES (99, 'l1xword', 'l1xword')",
+        "DELETE FROM fact_words_docsize WHERE id = 1",
+        "DELETE FROM fact_words_data WHERE id > 10",
+        "UPDATE fact_words_data SET block = zeroblob(length(block)) WHERE id > 10",
+    ):
+        with raw(path) as connection:
+            connection.execute(damage)
+        assert store.check() != (), damage
+        with raw(path) as connection:
+            connection.execute(undo)
+        assert store.check() == ()
     store.close()
 
 

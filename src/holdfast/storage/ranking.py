@@ -35,7 +35,7 @@ def _may_know(fact: FactRow, permissions: Sequence[str] | None) -> bool:
 
 
 def ranked(facts: Sequence[FactRow], words: Sequence[str], limit: int) -> tuple[tuple[FactRow, float], ...]:
-    """Those with any of the words, best first, by BM25: it counts for more if few have a word, and often, in a short fact."""
+    """Those with any of the words, best first, by BM25: a word counts for more if few have it, and often, and are short."""
     wanted = dict.fromkeys(map(_stem, words))
     weights = [_weights(fact) for fact in facts]
     lengths = [1 + fact.key_words.count(" ") + fact.words.count(" ") for fact in facts]

@@ -445,6 +445,7 @@ def check() -> Operation[tuple[str, ...]]:
     faults: list[str] = []
     for name, told in (
         *((f"strange_{table.table}", _strange(table)) for table in TABLES),
+        ("strange_fact_words", "fact {1} of tenant {0!r} and the words that it is found by do not belong together"),
         ("lost_events", "the event at position {} belongs to no stream of its tenant"),
         ("lost_snapshots", "a snapshot for stream number {} belongs to no stream of its tenant"),
         ("disordered_events", "the event at position {} stands before the one it follows"),

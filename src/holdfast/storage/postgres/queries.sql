@@ -98,11 +98,12 @@ WITH homes AS MATERIALIZED (
     GROUP BY w.home, w.fact
 )
 SELECT s.score, f.* FROM (
-    SELECT h.ledgers[array_position(h.numbers, s.home)] COLLATE "C" AS ledger, s.fact, s.score FROM scored s CROSS JOIN homes h
-    ORDER BY score DESC, ledger, fact DESC) s CROSS JOIN LATERAL (
+    SELECT h.ledgers[array_position(h.numbers, s.home)] COLLATE "C" AS ledger, s.fact, s.score
+    FROM scored s CROSS JOIN homes h ORDER BY score DESC, ledger, fact DESC) s CROSS JOIN LATERAL (
     SELECT f.tenant, f.ledger, f.fact, f.subject, f.scope, f.scope_id, f.ref, f.live, f.claim, f.review, f.constrains,
            f.expires_us, f.requires, f.key_words, f.words, f.state
-    FROM fact_rows f WHERE f.tenant = %b AND f.ledger = s.ledger AND f.fact = s.fact AND f.live = %b AND (f.expires_us IS NULL OR f.expires_us > %b)
+    FROM fact_rows f WHERE f.tenant = %b AND f.ledger = s.ledger AND f.fact = s.fact AND f.live = %b
+      AND (f.expires_us IS NULL OR f.expires_us > %b)
       AND (f.scope, f.scope_id) IN (SELECT * FROM unnest(%b::text[], %b::text[]))
       AND (f.requires = '' OR %b OR f.requires::jsonb <@ %b::text::jsonb) LIMIT 1) f
 ORDER BY s.score DESC, s.ledger, s.fact DESC LIMIT %b;
@@ -169,6 +170,13 @@ WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'ledger' OR s.key <> r.led
 -- name: strange_mention_rows
 SELECT r.ledger FROM mention_rows r LEFT JOIN streams s USING (stream_no)
 WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'ledger' OR s.key <> r.ledger LIMIT 10;
+
+-- name: strange_fact_words
+SELECT coalesce(f.tenant, w.tenant), coalesce(f.fact, w.fact)
+FROM (SELECT tenant, stream_no * 2 + (live = 1)::integer AS home, fact FROM fact_rows WHERE key_words || words ~ '[^ ]') f
+FULL JOIN (SELECT DISTINCT tenant, home, fact FROM fact_words) w
+  ON w.tenant = f.tenant AND w.home = f.home AND w.fact = f.fact
+WHERE f.fact IS NULL OR w.fact IS NULL LIMIT 10;
 
 -- name: lost_events
 SELECT e.position FROM events e LEFT JOIN streams s USING (stream_no)

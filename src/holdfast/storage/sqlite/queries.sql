@@ -82,8 +82,8 @@ UPDATE log_totals SET events = ?, streams = ?, feed = ? WHERE one = 1;
 SELECT stream_no, key FROM streams WHERE tenant = ? AND kind = 'ledger' AND key IN (SELECT value FROM json_each(?));
 
 -- name: search
-SELECT -w.rank, f.tenant, f.ledger, f.fact, f.subject, f.scope, f.scope_id, f.ref, f.live, f.claim, f.review, f.constrains, f.expires_us,
-       f.requires, f.key_words, f.words, f.state
+SELECT -w.rank, f.tenant, f.ledger, f.fact, f.subject, f.scope, f.scope_id, f.ref, f.live, f.claim, f.review, f.constrains,
+       f.expires_us, f.requires, f.key_words, f.words, f.state
 FROM fact_words w CROSS JOIN fact_rows f ON f.row_no = w.rowid
 WHERE w.fact_words MATCH ? AND f.tenant = ? AND f.ledger = ? AND f.live = ?
   AND (f.expires_us IS NULL OR f.expires_us > ?)

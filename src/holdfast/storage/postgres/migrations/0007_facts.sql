@@ -77,14 +77,14 @@ CREATE TABLE mention_rows (
 CREATE INDEX mention_rows_by_stream ON mention_rows (stream_no);
 CREATE INDEX mention_rows_by_session ON mention_rows (tenant, actor, session, thread, live, seq, ledger, fact, start);
 
--- A row for each word of each fact. No other kind of index of words can be used behind a policy, since none of their operators
--- is known not to leak; and `home`, twice the number of a ledger, and one more for what lives, keeps everything else away.
+-- A row for each word of each fact. No other index of words can be used behind a policy, since none of their operators is known
+-- not to leak; and `home`, twice the number of a ledger, and one more for what lives, keeps everything else away.
 CREATE TABLE fact_words (
     tenant text COLLATE "C" NOT NULL,
     home   bigint NOT NULL,
     word   text COLLATE "C" NOT NULL,         -- its stem
     fact   bigint NOT NULL,
-    weight real NOT NULL,                     -- more for a word that is there often, or in the key, and if it is not one of many
+    weight real NOT NULL,                     -- more for one that is there often, or in the key, and not one of many
     PRIMARY KEY (home, word, fact) INCLUDE (tenant, weight)
 );
 
@@ -128,7 +128,8 @@ END $$;
 
 CREATE TRIGGER put_fact_words AFTER INSERT ON fact_rows FOR EACH ROW EXECUTE FUNCTION put_fact_words();
 CREATE TRIGGER move_fact_words AFTER UPDATE ON fact_rows FOR EACH ROW
-WHEN ((OLD.stream_no, OLD.live, OLD.key_words, OLD.words) IS DISTINCT FROM (NEW.stream_no, NEW.live, NEW.key_words, NEW.words))
+WHEN ((OLD.stream_no, OLD.live, OLD.key_words, OLD.words)
+      IS DISTINCT FROM (NEW.stream_no, NEW.live, NEW.key_words, NEW.words))
 EXECUTE FUNCTION put_fact_words();
 CREATE TRIGGER forget_fact_words AFTER DELETE ON fact_rows REFERENCING OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION forget_fact_words();
@@ -152,18 +153,18 @@ BEGIN
             created_us = excluded.created_us, updated_us = excluded.updated_us;
     END IF;
     IF rows ? 'fact_rows' THEN
-        INSERT INTO fact_rows (stream_no, tenant, ledger, fact, subject, scope, scope_id, ref, live, claim, review, constrains,
-                               expires_us, requires, key_words, words, state)
-        SELECT numbers[r.write], r.tenant, r.ledger, r.fact, r.subject, r.scope, r.scope_id, r.ref, r.live, r.claim, r.review,
-               r.constrains, r.expires_us, r.requires, r.key_words, r.words, r.state
+        INSERT INTO fact_rows (stream_no, tenant, ledger, fact, subject, scope, scope_id, ref, live, claim, review,
+                               constrains, expires_us, requires, key_words, words, state)
+        SELECT numbers[r.write], r.tenant, r.ledger, r.fact, r.subject, r.scope, r.scope_id, r.ref, r.live, r.claim,
+               r.review, r.constrains, r.expires_us, r.requires, r.key_words, r.words, r.state
         FROM jsonb_to_recordset(rows -> 'fact_rows') AS r (
             write integer, tenant text, ledger text, fact bigint, subject text, scope text, scope_id text, ref text,
             live bigint, claim bigint, review bigint, constrains bigint, expires_us bigint, requires text, key_words text,
             words text, state text)
         WHERE numbers[r.write] IS NOT NULL
         ON CONFLICT (tenant, ledger, fact) DO UPDATE SET
-            stream_no = excluded.stream_no, subject = excluded.subject, scope = excluded.scope, scope_id = excluded.scope_id,
-            ref = excluded.ref, live = excluded.live, claim = excluded.claim, review = excluded.review,
+            stream_no = excluded.stream_no, subject = excluded.subject, scope = excluded.scope,
+            scope_id = excluded.scope_id, ref = excluded.ref, live = excluded.live, claim = excluded.claim, review = excluded.review,
             constrains = excluded.constrains, expires_us = excluded.expires_us, requires = excluded.requires,
             key_words = excluded.key_words, words = excluded.words, state = excluded.state;
     END IF;

@@ -78,8 +78,8 @@ CREATE TABLE mention_rows (
 CREATE INDEX mention_rows_by_stream ON mention_rows (stream_no);
 CREATE INDEX mention_rows_by_session ON mention_rows (tenant, actor, session, thread, live, seq, ledger, fact, start);
 
--- The words of a fact as the index holds them: each begins with the number of its ledger, and l or d for a live or a dead fact.
--- So a word's list holds nothing of another ledger: no search walks over it, and how common a word is elsewhere is not known.
+-- The words of a fact as the index holds them: each begins with l or d for a live or a dead fact, and its ledger's number. So a
+-- word's list holds nothing of another ledger: no search walks over it, and how common a word is elsewhere is not known.
 CREATE VIEW fact_texts AS
 SELECT row_no, iif(key_words = '', '', home || replace(key_words, ' ', ' ' || home)) AS key_words,
        iif(words = '', '', home || replace(words, ' ', ' ' || home)) AS words
@@ -94,7 +94,8 @@ CREATE VIRTUAL TABLE fact_words USING fts5(
 INSERT INTO fact_words (fact_words, rank) VALUES ('rank', 'bm25(3.0, 1.0)');
 
 CREATE TRIGGER fact_words_come AFTER INSERT ON fact_rows BEGIN
-    INSERT INTO fact_words (rowid, key_words, words) SELECT row_no, key_words, words FROM fact_texts WHERE row_no = new.row_no;
+    INSERT INTO fact_words (rowid, key_words, words)
+    SELECT row_no, key_words, words FROM fact_texts WHERE row_no = new.row_no;
 END;
 
 -- Before a row goes, since what is taken from the index is what the row says.
@@ -113,7 +114,8 @@ END;
 CREATE TRIGGER fact_words_return AFTER UPDATE ON fact_rows
 WHEN old.live IS NOT new.live OR old.words IS NOT new.words OR old.key_words IS NOT new.key_words
 BEGIN
-    INSERT INTO fact_words (rowid, key_words, words) SELECT row_no, key_words, words FROM fact_texts WHERE row_no = new.row_no;
+    INSERT INTO fact_words (rowid, key_words, words)
+    SELECT row_no, key_words, words FROM fact_texts WHERE row_no = new.row_no;
 END;
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
