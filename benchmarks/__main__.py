@@ -27,8 +27,11 @@ NAMES = (
     "agents",
     "tokens",
     "trajectories",
+    "dialogues",
+    "statebench",
     "postgres",
     "frames",
+    "facts",
 )
 
 

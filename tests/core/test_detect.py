@@ -1,0 +1,332 @@
+"""What the default detector reads in plain text, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from holdfast.core.detect import Rules
+from holdfast.model.content import Json, Role
+from holdfast.model.detection import Candidate, Observation, Proposal, Said, Span
+
+APPLIED = 0.8
+"""From this confidence on a policy acts by itself."""
+ASKED = 0.5
+
+
+def us(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def observed(
+    text: str,
+    facts: dict[str, Json],
+    *before: str,
+    role: Role = "user",
+    now_us: int = 0,
+    since_us: int = 1,
+    expires_us: int | None = None,
+) -> Observation:
+    """The messages before are the user's, or, with `>` in front, the assistant's."""
+    return Observation(
+        said=Said(text, role),
+        before=tuple(
+            Said(each.removeprefix(">"), "assistant" if each.startswith(">") else "user", seq)
+            for seq, each in enumerate(before, 1)
+        ),
+        facts=tuple(
+            Candidate(fact=key, key=key, value=value, text=str(value), since_us=since_us, expires_us=expires_us)
+            for key, value in facts.items()
+        ),
+        now_us=now_us,
+    )
+
+
+def changes(observation: Observation, least: float = APPLIED) -> dict[str, Proposal]:
+    """The facts that would lose their value, with why."""
+    found = [each for each in Rules().detect(observation) if each.fact is not None and each.confidence >= least]
+    return {each.fact: each for each in found if each.fact is not None}
+
+
+def quoted(observation: Observation, spans: Sequence[Span]) -> list[str]:
+    texts = {0: observation.said.text} | {each.seq: each.text for each in observation.before}
+    return [texts[span.seq][span.start : span.end] for span in spans]
+
+
+SET_RIGHT: list[tuple[str, dict[str, Json], tuple[str, ...], str, Json]] = [
+    ("Make that $40,000.", {"project_budget": "$100,000"}, ("The budget is $100,000.",), "project_budget", "$40,000"),
+    ("No, it's for 3 people.", {"party_size": 4}, (">So a table for 4 people?",), "party_size", 3),
+    ("Actually, the deadline moved to June 20.", {"project_deadline": "June 15"}, (), "project_deadline", "June 20"),
+    ("We moved the call from Tuesday to Friday.", {"call_day": "Tuesday"}, (), "call_day", "Friday"),
+    ("Sorry, could we do 8 pm instead?", {"table.time": "7 pm"}, (">Booked for 7 pm.",), "table.time", "8 pm"),
+    ("The discount is 15% now.", {"discount": "10%"}, (), "discount", "15%"),
+    ("Keys rotate every 30 days now, not 90 days.", {"key_rotation": "90 days"}, (), "key_rotation", "30 days"),
+    ("Correction: it runs for 24 months.", {"contract_length": "12 months"}, (), "contract_length", "24 months"),
+    ("My name is Anna, not Ana.", {"user_name": "Ana"}, (), "user_name", "Anna"),
+    ("Let's use Postgres instead of MySQL.", {"database": "MySQL"}, (), "database", "Postgres"),
+    ("Sarah is now the owner of the migration.", {"migration_owner": "Bob"}, (), "migration_owner", "Sarah"),
+    ("Actually, send it to Oslo instead.", {"ship_to": "Bergen"}, ("Ship it to Bergen.",), "ship_to", "Oslo"),
+    ("The priority is retention now.", {"top_priority": "growth"}, (), "top_priority", "retention"),
+    ("As of today, the project is delayed.", {"project_status": "in planning"}, (), "project_status", "delayed"),
+    ("I'm vegetarian now", {"diet": "vegan"}, ("I'm vegan",), "diet", "vegetarian"),
+    ("We don't need parking anymore.", {"parking": "yes", "wifi": "yes"}, (), "parking", "no"),
+    ("We don't need parking anymore.", {"parking": True}, (), "parking", False),
+    (
+        "We'll go with Globex for the contract.",
+        {"selected_vendor": "Initech"},
+        ("We'll go with Initech for the contract.",),
+        "selected_vendor",
+        "Globex",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "facts", "before", "key", "value"), SET_RIGHT, ids=[each[0] for each in SET_RIGHT])
+def test_a_value_that_is_set_right_is_superseded(
+    text: str, facts: dict[str, Json], before: tuple[str, ...], key: str, value: Json
+) -> None:
+    found = changes(observed(text, facts, *before))
+    assert list(found) == [key]
+    assert found[key].change == "supersede"
+    assert found[key].value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "before"),
+    [
+        ("The call is on Tuesday.", {"call_day": "Tuesday"}, ()),
+        ("Yes, at 7 in the evening.", {"time": "7 pm"}, (">At 7 pm?",)),
+        ("Is the call on Friday?", {"call_day": "Tuesday"}, ("The call is on Tuesday.",)),
+        ("When is the review, on Friday or on Monday?", {"review_day": "Tuesday"}, ()),
+        ("Don't change the budget to $30,000.", {"budget": "$50,000"}, ("The budget is $50,000.",)),
+        ("It's not on Friday.", {"call_day": "Tuesday"}, ("The call is on Tuesday.",)),
+        ("What if we moved it to Friday?", {"call_day": "Tuesday"}, ("The call is on Tuesday.",)),
+        ("Suppose the budget is $90,000.", {"budget": "$50,000"}, ()),
+        ("We might move it to Friday, not sure yet.", {"call_day": "Tuesday"}, ("The call is on Tuesday.",)),
+        ("As a rough estimate, the budget is $70,000.", {"budget": "$50,000"}, ()),
+        ("I had lunch at 1 pm with Bob.", {"meeting_time": "3 pm"}, ("The meeting is at 3 pm.",)),
+        ("Find another table for my mother at 6 pm.", {"time": "5 pm"}, ("Find a table at 5 pm.",)),
+        ("The budget for the other team is $30,000.", {"project_budget": "$50,000"}, ("Project budget: $50,000",)),
+        ("The marketing budget is $30,000.", {"project_budget": "$50,000"}, ("Project budget: $50,000",)),
+        ("The vendor quoted $75,000 for the license.", {"quarterly_budget": "$50,000"}, ()),
+        ("My sister lives in Rome.", {"home_city": "Porto"}, ("I live in Porto.",)),
+        ("I'd also like a hotel for Friday.", {"flight_date": "Tuesday"}, ("A flight on Tuesday.",)),
+        ("Thanks, see you tomorrow!", {"call_day": "Tuesday"}, ()),
+        ("I need a taxi from Leeds to York.", {"train.departure": "Leeds"}, ("A train from Leeds.",)),
+        ("Keep the location as it is.", {"order_location": "Oslo"}, ()),
+        ("Thanks, that's all for now.", {"destination": "Oslo"}, ("Go to Oslo.",)),
+        ("All features need 80% coverage, this one has 30% coverage.", {"gate": "At least 80% coverage"}, ()),
+    ],
+)
+def test_other_talk_changes_nothing(text: str, facts: dict[str, Json], before: tuple[str, ...]) -> None:
+    assert changes(observed(text, facts, *before)) == {}
+
+
+def test_only_what_is_named_is_changed() -> None:
+    facts: dict[str, Json] = {"order_quantity": "500", "order_location": "Oslo"}
+    found = changes(observed("Keep the location, but change the quantity to 750.", facts, "500 units to Oslo."))
+    assert list(found) == ["order_quantity"]
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "before"),
+    [
+        ("Scratch that.", {"call_day": "Tuesday"}, ("The call is on Tuesday.",)),
+        ("Cancel that order.", {"laptop_order": "ten laptops"}, ("Order ten laptops.",)),
+        ("The office is no longer in Berlin.", {"office_location": "Berlin"}, ()),
+        ("Forget about the Acme deal.", {"lead": "The Acme deal is worth $2M"}, ()),
+        ("Our conclusion 'ship on May 1' was based on incorrect data.", {"decision": "ship on May 1"}, ()),
+    ],
+)
+def test_what_is_taken_back_is_retracted(text: str, facts: dict[str, Json], before: tuple[str, ...]) -> None:
+    found = changes(observed(text, facts, *before))
+    assert [each.change for each in found.values()] == ["retract"]
+    assert all(each.value is None and each.new is None for each in found.values())
+
+
+def test_what_says_itself_that_it_is_off_is_not_taken_back_again() -> None:
+    assert changes(observed("Cancel that order.", {"order": "order of laptops cancelled"}, "Order laptops.")) == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "offer", "facts", "value"),
+    [
+        ("Sure, that works.", "Tuesday is full. How about Friday instead?", {"call_day": "Tuesday"}, "Friday"),
+        ("Yes please.", "They only have a table for 3 people. Would that work?", {"party_size": 4}, 3),
+        ("Sounds good to me.", "Sorry, 7 pm is taken. How about 6:30 pm?", {"time": "7 pm"}, "6:30 pm"),
+    ],
+)
+def test_an_offer_that_is_agreed_to_is_the_new_value(
+    answer: str, offer: str, facts: dict[str, Json], value: Json
+) -> None:
+    observation = observed(answer, facts, f">{offer}")
+    (found,) = changes(observation).values()
+    assert (found.change, found.value) == ("supersede", value)
+    assert found.new is not None
+    assert found.new.seq == 1
+    assert quoted(observation, [found.new]) == [str(value)]
+    assert changes(observed(f"No, {answer.lower()}", facts, f">{offer}")) == {}
+
+
+def test_an_offer_that_is_declined_changes_nothing() -> None:
+    offer = ">Tuesday is full. How about Friday instead?"
+    assert changes(observed("Okay, no.", {"call_day": "Tuesday"}, offer)) == {}
+
+
+def test_the_other_side_echoes_and_offers_but_never_decides() -> None:
+    facts: dict[str, Json] = {"budget": "$50,000"}
+    for text in ("Noted: the budget is $50,000.", "I have set the budget to $60,000 instead.", "How about $60,000?"):
+        assert changes(observed(text, facts, "The budget is $50,000.", role="assistant")) == {}
+
+
+def test_spans_say_exactly_where_the_old_and_the_new_value_stand() -> None:
+    observation = observed(
+        "Correction: it was Tuesday, the call is now on Friday.",
+        {"call_day": "Tuesday"},
+        "The call is on Tuesday.",
+        ">Noted: Tuesday. Tuesdays are fine.",
+    )
+    (found,) = changes(observation).values()
+    assert found.new is not None
+    assert quoted(observation, [found.new]) == ["Friday"]
+    assert quoted(observation, found.old) == ["Tuesday", "Tuesday", "Tuesday"]
+    assert {span.seq for span in found.old} == {0, 1, 2}
+
+
+def test_a_value_is_found_where_it_is_written_in_another_way() -> None:
+    observation = observed("No, make it 8 pm.", {"time": "half past 7 in the evening"}, ">So at 7:30 pm?")
+    (found,) = changes(observation).values()
+    assert quoted(observation, found.old) == ["7:30 pm"]
+
+
+def test_a_number_is_stated_only_where_it_counts_the_same() -> None:
+    observation = observed(
+        "No, make it 5 people.", {"party_size": 4}, "4 people, and 4 bottles of wine.", ">For 4 people?"
+    )
+    (found,) = changes(observation).values()
+    assert quoted(observation, found.old) == ["4", "4"]
+    assert found.value == 5
+
+
+def test_where_a_fact_is_known_to_be_stated_is_told_along() -> None:
+    stated = Span(17, 4, 11)
+    candidate = Candidate(fact="f", key="call_day", value="Tuesday", text="Tuesday", stated=(stated,))
+    (found,) = Rules().detect(Observation(said=Said("Make it Friday instead."), facts=(candidate,)))
+    assert stated in found.old
+
+
+@pytest.mark.parametrize(
+    ("text", "authority"),
+    [
+        ("Per the CEO, the budget is $80,000.", "CEO"),
+        ("[VP] I'm overriding that. The budget is $80,000.", "VP"),
+        ("[Mike (CFO)]: the budget is now $80,000.", "CFO"),
+        ("The board cut it: the budget is now $80,000.", "board"),
+        ("The budget is now $80,000.", ""),
+    ],
+)
+def test_who_is_named_as_the_source_is_noted(text: str, authority: str) -> None:
+    (found,) = changes(observed(text, {"budget": "$50,000"})).values()
+    assert found.authority == authority
+    assert (found.rule == "authority") == bool(authority)
+
+
+@pytest.mark.parametrize(
+    ("value", "now", "least"),
+    [
+        ("Offer is valid until March 15, 2026", "2026-03-16T00:00:00", APPLIED),
+        ("Send it by March 15", "2026-03-16T00:00:00", ASKED),
+        ("The meeting is on Friday", "2026-03-14T00:00:00", ASKED),
+    ],
+)
+def test_a_deadline_that_has_passed_expires(value: str, now: str, least: float) -> None:
+    since = us("2026-03-09T09:00:00")
+    (found,) = changes(observed("Hello.", {"note": value}, now_us=us(now), since_us=since), least).values()
+    assert (found.change, found.rule) == ("expire", "temporal")
+    assert changes(observed("Hello.", {"note": value}, now_us=us("2026-03-13T08:00:00"), since_us=since), ASKED) == {}
+
+
+def test_a_date_without_a_year_is_the_next_one() -> None:
+    facts: dict[str, Json] = {"note": "Send it by March 15"}
+    since = us("2026-11-01T09:00:00")
+    assert changes(observed("Hi.", facts, now_us=us("2026-11-05T09:00:00"), since_us=since), ASKED) == {}
+    assert changes(observed("Hi.", facts, now_us=us("2027-03-16T09:00:00"), since_us=since), ASKED) != {}
+
+
+def test_a_fact_expires_when_it_was_said_to() -> None:
+    end = us("2026-03-15T12:00:00")
+    assert changes(observed("Hi.", {"k": "v"}, now_us=end - 1, expires_us=end)) == {}
+    (found,) = changes(observed("Hi.", {"k": "v"}, now_us=end, expires_us=end)).values()
+    assert found.change == "expire"
+
+
+def test_a_birthday_does_not_expire() -> None:
+    facts: dict[str, Json] = {"birthday": "March 3, 1990"}
+    assert changes(observed("Hi.", facts, now_us=us("2026-03-15T12:00:00")), ASKED) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("Hold on - call about the Q4 budget", "call_q4_budget"),
+        ("Back to the Globex proposal", "globex_proposal"),
+        ("Incident resolved, back to planning", "planning"),
+        ("Let's talk about the launch.", "launch"),
+    ],
+)
+def test_the_talk_turns(text: str, key: str) -> None:
+    (found,) = Rules().detect(observed(text, {"budget": "$5"}))
+    assert (found.change, found.rule, found.key, found.fact) == ("switch", "topic", key, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"),
+    [
+        ("What if the budget were $90,000?", "hypothetical"),
+        ("Theoretically, $40 is possible.", "hypothetical"),
+        ("Draft: a contract of 24 months", "draft"),
+        ("Tentatively targeting March 15", "draft"),
+    ],
+)
+def test_what_is_only_supposed_is_kept_apart(text: str, scope: str) -> None:
+    (found,) = Rules().detect(observed(text, {"budget": "$50,000", "contract": "12 months"}))
+    assert (found.change, found.scope, found.fact, found.value) == ("assert", scope, None, text)
+
+
+def test_all_is_supposed_until_the_talk_is_in_earnest_again() -> None:
+    facts: dict[str, Json] = {"budget": "$50,000"}
+    opening = "Let's do a pricing exploration. This is just exploratory."
+    assert changes(observed("Make the budget $90,000.", facts, opening)) == {}
+    ended = changes(observed("Actually, the budget is now $90,000.", facts, opening, "OK, that's enough of that."))
+    assert list(ended) == ["budget"]
+
+
+def test_what_is_plainly_said_of_something_new_is_asked_for() -> None:
+    (found,) = Rules().detect(observed("The kickoff is on Friday.", {"city": "Oslo"}))
+    assert (found.change, found.rule, found.key, found.value) == ("assert", "stated", "kickoff", "Friday")
+    assert ASKED <= found.confidence < APPLIED
+
+
+def test_a_commitment_outlives_a_preference() -> None:
+    facts: dict[str, Json] = {
+        "contract": "Committed to 18 months contract with Acme",
+        "payment_preference": "Prefer monthly billing payment terms",
+    }
+    said = "I'm committed to Acme. I prefer monthly billing for now."
+    found = changes(observed("Actually, let's switch to milestone-based instead.", facts, said))
+    assert list(found) == ["payment_preference"]
+
+
+def test_what_must_be_is_not_switched_in_passing() -> None:
+    facts: dict[str, Json] = {"cadence": "must be weekly", "review_preference": "Prefer weekly reviews"}
+    found = changes(observed("Actually, let's switch to biweekly instead.", facts))
+    assert list(found) == ["review_preference"]
+
+
+def test_a_reason_quotes_no_value() -> None:
+    for text, facts, before, _, value in SET_RIGHT:
+        for found in changes(observed(text, facts, *before)).values():
+            for word in (str(value), *map(str, facts.values())):
+                assert word.lower() not in found.reason.lower().replace(found.key, "").split()

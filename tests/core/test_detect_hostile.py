@@ -1,0 +1,195 @@
+"""The default detector under any text: what always holds, and that nothing keeps it busy."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.core.detect import Rules
+from holdfast.core.detect.words import FACTS, READ_CHARACTERS
+from holdfast.model.detection import Candidate, Observation, Said, Span
+from tests.support import figure
+
+EXAMPLES = settings(max_examples=figure(60, 3_000), deadline=None)
+
+VALUES = [
+    *(
+        "$50,000",
+        "15%",
+        "3 pm",
+        "half past 7",
+        "Tuesday",
+        "March 15, 2026",
+        "tomorrow",
+        "4",
+        "twelve",
+        "12 months",
+        "first",
+    ),
+    *("Oslo", "San Jose", "1546 Maurice Lane", "TICKET-5678", "blue theme", "yes", "no", "Bob Smith", "savings"),
+    *("Approved $50,000 for Acme until Friday", "İstanbul’da", "１２", "²", "", " ", "(x)", "\ud7ff"),
+]
+PHRASES = [
+    *(
+        "actually",
+        "make it",
+        "instead of",
+        "no, wait",
+        "scratch that",
+        "cancel that",
+        "what if",
+        "is now",
+        "not",
+        "from",
+        "to",
+    ),
+    *(
+        "how about",
+        "sure, that works",
+        "per the CEO,",
+        "[VP]",
+        "hold on -",
+        "back to the",
+        "the budget",
+        "meeting_time",
+        "?",
+    ),
+    *(".", ",", "!", "'", "’", "\n", "\u2028", "for my mother", "we don't need", "was:", "the", "please", "draft:"),
+]
+KEYS = [
+    "meeting_time",
+    "budget",
+    "Restaurants_2.party_size",
+    "city",
+    "call.day",
+    "owner",
+    "",
+    "...",
+    "ÄÖ",
+    "parking",
+    "fact_3",
+]
+TEXTS = st.lists(st.sampled_from(VALUES + PHRASES) | st.text(max_size=8), max_size=14).map(" ".join)
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observation:
+    before = draw(st.lists(st.tuples(TEXTS, st.sampled_from(["user", "assistant"]), st.integers(0, 3)), max_size=4))
+    facts = draw(st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES), st.integers(0, 2**60)), max_size=6))
+    return Observation(
+        said=Said(draw(TEXTS), draw(st.sampled_from(["user", "assistant", "system", "tool"]))),
+        before=tuple(Said(text, role, seq) for text, role, seq in before),  # type: ignore[arg-type]
+        facts=tuple(
+            Candidate(fact=f"f{at}", key=key, value=value, text=value, since_us=since, stated=(Span(9, 0, 4),))
+            for at, (key, value, since) in enumerate(facts)
+        ),
+        now_us=draw(st.integers(0, 2**62)),
+    )
+
+
+@EXAMPLES
+@given(observations())
+def test_what_is_proposed_is_well_formed(observation: Observation) -> None:
+    proposals = Rules().detect(observation)
+    assert proposals == Rules().detect(observation)
+    texts = {each.seq: each.text for each in observation.before if each.seq} | {0: observation.said.text}
+    known = {each.fact: each for each in observation.facts}
+    about = [each.fact for each in proposals if each.fact is not None]
+    assert len(about) == len(set(about))
+    for each in proposals:
+        assert 0 <= each.confidence <= 1
+        assert (each.fact is not None) == (each.change in {"supersede", "retract", "expire"})
+        if each.fact is not None:
+            assert known[each.fact].key == each.key
+        assert each.change != "supersede" or each.value is not None
+        for span in (*each.old, *([each.new] if each.new else [])):
+            assert 0 <= span.start < span.end
+            if span.seq in texts:
+                assert texts[span.seq][span.start : span.end].strip()
+            else:
+                assert span.seq == 9
+
+
+@EXAMPLES
+@given(observations())
+def test_without_candidates_nothing_is_superseded(observation: Observation) -> None:
+    alone = Observation(said=observation.said, before=observation.before, now_us=observation.now_us)
+    assert all(each.change in {"assert", "switch"} for each in Rules().detect(alone))
+
+
+@EXAMPLES
+@given(
+    st.sampled_from([each for each in VALUES[:20] if each not in {"yes", "no"}]),
+    st.sampled_from(KEYS[:6]),
+    st.integers(0, 3),
+)
+def test_a_value_that_is_repeated_changes_nothing(value: str, key: str, frame: int) -> None:
+    said = [f"{value}", f"Yes, {value} please.", f"Actually, make it {value}.", f"It is now {value}."][frame]
+    candidate = Candidate(fact="f", key=key, value=value, text=value)
+    before = (Said(f"It is {value}.", "user", 1), Said(f"So {value}, right?", "assistant", 2))
+    found = Rules().detect(Observation(said=Said(said), before=before, facts=(candidate,)))
+    assert [each for each in found if each.fact is not None] == []
+
+
+WORDS = st.sampled_from(["apple", "bridge", "candle", "dust", "engine", "forest", "glass", "harbor", "ink", "juniper"])
+
+
+@EXAMPLES
+@given(st.lists(WORDS, max_size=12).map(" ".join), st.sampled_from(VALUES[:11]), st.sampled_from(KEYS[:6]))
+def test_a_text_without_values_and_cues_proposes_nothing(text: str, value: str, key: str) -> None:
+    candidate = Candidate(fact="f", key=key, value=value, text=value, since_us=1)
+    assert Rules().detect(Observation(said=Said(text), facts=(candidate,))) == ()
+
+
+@EXAMPLES
+@given(
+    st.text(alphabet=string.printable + "’–é漢🙂\u202e\u0000", max_size=200), st.text(max_size=40), st.text(max_size=20)
+)
+def test_any_text_is_read(text: str, value: str, key: str) -> None:
+    candidate = Candidate(fact="f", key=key, value=value, text=value)
+    observation = Observation(said=Said(text), before=(Said(value, "assistant", 1),), facts=(candidate,), now_us=1)
+    for each in Rules().detect(observation):
+        for span in each.old:
+            assert (text if span.seq == 0 else value)[span.start : span.end]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "a ",
+        "[",
+        "no ",
+        "x",
+        "move it, ",
+        "if a ",
+        "San Jose ",
+        "1",
+        "1,",
+        "the 1 ",
+        "3 pm ",
+        "$1 ",
+        "is is ",
+        "'",
+        "\n",
+        "was: ",
+    ],
+)
+def test_a_long_text_is_read_up_to_a_bound(part: str) -> None:
+    """What stands behind the bound is not looked at: a text ten times as long gives the same proposals."""
+    facts = tuple(
+        Candidate(fact=f"f{at}", key=KEYS[at % 6], value=VALUES[at % 20], text=VALUES[at % 20]) for at in range(30)
+    )
+    once = (part * READ_CHARACTERS)[: READ_CHARACTERS + len(part)]
+    short = Rules().detect(Observation(said=Said(once), facts=facts))
+    assert short == Rules().detect(Observation(said=Said(part * (100_000 // len(part))), facts=facts))
+
+
+def test_only_so_many_candidates_are_looked_at() -> None:
+    late = Candidate(fact="late", key="time", value="3 pm", text="3 pm")
+    others = tuple(Candidate(fact=str(at), key=f"note_{at}", value="-", text="-") for at in range(FACTS))
+    said = Said("Actually, change the time to 4 pm instead.")
+    assert Rules().detect(Observation(said=said, facts=(late, *others)))[0].fact == "late"
+    assert all(each.fact != "late" for each in Rules().detect(Observation(said=said, facts=(*others, late))))
