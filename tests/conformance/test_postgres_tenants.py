@@ -402,7 +402,7 @@ SELECT l.stream_no, l.tenant, l.ledger, n, CASE WHEN n % 2 = 0 THEN 'one' ELSE '
        CASE WHEN n % 50 = 0 THEN 'rare' ELSE 'common' END, '{}'
 FROM ledger_rows l, generate_series(1, CASE l.ledger WHEN '["user","400"]' THEN 6000 ELSE 5 END) n;
 
-INSERT INTO depend_rows SELECT stream_no, tenant, ledger, fact - fact % 50, fact FROM fact_rows;
+INSERT INTO depend_rows SELECT stream_no, tenant, ledger, fact - fact % 50, fact, 1 FROM fact_rows;
 
 INSERT INTO mention_rows
 SELECT stream_no, tenant, ledger, fact, 'ada', '4000', '', fact / 2, 0, 1, (fact % 50 = 0)::int FROM fact_rows
@@ -508,7 +508,7 @@ STATEMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "constraints": looked_up(FactRow, {**HOME, "constrains": 1}),
     "facts run out": looked_up(FactRow, {"tenant": "a", "live": 1}, order=EXPIRY, most={"expires_us": 9_000}),
     "a ledger's facts run out": looked_up(FactRow, {**HOME, "live": 1}, order=EXPIRY, most={"expires_us": 9_000}),
-    "what depends on a fact": looked_up(DependRow, {**HOME, "source": 3_000}),
+    "what depends on a fact": looked_up(DependRow, {**HOME, "source": 3_000, "live": 1}),
     "dead facts in a session": looked_up(MentionRow, {**SCOPE, "live": 0}, order=Order(("seq",)), most={"seq": 1_500}),
     "a search": searched("rare"),
 }

@@ -17,7 +17,7 @@ from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, Se
 
 SNAPSHOT = (4, "dad38d47c614b0cc")
 LEDGER = (1, "a9c218f0bea76856")
-PROJECTION = (4, "1a567ec51aec32ee")
+PROJECTION = (4, "8f56512116ad3704")
 PAYLOADS = {
     ("session.created", 3): "bbbe2192ac52cd2d",
     ("message.recorded", 3): "1202fc175cc77679",

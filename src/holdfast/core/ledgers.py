@@ -214,13 +214,19 @@ def ledger_row(ledger: LedgerId, state: LedgerState) -> LedgerRow:
 def depend_rows(
     ledger: LedgerId, changed: Mapping[str, FactState], before: Mapping[str, FactState]
 ) -> Iterator[DependRow]:
-    """A row for everything that a fact comes to depend on. What it does no longer depend on keeps its row."""
+    """A row for everything that a fact comes to depend on; it stays, dead, when the fact does no longer, or ends."""
     home = {"tenant": ledger.tenant, "ledger": codec.encode_stream_key(ledger.stream)}
     for each, state in changed.items():
-        had = before[each].fact.depends_on if each in before else ()
-        for source in state.fact.depends_on:
-            if source not in had:
-                yield DependRow(**home, source=fact_seq(source), fact=fact_seq(each))
+        had = _rests_on(before[each].fact) if each in before else {}
+        now = _rests_on(state.fact)
+        for source in {**had, **now}:
+            live = now.get(source, 0)
+            if had.get(source) != live:
+                yield DependRow(**home, source=fact_seq(source), fact=fact_seq(each), live=live)
+
+
+def _rests_on(fact: Fact) -> dict[str, int]:
+    return dict.fromkeys(fact.depends_on, int(fact.is_valid))
 
 
 def fact_rows(ledger: LedgerId, changed: Mapping[str, FactState], before: Mapping[str, FactState]) -> Iterator[Row]:

@@ -87,13 +87,13 @@ def _in_layers_or_frames(
 ) -> tuple[Event, ...]:
     """What begins nothing new in a frame needs one that lives, and says so if none does."""
     if isinstance(command, ProposeFacts | DecideProposal):
-        _check_open(state, command.scope)
+        check_open(state, command.scope)
         return proposals.decide(state, command, given)
     if isinstance(command, LayerCommand):
-        _check_open(state, command.scope)
+        check_open(state, command.scope)
         return layers.decide(state, command, given)
     if isinstance(command, PushFrame | StartCall | ResumeActor):
-        _check_open(state, command.scope)
+        check_open(state, command.scope)
     return frames.decide(state, command, given)
 
 
@@ -114,7 +114,9 @@ def not_found(scope: Scope) -> errors.SessionNotFound:
     return errors.SessionNotFound(tenant=scope.tenant, actor=scope.actor, session=scope.session, thread=scope.thread)
 
 
-def _check_open(state: SessionState, scope: Scope) -> None:
+def check_open(state: SessionState, scope: Scope) -> None:
+    """Raises if the session is not there, or takes no more."""
+    check_there(state, scope)
     if state.status == "closed":
         raise errors.SessionClosed(session=scope.session, reason=state.close_reason)
 
@@ -147,7 +149,7 @@ def _record(state: SessionState, command: RecordMessages, given: Given) -> tuple
     if not all(
         isinstance(event, EvidenceKept) for event in events
     ):  # a late result is news of the past: it may come in
-        _check_open(state, command.scope)
+        check_open(state, command.scope)
     return tuple(events) if frame is None else (*events, *_charged(frame, command, given))
 
 
@@ -169,7 +171,7 @@ def _charged(frame: FrameState, command: RecordMessages, given: Given) -> tuple[
 def _end(state: SessionState, command: ResetSession | CloseSession, given: Given) -> tuple[Event, ...]:
     closed = messages.closing(state, state.open_calls, command.reason, given)
     if isinstance(command, ResetSession):
-        _check_open(state, command.scope)
+        check_open(state, command.scope)
         return (*closed, SessionReset(reason=command.reason, keep_system=command.keep_system))
     return () if state.status == "closed" else (*closed, SessionClosed(reason=command.reason))
 

@@ -58,8 +58,11 @@ def named(ledger: LedgerId, name: str, given: Given) -> Fact:
 
 def end_of(fact: Fact, given: Given) -> Fact:
     """The last of a fact's chain, as far as it was looked up."""
-    while fact.superseded_by in given.slice.facts:
-        fact = given.slice.facts[fact.superseded_by].fact
+    facts = given.slice.facts
+    for _ in facts:
+        if fact.superseded_by not in facts:
+            break
+        fact = facts[fact.superseded_by].fact
     return fact
 
 

@@ -22,7 +22,7 @@ from holdfast.flows.load import State, StateCache, format_of, ledger_stepped, lo
 from holdfast.model import limits
 from holdfast.model.commands import Command, Given, LedgerCommand
 from holdfast.model.events import Event, MessageRecorded, PayloadsErased
-from holdfast.model.facts import FactState
+from holdfast.model.facts import FactState, fact_seq
 from holdfast.model.log import Append, Appended, NewEvent, Snapshot, StreamWrite
 from holdfast.model.names import LedgerId, Scope, StreamId
 from holdfast.model.rows import Row
@@ -35,6 +35,8 @@ class Part(msgspec.Struct, frozen=True):
 
     command: Command | LedgerCommand
     given: Given
+    refused: list[str] | None = None
+    """If it may be left out: why it was. None for one without which the others make no sense."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +54,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What else must be there: each raises if it is not. Asked before the append, after the key."""
 
 
+class _Behind(Exception):
+    """Others have written since the state was read."""
+
+    def __init__(self, conflict: VersionConflict) -> None:
+        self.conflict = conflict
+
+
 class _Course:
     """What an order comes to on one stream, command by command."""
 
@@ -64,14 +73,13 @@ class _Course:
         self._changed: dict[str, FactState] = {}
         self.time_us = 0
 
-    @property
-    def ahead(self) -> bool:
-        """Whether it was decided on rows that are newer than the state: it would erase what the state knows nothing of."""
-        first = self.events[0]
-        return isinstance(first, PayloadsErased) and max(first.seqs) > self.before.version
-
     def on(self, given: Given) -> Given:
         """What is given with a command, brought up to what those before it made."""
+        newest = max(map(fact_seq, given.slice.facts), default=0)
+        if (
+            newest > self.before.version
+        ):  # the rows are newer than the state: what is made now would be named as they are
+            raise _Behind(VersionConflict(stream=self.stream, expected=self.before.version, actual=newest))
         for each, state in given.slice.facts.items():
             self.known.setdefault(each, state)
         if not self._changed:
@@ -114,7 +122,10 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
                 return chain.repeated(order.key, content, first)
         try:
             _check_expected(order, courses)
-            yield from _decide(order, courses)
+            yield from _decide(order, courses, fresh=fresh)
+        except _Behind as behind:
+            lost_to, fresh = behind.conflict, True
+            continue
         except HoldfastError:
             # Before refusing on a state that may be old, or for a command that another thread just finished: look again.
             if fresh:
@@ -122,7 +133,7 @@ def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
             fresh = True
             continue
         changed = [course for course in courses.values() if course.events]
-        if (not changed and not fresh) or any(course.ahead for course in changed):
+        if not changed and not fresh:
             fresh = True
             continue
         if not changed:
@@ -162,27 +173,41 @@ def _check_expected(order: Order, courses: dict[StreamId, _Course]) -> None:
         raise VersionConflict(stream=stream, expected=order.expected, actual=courses[stream].state.version)
 
 
-def _decide(order: Order, courses: dict[StreamId, _Course]) -> Flow[None]:
+def _decide(order: Order, courses: dict[StreamId, _Course], *, fresh: bool) -> Flow[None]:
     """Each command on what those before it made. A fact knows the message that it is recorded with."""
     message = 0
-    for command, given in ((part.command, part.given) for part in order.parts):
-        course = courses[command.stream]
-        state = course.state
-        events: tuple[Event, ...]
-        if message:
-            given = msgspec.structs.replace(given, message=message)
-        if isinstance(state, LedgerState):
-            assert isinstance(command, LedgerCommand), "a ledger's stream takes a ledger's commands"
-            completed, given = yield from about_facts(command, given)
-            given = course.on(given)
-            events = facts.decide(state, completed, given)
-        else:
-            assert not isinstance(command, LedgerCommand), "a session's stream takes a session's commands"
-            known, given = yield from informed(command, given, state)
-            events = sessions.decide(state, known, given)
-            said = [seq for seq, event in enumerate(events, state.version + 1) if isinstance(event, MessageRecorded)]
-            message = message or (said[0] if said else 0)
-        course.add(events, given)
+    for part in order.parts:
+        course = courses[part.command.stream]
+        try:
+            message = yield from _decide_part(part, course, message)
+        except HoldfastError as error:
+            if part.refused is None or not fresh:
+                raise
+            part.refused.append(str(error))
+
+
+def _decide_part(part: Part, course: _Course, message: int) -> Flow[int]:
+    """What the part makes is added to the course; returns the seq of the first message so far."""
+    command, given = part.command, part.given
+    if part.refused is not None:
+        part.refused.clear()
+    state = course.state
+    events: tuple[Event, ...]
+    if message:
+        given = msgspec.structs.replace(given, message=message)
+    if isinstance(state, LedgerState):
+        assert isinstance(command, LedgerCommand), "a ledger's stream takes a ledger's commands"
+        completed, given = yield from about_facts(command, given)
+        given = course.on(given)
+        events = facts.decide(state, completed, given)
+    else:
+        assert not isinstance(command, LedgerCommand), "a session's stream takes a session's commands"
+        known, given = yield from informed(command, given, state)
+        events = sessions.decide(state, known, given)
+        said = [seq for seq, event in enumerate(events, state.version + 1) if isinstance(event, MessageRecorded)]
+        message = message or (said[0] if said else 0)
+    course.add(events, given)
+    return message
 
 
 def _commit(order: Order, content: bytes, courses: list[_Course], cache: StateCache, ids: IdSource) -> Flow[Appended]:

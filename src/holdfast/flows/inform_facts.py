@@ -219,23 +219,20 @@ class Reading:
             rows = yield from dependents(self._where, source)
             missing = [fact_id(row.fact) for row in rows if fact_id(row.fact) not in self._facts]
             self._facts |= yield from facts_by_id(self._ledger.stream, missing)
-            direct = [fact_id(row.fact) for row in rows if self._lives(fact_id(row.fact), source)]
+            direct = [fact_id(row.fact) for row in rows if fact_id(row.fact) in self._facts]
             touched += len(direct)
             check_size("the ripple", touched, "dependent facts", "RIPPLE_FACTS", "Take back those below it first.")
             self._below[source] = tuple(direct)
             ahead += [each for each in direct if self._facts[each].sources and each not in self._below]
 
-    def _lives(self, fact: str, source: str) -> bool:
-        state = self._facts.get(fact)
-        return state is not None and state.fact.is_valid and source in state.fact.depends_on
-
 
 def dependents(where: dict[str, str | int], source: str) -> Flow[list[DependRow]]:
-    """Who depends on a fact directly, or did."""
+    """Who lives and depends on a fact directly."""
     found: list[DependRow] = []
+    where = where | {"source": fact_seq(source), "live": 1}
     while True:
         last = found[-1] if found else None
-        page = yield from effects.rows(DependRow, where | {"source": fact_seq(source)}, last, limits.READ_EVENTS)
+        page = yield from effects.rows(DependRow, where, last, limits.READ_EVENTS)
         found += page
         check_size("the ripple", len(found), "dependent facts", "RIPPLE_FACTS", "Take back those below it first.")
         if len(page) < limits.READ_EVENTS:

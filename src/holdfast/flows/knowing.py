@@ -17,13 +17,13 @@ from holdfast.core.authority import may_know, rank
 from holdfast.errors import FactNotFound, InvalidContent, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.inform_facts import Reading, dependents, facts_by_id, ledger_where, seen, state_of
+from holdfast.flows.inform_facts import Reading, facts_by_id, ledger_where, seen, state_of
 from holdfast.flows.place import Context, LedgerPlace, on_ledger
 from holdfast.model import limits
 from holdfast.model.commands import ExpireFacts, Writer
 from holdfast.model.facts import FACT_SCOPES, Fact, FactScope, FactState, Known, Link, Search, Why, fact_id, fact_seq
 from holdfast.model.names import LedgerId, checked_name, checked_whole
-from holdfast.model.rows import FactRow, LedgerRow, ledger_of
+from holdfast.model.rows import DependRow, FactRow, LedgerRow, ledger_of
 
 Scopes = Sequence[tuple[FactScope, str]]
 """Scopes with their ids: what may be looked into beside what holds everywhere."""
@@ -108,13 +108,12 @@ def _whole(place: LedgerPlace, state: FactState) -> Flow[Fact]:
     hidden = {each for each, needs in state.guarded.items() if not may_know(needs, permissions)}
     derived: tuple[str, ...] = ()
     if state.sources:
-        rows = yield from dependents(ledger_where(place.ledger.stream), fact.id)
-        found = yield from facts_by_id(place.ledger.stream, [fact_id(row.fact) for row in rows])
-        derived = tuple(
-            each
-            for each, one in found.items()
-            if fact.id in one.fact.depends_on and may_know(one.fact.requires, permissions)
-        )
+        where = ledger_where(place.ledger.stream) | {"source": fact_seq(fact.id), "live": 1}
+        rows = yield from effects.rows(DependRow, where, None, limits.FACT_LINKS)
+        derived = tuple(fact_id(row.fact) for row in rows)
+        if permissions is not None:
+            found = yield from facts_by_id(place.ledger.stream, derived)
+            derived = tuple(each for each, one in found.items() if may_know(one.fact.requires, permissions))
     value = codec.checked_json("the value", fact.value)  # the caller may do with it as he likes; ours stays
     if not hidden:
         return msgspec.structs.replace(fact, value=value, derived_facts=derived)
@@ -160,6 +159,7 @@ def _linked(place: LedgerPlace, found: dict[str, FactState], name: str) -> Flow[
 
 def why(place: LedgerPlace, name: str, /, *, scope: FactScope = "global", scope_id: str = "") -> Flow[Why]:
     """Why a key has the value that it has: what came before, who disagrees, what it rests on and what rests on it."""
+    checked_home(scope, scope_id)
     facts = yield from history(place, name, limit=limits.CHAIN_FACTS)
     if not facts:
         raise FactNotFound(ledger=place.ledger, fact=name)

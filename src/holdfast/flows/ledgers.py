@@ -11,18 +11,19 @@ from typing import Any
 import msgspec
 
 from holdfast import codec
-from holdfast.core import infer, upcast
+from holdfast.core import infer, sessions, upcast
 from holdfast.core.authority import rung
 from holdfast.core.layers import checked_ledger
 from holdfast.core.ledgers import touched
 from holdfast.core.supersede import same
-from holdfast.errors import DataError, InvalidContent, InvalidLedger, shown
+from holdfast.errors import DataError, HoldfastError, InvalidContent, InvalidLedger, TooLarge, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.inform_facts import SOONEST
 from holdfast.flows.ingest import microseconds
 from holdfast.flows.knowing import by_id, checked_home, meant, one_of, slot_of
+from holdfast.flows.load import load
 from holdfast.flows.place import Context, LedgerPlace, on_ledger, together
 from holdfast.model import limits
 from holdfast.model.commands import (
@@ -58,7 +59,7 @@ from holdfast.model.facts import (
 )
 from holdfast.model.layers import Identity
 from holdfast.model.log import Appended
-from holdfast.model.names import LedgerId, check_size, checked_flag, checked_name, checked_whole
+from holdfast.model.names import LedgerId, Scope, StreamId, check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.rows import FactRow, ledger_of
 
 _LONG = "Put what is long into the blob store with put_blob() and keep a reference."
@@ -154,6 +155,7 @@ def assert_(
         provenance=provenance,
         reason=reason,
     )
+    yield from _check_there(place)
     appended = yield from _order(place, command, key, cause, expect)
     return (yield from asserted(place, command, appended))
 
@@ -204,6 +206,7 @@ def assert_all(
             )
         said = {name: each[name] for name in each if name in _SAID}
         parts.append(on_ledger(place, _assertion(place, each["key"], each["value"], **said)))
+    yield from _check_there(place)
     appended = yield from together(place.context, parts, key=key, cause=cause, expect=expect)
     new: list[Fact] = []
     for recorded in appended.events:
@@ -392,22 +395,36 @@ def erase(
     yield from _order(place, command, key, None)
 
 
-def run_out(context: Context, limit: int) -> Flow[tuple[int, DataError | None]]:
+def run_out(context: Context, limit: int) -> Flow[tuple[int, HoldfastError | None]]:
     """Expire what has run out, in all ledgers of the tenant; how many facts, and what went wrong."""
     where: dict[str, str | int] = {"tenant": context.tenant, "live": 1}
     most = {"expires_us": context.clock.now_us()}
     due = yield from effects.rows(FactRow, where, None, limit, order=SOONEST, most=most)
     expired, trouble = 0, None
     for ledger in dict.fromkeys(ledger_of(row) for row in due):
-        place = LedgerPlace(context, ledger, writer_for(context, None))
         try:
-            appended = yield from _order(place, ExpireFacts(ledger=ledger, limit=limit), None, None)
-        except DataError as error:  # one damaged ledger does not keep the others
+            expired += yield from _run_out_in(LedgerPlace(context, ledger, writer_for(context, None)))
+        except (DataError, TooLarge) as error:  # one ledger that cannot be swept does not keep the others
             trouble = error
+    return expired, trouble
+
+
+def _run_out_in(place: LedgerPlace) -> Flow[int]:
+    """In portions: what depends on what ends is part of the same command, and that has its bounds."""
+    expired, portion = 0, limits.EXPIRED_AT_ONCE
+    while True:
+        try:
+            appended = yield from _order(place, ExpireFacts(ledger=place.ledger, limit=portion), None, None)
+        except TooLarge:
+            if portion == 1:
+                raise
+            portion = max(1, portion // 8)
             continue
         events = (upcast.current(each) for each in appended.events)
-        expired += sum(len(each.facts) for each in events if isinstance(each, FactExpired))
-    return expired, trouble
+        ended = sum(len(each.facts) for each in events if isinstance(each, FactExpired))
+        expired += ended
+        if ended < portion:
+            return expired
 
 
 def erase_ledger(context: Context, ledger: LedgerId, reason: str) -> Flow[None]:
@@ -425,6 +442,14 @@ def _order(
     place: LedgerPlace, command: LedgerCommand, key: str | None, cause: str | None, expect: int | None = None
 ) -> Flow[Appended]:
     return together(place.context, [on_ledger(place, command)], key=key, cause=cause, expect=expect)
+
+
+def _check_there(place: LedgerPlace) -> Flow[None]:
+    """Raises if the ledger is the own one of a session that has ended: nobody would ever clear it away."""
+    if place.ledger.kind == "session":
+        stream = StreamId(place.ledger.tenant, "session", place.ledger.names)
+        state = yield from load(stream, place.context.cache, fresh=True)
+        sessions.check_open(state, Scope.of(stream))
 
 
 _Single = SupersedeFact | ExpireFact | PromoteFact | EndorseFact | ConfirmFact | ReinstateFact

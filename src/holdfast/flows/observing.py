@@ -16,7 +16,7 @@ import msgspec
 from holdfast import chain, codec
 from holdfast.core import infer, proposals, upcast
 from holdfast.core.authority import lowest, outranks
-from holdfast.core.sessions import check_there
+from holdfast.core.sessions import check_open, check_there
 from holdfast.errors import HoldfastError, InvalidContent, InvalidLedger, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -45,7 +45,7 @@ from holdfast.model.events import FactsProposed, MessageRecorded
 from holdfast.model.facts import Fact, FactScope, FactSource, Known, Mention
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
-from holdfast.model.names import LedgerId, Scope, checked_name
+from holdfast.model.names import LedgerId, Scope, StreamId, checked_name
 from holdfast.model.observed import Judged, Observed
 from holdfast.model.rows import LedgerRow
 from holdfast.model.state import OpenProposal, SessionState
@@ -198,6 +198,7 @@ def observe(
     the assistant and for tools, whatever the text says of itself. What a higher authority holds stays; then the session's
     own ledger keeps what was said as its own view of it."""
     state = yield from _there(place)
+    check_open(state, place.scope)
     parts: list[Part] = []
     bodies: list[BlobRef] = []
     stored: Message | None = None
@@ -212,27 +213,65 @@ def observe(
     else:
         stored = yield from _stored(place, said)
         heard = Said(stored.text, stored.role or "user", stored.seq, stored.time_us)
+    bound = codec.encode_commands([parts[0].command]) if stored is None else codec.encode(["observe", heard.seq])
+    if key is not None and (
+        first := (yield from effects.find(place.scope.tenant, checked_name("idempotency key", key)))
+    ):
+        chain.repeated(key, bound, first)
+        return _again(first, stored)
     before = yield from _before(place, heard.seq or None)
     writer = _speaker(place, state, heard.role)
     shown_facts = yield from _candidates(place, state, heard, writer)
     found, trouble = yield from _detected(place.context, heard, before, shown_facts)
-    judged = [_judged(place, each, shown_facts, writer) for each in found]
+    judged = _within_bounds([_judged(place, each, shown_facts, writer) for each in found])
+    refusals: list[list[str]] = []
     for one in judged:
+        refusals.append([])
         if one.outcome in ("applied", "claimed"):
             target = LedgerPlace(place.context, one.ledger, writer)
-            parts.append(on_ledger(target, _command(place, one.ledger, one.proposal, heard.seq)))
+            parts.append(on_ledger(target, _command(place, one.ledger, one.proposal, heard.seq), refusals[-1]))
     asked = tuple((one.ledger.stream.key, one.proposal) for one in judged if one.outcome == "asked")
     if asked:
-        command = ProposeFacts(
-            scope=place.scope, detector=_detector(place.context).name, message=heard.seq, proposals=asked
-        )
+        detector = _detector(place.context).name
+        command = ProposeFacts(scope=place.scope, detector=detector, message=heard.seq, proposals=asked)
         parts.append(Part(command, given_to(place.context)))
     if stored is not None and not parts:
         return Observed(message=stored, judged=tuple(judged), trouble=trouble)
-    bound = codec.encode_commands([parts[0].command]) if stored is None else codec.encode(["observe", heard.seq])
     appended = yield from together(place.context, parts, key=key, cause=cause, bodies=bodies, bound=bound)
+    if appended.repeated:
+        return _again(appended.events, stored)
     message = stored if stored is not None else _recorded(appended.events)
-    return Observed(message=message, judged=tuple(_named(judged, appended.events)), trouble=trouble)
+    told = (
+        msgspec.structs.replace(one, outcome="ignored", why=why[0]) if why else one
+        for one, why in zip(judged, refusals, strict=True)
+    )
+    return Observed(message=message, judged=tuple(_named(list(told), appended.events)), trouble=trouble)
+
+
+def _again(events: Sequence[Recorded], stored: Message | None) -> Observed:
+    """What was observed before, under the same key: what waits is told again, what was applied is in the ledgers."""
+    asked: list[Judged] = []
+    for recorded in events:
+        event = upcast.current(recorded)
+        if isinstance(event, FactsProposed):
+            for at, (key, proposal) in enumerate(event.proposals):
+                home = LedgerId.of(StreamId(recorded.stream.tenant, "ledger", key))
+                name = proposals.proposal_id(recorded.seq, at)
+                asked.append(Judged(proposal=proposal, outcome="asked", ledger=home, id=name))
+    message = stored if stored is not None else _recorded(events)
+    return Observed(message=message, judged=tuple(asked), repeated=True)
+
+
+def _within_bounds(judged: list[Judged]) -> list[Judged]:
+    """Of what is to be asked, as much as one event holds."""
+    left = limits.PAYLOAD_BYTES // 2
+    kept: list[Judged] = []
+    for one in judged:
+        left -= len(codec.encode(one.proposal)) if one.outcome == "asked" else 0
+        ignored = one.outcome == "asked" and left < 0
+        why = "there is too much to ask at once"
+        kept.append(msgspec.structs.replace(one, outcome="ignored", why=why) if ignored else one)
+    return kept
 
 
 def _recorded(events: Sequence[Recorded]) -> Message:

@@ -97,16 +97,13 @@ def given_to(
     )
 
 
-def on_ledger(place: LedgerPlace, command: LedgerCommand, time_us: int | None = None) -> Part:
+def on_ledger(place: LedgerPlace, command: LedgerCommand, refused: list[str] | None = None) -> Part:
     """What a command does to a ledger, on behalf of whoever it is seen by."""
     context = place.context
     given = Given(
-        time_us=context.clock.now_us() if time_us is None else time_us,
-        principal=context.principal,
-        writer=place.writer,
-        policy=context.policy,
+        time_us=context.clock.now_us(), principal=context.principal, writer=place.writer, policy=context.policy
     )
-    return Part(command, given)
+    return Part(command, given, refused)
 
 
 def together(
@@ -122,9 +119,10 @@ def together(
     """Have commands carried out at one moment, all of them or none. `bound` is what the key stands for, if the commands are
     not: when what they are depends on more than on what was asked."""
     now = parts[0].given.time_us
+    at_once = (msgspec.structs.replace(each, given=msgspec.structs.replace(each.given, time_us=now)) for each in parts)
     return execute(
         Order(
-            parts=tuple(Part(each.command, msgspec.structs.replace(each.given, time_us=now)) for each in parts),
+            parts=tuple(at_once),
             bound=bound,
             principal=context.principal,
             cause=None if cause is None else checked_name("cause", cause),

@@ -14,7 +14,7 @@ import msgspec
 from holdfast import codec
 from holdfast.core import sessions as core
 from holdfast.core.layers import checked_identity, checked_ledgers
-from holdfast.errors import DataError, InvalidContent, InvalidCursor, SessionExists, shown
+from holdfast.errors import DataError, HoldfastError, InvalidContent, InvalidCursor, SessionExists, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames import time_out
@@ -257,7 +257,7 @@ def sweep(context: Context, *, limit: int = 1_000) -> Flow[Swept]:
     soonest = Order(("expires_us",))
     due = yield from effects.rows(SessionRow, tenant | {"status": "open"}, None, limit, order=soonest, most=most)
     swept: list[Scope] = []
-    trouble: DataError | None = None
+    trouble: HoldfastError | None = None
     for row in due:
         place = Place(context, scope_of(row))
         command = TimeOutSession(scope=place.scope)

@@ -88,7 +88,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_o
     superseded_by: str | None = None
     depends_on: tuple[str, ...] = ()
     derived_facts: tuple[str, ...] = ()
-    """Those that depend on it: filled in when it is read."""
+    """Those that live and depend on it: filled in when it is read."""
     review: str = ""
     """The dead fact because of which this one needs a review; empty if it needs none."""
     is_constraint: bool = False

@@ -143,6 +143,9 @@ SLOT_FACTS = 64
 RIPPLE_FACTS = 10_000
 """Facts that the death of one may touch."""
 
+EXPIRED_AT_ONCE = 256
+"""Facts that one command lets expire: with what depends on each, they make up to as many events more."""
+
 CHAIN_FACTS = 1_000
 """Facts of one chain that are shown."""
 

@@ -211,7 +211,7 @@ class FactRow(Row, frozen=True, kw_only=True):
 
 
 class DependRow(Row, frozen=True, kw_only=True):
-    """Fact `fact` depends on fact `source`."""
+    """Fact `fact` depends on fact `source`, or did."""
 
     table = "depend_rows"
     key = ("tenant", "ledger", "source", "fact")
@@ -220,6 +220,8 @@ class DependRow(Row, frozen=True, kw_only=True):
     ledger: str
     source: int
     fact: int
+    live: int
+    """1 while it lives and does."""
 
 
 class MentionRow(Row, frozen=True, kw_only=True):

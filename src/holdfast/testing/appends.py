@@ -181,8 +181,8 @@ def fact_row(stream: StreamId, fact: int, subject: str = "subject", words: str =
     return msgspec.structs.replace(row, **changes)
 
 
-def depend_row(stream: StreamId, source: int, fact: int) -> DependRow:
-    return DependRow(**_ledger(stream), source=source, fact=fact)
+def depend_row(stream: StreamId, source: int, fact: int, live: int = 1) -> DependRow:
+    return DependRow(**_ledger(stream), source=source, fact=fact, live=live)
 
 
 def mention_row(stream: StreamId, fact: int, where: StreamId = ONE, **changes: Any) -> MentionRow:

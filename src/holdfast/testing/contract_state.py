@@ -372,6 +372,7 @@ PAGED: tuple[tuple[type[Row], tuple[str, ...]], ...] = (
     (FactRow, (*HOME, "review")),
     (FactRow, (*HOME, "constrains")),
     (DependRow, (*HOME, "source")),
+    (DependRow, (*HOME, "source", "live")),
     (MentionRow, (*NAMES, "live")),
 )
 """What an engine asks for, page by page."""

@@ -54,10 +54,12 @@ CREATE TABLE depend_rows (
     ledger    text COLLATE "C" NOT NULL,
     source    bigint NOT NULL,
     fact      bigint NOT NULL,
+    live      bigint NOT NULL,
     PRIMARY KEY (tenant, ledger, source, fact)
 );
 
 CREATE INDEX depend_rows_by_stream ON depend_rows (stream_no);
+CREATE INDEX depend_rows_live ON depend_rows (tenant, ledger, source, fact) WHERE live = 1;
 
 CREATE TABLE mention_rows (
     stream_no bigint NOT NULL,
@@ -169,12 +171,12 @@ BEGIN
             key_words = excluded.key_words, words = excluded.words, state = excluded.state;
     END IF;
     IF rows ? 'depend_rows' THEN
-        INSERT INTO depend_rows (stream_no, tenant, ledger, source, fact)
-        SELECT numbers[r.write], r.tenant, r.ledger, r.source, r.fact
+        INSERT INTO depend_rows (stream_no, tenant, ledger, source, fact, live)
+        SELECT numbers[r.write], r.tenant, r.ledger, r.source, r.fact, r.live
         FROM jsonb_to_recordset(rows -> 'depend_rows') AS r (
-            write integer, tenant text, ledger text, source bigint, fact bigint)
+            write integer, tenant text, ledger text, source bigint, fact bigint, live bigint)
         WHERE numbers[r.write] IS NOT NULL
-        ON CONFLICT (tenant, ledger, source, fact) DO UPDATE SET stream_no = excluded.stream_no;
+        ON CONFLICT (tenant, ledger, source, fact) DO UPDATE SET stream_no = excluded.stream_no, live = excluded.live;
     END IF;
     IF rows ? 'mention_rows' THEN
         INSERT INTO mention_rows (stream_no, tenant, ledger, fact, actor, session, thread, seq, start, stop, live)

@@ -55,10 +55,12 @@ CREATE TABLE depend_rows (
     ledger    TEXT NOT NULL,
     source    INTEGER NOT NULL,
     fact      INTEGER NOT NULL,
+    live      INTEGER NOT NULL,
     PRIMARY KEY (tenant, ledger, source, fact)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX depend_rows_by_stream ON depend_rows (stream_no);
+CREATE INDEX depend_rows_live ON depend_rows (tenant, ledger, source, fact) WHERE live = 1;
 
 CREATE TABLE mention_rows (
     stream_no INTEGER NOT NULL REFERENCES streams (stream_no),
@@ -136,6 +138,7 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
     ('fact_rows', 'fact_rows_due', '1000 100 10 1 1'),
     ('depend_rows', 'depend_rows', '1000000 100000 1000 10 1'),
     ('depend_rows', 'depend_rows_by_stream', '1000000 1000'),
+    ('depend_rows', 'depend_rows_live', '100000 10000 100 2 1'),
     ('mention_rows', 'mention_rows', '1000000 100000 1000 2 2 2 2 1 1'),
     ('mention_rows', 'mention_rows_by_stream', '1000000 1000'),
     ('mention_rows', 'mention_rows_by_session', '1000000 100000 1000 100 100 20 2 2 1 1');
