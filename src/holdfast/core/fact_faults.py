@@ -20,7 +20,7 @@ from holdfast.model.events import (
     FactSuperseded,
     PayloadsErased,
 )
-from holdfast.model.facts import FactState, Mention, fact_seq
+from holdfast.model.facts import FACT_SCOPES, FactState, Mention, fact_seq
 from holdfast.model.names import checked_name
 from holdfast.model.state import LedgerState
 
@@ -58,11 +58,26 @@ class _Faults:
             case FactPromoted(fact=fact) | FactEndorsed(fact=fact) | FactConfirmed(fact=fact):
                 if not self._is(fact, "live"):
                     yield "what is changed is alive"
+                yield from self._moved(event)
                 on = event.depends_on if isinstance(event, FactConfirmed) else ()
                 if fact in on or not all(map(self._known, on)):
                     yield "what is confirmed rests on facts that are there, and not on itself"
             case PayloadsErased():
                 yield from self._erasure(event)
+
+    def _moved(self, event: FactPromoted | FactEndorsed | FactConfirmed) -> Iterator[str]:
+        if isinstance(event, FactConfirmed):
+            return
+        if event.against and not self._is(event.against, "live"):
+            yield "a claim is made against a fact that is alive"
+        if isinstance(event, FactEndorsed):
+            checked_name("the authority of a fact", event.authority)
+            return
+        if event.scope_id:
+            checked_name("a name in a fact", event.scope_id)
+        known = self._facts.get(event.fact)
+        if known is not None and FACT_SCOPES.index(event.scope) > FACT_SCOPES.index(known.fact.scope):
+            yield "what is promoted holds further out"
 
     def _doubted(self, event: FactMarked | FactReinstated) -> Iterator[str]:
         if isinstance(event, FactMarked):
@@ -99,6 +114,10 @@ class _Faults:
         for name in (event.ref, event.scope_id, event.source.name, event.source.identity):
             if name:
                 checked_name("a name in a fact", name)
+        for name in (event.source.authority, *event.requires):
+            checked_name("a name in a fact", name)
+        if event.review and not self._known(event.review):
+            yield "a doubt names the fact that died"
         if len(codec.encode(event.value)) > limits.FACT_BYTES:
             yield "a fact has a value of a size that it may have"
         if (

@@ -9,6 +9,7 @@ import msgspec
 from holdfast.core.frame_faults import frame_faults
 from holdfast.core.layers import layer_faults
 from holdfast.core.messages import call_id, group_of, waiting_in
+from holdfast.core.proposals import proposal_faults
 from holdfast.core.summaries import partly
 from holdfast.model import limits
 from holdfast.model.events import (
@@ -59,6 +60,7 @@ def _faults(state: SessionState, event: Event | None, event_type: str, erased: C
         yield "a conversation ends when no call waits any more"
     yield from frame_faults(state, event, erased)
     yield from layer_faults(state, event, erased)
+    yield from proposal_faults(state, event, erased)
     match event:
         case MessageRecorded():
             yield from _message(state, event, erased)

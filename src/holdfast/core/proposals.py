@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from typing import get_args
+
 import msgspec
 
 from holdfast import errors
@@ -9,7 +12,10 @@ from holdfast.model import limits
 from holdfast.model.commands import DecideProposal, Given, ProposeFacts
 from holdfast.model.detection import Proposal, Span
 from holdfast.model.events import Event, FactsProposed, ProposalDecided
+from holdfast.model.names import LedgerKind, number_in
 from holdfast.model.state import OpenProposal, SessionState
+
+_KINDS = get_args(LedgerKind)
 
 
 def proposal_id(seq: int, at: int) -> str:
@@ -53,3 +59,24 @@ def _placed(ledger: tuple[str, ...], proposal: Proposal, message: int) -> tuple[
 
     new = None if proposal.new is None else at(proposal.new)
     return ledger, msgspec.structs.replace(proposal, old=tuple(at(span) for span in proposal.old), new=new)
+
+
+def proposal_faults(state: SessionState, event: Event | None, erased: Collection[int]) -> Iterator[str]:
+    """Why no command can have made an event about proposals."""
+    if isinstance(event, ProposalDecided):
+        seq = number_in("p", event.proposal.partition(".")[0])
+        if seq not in erased and all(each.id != event.proposal for each in state.proposals):
+            yield "what is decided was waiting"
+    if isinstance(event, FactsProposed):
+        if not event.proposals or not 1 <= event.message <= state.version:
+            yield "proposals come from a message"
+        for ledger, each in event.proposals:
+            if ledger[:1] != ("session",) and ledger not in state.ledgers and 1 not in erased:
+                yield "a proposal is about a ledger that the session reads"
+            if not ledger or ledger[0] not in _KINDS or not 0 <= each.confidence <= 1:
+                yield "a proposal is about a ledger, and has a confidence from 0 to 1"
+            if each.fact is None and each.change in ("supersede", "retract", "expire"):
+                yield "what is to be changed is named"
+            spans = (*each.old, *(() if each.new is None else (each.new,)))
+            if not all(0 <= span.start < span.end for span in spans):
+                yield "a proposal is stated from one character to another"

@@ -1,12 +1,15 @@
 """Which facts fit a query best.
 
-Law: the same facts, scores and query give the same order. What a store's index scored is taken as it comes and then put
-beside what the words themselves say: keys and names count for more than words that stand anywhere.
+Laws: the same facts and query give the same order. A store's index says what may fit, and no more: its scores tell of other
+facts, which the reader may not know of. What is common is so among the facts at hand; keys and names count for more than
+words that stand anywhere.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from holdfast.core.infer import text_of
@@ -41,20 +44,37 @@ def _stem(word: str) -> str:
     return word
 
 
-def ranking(query: str, hits: Sequence[tuple[Fact, float]]) -> list[tuple[int, float]]:
+def _fits(asked: set[str], facts: Sequence[Fact]) -> list[float]:
+    """How well each of them fits by its words alone, the best with 1: a word counts for more if few have it."""
+    counted = [Counter(map(_stem, (*words(fact.key), *words(text_of(fact.value))))) for fact in facts]
+    common = Counter(word for each in counted for word in asked if word in each)
+    mean = sum(each.total() for each in counted) / len(counted) if counted else 1.0
+    scores = [
+        sum(
+            math.log(1 + (len(facts) - common[word] + 0.5) / (common[word] + 0.5))
+            * (each[word] * 2.2 / (each[word] + 0.3 + 0.9 * each.total() / mean))
+            for word in sorted(asked)
+            if word in each
+        )
+        for each in counted
+    ]
+    most = max(scores, default=0.0) or 1.0
+    return [score / most for score in scores]
+
+
+def ranking(query: str, facts: Sequence[Fact]) -> list[tuple[int, float]]:
     """The places of these facts with a score from 0 to 3, the best first; of equals, claims last and the newest first."""
-    most = max((score for _, score in hits), default=0.0) or 1.0
     asked = {_stem(word) for word in query_words(query)}
     names = {name.lower().rstrip(".,:/") for name in _NAME.findall(query[:_READ_CHARS])} - _COMMON
     scored = []
-    for at, (fact, score) in enumerate(hits):
+    for at, (fact, fit) in enumerate(zip(facts, _fits(asked, facts), strict=True)):
         key = {_stem(word) for word in words(fact.key)}
         value = text_of(fact.value)[:_READ_CHARS].lower()
         named = sum(name in value for name in names) / len(names) if names else 0.0
-        scored.append((at, round(score / most + (len(key & asked) / len(key) if key else 0.0) + named, 6)))
+        scored.append((at, round(fit + (len(key & asked) / len(key) if key else 0.0) + named, 6)))
 
     def place(one: tuple[int, float]) -> tuple[float, bool, int, int]:
-        fact = hits[one[0]][0]
+        fact = facts[one[0]]
         return -one[1], fact.claim, -fact.at_us, -fact_seq(fact.id)
 
     return sorted(scored, key=place)

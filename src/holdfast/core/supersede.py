@@ -60,9 +60,10 @@ def end_of(fact: Fact, given: Given) -> Fact:
     """The last of a fact's chain, as far as it was looked up."""
     facts = given.slice.facts
     for _ in facts:
-        if fact.superseded_by not in facts:
+        after = facts.get(fact.superseded_by or "")
+        if after is None or not knows(after.fact, given):
             break
-        fact = facts[fact.superseded_by].fact
+        fact = after.fact
     return fact
 
 

@@ -216,9 +216,8 @@ def facts(
     """The facts of a ledger in the order in which they were asserted, those that hold now, claims among them, or those that
     are dead; `after` is the last one of the page before. Scopes other than global are looked into only if `within` names
     them, or is "any"."""
-    if status not in ("live", "dead"):
-        raise InvalidContent(reason=f"the status {shown(status)} is not one of live, dead")
-    scopes = None if within == "any" else checked_scopes(within)
+    one_of("status", status, ("live", "dead"))
+    scopes = None if isinstance(within, str) and within == "any" else checked_scopes(within)
     now = place.context.clock.now_us()
 
     def wanted(fact: Fact) -> bool:
@@ -329,7 +328,7 @@ def search_in(
     hits = yield from effects.search(asked)
     states = [state_of(row) for row, _ in hits]
     best: list[Known] = []
-    for at, score in relevance.ranking(query, [(state.fact, hits[at][1]) for at, state in enumerate(states)])[:limit]:
+    for at, score in relevance.ranking(query, [state.fact for state in states])[:limit]:
         place = LedgerPlace(context, ledger_of(hits[at][0]), Writer(permissions=permissions))
         best.append(Known(fact=(yield from _whole(place, states[at])), ledger=place.ledger, score=score))
     return tuple(best)
@@ -366,7 +365,12 @@ def checked_scopes(within: object) -> tuple[tuple[FactScope, str], ...]:
 
 def checked_home(scope: object, scope_id: object) -> tuple[FactScope, str]:
     """A scope with its id, which may be empty."""
-    return one_of("scope", scope, FACT_SCOPES), checked_name("scope_id", scope_id) if scope_id != "" else ""  # type: ignore[return-value]
+    return one_of("scope", scope, FACT_SCOPES), name_or_none("scope_id", scope_id)  # type: ignore[return-value]
+
+
+def name_or_none(what: str, value: object) -> str:
+    """A name, or the empty text for none; who asks an object of anybody's whether it is empty gets any answer."""
+    return "" if type(value) is str and not value else checked_name(what, value)
 
 
 def one_of(what: str, value: object, known: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.inform_facts import SOONEST
 from holdfast.flows.ingest import microseconds
-from holdfast.flows.knowing import by_id, checked_home, meant, one_of, slot_of
+from holdfast.flows.knowing import by_id, checked_home, meant, name_or_none, one_of, slot_of
 from holdfast.flows.load import load
 from holdfast.flows.place import Context, LedgerPlace, on_ledger, together
 from holdfast.model import limits
@@ -242,7 +242,7 @@ def _assertion(
         ledger=place.ledger,
         key=checked_name("the key of a fact", name),
         value=_checked_value(value),
-        ref=checked_name("ref", ref) if ref != "" else "",
+        ref=name_or_none("ref", ref),
         source=checked_source(source),
         authority=None if authority is None else checked_name("authority", authority),
         memory_type=None if memory_type is None else one_of("memory_type", memory_type, MEMORY_TYPES),  # type: ignore[arg-type]
@@ -295,7 +295,7 @@ def supersede(
     cause: str | None = None,
 ) -> Flow[Fact]:
     """One fact that is there takes the place of another; returns the superseded one."""
-    (old,), (new,) = _names("fact", fact), _names("by", by)
+    old, new = _name("fact", fact), _name("by", by)
     command = SupersedeFact(ledger=place.ledger, fact=old, by=new, reason=_checked_reason(reason))
     return (yield from _changed(place, command, key, cause))
 
@@ -305,7 +305,7 @@ def retract(
 ) -> Flow[tuple[Fact, ...]]:
     """Take a fact back, and everything that was derived from it; returns what is dead now, as far as one may know of it.
     Nothing comes in its place, and what it superseded stays dead."""
-    (name,) = _names("fact", fact)
+    name = _name("fact", fact)
     command = RetractFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
     appended = yield from _order(place, command, key, cause)
     dead: list[Fact] = []
@@ -322,7 +322,7 @@ def expire(
     place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
 ) -> Flow[Fact]:
     """End a fact because its time is over; those that depend on it need a review."""
-    (name,) = _names("fact", fact)
+    name = _name("fact", fact)
     command = ExpireFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
     return (yield from _changed(place, command, key, cause))
 
@@ -339,7 +339,7 @@ def promote(
 ) -> Flow[Fact]:
     """Let a fact of a narrower scope, a draft above all, hold in a wider one. There it supersedes what its authority lets
     it supersede, or is a claim."""
-    (name,) = _names("fact", fact)
+    name = _name("fact", fact)
     wider, wider_id = checked_home(scope, scope_id)
     command = PromoteFact(
         ledger=place.ledger,
@@ -362,7 +362,7 @@ def endorse(
 ) -> Flow[Fact]:
     """Stand for a fact with more authority than it has, up to one's own; it takes the permission `facts:endorse`. A claim
     that is no longer outranked becomes the current fact."""
-    (name,) = _names("fact", fact)
+    name = _name("fact", fact)
     asked = None if authority is None else checked_name("authority", authority)
     command = EndorseFact(ledger=place.ledger, fact=name, authority=asked, reason=_checked_reason(reason))
     return (yield from _changed(place, command, key, cause))
@@ -372,7 +372,7 @@ def confirm(
     place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
 ) -> Flow[Fact]:
     """A fact that needed a review was reviewed, and holds."""
-    (name,) = _names("fact", fact)
+    name = _name("fact", fact)
     command = ConfirmFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
     return (yield from _changed(place, command, key, cause))
 
@@ -381,7 +381,7 @@ def reinstate(
     place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
 ) -> Flow[Fact]:
     """Let a superseded fact live again; what stood in its place is taken back."""
-    (name,) = _names("fact", fact)
+    name = _name("fact", fact)
     command = ReinstateFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
     return (yield from _changed(place, command, key, cause))
 
@@ -481,8 +481,7 @@ def checked_source(source: object) -> FactSource | None:
         raise InvalidContent(reason=f"{shown(source)} is no source: pass a holdfast.FactSource, or its name")
     one_of("type of a source", source.type, SOURCE_TYPES)
     for what in ("name", "identity"):
-        if getattr(source, what) != "":
-            checked_name(f"the {what} of a source", getattr(source, what))
+        name_or_none(f"the {what} of a source", getattr(source, what))
     for what in ("turn", "event"):
         if getattr(source, what) is not None:
             checked_whole(f"the {what} of a source", getattr(source, what))
@@ -496,14 +495,16 @@ def checked_permissions(permissions: object) -> tuple[str, ...]:
     return tuple(sorted({checked_name("permission", each) for each in permissions}))  # type: ignore[attr-defined]
 
 
+def _name(what: str, fact: object) -> str:
+    """The one fact that is meant."""
+    return fact.id if type(fact) is Fact else checked_name(what, fact)
+
+
 def _names(what: str, names: object) -> tuple[str, ...]:
     """One name or several, of facts or of what facts come from."""
     several = names if type(names) in (list, tuple) else [names]
     check_size(what, len(several), "names", "FACT_LINKS", "Name fewer.")  # type: ignore[arg-type]
-    return tuple(
-        each.id if type(each) is Fact else checked_name(what, each)
-        for each in several  # type: ignore[attr-defined]
-    )
+    return tuple(_name(what, each) for each in several)  # type: ignore[attr-defined]
 
 
 def _checked_reason(reason: object) -> str:

@@ -22,7 +22,7 @@ from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.inform_facts import ledger_where, seen
-from holdfast.flows.knowing import Scopes, checked_scopes, current, search_in, slot_of
+from holdfast.flows.knowing import Scopes, checked_scopes, current, one_of, search_in, slot_of
 from holdfast.flows.ledgers import ledger_named, writer_for
 from holdfast.flows.load import load
 from holdfast.flows.messages import recording
@@ -203,10 +203,7 @@ def observe(
     bodies: list[BlobRef] = []
     stored: Message | None = None
     if type(said) is str:
-        if role not in ("user", "assistant", "system"):
-            raise InvalidContent(
-                reason=f"the role {shown(role)} is not user, assistant or system: record() tool results"
-            )
+        one_of("role", role, ("user", "assistant", "system"))
         part, bodies = yield from recording(place, [Draft(role=role, content=said)])
         parts.append(part)
         heard = Said(said, role, 0, place.context.clock.now_us())

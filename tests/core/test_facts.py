@@ -1,0 +1,489 @@
+"""Deciding about facts: pure, sound whatever led to it; folding takes every event, whatever is missing; who outranks whom,
+what a fact is by its source and text, and which facts fit a query."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast import errors
+from holdfast.core import fact_rules, infer
+from holdfast.core.authority import lowest, may_know, outranks, rank, rung
+from holdfast.core.facts import decide
+from holdfast.core.ledgers import applied, step, touched, words
+from holdfast.core.relevance import query_words, ranking
+from holdfast.model import limits
+from holdfast.model.commands import (
+    AssertFact,
+    ConfirmFact,
+    EndorseFact,
+    ExpireFact,
+    Given,
+    LedgerCommand,
+    PromoteFact,
+    ReinstateFact,
+    RetractFact,
+    Slice,
+    SupersedeFact,
+    Writer,
+)
+from holdfast.model.events import (
+    Event,
+    FactAsserted,
+    FactConfirmed,
+    FactEndorsed,
+    FactExpired,
+    FactMarked,
+    FactPromoted,
+    FactReinstated,
+    FactRetracted,
+    FactSuperseded,
+)
+from holdfast.model.facts import FACT_SCOPES, Fact, FactSource, FactState, Mention
+from holdfast.model.names import LedgerId
+from holdfast.model.policy import Ladder, Policy
+from holdfast.model.state import LedgerState
+from tests.support import figure
+
+LEDGER = LedgerId("tenant", "user", ("ada",))
+LADDER = Ladder()
+KEYS = ("town", "price")
+
+# Who outranks whom
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("policy", "policy"),
+        ("CFO", "executive"),
+        ("  Admin ", "executive"),
+        ("employee", "peer"),
+        ("subordinate", "guest"),
+        ("intern", "guest"),
+        ("Vendor Manager", "manager"),
+        ("VP Sales", "executive"),
+        ("account_executive", "peer"),
+        ("assistant", "agent"),
+        ("whoever", "unverified"),
+        ("", "unverified"),
+    ],
+)
+def test_a_name_stands_on_a_rung(name: str, expected: str) -> None:
+    assert rung(LADDER, name) == expected
+    assert rung(LADDER, name.upper()) == expected
+
+
+_names = st.sampled_from([*LADDER.rungs, *LADDER.aliases, "nobody knows"]) | st.text(max_size=20)
+
+
+@given(st.lists(_names, min_size=1, max_size=4), _names, _names)
+def test_of_two_names_one_outranks_the_other_or_they_are_equal(some: list[str], one: str, other: str) -> None:
+    assert rung(LADDER, one) in LADDER.rungs
+    assert outranks(LADDER, one, other) == (rank(LADDER, one) > rank(LADDER, other))
+    assert not (outranks(LADDER, one, other) and outranks(LADDER, other, one))
+    assert (rank(LADDER, one) == rank(LADDER, other)) == (rung(LADDER, one) == rung(LADDER, other))
+    assert not any(outranks(LADDER, lowest(LADDER, some), each) for each in some)
+    assert lowest(LADDER, some) in {rung(LADDER, each) for each in some}
+
+
+def test_a_ladder_is_what_the_policy_says() -> None:
+    own = Ladder(rungs=("captain", "crew"), aliases={"skipper": "captain", "ghost": "nowhere"}, titles={})
+    assert [rung(own, name) for name in ("skipper", "crew", "cfo", "ghost")] == ["captain", "crew", "crew", "crew"]
+
+
+_permissions = st.lists(st.sampled_from("pqr"), max_size=3)
+
+
+@given(_permissions, st.none() | _permissions)
+def test_who_lacks_one_permission_may_not_know(requires: list[str], has: list[str] | None) -> None:
+    assert may_know(requires, has) == (has is None or all(each in has for each in requires))
+
+
+# What a fact is
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (FactSource(), "user"),
+        (FactSource(name="decision"), "user"),
+        (FactSource(name="preference"), "user"),
+        (FactSource(name="hr_system"), "organizational"),
+        (FactSource(name="finance system"), "organizational"),
+        (FactSource(name="policy"), "organizational"),
+        (FactSource(name="the Handbook"), "organizational"),
+        (FactSource(name="systematic doubts"), "user"),
+        (FactSource(type="policy"), "organizational"),
+        (FactSource(type="system", name="observation"), "organizational"),
+        (FactSource(name="observation"), "capability"),
+        (FactSource(name="learned heuristics"), "capability"),
+        (FactSource(type="conversation", name="CFO"), "user"),
+    ],
+)
+def test_a_source_says_which_memory_it_is(source: FactSource, expected: str) -> None:
+    assert infer.memory_type(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("Oslo", "global"),
+        ("What if we move to Oslo?", "hypothetical"),
+        ("Suppose the budget is 5", "hypothetical"),
+        ("  (Hypothetically, 5)", "hypothetical"),
+        ("let's say five", "hypothetical"),
+        ("We suppose nothing", "global"),
+        ("Draft: five", "draft"),
+        ("Tentative: Tuesday", "draft"),
+        ("Draft contract was signed", "global"),
+        ("supposedly five", "global"),
+        (5, "global"),
+        (["Suppose"], "global"),
+    ],
+)
+def test_only_what_a_text_says_of_itself_first_narrows_it(value: Any, expected: str) -> None:
+    assert infer.scope(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "type_", "expected"),
+    [
+        ("discount", "at most 15%", "state_write", "budget"),
+        ("discount", "15%", "state_write", None),
+        ("discount", "15%", "policy", "budget"),
+        ("room", "no more than 12 people", "conversation", "capacity"),
+        ("report", "must be filed, due by Friday", "conversation", "deadline"),
+        ("report_deadline", "Friday", "conversation", "deadline"),
+        ("travel", "never on Sundays", "conversation", "policy"),
+        ("town", "Oslo", "policy", "policy"),
+        ("town", "Oslo", "system", None),
+        ("maximal", "mustard", "conversation", None),
+        ("limits", {"max": 5}, "state_write", "policy"),
+    ],
+)
+def test_what_binds_is_a_constraint_of_its_kind(key: str, value: Any, type_: Any, expected: str | None) -> None:
+    assert infer.constraint(key, value, FactSource(type=type_)) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"), [("stock_price", True), ("Order Status", True), ("priceless", False), ("town", False)]
+)
+def test_some_words_in_a_key_make_the_newest_news_count(key: str, expected: bool) -> None:
+    assert infer.time_sensitive(Policy(), key) is expected
+    assert infer.time_sensitive(Policy(time_sensitive=()), key) is False
+
+
+def test_whoever_knows_better_says_so() -> None:
+    ledger = Shelf()
+    told = ledger.give(AssertFact(ledger=LEDGER, key="discount", value="Suppose at most 5%", scope="task"))
+    assert (told.scope, told.constraint_type, told.memory_type) == ("task", "budget", "user")
+    told = ledger.give(
+        AssertFact(ledger=LEDGER, key="cap", value="at most 5%", is_constraint=False, memory_type="capability")
+    )
+    assert (told.is_constraint, told.constraint_type, told.memory_type) == (False, None, "capability")
+    told = ledger.give(AssertFact(ledger=LEDGER, key="rule", value="5", is_constraint=True, constraint_type="seats"))
+    assert (told.is_constraint, told.constraint_type) == (True, "seats")
+
+
+# A ledger held in the hand
+
+
+class Shelf:
+    """All facts of a ledger, and every command decided with all of them at hand."""
+
+    def __init__(self) -> None:
+        self.state = LedgerState()
+        self.facts: dict[str, FactState] = {}
+        self.events: list[Event] = []
+
+    def given(self, now: int = 0, writer: Writer = Writer()) -> Given:
+        live = [each.fact for each in self.facts.values() if each.fact.is_valid]
+        below = {
+            source: tuple(each.id for each in live if source in each.depends_on)
+            for source in {source for each in live for source in each.depends_on}
+        }
+        named = {name: each.fact.id for each in self.facts.values() for name in (each.fact.key, each.fact.id)}
+        return Given(time_us=now, writer=writer, slice=Slice(facts=dict(self.facts), named=named, below=below))
+
+    def decided(self, command: LedgerCommand, now: int = 0, writer: Writer = Writer()) -> tuple[Event, ...]:
+        given = self.given(now, writer)
+        before = copy.deepcopy(given)
+        events = decide(self.state, command, given)
+        assert given == before, "to decide changes nothing"
+        assert decide(self.state, command, given) == events
+        return events
+
+    def take(self, events: Iterable[Event], now: int = 0) -> None:
+        for event in events:
+            self.facts |= applied(self.facts, event, self.state.version + 1, now)
+            self.state = step(self.state, event.name, now)
+            self.events.append(event)
+
+    def give(self, command: LedgerCommand, now: int = 0, writer: Writer = Writer()) -> Fact:
+        """The newest fact after it."""
+        self.take(self.decided(command, now, writer), now)
+        return next(reversed(self.facts.values())).fact
+
+
+_ids = st.integers(1, 12).map(lambda seq: f"k{seq}")
+_rungs = st.sampled_from([None, "policy", "manager", "peer", "guest"])
+_values = st.sampled_from([1, 1.0, True, None, "Oslo", [1], {"a": 1}])
+_asserts = st.builds(
+    AssertFact,
+    ledger=st.just(LEDGER),
+    key=st.sampled_from(KEYS),
+    value=_values,
+    source=st.none(),
+    authority=_rungs,
+    memory_type=st.none(),
+    scope=st.sampled_from(["global", "global", "draft"]),
+    scope_id=st.just(""),
+    valid_from_us=st.none() | st.integers(0, 20),
+    expires_us=st.none() | st.integers(0, 40),
+    ttl_us=st.none(),
+    supersedes=st.lists(_ids, max_size=1).map(tuple),
+    depends_on=st.lists(_ids, max_size=2).map(tuple),
+    is_constraint=st.none(),
+    constraint_type=st.none(),
+    requires=st.sampled_from([(), (), ("p",)]),
+    provenance=st.just(()),
+    mentions=st.just(()),
+    old_mentions=st.just(()),
+    time_sensitive=st.none(),
+    ref=st.just(""),
+    reason=st.just(""),
+)
+_on = {"ledger": st.just(LEDGER), "fact": _ids, "reason": st.just("")}
+_changes = st.one_of(
+    st.builds(SupersedeFact, by=_ids, **_on),
+    st.builds(RetractFact, mentions=st.just(()), **_on),
+    st.builds(ExpireFact, **_on),
+    st.builds(PromoteFact, scope=st.just("global"), scope_id=st.just(""), **_on),
+    st.builds(EndorseFact, authority=_rungs, **_on),
+    st.builds(ConfirmFact, **_on),
+    st.builds(ReinstateFact, **_on),
+)
+_writers = st.sampled_from(
+    [
+        Writer(),
+        Writer(),
+        Writer(identity="ann", authority="peer", default="peer", permissions=()),
+        Writer(identity="eve"),
+    ]
+)
+_stories = st.lists(
+    st.tuples(_asserts | _asserts | _changes, st.integers(0, 30), _writers), min_size=1, max_size=figure(14, 30)
+)
+
+
+@settings(max_examples=figure(150, 20_000))
+@given(_stories)
+def test_whatever_is_decided_leads_to_a_sound_ledger(story: list[tuple[LedgerCommand, int, Writer]]) -> None:
+    shelf = Shelf()
+    for command, now, writer in story:
+        before = dict(shelf.facts)
+        try:
+            shelf.give(command, now, writer)
+        except errors.HoldfastError:
+            assert shelf.facts == before
+            continue
+        assert fact_rules.check(shelf.state, shelf.facts) == []
+        for each, state in before.items():
+            if state.fact.is_valid and not state.fact.ran_out(now) and not shelf.facts[each].fact.is_valid:
+                assert not outranks(LADDER, state.fact.authority, writer.authority), "a lower one ended a higher one's"
+    for command, now, writer in story[-1:]:
+        if isinstance(command, AssertFact) and not command.supersedes and command.valid_from_us is None:
+            check_repeated(shelf, command, now, writer)
+
+
+def check_repeated(shelf: Shelf, command: AssertFact, now: int, writer: Writer) -> None:
+    """Said twice in a row, the second time nothing happens, unless what was said has run out, or cannot be said at all."""
+    try:
+        shelf.give(command, now, writer)
+    except errors.HoldfastError:
+        return
+    if command.expires_us is None or command.expires_us > now:
+        assert shelf.decided(command, now, writer) == ()
+
+
+def test_what_was_so_before_is_a_new_fact() -> None:
+    shelf = Shelf()
+    first, _, third = (shelf.give(AssertFact(ledger=LEDGER, key="town", value=value)) for value in ("A", "B", "A"))
+    assert (third.value, third.id != first.id) == ("A", True)
+    assert [each.fact.superseded_by for each in shelf.facts.values()] == ["k2", third.id, None]
+    assert shelf.facts[third.id].fact.supersedes == ("k2",)
+
+
+# Folding
+
+
+_texts = st.sampled_from(["", "heard it"])
+_some_ids = st.lists(_ids, min_size=1, max_size=3, unique=True).map(tuple)
+_mentions = st.lists(
+    st.builds(
+        Mention,
+        actor=st.just("a"),
+        session=st.just("s"),
+        seq=st.integers(1, 3),
+        start=st.integers(0, 3),
+        end=st.just(9),
+    ),
+    max_size=2,
+).map(tuple)
+_some_permissions = st.sampled_from([(), ("p",)])
+_asserted = st.builds(
+    FactAsserted,
+    key=st.sampled_from(KEYS),
+    value=_values,
+    source=st.just(FactSource()),
+    memory_type=st.just("user"),
+    scope=st.sampled_from(FACT_SCOPES),
+    scope_id=_texts,
+    valid_from_us=st.integers(0, 9),
+    expires_us=st.none() | st.integers(0, 9),
+    against=st.just("") | _ids,
+    depends_on=st.lists(_ids, max_size=2, unique=True).map(tuple),
+    review=st.just("") | _ids,
+    is_constraint=st.booleans(),
+    constraint_type=st.none(),
+    requires=_some_permissions,
+    provenance=st.just(()),
+    mentions=_mentions,
+    ref=_texts,
+    reason=_texts,
+)
+_fact_events: st.SearchStrategy[Event] = st.one_of(
+    _asserted,
+    st.builds(
+        FactSuperseded,
+        fact=_ids,
+        by=_ids,
+        rule=st.just("implicit"),
+        reason=_texts,
+        late=st.booleans(),
+        followers=st.just(()) | _some_ids,
+        mentions=_mentions,
+    ),
+    st.builds(FactRetracted, facts=_some_ids, reason=_texts, mentions=_mentions),
+    st.builds(FactExpired, facts=_some_ids, reason=_texts),
+    st.builds(FactMarked, facts=_some_ids, because=_ids),
+    st.builds(FactReinstated, fact=_ids, instead=st.just(()) | _some_ids, reason=_texts),
+    st.builds(FactConfirmed, fact=_ids, by=_texts, reason=_texts, depends_on=st.just(()) | _some_ids),
+    st.builds(
+        FactEndorsed,
+        fact=_ids,
+        authority=st.just("policy"),
+        by=_texts,
+        against=st.just("") | _ids,
+        requires=_some_permissions,
+        reason=_texts,
+    ),
+    st.builds(
+        FactPromoted,
+        fact=_ids,
+        scope=st.just("global"),
+        scope_id=_texts,
+        against=st.just("") | _ids,
+        requires=_some_permissions,
+        reason=_texts,
+    ),
+)
+
+
+@settings(max_examples=figure(100, 20_000))
+@given(st.lists(_asserted, max_size=8), _fact_events, st.sets(_ids))
+def test_folding_takes_every_event_whatever_is_missing(made: list[Event], event: Event, gone: set[str]) -> None:
+    facts: dict[str, FactState] = {}
+    for seq, each in enumerate(made, 1):
+        facts |= applied(facts, each, seq, 5)
+    before, seq = copy.deepcopy(facts), len(made) + 1
+    whole = applied(facts, event, seq, 7)
+    assert facts == before, "folding changes nothing in place"
+    assert {*whole} <= {*touched(event), f"k{seq}"}
+    needed = {each: state for each, state in facts.items() if each in touched(event)}
+    assert applied(needed, event, seq, 7) == whole, "nothing else is needed than what it touches"
+    left = {each: state for each, state in facts.items() if each not in gone}
+    some = applied(left, event, seq, 7)
+    assert {*some} <= {*left, f"k{seq}"}
+    for fact in {*some} & {*whole}:
+        one, other = some[fact].fact, whole[fact].fact
+        assert (one.status, one.review, one.depends_on, one.scope) == (
+            other.status,
+            other.review,
+            other.depends_on,
+            other.scope,
+        )
+
+
+@given(st.integers(1, 99))
+def test_an_event_that_was_erased_makes_no_fact(seq: int) -> None:
+    assert applied({}, None, seq, 5) == {}
+    assert step(LedgerState(), FactAsserted.name, 5) == LedgerState(version=1, facts=1, created_us=5, updated_us=5)
+
+
+# Which facts fit
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("What is the price of Oslo?", ("price", "oslo")),
+        ("what is it", ("what", "is", "it")),
+        ("Price price PRICE", ("price",)),
+        ("", ()),
+        ("?!", ()),
+        ("snake_case-word", ("snake", "case", "word")),
+    ],
+)
+def test_a_query_is_looked_for_by_its_rare_words(query: str, expected: tuple[str, ...]) -> None:
+    assert query_words(query) == expected
+
+
+@given(st.text(max_size=400))
+def test_words_are_short_plain_and_found_again(text: str) -> None:
+    found = query_words(text)
+    assert len(found) <= limits.SEARCH_WORDS
+    assert {*found} <= {*words(text)}
+    assert all(word == word.lower() and word.isalnum() for word in found if word.isascii())
+
+
+_hits = st.lists(
+    st.tuples(
+        st.sampled_from(["town", "price of the town", "plan"]),
+        st.sampled_from(["Oslo", "Rome 2024", "at home"]),
+        st.integers(0, 3),
+    ),
+    max_size=8,
+)
+
+
+@given(st.sampled_from(["the town", "Oslo", "Rome 2024 price", "", "nothing of it"]), _hits, st.randoms())
+def test_the_same_facts_stand_in_the_same_order(query: str, hits: list[Any], rng: Any) -> None:
+    facts = [Fact(id=f"k{at}", key=key, value=value, at_us=time) for at, (key, value, time) in enumerate(hits, 1)]
+    ranked = ranking(query, facts)
+    assert sorted(at for at, _ in ranked) == [*range(len(facts))]
+    assert all(0 <= score <= 3 for _, score in ranked)
+    assert [score for _, score in ranked] == sorted((score for _, score in ranked), reverse=True)
+    shuffled = rng.sample(facts, len(facts))
+    again = ranking(query, shuffled)
+    assert [(shuffled[at].id, score) for at, score in again] == [(facts[at].id, score) for at, score in ranked]
+
+
+def test_keys_and_names_count_for_more() -> None:
+    facts = [
+        Fact(id="k1", key="town", value="somewhere"),
+        Fact(id="k2", key="plan", value="to see Oslo"),
+        Fact(id="k3", key="plan", value="the town"),
+        Fact(id="k4", key="plan", value="the town", against="k3"),
+    ]
+    assert next(at for at, _ in ranking("towns", facts)) == 0
+    assert next(at for at, _ in ranking("of Oslo", facts)) == 1
+    ranked = [at for at, _ in ranking("the plan", facts)]
+    assert ranked.index(2) < ranked.index(3), "of equals, claims come last"
+    assert ranked[-1] == 0
