@@ -20,7 +20,7 @@ from holdfast.model.commands import (
     RetractFact,
     SupersedeFact,
 )
-from holdfast.model.detection import Change, Proposal, Rule, Span
+from holdfast.model.detection import Change, Outcome, Proposal, Rule, Settled, Span
 from holdfast.model.events import (
     Event,
     FactAsserted,
@@ -81,6 +81,16 @@ proposals = st.builds(
     new=st.none() | spans,
 )
 proposed = st.lists(st.tuples(st.tuples(st.just("user"), names), proposals), max_size=2).map(tuple)
+settled = st.lists(
+    st.builds(
+        Settled,
+        ledger=st.tuples(st.just("user"), names),
+        proposal=proposals,
+        outcome=st.sampled_from(get_args(Outcome)),
+        why=texts,
+    ),
+    max_size=2,
+).map(tuple)
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         FactAsserted,
@@ -136,7 +146,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     ),
     st.builds(FactConfirmed, fact=fact_ids, by=names, reason=texts, depends_on=some_facts),
     st.builds(FactReinstated, fact=fact_ids, instead=some_facts, reason=texts),
-    st.builds(FactsProposed, detector=names, message=numbers, proposals=proposed),
+    st.builds(FactsProposed, detector=names, message=numbers, proposals=proposed, why=some_names, settled=settled),
     st.builds(ProposalDecided, proposal=names, accepted=st.booleans()),
 )
 

@@ -15,7 +15,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (4, "dad38d47c614b0cc")
+SNAPSHOT = (4, "39762c370b3e46b8")
 LEDGER = (1, "a9c218f0bea76856")
 PROJECTION = (4, "8f56512116ad3704")
 PAYLOADS = {
@@ -58,7 +58,7 @@ PAYLOADS = {
     ("fact.confirmed", 1): "0a3ee5a7e5e38e62",
     ("fact.reinstated", 1): "6a204d4075953fa0",
     ("fact.marked", 1): "fe7bade0933b26c6",
-    ("facts.proposed", 1): "cc9e2fd2f98cb718",
+    ("facts.proposed", 1): "01ef604a6f296d6e",
     ("proposal.decided", 1): "24ea9efc5d8d8261",
 }
 HASH = "2379e744e8445894b96c7c42d10e97892e958e5d5e6d0bb82287952f94dcb2f8"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import get_args
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from holdfast import errors
 from holdfast.model import limits
 from holdfast.model.commands import DecideProposal, Given, ProposeFacts
-from holdfast.model.detection import Proposal, Span
+from holdfast.model.detection import Proposal, Settled, Span
 from holdfast.model.events import Event, FactsProposed, ProposalDecided
 from holdfast.model.names import LedgerKind, number_in
 from holdfast.model.state import OpenProposal, SessionState
@@ -26,13 +26,26 @@ def proposal_id(seq: int, at: int) -> str:
 def decide(state: SessionState, command: ProposeFacts | DecideProposal, given: Given) -> tuple[Event, ...]:
     match command:
         case ProposeFacts():
-            if not command.proposals:
+            if not command.proposals and not command.settled:
                 return ()
-            message = command.message or given.message
-            return (FactsProposed(detector=command.detector, message=message, proposals=command.proposals),)
+            return (
+                FactsProposed(
+                    detector=command.detector,
+                    message=command.message or given.message,
+                    proposals=command.proposals,
+                    why=command.why,
+                    settled=tuple(_refused(command.settled, given.refusals)),
+                ),
+            )
         case DecideProposal():
             find(state, command.scope.session, command.proposal)
             return (ProposalDecided(proposal=command.proposal, accepted=command.accepted),)
+
+
+def _refused(settled: Iterable[Settled], refusals: list[list[str]]) -> Iterator[Settled]:
+    for at, each in enumerate(settled):
+        why = refusals[at] if at < len(refusals) else []
+        yield msgspec.structs.replace(each, outcome="ignored", why=why[0][: limits.BRIEF_BYTES // 4]) if why else each
 
 
 def find(state: SessionState, session: str, proposal: str) -> OpenProposal:
@@ -47,7 +60,7 @@ def folded(state: SessionState, event: FactsProposed | ProposalDecided, seq: int
     if isinstance(event, ProposalDecided):
         return tuple(each for each in state.proposals if each.id != event.proposal)
     own = (_placed(ledger, each, event.message) for ledger, each in event.proposals)
-    new = (OpenProposal(proposal_id(seq, at), ledger, each) for at, (ledger, each) in enumerate(own))
+    new = (OpenProposal(proposal_id(seq, at), ledger, each, event.message) for at, (ledger, each) in enumerate(own))
     return (*state.proposals, *new)[-limits.OPEN_PROPOSALS :]
 
 
@@ -68,9 +81,11 @@ def proposal_faults(state: SessionState, event: Event | None, erased: Collection
         if seq not in erased and all(each.id != event.proposal for each in state.proposals):
             yield "what is decided was waiting"
     if isinstance(event, FactsProposed):
-        if not event.proposals or not 1 <= event.message <= state.version:
+        if not (event.proposals or event.settled) or not 1 <= event.message <= state.version:
             yield "proposals come from a message"
-        for ledger, each in event.proposals:
+        if any(each.outcome == "asked" for each in event.settled):
+            yield "what is settled waits for nobody"
+        for ledger, each in (*event.proposals, *((one.ledger, one.proposal) for one in event.settled)):
             if ledger[:1] != ("session",) and ledger not in state.ledgers and 1 not in erased:
                 yield "a proposal is about a ledger that the session reads"
             if not ledger or ledger[0] not in _KINDS or not 0 <= each.confidence <= 1:

@@ -46,17 +46,22 @@ def _stem(word: str) -> str:
 
 def _fits(asked: set[str], facts: Sequence[Fact]) -> list[float]:
     """How well each of them fits by its words alone, the best with 1: a word counts for more if few have it."""
-    counted = [Counter(map(_stem, (*words(fact.key), *words(text_of(fact.value))))) for fact in facts]
-    common = Counter(word for each in counted for word in asked if word in each)
-    mean = sum(each.total() for each in counted) / len(counted) if counted else 1.0
+    begins = tuple(asked)  # a word begins with its stem, so all others need not be stemmed
+    lengths, counted = [], []
+    for fact in facts:
+        found = (*words(fact.key), *words(text_of(fact.value)))
+        alike = (_stem(word) for word in found if word.startswith(begins))
+        counted.append(Counter(stem for stem in alike if stem in asked))
+        lengths.append(len(found))
+    common = Counter(word for each in counted for word in each)
+    mean = sum(lengths) / len(lengths) if lengths else 1.0
     scores = [
         sum(
             math.log(1 + (len(facts) - common[word] + 0.5) / (common[word] + 0.5))
-            * (each[word] * 2.2 / (each[word] + 0.3 + 0.9 * each.total() / mean))
-            for word in sorted(asked)
-            if word in each
+            * (each[word] * 2.2 / (each[word] + 0.3 + 0.9 * length / mean))
+            for word in sorted(each)
         )
-        for each in counted
+        for each, length in zip(counted, lengths, strict=True)
     ]
     most = max(scores, default=0.0) or 1.0
     return [score / most for score in scores]

@@ -31,12 +31,14 @@ from holdfast.model.commands import (
     Slice,
     SupersedeFact,
 )
-from holdfast.model.facts import FactState, fact_id, fact_seq
+from holdfast.model.facts import Fact, FactState, fact_id, fact_seq
 from holdfast.model.names import LedgerId, StreamId, check_size
 from holdfast.model.rows import IN_ORDER_OF_KEY, DependRow, FactRow, Order
 
 NEWEST = Order(backwards=True)
 SOONEST = Order(("expires_us",))
+_STEPS = 16
+"""Links of a chain that are walked one by one."""
 
 
 def ledger_where(stream: StreamId) -> dict[str, str | int]:
@@ -202,13 +204,20 @@ class Reading:
 
     def end(self, state: FactState) -> Flow[FactState]:
         """The last of a chain, as far as the writer may know."""
-        for _ in range(limits.CHAIN_FACTS):
+        for step in range(limits.CHAIN_FACTS):
             after = yield from self._by_id(state.fact.superseded_by or "")
             if after is None:
                 break
             state = after
+            if step >= _STEPS and not state.fact.is_valid:  # it is long: what holds under its key is where it leads
+                state = (yield from self._held(state.fact)) or state
             self._facts[state.fact.id] = state
         return state
+
+    def _held(self, fact: Fact) -> Flow[FactState | None]:
+        where = self._where | {"subject": fact.key, "scope": fact.scope, "scope_id": fact.scope_id, "live": 1}
+        found = yield from seen(where, self._permissions, limits.SLOT_FACTS)
+        return next((each for each in found if not each.fact.claim), None)
 
     def _read_below(self) -> Flow[None]:
         """All that depends on what was found, whether or not the writer may know of it."""

@@ -39,7 +39,7 @@ from holdfast.model.commands import (
     Writer,
 )
 from holdfast.model.content import BlobRef, Role
-from holdfast.model.detection import Candidate, Observation, Outcome, Proposal, Said, Span
+from holdfast.model.detection import Candidate, Observation, Outcome, Proposal, Said, Settled, Span
 from holdfast.model.drafts import Draft
 from holdfast.model.events import FactsProposed, MessageRecorded
 from holdfast.model.facts import Fact, FactScope, FactSource, Known, Mention
@@ -169,7 +169,7 @@ def accept(place: Place, proposal: str, /, *, key: str | None = None, cause: str
     found = proposals.find(state, place.scope.session, proposal)
     home = LedgerId(place.scope.tenant, found.ledger[0], found.ledger[1:])  # type: ignore[arg-type]
     target = LedgerPlace(place.context, home, _reader(place, state))
-    command = _command(place, home, found.proposal, 0)
+    command = _command(place, home, found.proposal, found.message)
     decided = DecideProposal(scope=place.scope, proposal=found.id, accepted=True)
     parts = [Part(decided, given_to(place.context)), on_ledger(target, command)]
     yield from together(place.context, parts, key=key, cause=cause, bound=bound)
@@ -198,7 +198,6 @@ def observe(
     the assistant and for tools, whatever the text says of itself. What a higher authority holds stays; then the session's
     own ledger keeps what was said as its own view of it."""
     state = yield from _there(place)
-    check_open(state, place.scope)
     parts: list[Part] = []
     bodies: list[BlobRef] = []
     stored: Message | None = None
@@ -215,7 +214,8 @@ def observe(
         first := (yield from effects.find(place.scope.tenant, checked_name("idempotency key", key)))
     ):
         chain.repeated(key, bound, first)
-        return _again(first, stored)
+        return _observed(first, stored)
+    check_open(state, place.scope)
     before = yield from _before(place, heard.seq or None)
     writer = _speaker(place, state, heard.role)
     shown_facts = yield from _candidates(place, state, heard, writer)
@@ -223,67 +223,69 @@ def observe(
     judged = _within_bounds([_judged(place, each, shown_facts, writer) for each in found])
     refusals: list[list[str]] = []
     for one in judged:
+        if one.outcome == "asked":
+            continue
         refusals.append([])
         if one.outcome in ("applied", "claimed"):
             target = LedgerPlace(place.context, one.ledger, writer)
             parts.append(on_ledger(target, _command(place, one.ledger, one.proposal, heard.seq), refusals[-1]))
-    asked = tuple((one.ledger.stream.key, one.proposal) for one in judged if one.outcome == "asked")
-    if asked:
-        detector = _detector(place.context).name
-        command = ProposeFacts(scope=place.scope, detector=detector, message=heard.seq, proposals=asked)
-        parts.append(Part(command, given_to(place.context)))
+    if judged:
+        parts.append(_told(place, heard.seq, judged, refusals))
     if stored is not None and not parts:
-        return Observed(message=stored, judged=tuple(judged), trouble=trouble)
+        return Observed(message=stored, trouble=trouble)
     appended = yield from together(place.context, parts, key=key, cause=cause, bodies=bodies, bound=bound)
-    if appended.repeated:
-        return _again(appended.events, stored)
-    message = stored if stored is not None else _recorded(appended.events)
-    told = (
-        msgspec.structs.replace(one, outcome="ignored", why=why[0]) if why else one
-        for one, why in zip(judged, refusals, strict=True)
+    return _observed(appended.events, stored, trouble)
+
+
+def _told(place: Place, seq: int, judged: Sequence[Judged], refusals: list[list[str]]) -> Part:
+    """What keeps what was proposed, and what became of it."""
+    asked = [one for one in judged if one.outcome == "asked"]
+    command = ProposeFacts(
+        scope=place.scope,
+        detector=_detector(place.context).name,
+        message=seq,
+        proposals=tuple((one.ledger.stream.key, one.proposal) for one in asked),
+        why=tuple(one.why for one in asked),
+        settled=tuple(
+            Settled(one.ledger.stream.key, one.proposal, one.outcome, one.why)
+            for one in judged
+            if one.outcome != "asked"
+        ),
     )
-    return Observed(message=message, judged=tuple(_named(list(told), appended.events)), trouble=trouble)
+    return Part(command, msgspec.structs.replace(given_to(place.context), refusals=refusals))
 
 
-def _again(events: Sequence[Recorded], stored: Message | None) -> Observed:
-    """What was observed before, under the same key: what waits is told again, what was applied is in the ledgers."""
-    asked: list[Judged] = []
+def _observed(events: Sequence[Recorded], stored: Message | None, trouble: str = "") -> Observed:
+    """What came of observing something, as the log has it: what waits comes first."""
+    judged: list[Judged] = []
     for recorded in events:
         event = upcast.current(recorded)
-        if isinstance(event, FactsProposed):
-            for at, (key, proposal) in enumerate(event.proposals):
-                home = LedgerId.of(StreamId(recorded.stream.tenant, "ledger", key))
-                name = proposals.proposal_id(recorded.seq, at)
-                asked.append(Judged(proposal=proposal, outcome="asked", ledger=home, id=name))
+        if not isinstance(event, FactsProposed):
+            continue
+        tenant = recorded.stream.tenant
+        for at, (key, proposal) in enumerate(event.proposals):
+            name, why = proposals.proposal_id(recorded.seq, at), event.why[at] if at < len(event.why) else ""
+            home = LedgerId.of(StreamId(tenant, "ledger", key))
+            judged.append(Judged(proposal=proposal, outcome="asked", ledger=home, id=name, why=why))
+        for one in event.settled:
+            home = LedgerId.of(StreamId(tenant, "ledger", one.ledger))
+            judged.append(Judged(proposal=one.proposal, outcome=one.outcome, ledger=home, why=one.why))
     message = stored if stored is not None else _recorded(events)
-    return Observed(message=message, judged=tuple(asked), repeated=True)
+    return Observed(message=message, judged=tuple(judged), trouble=trouble)
 
 
 def _within_bounds(judged: list[Judged]) -> list[Judged]:
-    """Of what is to be asked, as much as one event holds."""
+    """As much as one event holds; what is more is not proposed."""
     left = limits.PAYLOAD_BYTES // 2
     kept: list[Judged] = []
     for one in judged:
-        left -= len(codec.encode(one.proposal)) if one.outcome == "asked" else 0
-        ignored = one.outcome == "asked" and left < 0
-        why = "there is too much to ask at once"
-        kept.append(msgspec.structs.replace(one, outcome="ignored", why=why) if ignored else one)
+        left -= len(codec.encode(one.proposal))
+        kept += [one] if left >= 0 else []
     return kept
 
 
 def _recorded(events: Sequence[Recorded]) -> Message:
     return next(message_of(each) for each in events if each.type == MessageRecorded.name)
-
-
-def _named(judged: Sequence[Judged], events: Sequence[Recorded]) -> list[Judged]:
-    """Those that wait know their ids now."""
-    ids: list[str] = []
-    for recorded in events:
-        event = upcast.current(recorded)
-        if isinstance(event, FactsProposed):
-            ids = [proposals.proposal_id(recorded.seq, at) for at in range(len(event.proposals))]
-    left = iter(ids)
-    return [msgspec.structs.replace(one, id=next(left, "")) if one.outcome == "asked" else one for one in judged]
 
 
 def _stored(place: Place, said: object) -> Flow[Message]:

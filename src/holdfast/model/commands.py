@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from holdfast.model.content import Json, Part, Role, Source, Usage
-from holdfast.model.detection import Proposal
+from holdfast.model.detection import Proposal, Settled
 from holdfast.model.events import FramePopped
 from holdfast.model.facts import FactScope, FactSource, FactState, MemoryType, Mention
 from holdfast.model.frames import Ending, FrameState
@@ -238,6 +238,8 @@ class ProposeFacts(_Command, frozen=True, kw_only=True, tag="propose_facts"):
     message: int
     """0 for the one that is recorded together with them."""
     proposals: tuple[tuple[tuple[str, ...], Proposal], ...]
+    why: tuple[str, ...] = ()
+    settled: tuple[Settled, ...] = ()
 
 
 class DecideProposal(_Command, frozen=True, kw_only=True, tag="decide_proposal"):
@@ -443,3 +445,5 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     message: int = 0
     """The seq of the message that is recorded together with a fact; 0 for none."""
     slice: Slice = Slice()
+    refusals: list[list[str]] = msgspec.field(default_factory=list)
+    """Why those of the settled proposals could not be applied that could not, each with its reasons."""

@@ -93,3 +93,13 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
 Outcome: TypeAlias = Literal["applied", "claimed", "asked", "ignored", "noted"]
 """It was done · it was done as a claim, since a higher authority holds the key · someone is asked · it was too unsure · it
 changes no fact."""
+
+
+class Settled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A proposal that waits for nobody: what became of it at once."""
+
+    ledger: tuple[str, ...]
+    """The key of the stream of the ledger that it was about."""
+    proposal: Proposal
+    outcome: Outcome
+    why: str = ""

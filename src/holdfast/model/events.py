@@ -11,7 +11,7 @@ from typing import ClassVar, TypeAlias
 import msgspec
 
 from holdfast.model.content import Json, Part, Role, Source, ToolCall, ToolResult, Usage
-from holdfast.model.detection import Proposal
+from holdfast.model.detection import Proposal, Settled
 from holdfast.model.facts import FactScope, FactSource, MemoryType, Mention, SupersessionRule
 from holdfast.model.frames import Ending, Limits
 from holdfast.model.handles import HandleKind, Priority
@@ -437,7 +437,8 @@ class FactMarked(_Event, frozen=True, kw_only=True):
 
 
 class FactsProposed(_Event, frozen=True, kw_only=True):
-    """A detector saw changes in what was said that need someone's word. The seq of this event and their order make ids."""
+    """A detector saw changes in what was said. `proposals` need someone's word, for the reasons `why`; the seq of this
+    event and their order make their ids. What became of the others is `settled`."""
 
     name = "facts.proposed"
     detector: str
@@ -445,6 +446,8 @@ class FactsProposed(_Event, frozen=True, kw_only=True):
     """The seq of the message that they were seen in."""
     proposals: tuple[tuple[tuple[str, ...], Proposal], ...]
     """Each with the key of the stream of the ledger that it is about."""
+    why: tuple[str, ...] = ()
+    settled: tuple[Settled, ...] = ()
 
 
 class ProposalDecided(_Event, frozen=True, kw_only=True):

@@ -29,5 +29,3 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     judged: tuple[Judged, ...] = ()
     trouble: str = ""
     """How the detector failed, if it did. What was said is kept all the same."""
-    repeated: bool = False
-    """It was observed before, under the same key: only what waits for someone's word is told again."""

@@ -66,6 +66,8 @@ class OpenProposal(msgspec.Struct, frozen=True, omit_defaults=True):
     ledger: tuple[str, ...]
     """The key of the stream of the ledger that it is about."""
     proposal: Proposal
+    message: int = 0
+    """The seq of the message that it was seen in."""
 
 
 class LedgerState(msgspec.Struct, frozen=True, omit_defaults=True):
