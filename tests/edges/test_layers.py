@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.flows.layers import LAST_DATE_US
 from holdfast.model import limits
 from holdfast.model.names import LedgerId
-from tests.core import basics, strategies
+from tests.core import basics
 from tests.edges.engines import FEWER, LASTING, LOCAL, Desk, HandClock, contents, everything, refused, store_of
 from tests.support import figure
 
@@ -73,6 +73,8 @@ def test_layer_separation_distinct_layers_are_maintained_separately(timed: Engin
     assert around.external_data["name"].value == {"weather": ["around"]}
     assert (around.timezone, around.location) == ("Europe/Lisbon", {"city": "Lisbon"})
 
+    known = session.ledger().assert_("name", "a fact")
+
     session.clear_working("name")
     assert session.environment() == around
     session.set_working("name", "again")
@@ -89,6 +91,9 @@ def test_layer_separation_distinct_layers_are_maintained_separately(timed: Engin
     assert session.environment() == Environment(time_us=around.time_us)
     last = session.state()
     assert (last.identity, last.ledgers, last.metadata) == (ADA, KEYS, {"name": "metadata"})
+    assert session.fact("name") == known
+    assert session.ledger().retract("name")[0].id == known.id
+    assert (session.state().identity, session.working()) == (ADA, {})
     assert timed.verify().ok
 
 

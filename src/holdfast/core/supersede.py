@@ -43,16 +43,10 @@ def same(one: Json, other: Json) -> bool:
 
 
 def named(ledger: LedgerId, name: str, given: Given) -> Fact:
-    """The fact that a command names; one that was made a moment ago, together with it, is known by its names, too."""
-    facts = given.slice.facts
-    found = facts.get(given.slice.named.get(name, ""))
+    """The fact that a command names."""
+    found = given.slice.facts.get(given.slice.named.get(name, ""))
     if found is None:
-        made = [
-            each.fact for each in facts.values() if name in (each.fact.ref, each.fact.key) and knows(each.fact, given)
-        ]
-        if not made:
-            raise errors.FactNotFound(ledger=ledger, fact=name)
-        return max(made, key=lambda each: (each.is_valid, fact_seq(each.id)))
+        raise errors.FactNotFound(ledger=ledger, fact=name)
     return found.fact
 
 

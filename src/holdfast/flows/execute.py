@@ -6,7 +6,7 @@ caller's expected version a collision with another process is decided anew, a bo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -73,24 +73,17 @@ class _Course:
         self._changed: dict[str, FactState] = {}
         self.time_us = 0
 
-    def on(self, given: Given) -> Given:
-        """What is given with a command, brought up to what those before it made."""
-        newest = max(map(fact_seq, given.slice.facts), default=0)
-        if (
-            newest > self.before.version
-        ):  # the rows are newer than the state: what is made now would be named as they are
+    @property
+    def changed(self) -> Mapping[str, FactState]:
+        """Facts of a ledger that are no longer as their rows say."""
+        return self._changed
+
+    def read(self, stored: Mapping[str, FactState]) -> None:
+        """These were found in the rows."""
+        newest = max(map(fact_seq, stored), default=0)
+        if newest > self.before.version:  # newer than the state: what is made now would be named as they are
             raise _Behind(VersionConflict(stream=self.stream, expected=self.before.version, actual=newest))
-        for each, state in given.slice.facts.items():
-            self.known.setdefault(each, state)
-        if not self._changed:
-            return given
-        facts = given.slice.facts | self._changed
-        below = dict(given.slice.below)
-        for each, state in self._changed.items():
-            for source in state.fact.depends_on if state.fact.is_valid else ():
-                below[source] = tuple(dict.fromkeys((*below.get(source, ()), each)))
-        below = {source: tuple(one for one in ids if facts[one].fact.is_valid) for source, ids in below.items()}
-        return msgspec.structs.replace(given, slice=msgspec.structs.replace(given.slice, facts=facts, below=below))
+        self.known = {**stored, **self.known}
 
     def add(self, events: tuple[Event, ...], given: Given) -> None:
         self.time_us = given.time_us
@@ -197,8 +190,8 @@ def _decide_part(part: Part, course: _Course, message: int) -> Flow[int]:
         given = msgspec.structs.replace(given, message=message)
     if isinstance(state, LedgerState):
         assert isinstance(command, LedgerCommand), "a ledger's stream takes a ledger's commands"
-        completed, given = yield from about_facts(command, given)
-        given = course.on(given)
+        completed, given, stored = yield from about_facts(command, given, course.changed)
+        course.read(stored)
         events = facts.decide(state, completed, given)
     else:
         assert not isinstance(command, LedgerCommand), "a session's stream takes a session's commands"

@@ -6,7 +6,7 @@ version that the append will ask for, so a change in between is a conflict and i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -74,23 +74,41 @@ def seen(
     return found
 
 
-def about_facts(command: LedgerCommand, given: Given) -> Flow[tuple[LedgerCommand, Given]]:
-    """The command and what is given with it, completed from the rows."""
+def about_facts(
+    command: LedgerCommand, given: Given, changed: Mapping[str, FactState]
+) -> Flow[tuple[LedgerCommand, Given, dict[str, FactState]]]:
+    """The command and what is given with it, completed from the rows and from what commands before it changed, together
+    with it; and the facts as the rows have them."""
     if isinstance(command, AssertFact) and command.scope is None:
         command = msgspec.structs.replace(command, scope=infer.scope(command.value))
-    reading = Reading(command.ledger, given)
+    reading = Reading(command.ledger, given, changed)
     yield from reading.about(command)
-    return command, msgspec.structs.replace(given, slice=reading.slice())
+    return command, msgspec.structs.replace(given, slice=reading.slice()), reading.stored
+
+
+def _fits(fact: Fact, where: Mapping[str, str | int]) -> bool:
+    """Whether the row of a fact would be found by this."""
+    return (
+        where.get("subject", fact.key) == fact.key
+        and where.get("ref", fact.ref) == fact.ref
+        and where.get("fact") in (None, fact_seq(fact.id))
+        and where.get("scope", fact.scope) == fact.scope
+        and where.get("scope_id", fact.scope_id) == fact.scope_id
+        and where.get("live", fact.is_valid) == fact.is_valid
+    )
 
 
 class Reading:
-    """Gathers what a command can touch."""
+    """Gathers what a command can touch. `changed` are facts that are no longer, or not yet, as their rows say."""
 
-    def __init__(self, ledger: LedgerId, given: Given) -> None:
+    def __init__(self, ledger: LedgerId, given: Given, changed: Mapping[str, FactState] | None = None) -> None:
         self._ledger = ledger
         self._where = ledger_where(ledger.stream)
         self._given = given
         self._permissions = given.writer.permissions
+        self._changed = changed or {}
+        self.stored: dict[str, FactState] = {}
+        """Facts as their rows have them."""
         self._facts: dict[str, FactState] = {}
         self._named: dict[str, str] = {}
         self._below: dict[str, tuple[str, ...]] = {}
@@ -138,13 +156,13 @@ class Reading:
 
     def _read_slot(self, key: str, scope: str, scope_id: str) -> Flow[None]:
         where = self._where | {"subject": key, "scope": scope, "scope_id": scope_id, "live": 1}
-        found = yield from seen(where, self._permissions, limits.SLOT_FACTS + 1)
+        found = yield from self._seen(where, limits.SLOT_FACTS + 1)
         check_size("the key", len(found), "live facts", "SLOT_FACTS", "Take back those that are not needed.")
         self._facts |= {state.fact.id: state for state in found}
 
     def _read_sources(self, state: FactState) -> Flow[None]:
         """What a fact rests on, and what took the place of that."""
-        for each in (yield from facts_by_id(self._ledger.stream, state.fact.depends_on)).values():
+        for each in (yield from self._by_ids(state.fact.depends_on)).values():
             self._facts.setdefault(each.fact.id, each)
             yield from self.end(each)
 
@@ -152,6 +170,7 @@ class Reading:
         most = {"expires_us": self._given.time_us}
         rows = yield from effects.rows(FactRow, self._where | {"live": 1}, None, limit, order=SOONEST, most=most)
         states = [state_of(row) for row in rows]
+        self.stored |= {state.fact.id: state for state in states}
         self._facts |= {state.fact.id: state for state in states}
         self._due = tuple(state.fact.id for state in states)
 
@@ -174,14 +193,14 @@ class Reading:
         number = fact_seq(name)
         if not number:
             return None
-        found = yield from seen(self._where | {"fact": number}, self._permissions, 1)
+        found = yield from self._seen(self._where | {"fact": number}, 1)
         return found[0] if found else None
 
     def _by_name(self, name: str, home: tuple[str, str], *, dead: bool) -> Flow[FactState | None]:
         for live in (0, 1) if dead else (1, 0):
             for column in ("ref", "subject"):
                 where = self._where | {column: name, "live": live}
-                found = yield from seen(where, self._permissions, limits.SLOT_FACTS)
+                found = yield from self._seen(where, limits.SLOT_FACTS)
                 if found:
                     return self._chosen(name, found, home, column) if live else found[0]
         return None
@@ -216,7 +235,7 @@ class Reading:
 
     def _held(self, fact: Fact) -> Flow[FactState | None]:
         where = self._where | {"subject": fact.key, "scope": fact.scope, "scope_id": fact.scope_id, "live": 1}
-        found = yield from seen(where, self._permissions, limits.SLOT_FACTS)
+        found = yield from self._seen(where, limits.SLOT_FACTS)
         return next((each for each in found if not each.fact.claim), None)
 
     def _read_below(self) -> Flow[None]:
@@ -225,14 +244,40 @@ class Reading:
         touched = 0
         while ahead:
             source = ahead.pop()
-            rows = yield from dependents(self._where, source)
-            missing = [fact_id(row.fact) for row in rows if fact_id(row.fact) not in self._facts]
-            self._facts |= yield from facts_by_id(self._ledger.stream, missing)
-            direct = [fact_id(row.fact) for row in rows if fact_id(row.fact) in self._facts]
+            ids = yield from self._dependents(source)
+            self._facts |= yield from self._by_ids([each for each in ids if each not in self._facts])
+            direct = [each for each in ids if each in self._facts]
             touched += len(direct)
             check_size("the ripple", touched, "dependent facts", "RIPPLE_FACTS", "Take back those below it first.")
             self._below[source] = tuple(direct)
             ahead += [each for each in direct if self._facts[each].sources and each not in self._below]
+
+    def _seen(self, where: dict[str, str | int], limit: int) -> Flow[list[FactState]]:
+        """So many of the facts that this finds and that the writer may know of, the newest first."""
+        found = yield from seen(where, self._permissions, limit + len(self._changed))
+        self.stored |= {state.fact.id: state for state in found}
+        if not self._changed:
+            return found
+        fit = [state for state in found if state.fact.id not in self._changed]
+        fit += (
+            state
+            for state in self._changed.values()
+            if _fits(state.fact, where) and may_know(state.fact.requires, self._permissions)
+        )
+        return sorted(fit, key=lambda each: -fact_seq(each.fact.id))[:limit]
+
+    def _by_ids(self, ids: Iterable[str]) -> Flow[dict[str, FactState]]:
+        ids = list(ids)
+        found = yield from facts_by_id(self._ledger.stream, [each for each in ids if each not in self._changed])
+        self.stored |= found
+        return {each: self._changed.get(each) or found[each] for each in ids if each in self._changed or each in found}
+
+    def _dependents(self, source: str) -> Flow[list[str]]:
+        """Who lives and depends on a fact directly, in the order in which they were asserted."""
+        rows = yield from dependents(self._where, source)
+        stored = (fact_id(row.fact) for row in rows)
+        changed = (each for each, one in self._changed.items() if one.fact.is_valid and source in one.fact.depends_on)
+        return sorted((*(each for each in stored if each not in self._changed), *changed), key=fact_seq)
 
 
 def dependents(where: dict[str, str | int], source: str) -> Flow[list[DependRow]]:
