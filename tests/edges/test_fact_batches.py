@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from holdfast import Engine, Identity, Ledger
-from holdfast.errors import AuthorityExceeded, FactNotFound, InvalidContent, KeyConflict, TooLarge
+from holdfast import Engine, Fact, Identity, Ledger
+from holdfast import open as open_engine
+from holdfast.errors import AuthorityExceeded, FactNotFound, HoldfastError, InvalidContent, KeyConflict, TooLarge
 from holdfast.model import limits
+from tests.support import CountingIds, figure
 
 
 def test_a_batch_is_as_good_as_one_at_a_time(engine: Engine) -> None:
@@ -64,3 +69,61 @@ def test_a_batch_is_retried_under_its_key(engine: Engine) -> None:
     assert [each.value for each in ledger.facts()] == [3]
     with pytest.raises(KeyConflict):
         ledger.assert_all(facts[:1], key="once")
+
+
+class _Standing:
+    """A clock that stands still: when something was asserted makes no difference then."""
+
+    def now_us(self) -> int:
+        return 1_700_000_000_000_000
+
+
+_keys = st.sampled_from(["a", "b", "c"])
+_names = st.lists(st.sampled_from(["a", "b", "c", "R", "S"]), max_size=2, unique=True)
+_facts = st.fixed_dictionaries(
+    {"key": _keys, "value": st.integers(0, 2)},
+    optional={
+        "ref": st.sampled_from(["R", "S"]),
+        "supersedes": _names,
+        "depends_on": _names,
+        "scope": st.sampled_from(["global", "draft"]),
+        "authority": st.sampled_from(["policy", "peer", "guest"]),
+        "ttl_s": st.sampled_from([1, 100]),
+        "valid_from_us": st.integers(0, 5),
+        "time_sensitive": st.just(True),
+    },
+)
+
+
+@given(st.lists(_facts, max_size=6), st.lists(_facts, min_size=1, max_size=5))
+@settings(max_examples=figure(80, 5_000))
+def test_a_batch_of_anything_is_as_good_as_one_at_a_time(
+    known: list[dict[str, Any]], batch: list[dict[str, Any]]
+) -> None:
+    """On whatever is there before; a batch with one that is refused changes nothing at all."""
+    with open_engine("memory:", clock=_Standing(), ids=CountingIds()) as engine:
+        several, singly = engine.ledger(user="ada"), engine.ledger(user="bob")
+        for each in known:
+            for ledger in (several, singly):
+                with suppress(HoldfastError):
+                    ledger.assert_all([each])
+        before = _told(several)
+        refused: type[HoldfastError] | None = None
+        for each in batch:
+            try:
+                singly.assert_all([each])
+            except HoldfastError as error:
+                refused = type(error)
+                break
+        if refused is None:
+            several.assert_all(batch)
+            assert _told(several) == _told(singly)
+        else:
+            with pytest.raises(refused):
+                several.assert_all(batch)
+            assert _told(several) == before
+        assert engine.verify().ok
+
+
+def _told(ledger: Ledger) -> list[Fact]:
+    return [*ledger.facts(within="any"), *ledger.facts(within="any", status="dead")]

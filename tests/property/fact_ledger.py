@@ -132,7 +132,7 @@ class Ledger:
         return found
 
     def derived(self, fact: Fact, who: Who) -> list[int]:
-        return [each.seq for each in self.known(who) if fact.seq in each.depends_on]
+        return [each.seq for each in self.known(who) if fact.seq in each.depends_on and each.status == "live"]
 
     def history(self, key: str, who: Who, limit: int) -> list[Fact]:
         """What was held under a key, the newest so many, and what is linked to that under others."""
