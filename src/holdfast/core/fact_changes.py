@@ -140,7 +140,7 @@ def _promote(fact: Fact, command: PromoteFact, given: Given) -> tuple[Event, ...
         reason=command.reason,
     )
     gone = [each.id for each in slot if each.ran_out(given.time_us)]
-    return (promoted, *run_out(gone, given), *deaths(By.of(fact), ended, [], command, given))
+    return (promoted, *run_out(gone, given), *deaths(By.of(fact), ended, [], command, given, gone))
 
 
 def _covers(known: Fact, fact: Fact, given: Given) -> bool:
@@ -190,7 +190,7 @@ def _endorse(fact: Fact, command: EndorseFact, given: Given) -> tuple[Event, ...
     )
     _check_not_below(fact, ended, given)
     gone = [each.id for each in slot if each.ran_out(given.time_us)]
-    return (endorsed, *run_out(gone, given), *deaths(By.of(fact, asked), ended, [], command, given))
+    return (endorsed, *run_out(gone, given), *deaths(By.of(fact, asked), ended, [], command, given, gone))
 
 
 def _confirm(fact: Fact, command: ConfirmFact, given: Given) -> tuple[Event, ...]:

@@ -88,7 +88,7 @@ def _assert(state: LedgerState, command: AssertFact, given: Given) -> tuple[Even
         requires = tuple(sorted({*new.requires, *against.requires}))
         new = msgspec.structs.replace(new, against=against.id, requires=requires)
     by = By(own, new.value, new.source.authority, {*new.depends_on})
-    superseded = list(deaths(by, ended, targets, command, given))
+    superseded = list(deaths(by, ended, targets, command, given, gone))
     _check_apart(own, new, ended)
     lost = (*(each.id for each in ended), *gone)
     doubtful = next((each for each in lost if {*below([each], given)} & {*new.depends_on}), "")

@@ -85,13 +85,14 @@ def proposal_faults(state: SessionState, event: Event | None, erased: Collection
             yield "proposals come from a message"
         if any(each.outcome == "asked" for each in event.settled):
             yield "what is settled waits for nobody"
+        for _, each in event.proposals:
+            if each.fact is None and each.change in ("supersede", "retract", "expire"):
+                yield "what is to be changed is named"
         for ledger, each in (*event.proposals, *((one.ledger, one.proposal) for one in event.settled)):
             if ledger[:1] != ("session",) and ledger not in state.ledgers and 1 not in erased:
                 yield "a proposal is about a ledger that the session reads"
             if not ledger or ledger[0] not in _KINDS or not 0 <= each.confidence <= 1:
                 yield "a proposal is about a ledger, and has a confidence from 0 to 1"
-            if each.fact is None and each.change in ("supersede", "retract", "expire"):
-                yield "what is to be changed is named"
             spans = (*each.old, *(() if each.new is None else (each.new,)))
             if not all(0 <= span.start < span.end for span in spans):
                 yield "a proposal is stated from one character to another"

@@ -152,11 +152,13 @@ def deaths(
     targets: Iterable[Fact],
     command: LedgerCommand,
     given: Given,
+    gone: Collection[str] = (),
 ) -> Iterator[Event]:
-    """These are superseded, and who depends on them is marked, or follows if the value is the same."""
+    """These are superseded, and who depends on them is marked, or follows if the value is the same; but not who is gone
+    already."""
     explicit = {each.id for each in targets}
     ended = list(ended)
-    dying = {each.id for each in ended} | {by.fact}
+    dying = {each.id for each in ended} | {by.fact, *gone}
     mentions = placed(command.old_mentions, given) if isinstance(command, AssertFact) else ()
     for fact in ended:
         rule: SupersessionRule = "implicit"

@@ -155,7 +155,7 @@ def assert_(
         provenance=provenance,
         reason=reason,
     )
-    yield from _check_there(place)
+    yield from _check_there(place, key)
     appended = yield from _order(place, command, key, cause, expect)
     return (yield from asserted(place, command, appended))
 
@@ -206,7 +206,7 @@ def assert_all(
             )
         said = {name: each[name] for name in each if name in _SAID}
         parts.append(on_ledger(place, _assertion(place, each["key"], each["value"], **said)))
-    yield from _check_there(place)
+    yield from _check_there(place, key)
     appended = yield from together(place.context, parts, key=key, cause=cause, expect=expect)
     new: list[Fact] = []
     for recorded in appended.events:
@@ -444,12 +444,15 @@ def _order(
     return together(place.context, [on_ledger(place, command)], key=key, cause=cause, expect=expect)
 
 
-def _check_there(place: LedgerPlace) -> Flow[None]:
-    """Raises if the ledger is the own one of a session that has ended: nobody would ever clear it away."""
-    if place.ledger.kind == "session":
-        stream = StreamId(place.ledger.tenant, "session", place.ledger.names)
-        state = yield from load(stream, place.context.cache, fresh=True)
-        sessions.check_open(state, Scope.of(stream))
+def _check_there(place: LedgerPlace, key: str | None) -> Flow[None]:
+    """Raises if the ledger is the own one of a session that has ended: nobody would ever clear it away. What was done
+    before, under the same key, is told all the same."""
+    if place.ledger.kind != "session":
+        return
+    if key is not None and (yield from effects.find(place.ledger.tenant, checked_name("idempotency key", key))):
+        return
+    stream = StreamId(place.ledger.tenant, "session", place.ledger.names)
+    sessions.check_open((yield from load(stream, place.context.cache, fresh=True)), Scope.of(stream))
 
 
 _Single = SupersedeFact | ExpireFact | PromoteFact | EndorseFact | ConfirmFact | ReinstateFact

@@ -275,12 +275,15 @@ def _observed(events: Sequence[Recorded], stored: Message | None, trouble: str =
 
 
 def _within_bounds(judged: list[Judged]) -> list[Judged]:
-    """As much as one event holds; what is more is not proposed."""
+    """As much as one event holds; what is more is ignored, and told without what it says."""
     left = limits.PAYLOAD_BYTES // 2
     kept: list[Judged] = []
     for one in judged:
         left -= len(codec.encode(one.proposal))
-        kept += [one] if left >= 0 else []
+        if left < 0:
+            bare = msgspec.structs.replace(one.proposal, value=None, old=(), new=None)
+            one = msgspec.structs.replace(one, proposal=bare, outcome="ignored", why="there is too much to do at once")
+        kept.append(one)
     return kept
 
 

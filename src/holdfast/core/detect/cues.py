@@ -64,7 +64,9 @@ RETRACTION = _any(
     r"ignore (?:that|what|my|the)|(?:not|\w{2,6}n't) (?:true|the case)|call(?:ed|ing)? off|hold(?:ing)? off|"
     r"revok(?:e|ed|es|ing)",
     r"rescind(?:ed|s|ing)?|withdr(?:aw|awn|ew)|retract(?:ed|s)?|invalid(?:ated)?|void(?:ed)?|off the table|take back",
-    r"drop(?:ped|ping)? (?:the|that|it)|needs? to be recalculated|based on (?:incorrect|wrong|outdated|bad)",
+    r"drop(?:ped|ping)? (?:the|that|it)|based on (?:incorrect|wrong|outdated|bad)",
+    r"(?:needs?|ha(?:s|ve)|ought) to be re(?:calculated|considered|evaluated|done|made|viewed|vised|worked|drawn|thought)",
+    r"(?<![\w'] )(?<!\w)forget (?:the|my|our|your)|(?:please|just|so|and) forget (?:the|my|our|your)",
 )
 """What was said is taken back, and nothing need take its place."""
 REJECTION = _opening(
@@ -174,6 +176,14 @@ WAS = _pattern(
     r"initially|from|previous \w+|your|than)|n't) ?:? ?(?:(?:the|at|on|for|in|be|a) )?[\"'“‘(]?$"
 )
 """Right before a value: it was that one."""
+ENDED = _pattern(
+    r"\b(?:no longer|(?:stop|quit)(?:ped|ting|s)?|g[ao]ve up|giv(?:e|ing) up|g[eo]t(?:ting)? rid of)(?: [\w'-]{1,15}){0,2}"
+    r" (?:the )?[\"'“‘]?$"
+)
+"""Before a name: it is used, wanted or there no longer."""
+NOT_BEFORE = _pattern(r"(?:\bnot|n't)(?: [\w'-]{1,15}){1,3} (?:the )?[\"'“‘]?$")
+ANY_MORE = _pattern(r"^[\"'”)]?(?: [\w'-]{1,15}){0,3} any ?(?:more|longer)\b")
+"""Behind a name, and before it that it is not so."""
 FROM = _any(_MOVING + r"(?: [\w'$%,-]{1,20}){0,8}? from|(?:went|gone|goes|going|jump(?:ed|s)|dropp?(?:ed|s)) from")
 """Where `from` is said of what was, and not of where someone sets out."""
 WAS_BEHIND = _pattern(
@@ -181,6 +191,19 @@ WAS_BEHIND = _pattern(
     r"off the table|based on (?:incorrect|wrong|bad|outdated))\b|→|->|=>)"
 )
 """Right behind a value: it was that one."""
+_WRONG = (
+    r"(?:wrong|incorrect|outdated|mistaken|invalid|obsolete|false|void|superseded|no longer|not (?:true|right)|"
+    r"based on (?:incorrect|wrong|bad|outdated))"
+)
+QUOTED = _pattern(r"[\"“](?P<inner>[^\"”\n]{1,400})[\"”]|(?<!\w)['‘](?P<own>[^\n]{1,400}?)['’](?!\w)")
+WRONG_BEFORE = _pattern(
+    r"\b(?:previous|earlier|prior|old|original|former|wrong|incorrect|outdated|not|n't|instead of)(?: [\w-]{1,20}){0,3}"
+    r" ?[:,]? ?$"
+)
+WRONG_BEHIND = _pattern(
+    r"^,?(?: which)?(?: (?:is|was|are|were|has been|turned out))?(?: [\w-]{1,15}){0,2}? " + _WRONG + r"\b"
+)
+"""Around a quotation: what it says is not so."""
 _KIN = (
     r"(?:mother|father|mom|dad|mum|sister|brother|wife|husband|son|daughter|friend|colleague|boss|parent|coworker|"
     r"neighbou?r|aunt|uncle|cousin|client|customer|kid|roommate|partner|girlfriend|boyfriend)s?"
@@ -215,6 +238,8 @@ AUTHORITY = _pattern(
     r"|\b(?P<rank>(?-i:C[A-Z]O|VP)) (?:\w{1,40} ){0,3}?" + _RULING
 )
 """Who is named as the source."""
+RATE = _pattern(r"(?:\d[kKmM%]?|\b(?:percent|euro|dollar|pound|usd|eur|gbp)|[^\W\d_]s) $")
+"""Before `per`: so much per something, which names nobody."""
 SWITCH = _pattern(
     r"^\W{0,20}(?:(?:ok(?:ay)?|so|anyway|alright|great|now|and)\W+){0,3}(?:"
     r"(?P<hold>hold on|one sec(?:ond)?|interruption|urgent|before (?:that|we continue)) ?[-–—:,]{1,3} ?"
@@ -278,7 +303,9 @@ def phrase_of(cue: re.Pattern[str], text: str) -> str:
 
 def authority_in(text: str) -> str:
     """Whom a text names as its source, as it names them."""
-    found = AUTHORITY.search(text)
+    found = next(
+        (each for each in AUTHORITY.finditer(text) if not (each["per"] and RATE.search(text, 0, each.start()))), None
+    )
     if found is None:
         return ""
     named: str = found["tag"] or found["per"] or found["who"] or found["rank"] or ""

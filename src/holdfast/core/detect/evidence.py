@@ -103,7 +103,8 @@ def _continues(reading: Reading, at: int, taken: int | None = None) -> bool:
 
 
 def evidence(held: Held, mention: Mention, scene: Scene, reading: Reading) -> Iterator[str]:
-    yield f"kind {mention.kind if held.is_label else held.kind}"
+    part = mention.parts[0] if len(mention.parts) == 1 else None
+    yield f"kind {part.kind if part else mention.kind if held.is_label else held.kind}"
     yield from _of_words(held, mention, reading)
     yield from _of_rivals(held, mention, scene)
     yield from _of_talk(held, mention, scene)

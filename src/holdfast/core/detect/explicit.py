@@ -21,7 +21,8 @@ AROUND_CHARACTERS = 60
 VALUE_CHARACTERS = 320
 """Of what is introduced as the value that holds now."""
 _INTRODUCED = re.compile(
-    r"\b(?:actual\w*|now|new|current|correct\w*|is|to|but|it's)\b[^:.!?\n]{0,30}[:\s]\s?(?=\S)", re.IGNORECASE
+    r"\b(?:actual\w*|now|new|current|correct\w*|is|(?<!need\s)(?<!needs\s)(?<!has\s)(?<!have\s)to|but|it's)\b[^:.!?\n]{0,30}[:\s]\s?(?=\S)",
+    re.IGNORECASE,
 )
 _POINTING = re.compile(r"\b(?:that|it|this|those|these|them|what i said)\b", re.IGNORECASE)
 _WANTED = re.compile(
@@ -33,20 +34,25 @@ _UNWANTED = re.compile(
 
 
 def found(scene: Scene) -> Iterator[Finding]:
-    for mood in earnest(scene):
-        for held in scene.held:
-            yield from _restated(scene, held, mood)
+    moods = earnest(scene)
+    flags = [held for held in scene.held if held.kind == "flag"]
+    for held in scene.held:
+        yield from _restated(scene, held, moods)
+    for mood in moods:
+        for held in scene.held if mood.retraction else ():
             yield from _retracted(scene, held, mood)
+        for held in flags:
             yield from _flagged(scene, held, mood)
         yield from keyed(scene, mood)
     yield from _agreed(scene)
 
 
-def _restated(scene: Scene, held: Held, mood: Mood) -> Iterator[Finding]:
+def _restated(scene: Scene, held: Held, moods: list[Mood]) -> Iterator[Finding]:
     """The old value stands there as one that was: `was X`, `not X`, `X is now Y`."""
     text = scene.said.text
-    for start, end in held.found(scene.said):
-        if not mood.sentence.start <= start < mood.sentence.end:
+    for start, end in held.touched(scene.said):
+        mood = scene.said.mood_at(start)
+        if mood is None or mood not in moods:
             continue
         was = cues.WAS.search(text[max(0, start - AROUND_CHARACTERS) : start])
         now = cues.WAS_BEHIND.match(text[end : end + AROUND_CHARACTERS])
@@ -56,14 +62,26 @@ def _restated(scene: Scene, held: Held, mood: Mood) -> Iterator[Finding]:
             and not cues.FROM.search(text, mood.sentence.start, start)
         ):
             was = None
-        if not was and not now:
+        ended = _ended(held, text, start, end)
+        if not was and not now and not ended:
             continue
-        cue = _plain((was or now or [""])[0])
+        cue = ended or _plain((was or now or [""])[0])
         new = _other(scene, held, end)
         if new is not None:
             yield Finding(held, "supersede", "explicit", cue, SURE, new)
-        elif now or mood.retraction or "no longer" in cue:
+        elif now or ended or mood.retraction or "no longer" in cue:
             yield Finding(held, "retract", "explicit", cue, SURE if mood.retraction else LIKELY)
+
+
+def _ended(held: Held, text: str, start: int, end: int) -> str:
+    """By what a name is said to be so no longer: `no longer using …`, `we don't use … any more`."""
+    ahead = text[max(0, start - AROUND_CHARACTERS) : start]
+    if not held.is_label:
+        return ""
+    if found := cues.ENDED.search(ahead):
+        return _plain(found[0])
+    more = cues.ANY_MORE.match(text[end : end + AROUND_CHARACTERS]) if cues.NOT_BEFORE.search(ahead) else None
+    return "any more" if more else ""
 
 
 def _plain(cue: str) -> str:
@@ -74,7 +92,7 @@ def _plain(cue: str) -> str:
 def _other(scene: Scene, held: Held, end: int) -> tuple[int, int] | None:
     """The value that takes its place: of its kind, the nearest behind first, or what `is:` introduces, or a name."""
     if held.is_typed:
-        others = [each for each in scene.said.mentions if each.kind == held.kind and not held.states(each)]
+        others = [each for each in scene.said.by_kind.get(held.kind, ()) if not held.states(each)]
         others.sort(key=lambda each: (each.start < end, abs(each.start - end)))
         return (others[0].start, others[0].end) if others else None
     text = scene.said.text
@@ -91,7 +109,7 @@ def _other(scene: Scene, held: Held, end: int) -> tuple[int, int] | None:
 
 def _retracted(scene: Scene, held: Held, mood: Mood) -> Iterator[Finding]:
     """It is taken back: named by its key, by what its value names, or by pointing at what was said last."""
-    if not mood.retraction or held.kind == "flag" or cues.GONE.search(held.candidate.text):
+    if held.kind == "flag" or cues.GONE.search(held.candidate.text):
         return
     own = [word for word in scene.said.inside(mood) if not _quotes_another(scene, held, word.start)]
     stems, proper = set(content(own)), _proper(held)
@@ -167,10 +185,10 @@ def _agreed(scene: Scene) -> Iterator[Finding]:
         return
     for held in scene.held:
         rivals = [each for each in scene.held if each.kind == held.kind and each.domain == held.domain]
-        stated = [each for each in scene.said.mentions if each.kind == held.kind]
+        stated = scene.said.by_kind.get(held.kind)
         if not held.is_typed or stated or len(rivals) > 1 or not is_current(scene, held):
             continue
-        offered = [each for each in last.mentions if each.kind == held.kind and not held.states(each)]
+        offered = [each for each in last.by_kind.get(held.kind, ()) if not held.states(each)]
         if len(offered) == 1 and held.differs(offered[0]) and _is_offer(last, held, offered[0]):
             yield Finding(held, "supersede", "explicit", "agreed", FAIR, (offered[0].start, offered[0].end), last)
 

@@ -8,40 +8,20 @@ from collections.abc import Iterator
 from holdfast.core.detect import cues
 from holdfast.core.detect.cues import Mood
 from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, is_current
-from holdfast.core.detect.phrases import Place, names_another, phrase, repeats
+from holdfast.core.detect.phrases import Place, names_another, norms, phrase, repeats
 from holdfast.core.detect.reading import Held, Scene
-from holdfast.core.detect.values import Mention, name_norm
-from holdfast.core.detect.words import GENERIC, STOP, content, word_set, words
+from holdfast.core.detect.values import Mention, same
+from holdfast.core.detect.words import GENERIC, KIN, STOP, content, word_set, words
 from holdfast.model.detection import Rule
 
 SUBJECT_WORDS = 6
 """Before a new value, among which the key must be named."""
+SUBJECT_CHARACTERS = 200
 UNHEARD_WORDS = 3
 """So many words that were not heard before may stand beside a new value, and it may still be about what was said."""
 KIN_SHARE = 0.7
 """What a word that means about the same counts, next to the word itself."""
 
-_SAME = (
-    "plan approach strategy implementation direction",
-    "vendor supplier contractor provider partner",
-    "location place venue address site room office destination",
-    "date day deadline due schedule timeline",
-    "time hour schedule",
-    "price cost rate fee pricing",
-    "quantity amount number count size",
-    "owner lead manager assignee contact",
-    "budget funds funding allocation",
-    "meeting call appointment demo",
-    "team staff headcount",
-    "policy rule decision",
-    "design layout theme style",
-    "launch release rollout",
-)
-"""Words of keys that people use for one another."""
-_KIN: dict[str, frozenset[str]] = {}
-for _group in _SAME:
-    for _word in word_set(_group):
-        _KIN[_word] = _KIN.get(_word, frozenset()) | word_set(_group)
 _EMPTY = word_set("v corrected current final original new latest global fact value selected approved top")
 """Words of a key that nobody says."""
 _PLAIN = word_set(
@@ -50,6 +30,7 @@ _PLAIN = word_set(
     "push make"
 )
 """Words before a key's that do not make it another thing's."""
+_AMENDED = word_set("money percent date time duration")
 _COPULA = re.compile(
     r"\b(?:is|are|'s|will be|should be|must be|has been|have been|was changed|stands|becomes?|now|to|=)\b|:",
     re.IGNORECASE,
@@ -69,6 +50,7 @@ def keyed(scene: Scene, mood: Mood) -> Iterator[Finding]:
     yield from _inverse(scene, mood)
     yield from _parallel(scene, mood)
     yield from _pointed(scene, mood)
+    yield from _amended(scene, mood)
 
 
 def _named(scene: Scene, mood: Mood) -> Iterator[Finding]:
@@ -93,7 +75,7 @@ def _named(scene: Scene, mood: Mood) -> Iterator[Finding]:
 def _share_before(scene: Scene, held: Held, mood: Mood, new: Place | None) -> float:
     """How much of a key the sentence names: before the new value if that is a phrase, anywhere if it is of a kind."""
     stems = scene.said.stems_of(mood)
-    if stems.isdisjoint(held.key.own) and not any(stems & _KIN.get(word, frozenset()) for word in held.key.own):
+    if stems.isdisjoint(held.kin):
         return 0.0
     if held.is_typed or new is None:
         return share(held, set(stems))
@@ -105,7 +87,7 @@ def share(held: Held, subject: set[str]) -> float:
     """How much of a key these words name."""
     own = [word for word in held.key.own if word not in _EMPTY]
     exact = [word for word in own if word in subject]
-    kin = [word for word in own if word not in subject and subject & _KIN.get(word, frozenset())]
+    kin = [word for word in own if word not in subject and subject & KIN.get(word, frozenset())]
     if not own or (not set(exact + kin) - GENERIC and set(own) - GENERIC):
         return 0.0
     return (len(exact) + KIN_SHARE * len(kin)) / len(own)
@@ -136,22 +118,26 @@ def _named_value(scene: Scene, held: Held, mood: Mood, named: float, cue: str) -
 
 def _stated(scene: Scene, mood: Mood, kind: str) -> list[Mention]:
     """The values of a kind that a sentence states, and does not deny."""
-    return [
-        each
-        for each in scene.said.by_kind.get(kind, ())
-        if mood.sentence.start <= each.start < mood.sentence.end and not scene.said.denies(each)
-    ]
+    key = (mood.sentence.start, kind)
+    if key not in scene.stated:
+        scene.stated[key] = [
+            each
+            for each in scene.said.by_kind.get(kind, ())
+            if mood.sentence.start <= each.start < mood.sentence.end and not scene.said.denies(each)
+        ]
+    return scene.stated[key]
 
 
 def _named_label(scene: Scene, held: Held, new: Place, named: float, cue: str) -> Iterator[Finding]:
     if repeats(scene, held, new):
         return
-    stated = set(name_norm(scene.said.text[new[0] : new[1]]))
+    stated = norms(scene, new)
     sure = DOUBTFUL
-    if len(stated & set(held.norm)) > 1:
+    if len(stated & held.norms) > 1:
         sure = LIKELY
     elif not held.is_sentence:
-        plain = named == 1 and _SUBJECT.search(scene.said.text[: new[0]]) is not None
+        ahead = scene.said.text[max(0, new[0] - SUBJECT_CHARACTERS) : new[0]]
+        plain = named == 1 and _SUBJECT.search(ahead) is not None
         sure = (SURE if named == 1 else LIKELY) if cue else (FAIR if plain else DOUBTFUL)
     yield Finding(held, "supersede", "explicit" if cue else "implicit", cue or "is", sure, new)
 
@@ -193,8 +179,7 @@ def _pointed(scene: Scene, mood: Mood) -> Iterator[Finding]:
         return
     rule: Rule = "explicit" if mood.strong else "authority"
     cue = mood.correction or "per"
-    kinds = dict.fromkeys(each.kind for each in scene.said.mentions)
-    for kind in kinds:
+    for kind in scene.said.by_kind:
         stated = _stated(scene, mood, kind)
         if stated:
             yield from _pointed_value(scene, mood, rule, cue, stated)
@@ -207,13 +192,18 @@ def _pointed_value(scene: Scene, mood: Mood, rule: Rule, cue: str, stated: list[
     holders = [
         held
         for held in scene.held
-        if held.is_typed and held.kind == last.kind and is_current(scene, held) and held.may_count(last)
+        if held.is_typed and _vies(held.kind, last.kind) and is_current(scene, held) and held.may_count(last)
     ]
     latest = [held for held in holders if held in scene.latest] if len(holders) > 1 else holders
-    if len(latest) != 1 or any(held.states(each) for held in holders for each in stated):
+    if len(latest) != 1 or latest[0].kind != last.kind or any(held.states(each) for held in holders for each in stated):
         return
     place = (last.start, last.end)
     yield Finding(latest[0], "supersede", rule, cue, LIKELY if _is_bare(scene, mood, place) else DOUBTFUL, place)
+
+
+def _vies(kind: str, other: str) -> bool:
+    """Whether a value of one kind may be meant where one of the other is said."""
+    return kind == other or (other in {"date", "time"} and kind == "moment")
 
 
 def _pointed_label(scene: Scene, mood: Mood, rule: Rule, cue: str) -> Iterator[Finding]:
@@ -229,10 +219,30 @@ def _pointed_label(scene: Scene, mood: Mood, rule: Rule, cue: str) -> Iterator[F
         and not repeats(scene, held, new)
         and not names_another(scene, held, new)
     ]
+    if any(each.start == new[0] and each.noun == "street" for each in scene.said.mentions):
+        holders = [each for each in holders if each.whole and each.whole.noun == "street"] or holders
     latest = [held for held in holders if held in scene.latest] if len(holders) > 1 else holders
     for held in latest:
         sure = LIKELY if len(latest) == 1 and _is_bare(scene, mood, new) else DOUBTFUL
         yield Finding(held, "supersede", rule, cue, sure, new)
+
+
+def _amended(scene: Scene, mood: Mood) -> Iterator[Finding]:
+    """A statement with one value in it, and another value for what it is about: `offer 25%` for `we can offer 15%`."""
+    stems = scene.said.stems_of(mood)
+    for held in scene.held:
+        core = held.core
+        if core is None or held.whole is not None or core.kind not in _AMENDED or _is_elsewhere(scene, held):
+            continue
+        stated = _stated(scene, mood, core.kind)
+        if len(stated) != 1 or same(core, stated[0]) or is_anothers(scene, held, stated[0]):
+            continue
+        named = bool(held.key.telling) and stems.issuperset(held.key.telling)
+        shared = [word for word in content(words(held.text)) if word in stems]
+        if named and (mood.correction or len(shared) > 1):
+            sure = LIKELY if mood.strong and held.is_label else DOUBTFUL
+            rule: Rule = "explicit" if mood.correction else "implicit"
+            yield Finding(held, "supersede", rule, mood.correction or "is", sure, (stated[0].start, stated[0].end))
 
 
 def _is_bare(scene: Scene, mood: Mood, new: Place) -> bool:

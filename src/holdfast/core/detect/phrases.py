@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from holdfast.core.detect import moments
 from holdfast.core.detect.cues import Mood
 from holdfast.core.detect.reading import Held, Scene
 from holdfast.core.detect.values import name_norm
@@ -33,7 +34,7 @@ _DIRECT = (
     r"\b" + _WE + r" (?:(?:be|just|rather) )?" + _TAKE + r" " + _PHRASE,
     r"\bback to " + _PHRASE,
     r"\b(?:prefer|rather have|use|choose|take|go with) " + _PHRASE,
-    r"\b(?:i'm|we're|it's|i am|we are|it is) (?P<new>[\w'-]{1,30}(?: [\w'-]{1,30}){0,3}?) now\b",
+    r"\b(?:i'm|we're|it's|i am|we are|it is) (?P<new>[\w'-]{1,30}(?: [\w'-]{1,30}){0,3}?)(?<! for) now\b",
 )
 """They put something forward."""
 _STATING = (
@@ -43,6 +44,9 @@ _STATING = (
 """They only say how things are."""
 _FRAMES = [re.compile(each.replace(" ", r"\s"), re.IGNORECASE) for each in (*_DIRECT, *_STATING)]
 _LEADING = re.compile(r"(?:now|actually|just|only|currently|officially|about|around|at|on|in|for|by)\s", re.IGNORECASE)
+_LEADING_ON = re.compile(r"(?:\s+(?:at|on|in|by|for|from|to|of|with|and|or|but|as|until|than|the|an|is|are|was))+$")
+_DEFINITE = re.compile(r"(?:the|our|my|this|that)\s", re.IGNORECASE)
+"""What is done at a time, where a time is put forward."""
 _NO_VALUE = re.compile(
     r"(?:to|it|that|this|them|me|you|us|not|all|everything|going|staying|able|sure|there|here|ahead|looking|trying|"
     r"just|onto)\b",
@@ -69,11 +73,31 @@ def _phrase(scene: Scene, mood: Mood, *, direct: bool) -> Place | None:
         while leading := _LEADING.match(stated):
             start, stated = start + leading.end(), stated[leading.end() :]
         start += sentence.start
-        cut = next((each.start for each in scene.said.mentions if start < each.start < start + len(stated)), None)
-        stated = (stated if cut is None else stated[: cut - start]).rstrip(" -–—\"'")
+        first = _value_at(scene, start)
+        cut = next((each for each in scene.said.mentions if first < each.start < start + len(stated)), None)
+        if cut is not None and cut.kind in {"date", "time"} and _DEFINITE.match(stated):
+            continue
+        stated = trimmed((stated if cut is None else stated[: cut.start - start]).rstrip(" -–—\"'"))
         if _says_something(stated):
             return start, start + len(stated)
     return None
+
+
+def _value_at(scene: Scene, start: int) -> int:
+    """Where the value that begins at a place ends, with all that belongs to it; the place itself if none does."""
+    for each in (*scene.said.by_kind.get("moment", ()), *scene.said.mentions):
+        if each.start == start:
+            return moments.tail(scene.said.text, each) or each.end
+    return start
+
+
+def trimmed(stated: str) -> str:
+    """Without the words at the end that only lead on to something else."""
+    return _LEADING_ON.sub("", stated)
+
+
+def leads_on(stated: str) -> bool:
+    return _LEADING_ON.search(stated) is not None
 
 
 def _says_something(stated: str) -> bool:
@@ -85,8 +109,15 @@ def _says_something(stated: str) -> bool:
 
 def repeats(scene: Scene, held: Held, new: Place) -> bool:
     """Whether a phrase says what the candidate says already."""
-    stated = set(name_norm(scene.said.text[new[0] : new[1]]))
-    return not stated or stated <= set(held.norm) or set(held.norm) <= stated
+    stated = norms(scene, new)
+    return not stated or stated <= held.norms or held.norms <= stated
+
+
+def norms(scene: Scene, new: Place) -> frozenset[str]:
+    """The words of a phrase, as they are compared; told once."""
+    if new not in scene.norms:
+        scene.norms[new] = frozenset(map(str, name_norm(scene.said.text[new[0] : new[1]])))
+    return scene.norms[new]
 
 
 def names_another(scene: Scene, held: Held, new: Place) -> bool:

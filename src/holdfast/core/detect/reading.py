@@ -11,7 +11,7 @@ from functools import cached_property
 
 import msgspec
 
-from holdfast.core.detect import cues
+from holdfast.core.detect import cues, moments
 from holdfast.core.detect.days import day_of
 from holdfast.core.detect.values import Kind, Mention, Norm, mentions, name_norm, names, same, whole
 from holdfast.core.detect.words import (
@@ -19,11 +19,14 @@ from holdfast.core.detect.words import (
     BEFORE_MESSAGES,
     FACTS,
     GENERIC,
+    KIN,
+    LAST_CHARACTERS,
     READ_CHARACTERS,
     STOP,
     VALUE_CHARACTERS,
     Key,
     Word,
+    excerpt,
     key_of,
     stem,
     word_set,
@@ -62,9 +65,10 @@ LASTING = word_set("day night week month year hour minute length stay duration p
 class Reading:
     """A message: its words and values, found once."""
 
-    def __init__(self, said: Said, limit: int) -> None:
+    def __init__(self, said: Said, first: int, last: int = 0) -> None:
         self.said = said
-        self.text = said.text[:limit].replace("’", "'")
+        text, self._behind, self._further = excerpt(said.text, first, last)
+        self.text = text.replace("’", "'")
         self.lower = self.text.lower()
         if len(self.lower) != len(self.text):
             self.lower = self.text  # a few letters change their length, and then places would be wrong
@@ -74,8 +78,11 @@ class Reading:
         self.by_kind: dict[str, list[Mention]] = {}
         for each in self.mentions:
             self.by_kind.setdefault(each.kind, []).append(each)
+        if "date" in self.by_kind or "time" in self.by_kind:
+            self.by_kind["moment"] = moments.moments(self.text, self.mentions)
         self._starts = [word.start for word in self.words]
         self._stems: dict[int, frozenset[str]] = {}
+        self._denied: dict[int, bool] = {}
 
     @cached_property
     def moods(self) -> list[cues.Mood]:
@@ -93,6 +100,11 @@ class Reading:
             if (found := self._without_opening(each, starts)) is not None
             and not any(other.start < found.end and found.start < other.end for other in self.mentions)
         ] + [each for each in self.mentions if each.kind == "name"]
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where a part of what was read stands in the message."""
+        further = self._further if start >= self._behind else 0
+        return start + further, end + further
 
     def _index(self, at: int) -> int:
         """Of the first word that begins there or behind."""
@@ -158,9 +170,27 @@ class Reading:
 
     def denies(self, mention: Mention) -> bool:
         """Whether it is said that it is not this one: `not on Friday`, `don't move it to Friday`."""
-        ahead = self.text[max(0, mention.start - CLAUSE_CHARACTERS) : mention.start]
-        clause = _CLAUSE.split(ahead)[-1]
-        return cues.NEGATED.search(ahead) is not None or cues.DENIED.search(clause) is not None
+        at = mention.start
+        if at not in self._denied:
+            ahead = self.text[max(0, at - CLAUSE_CHARACTERS) : at]
+            denied = cues.NEGATED.search(ahead) or cues.DENIED.search(_CLAUSE.split(ahead)[-1])
+            self._denied[at] = denied is not None or self.disowns(at)
+        return self._denied[at]
+
+    def disowns(self, at: int) -> bool:
+        """Whether a place is in a quotation of what is called wrong, or of what was."""
+        return any(start <= at < end for start, end in self._wrong)
+
+    @cached_property
+    def _wrong(self) -> list[tuple[int, int]]:
+        if not any(mark in self.text for mark in "\"“‘'"):
+            return []
+        return [
+            found.span()
+            for found in cues.QUOTED.finditer(self.text)
+            if cues.WRONG_BEHIND.match(self.text[found.end() : found.end() + CLAUSE_CHARACTERS])
+            or cues.WRONG_BEFORE.search(self.text[max(0, found.start() - CLAUSE_CHARACTERS) : found.start()])
+        ]
 
     def around(self, start: int, end: int) -> tuple[str, str]:
         """The stems of the words before and behind, within the sentence."""
@@ -206,13 +236,16 @@ class Held:
         text = candidate.text[:VALUE_CHARACTERS].replace("’", "'")
         bare = _REMARK.sub(" ", text).strip()
         self.text = bare or text.strip()
-        self.whole = whole(self.text)
-        self.inner = mentions(self.text) if self.whole is None else [self.whole]
+        self.whole = whole(self.text) or moments.compound(self.text)
+        self.inner = mentions(self.text) if self.whole is None else [*(self.whole.parts or (self.whole,))]
         self.norm = name_norm(self.text)
+        self.norms = frozenset(map(str, self.norm))
         self.kind: Kind = self.whole.kind if self.whole is not None else "text"
         self.is_label = (self.whole is None and 0 < len(self.norm) <= LABEL_WORDS) or self.kind in {"name", "code"}
         self.is_typed = self.whole is not None and self.kind not in {"name", "code", "flag"}
         self.is_sentence = self.whole is None and not self.is_label
+        self.core = self.whole or (self.inner[0] if len(self.inner) == 1 else None)
+        """The one value that its text is, or that stands in it."""
         self.places: list[Place] = []
         self._found: tuple[Reading, list[tuple[int, int]]] | None = None
         self.domain = ".".join(self.key.domain)
@@ -230,12 +263,19 @@ class Held:
         return frozenset(place.right for place in self.places if place.right) - STOP
 
     @cached_property
+    def kin(self) -> frozenset[str]:
+        """The words of its key, and those that people use for them."""
+        return frozenset(self.key.own).union(*(KIN.get(word, ()) for word in self.key.own))
+
+    @cached_property
     def nouns(self) -> frozenset[str]:
         """What its number counts: by its key, and by what stood behind it before."""
         return (frozenset(self.key.own) - GENERIC - STOP) | self.rights
 
     def states(self, mention: Mention) -> bool:
         """Whether a mention says the same value."""
+        if self.whole is not None and self.kind == "moment":
+            return moments.states(self.whole, mention)
         if self.whole is not None and self.kind != "name":
             if self.lasts and mention.kind == "duration":
                 return self.whole.norm[0] == mention.norm[0]
@@ -288,7 +328,7 @@ class Held:
     def _look(self, reading: Reading) -> list[tuple[int, int]]:
         if self.is_typed:
             stated = reading.mentions if self.lasts else reading.by_kind.get(self.kind, [])
-            return [(each.start, each.end) for each in stated if self.states(each) and self._counts(each)]
+            return [(each.start, each.end) for each in stated if self._is(each) and self._counts(each)]
         sought = self.text.lower()
         found: list[tuple[int, int]] = []
         at = reading.lower.find(sought) if len(sought) > 1 and self.kind != "flag" else -1
@@ -298,6 +338,16 @@ class Held:
                 found.append((at, end))
             at = reading.lower.find(sought, end)
         return found
+
+    def _is(self, mention: Mention) -> bool:
+        """Whether a mention says the whole value, and not just a part of it."""
+        return self.states(mention) and (self.whole is None or len(mention.parts) >= len(self.whole.parts))
+
+    def touched(self, reading: Reading) -> list[tuple[int, int]]:
+        """Where a message states it, or a part of it."""
+        if self.kind != "moment":
+            return self.found(reading)
+        return [(each.start, each.end) for each in reading.by_kind.get("moment", ()) if self.states(each)]
 
     def may_count(self, mention: Mention) -> bool:
         """Whether a number counts what this one does, as far as the word behind it tells."""
@@ -329,7 +379,7 @@ class Scene:
 
     def __init__(self, observation: Observation) -> None:
         self.now_us = observation.now_us
-        self.said = Reading(observation.said, READ_CHARACTERS)
+        self.said = Reading(observation.said, READ_CHARACTERS, LAST_CHARACTERS)
         self.before = [Reading(each, BEFORE_CHARACTERS) for each in observation.before[-BEFORE_MESSAGES:]]
         self.held = [Held(each, observation.now_us) for each in observation.facts[:FACTS]]
         for held in self.held:
@@ -350,6 +400,10 @@ class Scene:
         """In how many keys each word stands."""
         self.phrases: dict[tuple[int, bool], tuple[int, int] | None] = {}
         """What each sentence puts forward; told by `phrases` once."""
+        self.norms: dict[tuple[int, int], frozenset[str]] = {}
+        """The words of such a phrase."""
+        self.stated: dict[tuple[int, str], list[Mention]] = {}
+        """The values of a kind that a sentence states; told by `keyed` once."""
         self.told: tuple[str, ...] = ()
         """What the text as a whole does; told by `evidence` once."""
 
@@ -386,7 +440,8 @@ class Scene:
     @cached_property
     def repeated(self) -> set[Held]:
         """The candidates whose value the text states, in whatever way."""
-        return {each for mention in (*self.said.mentions, *self.said.names) for each in self.staters(mention)}
+        stated = (*self.said.mentions, *self.said.names, *self.said.by_kind.get("moment", ()))
+        return {each for mention in stated for each in self.staters(mention)}
 
     @cached_property
     def _rivals(self) -> dict[Held, tuple[list[Held], str]]:
@@ -394,7 +449,7 @@ class Scene:
 
     def old(self, held: Held) -> tuple[Span, ...]:
         """Where its value is stated, as far as a span can name the place."""
-        here = [Span(0, start, end) for start, end in held.found(self.said)]
+        here = [Span(0, *self.said.span(start, end)) for start, end in held.found(self.said)]
         spans = {place.span for place in held.places if place.span.seq in self.known}
         lengths = {each.said.seq: len(each.said.text) for each in self.before}
         for span in held.candidate.stated:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.detect import cues, explicit, temporal, topics
+from holdfast.core.detect import cues, explicit, moments, phrases, temporal, topics
 from holdfast.core.detect.evidence import evidence, fits
 from holdfast.core.detect.findings import LIKELY, Finding, earnest
 from holdfast.core.detect.keyed import is_anothers
 from holdfast.core.detect.reading import Held, Reading, Scene
 from holdfast.core.detect.values import OPPOSITE, Mention
 from holdfast.core.detect.weights import LABEL, OFFERED, VALUE, confidence
-from holdfast.core.detect.words import stem
+from holdfast.core.detect.words import STOP, stem, words
 from holdfast.model.content import Json
-from holdfast.model.detection import Observation, Proposal, Span
+from holdfast.model.detection import Observation, Proposal, Rule, Span
 
 WORTH_SAYING = 0.3
 """What is less sure than this is not proposed at all."""
@@ -65,7 +65,7 @@ def _surest(scene: Scene) -> list[Finding]:
     if not scene.held:
         return []
     findings = [*explicit.found(scene), *implied(scene)] if not topics.exploring(scene) else []
-    findings = [_hedged(scene, each) for each in findings]
+    findings = [_hedged(scene, each) for found in findings if (each := _sound(scene, found)) is not None]
     findings.sort(key=lambda each: (-each.confidence, each.change != "supersede"))
     chosen: dict[str, Finding] = {}
     taken: set[tuple[bool, int]] = set()
@@ -77,6 +77,28 @@ def _surest(scene: Scene) -> list[Finding]:
         if place:
             taken.add(place)
     return [chosen[held.candidate.fact] for held in scene.held if held.candidate.fact in chosen]
+
+
+def _sound(scene: Scene, finding: Finding) -> Finding | None:
+    """With all of the new value and nothing else; None if what it found is no value: a word of the key, or what is quoted
+    as wrong."""
+    held = finding.held
+    if finding.new is None or held.kind == "flag":
+        return finding
+    reading = finding.reading or scene.said
+    start, end = finding.new
+    if reading.disowns(start):
+        return None
+    if held.core is not None:
+        start, end = moments.extended(reading.text, start, end, held.text, held.core)
+    if held.is_typed:
+        return msgspec.structs.replace(finding, new=(start, end))
+    if not phrases.leads_on(held.text):
+        end = start + len(phrases.trimmed(reading.text[start:end]))
+    said = {word.stem for word in words(reading.text[start:end]) if word.lower not in STOP}
+    if said <= {*held.key.own, *held.key.domain} and not said & {*held.norm}:
+        return None
+    return msgspec.structs.replace(finding, new=(start, end))
 
 
 def _hedged(scene: Scene, finding: Finding) -> Finding:
@@ -106,7 +128,10 @@ def implied(scene: Scene) -> list[Finding]:
             if where is scene.said and sure > ASIDE and _is_aside(scene, held, mention):
                 sure = min(sure, ASIDE)
             other = None if where is scene.said else where
-            found.append(Finding(held, "supersede", "implicit", "", sure, (mention.start, mention.end), other))
+            mood = scene.said.mood_at(mention.start) if other is None else None
+            cue = mood.correction if mood else ""
+            rule: Rule = "explicit" if cue else "implicit"
+            found.append(Finding(held, "supersede", rule, cue, sure, (mention.start, mention.end), other))
     return found
 
 
@@ -135,8 +160,8 @@ def _changed(scene: Scene, finding: Finding) -> Proposal:
     new: Span | None = None
     value: Json = None
     if finding.new is not None:
-        start, end = finding.new
-        value = _value(finding.held, where.said.text[start:end])
+        start, end = where.span(*finding.new)
+        value = _value(finding.held, where.said.text[start:end], where, finding.new[0])
         if finding.reading is None or where.said.seq in scene.known:
             new = Span(0 if finding.reading is None else where.said.seq, start, end)
     told = f"{finding.cue}: " if finding.cue else ""
@@ -156,14 +181,16 @@ def _changed(scene: Scene, finding: Finding) -> Proposal:
     )
 
 
-def _value(held: Held, stated: str) -> Json:
-    """As it stands there; a number where the old one is a number, and yes for no."""
+def _value(held: Held, stated: str, where: Reading, start: int) -> Json:
+    """As it stands there, with the parts of the old one that it leaves alone; a number where the old one is a number, and
+    yes for no."""
     old = held.candidate.value
     if held.kind == "flag":
         opposite = OPPOSITE[held.text.lower()]
         return not old if isinstance(old, bool) else opposite.title() if held.text[0].isupper() else opposite
     if not isinstance(old, int | float):
-        return stated
+        said = next((each for each in where.by_kind.get(held.kind, ()) if each.start == start), None)
+        return stated if held.whole is None or said is None else moments.completed(stated, said, held.text, held.whole)
     numbers = held.numbers(stated)
     if not numbers:
         return stated

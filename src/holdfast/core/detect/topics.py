@@ -43,7 +43,7 @@ def switches(scene: Scene) -> Iterator[Proposal]:
             reason=f"{cue}: the talk turns",
             confidence=0.85 if firm else 0.7,
             key="_".join(topic),
-            new=Span(0, start, start + len(found[group].rstrip())),
+            new=Span(0, *scene.said.span(start, start + len(found[group].rstrip()))),
         )
         return
 
@@ -65,6 +65,7 @@ def supposed(scene: Scene) -> Iterator[Proposal]:
         said = [word.lower for word in words(text) if word.lower not in STOP]
         if start >= end or not said:
             continue
+        start, end = scene.said.span(start, end)
         draft = bool(mood.draft) and not mood.hypothetical
         yield Proposal(
             change="assert",
@@ -99,13 +100,14 @@ def stated(scene: Scene) -> Iterator[Proposal]:
         subject = [word.stem for word in words(found["subject"]) if word.lower not in STOP]
         if not subject or any(share(each, {*subject}) >= 0.5 or each.states(values[0]) for each in scene.held):
             continue
+        start, end = scene.said.span(values[0].start, values[0].end)
         yield Proposal(
             change="assert",
             rule="stated",
             reason="it is plainly said",
             confidence=0.7,
             key="_".join(subject[:KEY_WORDS]),
-            value=scene.said.said.text[values[0].start : values[0].end],
+            value=scene.said.said.text[start:end],
             authority=scene.authority,
-            new=Span(0, values[0].start, values[0].end),
+            new=Span(0, start, end),
         )

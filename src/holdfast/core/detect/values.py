@@ -14,7 +14,7 @@ import msgspec
 from holdfast.core.detect.words import stem, word_set
 
 Kind: TypeAlias = Literal[
-    "money", "percent", "time", "date", "duration", "number", "ordinal", "code", "name", "flag", "text"
+    "money", "percent", "time", "date", "duration", "number", "ordinal", "code", "name", "flag", "text", "moment"
 ]
 Norm: TypeAlias = tuple[str | float | None, ...]
 
@@ -28,7 +28,9 @@ class Mention(msgspec.Struct, frozen=True):
     norm: Norm
     """What it amounts to, comparable within its kind."""
     noun: str = ""
-    """What a number counts: the stem of the word behind it."""
+    """What a number counts: the stem of the word behind it; of a name, `street` if it is an address."""
+    parts: tuple[Mention, ...] = ()
+    """The days and times that a moment is made of."""
 
 
 _NUMBERS = (
@@ -146,7 +148,7 @@ def mentions(text: str) -> list[Mention]:
         stated = text[start:end].rstrip(" ,.?!" if group == "place" else " ,")
         end = start + len(stated)
         if group == "place":
-            found.append(Mention("name", start, end, name_norm(stated)))
+            found.append(Mention("name", start, end, name_norm(stated), "street"))
             continue
         norm = _norm(group, stated.lower())
         if norm is None:

@@ -20,6 +20,7 @@ VALUE: Mapping[str, float] = {
     "keep": 0.3,
     "key": 3.4,
     "kind date": -0.5,
+    "kind moment": 1.2,
     "kind number": -0.7,
     "kind time": 1.2,
     "lasts": 1.1,

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 READ_CHARACTERS = 6_000
-"""Of the message observed; what stands behind them changes nothing."""
+LAST_CHARACTERS = 2_000
+"""Of the message observed, from its beginning and from its end, where it is set right; what stands between them changes
+nothing."""
 BEFORE_MESSAGES = 8
 BEFORE_CHARACTERS = 1_500
 """Of each message before."""
@@ -55,6 +57,29 @@ FILLING = word_set(
 """Words that are never a value, though they may stand in its place."""
 
 
+_SAME = (
+    "plan approach strategy implementation direction",
+    "vendor supplier contractor provider partner",
+    "location place venue address site room office destination",
+    "date day deadline due schedule timeline",
+    "time hour schedule",
+    "price cost rate fee pricing",
+    "quantity amount number count size",
+    "owner lead manager assignee contact",
+    "budget funds funding allocation",
+    "meeting call appointment demo",
+    "team staff headcount",
+    "policy rule decision",
+    "design layout theme style",
+    "launch release rollout",
+)
+"""Words of keys that people use for one another."""
+KIN: dict[str, frozenset[str]] = {}
+for _group in _SAME:
+    for _word in word_set(_group):
+        KIN[_word] = KIN.get(_word, frozenset()) | word_set(_group)
+
+
 class Word(msgspec.Struct, frozen=True):
     """A word of a text, as it stands there and as it is compared."""
 
@@ -95,6 +120,23 @@ def stem(word: str) -> str:
 
 def words(text: str) -> list[Word]:
     return [Word(found.start(), found.end(), (at := found[0].lower()), stem(at)) for found in _WORD.finditer(text)]
+
+
+_GAP = "\n;\n"
+"""It stands where something was left out: no word, value or sentence goes across."""
+_CUT_END, _CUT_START = re.compile(r"(?<=\s)\S{1,60}\Z"), re.compile(r"\A\S{1,60}(?=\s)")
+
+
+def excerpt(text: str, first: int, last: int) -> tuple[str, int, int]:
+    """The beginning of a text and its end, without the words that were cut; where the end begins in the excerpt, and how
+    much further on it stands in the text."""
+    if len(text) <= first + last:
+        return text, len(text), 0
+    head = text[:first] if text[first].isspace() else _CUT_END.sub("", text[:first])
+    rest = text[len(text) - last :] if last else ""
+    rest = rest if text[len(text) - last - 1].isspace() else _CUT_START.sub("", rest)
+    begins = len(head) + len(_GAP)
+    return head + _GAP + rest, begins, len(text) - len(rest) - begins
 
 
 def sentences(text: str) -> list[Sentence]:

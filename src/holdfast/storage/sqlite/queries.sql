@@ -99,7 +99,7 @@ SELECT -bm25(fact_words, 1e9, 1e9) FROM fact_words WHERE fact_words MATCH ? LIMI
 SELECT EXISTS (SELECT 1 FROM fact_rows WHERE stream_no = ?);
 
 -- name: purge_words
-INSERT INTO fact_words (fact_words) VALUES ('optimize');
+INSERT INTO fact_words (fact_words) VALUES ('rebuild');
 
 -- name: projection_version
 SELECT version FROM projection;
