@@ -53,6 +53,7 @@ def named(ledger: LedgerId, name: str, given: Given) -> Fact:
 def end_of(fact: Fact, given: Given) -> Fact:
     """The last of a fact's chain, as far as it was looked up."""
     facts = given.slice.facts
+    fact = facts[given.slice.ends.get(fact.id, fact.id)].fact if fact.id in facts else fact
     for _ in facts:
         after = facts.get(fact.superseded_by or "")
         if after is None or not knows(after.fact, given):

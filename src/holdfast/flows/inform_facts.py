@@ -111,11 +111,12 @@ class Reading:
         """Facts as their rows have them."""
         self._facts: dict[str, FactState] = {}
         self._named: dict[str, str] = {}
+        self._ends: dict[str, str] = {}
         self._below: dict[str, tuple[str, ...]] = {}
         self._due: tuple[str, ...] = ()
 
     def slice(self) -> Slice:
-        return Slice(facts=self._facts, named=self._named, below=self._below, due=self._due)
+        return Slice(facts=self._facts, named=self._named, ends=self._ends, below=self._below, due=self._due)
 
     def about(self, command: LedgerCommand) -> Flow[None]:
         match command:
@@ -223,6 +224,7 @@ class Reading:
 
     def end(self, state: FactState) -> Flow[FactState]:
         """The last of a chain, as far as the writer may know."""
+        start = state.fact.id
         for step in range(limits.CHAIN_FACTS):
             after = yield from self._by_id(state.fact.superseded_by or "")
             if after is None:
@@ -230,6 +232,7 @@ class Reading:
             state = after
             if step >= _STEPS and not state.fact.is_valid:  # it is long: what holds under its key is where it leads
                 state = (yield from self._held(state.fact)) or state
+                self._ends[start] = state.fact.id
             self._facts[state.fact.id] = state
         return state
 

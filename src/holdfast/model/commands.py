@@ -394,6 +394,8 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, FactState] = msgspec.field(default_factory=dict)
     named: dict[str, str] = msgspec.field(default_factory=dict)
     """What the names in the command mean, by fact id."""
+    ends: dict[str, str] = msgspec.field(default_factory=dict)
+    """Where long chains lead, by the fact that they were walked from."""
     below: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Who depends on whom: the live dependents of each fact, as far down as it goes."""
     due: tuple[str, ...] = ()

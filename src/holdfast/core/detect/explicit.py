@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from holdfast.core.detect import cues
 from holdfast.core.detect.cues import Mood
-from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, earnest, is_current
+from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, earnest, is_current, is_earnest
 from holdfast.core.detect.keyed import keyed
 from holdfast.core.detect.reading import Held, Reading, Scene
 from holdfast.core.detect.values import Mention, name_norm
@@ -37,7 +37,7 @@ def found(scene: Scene) -> Iterator[Finding]:
     moods = earnest(scene)
     flags = [held for held in scene.held if held.kind == "flag"]
     for held in scene.held:
-        yield from _restated(scene, held, moods)
+        yield from _restated(scene, held)
     for mood in moods:
         for held in scene.held if mood.retraction else ():
             yield from _retracted(scene, held, mood)
@@ -47,12 +47,12 @@ def found(scene: Scene) -> Iterator[Finding]:
     yield from _agreed(scene)
 
 
-def _restated(scene: Scene, held: Held, moods: list[Mood]) -> Iterator[Finding]:
+def _restated(scene: Scene, held: Held) -> Iterator[Finding]:
     """The old value stands there as one that was: `was X`, `not X`, `X is now Y`."""
     text = scene.said.text
     for start, end in held.touched(scene.said):
         mood = scene.said.mood_at(start)
-        if mood is None or mood not in moods:
+        if mood is None or not is_earnest(mood):
             continue
         was = cues.WAS.search(text[max(0, start - AROUND_CHARACTERS) : start])
         now = cues.WAS_BEHIND.match(text[end : end + AROUND_CHARACTERS])

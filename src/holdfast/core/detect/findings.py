@@ -28,7 +28,11 @@ class Finding(msgspec.Struct, frozen=True):
 
 def earnest(scene: Scene) -> list[Mood]:
     """The sentences that may change something: not asked, not only supposed."""
-    return [mood for mood in scene.said.moods if not (mood.asking or mood.hypothetical or mood.draft)]
+    return [mood for mood in scene.said.moods if is_earnest(mood)]
+
+
+def is_earnest(mood: Mood) -> bool:
+    return not (mood.asking or mood.hypothetical or mood.draft)
 
 
 def is_current(scene: Scene, held: Held) -> bool:

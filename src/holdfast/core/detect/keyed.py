@@ -232,14 +232,15 @@ def _amended(scene: Scene, mood: Mood) -> Iterator[Finding]:
     stems = scene.said.stems_of(mood)
     for held in scene.held:
         core = held.core
-        if core is None or held.whole is not None or core.kind not in _AMENDED or _is_elsewhere(scene, held):
+        if core is None or held.whole is not None or core.kind not in _AMENDED or not held.key.telling:
+            continue
+        if not stems.issuperset(held.key.telling) or _is_elsewhere(scene, held):
             continue
         stated = _stated(scene, mood, core.kind)
         if len(stated) != 1 or same(core, stated[0]) or is_anothers(scene, held, stated[0]):
             continue
-        named = bool(held.key.telling) and stems.issuperset(held.key.telling)
         shared = [word for word in content(words(held.text)) if word in stems]
-        if named and (mood.correction or len(shared) > 1):
+        if mood.correction or len(shared) > 1:
             sure = LIKELY if mood.strong and held.is_label else DOUBTFUL
             rule: Rule = "explicit" if mood.correction else "implicit"
             yield Finding(held, "supersede", rule, mood.correction or "is", sure, (stated[0].start, stated[0].end))

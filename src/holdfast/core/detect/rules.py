@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.core.detect import cues, explicit, moments, phrases, temporal, topics
 from holdfast.core.detect.evidence import evidence, fits
-from holdfast.core.detect.findings import LIKELY, Finding, earnest
+from holdfast.core.detect.findings import LIKELY, Finding, is_earnest
 from holdfast.core.detect.keyed import is_anothers
 from holdfast.core.detect.reading import Held, Reading, Scene
 from holdfast.core.detect.values import OPPOSITE, Mention
@@ -52,7 +52,7 @@ class Rules:
         proposals = [_expired(scene, *each) for each in temporal.passed(scene)]
         gone = {each.fact for each in proposals if each.confidence >= LIKELY}
         for finding in _surest(scene):
-            if finding.held.candidate.fact not in gone and finding.confidence >= WORTH_SAYING:
+            if finding.held.candidate.fact not in gone:
                 proposals.append(_changed(scene, finding))
         if observation.said.role != "assistant":
             proposals += [*topics.supposed(scene), *topics.switches(scene)]
@@ -65,13 +65,16 @@ def _surest(scene: Scene) -> list[Finding]:
     if not scene.held:
         return []
     findings = [*explicit.found(scene), *implied(scene)] if not topics.exploring(scene) else []
-    findings = [_hedged(scene, each) for found in findings if (each := _sound(scene, found)) is not None]
+    findings = [_hedged(scene, each) for each in findings if each.confidence >= WORTH_SAYING]
     findings.sort(key=lambda each: (-each.confidence, each.change != "supersede"))
     chosen: dict[str, Finding] = {}
     taken: set[tuple[bool, int]] = set()
-    for each in findings:
+    for found in findings:
+        each = _sound(scene, found) if found.held.candidate.fact not in chosen else None
+        if each is None:
+            continue
         place = (each.reading is not None, each.new[0]) if each.new else None
-        if each.held.candidate.fact in chosen or place in taken:
+        if place in taken:
             continue
         chosen[each.held.candidate.fact] = each
         if place:
@@ -114,11 +117,11 @@ def implied(scene: Scene) -> list[Finding]:
     """Another value of the same kind, where the evidence says that it stands for the same thing."""
     if scene.said.said.role != "user":
         return []
-    sentences = earnest(scene)
     found: list[Finding] = []
     for held in scene.held:
         for mention, where in pairs(held, scene):
-            if where is scene.said and not any(m.sentence.start <= mention.start < m.sentence.end for m in sentences):
+            mood = scene.said.mood_at(mention.start) if where is scene.said else None
+            if where is scene.said and (mood is None or not is_earnest(mood)):
                 continue
             told = [*evidence(held, mention, scene, where)]
             weights = OFFERED if where is not scene.said else LABEL if held.is_label else VALUE
@@ -128,7 +131,6 @@ def implied(scene: Scene) -> list[Finding]:
             if where is scene.said and sure > ASIDE and _is_aside(scene, held, mention):
                 sure = min(sure, ASIDE)
             other = None if where is scene.said else where
-            mood = scene.said.mood_at(mention.start) if other is None else None
             cue = mood.correction if mood else ""
             rule: Rule = "explicit" if cue else "implicit"
             found.append(Finding(held, "supersede", rule, cue, sure, (mention.start, mention.end), other))

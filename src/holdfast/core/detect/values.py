@@ -145,7 +145,7 @@ def mentions(text: str) -> list[Mention]:
         done = match.end()
         group = match.lastgroup or ""
         start, end = match.start(), match.end()
-        stated = text[start:end].rstrip(" ,.?!" if group == "place" else " ,")
+        stated = text[start:end].rstrip(" ,.?!" if group in {"place", "date"} else " ,")
         end = start + len(stated)
         if group == "place":
             found.append(Mention("name", start, end, name_norm(stated), "street"))
