@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from holdfast.core.detect import Rules
 from holdfast.model.content import Json, Role
 from holdfast.model.detection import Candidate, Observation, Proposal, Said, Span
+from tests.support import figure
 
 APPLIED = 0.8
 """From this confidence on a policy acts by itself."""
@@ -93,9 +96,152 @@ def test_a_value_that_is_set_right_is_superseded(
     assert found[key].value == value
 
 
+MADE_OF_SEVERAL: list[tuple[str, dict[str, Json], Json, str]] = [
+    ("Actually, let's do Thursday at 3pm", {"meeting_time": "Tuesday at 2pm"}, "Thursday at 3pm", "explicit"),
+    (
+        "Actually, let's do the meeting Thursday at 3pm",
+        {"meeting_time": "Tuesday at 2pm"},
+        "Thursday at 3pm",
+        "explicit",
+    ),
+    ("Let's do the meeting Thursday at 3pm", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "implicit"),
+    ("Let's do the meeting Thursday at 3.", {"meeting": "Tuesday at 2pm"}, "Thursday at 3", "implicit"),
+    ("Actually, the meeting is on Thursday at 3pm.", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "explicit"),
+    ("let's move the meeting to Thursday at 3pm", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "explicit"),
+    (
+        "We moved the meeting from Tuesday at 2pm to 3pm on Friday.",
+        {"meeting": "Tuesday at 2pm"},
+        "3pm on Friday",
+        "explicit",
+    ),
+    ("Not Tuesday, make it Thursday at 3pm.", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "explicit"),
+    ("The sync is Monday, 10:00 UTC now.", {"sync": "Friday, 9:00 UTC"}, "Monday, 10:00 UTC", "implicit"),
+    ("The hours are now 9am to 5pm.", {"hours": "10am to 6pm"}, "9am to 5pm", "explicit"),
+    ("The hotel limit is 300 euros a night.", {"hotel_limit": "120 euros a night"}, "300 euros a night", "implicit"),
+    ("The fee is $40 per person now.", {"fee": "$30 per person"}, "$40 per person", "implicit"),
+    ("The rent is now $900/month.", {"rent": "$800/month"}, "$900/month", "explicit"),
+    ("My salary is now $90,000 a year.", {"salary": "$80,000 a month"}, "$90,000 a year", "explicit"),
+    ("Let's offer a 25% discount", {"discount": "15% discount"}, "25% discount", "implicit"),
+    ("Actually, the policy is max 25% now.", {"policy": "max 15%"}, "max 25%", "explicit"),
+    ("I moved to 45 Oak Avenue.", {"address": "12 Elm Street"}, "45 Oak Avenue", "explicit"),
+    ("I moved to 45 Oak Avenue.", {"address": "123 Main St", "airport": "Hamburg"}, "45 Oak Avenue", "explicit"),
+    ("We are no longer using Kafka, we use Pulsar.", {"broker": "Kafka"}, "Pulsar", "explicit"),
+]
+
+
+@pytest.mark.parametrize(("text", "facts", "value", "rule"), MADE_OF_SEVERAL, ids=[each[0] for each in MADE_OF_SEVERAL])
+def test_a_value_is_all_of_what_was_said_and_no_more(text: str, facts: dict[str, Json], value: Json, rule: str) -> None:
+    observation = observed(text, facts)
+    (found,) = changes(observation).values()
+    assert (found.change, found.rule, found.fact, found.value) == ("supersede", rule, next(iter(facts)), value)
+    assert found.new is not None
+    assert quoted(observation, [found.new]) == [value]
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "value", "said"),
+    [
+        ("Make it 4pm instead", {"meeting": "Tuesday at 2pm"}, "Tuesday at 4pm", "4pm"),
+        ("Make it Thursday instead.", {"meeting": "Tuesday at 2pm"}, "Thursday at 2pm", "Thursday"),
+        ("Make it 11:00.", {"sync": "Friday at 9:00 UTC"}, "Friday at 11:00 UTC", "11:00"),
+        ("Actually, make it 300 euros.", {"hotel_limit": "120 euros a night"}, "300 euros a night", "300 euros"),
+    ],
+)
+def test_what_is_not_said_anew_stays_as_it_was(text: str, facts: dict[str, Json], value: Json, said: str) -> None:
+    observation = observed(text, facts)
+    (found,) = changes(observation).values()
+    assert found.value == value
+    assert found.new is not None
+    assert quoted(observation, [found.new]) == [said]
+
+
+DAYS = ["Monday", "Tuesday", "next Friday", "tomorrow", "March 15", "the 3rd of May"]
+TIMES = ["9am", "2 pm", "10:30", "noon", "half past 7", "6 in the evening"]
+SAID = [
+    "Actually, let's do the meeting {}.",
+    "The meeting is now {}.",
+    "Correction: the meeting is on {}, thanks.",
+    "Please move the meeting to {} instead.",
+    "Let's do the meeting {}",
+]
+
+
+@settings(max_examples=figure(60, 2_000), deadline=None)
+@given(
+    st.permutations(DAYS),
+    st.permutations(TIMES),
+    st.sampled_from(["{day} at {time}", "{day}, {time}", "{time} on {day}", "{day} {time}"]),
+    st.sampled_from(SAID),
+    st.sampled_from(["meeting", "meeting_time", "team.meeting"]),
+)
+def test_a_day_and_a_time_are_one_value(days: list[str], times: list[str], form: str, said: str, key: str) -> None:
+    new = form.format(day=days[0], time=times[0])
+    observation = observed(said.format(new), {key: f"{days[1]} at {times[1]}", "budget": "$50,000"})
+    (found,) = changes(observation).values()
+    assert (found.change, found.key, found.value) == ("supersede", key, new)
+    assert found.new is not None
+    assert quoted(observation, [found.new]) == [new]
+    again = observed(said.format(new), {key: form.format(day=days[0], time=times[0])})
+    assert changes(again, 0.0) == {}
+
+
+def test_a_statement_with_another_amount_is_asked_about() -> None:
+    observation = observed("Let's offer a 25% discount", {"discount": "we can offer 15% discount"})
+    assert changes(observation) == {}
+    (found,) = changes(observation, ASKED).values()
+    assert (found.change, found.rule, found.value) == ("supersede", "implicit", "25% discount")
+    assert found.new is not None
+    assert quoted(observation, [found.new]) == ["25% discount"]
+
+
+def test_what_is_quoted_as_wrong_is_no_new_value() -> None:
+    decision = "Applied 25% discount: $10,000 base - $2,500 = $7,500 final"
+    facts: dict[str, Json] = {
+        "discount": "15%",
+        "rule": "Maximum discount is 15%",
+        "customer": "Acme",
+        "decision": decision,
+    }
+    wrong = f"our previous conclusion '{decision}' was based on incorrect information"
+    text = f"This means {wrong} and needs to be RECALCULATED."
+    found = changes(observed(text, facts), 0.0)
+    assert {key: (each.change, each.value, each.new) for key, each in found.items()} == {
+        "decision": ("retract", None, None)
+    }
+    right = observed("I said 'at 2pm', which was wrong: the call is 'at 3pm'.", {"call": "1pm"})
+    assert [each.value for each in changes(right).values()] == ["3pm"]
+
+
+@settings(max_examples=figure(12, 200), deadline=None)
+@given(st.integers(0, 90_000), st.sampled_from(["x", "rain and fog ", "all is quiet here. "]), st.integers(1, 1_500))
+def test_a_long_text_is_read_at_its_beginning_and_at_its_end(length: int, part: str, behind: int) -> None:
+    filling = (part * (length // len(part) + 1))[:length]
+    after = (part * (behind // len(part) + 1))[:behind]
+    for ahead in ("", filling):
+        text = f"{ahead}\nActually, the deadline is June 20.\n{filling if not ahead else after}"
+        observation = observed(text, {"deadline": "June 15"})
+        (found,) = changes(observation).values()
+        assert found.value == "June 20"
+        assert found.new is not None
+        assert quoted(observation, [found.new]) == ["June 20"]
+
+
+def test_what_stands_in_the_middle_of_a_long_text_is_not_read() -> None:
+    text = "so it goes " * 600 + "Actually, the deadline is June 20. " + "so it goes " * 200
+    assert changes(observed(text, {"deadline": "June 15"}), 0.0) == {}
+
+
 @pytest.mark.parametrize(
     ("text", "facts", "before"),
     [
+        ("The meeting is on Tuesday.", {"meeting": "Tuesday at 2pm"}, ()),
+        ("The meeting is at 2.", {"meeting": "Tuesday at 2pm"}, ()),
+        ("Is the meeting on Thursday at 3pm?", {"meeting": "Tuesday at 2pm"}, ()),
+        ("I had lunch on Thursday at 1pm with Bob.", {"meeting": "Tuesday at 2pm"}, ()),
+        ("I forget the address.", {"address": "12 Elm Street"}, ()),
+        ("Don't forget the address.", {"address": "12 Elm Street"}, ()),
+        ("You're the best. I'm set for now.", {"destination": "Oslo"}, ()),
+        ("We are using Kafka.", {"broker": "Kafka"}, ()),
         ("The call is on Tuesday.", {"call_day": "Tuesday"}, ()),
         ("Yes, at 7 in the evening.", {"time": "7 pm"}, (">At 7 pm?",)),
         ("Is the call on Friday?", {"call_day": "Tuesday"}, ("The call is on Tuesday.",)),
@@ -138,6 +284,10 @@ def test_only_what_is_named_is_changed() -> None:
         ("The office is no longer in Berlin.", {"office_location": "Berlin"}, ()),
         ("Forget about the Acme deal.", {"lead": "The Acme deal is worth $2M"}, ()),
         ("Our conclusion 'ship on May 1' was based on incorrect data.", {"decision": "ship on May 1"}, ()),
+        ("Forget the address.", {"address": "12 Elm Street", "seat": "window"}, ()),
+        ("We are no longer using Kafka.", {"broker": "Kafka", "database": "Postgres"}, ()),
+        ("We don't use Kafka any more.", {"broker": "Kafka"}, ()),
+        ("We stopped using Kafka.", {"broker": "Kafka"}, ()),
     ],
 )
 def test_what_is_taken_back_is_retracted(text: str, facts: dict[str, Json], before: tuple[str, ...]) -> None:
@@ -225,6 +375,7 @@ def test_where_a_fact_is_known_to_be_stated_is_told_along() -> None:
         ("[Mike (CFO)]: the budget is now $80,000.", "CFO"),
         ("The board cut it: the budget is now $80,000.", "board"),
         ("The budget is now $80,000.", ""),
+        ("The budget is now $80,000 per month.", ""),
     ],
 )
 def test_who_is_named_as_the_source_is_noted(text: str, authority: str) -> None:

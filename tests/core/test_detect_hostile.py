@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.detect import Rules
-from holdfast.core.detect.words import FACTS, READ_CHARACTERS
+from holdfast.core.detect.words import FACTS, LAST_CHARACTERS, READ_CHARACTERS
 from holdfast.model.detection import Candidate, Observation, Said, Span
 from tests.support import figure
 
@@ -72,6 +72,7 @@ KEYS = [
     "parking",
     "fact_3",
 ]
+LEADING_ON = [["at"], ["on"], ["to"], ["from"], ["for"], ["of"], ["the"], ["and"], ["with"]]
 TEXTS = st.lists(st.sampled_from(VALUES + PHRASES) | st.text(max_size=8), max_size=14).map(" ".join)
 
 
@@ -105,6 +106,9 @@ def test_what_is_proposed_is_well_formed(observation: Observation) -> None:
         if each.fact is not None:
             assert known[each.fact].key == each.key
         assert each.change != "supersede" or each.value is not None
+        if each.change == "supersede" and isinstance(each.value, str):
+            assert each.value.split()[-1:] not in LEADING_ON
+            assert each.value.lower() not in {each.key.lower(), f"the {each.key.lower()}"}
         for span in (*each.old, *([each.new] if each.new else [])):
             assert 0 <= span.start < span.end
             if span.seq in texts:
@@ -178,13 +182,19 @@ def test_any_text_is_read(text: str, value: str, key: str) -> None:
     ],
 )
 def test_a_long_text_is_read_up_to_a_bound(part: str) -> None:
-    """What stands behind the bound is not looked at: a text ten times as long gives the same proposals."""
+    """Only its beginning and its end are looked at: a text many times as long gives the same changes."""
     facts = tuple(
         Candidate(fact=f"f{at}", key=KEYS[at % 6], value=VALUES[at % 20], text=VALUES[at % 20]) for at in range(30)
     )
-    once = (part * READ_CHARACTERS)[: READ_CHARACTERS + len(part)]
-    short = Rules().detect(Observation(said=Said(once), facts=facts))
-    assert short == Rules().detect(Observation(said=Said(part * (100_000 // len(part))), facts=facts))
+    size = READ_CHARACTERS + LAST_CHARACTERS + 60
+    short, long = (
+        [
+            (each.change, each.fact, each.value, each.confidence)
+            for each in Rules().detect(Observation(said=Said(part * (length // len(part) + 1)), facts=facts))
+        ]
+        for length in (size, size * 12)
+    )
+    assert short == long
 
 
 def test_only_so_many_candidates_are_looked_at() -> None:
