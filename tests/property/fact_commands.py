@@ -186,7 +186,7 @@ changes: st.SearchStrategy[Command] = st.one_of(
     st.builds(Reinstate, picks),
     st.builds(Reinstate, picks),
 )
-commands: st.SearchStrategy[Any_] = st.one_of(
+_weighted: tuple[st.SearchStrategy[Any_], ...] = (
     *[simple] * 3,
     *[plain] * 4,
     *[full] * 5,
@@ -196,11 +196,30 @@ commands: st.SearchStrategy[Any_] = st.one_of(
     st.builds(Sweep),
     st.builds(Again),
 )
+
+
+@st.composite
+def _commands(draw: st.DrawFn) -> Any_:
+    """One of them: to name all that it could be would fill pages."""
+    return draw(_weighted[draw(st.integers(0, len(_weighted) - 1))])
+
+
+commands = _commands()
 steps = st.sampled_from([0, 0, 0, 0, 1, 1, 2 * SECOND, 10 * SECOND, -3 * SECOND])
 people = st.sampled_from([PROGRAM, PROGRAM, *PEOPLE])
 
+
+class By(NamedTuple):
+    """Someone else's part in a scene."""
+
+    who: Who
+    command: Command
+
+
+Scene: TypeAlias = tuple[Any_ | By | int, ...]
+
 _TWIN = Assert("town", "Oslo", expires=30 * SECOND)
-SCENES: tuple[tuple[Any_ | int, ...], ...] = (
+SCENES: tuple[Scene, ...] = (
     (Assert("town", 1), Assert("plan", 2, depends_on=(0,)), Assert("town", 1, depends_on=(0,)), Retract(0)),
     (Assert("town", 1), Assert("town", 2, HOMES[1], depends_on=(0,)), Promote(0, GLOBAL)),
     (
@@ -234,5 +253,26 @@ SCENES: tuple[tuple[Any_ | int, ...], ...] = (
         Assert("plan", 3, depends_on=(0,)),
     ),
     (Assert("town", 1), Assert("plan", 2), Supersede(1, 0), Assert("town", 3, requires=("p",)), Retract(0)),
+    (By(BOSS, Assert("town", 1, requires=("p",))), By(BOB, Assert("town", 2)), Assert("town", 2)),
+    (
+        By(BOSS, Assert("town", 1, requires=("p",))),
+        By(BOB, Assert("town", 2)),
+        Endorse(0, "manager"),
+        Reinstate("town"),
+    ),
+    (Assert("town", 1, expires=SECOND), By(GUEST, Assert("town", 2)), 2 * SECOND, By(GUEST, Assert("town", 2))),
+    (Assert("plan", 1), Assert("town", 2, depends_on=(0,)), Endorse(0, "policy"), By(BOB, Retract(1)), Confirm(0)),
+    (Assert("plan", 1), Assert("town", 2, depends_on=(0,)), Assert("plan", 3), Confirm(1), Assert("plan", 4)),
 )
 """What seldom comes about by chance; a number lets so much time pass."""
+
+
+def apart(command: Command, number: int) -> Command:
+    """The same about keys of its own."""
+    fields: dict[str, Any] = {}
+    for name, value in command._asdict().items():
+        if name in ("key", "fact", "by") and value in KEYS:
+            fields[name] = f"{value} {number}"
+        elif name in ("facts", "supersedes", "depends_on"):
+            fields[name] = tuple(f"{each} {number}" if each in KEYS else each for each in value)
+    return command._replace(**fields)

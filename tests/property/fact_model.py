@@ -203,7 +203,7 @@ class _Turn:
         )
 
     def _overtaken(self, new: Fact, said: Assert, held: list[Fact]) -> Fact | None:
-        sensitive = said.key == "price" if said.sensitive is None else said.sensitive
+        sensitive = said.key.startswith("price") if said.sensitive is None else said.sensitive
         if said.since is None or not sensitive:
             return None
         newer = [each for each in held if each.since > new.since and rank(each.authority) >= rank(new.authority)]
