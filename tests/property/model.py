@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Body, SessionState, errors
+from holdfast import Body, Identity, SessionState, errors
 
 NAMES = ("a", "b", "c")
 BODIES = (b"one", b"two" * 1_000)
@@ -110,7 +110,8 @@ def _changes(state: SessionState, entry: Entry, seq: int) -> dict[str, Any]:
     match entry.command:
         case Create(metadata=given):
             changes: dict[str, Any] = {"status": "open", "created_us": entry.time_us, "residue": kept}
-            return changes | {"metadata": dict(given) if kept else {}}
+            unknown = {} if kept else {"identity": Identity(authority="")}  # nobody rises by an erasure
+            return changes | unknown | {"metadata": dict(given) if kept else {}}
         case Record(role=role, text=text):
             changes = {"messages": state.messages + 1, "waiting": state.waiting + 1}
             if not kept:
