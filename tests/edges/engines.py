@@ -64,7 +64,9 @@ class Awaited:
             return self._runner.run(_collected(answer))
         if isinstance(answer, Waking):
             answer = self._runner.run(_made(answer))
-        if isinstance(answer, holdfast.AsyncEngine | holdfast.AsyncSession | holdfast.AsyncFrame | holdfast.AsyncLedger):
+        if isinstance(
+            answer, holdfast.AsyncEngine | holdfast.AsyncSession | holdfast.AsyncFrame | holdfast.AsyncLedger
+        ):
             return Awaited(answer, self._runner)
         if isinstance(answer, AbstractAsyncContextManager):
             return self._entered(answer)

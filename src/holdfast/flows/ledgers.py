@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import infer, sessions, upcast
-from holdfast.core.authority import rung
+from holdfast.core.authority import rank, rung
 from holdfast.core.layers import checked_ledger
 from holdfast.core.ledgers import touched
 from holdfast.core.supersede import same
@@ -56,6 +56,7 @@ from holdfast.model.facts import (
     FactSource,
     MemoryType,
     fact_id,
+    fact_seq,
 )
 from holdfast.model.layers import Identity
 from holdfast.model.log import Appended
@@ -280,7 +281,12 @@ def asserted(place: LedgerPlace, command: AssertFact, appended: Appended) -> Flo
     scope = command.scope or infer.scope(command.value)
     slot = yield from slot_of(place, command.key, scope, command.scope_id)
     equal = [each.fact for each in slot if same(each.fact.value, command.value)]
-    for fact in sorted(equal, key=lambda each: each.claim):
+    now, ladder = place.context.clock.now_us(), place.context.policy.ladder
+
+    def place_of(fact: Fact) -> tuple[bool, bool, int, int]:
+        return fact.claim, fact.ran_out(now), -rank(ladder, fact.authority), -fact_seq(fact.id)
+
+    for fact in sorted(equal, key=place_of):
         return (yield from by_id(place, fact.id))
     raise InvalidContent(reason=f"the fact {command.key!r} was erased after it was asserted: use a new key")
 
