@@ -92,6 +92,9 @@ class Ledger:
         self.facts: dict[int, Fact] = {}
         self.version = 0
         """How many events there were: told by the engine."""
+        self.guarded: set[int] = set()
+        """Facts that it takes more permissions to know of than when they were made. What was linked to one before may go on
+        to name it."""
 
     # What is there for someone
 

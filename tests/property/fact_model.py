@@ -236,6 +236,8 @@ class _Turn:
             return [*rivals.values(), *claims]
         against = best(higher)
         new.against = against.seq
+        if new.seq in self.ledger.facts and not against.requires <= new.requires:
+            self.ledger.guarded.add(new.seq)
         new.requires |= against.requires
         return claims
 
