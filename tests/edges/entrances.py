@@ -173,11 +173,6 @@ def _in_scope(use: str, name: str) -> Callable[[Any, Any, int], object]:
     return asked(ask)
 
 
-def _swept(engine: Any, value: Any, _: int) -> object:
-    with engine.sweeper(value):
-        return value
-
-
 def _is_message(value: object) -> bool:
     return type(value) is dict and "role" in value
 
@@ -461,7 +456,6 @@ ENGINE_ENTRANCES: dict[str, Entrance] = {
     "sessions(after row's time)": Entrance(
         asked(lambda engine, value: engine.sessions(after=_row("s", value), order="recent")), is_int
     ),
-    "sweeper(every_s)": Entrance(_swept, lambda value: is_number(value) and value > 0),
     "acting_as(tenant)": Entrance(_renamed, or_none(is_text)),
     "acting_as(tenant), a body": Entrance(_body_of, or_none(is_text), lambda _: BODY),
     "acting_as(principal)": Entrance(

@@ -43,7 +43,7 @@ from holdfast.storage.postgres.connect import address_of
 from holdfast.testing import hostile
 from holdfast.testing.hostile import Case
 from tests.edges.engines import Desk, contents, log_of, rows_of
-from tests.edges.entrance import Entrance
+from tests.edges.entrance import Entrance, is_number
 from tests.edges.entrances import BODY, ENTRANCES, MESSAGE_ENTRANCES, QUESTIONS, RECORD_ENTRANCES
 from tests.edges.fact_entrances import STORED
 from tests.edges.frame_entrances import FRAME_ENTRANCES, FRAMES, PUSHES
@@ -417,6 +417,19 @@ def test_every_option_of_opening_is_taken_or_refused(option: str, kind: type, aw
         desk.open_url("memory:", awaited=awaited, **{option: value}).close()
 
     wrong = _swept(use, lambda value: type(value) is kind, (InvalidInput,))
+    assert not wrong, _summary(wrong)
+
+
+@pytest.mark.parametrize("kind", ["memory", "memory awaited"])
+def test_every_pause_of_a_sweeper_is_taken_or_refused(kind: str, desk: Desk) -> None:
+    """No entrance like the others: how often it looks at the clock meanwhile, and so what time it is later, is chance."""
+    engine = desk.open(kind)
+
+    def use(value: Any) -> None:
+        with engine.sweeper(value):
+            pass
+
+    wrong = _swept(use, lambda value: is_number(value) and value > 0, (InvalidInput,))
     assert not wrong, _summary(wrong)
 
 
