@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +21,16 @@ PROMISE = "promise"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--promises", action="store_true", help="print a table of the promises and what became of them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where no bytecode is to lie beside the code, it lies with what pytest keeps: the tests start many processes, and each
+    would compile all that it imports."""
+    kept = getattr(config, "cache", None)
+    if sys.dont_write_bytecode and kept is not None:
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(kept.mkdir("bytecode"))
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:

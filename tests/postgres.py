@@ -22,9 +22,9 @@ _idle: list[str] = []
 _EMPTY = (
     "SELECT act_for(NULL); DELETE FROM streams; DELETE FROM events; DELETE FROM keys; DELETE FROM snapshots; "
     "DELETE FROM session_rows; DELETE FROM outbox_rows; DELETE FROM blob_rows; DELETE FROM frame_rows; "
-    "DELETE FROM handle_rows; DELETE FROM token_rows; DELETE FROM ledger_rows; DELETE FROM fact_rows; "
-    "DELETE FROM depend_rows; DELETE FROM mention_rows; DELETE FROM bodies; DELETE FROM pieces; DELETE FROM blobs; "
-    "UPDATE store SET projection = 0"
+    "DELETE FROM handle_rows; DELETE FROM page_rows; DELETE FROM token_rows; DELETE FROM ledger_rows; "
+    "DELETE FROM fact_rows; DELETE FROM depend_rows; DELETE FROM mention_rows; DELETE FROM bodies; DELETE FROM pieces; "
+    "DELETE FROM blobs; UPDATE store SET projection = 0"
 )
 
 

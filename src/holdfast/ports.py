@@ -14,7 +14,9 @@ from holdfast.model.content import BlobRef, Body, Text
 from holdfast.model.detection import Observation, Proposal
 from holdfast.model.facts import Search
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
+from holdfast.model.messages import SummaryDraft
 from holdfast.model.names import StreamId
+from holdfast.model.plan import Prices
 from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
 
 R = TypeVar("R", bound=Row)
@@ -208,6 +210,16 @@ class TokenCounter(Protocol):
     """Stored beside every count, so that counts of different counters are never mixed up."""
 
     def count(self, text: str) -> int: ...
+
+
+class Summarizer(Protocol):
+    """Says what a stretch of conversation comes to. A model, as a rule; when it fails, what was extracted by rules serves."""
+
+    prices: Prices | None
+    """What its work costs; None for nothing."""
+
+    def summarize(self, draft: SummaryDraft, tokens: int) -> str:
+        """A text of at most so many tokens that stands for `draft.items`; `draft.text` has them as plain text."""
 
 
 class Detector(Protocol):

@@ -16,7 +16,7 @@ from psycopg import sql
 import holdfast
 from holdfast import errors
 from holdfast.model.facts import Search
-from holdfast.model.rows import TABLES, FactRow
+from holdfast.model.rows import TABLES, FactRow, PageRow
 from holdfast.storage.postgres import migrate
 from holdfast.storage.postgres.connect import address_of
 from holdfast.storage.postgres.migrate import shipped
@@ -30,6 +30,7 @@ from holdfast.testing.appends import (
     append_of,
     assert_sound,
     fill,
+    page_row,
     rows_of_every_table,
     write_to,
 )
@@ -140,7 +141,7 @@ def test_a_schema_from_before_there_were_frames_is_extended_with_all_that_is_in_
             for row in more:
                 assert store.rows(type(row), {"tenant": TWO.tenant, "session": "two"}, limit=5) == (row,)
             old.append(append_of(write_to(TWO, 1, erase=[1])))  # it has forgotten what it never knew of
-            assert [len(store.rows(table, {}, limit=5)) for table in TABLES] == [1, 1, 1, *[0] * 7]
+            assert [len(store.rows(table, {}, limit=5)) for table in TABLES] == [1, 1, 1, *[0] * 8]
             assert_sound(store)
 
 
@@ -160,6 +161,23 @@ def test_a_schema_from_before_there_were_facts_is_extended_with_all_that_is_in_i
                 assert store.rows(type(row), {"tenant": ONE.tenant}, limit=5) == (row,)
             old.append(append_of(write_to(LEDGER, 2, erase=[1])))
             assert store.rows(FactRow, {}, limit=5) == ()
+            assert_sound(store)
+
+
+def test_a_schema_from_before_there_were_pages_is_extended_with_all_that_is_in_it() -> None:
+    url = fresh_url()
+    pages = [page_row(ONE, number, number) for number in range(3)]
+    rows, facts = [row for row in rows_of_every_table(ONE) if type(row) is not PageRow], rows_of_every_table(LEDGER)
+    with closing(PostgresStore(url, migrations=shipped()[:7])) as old:
+        old.append(append_of(write_to(ONE, 0, rows=rows), write_to(LEDGER, 0, rows=facts)))
+        with closing(PostgresStore(url)) as store:
+            store.append(append_of(write_to(ONE, 1, rows=pages)))
+            old.append(append_of(write_to(ONE, 2, rows=rows)))
+            for row in (*rows, *facts):
+                assert store.rows(type(row), {"tenant": ONE.tenant}, limit=5) == (row,)
+            assert store.rows(PageRow, {}, limit=5) == tuple(pages)
+            old.append(append_of(write_to(ONE, 3, rows=rows, erase=[1])))
+            assert store.rows(PageRow, {}, limit=5) == ()
             assert_sound(store)
 
 

@@ -31,6 +31,7 @@ from holdfast.model.rows import (
     MentionRow,
     Order,
     OutboxRow,
+    PageRow,
     Row,
     SessionRow,
     TokenRow,
@@ -48,6 +49,7 @@ from holdfast.testing.appends import (
     frame_row,
     handle_row,
     ledger_named,
+    page_row,
     rows_of_every_table,
     stream_named,
     token_row,
@@ -383,6 +385,11 @@ WHERE s.session = '4000' OR s.stream_no % 10 = 0;
 INSERT INTO handle_rows
 SELECT stream_no, tenant, actor, session, thread, frame, frame - frame % 1000, 'source ' || frame, '', '{}' FROM frame_rows;
 
+INSERT INTO page_rows
+SELECT stream_no, tenant, actor, session, thread, frame / 2, frame % 2, frame - frame % 1000,
+       CASE WHEN frame % 50 = 0 THEN 'resident' ELSE 'paged_out' END, '{}'
+FROM frame_rows;
+
 INSERT INTO token_rows
 SELECT stream_no, tenant, actor, session, thread, frame, md5(session || frame), 'live', (frame % 20 = 0)::int, '{}'
 FROM frame_rows;
@@ -447,11 +454,13 @@ SCOPE: Mapping[str, str | int] = {"tenant": "a", "actor": "ada", "session": "400
 IN_SCOPE = stream_named("4000", actor="ada", tenant="a")
 MIDDLE = frame_row(IN_SCOPE, 3_000)
 MIDDLE_HANDLE = handle_row(IN_SCOPE, 3_500)
+MIDDLE_PAGE = page_row(IN_SCOPE, 1_750)
 MIDDLE_TOKEN = token_row(IN_SCOPE, "~", 3_000)
 EARLY_TOKEN = token_row(stream_named("4000", actor="a", tenant="a"), "~")
 BACKWARDS, SOONEST = Order(backwards=True), Order(("deadline_us",))
 DUE: Mapping[str, str | int] = {"tenant": "a"}
 HOME: Mapping[str, str | int] = {"tenant": "a", "ledger": '["user","400"]'}
+BROUGHT_BACK: Mapping[str, str | int] = {**SCOPE, "frame": 3_000, "residency": "resident"}
 GLOBAL: Mapping[str, str | int] = {"scope": "global", "scope_id": ""}
 SLOT: Mapping[str, str | int] = {**HOME, "subject": "one", **GLOBAL}
 MIDDLE_FACT = fact_row(ledger_named("400", tenant="a"), 3_000)
@@ -484,6 +493,12 @@ STATEMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "more handles": looked_up(HandleRow, {**SCOPE, "frame": 3_000}, MIDDLE_HANDLE),
     "more handles backwards": looked_up(HandleRow, {**SCOPE, "frame": 3_000}, MIDDLE_HANDLE, order=BACKWARDS),
     "handles from a source": looked_up(HandleRow, {**SCOPE, "frame": 3_000, "source": "source 3500"}),
+    "pages": looked_up(PageRow, SCOPE, MIDDLE_PAGE),
+    "pages backwards": looked_up(PageRow, SCOPE, MIDDLE_PAGE, order=BACKWARDS),
+    "pages of a message": looked_up(PageRow, {**SCOPE, "message": 1_750}),
+    "pages of some messages": looked_up(PageRow, SCOPE, order=BACKWARDS, most={"message": 1_750}),
+    "what was brought back in a frame": looked_up(PageRow, BROUGHT_BACK, order=BACKWARDS),
+    "more of what was brought back in a frame": looked_up(PageRow, BROUGHT_BACK, MIDDLE_PAGE, order=BACKWARDS),
     "a token": looked_up(TokenRow, {"tenant": "a", "digest": "d"}),
     "tokens of a frame": looked_up(TokenRow, {**SCOPE, "frame": 3_000}),
     "what is suspended": looked_up(TokenRow, {"tenant": "a", "suspended": 1}),

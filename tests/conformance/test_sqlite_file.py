@@ -42,6 +42,7 @@ from holdfast.model.rows import (
     MentionRow,
     Order,
     OutboxRow,
+    PageRow,
     Row,
     SessionRow,
     TokenRow,
@@ -63,6 +64,7 @@ from holdfast.testing.appends import (
     blob_row,
     fact_row,
     fill,
+    page_row,
     rows_of_every_table,
     session_row,
     write_to,
@@ -190,6 +192,7 @@ LAID_OUT: dict[str, tuple[type[Row], Sequence[str], Order, Sequence[str]]] = {
     "frame_rows_by_deadline": (FrameRow, ("tenant",), Order(("deadline_us",)), ("deadline_us",)),
     "handle_rows_by_frame": (HandleRow, (*NAMES, "frame"), IN_ORDER_OF_KEY, ()),
     "handle_rows_by_source": (HandleRow, (*NAMES, "frame", "source"), IN_ORDER_OF_KEY, ()),
+    "page_rows_by_residency": (PageRow, (*NAMES, "frame", "residency"), IN_ORDER_OF_KEY, ()),
     "token_rows_by_digest": (TokenRow, ("tenant", "digest"), IN_ORDER_OF_KEY, ()),
     "token_rows_suspended": (TokenRow, ("tenant", "suspended"), IN_ORDER_OF_KEY, ()),
     "ledger_rows_by_kind": (LedgerRow, ("tenant", "kind"), IN_ORDER_OF_KEY, ()),
@@ -251,6 +254,21 @@ def test_rows_are_found_by_the_index_that_is_there_for_them(
         (plan,) = plan_of(laid_out, *query)
         assert f"USING INDEX {index} ({' AND '.join(f'{column}=?' for column in columns)}" in plan
         assert (after is None and not most) == plan.endswith(f"{columns[-1]}=?)"), plan
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("by", ["place", "message", "messages"])
+def test_pages_are_found_by_their_key_also_by_a_part_of_it(laid_out: apsw.Connection, by: str, backwards: bool) -> None:
+    """Though another index begins alike."""
+    row = page_row(ONE, 2, 1)
+    where = {column: getattr(row, column) for column in (*NAMES, *(("message",) if by == "message" else ()))}
+    after, most = (row if by != "messages" else None), ({"message": 5} if by == "messages" else {})
+    query = select_rows(PageRow, where, after, 10, Order(backwards=backwards), {}, most, "?")
+    assert query is not None
+    (plan,) = plan_of(laid_out, *query)
+    sign = "<" if backwards else ">"
+    place = {"place": f"(message,piece){sign}(?,?)", "message": f"message=? AND piece{sign}?", "messages": "message<?"}
+    assert plan.endswith(f"USING PRIMARY KEY ({' AND '.join(f'{name}=?' for name in NAMES)} AND {place[by]})"), plan
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.table)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from holdfast.core.boundaries import boundary_faults
 from holdfast.core.frame_faults import frame_faults
 from holdfast.core.layers import layer_faults
 from holdfast.core.messages import call_id, group_of, waiting_in
@@ -61,6 +62,7 @@ def _faults(state: SessionState, event: Event | None, event_type: str, erased: C
     yield from frame_faults(state, event, erased)
     yield from layer_faults(state, event, erased)
     yield from proposal_faults(state, event, erased)
+    yield from boundary_faults(state, event)
     match event:
         case MessageRecorded():
             yield from _message(state, event, erased)
@@ -120,7 +122,7 @@ def _message(state: SessionState, event: MessageRecorded, erased: Collection[int
 def _summary(state: SessionState, event: SummaryRecorded) -> Iterator[str]:
     if not state.start < event.first <= event.last <= state.version or not event.text.strip():
         yield "a summary stands for events before it"
-    if any(partly(summary, event.first, event.last) for summary in state.summaries):
+    if any(partly(each, event.first, event.last) for each in state.summaries_of(event.frame)):
         yield "a summary does not cut through another"
     if not 0 <= event.tokens <= limits.WHOLE_NUMBER or not 0 <= event.messages <= event.last:
         yield "a summary has numbers of tokens and messages"

@@ -9,15 +9,17 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import calibrate, layers, proposals, stack
+from holdfast.core import boundaries, calibrate, layers, proposals, stack
 from holdfast.model import limits
 from holdfast.model.events import (
     BARE,
     OFFLOADING,
     CallStarted,
+    ContextCompacted,
     Event,
     EvidenceKept,
     FactsProposed,
+    HandleMoved,
     MessageRecorded,
     PayloadsErased,
     ProposalDecided,
@@ -59,15 +61,17 @@ def step(
         changes |= layers.folded(state, event, event_type, time_us)
     elif isinstance(event, CallStarted | FactsProposed | ProposalDecided):
         _pending(changes, state, event, seq)
+    elif isinstance(event, ContextCompacted | HandleMoved):
+        changes |= boundaries.folded(state, event, seq) | {"calibration": _incomparable(state)}
     elif event_type == PayloadsErased.name:
-        changes["changed"] = seq
-        if isinstance(event, PayloadsErased):
-            kept = (each for each in state.summaries if not any(each.first <= at <= each.last for at in event.seqs))
-            changes["summaries"] = tuple(kept)
+        _erasure(changes, state, event, seq)
     touched = stack.changes(state.frames, event, event_type, seq, time_us)
     if touched:
         changes["frames"], resting, more = stack.applied(state.frames, touched)
         changes |= {"resting": state.resting + resting, "bulk": changes.get("bulk", state.bulk) + more}
+        ended = [name for name, frame in touched.items() if not frame.live]
+        if ended:
+            _forget(changes, state, ended)
     return msgspec.structs.replace(state, **changes), touched
 
 
@@ -82,10 +86,11 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
     if not isinstance(event, MessageRecorded):
         return
     changes["tokens"] = min(state.tokens + event.tokens, limits.WHOLE_NUMBER)
-    changes["live_tokens"] = min(state.live_tokens + event.tokens, limits.WHOLE_NUMBER)
+    if event.frame is None:
+        changes["live_tokens"] = min(state.live_tokens + event.tokens, limits.WHOLE_NUMBER)
     if event.role == "system":
         changes["pinned"] = (*state.pinned, seq)
-    else:
+    elif event.frame is None:
         changes["live"] = state.live + 1
     if event.role == "user":
         changes["turns"] = state.turns + 1
@@ -120,12 +125,34 @@ def _started(call: OpenCall, event: CallStarted) -> OpenCall:
     return msgspec.structs.replace(call, key=event.key, attempts=event.attempt)
 
 
+def _erasure(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:
+    """Who erases a message erases the summaries that tell of it."""
+    changes["changed"] = seq
+    if isinstance(event, PayloadsErased):
+        gone = {*event.seqs}
+        changes["summaries"] = tuple(each for each in state.summaries if each.seq not in gone)
+        changes["views"] = boundaries.after_erasure(state, gone, seq)
+
+
+def _forget(changes: dict[str, Any], state: SessionState, ended: list[str]) -> None:
+    """How the conversations of these frames were shown."""
+    if any(name in state.views for name in ended):
+        changes["views"] = {name: view for name, view in state.views.items() if name not in ended}
+    if any(each.frame in ended for each in state.summaries):
+        changes["summaries"] = tuple(each for each in state.summaries if each.frame not in ended)
+
+
 def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:
     changes |= {"changed": seq, "calibration": _incomparable(state)}
     if isinstance(event, SummaryRecorded):
-        kept = [each for each in state.summaries if not event.first <= each.first <= event.last]
-        new = SummaryRef(seq, event.first, event.last, event.messages, event.tokens)
-        changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: each.first))
+        kept = [
+            each
+            for each in state.summaries
+            if each.frame != event.frame or not event.first <= each.first <= event.last
+        ]
+        new = SummaryRef(seq, event.first, event.last, event.messages, event.tokens, event.frame)
+        changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: (each.first, each.seq)))
+        changes["views"] = boundaries.after_summary(state, event.frame, event.last, seq)
 
 
 def _end(changes: dict[str, Any], state: SessionState, event: Event | None, event_type: str, seq: int) -> None:
@@ -133,7 +160,7 @@ def _end(changes: dict[str, Any], state: SessionState, event: Event | None, even
     changes |= layers.ended(state, closing=event_type != SessionReset.name)
     if event_type == SessionReset.name:
         keeps = isinstance(event, SessionReset) and event.keep_system
-        changes |= {"start": seq, "changed": seq, "live": 0, "live_tokens": 0, "summaries": ()}
+        changes |= {"start": seq, "changed": seq, "live": 0, "live_tokens": 0, "summaries": (), "views": {}}
         changes |= {"calibration": _incomparable(state), "pinned": state.pinned if keeps else ()}
         return
     changes["status"] = "destroyed" if event_type == SessionDestroyed.name else "closed"

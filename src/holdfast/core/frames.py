@@ -22,6 +22,7 @@ from holdfast.model.commands import (
     PopFrame,
     PushFrame,
     ReissueToken,
+    ReplaceHandle,
     ReserveTokens,
     ResumeActor,
     ResumeFrame,
@@ -46,6 +47,7 @@ from holdfast.model.events import (
     FrameSuspended,
     FrameUpdated,
     HandleAdded,
+    HandleReplaced,
     ResultAdded,
     TokenReissued,
     TokenRevoked,
@@ -59,6 +61,7 @@ _Inside: TypeAlias = (
     | ReissueToken
     | RevokeToken
     | AddHandle
+    | ReplaceHandle
     | UpdateFrame
     | ReserveTokens
     | CommitTokens
@@ -97,6 +100,8 @@ def _inside(state: SessionState, frame: FrameState, command: _Inside, given: Giv
             return _token(frame, command, given)
         case AddHandle():
             return _add_handle(frame, command, given)
+        case ReplaceHandle():
+            return _replace_handle(state, frame, command, given)
         case UpdateFrame():
             return _update(frame, command)
         case ReserveTokens() | CommitTokens() | CancelTokens():
@@ -338,6 +343,40 @@ def _add_handle(frame: FrameState, command: AddHandle, given: Given) -> tuple[Ev
             metadata=command.metadata,
         ),
     )
+
+
+def _replace_handle(
+    state: SessionState, frame: FrameState, command: ReplaceHandle, given: Given
+) -> tuple[Event, ...]:
+    """What is not said stays as it was. A handle that changes in nothing is not replaced."""
+    found = given.handle
+    if found is None or found.frame != frame.id:
+        raise errors.HandleNotFound(session=command.scope.session, handle=command.handle)
+    new = command.content is not None
+    residency = command.residency or found.residency
+    event = HandleReplaced(
+        frame=frame.id,
+        handle=found.id,
+        kind=found.kind,
+        priority=command.priority or found.priority,
+        title=found.title if command.title is None else command.title,
+        source=found.source,
+        content=command.content,
+        tokens=given.tokens[0] if new else found.tokens,
+        counter=given.counter,
+        digest=command.digest if new else found.digest,
+        at=state.version + 1 if new else found.at,
+        metadata=found.metadata if command.metadata is None else command.metadata,
+        residency=residency,
+        tier=(command.tier or found.tier) if residency == "paged_out" else None,
+        ref=command.ref,
+        size=command.size or found.size,
+        result=given.result,
+    )
+    kept = found.priority, found.title, found.digest, found.metadata, found.residency, found.tier
+    if kept == (event.priority, event.title, event.digest, event.metadata, event.residency, event.tier):
+        return ()
+    return (event,)
 
 
 def _spend(frame: FrameState, command: ReserveTokens | CommitTokens | CancelTokens, given: Given) -> tuple[Event, ...]:

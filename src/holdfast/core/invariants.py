@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from holdfast.core import layers, stack
 from holdfast.core.messages import group_of
-from holdfast.core.summaries import partly
+from holdfast.core.summaries import covering, partly
 from holdfast.model.frames import FrameState, frame_seq
+from holdfast.model.plan import Reduction
 from holdfast.model.state import SessionState
 
 
@@ -32,7 +33,14 @@ def rules(state: SessionState) -> dict[str, bool]:
         "calls wait in an open session only": not state.open_calls or state.status == "open",
         "a call waits once": len({call.id for call in state.open_calls}) == len(state.open_calls),
         "system messages stand in order": list(state.pinned) == sorted({*state.pinned}),
-        "summaries stand in order, side by side": _side_by_side(state),
+        "summaries stand in order, side by side": all(
+            _side_by_side(state, frame) for frame in {each.frame for each in state.summaries}
+        ),
+        "only live frames are shown in a way of their own": {*state.views} | {each.frame or "" for each in state.summaries}
+        <= {"", *state.frames},
+        "pieces stand in order, each once": all(_in_order(view.reduced) for view in state.views.values()),
+        "what left the view left the table": _in_view(state),
+        "a boundary lies behind": all(0 < view.boundary <= state.version for view in state.views.values()),
         "what is in view is part of the whole": state.live + len(state.pinned) <= state.messages,
         "what is offered lies behind": state.start <= state.offered <= state.version,
         "frames that rest are counted": state.resting
@@ -94,9 +102,24 @@ def _rests(frame: FrameState, frames: Mapping[str, FrameState]) -> bool:
     return not rest.digest and rest.holder in frames
 
 
-def _side_by_side(state: SessionState) -> bool:
+def _side_by_side(state: SessionState, frame: str | None) -> bool:
+    own = state.summaries_of(frame)
     ends = [state.start]
-    for each in state.summaries:
+    for each in own:
         ends += [each.first - 1, each.last]
-    inside = all(each.last < each.seq <= state.version for each in state.summaries)
-    return inside and ends == sorted(ends) and not any(partly(each, each.first, each.last) for each in state.summaries)
+    inside = all(each.last < each.seq <= state.version for each in own)
+    return inside and ends == sorted(ends) and not any(partly(each, each.first, each.last) for each in own)
+
+
+def _in_order(pieces: Sequence[Reduction]) -> bool:
+    places = [(each.message, each.piece) for each in pieces]
+    return places == sorted({*places})
+
+
+def _in_view(state: SessionState) -> bool:
+    """No piece of a message is in the table that a summary of its conversation stands for, or that a reset took away."""
+    return not any(
+        each.message <= state.start or covering(state.summaries_of(name or None), each.message)
+        for name, view in state.views.items()
+        for each in view.reduced
+    )

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+import msgspec
+
 from holdfast import codec
 from holdfast.core import stack
 from holdfast.core.fold import offers
-from holdfast.model.content import blob_refs
+from holdfast.core.shown import size_of
 from holdfast.model.events import (
+    ContextCompacted,
     Event,
     FrameResumed,
     HandleAdded,
+    HandleMoved,
+    HandleReplaced,
     OffloadAcknowledged,
     ResultAdded,
     TokenReissued,
-    parts_of,
+    refs_of,
 )
 from holdfast.model.frames import FrameState, Suspension, frame_seq
-from holdfast.model.handles import Handle, handle_id
+from holdfast.model.handles import Handle, handle_id, handle_seq, piece_id
 from holdfast.model.names import Scope
-from holdfast.model.rows import BlobRow, FrameRow, HandleRow, OutboxRow, Row, SessionRow, TokenRow
+from holdfast.model.plan import Reduction, Residency
+from holdfast.model.rows import BlobRow, FrameRow, HandleRow, OutboxRow, PageRow, Row, SessionRow, TokenRow
 from holdfast.model.state import SessionState
 
 
@@ -35,8 +41,9 @@ def rows_of(
 ) -> Iterator[Row]:
     """The rows that one event puts in place, beside those of its session and of the frames that it changes."""
     seq = before.version + 1
-    for ref in dict.fromkeys(blob_refs(parts_of(event))):
+    for ref in dict.fromkeys(refs_of(event)):
         yield BlobRow(**scope.columns, digest=ref.digest, seq=seq, size=ref.size)
+    yield from _handle_rows(scope, before, event)
     if frames:
         yield from _beside(scope, before, event, frames)
     stretch = offers(before, event, event_type)
@@ -59,19 +66,66 @@ def rows_of(
 
 
 def _beside(scope: Scope, before: SessionState, event: Event | None, frames: Mapping[str, FrameState]) -> Iterator[Row]:
-    """The tokens of these frames, and a handle."""
+    """The tokens of these frames."""
     for frame in frames.values():
         yield from _token_rows(scope, before.frames.get(frame.id), frame, event)
-    handle = handle_of(event, before.version + 1)
-    if handle is not None:
-        yield HandleRow(
-            **scope.columns,
-            handle=before.version + 1,
-            frame=frame_seq(handle.frame),
-            source=None if isinstance(event, ResultAdded) else handle.source,
-            result=event.status if isinstance(event, ResultAdded) else "",
-            state=codec.encode(handle).decode(),
-        )
+
+
+def _handle_rows(scope: Scope, before: SessionState, event: Event | None) -> Iterator[HandleRow | PageRow]:
+    """The handle that an event makes or changes, and the pieces of messages that it takes out of view or brings back."""
+    match event:
+        case HandleAdded() | ResultAdded() | HandleReplaced() if event.frame in before.frames:
+            handle = handle_of(event, before.version + 1)
+            result = _result(event)
+            yield HandleRow(
+                **scope.columns,
+                handle=handle_seq(handle.id),
+                frame=frame_seq(handle.frame),
+                source=None if result else handle.source,
+                result=result,
+                state=codec.encode(handle).decode(),
+            )
+        case HandleMoved():
+            yield page_row(scope, event.frame, event.piece, event.residency)
+        case ContextCompacted():
+            for each in event.reduced:
+                yield page_row(scope, event.frame, each, "spooled_out")
+
+
+def _result(event: HandleAdded | ResultAdded | HandleReplaced) -> str:
+    """How the child ended that brought it; empty if none did."""
+    if isinstance(event, ResultAdded):
+        return event.status
+    return event.result if isinstance(event, HandleReplaced) else ""
+
+
+def page_row(scope: Scope, frame: str | None, piece: Reduction, residency: Residency) -> PageRow:
+    handle = piece_handle(piece, frame, residency)
+    return PageRow(
+        **scope.columns,
+        message=piece.message,
+        piece=piece.piece,
+        frame=frame_seq(frame),
+        residency=residency,
+        state=codec.encode(handle).decode(),
+    )
+
+
+def piece_handle(piece: Reduction, frame: str | None, residency: Residency) -> Handle:
+    """The handle of a piece of a message."""
+    return Handle(
+        id=piece_id(piece.message, piece.piece),
+        frame=frame,
+        kind="tool_result" if piece.source is not None else "memory_page",
+        source=piece.source,
+        tokens=piece.tokens,
+        digest=piece.digest,
+        at=piece.message,
+        residency=residency,
+        tier=piece.tier if residency == "paged_out" else None,
+        locator=f"event:{piece.message}" if piece.ref is None else f"blob:{piece.ref.digest}",
+        size=piece.size,
+    )
 
 
 def frame_row(scope: Scope, frame: FrameState) -> FrameRow:
@@ -85,34 +139,45 @@ def frame_row(scope: Scope, frame: FrameState) -> FrameRow:
     )
 
 
-def handle_of(event: Event | None, seq: int) -> Handle | None:
-    """The handle that event `seq` makes."""
-    match event:
-        case HandleAdded():
-            return Handle(
-                id=handle_id(seq),
-                frame=event.frame,
-                kind=event.kind,
-                priority=event.priority,
-                title=event.title,
-                source=event.source,
-                tokens=event.tokens,
-                digest=event.digest,
-                at=seq,
-                metadata=event.metadata,
-            )
-        case ResultAdded():
-            return Handle(
-                id=handle_id(seq),
-                frame=event.frame,
-                kind="worker_finding",
-                title=event.title,
-                source=event.child,
-                tokens=event.tokens,
-                digest=event.digest,
-                at=event.at,
-            )
-    return None
+def handle_of(event: HandleAdded | ResultAdded | HandleReplaced, seq: int) -> Handle:
+    """The handle that event `seq` makes, or changes."""
+    if isinstance(event, ResultAdded):
+        return Handle(
+            id=handle_id(seq),
+            frame=event.frame,
+            kind="worker_finding",
+            title=event.title,
+            source=event.child,
+            tokens=event.tokens,
+            digest=event.digest,
+            at=event.at,
+            locator=f"event:{event.at}",
+        )
+    handle = Handle(
+        id=handle_id(seq),
+        frame=event.frame,
+        kind=event.kind,
+        priority=event.priority,
+        title=event.title,
+        source=event.source,
+        tokens=event.tokens,
+        digest=event.digest,
+        at=seq,
+        metadata=event.metadata,
+        locator=f"event:{seq}",
+        size=0 if event.content is None else size_of(event.content),
+    )
+    if isinstance(event, HandleAdded):
+        return handle
+    return msgspec.structs.replace(
+        handle,
+        id=event.handle,
+        at=event.at,
+        residency=event.residency,
+        tier=event.tier,
+        locator=f"event:{event.at}" if event.ref is None else f"blob:{event.ref.digest}",
+        size=event.size or handle.size,
+    )
 
 
 def _token_rows(scope: Scope, before: FrameState | None, after: FrameState, event: Event | None) -> Iterator[TokenRow]:

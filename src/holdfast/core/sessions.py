@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast import errors
-from holdfast.core import frames, layers, messages, proposals, stack, summaries
+from holdfast.core import boundaries, frames, layers, messages, proposals, stack, summaries
 from holdfast.core.fold import fold
 from holdfast.model import limits
 from holdfast.model.commands import (
@@ -18,6 +18,7 @@ from holdfast.model.commands import (
     CloseSession,
     Command,
     CommitTokens,
+    CompactContext,
     CreateSession,
     DecideProposal,
     DestroySession,
@@ -25,6 +26,7 @@ from holdfast.model.commands import (
     FrameCommand,
     Given,
     LayerCommand,
+    MoveHandle,
     ProposeFacts,
     PushFrame,
     RecordMessages,
@@ -75,6 +77,9 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
             return messages.closing(state, calls, command.reason, given)
         case Summarize():
             return summaries.record(state, command, given)
+        case CompactContext() | MoveHandle():
+            check_open(state, command.scope)
+            return boundaries.decide(state, command, given)
         case TimeOutSession():
             return _time_out(state, given)
         case ResetSession() | CloseSession():

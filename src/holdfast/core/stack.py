@@ -28,6 +28,7 @@ from holdfast.model.events import (
     FrameSuspended,
     FrameUpdated,
     HandleAdded,
+    HandleReplaced,
     MessageRecorded,
     ResultAdded,
     TokenReissued,
@@ -328,7 +329,8 @@ def _touch(steps: _Steps, event: Event | None, named: str) -> None:
                 context_hash=event.context_hash or frame.context_hash,
             )
         case MessageRecorded():
-            steps.change(frame, asks=asks(event), errors=failures(frame.errors, event))
+            said = frame.messages + (event.role != "system")
+            steps.change(frame, asks=asks(event), errors=failures(frame.errors, event), messages=said)
         case CallStarted():
             steps.change(frame, tool_calls=frame.tool_calls + 1)
         case HandleAdded():
@@ -408,8 +410,8 @@ def rest_until(frames: Frames) -> int | None:
 
 def content_of(event: Event | None) -> tuple[Part, ...]:
     """What there is to read in the event that a handle points to."""
-    if isinstance(event, HandleAdded):
-        return event.content
+    if isinstance(event, HandleAdded | HandleReplaced):
+        return event.content or ()
     if isinstance(event, FramePopped):
         return (Text(event.summary), *event.result) if event.summary else event.result
     return ()

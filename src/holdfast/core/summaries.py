@@ -16,8 +16,9 @@ from holdfast.model.state import SessionState, SummaryRef
 
 def record(state: SessionState, command: Summarize, given: Given) -> tuple[SummaryRecorded, ...]:
     first, last = command.first, command.last
-    if state.changed > command.version:
-        raise errors.SummaryStale(first=first, last=last, version=command.version, changed=state.changed)
+    changed = max(state.changed, state.view(command.frame).boundary)
+    if changed > command.version:
+        raise errors.SummaryStale(first=first, last=last, version=command.version, changed=changed)
     if not state.start < first <= last <= state.version:
         reason = (
             f"events {first} to {last} are not a stretch of the {state.version - state.start} since {state.start + 1}"
@@ -25,12 +26,14 @@ def record(state: SessionState, command: Summarize, given: Given) -> tuple[Summa
         raise errors.InvalidContent(reason=reason)
     if not last <= command.version <= state.version:
         raise errors.InvalidContent(reason=f"the summary of what came up to {last} was drafted at {command.version}")
-    if any((group_of(call.id) or 0) <= last for call in state.open_calls):
-        raise calls_open(command.scope, state.open_calls, "what they belong to cannot be summarised yet")
-    if any(partly(summary, first, last) for summary in state.summaries) or given.replaced_tokens is None:
+    waiting = [call for call in state.open_calls if call.frame == command.frame]
+    if any((group_of(call.id) or 0) <= last for call in waiting):
+        raise calls_open(command.scope, waiting, "what they belong to cannot be summarised yet")
+    own = state.summaries_of(command.frame)
+    if any(partly(each, first, last) for each in own) or given.replaced_tokens is None:
         raise errors.InvalidContent(reason=f"events {first} to {last} do not begin and end where units do")
     _check_text(command, given)
-    kept = [summary for summary in state.summaries if not first <= summary.first <= last]
+    kept = [summary for summary in own if not first <= summary.first <= last]
     check_size("the session", len(kept) + 1, "summaries", "SUMMARIES", "Summarise several of them as one.")
     return (
         SummaryRecorded(
@@ -40,6 +43,7 @@ def record(state: SessionState, command: Summarize, given: Given) -> tuple[Summa
             text=command.text,
             tokens=given.tokens[0],
             counter=given.counter,
+            frame=command.frame,
         ),
     )
 

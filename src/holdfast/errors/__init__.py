@@ -11,6 +11,8 @@
     │   ├── InvalidUrl           a store address that nothing can open
     │   ├── InvalidCursor        a feed cursor that this store did not hand out
     │   ├── WindowTooSmall       a view whose budget what must be in it does not fit
+    │   ├── CriticalOverflow     a budget that what is never dropped does not fit
+    │   ├── StrategyRefused      a compaction that touches what it may not, or makes more of it
     │   ├── ScopeMismatch        a frame of another session
     │   ├── InvalidLedger        what names no ledger
     │   ├── AmbiguousFact        a name that several facts have
@@ -39,6 +41,7 @@
     │   ├── CallAnswered         a second result for one call
     │   ├── CallsOpen            the next model call before all results are there
     │   ├── SummaryStale         what was summarised has changed since
+    │   ├── PlanStale            what was planned on has changed since
     │   ├── InsufficientTokens   a budget that does not have what was asked for
     │   ├── MaxDepthExceeded     a frame nested deeper than its limits allow
     │   ├── ToolCallsExceeded    one tool more than its frame's limits allow
@@ -93,6 +96,8 @@ from holdfast.errors.base import HoldfastError as HoldfastError
 from holdfast.errors.base import InvalidInput as InvalidInput
 from holdfast.errors.base import NotFound as NotFound
 from holdfast.errors.base import shown as shown
+from holdfast.errors.context import CriticalOverflow as CriticalOverflow
+from holdfast.errors.context import StrategyRefused as StrategyRefused
 from holdfast.errors.facts import AmbiguousFact as AmbiguousFact
 from holdfast.errors.facts import AuthorityExceeded as AuthorityExceeded
 from holdfast.errors.facts import FactNotFound as FactNotFound
@@ -317,6 +322,13 @@ class SummaryStale(Conflict):
 
     first: int
     last: int
+    version: int
+    changed: int
+
+
+class PlanStale(Conflict):
+    """The plan was made at version {version}, and event {changed} has changed what is shown since. Plan again."""
+
     version: int
     changed: int
 

@@ -30,9 +30,9 @@ from holdfast.flows.inform_frames import event_at, frame_in_rows, handle_from, h
 from holdfast.flows.load import load
 from holdfast.flows.place import Context, Place, order
 from holdfast.model import limits
-from holdfast.model.commands import AddHandle, PopFrame, PushFrame, TimeOutFrame, UpdateFrame
+from holdfast.model.commands import AddHandle, PopFrame, PushFrame, ReplaceHandle, TimeOutFrame, UpdateFrame
 from holdfast.model.content import Part, Text, Usage, blob_refs
-from holdfast.model.events import FramePopped, FramePushed, FrameUpdated
+from holdfast.model.events import FramePopped, FramePushed, FrameUpdated, HandleAdded
 from holdfast.model.frames import (
     ENDINGS,
     LIVE,
@@ -195,7 +195,7 @@ def pop(
 
     While others live below it this is refused, unless `cascade` cancels those, the deepest first. Ending it the same way
     again changes nothing."""
-    ending: Ending = _one_of("ending", status, ENDINGS)
+    ending: Ending = one_of("ending", status, ENDINGS)
     check_size("the summary", len(codec.checked_text("the summary", summary).encode()), "bytes", "SPOOL_BYTES", _LONG)
     parts: tuple[Part, ...] = ()
     if result is not None:
@@ -322,7 +322,7 @@ def listed(
     session = yield from _session(place)
     above = None if parent is None else frame_seq(_named(place, parent))
     first = 0 if after is None else frame_seq(_named(place, after))
-    wanted = None if status is None else _one_of("status", status, ("live", *LIVE, *ENDINGS))
+    wanted = None if status is None else one_of("status", status, ("live", *LIVE, *ENDINGS))
     if wanted in ("live", *LIVE):
         live = (each for each in core.by_age(session.frames) if wanted in ("live", each.status))
         own = (each for each in live if above is None or frame_seq(each.parent) == above)
@@ -360,9 +360,9 @@ def add_handle(
     command = AddHandle(
         scope=place.scope,
         frame=own(place),
-        kind=_one_of("kind of a handle", kind, HANDLE_KINDS),
-        priority=_one_of("priority", priority, tuple(SCORES)),
-        title="" if type(title) is str and not title else checked_brief("the title", title),
+        kind=one_of("kind of a handle", kind, HANDLE_KINDS),
+        priority=one_of("priority", priority, tuple(SCORES)),
+        title=_title(title),
         source=None if source is None else checked_name("source", source),
         content=(parts := (yield from ingest.settled_value(place.context, content))),
         digest=codec.digest(parts),
@@ -379,7 +379,8 @@ def add_handle(
     )
     made: Handle | None = None
     for recorded in appended.events:
-        made = project.handle_of(upcast.current(recorded), recorded.seq)
+        event = upcast.current(recorded)
+        made = project.handle_of(event, recorded.seq) if isinstance(event, HandleAdded) else None
     if not appended.events and command.source is not None:
         made = yield from handle_from(place.scope, own(place), command.source)
     if made is None:  # a retry after it was erased
@@ -387,7 +388,45 @@ def add_handle(
     return made
 
 
-def _one_of(what: str, value: object, known: Sequence[Any]) -> Any:
+def _title(title: object) -> str:
+    return "" if type(title) is str and not title else checked_brief("the title", title)
+
+
+def replace_handle(
+    place: Place,
+    handle: Handle | str,
+    content: object = None,
+    *,
+    priority: Priority | None = None,
+    title: str | None = None,
+    metadata: dict[str, Any] | None = None,
+    key: str | None = None,
+    cause: str | None = None,
+) -> Flow[Handle]:
+    """Let a handle of the frame stand for another content, or carry another priority, title or metadata. What is not said
+    stays as it was; the id stays in any case."""
+    name = checked_handle(handle)
+    parts = None if content is None else (yield from ingest.settled_value(place.context, content))
+    command = ReplaceHandle(
+        scope=place.scope,
+        frame=own(place),
+        handle=name,
+        priority=None if priority is None else one_of("priority", priority, tuple(SCORES)),
+        title=None if title is None else _title(title),
+        content=parts,
+        digest="" if parts is None else codec.digest(parts),
+        metadata=None if metadata is None else ingest.checked_object("metadata", metadata),
+        residency=None if parts is None else "resident",
+    )
+    tokens = [] if parts is None else [ingest.count_parts(place.context.counter, parts)]
+    yield from order(place, command, tokens=tokens, bodies=blob_refs(parts or ()), key=key, cause=cause)
+    where = session_where(place.scope) | {"handle": handle_seq(name)}
+    for row in (yield from effects.rows(HandleRow, where, None, 1)):
+        return handle_of(row)
+    raise HandleNotFound(session=place.scope.session, handle=name)
+
+
+def one_of(what: str, value: object, known: Sequence[Any]) -> Any:
     if type(value) is str and value in known:
         return value
     raise InvalidContent(reason=f"the {what} {shown(value)} is not one of {', '.join(known)}")

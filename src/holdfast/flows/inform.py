@@ -28,6 +28,7 @@ from holdfast.model.content import ToolCall
 from holdfast.model.events import (
     OF_FRAMES,
     CallStarted,
+    ContextCompacted,
     EvidenceKept,
     FactsProposed,
     MessageRecorded,
@@ -130,7 +131,7 @@ def _replaced(command: Summarize, given: Given, state: SessionState) -> Flow[Giv
     """How much the summary stands for; nothing at all if it begins or ends inside a unit."""
     if not state.start < command.first <= command.last <= state.version:
         return given
-    stretch = yield from stretch_of(command.scope.stream, state, command.first, command.last)
+    stretch = yield from stretch_of(command.scope.stream, state, command.frame, command.first, command.last)
     if stretch is None or not whole(each for each in stretch if isinstance(each, Message)):
         return given
     tokens = count = 0
@@ -157,7 +158,7 @@ def _erased(stream: StreamId, seqs: tuple[int, ...]) -> Flow[set[int]]:
             if recorded.seq == seq:
                 gone |= yield from _goes_with(recorded)
     for told in (yield from _tellers(stream)):
-        if any(told.first <= seq <= told.last for seq in gone):
+        if any(told.first <= seq <= told.last for seq in gone) or not gone.isdisjoint(told.among):
             gone.add(told.seq)
     return gone
 
@@ -199,26 +200,31 @@ class _Told(msgspec.Struct, frozen=True):
     """An event that tells of others."""
 
     seq: int
-    first: int
-    last: int
+    first: int = 1
+    last: int = 0
+    among: frozenset[int] = frozenset()
+    """Those that it names one by one."""
 
 
 def _tellers(stream: StreamId) -> Flow[list[_Told]]:
-    """All summaries, late results and proposals: one that is in no view any more tells its story all the same."""
+    """All summaries, late results and proposals, the oldest first: one that is in no view any more tells its story all the
+    same, and so does one that it was taken into."""
     found: list[_Told] = []
     before: int | None = None
-    kinds = (SummaryRecorded.name, EvidenceKept.name, FactsProposed.name)
+    kinds = (SummaryRecorded.name, ContextCompacted.name, EvidenceKept.name, FactsProposed.name)
     while page := (yield from effects.read_back(stream, before, limits.READ_EVENTS, kinds)):
         for recorded in page:
             found += _told(recorded)
         before = page[-1].seq
-    return found
+    return found[::-1]
 
 
 def _told(recorded: Recorded) -> Iterator[_Told]:
     event = upcast.current(recorded)
     if isinstance(event, SummaryRecorded):
         yield _Told(recorded.seq, event.first, event.last)
+    elif isinstance(event, ContextCompacted) and event.fold is not None:
+        yield _Told(recorded.seq, among=frozenset((*event.fold.messages, *event.fold.summaries)))
     elif isinstance(event, FactsProposed):
         yield _Told(recorded.seq, event.message, event.message)
     elif isinstance(event, EvidenceKept) and event.reason != NO_SUCH_CALL:

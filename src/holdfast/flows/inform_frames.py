@@ -22,12 +22,13 @@ from holdfast.model.commands import (
     PopFrame,
     PushFrame,
     RecordMessages,
+    ReplaceHandle,
     ResumeFrame,
     StartCall,
 )
 from holdfast.model.events import OF_FRAMES, BudgetReserved, Event, FramePopped
 from holdfast.model.frames import FrameState, frame_id, frame_seq, reservation_seq
-from holdfast.model.handles import Handle
+from holdfast.model.handles import Handle, handle_seq
 from holdfast.model.log import Recorded
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.rows import FrameRow, HandleRow, TokenRow
@@ -54,6 +55,10 @@ def about_frames(command: Command, given: Given, state: SessionState) -> Flow[Gi
         known["settled"] = frame is not None and (yield from _settled(command.scope.stream, frame, command.reservation))
     if isinstance(command, AddHandle) and command.source is not None:
         known["handle"] = yield from handle_from(command.scope, command.frame, command.source)
+    if isinstance(command, ReplaceHandle):
+        where = session_where(command.scope) | {"handle": handle_seq(command.handle)}
+        for row in (yield from effects.rows(HandleRow, where, None, 1)):
+            known |= {"handle": handle_of(row), "result": row.result}
     if isinstance(command, ResumeFrame):
         known["token"] = yield from token_row(command.scope.tenant, command.digest)
     return msgspec.structs.replace(given, **known) if known else given

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, get_args
 import msgspec
 
 from holdfast import codec
+from holdfast.core import previews
 from holdfast.errors import InvalidContent, InvalidJson, InvalidName, InvalidNumber, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -82,8 +83,10 @@ def count_parts(counter: TokenCounter, parts: tuple[Part, ...]) -> int:
     tokens = 0
     for part in parts:
         match part:
-            case Text(text) | Body(preview=text):
+            case Text(text):
                 tokens += counter.count(text)
+            case Body():
+                tokens += counter.count(previews.shown_as(part, previews.SOME_HANDLE))
             case Data(value):
                 tokens += counter.count(codec.encode(value).decode())
     return tokens
@@ -172,13 +175,17 @@ def _settled(context: Context, parts: Sequence[Part | Inline]) -> Flow[tuple[Par
     settled: list[Part] = []
     for part in parts:
         match part:
-            case Text(text) if is_long(text):
-                beginning = text[: limits.PREVIEW_BYTES].encode()
-                ref = yield from _put(context, codec.encoded_text(text), "text/plain")
-                settled.append(Body(ref, preview(beginning)))
-            case Data(value) if len(body := codec.encode(value)) > limits.SPOOL_BYTES:
-                ref = yield from _put(context, body, "application/json")
-                settled.append(Body(ref, preview(body)))
+            case Text(text) if (shown_instead := previews.of_text(text, context.spooling)) is not None:
+                ref = yield from _put(context, codec.encoded_text(text), previews.TEXT)
+                settled.append(Body(ref, shown_instead))
+            case Data(value):
+                body = codec.encode(value)
+                shown_instead = previews.of_json(value, len(body), context.spooling)
+                if shown_instead is None:
+                    settled.append(part)
+                else:
+                    ref = yield from _put(context, body, "application/json")
+                    settled.append(Body(ref, shown_instead))
             case Opaque(issuer, str(text)) if is_long(text):
                 ref = yield from _put(context, codec.encoded_text(text), None)
                 settled.append(Opaque(issuer, ref))
@@ -199,7 +206,7 @@ def is_long(text: str) -> bool:
 
 def preview(start: bytes) -> str:
     """The beginning of a text, cut between two characters."""
-    return start[: limits.PREVIEW_BYTES].decode("utf-8", "ignore")
+    return previews.text_preview(start, limits.PREVIEW_BYTES)
 
 
 def _put(context: Context, body: bytes | Iterator[bytes], media_type: str | None) -> Flow[BlobRef]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from holdfast.core.messages import closing_text
+from holdfast.core.previews import Spooling
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Order, Part, execute
 from holdfast.flows.load import StateCache
@@ -16,8 +17,10 @@ from holdfast.model.content import BlobRef
 from holdfast.model.frames import Weights
 from holdfast.model.log import Appended
 from holdfast.model.names import LedgerId, Scope, checked_name, checked_whole
+from holdfast.model.plan import PlanPolicy, Priced, Prices
 from holdfast.model.policy import Policy
-from holdfast.ports import Bodies, Clock, Detector, IdSource, TokenCounter
+from holdfast.model.prices import PRICES
+from holdfast.ports import Bodies, Clock, Detector, IdSource, Summarizer, TokenCounter
 
 _SOME_KEY = "0123456789abcdef" * 2
 """As long as those that calls are given; what a count of tokens makes of it."""
@@ -37,6 +40,11 @@ class Context(msgspec.Struct, frozen=True):
     policy: Policy = Policy()
     detector: Detector | None = None
     """None for the one that needs no model, which is loaded when it is first asked."""
+    spooling: Spooling = Spooling()
+    compaction: PlanPolicy = Priced()
+    prices: tuple[Prices, ...] = PRICES
+    summarizer: Summarizer | None = None
+    """None for the one that needs no model."""
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -53,24 +53,27 @@ def as_message(recorded: Recorded, event: Event | None) -> Message:
     return Message(id=recorded.id, seq=recorded.seq, time_us=recorded.time_us, principal=recorded.principal)
 
 
-def stretch_of(stream: StreamId, state: SessionState, first: int, last: int) -> Flow[list[Message | SummaryRef] | None]:
-    """What a view shows from one seq to another, system messages and what was erased left out; None if that is more than
+def stretch_of(
+    stream: StreamId, state: SessionState, frame: str | None, first: int, last: int
+) -> Flow[list[Message | SummaryRef] | None]:
+    """What a view of one conversation shows from one seq to another, system messages and what was erased left out; None if that is more than
     SUMMARY_EVENTS events."""
     found: list[Message | SummaryRef] = []
     at, left = first, limits.SUMMARY_EVENTS
+    summaries = state.summaries_of(frame)
     while at <= last:
-        summary = covering(state.summaries, at)
+        summary = covering(summaries, at)
         if summary is not None:
             found.append(summary)
             at = summary.last + 1
             continue
-        end = min([last, *(each.first - 1 for each in state.summaries if each.first > at)])
+        end = min([last, *(each.first - 1 for each in summaries if each.first > at)])
         left -= end - at + 1
         if left < 0:
             return None
         for recorded in (yield from effects.read(stream, at - 1, end - at + 1)):
             each = message(recorded)
-            if recorded.type == MessageRecorded.name and each.role not in (None, "system"):
+            if recorded.type == MessageRecorded.name and each.role not in (None, "system") and each.frame == frame:
                 found.append(each)
         at = end + 1
     return found

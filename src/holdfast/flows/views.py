@@ -23,7 +23,8 @@ from holdfast.flows.place import Place, order
 from holdfast.flows.read import message, stretch_of
 from holdfast.model import limits
 from holdfast.model.commands import Summarize
-from holdfast.model.events import EvidenceKept, MessageRecorded, SummaryRecorded
+from holdfast.model.events import ContextCompacted, EvidenceKept, MessageRecorded, SummaryRecorded
+from holdfast.model.frames import frame_seq
 from holdfast.model.messages import Item, Message, Summary, SummaryDraft, View
 from holdfast.model.names import StreamId, check_size, checked_whole
 from holdfast.model.state import Calibration, SessionState, SummaryRef
@@ -42,14 +43,14 @@ def window(place: Place, tokens: int = 8_000) -> Flow[View]:
     Where a turn begins is the preferred cut. Counts are corrected by what the provider's usage figures taught so far. What
     was summarised is shown as its summary."""
     checked_whole("tokens", tokens, 1, limits.WINDOW_TOKENS)
-    return (yield from _steady(place, lambda state: _window(place, state, tokens)))
+    return (yield from steady(place, lambda state: _window(place, state, tokens)))
 
 
 class _Erased(Exception):
     """Something that the state told of is gone."""
 
 
-def _steady(place: Place, make: Callable[[SessionState], Flow[T]]) -> Flow[T]:
+def steady(place: Place, make: Callable[[SessionState], Flow[T]]) -> Flow[T]:
     """A view of a state that stays as it is while the view is made; anew if something was erased under our hands."""
     for _ in range(limits.VIEW_TRIES):
         state = yield from load(place.scope.stream, place.context.cache, fresh=True)
@@ -64,29 +65,40 @@ def _steady(place: Place, make: Callable[[SessionState], Flow[T]]) -> Flow[T]:
 
 def _window(place: Place, state: SessionState, tokens: int) -> Flow[View]:
     stream = place.scope.stream
-    system = yield from _pinned(stream, state)
+    system = yield from pinned(stream, state, place.frame)
     left = tokens - sum(calibrated(state.calibration, each.tokens, 1) for each in system)
     if left < 0:
         raise WindowTooSmall(what="its system messages", budget=tokens, needed=tokens - left)
-    items = yield from _newest(stream, state, left)
+    items, _ = yield from newest(stream, state, place.frame, left)
     sizes = [calibrated(state.calibration, item.tokens, _shown(item)) for item in items]
     if sizes and sizes[-1] > left:
         needed = tokens - left + sizes[-1]
         raise WindowTooSmall(what="the newest message, with the system messages,", budget=tokens, needed=needed)
     shown = fitting(items, sizes, left)
     kept = items[len(items) - shown :]
-    late: list[Message] = []
-    if state.late:
-        newest = yield from effects.read_back(stream, None, limits.LATE_SHOWN, (EvidenceKept.name,))
-        late = [message(each) for each in reversed(newest) if each.seq > state.start and each.payload is not None]
     return View(
         system=tuple(system),
         items=tuple(kept),
-        open_calls=state.open_calls,
-        late=tuple(late),
+        open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
+        late=(yield from late_of(stream, state)),
         tokens=tokens - left + sum(sizes[len(items) - shown :]),
-        omitted=max(0, state.live - sum(_messages_in(item) for item in kept)),
+        omitted=max(0, _live(state, place.frame) - sum(_messages_in(item) for item in kept)),
     )
+
+
+def _live(state: SessionState, frame: str | None) -> int:
+    """How many messages a conversation has since the last reset."""
+    if frame is None:
+        return state.live
+    return state.frames[frame].messages if frame in state.frames else 0
+
+
+def late_of(stream: StreamId, state: SessionState) -> Flow[tuple[Message, ...]]:
+    """The newest results that came after their call was closed, newest last."""
+    if not state.late:
+        return ()
+    last = yield from effects.read_back(stream, None, limits.LATE_SHOWN, (EvidenceKept.name,))
+    return tuple(message(each) for each in reversed(last) if each.seq > state.start and each.payload is not None)
 
 
 def _messages_in(item: Item) -> int:
@@ -99,40 +111,67 @@ def _shown(item: Item) -> int:
     return 1 if isinstance(item, Summary) else len(item.messages)
 
 
-def _pinned(stream: StreamId, state: SessionState) -> Flow[list[Message]]:
+def pinned(stream: StreamId, state: SessionState, frame: str | None) -> Flow[list[Message]]:
+    """The system messages of the session, and of the frame."""
     found: list[Message] = []
     for seq in state.pinned:
         found += map(message, (yield from effects.read(stream, seq - 1, 1)))
     if any(each.erased for each in found):
         raise _Erased
-    return found
+    return [each for each in found if each.frame in (None, frame)]
 
 
-def _newest(stream: StreamId, state: SessionState, budget: int) -> Flow[list[Item]]:
-    """Items from the newest back until they pass the budget, or the beginning is reached."""
+def newest(stream: StreamId, state: SessionState, frame: str | None, budget: int) -> Flow[tuple[list[Item], bool]]:
+    """Items of a conversation from the newest back until they pass the budget, or its beginning is reached; and whether that
+    was all, or there were more than LIVE_MESSAGES."""
     entries: list[Message | Summary] = []
     size = _Size(state.calibration)
     waiting = {group_of(call.id) for call in state.open_calls}
     before = state.version + 1
+    start = max(state.start, frame_seq(frame))
+    summaries = state.summaries_of(frame)
     page_size = _page_size(state, budget)
-    while before - 1 > state.start and not size.passes(budget):
-        summary = covering(state.summaries, before - 1)
+    while before - 1 > start and not size.passes(budget) and len(entries) <= limits.LIVE_MESSAGES:
+        summary = covering(summaries, before - 1)
         if summary is not None:
-            entries.append((yield from _summary(stream, summary)))
+            entries.append((yield from summary_of(stream, summary)))
             size.add_whole(summary.tokens, 1)
             before = summary.first
             continue
-        first = max([state.start, *(each.last for each in state.summaries if each.last < before)]) + 1
+        first = max([start, *(each.last for each in summaries if each.last < before)]) + 1
         page = yield from effects.read_back(stream, before, page_size, (MessageRecorded.name,))
         before = page[-1].seq if len(page) == page_size and page[-1].seq >= first else first
         for recorded in page:
             if recorded.seq < first or size.passes(budget):
                 break
             each = message(recorded)
-            if each.role not in (None, "system") and group_seq(each) not in waiting:
+            if each.role not in (None, "system") and each.frame == frame and group_seq(each) not in waiting:
                 entries.append(each)
                 size.add(each)
-    return grouped(reversed(entries), state)
+    return grouped(reversed(entries), state), len(entries) <= limits.LIVE_MESSAGES
+
+
+def oldest(stream: StreamId, state: SessionState, frame: str | None) -> Flow[list[Item]]:
+    """Items of a conversation from its beginning on, whole units, LIVE_MESSAGES at most."""
+    entries: list[Message | Summary] = []
+    summaries = state.summaries_of(frame)
+    after = max(state.start, frame_seq(frame))
+    while after < state.version and len(entries) < limits.LIVE_MESSAGES:
+        summary = covering(summaries, after + 1)
+        if summary is not None:
+            entries.append((yield from summary_of(stream, summary)))
+            after = summary.last
+            continue
+        end = min([state.version, *(each.first - 1 for each in summaries if each.first > after)])
+        for recorded in (yield from effects.read(stream, after, min(limits.READ_EVENTS, end - after))):
+            each = message(recorded)
+            if recorded.type == MessageRecorded.name and each.role not in (None, "system") and each.frame == frame:
+                entries.append(each)
+            after = recorded.seq
+    read = [each for each in entries if isinstance(each, Message)]
+    kept, _ = _whole_units(read, after)
+    kept_seqs = {each.seq for each in kept}
+    return grouped((each for each in entries if isinstance(each, Summary) or each.seq in kept_seqs), state)
 
 
 class _Size:
@@ -165,12 +204,16 @@ def _page_size(state: SessionState, budget: int) -> int:
     return max(_PAGE, min(limits.READ_EVENTS, budget * 5 // (average * 4)))
 
 
-def _summary(stream: StreamId, ref: SummaryRef) -> Flow[Summary]:
+def summary_of(stream: StreamId, ref: SummaryRef) -> Flow[Summary]:
+    """A summary in effect, with its text."""
     (recorded,) = yield from effects.read(stream, ref.seq - 1, 1)
     event = upcast.current(recorded)
-    if not isinstance(event, SummaryRecorded):
+    if isinstance(event, ContextCompacted) and event.fold is not None:
+        text = event.fold.text
+    elif isinstance(event, SummaryRecorded):
+        text = event.text
+    else:
         raise _Erased
-    text = event.text
     return Summary(seq=ref.seq, first=ref.first, last=ref.last, messages=ref.messages, text=text, tokens=ref.tokens)
 
 
@@ -179,19 +222,21 @@ def draft_summary(place: Place, keep_turns: int = 2) -> Flow[SummaryDraft | None
 
     Let a model summarise `draft.text` or `draft.items`, then pass the draft and the summary to `summarize`."""
     checked_whole("keep_turns", keep_turns, 0, limits.READ_EVENTS)
-    return (yield from _steady(place, lambda state: _draft(place, state, keep_turns)))
+    return (yield from steady(place, lambda state: _draft(place, state, keep_turns)))
 
 
 def _draft(place: Place, state: SessionState, keep_turns: int) -> Flow[SummaryDraft | None]:
     stream = place.scope.stream
-    first = state.start + 1
-    last = min((yield from _before_turns(stream, state, keep_turns)), _reach(state, first))
+    frame = place.frame
+    first = max(state.start, frame_seq(frame)) + 1
+    last = min((yield from _before_turns(stream, state, frame, keep_turns)), _reach(state, frame, first))
     for call in state.open_calls:
-        last = min(last, (group_of(call.id) or 0) - 1)
-    within = covering(state.summaries, last)
+        if call.frame == frame:
+            last = min(last, (group_of(call.id) or 0) - 1)
+    within = covering(state.summaries_of(frame), last)
     if within is not None and within.last > last:
         last = within.first - 1
-    stretch = (yield from stretch_of(stream, state, first, last)) if last >= first else []
+    stretch = (yield from stretch_of(stream, state, frame, first, last)) if last >= first else []
     assert stretch is not None, "_reach keeps within what is read at once"
     kept, last = _whole_units(stretch, last)
     if len(kept) < 2 and all(isinstance(each, SummaryRef) for each in kept):
@@ -201,9 +246,10 @@ def _draft(place: Place, state: SessionState, keep_turns: int) -> Flow[SummaryDr
         return None
     entries: list[Message | Summary] = []
     for each in kept:
-        entries.append((yield from _summary(stream, each)) if isinstance(each, SummaryRef) else each)
+        entries.append((yield from summary_of(stream, each)) if isinstance(each, SummaryRef) else each)
     return SummaryDraft(
         scope=place.scope,
+        frame=frame,
         first=first,
         last=last,
         version=state.version,
@@ -212,7 +258,7 @@ def _draft(place: Place, state: SessionState, keep_turns: int) -> Flow[SummaryDr
     )
 
 
-def _before_turns(stream: StreamId, state: SessionState, turns: int) -> Flow[int]:
+def _before_turns(stream: StreamId, state: SessionState, frame: str | None, turns: int) -> Flow[int]:
     """The last seq before so many turns."""
     before = state.version + 1
     while turns > 0 and before > state.start + 1:
@@ -220,7 +266,8 @@ def _before_turns(stream: StreamId, state: SessionState, turns: int) -> Flow[int
         for recorded in page:
             if recorded.seq <= state.start:
                 return state.start
-            turns -= message(recorded).role == "user"
+            each = message(recorded)
+            turns -= each.role == "user" and each.frame == frame
             if not turns:
                 return recorded.seq - 1
         if not page:
@@ -229,10 +276,10 @@ def _before_turns(stream: StreamId, state: SessionState, turns: int) -> Flow[int
     return before - 1 if not turns else state.start
 
 
-def _reach(state: SessionState, first: int) -> int:
+def _reach(state: SessionState, frame: str | None, first: int) -> int:
     """The last seq of a stretch of SUMMARY_EVENTS events, those that are summarised already not counted."""
     last = first + limits.SUMMARY_EVENTS - 1
-    for summary in state.summaries:
+    for summary in state.summaries_of(frame):
         if summary.first > last:
             break
         last += summary.last - summary.first + 1
@@ -261,14 +308,14 @@ def summarize(
     """Show what the draft holds as `text` from now on; the messages stay in the transcript.
 
     Refused if the text is empty or not shorter, and with SummaryStale if the history changed since the draft."""
-    if type(draft) is not SummaryDraft or draft.scope != place.scope:
+    if type(draft) is not SummaryDraft or (draft.scope, draft.frame) != (place.scope, place.frame):
         raise InvalidContent(reason="a summary goes with a draft of this session: see draft_summary()")
     first, last = checked_whole("first", draft.first, 1), checked_whole("last", draft.last, 1)
     version = checked_whole("the version of the draft", draft.version, 1)
     codec.checked_text("the summary", text)
     size = len(text.encode())
     check_size("the summary", size, "bytes", "SPOOL_BYTES", "Make it shorter.")
-    command = Summarize(scope=place.scope, first=first, last=last, version=version, text=text)
+    command = Summarize(scope=place.scope, first=first, last=last, version=version, text=text, frame=place.frame)
     tokens = place.context.counter.count(text)
     (recorded,) = (yield from order(place, command, tokens=[tokens], key=key, cause=cause)).events
     event = upcast.current(recorded)

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from holdfast.model.content import Json, Part, Role, Source, Usage
+from holdfast.model.content import BlobRef, Json, Part, Role, Source, Usage
 from holdfast.model.detection import Proposal, Settled
 from holdfast.model.events import FramePopped
 from holdfast.model.facts import FactScope, FactSource, FactState, MemoryType, Mention
@@ -14,6 +14,7 @@ from holdfast.model.frames import Ending, FrameState
 from holdfast.model.handles import Handle, HandleKind, Priority
 from holdfast.model.layers import Identity
 from holdfast.model.names import LedgerId, Scope, StreamId
+from holdfast.model.plan import Figures, Fold, Level, Op, Reduction, Residency, Tier, Why
 from holdfast.model.policy import Policy
 from holdfast.model.rows import OutboxRow, TokenRow
 
@@ -83,6 +84,33 @@ class Summarize(_Command, frozen=True, kw_only=True, tag="summarize"):
     last: int
     version: int
     text: str
+    frame: str | None = None
+
+
+class CompactContext(_Command, frozen=True, kw_only=True, tag="compact_context"):
+    """Show a conversation otherwise from now on, as it was planned at `version`."""
+
+    frame: str | None = None
+    version: int
+    policy: str
+    why: Why
+    ops: tuple[Op, ...]
+    reduced: tuple[Reduction, ...]
+    fold: Fold | None
+    first_changed: int | None
+    original: int
+    final: int
+    level: Level
+    target_met: bool
+    figures: Figures
+
+
+class MoveHandle(_Command, frozen=True, kw_only=True, tag="move_handle"):
+    """Take a piece of a message out of view, or bring it back."""
+
+    frame: str | None = None
+    residency: Residency
+    piece: Reduction
 
 
 class ResetSession(_Command, frozen=True, kw_only=True, tag="reset_session"):
@@ -173,6 +201,21 @@ class AddHandle(_OfFrame, frozen=True, kw_only=True, tag="add_handle"):
     content: tuple[Part, ...]
     digest: str
     metadata: dict[str, Json]
+
+
+class ReplaceHandle(_OfFrame, frozen=True, kw_only=True, tag="replace_handle"):
+    """None for what stays as it is."""
+
+    handle: str
+    priority: Priority | None = None
+    title: str | None = None
+    content: tuple[Part, ...] | None = None
+    digest: str = ""
+    metadata: dict[str, Json] | None = None
+    residency: Residency | None = None
+    tier: Tier | None = None
+    ref: BlobRef | None = None
+    size: int = 0
 
 
 class ReserveTokens(_OfFrame, frozen=True, kw_only=True, tag="reserve_tokens"):
@@ -347,6 +390,7 @@ FrameCommand: TypeAlias = (
     | RevokeToken
     | ResumeFrame
     | AddHandle
+    | ReplaceHandle
     | ReserveTokens
     | CommitTokens
     | CancelTokens
@@ -362,6 +406,8 @@ Command: TypeAlias = (
     | RecordMessages
     | CloseCalls
     | Summarize
+    | CompactContext
+    | MoveHandle
     | ResetSession
     | CloseSession
     | TimeOutSession
@@ -440,6 +486,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     """The reservation that the command is about was there, and is over: read from the log."""
     handle: Handle | None = None
     """What the frame has from the same source already: read from its row."""
+    result: str = ""
+    """How the child ended that brought it, if one did."""
     token: TokenRow | None = None
     """The token that the command comes with: read from its row."""
     writer: Writer = Writer()

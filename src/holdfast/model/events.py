@@ -10,12 +10,13 @@ from typing import ClassVar, TypeAlias
 
 import msgspec
 
-from holdfast.model.content import Json, Part, Role, Source, ToolCall, ToolResult, Usage
+from holdfast.model.content import BlobRef, Json, Part, Role, Source, ToolCall, ToolResult, Usage, blob_refs
 from holdfast.model.detection import Proposal, Settled
 from holdfast.model.facts import FactScope, FactSource, MemoryType, Mention, SupersessionRule
 from holdfast.model.frames import Ending, Limits
 from holdfast.model.handles import HandleKind, Priority
 from holdfast.model.layers import Identity
+from holdfast.model.plan import Figures, Fold, Level, Op, Reduction, Residency, Tier, Why
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,7 +69,7 @@ class EvidenceKept(_Event, frozen=True, kw_only=True):
 
 
 class SummaryRecorded(_Event, frozen=True, kw_only=True):
-    """The messages from `first` to `last` are shown as `text` from now on."""
+    """The messages from `first` to `last`, those of the conversation of `frame`, are shown as `text` from now on."""
 
     name = "summary.recorded"
     first: int
@@ -77,6 +78,63 @@ class SummaryRecorded(_Event, frozen=True, kw_only=True):
     text: str
     tokens: int
     counter: str
+    frame: str | None = None
+
+
+class ContextCompacted(_Event, frozen=True, kw_only=True):
+    """What is shown of a conversation changes: a boundary. `frame` is whose conversation; None outside of frames.
+    `original` and `final` are its tokens before and after, as far as is known in the provider's own count."""
+
+    name = "frame.compacted"
+    frame: str | None = None
+    policy: str
+    why: Why
+    ops: tuple[Op, ...] = ()
+    reduced: tuple[Reduction, ...] = ()
+    fold: Fold | None = None
+    first_changed: int | None = None
+    """The number of the first item of the view that is shown otherwise than before."""
+    original: int
+    final: int
+    level: Level = "none"
+    target_met: bool = True
+    counter: str
+    figures: Figures = Figures()
+
+
+class HandleMoved(_Event, frozen=True, kw_only=True):
+    """A piece of a message comes into view or leaves it. `frame` is whose conversation it is of, if any."""
+
+    name = "handle.moved"
+    frame: str | None = None
+    residency: Residency
+    piece: Reduction
+
+
+class HandleReplaced(_Event, frozen=True, kw_only=True):
+    """A handle of a frame stands for something else from now on, or in another place."""
+
+    name = "handle.replaced"
+    frame: str
+    handle: str
+    kind: HandleKind
+    priority: Priority = "medium"
+    title: str = ""
+    source: str | None = None
+    content: tuple[Part, ...] | None = None
+    """None for the same as before."""
+    tokens: int
+    counter: str
+    digest: str
+    at: int
+    """The event that has its content: this one, if it brings some."""
+    metadata: dict[str, Json] = msgspec.field(default_factory=dict)
+    residency: Residency = "resident"
+    tier: Tier | None = None
+    ref: BlobRef | None = None
+    size: int = 0
+    result: str = ""
+    """How the child ended that brought it; empty if it is no child's result."""
 
 
 class SessionReset(_Event, frozen=True, kw_only=True):
@@ -463,6 +521,9 @@ Event: TypeAlias = (
     | MessageRecorded
     | EvidenceKept
     | SummaryRecorded
+    | ContextCompacted
+    | HandleMoved
+    | HandleReplaced
     | SessionReset
     | SessionClosed
     | SessionTimedOut
@@ -509,7 +570,8 @@ EVENTS: dict[str, type[Event]] = {event.name: event for event in _ALL}
 OFFLOADING = {SessionReset.name, SessionClosed.name, SessionTimedOut.name, SessionDestroyed.name}
 """What ends a conversation: the history since the last such event becomes an entry of the outbox."""
 
-OF_FRAMES = {name for name in EVENTS if name.startswith(("frame.", "token.", "budget."))}
+OF_FRAMES = {name for name in EVENTS if name.startswith(("frame.", "token.", "budget."))} - {ContextCompacted.name}
+OF_FRAMES |= {HandleReplaced.name}
 """What frames and their budgets are made of: erased a whole tree at a time, or the figures would not add up."""
 
 OF_LEDGERS = {name for name in EVENTS if name.startswith("fact.")} | {PayloadsErased.name}
@@ -527,5 +589,18 @@ def parts_of(event: Event | None) -> Iterator[Part]:
             yield from result.content
     elif isinstance(event, HandleAdded):
         yield from event.content
+    elif isinstance(event, HandleReplaced):
+        yield from event.content or ()
     elif isinstance(event, FramePopped):
         yield from event.result
+
+
+def refs_of(event: Event | None) -> Iterator[BlobRef]:
+    """The bodies that an event needs, wherever it names them."""
+    yield from blob_refs(parts_of(event))
+    pieces = event.reduced if isinstance(event, ContextCompacted) else ()
+    if isinstance(event, HandleMoved):
+        pieces = (event.piece,)
+    yield from (each.ref for each in pieces if each.ref is not None)
+    if isinstance(event, HandleReplaced) and event.ref is not None:
+        yield event.ref

@@ -127,6 +127,8 @@ class FrameState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """How many of them live."""
     tool_calls: int = 0
     """How often a tool was started in it."""
+    messages: int = 0
+    """Those of its own conversation, those of the system not counted."""
     handles: int = 0
     results: int = 0
     created_us: int

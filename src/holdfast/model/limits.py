@@ -42,6 +42,15 @@ SUMMARIES = 100
 SUMMARY_EVENTS = 1_000
 """Events that one summary may stand for, those that another stood for already not counted."""
 
+REDUCED_PIECES = 10_000
+"""Pieces of one conversation in view that are not shown as they were recorded."""
+
+LIVE_MESSAGES = 10_000
+"""Messages of one conversation that are looked at, or folded, at once."""
+
+INLINE_BYTES = 64 << 20
+"""One image or file inside a message."""
+
 SPOOL_BYTES = 50 << 10
 """A text or tool result above this goes to the blob store, and the message keeps a preview."""
 

@@ -94,6 +94,7 @@ class SummaryDraft(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     items: tuple[Unit | Summary, ...]
     tokens: int
+    frame: str | None = None
 
     @property
     def text(self) -> str:
@@ -133,6 +134,32 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def messages(self) -> tuple[Message, ...]:
         return (*self.system, *(message for unit in self.units for message in unit.messages))
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """The view of a conversation that goes to a model, whole: as it is shown, piece by piece, since the last boundary."""
+
+    scope: Scope
+    frame: str | None = None
+    version: int
+    """The last event that it tells of."""
+    system: tuple[Message, ...] = ()
+    items: tuple[Item, ...] = ()
+    """As shown: what is reduced or lies in the blob store is text with a marker that names its handle."""
+    frozen: int = 0
+    """How many of the items were there at the last boundary."""
+    tail: tuple[str, ...] = ()
+    """What is made anew for each call, and stands after everything."""
+    open_calls: tuple[OpenCall, ...] = ()
+    """Calls without a result; their unit is not in the view. Record results, or close them, before the next call."""
+    late: tuple[Message, ...] = ()
+    """Results that came after their call was closed: kept as evidence, newest last."""
+    tokens: int = 0
+    """As far as is known, in the provider's own count."""
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return (*self.system, *(each for item in self.items if isinstance(item, Unit) for each in item.messages))
 
 
 class Offload(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.model.names import LedgerId, Scope, StreamId
 
-PROJECTION_VERSION = 4
+PROJECTION_VERSION = 5
 """Raised whenever a row type, or what projecting puts into it, changes: opening an older store then rebuilds."""
 
 
@@ -135,6 +135,26 @@ class HandleRow(Row, frozen=True, kw_only=True):
     """All of it, as JSON."""
 
 
+class PageRow(Row, frozen=True, kw_only=True):
+    """A piece of a message that is not shown as it was recorded, or was not once."""
+
+    table = "page_rows"
+    key = ("tenant", "actor", "session", "thread", "message", "piece")
+
+    tenant: str
+    actor: str
+    session: str
+    thread: str
+    message: int
+    """The seq of the message."""
+    piece: int
+    frame: int
+    """0 for none."""
+    residency: Literal["resident", "spooled_out", "paged_out", "collapsed"]
+    state: str
+    """The handle, as JSON."""
+
+
 class TokenRow(Row, frozen=True, kw_only=True):
     """A suspension token that was handed out, by its SHA-256. It stays when the token is used."""
 
@@ -249,6 +269,7 @@ TABLES: tuple[type[Row], ...] = (
     BlobRow,
     FrameRow,
     HandleRow,
+    PageRow,
     TokenRow,
     LedgerRow,
     FactRow,
@@ -262,6 +283,6 @@ def ledger_of(row: LedgerRow | FactRow | DependRow | MentionRow) -> LedgerId:
     return LedgerId.of(StreamId(row.tenant, "ledger", msgspec.json.decode(row.ledger, type=tuple[str, ...])))
 
 
-def scope_of(row: SessionRow | OutboxRow | BlobRow | FrameRow | HandleRow | TokenRow) -> Scope:
+def scope_of(row: SessionRow | OutboxRow | BlobRow | FrameRow | HandleRow | PageRow | TokenRow) -> Scope:
     """The session that a row belongs to."""
     return Scope(row.tenant, row.actor, row.session, row.thread or None)

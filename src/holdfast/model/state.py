@@ -10,8 +10,9 @@ from holdfast.model.content import Json, Usage
 from holdfast.model.detection import Proposal
 from holdfast.model.frames import FrameState
 from holdfast.model.layers import Identity, Surrounding, WorkingItem
+from holdfast.model.plan import Reduction
 
-SNAPSHOT_FORMAT = 4
+SNAPSHOT_FORMAT = 5
 """Raised whenever SessionState, or what folding makes of it, changes: older snapshots are then replayed instead."""
 
 LEDGER_FORMAT = 1
@@ -31,7 +32,7 @@ class OpenCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """How often it was started. Without a result, nobody knows what came of it."""
 
 
-class SummaryRef(msgspec.Struct, frozen=True):
+class SummaryRef(msgspec.Struct, frozen=True, omit_defaults=True):
     """A summary that is in effect: where it stands, and for what."""
 
     seq: int
@@ -39,6 +40,26 @@ class SummaryRef(msgspec.Struct, frozen=True):
     last: int
     messages: int
     tokens: int
+    frame: str | None = None
+    """The frame whose conversation it is of; None for the one outside of frames."""
+
+
+class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a conversation is shown, beside its summaries."""
+
+    boundary: int = 0
+    """The seq of the last event that changed it."""
+    reduced: tuple[Reduction, ...] = ()
+    """The pieces of messages in view that are not shown as they were recorded, in order."""
+    planned: int = 0
+    """The seq up to which the next two figures tell."""
+    calls: int = 0
+    """Model calls."""
+    grown: int = 0
+    """Tokens that were ever added."""
+
+
+_AS_RECORDED = ViewState()
 
 
 class Calibration(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -106,11 +127,14 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     start: int = 0
     """What came up to here is out of view since the last reset."""
     live: int = 0
-    """Messages since then, those of the system not counted."""
+    """Messages since then outside of frames, those of the system not counted."""
     live_tokens: int = 0
     summaries: tuple[SummaryRef, ...] = ()
     changed: int = 0
     """The seq of the last event that changed what was there before it: a reset, an erasure or a summary."""
+    views: dict[str, ViewState] = msgspec.field(default_factory=dict)
+    """How conversations are shown that are not shown as they were recorded, by their frames; the session's own under the
+    empty name."""
     waiting: int = 0
     """Messages and evidence that long-term memory was not offered yet."""
     offered: int = 0
@@ -137,9 +161,18 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     proposals: tuple[OpenProposal, ...] = ()
     """What a detector proposed and nobody has decided on yet."""
 
+    def view(self, frame: str | None) -> ViewState:
+        """How the conversation of a frame is shown, or that outside of frames."""
+        return self.views.get(frame or "", _AS_RECORDED)
+
+    def summaries_of(self, frame: str | None) -> tuple[SummaryRef, ...]:
+        """Those in effect in one conversation, in order."""
+        return tuple(each for each in self.summaries if each.frame == frame)
+
     @property
     def weight(self) -> int:
         """About how many bytes it takes in memory."""
         parts = len(self.frames) * 2_048 + (len(self.open_calls) + len(self.summaries)) * 512 + len(self.pinned) * 32
         parts += (len(self.working) + len(self.environment)) * 256 + len(self.proposals) * 2_048
+        parts += sum(256 + len(each.reduced) * 512 for each in self.views.values())
         return 2_048 + 4 * self.bulk + parts

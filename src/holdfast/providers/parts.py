@@ -19,9 +19,6 @@ from holdfast.model.content import Body, Data, File, Image, Opaque, Part, Text
 from holdfast.model.drafts import Inline
 from holdfast.providers.plain import ANTHROPIC, OPENAI, around, fields, needed, opaque, rest, text_at, word
 
-INLINE_BYTES = limits.PAYLOAD_BYTES * 64
-"""One image or file inside a message."""
-
 Piece: TypeAlias = Part | Inline
 
 OPENAI_PARTS = frozenset(
@@ -245,13 +242,13 @@ def _an(kind: str) -> str:
 
 
 def _bound(size: int) -> None:
-    if size > INLINE_BYTES:
+    if size > limits.INLINE_BYTES:
         raise TooLarge(
             what="a file inside a message",
             size=size,
             unit="bytes",
             limit_name="INLINE_BYTES",
-            limit=INLINE_BYTES,
+            limit=limits.INLINE_BYTES,
             advice="Put it into the blob store with put_blob() and record a reference.",
         )
 

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
+from holdfast.flows import history as history_flows
 from holdfast.flows import knowing, observing, recovering, spending, suspending, tools, views
 from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
@@ -109,6 +110,17 @@ class _AsyncWorking(Held):
     start = awaiting(tools.start)
     run = awaiting(tools.run)
     read_handle = awaiting(frame_flows.read_handle)
+    window = awaiting(views.window)
+    draft_summary = awaiting(views.draft_summary)
+    summarize = awaiting(views.summarize)
+    history = awaiting(history_flows.history)
+    render = awaiting(history_flows.render)
+    plan = awaiting(history_flows.plan)
+    compact = awaiting(history_flows.compact)
+    pieces = awaiting(history_flows.pieces)
+    occupancy = awaiting(history_flows.occupancy)
+    page_out = awaiting(history_flows.page_out)
+    page_in = awaiting(history_flows.page_in)
     frame = waking(frame_flows.push)
 
 
@@ -118,9 +130,6 @@ class AsyncSession(_AsyncWorking):
     messages = awaiting(message_flows.messages)
     evidence = awaiting(message_flows.evidence)
     events = awaiting(message_flows.events)
-    window = awaiting(views.window)
-    draft_summary = awaiting(views.draft_summary)
-    summarize = awaiting(views.summarize)
     state = awaiting(session_flows.state)
     reset = awaiting(session_flows.reset)
     close = awaiting(session_flows.close)
@@ -158,6 +167,7 @@ class AsyncFrame(_AsyncWorking):
     use = awaiting(spending.use)
     grant = awaiting(spending.grant)
     add_handle = awaiting(frame_flows.add_handle)
+    replace_handle = awaiting(frame_flows.replace_handle)
     handles = awaiting(frame_flows.handles)
     suspend = awaiting(suspending.suspend)
     reissue = awaiting(suspending.reissue)

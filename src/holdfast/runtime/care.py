@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import itertools
 import os
 from collections import OrderedDict
@@ -12,10 +11,10 @@ from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
+from holdfast.core import previews
 from holdfast.errors import HoldfastError, InvalidContent, InvalidNumber, InvalidUrl, shown
 from holdfast.flows import effects, maintain
 from holdfast.flows.effects import Flow
-from holdfast.flows.ingest import preview
 from holdfast.flows.maintain import Count, Problem, Report
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Body, Text
@@ -50,8 +49,9 @@ class Bodies:
     """The blob store as recording sees it: no event names a body that is not there. One that was put here is not read
     again."""
 
-    def __init__(self, blobs: BlobStore) -> None:
+    def __init__(self, blobs: BlobStore, spooling: previews.Spooling = previews.Spooling()) -> None:
         self._blobs = blobs
+        self._spooling = spooling
         self._known: OrderedDict[tuple[str, str, int], None] = OrderedDict()
 
     def note(self, tenant: str, ref: BlobRef) -> None:
@@ -76,27 +76,23 @@ class Bodies:
 
     def take(self, tenant: str, source: bytes | BinaryIO | Iterable[bytes]) -> Text | Body:
         """What is short and is text stays text; the rest is put piece by piece."""
+        policy = self._spooling
         chunks = _chunks(source)
         start = bytearray()
+        whole = False
         for chunk in chunks:
             start += chunk
-            if len(start) > limits.SPOOL_BYTES:
+            if len(start) > policy.enough:
                 break
         else:
+            whole = True
             with suppress(UnicodeDecodeError):
-                return Text(start.decode())
+                text = start.decode()
+                if previews.of_text(text, policy) is None:
+                    return Text(text)
         beginning = bytes(start)
-        ref = self.put(tenant, itertools.chain([beginning], chunks), _media_type(beginning))
-        return Body(ref, preview(beginning) if ref.media_type else "")
-
-
-def _media_type(start: bytes) -> str | None:
-    """Text, if that is what it begins with; a character may be cut in two at the end."""
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(start)
-    except UnicodeDecodeError:
-        return None
-    return "text/plain"
+        ref = self.put(tenant, itertools.chain([beginning], chunks), previews.media_type(beginning, whole=whole))
+        return Body(ref, previews.of_start(beginning, policy) if ref.media_type == previews.TEXT else "")
 
 
 def put_blob(

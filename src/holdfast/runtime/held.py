@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
+from holdfast.flows import history as history_flows
 from holdfast.flows import knowing, observing, recovering, spending, suspending, tools, views
 from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
@@ -86,6 +87,17 @@ class _Working(Held):
     close_open_calls = blocking(message_flows.close_open_calls)
     start = blocking(tools.start)
     read_handle = blocking(frame_flows.read_handle)
+    window = blocking(views.window)
+    draft_summary = blocking(views.draft_summary)
+    summarize = blocking(views.summarize)
+    history = blocking(history_flows.history)
+    render = blocking(history_flows.render)
+    plan = blocking(history_flows.plan)
+    compact = blocking(history_flows.compact)
+    pieces = blocking(history_flows.pieces)
+    occupancy = blocking(history_flows.occupancy)
+    page_out = blocking(history_flows.page_out)
+    page_in = blocking(history_flows.page_in)
     frame = held(frame_flows.push)
 
     def run(
@@ -114,9 +126,6 @@ class Session(_Working):
     messages = blocking(message_flows.messages)
     evidence = blocking(message_flows.evidence)
     events = blocking(message_flows.events)
-    window = blocking(views.window)
-    draft_summary = blocking(views.draft_summary)
-    summarize = blocking(views.summarize)
     state = blocking(session_flows.state)
     reset = blocking(session_flows.reset)
     close = blocking(session_flows.close)
@@ -157,6 +166,7 @@ class Frame(_Working):
     use = blocking(spending.use)
     grant = blocking(spending.grant)
     add_handle = blocking(frame_flows.add_handle)
+    replace_handle = blocking(frame_flows.replace_handle)
     handles = blocking(frame_flows.handles)
     suspend = blocking(suspending.suspend)
     reissue = blocking(suspending.reissue)

@@ -31,8 +31,8 @@ from holdfast.flows.load import StateCache, nothing_of
 from holdfast.flows.maintain import Count
 from holdfast.model import limits
 from holdfast.model.addresses import POSTGRES, shown_address
-from holdfast.model.content import BlobRef, blob_refs
-from holdfast.model.events import parts_of
+from holdfast.model.content import BlobRef
+from holdfast.model.events import refs_of
 from holdfast.model.log import GENESIS, Head, Recorded
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BlobRow
@@ -271,7 +271,7 @@ class _Move:
         """The event, its bodies in the target. One that was erased since it was read may have lost them, and has no more
         need of them."""
         try:
-            for ref in blob_refs(parts_of(upcast.current(event))):
+            for ref in refs_of(upcast.current(event)):
                 self._bring(event.stream.tenant, ref)
         except BlobNotFound:
             for now in self._source.store.read(event.stream, after=event.seq - 1, limit=1):

@@ -12,6 +12,7 @@ import msgspec
 from holdfast import codec
 from holdfast.adapters.system import RandomIds, SystemClock
 from holdfast.adapters.tokens import EstimatingCounter
+from holdfast.core.previews import Spooling
 from holdfast.errors import ExtraMissing, InvalidContent, InvalidUrl, shown
 from holdfast.flows import maintain
 from holdfast.flows.load import StateCache
@@ -49,14 +50,16 @@ def open(
     weights: Weights | None = None,
     policy: Policy | None = None,
     detector: Detector | None = None,
+    spooling: Spooling | None = None,
 ) -> Engine:
     """Open a store: a file name, "sqlite:///path/to/file.db", "postgresql://…", or "memory:" for one that is gone with the
     process. `weights` says what tokens of each kind count against the budgets of frames, `policy` how facts are judged,
-    `detector` finds in what is said what changes them: without one, rules that need no model."""
+    `detector` finds in what is said what changes them: without one, rules that need no model. `spooling` says what is too
+    long to be shown whole, and how much of it is."""
     cache = _cache(cached_streams, cached_bytes)
-    context = _context(tenant, principal, clock, ids, counter, cache, weights, policy, detector)
+    context = _context(tenant, principal, clock, ids, counter, cache, weights, policy, detector, spooling)
     store, blobs = _stores(url, cache)
-    return Engine(store, blobs, context(Bodies(blobs)))
+    return Engine(store, blobs, context(blobs))
 
 
 async def open_async(
@@ -72,6 +75,7 @@ async def open_async(
     weights: Weights | None = None,
     policy: Policy | None = None,
     detector: Detector | None = None,
+    spooling: Spooling | None = None,
 ) -> AsyncEngine:
     """`open` for an event loop: the same engine, awaited."""
     import asyncio  # noqa: PLC0415 - who blocks has no need of it, and it is half the time of an import
@@ -79,9 +83,9 @@ async def open_async(
     from holdfast.runtime.async_engine import AsyncEngine  # noqa: PLC0415 - the same
 
     cache = _cache(cached_streams, cached_bytes)
-    context = _context(tenant, principal, clock, ids, counter, cache, weights, policy, detector)
+    context = _context(tenant, principal, clock, ids, counter, cache, weights, policy, detector, spooling)
     store, blobs = await asyncio.to_thread(_stores, url, cache)
-    return AsyncEngine(_awaitable(store), blobs, context(Bodies(blobs)))
+    return AsyncEngine(_awaitable(store), blobs, context(blobs))
 
 
 def _awaitable(store: EventStore) -> ThreadedStore:
@@ -106,9 +110,11 @@ def _context(
     weights: Weights | None,
     policy: Policy | None,
     detector: Detector | None,
-) -> Callable[[Bodies], Context]:
+    spooling: Spooling | None,
+) -> Callable[[BlobStore], Context]:
     """What everything is done in, but for the blob store: that is opened only when all this is found to be in order."""
-    return functools.partial(
+    spooled = _checked_spooling(spooling)
+    made = functools.partial(
         Context,
         checked_name("tenant", tenant),
         checked_name("principal", principal),
@@ -119,7 +125,9 @@ def _context(
         weights=_checked_weights(weights),
         policy=_checked_policy(policy),
         detector=_checked_detector(detector),
+        spooling=spooled,
     )
+    return lambda blobs: made(Bodies(blobs, spooled))
 
 
 def _cache(streams: int, weight: int) -> StateCache:
@@ -134,6 +142,16 @@ def _checked_weights(weights: object) -> Weights:
     for field in Weights.__struct_fields__:
         checked_whole(f"the weight of {field}", getattr(weights, field), 0, limits.WEIGHT)
     return weights
+
+
+def _checked_spooling(spooling: object) -> Spooling:
+    if spooling is None:
+        return Spooling()
+    if type(spooling) is not Spooling:
+        raise InvalidContent(reason=f"{shown(spooling)} does not say what to spool: pass a holdfast.Spooling")
+    checked_whole("the threshold of spooling", spooling.threshold, 0, limits.PAYLOAD_BYTES)
+    checked_whole("the preview of spooling", spooling.preview, 0, limits.SPOOL_BYTES)
+    return spooling
 
 
 def _checked_policy(policy: object) -> Policy:

@@ -26,12 +26,12 @@ from holdfast.core.fold import fold
 from holdfast.core.layers import checked_ledger
 from holdfast.errors import HoldfastError, ImportRefused, InvalidContent
 from holdfast.flows import effects, maintain
-from holdfast.flows.ingest import checked_parts
+from holdfast.flows.ingest import checked_parts, checked_ref
 from holdfast.flows.load import State, StateCache, nothing_of
 from holdfast.flows.maintain import Count
 from holdfast.model import limits
-from holdfast.model.content import BlobRef, blob_refs
-from holdfast.model.events import Event, parts_of
+from holdfast.model.content import BlobRef
+from holdfast.model.events import Event, parts_of, refs_of
 from holdfast.model.facts import FactState
 from holdfast.model.log import GENESIS, Head, Recorded
 from holdfast.model.names import LedgerId, Scope, StreamId, checked_name, checked_whole
@@ -174,7 +174,7 @@ def _pages(drive: Drive) -> Iterator[tuple[Recorded, ...]]:
 
 def _blob_lines(event: Recorded, blobs: BlobStore, sent: set[tuple[str, str]]) -> Iterator[_Line]:
     tenant = event.stream.tenant
-    for ref in blob_refs(parts_of(upcast.current(event))):
+    for ref in refs_of(upcast.current(event)):
         if (tenant, ref.digest) in sent:
             continue
         sent.add((tenant, ref.digest))
@@ -334,9 +334,8 @@ class _Examiner:
         return ledgers.step(state, event.type, event.time_us)
 
     def _check_bodies(self, event: Recorded, current: Event | None) -> None:
-        parts = tuple(parts_of(current))
-        checked_parts(parts, empty=True)
-        for ref in blob_refs(parts):
+        checked_parts(tuple(parts_of(current)), empty=True)
+        for ref in map(checked_ref, refs_of(current)):
             body = (event.stream.tenant, ref.digest)
             self._unnamed.discard(body)
             if body not in self._bodies:

@@ -25,6 +25,7 @@ from holdfast.model.rows import (
     LedgerRow,
     MentionRow,
     OutboxRow,
+    PageRow,
     Row,
     SessionRow,
     TokenRow,
@@ -145,6 +146,11 @@ def handle_row(stream: StreamId, handle: int, frame: int = 1, **changes: Any) ->
     return msgspec.structs.replace(row, **changes)
 
 
+def page_row(stream: StreamId, message: int, piece: int = 0, **changes: Any) -> PageRow:
+    row = PageRow(**_names(stream), message=message, piece=piece, frame=0, residency="paged_out", state="{}")
+    return msgspec.structs.replace(row, **changes)
+
+
 def token_row(stream: StreamId, digest: str, frame: int = 1, **changes: Any) -> TokenRow:
     row = TokenRow(**_names(stream), digest=digest, frame=frame, status="live", suspended=1, state="{}")
     return msgspec.structs.replace(row, **changes)
@@ -207,6 +213,7 @@ def rows_of_every_table(stream: StreamId, number: int = 1) -> tuple[Row, ...]:
         blob_row(stream, number),
         frame_row(stream, number),
         handle_row(stream, number),
+        page_row(stream, number),
         token_row(stream, f"{number:064x}"),
     )
 

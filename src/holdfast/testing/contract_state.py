@@ -30,6 +30,7 @@ from holdfast.model.rows import (
     LedgerRow,
     MentionRow,
     Order,
+    PageRow,
     Row,
     SessionRow,
     TokenRow,
@@ -54,6 +55,7 @@ from holdfast.testing.appends import (
     ledger_named,
     ledger_row,
     mention_row,
+    page_row,
     push,
     rows_of_every_table,
     session_row,
@@ -263,8 +265,8 @@ HOME = ("tenant", "ledger")
 
 
 def fill_tables(store: EventStore) -> list[Row]:
-    """Frames, handles and tokens of several sessions, and facts of several ledgers, whose names are in another order in
-    another encoding or alphabet."""
+    """Frames, handles, pages and tokens of several sessions, and facts of several ledgers, whose names are in another order
+    in another encoding or alphabet."""
     keys = [(actor, "1", *thread) for actor in ("a", "é", "\uffff", "\U00010000") for thread in ((), ("x",))]
     filled: list[Row] = []
     for stream in (StreamId(tenant, "session", key) for tenant in ("t", "t2") for key in keys):
@@ -276,6 +278,8 @@ def fill_tables(store: EventStore) -> list[Row]:
             deadline_us = dice[3] % 4 if live and dice[4] % 2 else None
             rows.append(frame_row(stream, number, parent, ended=ended, deadline_us=deadline_us))
             rows.append(handle_row(stream, number, dice[6] % 2 + 1, source=(None, "a", "b")[dice[7] % 3]))
+            residency = ("resident", "paged_out")[dice[9] % 2]
+            rows.append(page_row(stream, number // 2 + 1, number % 2, frame=dice[10] % 2, residency=residency))
             rows.append(token_row(stream, f"{'de'[dice[8] % 2]}{number}", parent, suspended=live))
         store.append(append_of(write_to(stream, 0, rows=rows)))
         filled += rows
@@ -360,6 +364,9 @@ PAGED: tuple[tuple[type[Row], tuple[str, ...]], ...] = (
     (FrameRow, (*NAMES, "ended")),
     (HandleRow, (*NAMES, "frame")),
     (HandleRow, (*NAMES, "frame", "source")),
+    (PageRow, NAMES),
+    (PageRow, (*NAMES, "message")),
+    (PageRow, (*NAMES, "frame", "residency")),
     (TokenRow, (*NAMES, "frame")),
     (TokenRow, (*NAMES, "suspended")),
     (TokenRow, ("tenant", "suspended")),
@@ -421,6 +428,7 @@ class Finding(StoreFixtures):
         rows = [
             frame_row(stream, limits.WHOLE_NUMBER, state=state),
             handle_row(stream, limits.WHOLE_NUMBER, limits.WHOLE_NUMBER, source=source, state=state),
+            page_row(stream, limits.WHOLE_NUMBER, limits.WHOLE_NUMBER, frame=limits.WHOLE_NUMBER, state=state),
             token_row(stream, hashlib.sha256(b"token").hexdigest(), limits.WHOLE_NUMBER, state=state),
         ]
         store.append(append_of(write_to(stream, 0, rows=rows)))

@@ -149,6 +149,12 @@ WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
    OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
                                          ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
 
+-- name: strange_page_rows
+SELECT r.session FROM page_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
+   OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
+                                         ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
+
 -- name: strange_token_rows
 SELECT r.session FROM token_rows r LEFT JOIN streams s USING (stream_no)
 WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'

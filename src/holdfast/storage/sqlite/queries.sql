@@ -140,6 +140,11 @@ SELECT r.session FROM handle_rows r JOIN streams s USING (stream_no)
 WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
    OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
 
+-- name: strange_page_rows
+SELECT r.session FROM page_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
+   OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
+
 -- name: strange_token_rows
 SELECT r.session FROM token_rows r JOIN streams s USING (stream_no)
 WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'

@@ -1,0 +1,213 @@
+"""Folding: the oldest units become one summary, at boundaries that a rule chooses. And where a seer would have put them.
+
+All that fold share the verbatim tail and the summarizer, so what differs is when they do it. The tail is the last turns, as
+far as they take no more than a share of the window, and never less than what the model has not seen yet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
+
+import msgspec
+
+from benchmarks.cost_material import Recording
+from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Rates, Shown, cold
+from holdfast import Summary, Unit
+from holdfast.adapters.tokens import EstimatingCounter
+from holdfast.context.extract import extract
+
+count = EstimatingCounter().count
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What folding leaves."""
+
+    window: int
+    tail_share: float = 0.25
+    turns: int = 2
+    summary_share: float = 0.1
+    """A summary has at most this share of the tokens that it stands for, ..."""
+    summary_window: float = 0.0625
+    """... and at most this share of the window."""
+
+    def summary(self, tokens: int) -> int:
+        return int(min(self.summary_window * self.window, self.summary_share * tokens))
+
+
+class Folding:
+    """A session under one shape: what a prompt takes with the first so many units folded."""
+
+    def __init__(self, recording: Recording, shape: Shape, rates: Rates) -> None:
+        self.recording, self.shape, self.rates = recording, shape, rates
+        self.until = [0, *accumulate(recording.sizes)]
+        self.cold = cold(recording, rates)
+
+    @cached_property
+    def cuts(self) -> list[int]:
+        """For each call, how many units a boundary before it would have folded in all."""
+        return [self._cut(call.units) for call in self.recording.calls]
+
+    def _cut(self, units: int) -> int:
+        turns = room = 0
+        cut = units
+        limit = self.shape.tail_share * self.shape.window
+        while cut and turns < self.shape.turns:
+            room += self.recording.sizes[cut - 1]
+            if room > limit:
+                break
+            cut -= 1
+            turns += self.recording.units[cut].starts_turn
+        return min(cut, self.recording.seen[units])
+
+    def folded(self, cut: int) -> int:
+        """Tokens of the summary of the first so many units, as it may be."""
+        return self.shape.summary(self.until[cut])
+
+    def size(self, cut: int, units: int) -> int:
+        return PREFIX_TOKENS + self.folded(cut) + self.until[units] - self.until[cut]
+
+    def cost(self, call: int, cut: int, *, now: bool) -> float:
+        """Of a call; `now`: the boundary is right before it."""
+        calls, rates = self.recording.calls, self.rates
+        size = self.size(cut, calls[call].units)
+        if self.cold[call]:
+            return rates.write * size
+        read = PREFIX_TOKENS if now else self.size(cut, calls[call - 1].units)
+        return rates.read * read + rates.write * (size - read)
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """What a rule may know: sizes and times up to now."""
+
+    size: int
+    """Tokens of the prompt as it is."""
+    window: int
+    saves: int
+    """Tokens that a boundary now would save."""
+    rewritten: int
+    """Tokens that it would write anew, though they were in the last prompt; their being read included."""
+    cold: bool
+    rent: float
+    """What was paid since the last boundary for tokens that one would have saved."""
+    growth: float
+    """Tokens that a call added to the session, on average so far."""
+    rates: Rates
+
+
+Rule = Callable[[Moment], bool]
+
+
+def folds(folding: Folding, rule: Rule) -> list[int]:
+    """How many units are folded at each call."""
+    chosen: list[int] = []
+    cut, rent = 0, 0.0
+    calls = folding.recording.calls
+    for number, call in enumerate(calls):
+        new = folding.cuts[number]
+        size = folding.size(cut, call.units)
+        if new > cut:
+            saves = size - folding.size(new, call.units)
+            rent += folding.rates.read * max(0, saves)
+            last = calls[number - 1].units if number else 0
+            moment = Moment(
+                size=size,
+                window=folding.shape.window,
+                saves=saves,
+                rewritten=folding.folded(new) + max(0, folding.until[last] - folding.until[new]),
+                cold=folding.cold[number],
+                rent=rent,
+                growth=folding.until[call.units] / (number + 1),
+                rates=folding.rates,
+            )
+            if size > folding.shape.window or (saves > 0 and rule(moment)):
+                cut, rent = new, 0.0
+        chosen.append(cut)
+    return chosen
+
+
+def at_threshold(share: float) -> Rule:
+    return lambda now: now.size >= share * now.window
+
+
+def break_even(now: Moment) -> bool:
+    """Renting against buying: the rent since the last boundary has reached the price of one."""
+    return now.cold or now.rent >= (now.rates.write - now.rates.read) * now.rewritten
+
+
+def priced(now: Moment) -> bool:
+    if now.saves < 1_000:
+        return False
+    r, w = now.rates.read, now.rates.write
+    return now.cold or r * now.saves * now.saves / now.growth >= (w - r) * now.rewritten
+
+
+def in_hindsight(folding: Folding) -> list[int]:
+    """The cheapest choice of boundaries there is, found by looking at every one: what no rule can beat."""
+    calls = folding.recording.calls
+    best: dict[int, float] = {0: 0.0}
+    came_from: list[dict[int, int]] = []
+    for number, call in enumerate(calls):
+        new = folding.cuts[number]
+        after: dict[int, float] = {}
+        origin: dict[int, int] = {}
+        for cut, paid in best.items():
+            if new <= cut or folding.size(cut, call.units) <= folding.shape.window:
+                after[cut], origin[cut] = paid + folding.cost(number, cut, now=False), cut
+        source = min((cut for cut in best if cut < new), key=lambda cut: best[cut], default=None)
+        if source is not None:
+            paid = best[source] + folding.cost(number, new, now=True)
+            if paid < after.get(new, math.inf):
+                after[new], origin[new] = paid, source
+        came_from.append(origin)
+        best = after
+    cut = min(best, key=lambda each: best[each])
+    chosen: list[int] = []
+    for origin in reversed(came_from):
+        chosen.append(cut)
+        cut = origin[cut]
+    return chosen[::-1]
+
+
+class Summarizer:
+    """The library's own summaries of a session, each made from the one before and what came since."""
+
+    def __init__(self, recording: Recording, shape: Shape) -> None:
+        self._recording, self._shape = recording, shape
+        self._made: dict[tuple[int, ...], Summary] = {}
+
+    def of(self, cuts: tuple[int, ...]) -> Summary:
+        """The summary after boundaries that folded so many units in all, one after the other."""
+        if cuts not in self._made:
+            before = (self.of(cuts[:-1]),) if len(cuts) > 1 else ()
+            first, last = (cuts[-2] if before else 0), cuts[-1]
+            self._made[cuts] = self._new(before, self._recording.units[first:last], last)
+        return self._made[cuts]
+
+    def _new(self, before: tuple[Summary, ...], units: Sequence[Unit], last: int) -> Summary:
+        budget = self._shape.summary(sum(self._recording.sizes[:last]))
+        text = extract((*before, *units), budget, count)
+        first = self._recording.units[0].seq
+        end = units[-1].messages[-1].seq
+        return Summary(seq=end, first=first, last=end, messages=last, text=text, tokens=count(text))
+
+
+def prompts(recording: Recording, summarizer: Summarizer, chosen: Sequence[int]) -> Iterator[Prompt]:
+    """What is sent at each call, with so many units folded."""
+    whole = whole_units(recording)
+    made: tuple[int, ...] = ()
+    head: list[Shown] = []
+    for call, cut in zip(recording.calls, chosen, strict=True):
+        if cut != (made[-1] if made else 0):
+            made = (*made, cut)
+            summary = summarizer.of(made)
+            head = [Shown(("summary", len(made)), summary.tokens, text=summary.shown)]
+        yield head + whole[cut : call.units]
+
+
+def whole_units(recording: Recording) -> list[Shown]:
+    return [
+        Shown(("unit", number), size, (2 * number, 2 * number + 1)) for number, size in enumerate(recording.sizes)
+    ]

@@ -1,0 +1,92 @@
+"""The library's own planner, call by call: what it would have been asked, and what was sent after it answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from benchmarks.cost_folds import count, whole_units
+from benchmarks.cost_material import Recording, returned, said
+from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown
+from holdfast import Scope, Summary, Unit
+from holdfast.context.extract import extract
+from holdfast.context.plan import Ground, Summarize, Tools, plan
+from holdfast.core.shown import by_message, shown
+from holdfast.model.messages import Item
+from holdfast.model.plan import Plan, PlanPolicy, Prices
+from holdfast.model.state import ViewState
+
+
+def extracted(items: Any, tokens: int) -> str:
+    return extract(items, tokens, count)
+
+
+TOOLS = Tools(measure=lambda tokens, _: tokens, count=count, summarize=extracted)
+
+
+class Planned:
+    """A session under a policy of the library."""
+
+    def __init__(
+        self, recording: Recording, policy: PlanPolicy, prices: Prices, window: int, summarize: Summarize = extracted
+    ) -> None:
+        self._recording, self._policy, self._prices, self._window = recording, policy, prices, window
+        self._tools = msgspec.structs.replace(TOOLS, summarize=summarize)
+        self._whole = whole_units(recording)
+        self._view = ViewState()
+        self._items: list[Item] = []
+        self._shown: list[Shown] = []
+        self._units = 0
+        self._boundaries = 0
+
+    def prompts(self) -> Iterator[Prompt]:
+        for call in self._recording.calls:
+            self._items += self._recording.units[self._units : call.units]
+            self._shown += self._whole[self._units : call.units]
+            self._units = call.units
+            ground = self.ground(call.sent_us)
+            self._carry_out(plan(ground, self._policy, self._tools), ground.version)
+            yield list(self._shown)
+
+    def ground(self, now_us: int) -> Ground:
+        last = self._items[-1] if self._items else None
+        return Ground(
+            scope=Scope("default", "main", self._recording.name),
+            version=last.messages[-1].seq if isinstance(last, Unit) else 1,
+            system=PREFIX_TOKENS,
+            items=tuple(self._items),
+            view=self._view,
+            window=self._window,
+            prices=self._prices,
+            now_us=now_us,
+        )
+
+    def _carry_out(self, made: Plan, version: int) -> None:
+        if made.empty:
+            return
+        self._boundaries += 1
+        reduced = {(each.message, each.piece): each for each in (*self._view.reduced, *made.reduced)}
+        if made.fold is not None:
+            fold = made.fold
+            left = [item for item in self._items if isinstance(item, Unit) and item.seq > fold.last]
+            new = Summary(
+                seq=version, first=fold.first, last=fold.last, messages=fold.count, text=fold.text, tokens=fold.tokens
+            )
+            self._shown = self._shown[len(self._items) - len(left) :]
+            self._shown.insert(0, Shown(("summary", self._boundaries), fold.tokens, text=new.shown))
+            self._items = [new, *left]
+            reduced = {key: each for key, each in reduced.items() if each.message > fold.last}
+        figures = made.figures
+        self._view = ViewState(version, tuple(reduced.values()), version, figures.calls, figures.grown)
+        self._reduce({each.message for each in made.reduced})
+
+    def _reduce(self, messages: set[int]) -> None:
+        """Show the units of these messages as they are shown from now on."""
+        reductions = by_message(self._view.reduced)
+        for number, item in enumerate(self._items):
+            if isinstance(item, Unit) and any(message.seq in messages for message in item.messages):
+                now = Unit(tuple(shown(message, reductions, {}) for message in item.messages))
+                text = f"{said(now)}\n{returned(now)}"
+                self._shown[number] = Shown(("reduced", self._boundaries * 10_000 + number), now.tokens, text=text)

@@ -1,0 +1,111 @@
+"""What a policy costs: an ideal cache, a provider's prices, and what of the context the next call could stand on.
+
+The cache holds the whole of the last prompt until it was unused for its time to live. A prompt reads from it what it has in
+common with that one from the beginning, unit for unit, and writes the rest. Replies cost the same under every policy, so
+they are left out. All prompts begin with the same instructions and tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from benchmarks.cost_grounding import present
+from benchmarks.cost_material import MICROS, Recording
+
+PREFIX_TOKENS = 2_000
+"""Instructions and tools, which the recordings do not hold."""
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """Prices, as multiples of a plain input token's."""
+
+    read: float = 0.1
+    write: float = 1.25
+    ttl_s: float = 300
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A piece of a prompt. Equal pieces are equal bytes."""
+
+    key: tuple[str, int]
+    tokens: int
+    texts: tuple[int, ...] = ()
+    """Which texts of the recording it shows."""
+    text: str = ""
+    """What else it says."""
+
+
+Prompt = Sequence[Shown]
+
+
+class Score(msgspec.Struct):
+    """Sums over calls; those of several sessions add up."""
+
+    cost: float = 0.0
+    read: int = 0
+    sent: int = 0
+    calls: int = 0
+    grounded: float = 0.0
+    judged: int = 0
+    """Calls that name anything that was there before."""
+    boundaries: int = 0
+    over: int = 0
+    """Prompts that the window does not hold."""
+
+    def add(self, other: Score) -> None:
+        for field in self.__struct_fields__:
+            setattr(self, field, getattr(self, field) + getattr(other, field))
+
+    @property
+    def hits(self) -> float:
+        return self.read / self.sent if self.sent else 0.0
+
+    @property
+    def grounding(self) -> float:
+        return self.grounded / self.judged if self.judged else 1.0
+
+
+def cold(recording: Recording, rates: Rates) -> list[bool]:
+    """Before which calls the cache is lost."""
+    replied = [None, *(call.replied_us for call in recording.calls)]
+    return [
+        before is None or call.sent_us - before > rates.ttl_s * MICROS
+        for before, call in zip(replied, recording.calls, strict=False)
+    ]
+
+
+def score(recording: Recording, prompts: Iterable[Prompt], window: int, rates: Rates) -> Score:
+    found = Score()
+    before: Prompt = ()
+    for call, prompt, lost in zip(recording.calls, prompts, cold(recording, rates), strict=True):
+        common = _common(before, prompt)
+        found.boundaries += common < len(before)
+        sent = PREFIX_TOKENS + sum(each.tokens for each in prompt)
+        read = 0 if lost else PREFIX_TOKENS + sum(each.tokens for each in prompt[:common])
+        found.cost += rates.read * read + rates.write * (sent - read)
+        found.read += read
+        found.sent += sent
+        found.calls += 1
+        found.over += sent > window
+        if call.wanted:
+            found.judged += 1
+            found.grounded += sum(_there(recording, prompt, call.wanted)) / len(call.wanted)
+        before = prompt
+    return found
+
+
+def _common(before: Prompt, after: Prompt) -> int:
+    if after[: len(before)] == before:
+        return len(before)
+    return next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), len(after))
+
+
+def _there(recording: Recording, prompt: Prompt, wanted: Iterable[str]) -> Iterator[bool]:
+    shown = {text for each in prompt for text in each.texts}
+    others = [each.text for each in prompt if each.text]
+    for identifier in wanted:
+        yield not shown.isdisjoint(recording.index.holding(identifier)) or any(
+            present(identifier, text) for text in others
+        )

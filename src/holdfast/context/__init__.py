@@ -1,0 +1,1 @@
+"""Pure: from state to what a model sees."""

@@ -1,0 +1,536 @@
+"""A summary without a model: what stands in a conversation, picked and merged, never put into new words.
+
+Laws: the same items give the same text; it never has more tokens than it may; nothing raises; the time is linear in what is
+read. An entry is one line, so what was said cannot pose as another section. A summary among the items is taken apart again:
+its entries are older than all that follows, and the oldest give way first, so that summaries of summaries neither grow nor
+lose everything at once.
+
+What is kept: the user's wishes and decisions, failures, which thing was worked on by which tools, and the names that are likely to be needed again. How likely was measured on real sessions: a name counts for more if the user or the
+arguments of a call had it, if it was said often and lately, and for far less if it is a number or a path that only ever
+stood in a result.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.model.content import Body, Data, File, Json, Part, Text, ToolCall, ToolResult
+from holdfast.model.messages import Message, Summary, Unit
+
+Count: TypeAlias = Callable[[str], int]
+
+ASKED, DECIDED, NOTED, DONE, ERRORS, OPEN, NAMES = "Asked", "Decided", "Noted", "Done", "Errors", "Open", "Names"
+SECTIONS = (ASKED, DECIDED, NOTED, DONE, ERRORS, OPEN)
+_SHARES = {ASKED: 0.12, DECIDED: 0.08, ERRORS: 0.06, OPEN: 0.04, DONE: 0.3, NOTED: 0.05}
+"""How much of the room a section may take before the names have had theirs, in the order of their worth."""
+_OPEN_ENTRIES = 3
+"""What was announced before that has long been done."""
+
+ENTRY_CHARACTERS = 280
+OBJECT_CHARACTERS = 120
+_SHORT = 200
+"""Characters of an argument that names a thing; a longer one is the thing itself."""
+_LEAVES = 40
+"""Arguments of one call that are looked at for what it is about."""
+_PROSE_HEAD, _PROSE_TAIL = 4_000, 2_000
+"""Of a message, what is read as sentences; names are looked for everywhere."""
+_LINES = 400
+"""Lines of a result that are looked at for a failure, from its beginning and from its end."""
+_MISSES = 24
+"""Entries that did not fit, one after the other, after which no more are tried."""
+
+# Letters and digits of the scripts that put blanks between words.
+_LETTER = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff]"
+_TOKEN = re.compile(rf"(?:(?<!/)(?:~|\\.{{1,2}})?/|[.@$#])?{_LETTER}+(?:[./@:+#~$-]{{1,3}}{_LETTER}+)*")
+_PLACE = re.compile(r":\d.*")
+_NUMBER = re.compile(r"[\d.,:/+#$-]+")
+_CODE = re.compile(r"\d|_|[^\W_][./@:#][^\W_]|[a-z][A-Z]|[A-Z]{2}")
+_INITIALS = re.compile(r"[^\W_](?:\.[^\W_])*")
+_FILE = re.compile(r"[^\s*?]*[^\s/.*?]\.[A-Za-z]\w{0,9}")
+_TAG = re.compile(r"</?[\w:-]{1,60}(?:\s[^<>]{0,200})?>")
+_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_SENTENCE = re.compile(r"(?<=[.!?:])\s+|(?<=[。！？؟])|\s*\n+\s*")
+_LIST = re.compile(r"^(?:[-*+>#|]+|\d{1,3}[.)])\s+")
+_QUESTION = ("?", "？", "؟")
+_DECISION = re.compile(
+    r"\b(?:instead|rather|don['’]?t|do not|never|always|must(?:n['’]t)?|should(?:n['’]t)?|only|let['’]?s|prefer|no longer|"
+    r"any ?more|stop|actually|keep|leave|revert|undo|go with|use|make sure|not|decided|agreed|correct(?:ion)?|wrong)\b",
+    re.IGNORECASE,
+)
+_NEXT = re.compile(
+    r"\b(?:i['’]ll|i will|we['’]ll|let me|let us|let['’]s|next|going to|to ?do|remain(?:s|ing)|"
+    r"still (?:need|have)|then i|now i)\b",
+    re.IGNORECASE,
+)
+_FAILURE = re.compile(
+    r"\W{0,12}(?:[\w.-]{1,60}[\s:]\W{0,3}){0,2}?(?:[\w.]{0,60}(?:error|exception)(?=[\"'\]]{0,2}\s?:|\[|$)|"
+    r"(?:fatal|panic|traceback|fail(?:ed|ure)?)(?=[:\s(]|$))",
+    re.IGNORECASE,
+)
+_TOOL = re.compile(r"(\S+?)(?: x(\d{1,9}))?( failed)?")
+
+_USER, _ASSISTANT, _ARGS, _LONG_ARGS, _RESULT = 1, 2, 4, 8, 16
+_NUMERAL, _PATH, _CODED, _WORD = "number", "path", "code", "word"
+_SOURCES = {_USER: 2.0, _ASSISTANT: 1.2, _ARGS: 2.0, _LONG_ARGS: 2.2}
+_KINDS = {_NUMERAL: (0.6, 0.05), _WORD: (0.4, 0.02), _PATH: (2.5, 0.2), _CODED: (1.0, 1.0)}
+"""What a name is worth by its kind: if somebody said it, and if it only ever stood in results."""
+_OFTEN = 0.3
+_OFTEN_DONE = 0.3
+_THRIFT = 0.7
+_CARRIED = 8
+_AGE = 8_000
+"""Characters after which a mention is about a third less worth."""
+
+
+class _Line(msgspec.Struct):
+    """An entry of a section, where it was said last, and whether it counts less than its age says."""
+
+    text: str
+    at: int
+    faded: bool = False
+
+
+class _Deed(msgspec.Struct):
+    """What was done to one thing: how often by each tool, and which of them failed when it was used last."""
+
+    tools: dict[str, int]
+    failed: set[str]
+    at: int
+    thing: str
+
+    @property
+    def times(self) -> int:
+        return sum(self.tools.values())
+
+    @property
+    def text(self) -> str:
+        how = ", ".join(
+            tool + (f" x{times}" if times > 1 else "") + (" failed" if tool in self.failed else "")
+            for tool, times in self.tools.items()
+        )
+        return f"{self.thing}: {how}" if self.thing else how
+
+
+class _Name(msgspec.Struct):
+    kind: str
+    times: int = 0
+    sources: int = 0
+    at: int = 0
+
+
+def extract(items: Sequence[Unit | Summary], tokens: int, count: Count) -> str:
+    """A text of at most so many tokens that stands for these items. Empty only if nothing can be said in them."""
+    if len(items) == 1 and isinstance(items[0], Summary) and _fits(items[0].text, tokens, count):
+        return items[0].text  # nothing came since, so nothing has aged
+    notes = _Notes()
+    for item in items:
+        notes.read(item)
+    return _Page(notes, tokens, count).text()
+
+
+def _fits(text: str, tokens: int, count: Count) -> bool:
+    return bool(text.strip()) and count(text) <= tokens
+
+
+def _flat(text: str, limit: int) -> str:
+    """On one line, cut at a blank if there is one near."""
+    text = _BLANK.sub(" ", text[: limit * 4]).strip()
+    if len(text) <= limit:
+        return text
+    cut = text.rfind(" ", limit * 3 // 4, limit)
+    return text[: cut if cut > 0 else limit - 1].rstrip() + "…"
+
+
+def _sentences(text: str) -> list[str]:
+    """What a message says, without code, tags and the marks of lists; of a long one, its beginning and its end."""
+    if len(text) > _PROSE_HEAD + _PROSE_TAIL:
+        text = text[:_PROSE_HEAD] + "\n" + text[-_PROSE_TAIL:]
+    found = []
+    for piece in _SENTENCE.split(_TAG.sub(" ", _FENCE.sub("\n", text))):
+        piece = _LIST.sub("", piece.strip()).strip("*_ ")
+        if piece and piece.count("|") < 3:  # else the row of a table
+            found.append(piece)
+    return found
+
+
+def _leaves(value: Json) -> Iterator[str]:
+    """The texts and numbers in a JSON value, in its order."""
+    rest = [value]
+    while rest:
+        at = rest.pop()
+        if isinstance(at, dict):
+            rest.extend(reversed(at.values()))
+        elif isinstance(at, list | tuple):
+            rest.extend(reversed(at))
+        elif isinstance(at, str):
+            yield at
+        elif isinstance(at, float) or (isinstance(at, int) and not isinstance(at, bool) and at.bit_length() < 256):
+            yield str(at)
+
+
+def _thing(call: ToolCall) -> str:
+    """What a call is about: the file that it names, or its short arguments."""
+    short: list[str] = []
+    for leaf in islice(_leaves(call.args), _LEAVES):
+        line = leaf.strip().partition("\n")[0]
+        if len(leaf) <= _SHORT and _FILE.fullmatch(line):
+            return line
+        if line and (len(leaf) <= _SHORT or not short):
+            short.append(line[:_SHORT])
+    return _flat(" ".join(short), OBJECT_CHARACTERS)
+
+
+def _texts(parts: Iterable[Part]) -> Iterator[str]:
+    for part in parts:
+        match part:
+            case Text(text):
+                yield text
+            case Data(value):
+                yield " ".join(_leaves(value))
+            case Body(preview=preview):
+                yield preview
+            case File(name=str(name)):
+                yield name
+
+
+def _failure(text: str) -> str:
+    """The line of a result that tells of a failure; empty if none does."""
+    lines = text.split("\n", _LINES)[:_LINES]
+    if len(lines) == _LINES:
+        lines += text[-(1 << 14) :].rsplit("\n", _LINES)[1:]
+    return next((line for line in lines if len(line) < 1_000 and _FAILURE.match(line)), "")
+
+
+def _kind(token: str) -> str | None:
+    if len(token) < 3 or len(token) > _SHORT:
+        return None
+    if _NUMBER.fullmatch(token):
+        return _NUMERAL
+    if token.isalpha() and (token.isupper() or not _CODE.search(token)):
+        return _WORD if token[0].isupper() else None
+    if "/" in token:
+        return _PATH
+    return _CODED if _CODE.search(token) and not _INITIALS.fullmatch(token) else None
+
+
+class _Notes:
+    """All that a stretch of conversation has to say, by section."""
+
+    def __init__(self) -> None:
+        self.at = 0
+        self.lines: dict[str, dict[str, _Line]] = {section: {} for section in SECTIONS if section != DONE}
+        self.deeds: dict[str, _Deed] = {}
+        self.names: dict[str, _Name] = {}
+        self.plain: set[str] = set()
+        self.question = ""
+        self._tokens: dict[str, tuple[str, str | None]] = {}
+
+    def read(self, item: Unit | Summary) -> None:
+        if isinstance(item, Summary):
+            self._summary(item)
+            return
+        calls: dict[str, tuple[ToolCall, str]] = {}
+        for message in item.messages:
+            self._message(message)
+            for call in message.tool_calls:
+                calls[call.id] = call, self._call(call)
+            for result in message.tool_results:
+                self._result(result, calls)
+
+    def _message(self, message: Message) -> None:
+        text = "\n".join(_texts(message.content))
+        if not text:
+            return
+        if message.role == "assistant":
+            self._told(text)
+            self._mention(text, _ASSISTANT)
+        elif message.role == "tool":
+            self._mention(text, _RESULT)
+        else:
+            self._asked(text)
+            self._mention(text, _USER)
+
+    def _note(self, section: str, text: str, limit: int = ENTRY_CHARACTERS) -> None:
+        text = _flat(text, limit)
+        if text:
+            self.lines[section].pop(text, None)  # what is said again is said now
+            self.lines[section][text] = _Line(text, self.at)
+
+    def _asked(self, text: str) -> None:
+        said = _sentences(text)
+        if not said:
+            return
+        if self.question and len(said) == 1 and len(said[0].split()) <= 3 and len(said[0]) <= 24:
+            self._note(DECIDED, f"{_flat(self.question, ENTRY_CHARACTERS - 26)} {said[0]}")
+            self.question = ""
+            return
+        self.question = ""
+        first, taken = said[0], 1
+        while taken < len(said) and len(first) + len(said[taken]) < ENTRY_CHARACTERS:
+            first += " " + said[taken]
+            taken += 1
+        self._note(ASKED, first)
+        for sentence in said[taken:]:
+            if _DECISION.search(sentence):
+                self._note(DECIDED, sentence)
+            elif sentence.endswith(_QUESTION):
+                self._note(ASKED, sentence)
+
+    def _told(self, text: str) -> None:
+        said = _sentences(text)
+        self.question = said[-1] if said and said[-1].endswith(_QUESTION) else ""
+        for sentence in said:
+            if sentence.endswith(_QUESTION) or _NEXT.search(sentence):
+                self._note(OPEN, sentence)
+            elif any(self._known(token)[1] in (_PATH, _CODED) for token in _TOKEN.findall(sentence)):
+                self._note(NOTED, sentence)
+
+    def _call(self, call: ToolCall) -> str:
+        thing = _thing(call)
+        for leaf in _leaves(call.args):
+            self._mention(leaf, _ARGS if len(leaf) <= _SHORT else _LONG_ARGS)
+        self._deed(thing or call.name, {_flat(call.name, 64).replace(" ", "_"): 1}, set(), thing)
+        return thing
+
+    def _deed(self, key: str, tools: dict[str, int], failed: set[str], thing: str) -> None:
+        deed = self.deeds.pop(key, None) or _Deed({}, set(), 0, thing)
+        for tool, times in tools.items():
+            deed.tools[tool] = deed.tools.get(tool, 0) + times
+        deed.failed = (deed.failed - tools.keys()) | failed
+        deed.at = self.at
+        self.deeds[key] = deed
+
+    def _result(self, result: ToolResult, calls: dict[str, tuple[ToolCall, str]]) -> None:
+        text = "\n".join(_texts(result.content))
+        call, thing = calls.get(result.tool_call_id, (None, ""))
+        name = _flat(call.name, 64).replace(" ", "_") if call else ""
+        failure = _failure(text)
+        where = f"{name} {_flat(thing.rsplit('/', 1)[-1] if _FILE.fullmatch(thing) else thing, 80)}".strip()
+        if result.is_error or failure:
+            message = text if result.is_error else failure
+            self._note(ERRORS, f'{where}: "{_flat(_TAG.sub(" ", message[:2_000]), 200)}"' if where else message)
+            deed = self.deeds.get(thing or name)
+            if deed is not None and result.is_error:
+                deed.failed.add(name)
+        elif where:
+            for line in self.lines[ERRORS].values():
+                line.faded = line.faded or line.text.startswith(where + ":")  # it works by now
+        self._mention(text, _RESULT)
+
+    def _known(self, token: str) -> tuple[str, str | None]:
+        """The name in a token, without the place in a file, and its kind."""
+        known = self._tokens.get(token)
+        if known is None:
+            name = _PLACE.sub("", token) if ("." in token or "/" in token) and not _NUMBER.fullmatch(token) else token
+            self._tokens[token] = known = name, _kind(name)
+        return known
+
+    def _mention(self, text: str, source: int) -> None:
+        self.at += len(text)
+        for token, times in Counter(_TOKEN.findall(text)).items():
+            text, kind = self._known(token)
+            if kind is None:
+                self.plain.add(text)
+                continue
+            name = self.names.get(text)
+            if name is None:
+                self.names[text] = name = _Name(kind)
+            name.times += times
+            name.sources |= source
+            name.at = self.at
+
+    def _summary(self, summary: Summary) -> None:
+        section = ""
+        for row in summary.text.split("\n"):
+            head, colon, rest = row.partition(":")
+            if colon and head == NAMES:
+                self._carried_names(rest.split())
+                section = ""
+            elif colon and head in SECTIONS and not rest.strip():
+                section = head
+            elif section == DONE and row.startswith("- "):
+                self._carried_deed(_flat(row[2:], ENTRY_CHARACTERS))
+            elif section and row.startswith("- "):
+                self._note(section, row[2:], ENTRY_CHARACTERS * 2)
+            elif row.strip():
+                section = ""
+                for sentence in _sentences(row):  # somebody else wrote this one
+                    self._note(NOTED, sentence)
+            if head != NAMES:
+                self._mention(row, _ASSISTANT)
+
+    def _carried_deed(self, text: str) -> None:
+        thing, _, how = text.rpartition(": ")
+        tools: dict[str, int] = {}
+        failed = set()
+        for part in how.split(", "):
+            found = _TOOL.fullmatch(part)
+            if found is None:
+                self._note(NOTED, text)
+                return
+            tools[found[1]] = int(found[2] or 1)
+            if found[3]:
+                failed.add(found[1])
+        self._deed(thing or how, tools, failed, thing)
+
+    def _carried_names(self, names: Sequence[str]) -> None:
+        """Names of an earlier summary: the first were the likeliest."""
+        for place, text in enumerate(names):
+            token, kind = self._known(text)
+            if kind is not None:
+                name = self.names.setdefault(token, _Name(kind))
+                name.times += 1 + _CARRIED * (len(names) - place) // len(names)
+                name.sources |= _ARGS
+                name.at = max(name.at, self.at)
+
+
+class _Page:
+    """What of the notes fits so many tokens."""
+
+    def __init__(self, notes: _Notes, tokens: int, count: Count) -> None:
+        self._notes = notes
+        self._tokens = tokens
+        self._count = count
+        self._taken: list[tuple[str, str, int]] = []
+        """Section, text and cost of what is in, the dearest to keep first."""
+        self._heads: set[str] = set()
+        self._room = tokens
+
+    def text(self) -> str:
+        ranked = {section: self._ranked(section) for section in _SHARES}
+        rest = {
+            section: self._take(section, entries, int(self._tokens * _SHARES[section]))
+            for section, entries in ranked.items()
+        }
+        self._take_names()
+        for section, entries in rest.items():
+            self._take(section, entries, self._room)
+        return self._fitted() or self._scrap(ranked)
+
+    def _age(self, at: int) -> float:
+        return 1 / math.sqrt(1 + max(0, self._notes.at - at) / _AGE)
+
+    def _ranked(self, section: str) -> list[str]:
+        """The entries of a section, the best first."""
+        if section == DONE:
+            deeds = sorted(
+                self._notes.deeds.values(), key=lambda deed: -math.pow(deed.times, _OFTEN_DONE) * self._age(deed.at)
+            )
+            return [deed.text for deed in deeds]
+        lines = list(reversed(self._notes.lines[section].values()))
+        lines.sort(key=lambda line: line.faded)
+        if section == ASKED and len(lines) > 2:
+            lines.insert(1, lines.pop())  # what it all began with
+        if section == OPEN:
+            del lines[_OPEN_ENTRIES:]
+        return [line.text for line in lines]
+
+    def _take(self, section: str, entries: Sequence[str], share: int) -> list[str]:
+        """Take what fits into a share of the room; what is left over is returned."""
+        left: list[str] = []
+        misses = 0
+        room = min(share, self._room)
+        for place, text in enumerate(entries):
+            if misses > _MISSES:
+                left.extend(entries[place:])
+                break
+            head = 0 if section in self._heads else self._count(f"{section}:\n")
+            cost = self._count(f"- {text}\n") + head
+            if cost > room:
+                left.append(text)
+                misses += 1
+                continue
+            misses = 0
+            room -= cost
+            self._room -= cost
+            self._heads.add(section)
+            self._taken.append((section, text, cost))
+        return left
+
+    def _worth(self, text: str, name: _Name) -> float:
+        told = name.sources & ~_RESULT
+        worth = math.pow(name.times, _OFTEN) * self._age(name.at)
+        for source, factor in _SOURCES.items():
+            if name.sources & source:
+                worth *= factor
+        worth *= _KINDS[name.kind][0 if told else 1]
+        return worth / (1 + len(text) / 4) ** _THRIFT
+
+    def _take_names(self) -> None:
+        shown: set[str] = set()
+        for _, text, _ in self._taken:
+            shown.update(_parts(text))
+        plain = self._notes.plain
+        worth = {
+            text: self._worth(text, name)
+            for text, name in self._notes.names.items()
+            if name.kind != _WORD or text.lower() not in plain
+        }
+        self._room -= self._count(f"{NAMES}:\n")
+        misses = 0
+        for text in sorted(worth, key=lambda text: (-worth[text], text)):
+            if text in shown:
+                continue
+            cost = self._count(f" {text}")
+            if cost > self._room:
+                misses += 1
+                if misses > _MISSES:
+                    break
+                continue
+            misses = 0
+            self._room -= cost
+            self._taken.append((NAMES, text, cost))
+            shown.update(_parts(text))
+
+    def _shown(self, taken: Sequence[tuple[str, str, int]]) -> str:
+        """In the fixed order; what was said first comes first, but of names the likeliest."""
+        kept: dict[str, set[str]] = {}
+        for section, text, _ in taken:
+            kept.setdefault(section, set()).add(text)
+        rows = []
+        for section in SECTIONS:
+            if section in kept:
+                rows.append(f"{section}:")
+                lines = self._notes.deeds if section == DONE else self._notes.lines[section]
+                rows += [f"- {line.text}" for line in lines.values() if line.text in kept[section]]
+        names = [text for section, text, _ in taken if section == NAMES]
+        if names:
+            rows.append(f"{NAMES}: {' '.join(names)}")
+        return "\n".join(rows)
+
+    def _fitted(self) -> str:
+        """What is in, as text, without the last of it as long as that is too much."""
+        taken = self._taken
+        while taken:
+            text = self._shown(taken)
+            over = self._count(text) - self._tokens
+            if over <= 0:
+                return text
+            while taken and over > 0:
+                over -= max(1, taken.pop()[2])
+        return ""
+
+    def _scrap(self, ranked: dict[str, list[str]]) -> str:
+        """The beginning of the best entry, where there is no room for one."""
+        best = [entry for entries in ranked.values() for entry in entries[:1]]
+        for text in (*best, *islice(self._notes.names, 8)):
+            while text:
+                if self._count(text) <= self._tokens:
+                    return text
+                text = text[: len(text) // 2].rstrip()
+        return ""
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The names in a text, and the names within those."""
+    for token in _TOKEN.findall(text):
+        yield token
+        yield from re.split(r"[./@:+#~$-]+", token)

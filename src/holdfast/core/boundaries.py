@@ -1,0 +1,183 @@
+"""Boundaries: events that change what a model is shown of a conversation. What was recorded stays as it is.
+
+Laws: a boundary takes effect only if nothing changed what it was planned on; what it folds begins and ends where units do,
+and holds no call that waits; a piece is shown in one form at a time; the table of pieces holds those in view, no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast import errors
+from holdfast.core import frames
+from holdfast.core.messages import calls_open, group_of
+from holdfast.core.summaries import partly
+from holdfast.model import limits
+from holdfast.model.commands import CompactContext, Given, MoveHandle
+from holdfast.model.events import ContextCompacted, Event, HandleMoved
+from holdfast.model.handles import piece_id
+from holdfast.model.names import check_size
+from holdfast.model.plan import Fold, Reduction
+from holdfast.model.state import SessionState, SummaryRef, ViewState
+
+_TOO_MANY = "Fold the oldest messages first: compact()."
+
+
+def decide(state: SessionState, command: CompactContext | MoveHandle, given: Given) -> tuple[Event, ...]:
+    if command.frame is not None:
+        frames.live(state, command.scope, command.frame, given)
+    if isinstance(command, MoveHandle):
+        return _move(state, command)
+    if not command.reduced and command.fold is None:
+        return ()
+    if state.changed > command.version or state.view(command.frame).boundary > command.version:
+        changed = max(state.changed, state.view(command.frame).boundary)
+        raise errors.PlanStale(version=command.version, changed=changed)
+    if command.fold is not None:
+        _check_fold(state, command.fold, command)
+    after = _reduced(state, command.frame, command.reduced, command.fold)
+    check_size("the view", len(after), "reduced pieces", "REDUCED_PIECES", _TOO_MANY)
+    return (
+        ContextCompacted(
+            frame=command.frame,
+            policy=command.policy,
+            why=command.why,
+            ops=command.ops,
+            reduced=command.reduced,
+            fold=command.fold,
+            first_changed=command.first_changed,
+            original=command.original,
+            final=command.final,
+            level=command.level,
+            target_met=command.target_met,
+            counter=given.counter,
+            figures=command.figures,
+        ),
+    )
+
+
+def _check_fold(state: SessionState, fold: Fold, command: CompactContext) -> None:
+    first, last = fold.first, fold.last
+    if not state.start < first <= last <= command.version <= state.version or not fold.text.strip():
+        raise errors.InvalidContent(reason=f"events {first} to {last} are no stretch that could be folded")
+    waiting = [call for call in state.open_calls if call.frame == command.frame]
+    if any((group_of(call.id) or 0) <= last for call in waiting):
+        raise calls_open(command.scope, waiting, "what they belong to cannot leave the view yet")
+    own = state.summaries_of(command.frame)
+    if any(partly(each, first, last) for each in own):
+        raise errors.InvalidContent(reason=f"events {first} to {last} cut through a summary")
+    kept = [each for each in own if not first <= each.first <= last]
+    check_size("the conversation", len(kept) + 1, "summaries", "SUMMARIES", "Fold several of them as one.")
+
+
+def _move(state: SessionState, command: MoveHandle) -> tuple[Event, ...]:
+    piece = command.piece
+    for each in state.view(command.frame).reduced:
+        if (each.message, each.piece) == (piece.message, piece.piece):
+            if each == piece:
+                return ()
+            break
+    else:
+        if command.residency == "resident" and piece.form != "whole":
+            return ()
+    after = len(state.view(command.frame).reduced) + 1
+    check_size("the view", after, "reduced pieces", "REDUCED_PIECES", _TOO_MANY)
+    return (HandleMoved(frame=command.frame, residency=command.residency, piece=piece),)
+
+
+def folded(state: SessionState, event: ContextCompacted | HandleMoved, seq: int) -> dict[str, Any]:
+    """What a boundary changes in the state."""
+    name = event.frame or ""
+    if isinstance(event, HandleMoved):
+        reduced = _without(state.view(event.frame).reduced, [event.piece])
+        if event.residency != "resident" or event.piece.form == "whole":
+            reduced = _sorted((*reduced, event.piece))
+        return {"views": {**state.views, name: _next(state, event.frame, seq, reduced)}}
+    changes: dict[str, Any] = {}
+    fold = event.fold
+    if fold is not None:
+        inside = fold.first, fold.last
+        kept = [
+            each for each in state.summaries if each.frame != event.frame or not inside[0] <= each.first <= inside[1]
+        ]
+        new = SummaryRef(seq, fold.first, fold.last, fold.count, fold.tokens, event.frame)
+        changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: (each.first, each.seq)))
+    reduced = _reduced(state, event.frame, event.reduced, fold)
+    figures = event.figures
+    view = ViewState(seq, reduced, seq, figures.calls, figures.grown)
+    return {**changes, "views": {**state.views, name: view}}
+
+
+def _next(state: SessionState, frame: str | None, seq: int, reduced: tuple[Reduction, ...]) -> ViewState:
+    return msgspec.structs.replace(state.view(frame), boundary=seq, reduced=reduced)
+
+
+def _reduced(
+    state: SessionState, frame: str | None, new: tuple[Reduction, ...], fold: Fold | None
+) -> tuple[Reduction, ...]:
+    """The table after a boundary: what left the view leaves the table."""
+    kept = _without(state.view(frame).reduced, new)
+    last = 0 if fold is None else fold.last
+    return _sorted(each for each in (*kept, *new) if each.message > last)
+
+
+def _sorted(pieces: Any) -> tuple[Reduction, ...]:
+    return tuple(sorted(pieces, key=lambda each: (each.message, each.piece)))
+
+
+def _without(pieces: tuple[Reduction, ...], gone: Collection[Reduction]) -> tuple[Reduction, ...]:
+    named = {(each.message, each.piece) for each in gone}
+    return tuple(each for each in pieces if (each.message, each.piece) not in named)
+
+
+def after_summary(state: SessionState, frame: str | None, last: int, seq: int) -> dict[str, ViewState]:
+    """The views after a summary of what came up to `last`."""
+    kept = tuple(each for each in state.view(frame).reduced if each.message > last)
+    return {**state.views, frame or "": _next(state, frame, seq, kept)}
+
+
+def after_erasure(state: SessionState, seqs: Collection[int], seq: int) -> dict[str, ViewState]:
+    """The views without what was erased; what is shown of a conversation may have changed by it."""
+    gone = {*seqs}
+    return {
+        name: _next(state, name or None, seq, tuple(each for each in view.reduced if each.message not in gone))
+        for name, view in state.views.items()
+    }
+
+
+def boundary_faults(state: SessionState, event: Event | None) -> Iterator[str]:
+    """Why no command can have made this event."""
+    if not isinstance(event, ContextCompacted | HandleMoved):
+        return
+    if event.frame is not None and event.frame not in state.frames:
+        yield "the conversation of a live frame is shown otherwise, or that of the session"
+    pieces = (event.piece,) if isinstance(event, HandleMoved) else event.reduced
+    if not all(1 <= each.message <= state.version and each.piece >= 0 for each in pieces):
+        yield f"pieces of messages before it are reduced, not {piece_id(pieces[0].message, pieces[0].piece)}"
+    figures = [figure for each in pieces for figure in (each.tokens, each.size, each.head, each.tail)]
+    if isinstance(event, HandleMoved):
+        if not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):
+            yield "a piece has numbers of tokens and bytes"
+        return
+    figures += [event.original, event.final, event.first_changed or 0]
+    if event.fold is not None:
+        yield from _fold_faults(state, event.fold, event.frame)
+        figures += [event.fold.tokens, event.fold.count]
+    elif not event.reduced:
+        yield "a boundary changes something"
+    if not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):
+        yield "a boundary has numbers of tokens"
+    if len(_reduced(state, event.frame, event.reduced, event.fold)) > limits.REDUCED_PIECES:
+        yield "there are more of them than any view has"
+
+
+def _fold_faults(state: SessionState, fold: Fold, frame: str | None) -> Iterator[str]:
+    if not state.start < fold.first <= fold.last <= state.version or not fold.text.strip():
+        yield "a fold stands for events before it"
+    if any(partly(each, fold.first, fold.last) for each in state.summaries_of(frame)):
+        yield "a fold does not cut through a summary"
+    if any((group_of(call.id) or 0) <= fold.last for call in state.open_calls if call.frame == frame):
+        yield "what waits for results is not folded"

@@ -1,0 +1,561 @@
+"""The view of a conversation that goes to a model: read, planned, changed at boundaries, and never the transcript itself.
+
+Laws: reading changes nothing; what it costs follows the view, not the length of the history; a boundary is one event.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from holdfast import codec, errors
+from holdfast.context import plan as planning
+from holdfast.context.extract import extract
+from holdfast.context.plan import Ground, Tools
+from holdfast.core import upcast
+from holdfast.core.calibrate import calibrated
+from holdfast.core.project import piece_handle
+from holdfast.core.shown import by_message, pieces_of, reduced_text, ref_of, shown, size_of
+from holdfast.core.stack import content_of
+from holdfast.errors import HandleNotFound, InvalidContent, PlanStale
+from holdfast.flows import effects, ingest
+from holdfast.flows.effects import Flow
+from holdfast.flows.frames import checked_handle, one_of
+from holdfast.flows.inform_frames import event_at, handle_of, session_where
+from holdfast.flows.place import Context, Place, order
+from holdfast.flows.read import message as message_of
+from holdfast.flows.views import late_of, newest, oldest, pinned, steady
+from holdfast.model import limits
+from holdfast.model.commands import CompactContext, MoveHandle, ReplaceHandle
+from holdfast.model.content import BlobRef, Body, Part, text_of
+from holdfast.model.events import ContextCompacted
+from holdfast.model.handles import Handle, handle_seq, piece_of
+from holdfast.model.messages import History, Item, Message, Summary, SummaryDraft, Unit
+from holdfast.model.names import check_size, checked_flag, checked_name, checked_whole
+from holdfast.model.plan import (
+    Classic,
+    Fold,
+    Occupancy,
+    Plan,
+    PlanPolicy,
+    Priced,
+    Prices,
+    Reduction,
+    Residency,
+    Strategy,
+    SummarizeOldest,
+    Tier,
+    TruncateAt,
+)
+from holdfast.model.prices import checked_prices, prices_of
+from holdfast.model.rows import HandleRow
+from holdfast.model.state import SessionState
+
+Dialect = Literal["text", "openai", "openai-responses", "anthropic"]
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+_ISSUERS: dict[Dialect, str] = {"openai": "openai", "openai-responses": "openai", "anthropic": "anthropic"}
+
+UNKNOWN = Prices(
+    provider="unknown",
+    model="unknown",
+    input=1_000_000,
+    cache_read=100_000,
+    cache_write=1_000_000,
+    output=5_000_000,
+    window=limits.WINDOW_TOKENS,
+    max_output=0,
+)
+"""For a model of which nothing is known: only what is dearer than what counts."""
+
+
+def history(place: Place) -> Flow[History]:
+    """The conversation as a model is shown it, since the last boundary: of the frame, or of the session outside of frames.
+
+    What is large is shown by a preview or an excerpt, and a marker names the handle that reads the rest."""
+    return (yield from steady(place, lambda state: _history(place, state)))
+
+
+def _history(place: Place, state: SessionState) -> Flow[History]:
+    stream = place.scope.stream
+    items = yield from _items(place, state)
+    system = yield from pinned(stream, state, place.frame)
+    bodies = yield from _whole(place, state, items)
+    reductions = by_message(state.view(place.frame).reduced)
+    as_shown = tuple(
+        item if isinstance(item, Summary) else Unit(tuple(shown(each, reductions, bodies) for each in item.messages))
+        for item in items
+    )
+    pinned_shown = tuple(shown(each, reductions, bodies) for each in system)
+    measure = functools.partial(calibrated, state.calibration)
+    sizes = [measure(item.tokens, 1 if isinstance(item, Summary) else len(item.messages)) for item in as_shown]
+    boundary = state.view(place.frame).boundary
+    return History(
+        scope=place.scope,
+        frame=place.frame,
+        version=state.version,
+        system=pinned_shown,
+        items=as_shown,
+        frozen=sum(1 for item in items if _end(item) <= boundary),
+        open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
+        late=(yield from late_of(stream, state)),
+        tokens=sum(measure(each.tokens, 1) for each in pinned_shown) + sum(sizes),
+    )
+
+
+def _end(item: Item) -> int:
+    return item.last if isinstance(item, Summary) else item.messages[-1].seq
+
+
+def _items(place: Place, state: SessionState) -> Flow[list[Item]]:
+    """All that is in view, as it was recorded."""
+    items, whole = yield from newest(place.scope.stream, state, place.frame, limits.WINDOW_TOKENS)
+    if not whole:
+        check_size("the view", limits.LIVE_MESSAGES + 1, "messages", "LIVE_MESSAGES", "Fold the oldest: compact().")
+    return items
+
+
+def _whole(place: Place, state: SessionState, items: Iterable[Item]) -> Flow[dict[str, str]]:
+    """The texts of bodies that are shown whole."""
+    wanted = {(each.message, each.piece) for each in state.view(place.frame).reduced if each.form == "whole"}
+    texts: dict[str, str] = {}
+    for item in items if wanted else ():
+        for message in item.messages if isinstance(item, Unit) else ():
+            for number, parts, _ in pieces_of(message):
+                if (message.seq, number) in wanted:
+                    for part in parts:
+                        if isinstance(part, Body):
+                            texts[part.ref.digest] = yield from _text_of_body(place.context, part.ref)
+    return texts
+
+
+def _text_of_body(context: Context, ref: BlobRef) -> Flow[str]:
+    return (yield from effects.outside(lambda: _read_whole(context, ref).decode("utf-8", "replace")))
+
+
+def _read_whole(context: Context, ref: BlobRef) -> bytes:
+    return b"".join(context.bodies.chunks(context.tenant, ref))
+
+
+def render(place: Place, to: Dialect = "anthropic") -> Flow[Any]:
+    """The history in the words of a provider: `anthropic` gives `system` and `messages`, `openai` the messages of a chat,
+    `openai-responses` gives `instructions` and `input`, `text` something to read."""
+    from holdfast import render as renderers  # noqa: PLC0415 - a good part of the time of an import
+
+    one_of("dialect", to, DIALECTS)
+    found = yield from history(place)
+    if to == "text":
+        return renderers.text(found)
+    bodies: dict[str, bytes] = {}
+    for ref in renderers.bodies_of(found, _ISSUERS[to]):
+        if ref.size <= limits.INLINE_BYTES:
+            bodies[ref.digest] = yield from effects.outside(functools.partial(_read_whole, place.context, ref))
+    if to == "anthropic":
+        return renderers.anthropic(found, bodies)
+    return renderers.openai_chat(found, bodies) if to == "openai" else renderers.openai_responses(found, bodies)
+
+
+# Planning
+
+
+def plan(
+    place: Place,
+    *,
+    window: int | None = None,
+    model: str | None = None,
+    prices: Prices | None = None,
+    policy: PlanPolicy | Literal["priced", "classic"] | None = None,
+    before: int = 0,
+    cold: bool = False,
+) -> Flow[Plan]:
+    """What would be done to the history now, what it frees, what it costs, and when it pays back. Changes nothing.
+
+    The model is the one that answered last, unless `model` or `prices` says otherwise; `window` is what all may take, if
+    that is less than its window without its longest answer. `before` are the tokens of what stands before the conversation
+    and is not in it: tools, a system prompt. `cold` says that the cache is lost, as after a change of tools."""
+    asked = _asked(place, window, model, prices, policy, before, cold)
+    return (yield from steady(place, lambda state: _plan(place, state, asked, None)))
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    window: int | None
+    model: str | None
+    prices: Prices | None
+    policy: PlanPolicy
+    before: int
+    cold: bool
+
+
+def _asked(
+    place: Place, window: object, model: object, prices: object, policy: object, before: object, cold: object
+) -> _Asked:
+    return _Asked(
+        None if window is None else checked_whole("window", window, 1, limits.WINDOW_TOKENS),
+        None if model is None else checked_name("model", model),
+        None if prices is None else checked_prices(prices),
+        checked_policy(policy, place.context.compaction),
+        checked_whole("before", before, 0, limits.WINDOW_TOKENS),
+        checked_flag("cold", cold),
+    )
+
+
+def checked_policy(policy: object, default: PlanPolicy) -> PlanPolicy:
+    """A policy by its name, or as a struct whose figures make sense."""
+    if policy is None:
+        return default
+    if type(policy) is str and policy in (Priced.name, Classic.name):
+        return Priced() if policy == Priced.name else Classic()
+    if not isinstance(policy, Priced | Classic):
+        raise InvalidContent(
+            reason=f"a policy is 'priced', 'classic', a Priced or a Classic, not {errors.shown(policy)}"
+        )
+    shares = {
+        name: getattr(policy, name)
+        for name in policy.__struct_fields__
+        if name.endswith(("share", "ratio")) or name in ("snip", "micro", "collapse", "auto", "target")
+    }
+    for name, value in shares.items():
+        optional = value is None and name in ("snip", "micro", "collapse", "auto")
+        if not optional and (type(value) not in (int, float) or not 0 < value <= 1):
+            raise InvalidContent(
+                reason=f"{name} is {errors.shown(value)}, not a share of the window above 0 and up to 1"
+            )
+    for name in policy.__struct_fields__:
+        if name not in shares:
+            checked_whole(name, getattr(policy, name), 0, limits.WINDOW_TOKENS)
+    return policy
+
+
+def _plan(place: Place, state: SessionState, asked: _Asked, strategy: Strategy | None) -> Flow[Plan]:
+    ground = yield from _ground(place, state, asked)
+    return _planned(place.context, state, ground, asked.policy, strategy)
+
+
+def _planned(
+    context: Context, state: SessionState, ground: Ground, policy: PlanPolicy, strategy: Strategy | None
+) -> Plan:
+    tools = _tools(context, state)
+    if strategy is not None:
+        return planning.asked(ground, strategy, policy, tools)
+    return planning.plan(ground, policy, tools)
+
+
+def _tools(context: Context, state: SessionState) -> Tools:
+    count = context.counter.count
+    return Tools(
+        measure=functools.partial(calibrated, state.calibration),
+        count=count,
+        summarize=lambda items, tokens: extract(items, tokens, count),
+        summarizing=_summarizing(context),
+    )
+
+
+def _summarizing(context: Context) -> Callable[[int, int], int]:
+    """What a summary costs: nothing, unless a model makes it."""
+    prices = None if context.summarizer is None else context.summarizer.prices
+    if prices is None:
+        return lambda _tokens, _summary: 0
+    return lambda tokens, summary: prices.input * tokens + prices.output * summary
+
+
+def _ground(place: Place, state: SessionState, asked: _Asked) -> Flow[Ground]:
+    stream, frame = place.scope.stream, place.frame
+    measure = functools.partial(calibrated, state.calibration)
+    prices = asked.prices or _prices(place.context, asked.model or state.calibration.model)
+    if prices is None:
+        if asked.window is None:
+            model = asked.model or state.calibration.model
+            told = f"nothing is known of the model {errors.shown(model)}" if model else "no model has answered yet"
+            raise InvalidContent(reason=f"{told}; say window=, or prices=")
+        prices = UNKNOWN
+    window = prices.window - prices.max_output
+    items, whole = yield from newest(stream, state, frame, limits.WINDOW_TOKENS)
+    if not whole:
+        items = yield from oldest(stream, state, frame)
+    system = yield from pinned(stream, state, frame)
+    return Ground(
+        scope=place.scope,
+        frame=frame,
+        version=state.version,
+        system=asked.before + sum(measure(each.tokens, 1) for each in system),
+        items=tuple(items),
+        view=state.view(frame),
+        window=min(window, asked.window or window),
+        prices=prices,
+        now_us=place.context.clock.now_us(),
+        cold=asked.cold,
+        unread=not whole,
+        bodies=(yield from _whole(place, state, items)),
+    )
+
+
+def _prices(context: Context, model: str) -> Prices | None:
+    return prices_of(model, context.prices) if model else None
+
+
+def compact(
+    place: Place,
+    plan: Plan | None = None,
+    *,
+    strategy: Strategy | None = None,
+    window: int | None = None,
+    model: str | None = None,
+    prices: Prices | None = None,
+    policy: PlanPolicy | Literal["priced", "classic"] | None = None,
+    before: int = 0,
+    cold: bool = False,
+    key: str | None = None,
+    cause: str | None = None,
+) -> Flow[Plan]:
+    """Carry out what plan() says, if it says anything; the plan that comes back has the event in `at`.
+
+    With a `plan` from before, exactly that: PlanStale if what is shown has changed since. With a `strategy`
+    (SummarizeOldest, TruncateAt), what that asks for, whatever it costs. The transcript stays as it is."""
+    if plan is not None and (type(plan) is not Plan or (plan.scope, plan.frame) != (place.scope, place.frame)):
+        raise InvalidContent(reason="a plan to carry out is what plan() of this conversation returned")
+    if strategy is not None:
+        _check_strategy(strategy)
+    asked = _asked(place, window, model, prices, policy, before, cold)
+    if plan is not None:
+        return (yield from _carried_out(place, plan, key, cause))
+    for tries in range(limits.VIEW_TRIES):
+        made = yield from steady(place, lambda state: _plan(place, state, asked, strategy))
+        if made.empty:
+            return made
+        made = yield from _summarized(place, made)
+        try:
+            done = yield from _carried_out(place, made, key, cause)
+        except PlanStale:
+            if tries + 1 == limits.VIEW_TRIES:
+                raise
+            continue
+        return done
+    raise AssertionError("the last try returns or raises")
+
+
+def _check_strategy(strategy: object) -> None:
+    match strategy:
+        case SummarizeOldest(keep_recent=figure) | TruncateAt(message_count=figure):
+            checked_whole("the messages to keep", figure, 0, limits.LIVE_MESSAGES)
+        case _:
+            reason = f"a strategy is SummarizeOldest(…) or TruncateAt(…), not {errors.shown(strategy)}"
+            raise InvalidContent(reason=reason)
+
+
+def _summarized(place: Place, plan: Plan) -> Flow[Plan]:
+    """The plan with the text of a model, if one is at hand, and says something that fits; else with the one it has."""
+    summarizer, fold = place.context.summarizer, plan.fold
+    if summarizer is None or fold is None:
+        return plan
+    draft = yield from steady(place, lambda state: _draft(place, state, fold, plan.version))
+    try:
+        text = yield from effects.outside(functools.partial(summarizer.summarize, draft, fold.tokens))
+        codec.checked_text("the summary", text)
+    except Exception:  # whatever goes wrong in there, what was extracted serves
+        return plan
+    tokens = place.context.counter.count(text)
+    if not text.strip() or tokens >= draft.tokens or len(text.encode()) > limits.SPOOL_BYTES:
+        return plan
+    return msgspec.structs.replace(plan, fold=msgspec.structs.replace(fold, text=text, tokens=tokens))
+
+
+def _draft(place: Place, state: SessionState, fold: Fold, version: int) -> Flow[SummaryDraft]:
+    items = yield from _items(place, state)
+    inside = tuple(item for item in items if _end(item) <= fold.last)
+    return SummaryDraft(
+        scope=place.scope,
+        frame=place.frame,
+        first=fold.first,
+        last=fold.last,
+        version=version,
+        items=inside,
+        tokens=sum(item.tokens for item in inside),
+    )
+
+
+def _carried_out(place: Place, plan: Plan, key: str | None, cause: str | None) -> Flow[Plan]:
+    if plan.empty:
+        return plan
+    command = CompactContext(
+        scope=place.scope,
+        frame=place.frame,
+        version=plan.version,
+        policy=plan.policy,
+        why=plan.why or "asked",
+        ops=plan.ops,
+        reduced=plan.reduced,
+        fold=plan.fold,
+        first_changed=plan.first_changed,
+        original=plan.figures.before,
+        final=plan.figures.after,
+        level="moderate" if plan.fold is not None else "light",
+        target_met=plan.target_met,
+        figures=plan.figures,
+    )
+    refs = [each.ref for each in plan.reduced if each.ref is not None]
+    appended = yield from order(place, command, key=key, cause=cause, bodies=refs)
+    for recorded in appended.events:
+        if isinstance(upcast.current(recorded), ContextCompacted):
+            return msgspec.structs.replace(plan, at=recorded.seq)
+    return plan
+
+
+# Handles: what is in view, and what is not
+
+
+def page_out(place: Place, handle: Handle | str, *, tier: Tier = "durable", key: str | None = None) -> Flow[Handle]:
+    """Take a piece out of view, or a handle of a frame out of reach: a line stays that names it, and page_in() brings it
+    back, exactly. Its content goes to the blob store. This is a boundary: what is shown behind it is written anew."""
+    one_of("tier", tier, get_args(Tier))
+    return (yield from _move(place, handle, "paged_out", tier, key))
+
+
+def page_in(place: Place, handle: Handle | str, *, key: str | None = None) -> Flow[Handle]:
+    """Show a piece whole again, as it was recorded, also one that went to the blob store when it came in; checked by its
+    digest. This is a boundary: what is shown behind it is written anew."""
+    return (yield from _move(place, handle, "resident", "durable", key))
+
+
+def _move(place: Place, handle: Handle | str, residency: Residency, tier: Tier, key: str | None) -> Flow[Handle]:
+    name = handle.id if isinstance(handle, Handle) else handle
+    found = piece_of(name) if type(name) is str else None
+    if found is None:
+        return (yield from _move_added(place, checked_handle(handle), residency, tier, key))
+    message, parts, call = yield from _piece(place, name, *found)
+    counter = place.context.counter
+    digest = codec.digest(parts)
+    ref = ref_of(parts)
+    whole = text_of(parts)
+    if residency == "resident" and ref is not None:
+        whole = yield from _text_of_body(place.context, ref)
+    if residency == "paged_out" and ref is None:
+        ref = yield from _archived(place.context, parts)
+    shown_now = sum(ingest.count_parts(counter, (part,)) for part in parts)
+    piece = Reduction(
+        message=message.seq,
+        piece=found[1],
+        form="page" if residency == "paged_out" else "whole" if ref_of(parts) is not None else "page",
+        tokens=shown_now,
+        size=size_of(parts),
+        digest=digest,
+        ref=ref,
+        tier=tier,
+        source=call,
+    )
+    now = counter.count(whole if residency == "resident" else reduced_text(parts, piece, name))
+    piece = msgspec.structs.replace(
+        piece, saved=shown_now - now if residency == "paged_out" or piece.form == "whole" else 0
+    )
+    command = MoveHandle(scope=place.scope, frame=message.frame, residency=residency, piece=piece)
+    yield from order(place, command, key=key, bodies=[] if ref is None else [ref])
+    return piece_handle(piece, message.frame, residency)
+
+
+def _move_added(place: Place, name: str, residency: Residency, tier: Tier, key: str | None) -> Flow[Handle]:
+    """A handle of a frame."""
+    where = session_where(place.scope) | {"handle": handle_seq(name)}
+    for row in (yield from effects.rows(HandleRow, where, None, 1)):
+        handle = handle_of(row)
+        parts = content_of((yield from event_at(place.scope.stream, handle.at)))
+        if codec.digest(parts) != handle.digest and not row.result:
+            raise errors.StorageCorrupt(where=f"the handle {name}", reason="its content is not what its digest says")
+        ref = (yield from _archived(place.context, parts)) if residency == "paged_out" else None
+        frame = handle.frame or ""
+        command = ReplaceHandle(
+            scope=place.scope, frame=frame, handle=name, residency=residency, tier=tier, ref=ref, size=size_of(parts)
+        )
+        yield from order(place, command, key=key, bodies=[] if ref is None else [ref])
+        for now in (yield from effects.rows(HandleRow, where, None, 1)):
+            return handle_of(now)
+    raise HandleNotFound(session=place.scope.session, handle=name)
+
+
+def _archived(context: Context, parts: tuple[Part, ...]) -> Flow[BlobRef]:
+    """A piece in the blob store, as the log has it."""
+    data = codec.encode(parts)
+    return (yield from effects.outside(functools.partial(context.bodies.put, context.tenant, data, "application/json")))
+
+
+def _piece(place: Place, name: str, seq: int, number: int) -> Flow[tuple[Message, tuple[Part, ...], str | None]]:
+    """A piece of a message of this session, as it was recorded."""
+    for recorded in (yield from effects.read(place.scope.stream, seq - 1, 1)):
+        message = message_of(recorded)
+        if recorded.seq == seq and not message.erased and not message.late:
+            for at, parts, call in pieces_of(message):
+                if at == number:
+                    return message, parts, call
+    raise HandleNotFound(session=place.scope.session, handle=name)
+
+
+def pieces(place: Place) -> Flow[list[Handle]]:
+    """The handles of what is in view: tool results, and whatever of a message is in the blob store or reduced, oldest first.
+
+    `residency` says which of them take room in the context; `read_handle`, `read_text` and page_in() take their ids."""
+    return (yield from steady(place, lambda state: _pieces(place, state)))
+
+
+def _pieces(place: Place, state: SessionState) -> Flow[list[Handle]]:
+    items = yield from _items(place, state)
+    reductions = by_message(state.view(place.frame).reduced)
+    found: list[Handle] = []
+    for item in items:
+        for message in item.messages if isinstance(item, Unit) else ():
+            known = reductions.get(message.seq, {})
+            for number, parts, call in pieces_of(message):
+                if call is not None or number in known or ref_of(parts) is not None:
+                    found.append(_handle(place.context, message, number, parts, call, known.get(number)))
+    return found
+
+
+def _handle(
+    context: Context, message: Message, number: int, parts: tuple[Part, ...], call: str | None, how: Reduction | None
+) -> Handle:
+    if how is None:
+        how = Reduction(
+            message=message.seq,
+            piece=number,
+            form="spool",
+            tokens=ingest.count_parts(context.counter, parts),
+            size=size_of(parts),
+            digest=codec.digest(parts),
+            ref=ref_of(parts),
+            source=call,
+        )
+        return piece_handle(how, message.frame, "resident" if how.ref is None else "spooled_out")
+    forms: dict[str, Residency] = {"page": "paged_out", "whole": "resident"}
+    return piece_handle(how, message.frame, forms.get(how.form, "spooled_out"))
+
+
+def occupancy(place: Place) -> Flow[Occupancy]:
+    """What takes how much of the context, and what was taken out of it."""
+    return (yield from steady(place, lambda state: _occupancy(place, state)))
+
+
+def _occupancy(place: Place, state: SessionState) -> Flow[Occupancy]:
+    found = yield from _history(place, state)
+    recorded = yield from _items(place, state)
+    measure = functools.partial(calibrated, state.calibration)
+    view = state.view(place.frame)
+    units = [item for item in recorded if isinstance(item, Unit)]
+    in_view = sum(unit.tokens for unit in units)
+    grown = view.grown + sum(unit.tokens for unit in units if unit.messages[-1].seq > view.planned)
+    system = sum(measure(each.tokens, 1) for each in found.system)
+    summaries = [item for item in found.items if isinstance(item, Summary)]
+    condensed = sum(measure(item.tokens, 1) for item in summaries)
+    paged = sum(each.saved for each in view.reduced if each.form == "page")
+    handles = yield from _pieces(place, state)
+    return Occupancy(
+        tokens=found.tokens,
+        system=system,
+        summaries=condensed,
+        messages=found.tokens - system - condensed,
+        resident_tokens=sum(each.tokens for each in (*found.system, *found.items)),
+        spooled_tokens=max(0, sum(each.saved for each in view.reduced) - paged),
+        paged_tokens=paged,
+        collapsed_tokens=max(0, (state.live_tokens if place.frame is None else grown) - in_view),
+        handles=len(handles),
+        folded=sum(item.messages for item in summaries),
+        boundary=view.boundary,
+    )

@@ -1,0 +1,299 @@
+"""Plans: what would leave the view of a conversation, what that frees, what it costs, and when it pays. Data only.
+
+A boundary is an event that changes what a model is shown of a conversation. Between two of them every rendering extends the
+one before, so a provider's prompt cache stays warm; at one, what stands behind the first change is written anew.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.model.content import BlobRef
+from holdfast.model.names import Scope
+
+Residency: TypeAlias = Literal["resident", "spooled_out", "paged_out", "collapsed"]
+"""In the view; out of it with a preview left; archived; projected out of the view with all around it."""
+Tier: TypeAlias = Literal["durable", "semantic"]
+Form: TypeAlias = Literal["excerpt", "snip", "spool", "page", "whole"]
+"""How a piece of a message is shown: the beginning and end of what is old; of what is too long; the preview of what lies in
+the blob store; a line that names it; or whole, though it lies in the blob store."""
+Level: TypeAlias = Literal["none", "light", "moderate", "aggressive", "critical"]
+Why: TypeAlias = Literal["pays", "forced", "threshold", "idle", "asked"]
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model costs, in micro-dollars for a million tokens: 3_000_000 is $3."""
+
+    provider: str
+    model: str
+    input: int
+    """A token of the prompt that is neither read from a cache nor written to one."""
+    cache_read: int
+    cache_write: int
+    """What the provider takes for a token that is new in a cached prompt: `input`, where writing costs nothing."""
+    output: int
+    ttl_s: int = 300
+    """How long an unused cache stays warm."""
+    window: int
+    max_output: int
+
+
+class Spool(msgspec.Struct, frozen=True, tag="spool"):
+    """Show one large piece by its preview."""
+
+    handle: str
+
+
+class Snip(msgspec.Struct, frozen=True, tag="snip"):
+    """Show what is longer than a share of the window by its beginning and end."""
+
+    per_msg_ratio: float
+    limit: int
+    """That share, in tokens."""
+
+
+class TimeDecayMicro(msgspec.Struct, frozen=True, tag="time_decay_micro"):
+    """Show large tool results by an excerpt, those of the last turns excepted."""
+
+    over: int
+    """What is large, in tokens."""
+    keep: int
+    """Tokens of an excerpt."""
+
+
+class Collapse(msgspec.Struct, frozen=True, tag="collapse"):
+    """Take the oldest units out of the view until it has so many tokens."""
+
+    target_tokens: int
+
+
+class AutoCompact(msgspec.Struct, frozen=True, tag="auto_compact"):
+    """Show all but the last turns as one summary."""
+
+    preserve_turns: int
+    tail_tokens: int
+    """The most tokens of those turns that stay: a turn of an agent may be longer than any window."""
+
+
+class SummarizeOldest(msgspec.Struct, frozen=True, tag="summarize_oldest"):
+    """Show all but the newest messages as one summary."""
+
+    keep_recent: int = 10
+
+
+class TruncateAt(msgspec.Struct, frozen=True, tag="truncate_at"):
+    """Take all but the newest messages out of the view."""
+
+    message_count: int
+
+
+Strategy: TypeAlias = SummarizeOldest | TruncateAt
+Op: TypeAlias = Spool | Snip | TimeDecayMicro | Collapse | AutoCompact | SummarizeOldest | TruncateAt
+
+
+def label(op: Op) -> str:
+    """What an operation is called."""
+    return str(op.__struct_config__.tag)
+
+
+class Reduction(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """How one piece of a message is shown from a boundary on."""
+
+    message: int
+    """The seq of the message."""
+    piece: int
+    """Which one: its tool results come first, then the parts of its content."""
+    form: Form
+    head: int = 0
+    """Characters of its beginning that are shown."""
+    tail: int = 0
+    """And of its end."""
+    tokens: int
+    """What it takes as it was recorded."""
+    saved: int = 0
+    """Tokens that it takes less from now on; less than 0 if it takes more."""
+    size: int
+    """Its bytes."""
+    digest: str
+    """The SHA-256 of its content."""
+    ref: BlobRef | None = None
+    """Where it lies in the blob store, if it does."""
+    tier: Tier = "durable"
+    source: str | None = None
+    """The tool call that it is the result of."""
+
+
+class Fold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The messages from `first` to `last` are shown as `text`."""
+
+    first: int
+    last: int
+    messages: tuple[int, ...]
+    """The seqs of those that it stands for, those of summaries that it takes in excepted."""
+    summaries: tuple[int, ...] = ()
+    """The seqs of the events that made those."""
+    count: int
+    """How many messages it stands for in all."""
+    text: str
+    tokens: int
+
+
+class Figures(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a plan was decided on. Costs are in picodollars: micro-dollars for a million tokens, times tokens."""
+
+    before: int = 0
+    """Tokens of the view, as far as is known in the provider's own count."""
+    after: int = 0
+    window: int = 0
+    rewritten: int = 0
+    """Tokens behind the first change that the last call had, or that are new: they must be written."""
+    rewriting: int = 0
+    """What that costs beyond reading them from the cache; nothing if the cache is lost anyway."""
+    summarizing: int = 0
+    """What the summary itself costs."""
+    saves: int = 0
+    """What it saves at each call from then on."""
+    horizon: int = 0
+    """In how many calls as much again will have gathered, by what a call has added so far."""
+    earns: int = 0
+    """What it saves until then."""
+    cold: bool = False
+    """The cache is lost anyway."""
+    calls: int = 0
+    """Model calls of the conversation so far."""
+    grown: int = 0
+    """Tokens that they ever added to it."""
+
+    @property
+    def net(self) -> int:
+        """What it costs more than it saves until as much again has gathered: below 0, it pays."""
+        return self.rewriting + self.summarizing - self.earns
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation of a plan, and what it does."""
+
+    op: Op
+    first_changed_index: int | None
+    """The number of the first item of the view that is shown otherwise; None if it only extends."""
+    before: int
+    after: int
+    """Tokens of the view."""
+
+
+class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
+    """What takes how much of a context, in tokens, and what was taken out of it."""
+
+    tokens: int
+    """All that is in view, as far as is known in the provider's own count."""
+    system: int
+    summaries: int
+    messages: int
+    resident_tokens: int
+    """What is in view, as we count."""
+    spooled_tokens: int
+    """What is shown by a preview or an excerpt instead."""
+    paged_tokens: int
+    collapsed_tokens: int
+    """What summaries stand for."""
+    handles: int
+    folded: int
+    """Messages that summaries stand for."""
+    boundary: int
+    """The seq of the last event that changed what is shown; 0 for none."""
+
+    @property
+    def non_resident_tokens(self) -> int:
+        return self.spooled_tokens + self.paged_tokens + self.collapsed_tokens
+
+    @property
+    def total_tokens(self) -> int:
+        return self.resident_tokens + self.non_resident_tokens
+
+
+class Priced(msgspec.Struct, frozen=True, kw_only=True):
+    """Compact when it pays: when what a boundary saves, until as much again has gathered, reaches what it costs."""
+
+    name: ClassVar[str] = "priced"
+    preserve_turns: int = 2
+    tail_share: float = 0.25
+    """The most of the window that these turns may take; the oldest of them give way."""
+    summary_share: float = 1 / 16
+    """The most of the window that a summary may take."""
+    least: int = 1_000
+    """Tokens that are not worth a boundary."""
+    large: int = 2_000
+    """From so many tokens on, an old tool result is worth an excerpt."""
+    excerpt: int = 200
+    """Tokens of an excerpt."""
+
+
+class Classic(msgspec.Struct, frozen=True, kw_only=True):
+    """Compact by pressure, whatever it costs: tokens in view as a share of the window. None switches a step off."""
+
+    name: ClassVar[str] = "classic"
+    snip: float | None = 0.70
+    micro: float | None = 0.80
+    collapse: float | None = 0.90
+    auto: float | None = 0.95
+    target: float = 0.65
+    idle_s: int = 3_600
+    """After so long without activity, large old results are shown by excerpts; 0 for never."""
+    per_msg_ratio: float = 0.10
+    preserve_turns: int = 2
+    tail_share: float = 0.25
+    summary_share: float = 1 / 16
+    large: int = 2_000
+    excerpt: int = 200
+
+
+PlanPolicy: TypeAlias = Priced | Classic
+Pressure: TypeAlias = Literal["none", "snip", "micro", "collapse", "auto"]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be done to the view of a conversation. `explain()` says it in words."""
+
+    scope: Scope
+    frame: str | None = None
+    version: int
+    """The last event that it knows of."""
+    policy: str
+    why: Why | None = None
+    """What calls for it; None if nothing does, and nothing is to be done."""
+    steps: tuple[Step, ...] = ()
+    reduced: tuple[Reduction, ...] = ()
+    fold: Fold | None = None
+    figures: Figures = Figures()
+    """Of what is to be done; if that is nothing, of the best that could be."""
+    considered: tuple[tuple[str, Figures], ...] = ()
+    """What else could be done, each with its figures."""
+    prices: Prices | None = None
+    target_met: bool = True
+    """Whether the view will fit."""
+    at: int | None = None
+    """The seq of the event that carried it out, once one did."""
+
+    @property
+    def empty(self) -> bool:
+        return not self.reduced and self.fold is None
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        return tuple(step.op for step in self.steps)
+
+    @property
+    def first_changed(self) -> int | None:
+        """The number of the first item of the view that is shown otherwise; None if none is."""
+        if self.fold is not None:
+            return 0
+        changed = [each.first_changed_index for each in self.steps if each.first_changed_index is not None]
+        return min(changed, default=None)
+
+    def explain(self) -> str:
+        """The figures in words: what it frees, what it costs, when it pays back, or why it is refused."""
+        from holdfast.model.explain import explained  # noqa: PLC0415 - words are wanted by few
+
+        return explained(self)

@@ -1,0 +1,200 @@
+"""Anthropic's messages, with cache breakpoints.
+
+Laws: all results of a group stand in one user message right behind the calls; messages are never merged, so a longer
+history begins with a shorter one; the first message is a user's; at most four blocks carry a mark, and none that may not.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.model.content import Body, Data, File, Image, Text, ToolCall
+from holdfast.model.messages import History, Message, Summary
+from holdfast.model.names import checked_whole
+from holdfast.providers.plain import ANTHROPIC
+from holdfast.render import entries
+from holdfast.render.entries import NO_BODIES, Around, Entry, Foreign, Mark, Own, Shown
+from holdfast.render.turns import Answer, Calls, Ids, Turn, name_of, object_of, turns
+
+BREAKPOINTS = 4
+"""The most that a request may have."""
+
+OPENING = "(The conversation begins with the assistant.)"
+"""What stands before a history that no user began."""
+
+THOUGHT = frozenset({"thinking", "redacted_thinking"})
+MARKED = frozenset({"text", "image", "document", "tool_use", "tool_result"})
+"""The blocks that a mark may stand on."""
+
+
+def anthropic(
+    history: History, bodies: Mapping[str, bytes] = NO_BODIES, breakpoints: int = BREAKPOINTS
+) -> dict[str, Any]:
+    """`system` and `messages` for `client.messages.create`. `bodies` has the bytes of images and files by their digest.
+
+    Marks stand where the next request finds them again: at the end of the history, at that of the system messages, at the
+    last boundary, and before the last reply, where the history ended when it was asked for. With fewer `breakpoints` (leave
+    some for marks of your own) the first of these are set."""
+    checked_whole("breakpoints", breakpoints, 0, BREAKPOINTS)
+    made = _Messages(bodies)
+    frozen = 0
+    for number, item in enumerate(history.items, 1):
+        if isinstance(item, Summary):
+            made.add("user", [_text(item.shown)])
+        else:
+            for turn in turns(item):
+                made.turn(turn)
+        if number == history.frozen:
+            frozen = len(made.messages)
+    system = [block for message in history.system for block in made.system(message)]
+    _mark(system, made.messages, frozen, breakpoints)
+    made.add("user", [_text(text) for text in history.tail if text.strip()])
+    return {"system": system, "messages": made.messages}
+
+
+def _mark(system: list[dict[str, Any]], messages: list[dict[str, Any]], frozen: int, breakpoints: int) -> None:
+    replies = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
+    shown = replies[-1] if replies else 0
+    places = [
+        _last(messages),
+        system[-1] if system else None,
+        _last(messages[:frozen]),
+        _last(messages[: max(shown, frozen)]),
+    ]
+    marked: list[dict[str, Any]] = []
+    for block in places:
+        if block is not None and len(marked) < breakpoints and not any(block is each for each in marked):
+            marked.append(block)
+            block["cache_control"] = {"type": "ephemeral"}
+
+
+def _last(messages: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The last block that may carry a mark."""
+    for message in reversed(messages):
+        for block in reversed(message["content"]):
+            if block["type"] in MARKED:
+                found: dict[str, Any] = block
+                return found
+    return None
+
+
+class _Messages:
+    def __init__(self, bodies: Mapping[str, bytes]) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._bodies = bodies
+        self._ids = Ids(ANTHROPIC)
+
+    def add(self, role: str, content: list[dict[str, Any]]) -> None:
+        if not content:
+            return
+        if not self.messages and role != "user":
+            self.messages.append({"role": "user", "content": [_text(OPENING)]})
+        self.messages.append({"role": role, "content": content})
+
+    def system(self, message: Message) -> list[dict[str, Any]]:
+        found = entries.content(message, ANTHROPIC, self._bodies)
+        return [block for entry in found for block in self._block(entry, pictures=False)]
+
+    def turn(self, turn: Turn) -> None:
+        if turn.message.role == "assistant":
+            self.add("assistant", self._reply(turn))
+        else:
+            found = entries.content(turn.message, ANTHROPIC, self._bodies)
+            self.add("user", [block for entry in found for block in self._said(entry)])
+        self.add("user", [self._result(call, answer) for call, answer in turn.answers.items()])
+
+    def _reply(self, turn: Turn) -> list[dict[str, Any]]:
+        calls = Calls(turn)
+        blocks: list[dict[str, Any]] = []
+        for entry in entries.content(turn.message, ANTHROPIC, self._bodies):
+            match entry:
+                case Mark(shell):
+                    blocks += [self._call(turn.message, *each) for each in calls.up_to(shell)]
+                case Own(block):
+                    blocks += [block] if block["type"] not in ("text", "tool_use", "tool_result") else []
+                case _:
+                    blocks += self._block(entry, pictures=False)
+        blocks += [self._call(turn.message, call, {}) for call in calls.rest()]
+        while blocks and blocks[-1]["type"] in THOUGHT:  # refused without what it led to
+            blocks.pop()
+        return blocks
+
+    def _call(self, message: Message, call: ToolCall, shell: dict[str, Any]) -> dict[str, Any]:
+        outer = shell if shell.get("type") == "tool_use" else {}
+        return {
+            **outer,
+            "type": "tool_use",
+            "id": self._ids.give(message, call),
+            "name": name_of(message, call, ANTHROPIC),
+            "input": object_of(call.args),
+        }
+
+    def _result(self, call: str, answer: Answer) -> dict[str, Any]:
+        found = entries.result(answer.message, answer.number, ANTHROPIC, self._bodies)
+        shells = (entry.shell for entry in found if isinstance(entry, Around))
+        outer = next((shell for shell in shells if shell.get("type") == "tool_result"), {})
+        blocks = [block for entry in found for block in self._said(entry)]
+        if answer.result.is_error and not blocks:
+            blocks = [_text("Error")]  # an error without content is refused
+        result = {**outer, "type": "tool_result", "tool_use_id": self._ids.of(call)}
+        if blocks:
+            lone = len(blocks) == 1 and blocks[0].keys() == {"type", "text"}
+            result["content"] = blocks[0]["text"] if lone else blocks
+        if answer.result.is_error:
+            result["is_error"] = True
+        return result
+
+    def _said(self, entry: Entry) -> list[dict[str, Any]]:
+        """What a user or a tool brought."""
+        match entry:
+            case Own(block):
+                kind = block["type"]
+                closed = kind in THOUGHT or kind == "text" or kind.endswith(("tool_use", "tool_result"))
+                return [] if closed else [block]
+            case Foreign():
+                return [_text(entry.line)]
+            case _:
+                return self._block(entry, pictures=True)
+
+    def _block(self, entry: Entry, *, pictures: bool) -> list[dict[str, Any]]:
+        match entry:
+            case Shown(Text() | Data() | Body() as part, shell):
+                text = entries.text_in(part)
+                outer = shell if shell.get("type") == "text" else {}
+                return [{**outer, **_text(text)}] if text.strip() else []  # blank text is refused
+            case Shown(Image() | File() as part, shell, handle):
+                shown = self._image(part, shell) if isinstance(part, Image) else self._file(part, shell)
+                return [shown if pictures and shown is not None else _text(entries.line(part, handle))]
+            case _:
+                return []
+
+    def _image(self, part: Image, shell: dict[str, Any]) -> dict[str, Any] | None:
+        if part.ref is None:
+            url = entries.fetched(part.url)
+            return None if url is None else {**shell, "type": "image", "source": {"type": "url", "url": url}}
+        found = entries.picture_of(part, self._bodies)
+        return None if found is None else {**shell, "type": "image", "source": _base64(*found)}
+
+    def _file(self, part: File, shell: dict[str, Any]) -> dict[str, Any] | None:
+        found = entries.file_of(part, self._bodies)
+        if found is None:
+            return self._image(Image(part.ref), {})
+        text = entries.as_text(*found)
+        if text is not None and text.strip():
+            source = {"type": "text", "media_type": "text/plain", "data": text}
+        elif found[0] == entries.PDF:
+            source = _base64(*found)
+        else:
+            return None
+        title = {"title": part.name} if part.name else {}
+        return {**shell, **title, "type": "document", "source": source}
+
+
+def _base64(kind: str, data: bytes) -> dict[str, Any]:
+    return {"type": "base64", "media_type": kind, "data": base64.b64encode(data).decode()}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}

@@ -1,0 +1,211 @@
+"""The laws of the renderers, on random conversations."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.model.messages import History
+from holdfast.providers.openai import CALLS
+from holdfast.render import NO_BODIES, anthropic, openai_chat, openai_responses, text
+from tests.render import conversations as spoken
+from tests.render.conversations import SEALED, bodies_in, play, session_with, spelled
+from tests.render.shown import MARKS, RENDERERS, check_all, marked, unmarked
+from tests.support import figure
+
+EXAMPLES = figure(60, 2_000)
+ROOT = Path(__file__).parents[2]
+ISSUERS = {"chat": "openai", "responses": "openai", "anthropic": "anthropic"}
+
+
+def histories(steps: list[spoken.Step], system: list[Any]) -> list[tuple[History, Mapping[str, bytes]]]:
+    with session_with(system) as (engine, session):
+        found = list(play(engine, session, steps))
+        return [(each, bodies_in(engine, each, "openai") | bodies_in(engine, each, "anthropic")) for each in found]
+
+
+systems = st.lists(spoken.part, max_size=2)
+
+
+@settings(max_examples=EXAMPLES)
+@given(spoken.talks(), systems, st.integers(0, 6), st.lists(spoken.texts, max_size=2).map(tuple), st.booleans())
+def test_a_provider_takes_any_history(
+    steps: list[spoken.Step], system: list[Any], frozen: int, tail: tuple[str, ...], at_hand: bool
+) -> None:
+    """Calls and results pair, ids are theirs alone, no message is empty, and the official types accept it."""
+    history, bodies = histories(steps, system)[-1]
+    history = msgspec.structs.replace(history, frozen=frozen, tail=tail)
+    check_all(history, bodies if at_hand else NO_BODIES)
+
+
+@settings(max_examples=EXAMPLES)
+@given(spoken.talks(), systems)
+def test_a_longer_history_begins_with_the_shorter_one(steps: list[spoken.Step], system: list[Any]) -> None:
+    found = histories(steps, system)
+    final, bodies = found[-1]
+    for history, _ in found:
+        assert final.items[: len(history.items)] == history.items, "the session only grew"
+        assert text(final).startswith(text(history))
+        for render in RENDERERS.values():
+            before = render(history, bodies)
+            assert spelled(render(final, bodies)[: len(before)]) == spelled(before)
+
+
+@settings(max_examples=EXAMPLES)
+@given(spoken.talks(), systems, st.lists(spoken.texts, max_size=2).map(tuple))
+def test_the_tail_stands_after_everything_and_changes_nothing(
+    steps: list[spoken.Step], system: list[Any], tail: tuple[str, ...]
+) -> None:
+    history, bodies = histories(steps, system)[-1]
+    longer = msgspec.structs.replace(history, tail=tail)
+    for render in RENDERERS.values():
+        before, after = render(history, bodies), render(longer, bodies)
+        assert spelled(after[: len(before)]) == spelled(before)
+        shown = [each for each in tail if each.strip()]
+        assert len(after) == len(before) + bool(shown)
+        if shown:
+            assert after[-1]["role"] == "user"
+            assert all(spelled(each)[1:-1] in spelled(after[-1]) for each in shown)
+    assert marked(anthropic(history, bodies)) == marked(anthropic(longer, bodies))
+
+
+@settings(max_examples=EXAMPLES)
+@given(spoken.talks(), systems)
+def test_nothing_of_another_issuer_is_shown(steps: list[spoken.Step], system: list[Any]) -> None:
+    history, bodies = histories(steps, system)[-1]
+    for name, render in RENDERERS.items():
+        made = spelled(render(history, bodies))
+        assert not [issuer for issuer, seal in SEALED.items() if issuer != ISSUERS[name] and seal in made]
+    assert "sealed by" not in text(history)
+
+
+@settings(max_examples=EXAMPLES)
+@given(spoken.talks(), systems, st.integers(0, 6), st.integers(0, MARKS))
+def test_marks_stand_where_the_next_request_finds_them(
+    steps: list[spoken.Step], system: list[Any], frozen: int, breakpoints: int
+) -> None:
+    found = histories(steps, system)
+    ends: list[tuple[int, int]] = []
+    for history, bodies in found:
+        history = msgspec.structs.replace(history, frozen=min(frozen, len(history.items)))
+        assert len(marked(anthropic(history, bodies, breakpoints))) <= breakpoints
+        marks = marked(anthropic(history, bodies))
+        if ends and len(history.items) > len(found[len(ends) - 1][0].items):
+            assert ends[-1] in marks or ends[-1] == (-1, -1), "the end of what the last request was shown"
+        made = anthropic(history, bodies, 1)
+        only = marked(made)
+        assert only <= marks
+        assert bool(only) == any(block["type"] in ("text", "tool_use", "tool_result") for block in _all(made)) or only
+        ends.append(max((mark for mark in only if mark[0] >= 0), default=(-1, -1)))
+
+
+def _all(made: dict[str, Any]) -> list[dict[str, Any]]:
+    return [block for message in made["messages"] for block in message["content"]]
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.lists(spoken.anthropic_replies(), min_size=1, max_size=4))
+def test_what_anthropic_said_goes_back_as_it_was(replies: list[spoken.Step]) -> None:
+    steps: list[spoken.Step] = [("user", ["hello"]), *(("reply", reply, []) for reply in replies)]
+    history, bodies = histories(steps, [])[-1]
+    made = [each["content"] for each in unmarked(anthropic(history, bodies)["messages"]) if each["role"] == "assistant"]
+    expected = [_anthropic(spoken.REPLIES["anthropic"](content)["content"]) for _, content in replies]
+    assert [[_nameless(block) for block in each] for each in made] == [each for each in expected if each]
+
+
+def _anthropic(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Blank text is refused, and so is reasoning that led to nothing."""
+    kept = [_nameless(block) for block in content if block.get("text", "x").strip()]
+    while kept and "thinking" in kept[-1]["type"]:
+        kept.pop()
+    return kept
+
+
+def _nameless(block: dict[str, Any]) -> dict[str, Any]:
+    """Without the id of a call, which is ours if another call had it before."""
+    return {key: value for key, value in block.items() if key != "id" or block["type"] != "tool_use"}
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.lists(spoken.responses_replies(), min_size=1, max_size=4))
+def test_what_openai_said_goes_back_as_it_was(replies: list[spoken.Step]) -> None:
+    history, bodies = histories([("reply", reply, []) for reply in replies], [])[-1]
+    made = [item for item in openai_responses(history, bodies)["input"] if not _is_answer(item)]
+    expected = [item for _, output in replies for item in _responses(output) if not _is_answer(item)]
+    assert [_anonymous(item) for item in made] == [_anonymous(item) for item in expected]
+
+
+def _is_answer(item: dict[str, Any]) -> bool:
+    return str(item.get("type")).endswith("_output")
+
+
+def _responses(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    kept = list(output)
+    while kept and kept[-1]["type"] == "reasoning":
+        kept.pop()
+    return kept
+
+
+def _anonymous(item: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in item.items() if key != "call_id" or item["type"] not in CALLS}
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.lists(spoken.chat_replies(), min_size=1, max_size=4))
+def test_what_openai_said_in_chat_goes_back_as_it_was(replies: list[spoken.Step]) -> None:
+    history, bodies = histories([("reply", reply, []) for reply in replies], [])[-1]
+    made = [message for message in openai_chat(history, bodies) if message["role"] == "assistant"]
+    assert len(made) == len(replies)
+    for message, (_, came) in zip(made, replies, strict=True):
+        assert (message["content"] or "") == (came["content"] or "")
+        assert message.get("reasoning_content") == came.get("reasoning_content")
+        assert len(message.get("tool_calls", [])) == len(came.get("tool_calls", []))
+
+
+@settings(max_examples=EXAMPLES)
+@given(spoken.talks(), systems)
+def test_a_tool_cannot_pass_for_anyone_in_plain_text(steps: list[spoken.Step], system: list[Any]) -> None:
+    """The headings of the text are those that Holdfast wrote, whatever anyone says."""
+    history, _ = histories(steps, system)[-1]
+    lines = text(history).splitlines()
+    systems = [line for line in lines if line.startswith("[system]")]
+    assert len(systems) <= len(history.system)
+    answered = sum(len(message.tool_results) for message in history.messages)
+    assert sum(line.startswith("[tool]") for line in lines) == answered
+
+
+def test_another_process_renders_the_same_bytes() -> None:
+    env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    command = [sys.executable, "-m", "tests.render.conversations"]
+    other = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == spoken.whole_rendering()
+
+
+@pytest.mark.parametrize("name", RENDERERS)
+def test_what_is_rendered_belongs_to_the_caller(name: str) -> None:
+    """Whoever changes it changes neither the history nor the next rendering."""
+    steps: list[spoken.Step] = [("reply", ("own", ["So."], [{"name": "find", "args": {"a": [1]}, "id": None}]), [])]
+    history, bodies = histories(steps, [])[-1]
+    before = spelled(RENDERERS[name](history, bodies))
+    _spoil(RENDERERS[name](history, bodies))
+    assert spelled(RENDERERS[name](history, bodies)) == before
+
+
+def _spoil(value: Any) -> None:
+    if isinstance(value, dict):
+        for each in value.values():
+            _spoil(each)
+        value.clear()
+    elif isinstance(value, list):
+        for each in value:
+            _spoil(each)
+        value.clear()
