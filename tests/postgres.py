@@ -61,13 +61,18 @@ def empty_url() -> Iterator[str]:
     before must have closed it."""
     if _idle:
         url = _idle.pop()
-        _emptier().execute(f"SET search_path = {address_of(url).schema}; {_EMPTY}")
+        empty(url)
     else:
         url = fresh_url()
     try:
         yield url
     finally:
         _idle.append(url)
+
+
+def empty(url: str) -> None:
+    """Take everything out of a store."""
+    _emptier().execute(f"SET search_path = {address_of(url).schema}; {_EMPTY}")
 
 
 def drop(url: str, schema: str) -> None:

@@ -213,7 +213,7 @@ class TokenCounter(Protocol):
 
 
 class Summarizer(Protocol):
-    """Says what a stretch of conversation comes to. A model, as a rule; when it fails, what was extracted by rules serves."""
+    """Says what a stretch of conversation comes to. A model, as a rule; when it fails, an extract made by rules serves."""
 
     prices: Prices | None
     """What its work costs; None for nothing."""

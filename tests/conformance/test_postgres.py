@@ -5,27 +5,93 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 
+from holdfast.errors import StoreClosed
 from holdfast.model import limits
 from holdfast.model.log import Appended, Snapshot, StreamWrite
 from holdfast.ports import BlobStore, EventStore
 from holdfast.storage.group import Request
 from holdfast.storage.postgres.async_store import AsyncPostgresStore
 from holdfast.storage.postgres.blobs import PostgresBlobs
+from holdfast.storage.postgres.log import Heads
 from holdfast.storage.postgres.store import PostgresStore, batches
 from holdfast.testing import BlobStoreContract, EventStoreContract
-from holdfast.testing.appends import LEDGER, ONE, OTHER_LEDGER, append_of, fact_row, frame_row, stream_named, write_to
+from holdfast.testing.appends import (
+    LEDGER,
+    ONE,
+    OTHER_LEDGER,
+    append_of,
+    assert_sound,
+    fact_row,
+    frame_row,
+    stream_named,
+    write_to,
+)
 from tests.conformance.awaited import Awaited, Loop
 from tests.conformance.postgres_tools import raw
-from tests.postgres import empty_url
+from tests.postgres import empty, empty_url
 from tests.support import figure
+
+
+class Kept:
+    """A store that serves one test after the other, each of which finds it empty: to open one costs more than most of them
+    do. One that was closed is opened anew."""
+
+    def __init__(self, url: str, loop: Loop | None = None) -> None:
+        self._url = url
+        self._loop = loop
+        self._open()
+
+    def _open(self) -> None:
+        self.blocking = PostgresStore(self._url)
+        self.awaited = None if self._loop is None else AsyncPostgresStore(self.blocking)
+
+    def emptied(self) -> EventStore:
+        empty(self._url)
+        if self.blocking._closed:
+            self._open()
+        self.blocking._heads = Heads()
+        if self._loop is None or self.awaited is None:
+            return self.blocking
+        self.awaited._heads = Heads()
+        return Awaited(self._loop, self.awaited)
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Kept]:
+    with empty_url() as url:
+        found = Kept(url)
+        yield found
+        found.emptied().close()
+
+
+@pytest.fixture(scope="module")
+def kept_awaited() -> Iterator[Kept]:
+    loop = Loop()
+    with empty_url() as url:
+        found = Kept(url, loop)
+        yield found
+        found.emptied().close()
+    loop.stop()
+
+
+def lent(kept: Kept) -> Iterator[EventStore]:
+    """For one test, which may close it."""
+    store = kept.emptied()
+    yield store
+    with suppress(StoreClosed):
+        assert_sound(store)
 
 
 class TestPostgresStore(EventStoreContract):
     machine_examples = figure(6, 500)
+
+    @pytest.fixture
+    def store(self, kept: Kept) -> Iterator[EventStore]:
+        yield from lent(kept)
 
     @pytest.fixture
     def make_store(self) -> Iterator[Callable[[], EventStore]]:
@@ -48,6 +114,10 @@ class TestAsyncPostgresStore(EventStoreContract):
     machine_examples = figure(2, 300)
 
     @pytest.fixture
+    def store(self, kept_awaited: Kept) -> Iterator[EventStore]:
+        yield from lent(kept_awaited)
+
+    @pytest.fixture
     def make_store(self) -> Iterator[Callable[[], EventStore]]:
         with ExitStack() as stack:
             loop = Loop()
@@ -63,11 +133,9 @@ class TestAsyncPostgresStore(EventStoreContract):
 
 class TestPostgresBlobs(BlobStoreContract):
     @pytest.fixture
-    def blobs(self) -> Iterator[BlobStore]:
-        with empty_url() as url:
-            store = PostgresStore(url)
-            yield PostgresBlobs(store)
-            store.close()
+    def blobs(self, kept: Kept) -> BlobStore:
+        kept.emptied()
+        return PostgresBlobs(kept.blocking)
 
 
 MOST = limits.BATCH_BYTES // 2 + 1

@@ -10,8 +10,7 @@ import pytest
 
 import holdfast
 from tests.edges.cli import Cli, copied, write_history
-from tests.edges.engines import KINDS, LOCAL, Desk
-from tests.support import SOAK
+from tests.edges.engines import Desk, kinds_for
 
 
 @pytest.fixture
@@ -28,8 +27,8 @@ def desk() -> Iterator[Desk]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
-        many = any(metafunc.definition.iter_markers("parametrize"))  # then a server would take long over them
-        metafunc.parametrize("engine", LOCAL if many and not SOAK else KINDS, indirect=True)
+        many = any(metafunc.definition.iter_markers("parametrize"))
+        metafunc.parametrize("engine", kinds_for(metafunc.function.__name__, many=many), indirect=True)
 
 
 @pytest.fixture

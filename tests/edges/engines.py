@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.threaded import ThreadedStore
 from tests.postgres import empty_url
 from tests.property.tools import whole_feed
-from tests.support import CountingIds, SteppingClock
+from tests.support import SOAK, CountingIds, SteppingClock
 
 KINDS = ("memory", "sqlite", "postgres", "memory awaited", "sqlite awaited", "postgres awaited")
 FEWER = KINDS[:-1]
@@ -37,6 +38,16 @@ LOCAL = tuple(kind for kind in KINDS if not kind.startswith("postgres"))
 SQLITE = tuple(kind for kind in KINDS if kind.startswith("sqlite"))
 LASTING = tuple(kind for kind in FEWER if not kind.startswith("memory"))
 """Those that are still there when they are opened again."""
+
+
+def kinds_for(test: str, *, many: bool) -> tuple[str, ...]:
+    """The kinds that a test asks. A server takes long, so it is asked in one of the two worlds, and not at all by a test
+    that has other parameters: that one asks memory in one world, and a file in the other. Which is in which world differs
+    from test to test."""
+    if SOAK:
+        return KINDS
+    turn = zlib.crc32(test.encode()) % 2
+    return (LOCAL[turn], LOCAL[3 - turn]) if many else (*LOCAL, KINDS[2 + 3 * turn])
 
 
 class Awaited:

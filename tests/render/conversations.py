@@ -1,5 +1,5 @@
-"""Random conversations, spoken in a real session: with providers' replies, parallel calls, results in any order, images, files
-and parts that only their issuer may see. No client library is imported here: a process of its own renders them as well."""
+"""Random conversations, spoken in a real session: with providers' replies, parallel calls, results in any order, images,
+files and parts that only their issuer may see. No client library is imported here: another process renders them, too."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.errors import BlobNotFound
-from holdfast.model.content import BlobRef, Body, Data, File, Image, Opaque, Part, Text
+from holdfast.model.content import Body, Data, File, Image, Opaque, Part, Text
 from holdfast.model.messages import History
 from holdfast.render import anthropic, bodies_of, openai_chat, openai_responses, text
 from tests.support import CountingIds, SteppingClock
@@ -54,9 +53,7 @@ HOSTILE = [
     Opaque("openai", json.dumps({"around": {"type": "image_url", "image_url": {"detail": "low"}}})),
 ]
 
-NOWHERE = BlobRef("0" * 64, 5, "image/png")
-MISSING: list[Part] = [Image(NOWHERE), File(NOWHERE, "a.png"), Body(NOWHERE, "beginning"), Opaque("anthropic", NOWHERE)]
-"""References that lead nowhere."""
+THOUGHT = json.dumps({"type": "thinking", "thinking": SEALED["anthropic"], "signature": "s"})
 
 inline = st.sampled_from(
     [
@@ -69,16 +66,18 @@ inline = st.sampled_from(
         ("file", b"", "text/plain", None),
         ("file", b"\0\xff", "application/zip", None),
         ("file", PNG, "image/png", "a.png"),
+        ("body", b"the beginning, and more", "text/plain", None),
+        ("opaque", THOUGHT.encode(), None, None),
     ]
 )
-"""Images and files by their bytes: kind, body, media type and name."""
+"""What lies in the blob store, by its bytes: kind, body, media type and name."""
 
 part = st.one_of(
     texts.map(Text),
     st.sampled_from(["https://example.org/a.png", "data:image/png,x", "ftp://x"]).map(lambda url: Image(url=url)),
     st.sampled_from([{"b": 1, "a": [None]}, [], "x"]).map(Data),
     inline,
-    st.sampled_from([*FOREIGN, *HOSTILE, *MISSING]),
+    st.sampled_from([*FOREIGN, *HOSTILE]),
 )
 contents = st.lists(part, min_size=1, max_size=3)
 
@@ -261,7 +260,15 @@ def _parts(engine: holdfast.Engine, given: Sequence[Any]) -> list[Part]:
 
 def _stored(engine: holdfast.Engine, kind: str, body: bytes, media_type: str | None, name: str | None) -> Part:
     ref = engine.put_blob(body, media_type=media_type)
-    return Image(ref) if kind == "image" else File(ref, name)
+    match kind:
+        case "image":
+            return Image(ref)
+        case "file":
+            return File(ref, name)
+        case "body":
+            return Body(ref, "the beginning")
+        case _:
+            return Opaque("anthropic", ref)
 
 
 def history_of(session: holdfast.Session, frozen: int = 0, tail: tuple[str, ...] = ()) -> History:
@@ -280,14 +287,8 @@ def history_of(session: holdfast.Session, frozen: int = 0, tail: tuple[str, ...]
 
 
 def bodies_in(engine: holdfast.Engine, history: History, issuer: str | None) -> dict[str, bytes]:
-    """What a caller would fetch. References that were made up lead nowhere."""
-    found: dict[str, bytes] = {}
-    for ref in bodies_of(history, issuer):
-        try:
-            found[ref.digest] = engine.read_blob(ref)
-        except BlobNotFound:
-            continue
-    return found
+    """What a caller would fetch."""
+    return {ref.digest: engine.read_blob(ref) for ref in bodies_of(history, issuer)}
 
 
 def spelled(value: object) -> str:
@@ -298,7 +299,7 @@ def whole_rendering() -> str:
     """The digest of every rendering of one conversation that has something of everything."""
     call = {"name": "find", "args": {"b": 1, "a": {"d": 2, "c": 3}}, "id": "call_1"}
     steps: list[Step] = [
-        ("user", [Text("Hello."), *[each for each in (("image", PNG, None, None), ("file", b"x", "text/plain", "n"))]]),
+        ("user", [Text("Hello."), ("image", PNG, None, None), ("file", b"x", "text/plain", "n")]),
         ("reply", ("own", [*FOREIGN, *HOSTILE, Text("So.")], [call, {**call, "id": "call_2"}]), [(1, "x", True, True)]),
         ("reply", ("responses", [{"type": "reasoning", "id": "r", "summary": []}, {**_MESSAGE}]), []),
         ("reply", ("anthropic", [{"type": "thinking", "thinking": "t", "signature": "s"}, _TEXT]), []),

@@ -101,15 +101,23 @@ def test_marks_stand_where_the_next_request_finds_them(
         marks = marked(anthropic(history, bodies))
         if ends and len(history.items) > len(found[len(ends) - 1][0].items):
             assert ends[-1] in marks or ends[-1] == (-1, -1), "the end of what the last request was shown"
-        made = anthropic(history, bodies, 1)
-        only = marked(made)
-        assert only <= marks
-        assert bool(only) == any(block["type"] in ("text", "tool_use", "tool_result") for block in _all(made)) or only
-        ends.append(max((mark for mark in only if mark[0] >= 0), default=(-1, -1)))
+        made = anthropic(history, bodies)
+        last = max(_markable(made["messages"]), default=(-1, -1))
+        assert last in marks or last == (-1, -1), "the end of the history"
+        assert not made["system"] or (-1, len(made["system"]) - 1) in marks
+        cut = anthropic(msgspec.structs.replace(history, items=history.items[: history.frozen]), bodies)["messages"]
+        boundary = max(_markable(cut), default=(-1, -1))
+        assert boundary in marks or boundary == (-1, -1), "the last boundary"
+        ends.append(last)
 
 
-def _all(made: dict[str, Any]) -> list[dict[str, Any]]:
-    return [block for message in made["messages"] for block in message["content"]]
+def _markable(messages: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return [
+        (number, place)
+        for number, message in enumerate(messages)
+        for place, block in enumerate(message["content"])
+        if "thinking" not in block["type"] and not block["type"].startswith(("server_", "web_search"))
+    ]
 
 
 @settings(max_examples=EXAMPLES)

@@ -5,9 +5,9 @@ read. An entry is one line, so what was said cannot pose as another section. A s
 its entries are older than all that follows, and the oldest give way first, so that summaries of summaries neither grow nor
 lose everything at once.
 
-What is kept: the user's wishes and decisions, failures, which thing was worked on by which tools, and the names that are likely to be needed again. How likely was measured on real sessions: a name counts for more if the user or the
-arguments of a call had it, if it was said often and lately, and for far less if it is a number or a path that only ever
-stood in a result.
+What is kept: the user's wishes and decisions, failures, which thing was worked on by which tools, and the names that are
+likely to be needed again. How likely was measured on real sessions: a name is worth more if the user or the arguments of a
+call had it, if it was said often and lately; and far less if it is a number or a path that only ever stood in results.
 """
 
 from __future__ import annotations
@@ -43,13 +43,21 @@ _PROSE_HEAD, _PROSE_TAIL = 4_000, 2_000
 """Of a message, what is read as sentences; names are looked for everywhere."""
 _LINES = 400
 """Lines of a result that are looked at for a failure, from its beginning and from its end."""
+_REPLY, _WHERE, _MESSAGE = 24, 80, 200
+"""Characters of a reply that only makes sense behind its question; of a thing, where something failed with it; and of what
+the failure said."""
+_OFTENEST = 999_999
+_SCRAP = 24
+"""Characters that are worth having of an entry."""
+_TOKEN_CHARACTERS = 16
+"""What is longer than this for each token is not counted before it is cut."""
 _MISSES = 24
 """Entries that did not fit, one after the other, after which no more are tried."""
 
 # Letters and digits of the scripts that put blanks between words.
 _LETTER = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff]"
 _TOKEN = re.compile(rf"(?:(?<!/)(?:~|\\.{{1,2}})?/|[.@$#])?{_LETTER}+(?:[./@:+#~$-]{{1,3}}{_LETTER}+)*")
-_PLACE = re.compile(r":\d.*")
+_PLACE = re.compile(r"(\S*[^\s/.]\.[A-Za-z]\w{0,9}):\d+(?::.*)?")
 _NUMBER = re.compile(r"[\d.,:/+#$-]+")
 _CODE = re.compile(r"\d|_|[^\W_][./@:#][^\W_]|[a-z][A-Z]|[A-Z]{2}")
 _INITIALS = re.compile(r"[^\W_](?:\.[^\W_])*")
@@ -57,7 +65,7 @@ _FILE = re.compile(r"[^\s*?]*[^\s/.*?]\.[A-Za-z]\w{0,9}")
 _TAG = re.compile(r"</?[\w:-]{1,60}(?:\s[^<>]{0,200})?>")
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_SENTENCE = re.compile(r"(?<=[.!?:])\s+|(?<=[。！？؟])|\s*\n+\s*")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？؟])|\n\s*")
 _LIST = re.compile(r"^(?:[-*+>#|]+|\d{1,3}[.)])\s+")
 _QUESTION = ("?", "？", "؟")
 _DECISION = re.compile(
@@ -83,28 +91,29 @@ _SOURCES = {_USER: 2.0, _ASSISTANT: 1.2, _ARGS: 2.0, _LONG_ARGS: 2.2}
 _KINDS = {_NUMERAL: (0.6, 0.05), _WORD: (0.4, 0.02), _PATH: (2.5, 0.2), _CODED: (1.0, 1.0)}
 """What a name is worth by its kind: if somebody said it, and if it only ever stood in results."""
 _OFTEN = 0.3
-_OFTEN_DONE = 0.3
-_THRIFT = 0.7
+"""What saying a thing again is worth: this power of how often it was said."""
+_THRIFT = 0.85
+"""How much a long name has to be worth more than a short one to come first."""
 _CARRIED = 8
-_AGE = 8_000
+"""Mentions that the first name of an earlier summary counts for."""
+_AGE = 16_000
 """Characters after which a mention is about a third less worth."""
 
 
 class _Line(msgspec.Struct):
-    """An entry of a section, where it was said last, and whether it counts less than its age says."""
+    """An entry of a section. One that is faded gives way before the others, however new it is."""
 
     text: str
-    at: int
     faded: bool = False
 
 
 class _Deed(msgspec.Struct):
     """What was done to one thing: how often by each tool, and which of them failed when it was used last."""
 
+    thing: str
     tools: dict[str, int]
     failed: set[str]
-    at: int
-    thing: str
+    at: int = 0
 
     @property
     def times(self) -> int:
@@ -117,6 +126,15 @@ class _Deed(msgspec.Struct):
             for tool, times in self.tools.items()
         )
         return f"{self.thing}: {how}" if self.thing else how
+
+
+class _Taken(msgspec.Struct):
+    """An entry as it is in, in full or its beginning, and its tokens."""
+
+    section: str
+    entry: str
+    text: str
+    cost: int
 
 
 class _Name(msgspec.Struct):
@@ -153,21 +171,25 @@ def _sentences(text: str) -> list[str]:
     """What a message says, without code, tags and the marks of lists; of a long one, its beginning and its end."""
     if len(text) > _PROSE_HEAD + _PROSE_TAIL:
         text = text[:_PROSE_HEAD] + "\n" + text[-_PROSE_TAIL:]
-    found = []
+    found: list[str] = []
     for piece in _SENTENCE.split(_TAG.sub(" ", _FENCE.sub("\n", text))):
-        piece = _LIST.sub("", piece.strip()).strip("*_ ")
+        piece = _LIST.sub("", piece.strip()).strip("* ")
+        while len(piece) > ENTRY_CHARACTERS:  # it counts as several
+            cut = piece.rfind(" ", 1, ENTRY_CHARACTERS)
+            found.append(piece[: cut if cut > 0 else ENTRY_CHARACTERS])
+            piece = piece[len(found[-1]) :].strip()
         if piece and piece.count("|") < 3:  # else the row of a table
             found.append(piece)
-    return found
+    return found or [text.strip()]
 
 
-def _leaves(value: Json) -> Iterator[str]:
-    """The texts and numbers in a JSON value, in its order."""
+def _leaves(value: Json, *, keys: bool = False) -> Iterator[str]:
+    """The texts and numbers in a JSON value, in its order; with `keys`, the names of members too."""
     rest = [value]
     while rest:
         at = rest.pop()
         if isinstance(at, dict):
-            rest.extend(reversed(at.values()))
+            rest.extend(reversed([each for pair in at.items() for each in pair] if keys else [*at.values()]))
         elif isinstance(at, list | tuple):
             rest.extend(reversed(at))
         elif isinstance(at, str):
@@ -182,10 +204,14 @@ def _thing(call: ToolCall) -> str:
     for leaf in islice(_leaves(call.args), _LEAVES):
         line = leaf.strip().partition("\n")[0]
         if len(leaf) <= _SHORT and _FILE.fullmatch(line):
-            return line
+            return _flat(line, _SHORT)
         if line and (len(leaf) <= _SHORT or not short):
             short.append(line[:_SHORT])
     return _flat(" ".join(short), OBJECT_CHARACTERS)
+
+
+def _tool(call: ToolCall) -> str:
+    return _flat(call.name, 64).replace(" ", "_") or "?"
 
 
 def _texts(parts: Iterable[Part]) -> Iterator[str]:
@@ -194,7 +220,7 @@ def _texts(parts: Iterable[Part]) -> Iterator[str]:
             case Text(text):
                 yield text
             case Data(value):
-                yield " ".join(_leaves(value))
+                yield " ".join(_leaves(value, keys=True))
             case Body(preview=preview):
                 yield preview
             case File(name=str(name)):
@@ -227,10 +253,13 @@ class _Notes:
     def __init__(self) -> None:
         self.at = 0
         self.lines: dict[str, dict[str, _Line]] = {section: {} for section in SECTIONS if section != DONE}
-        self.deeds: dict[str, _Deed] = {}
+        self.deeds: dict[tuple[str, str], _Deed] = {}
         self.names: dict[str, _Name] = {}
         self.plain: set[str] = set()
+        self.first = ""
+        """Something to say where there is nothing else."""
         self.question = ""
+        self._failing: dict[str, str] = {}
         self._tokens: dict[str, tuple[str, str | None]] = {}
 
     def read(self, item: Unit | Summary) -> None:
@@ -246,9 +275,10 @@ class _Notes:
                 self._result(result, calls)
 
     def _message(self, message: Message) -> None:
-        text = "\n".join(_texts(message.content))
-        if not text:
+        text = ("" if message.role == "assistant" else "\n").join(_texts(message.content))  # a reply comes in pieces
+        if not text.strip():
             return
+        self.first = self.first or _flat(text, ENTRY_CHARACTERS)
         if message.role == "assistant":
             self._told(text)
             self._mention(text, _ASSISTANT)
@@ -258,128 +288,134 @@ class _Notes:
             self._asked(text)
             self._mention(text, _USER)
 
-    def _note(self, section: str, text: str, limit: int = ENTRY_CHARACTERS) -> None:
+    def _note(self, section: str, text: str, limit: int = ENTRY_CHARACTERS, *, faded: bool = False) -> None:
         text = _flat(text, limit)
         if text:
             self.lines[section].pop(text, None)  # what is said again is said now
-            self.lines[section][text] = _Line(text, self.at)
+            self.lines[section][text] = _Line(text, faded)
 
     def _asked(self, text: str) -> None:
         said = _sentences(text)
-        if not said:
-            return
-        if self.question and len(said) == 1 and len(said[0].split()) <= 3 and len(said[0]) <= 24:
-            self._note(DECIDED, f"{_flat(self.question, ENTRY_CHARACTERS - 26)} {said[0]}")
-            self.question = ""
-            return
-        self.question = ""
+        question, self.question = self.question, ""
+        if question:
+            self.lines[OPEN].pop(_flat(question, ENTRY_CHARACTERS), None)
+            if len(said) == 1 and len(said[0].split()) <= 3 and len(said[0]) <= _REPLY:
+                self._note(DECIDED, f"{_flat(question, ENTRY_CHARACTERS - _REPLY - 2)} {said[0]}")
+                return
         first, taken = said[0], 1
         while taken < len(said) and len(first) + len(said[taken]) < ENTRY_CHARACTERS:
             first += " " + said[taken]
             taken += 1
         self._note(ASKED, first)
-        for sentence in said[taken:]:
+        for place, sentence in enumerate(said[taken:], taken + 1):
             if _DECISION.search(sentence):
                 self._note(DECIDED, sentence)
-            elif sentence.endswith(_QUESTION):
+            elif place == len(said) or sentence.endswith(_QUESTION):
                 self._note(ASKED, sentence)
 
     def _told(self, text: str) -> None:
         said = _sentences(text)
-        self.question = said[-1] if said and said[-1].endswith(_QUESTION) else ""
+        self.question = said[-1] if said[-1].endswith(_QUESTION) else ""
+        noted = False
         for sentence in said:
             if sentence.endswith(_QUESTION) or _NEXT.search(sentence):
                 self._note(OPEN, sentence)
             elif any(self._known(token)[1] in (_PATH, _CODED) for token in _TOKEN.findall(sentence)):
                 self._note(NOTED, sentence)
+            else:
+                continue
+            noted = True
+        if not noted:
+            self._note(NOTED, said[0], faded=True)
 
     def _call(self, call: ToolCall) -> str:
         thing = _thing(call)
         for leaf in _leaves(call.args):
             self._mention(leaf, _ARGS if len(leaf) <= _SHORT else _LONG_ARGS)
-        self._deed(thing or call.name, {_flat(call.name, 64).replace(" ", "_"): 1}, set(), thing)
+        self._deed(thing, {_tool(call): 1}, set())
         return thing
 
-    def _deed(self, key: str, tools: dict[str, int], failed: set[str], thing: str) -> None:
-        deed = self.deeds.pop(key, None) or _Deed({}, set(), 0, thing)
+    def _deed(self, thing: str, tools: dict[str, int], failed: set[str]) -> None:
+        key = (thing, "" if thing else next(iter(tools)))
+        deed = self.deeds.pop(key, None) or _Deed(thing, {}, set())
         for tool, times in tools.items():
-            deed.tools[tool] = deed.tools.get(tool, 0) + times
+            deed.tools[tool] = min(deed.tools.get(tool, 0) + times, _OFTENEST)
         deed.failed = (deed.failed - tools.keys()) | failed
         deed.at = self.at
         self.deeds[key] = deed
 
     def _result(self, result: ToolResult, calls: dict[str, tuple[ToolCall, str]]) -> None:
         text = "\n".join(_texts(result.content))
+        self.first = self.first or _flat(text, ENTRY_CHARACTERS)
         call, thing = calls.get(result.tool_call_id, (None, ""))
-        name = _flat(call.name, 64).replace(" ", "_") if call else ""
-        failure = _failure(text)
-        where = f"{name} {_flat(thing.rsplit('/', 1)[-1] if _FILE.fullmatch(thing) else thing, 80)}".strip()
-        if result.is_error or failure:
-            message = text if result.is_error else failure
-            self._note(ERRORS, f'{where}: "{_flat(_TAG.sub(" ", message[:2_000]), 200)}"' if where else message)
-            deed = self.deeds.get(thing or name)
+        tool = _tool(call) if call else "?"
+        where = f"{tool} {_flat(thing.rsplit('/', 1)[-1] if _FILE.fullmatch(thing) else thing, _WHERE)}".strip()
+        before = self._failing.pop(where, "")
+        if result.is_error or (failure := _failure(text)):
+            message = _flat(_TAG.sub(" ", text[:2_000] if result.is_error else failure), _MESSAGE)
+            self._failing[where] = _flat(f'{where}: "{message}"', ENTRY_CHARACTERS)
+            self._note(ERRORS, self._failing[where])
+            deed = self.deeds.get((thing, "" if thing else tool))
             if deed is not None and result.is_error:
-                deed.failed.add(name)
-        elif where:
-            for line in self.lines[ERRORS].values():
-                line.faded = line.faded or line.text.startswith(where + ":")  # it works by now
+                deed.failed.add(tool)
+        elif before in self.lines[ERRORS]:
+            self.lines[ERRORS][before].faded = True  # it works by now
         self._mention(text, _RESULT)
 
     def _known(self, token: str) -> tuple[str, str | None]:
         """The name in a token, without the place in a file, and its kind."""
         known = self._tokens.get(token)
         if known is None:
-            name = _PLACE.sub("", token) if ("." in token or "/" in token) and not _NUMBER.fullmatch(token) else token
+            place = _PLACE.fullmatch(token)
+            name = place[1] if place else token
             self._tokens[token] = known = name, _kind(name)
         return known
 
     def _mention(self, text: str, source: int) -> None:
         self.at += len(text)
         for token, times in Counter(_TOKEN.findall(text)).items():
-            text, kind = self._known(token)
+            spelt, kind = self._known(token)
             if kind is None:
-                self.plain.add(text)
+                self.plain.add(spelt)
                 continue
-            name = self.names.get(text)
+            name = self.names.get(spelt)
             if name is None:
-                self.names[text] = name = _Name(kind)
+                self.names[spelt] = name = _Name(kind)
             name.times += times
             name.sources |= source
             name.at = self.at
 
     def _summary(self, summary: Summary) -> None:
         section = ""
+        self.first = self.first or _flat(summary.text, ENTRY_CHARACTERS)
         for row in summary.text.split("\n"):
             head, colon, rest = row.partition(":")
             if colon and head == NAMES:
                 self._carried_names(rest.split())
-                section = ""
-            elif colon and head in SECTIONS and not rest.strip():
+                continue
+            if colon and head in SECTIONS and not rest.strip():
                 section = head
-            elif section == DONE and row.startswith("- "):
-                self._carried_deed(_flat(row[2:], ENTRY_CHARACTERS))
-            elif section and row.startswith("- "):
-                self._note(section, row[2:], ENTRY_CHARACTERS * 2)
+                continue
+            if section and row.startswith("- "):
+                self._carried(section, row[2:])
             elif row.strip():
                 section = ""
                 for sentence in _sentences(row):  # somebody else wrote this one
                     self._note(NOTED, sentence)
-            if head != NAMES:
-                self._mention(row, _ASSISTANT)
+            self._mention(row, _ASSISTANT)
 
-    def _carried_deed(self, text: str) -> None:
-        thing, _, how = text.rpartition(": ")
-        tools: dict[str, int] = {}
-        failed = set()
-        for part in how.split(", "):
-            found = _TOOL.fullmatch(part)
-            if found is None:
-                self._note(NOTED, text)
-                return
-            tools[found[1]] = int(found[2] or 1)
-            if found[3]:
-                failed.add(found[1])
-        self._deed(thing or how, tools, failed, thing)
+    def _carried(self, section: str, text: str) -> None:
+        """An entry of an earlier summary."""
+        if section != DONE:
+            self._note(section, text, ENTRY_CHARACTERS * 2)
+            return
+        thing, _, how = _flat(text, ENTRY_CHARACTERS * 4).rpartition(": ")
+        found = [_TOOL.fullmatch(part) for part in how.split(", ")]
+        tools = {each[1]: int(each[2] or 1) for each in found if each}
+        if len(tools) == len(found):
+            self._deed(thing, tools, {each[1] for each in found if each and each[3]})
+        else:
+            self._note(NOTED, text)
 
     def _carried_names(self, names: Sequence[str]) -> None:
         """Names of an earlier summary: the first were the likeliest."""
@@ -399,21 +435,32 @@ class _Page:
         self._notes = notes
         self._tokens = tokens
         self._count = count
-        self._taken: list[tuple[str, str, int]] = []
-        """Section, text and cost of what is in, the dearest to keep first."""
+        self._taken: list[_Taken] = []
+        """What is in, the dearest to keep first."""
         self._heads: set[str] = set()
         self._room = tokens
 
     def text(self) -> str:
         ranked = {section: self._ranked(section) for section in _SHARES}
+        names = self._ranked_names()
+        all_of_it = self._all(ranked, names)
+        if all_of_it:
+            return all_of_it
         rest = {
             section: self._take(section, entries, int(self._tokens * _SHARES[section]))
             for section, entries in ranked.items()
         }
-        self._take_names()
+        self._take_names(names)
         for section, entries in rest.items():
             self._take(section, entries, self._room)
         return self._fitted() or self._scrap(ranked)
+
+    def _all(self, ranked: dict[str, list[str]], names: Sequence[str]) -> str:
+        """Everything, if there is room for it."""
+        taken = [_Taken(section, entry, entry, 0) for section, entries in ranked.items() for entry in entries]
+        shown = {part for each in taken for part in _parts(each.text)}
+        text = self._shown([*taken, *(_Taken(NAMES, name, name, 0) for name in names if name not in shown)])
+        return text if len(text) <= self._tokens * _TOKEN_CHARACTERS and self._count(text) <= self._tokens else ""
 
     def _age(self, at: int) -> float:
         return 1 / math.sqrt(1 + max(0, self._notes.at - at) / _AGE)
@@ -422,7 +469,7 @@ class _Page:
         """The entries of a section, the best first."""
         if section == DONE:
             deeds = sorted(
-                self._notes.deeds.values(), key=lambda deed: -math.pow(deed.times, _OFTEN_DONE) * self._age(deed.at)
+                self._notes.deeds.values(), key=lambda deed: -math.pow(deed.times, _OFTEN) * self._age(deed.at)
             )
             return [deed.text for deed in deeds]
         lines = list(reversed(self._notes.lines[section].values()))
@@ -433,77 +480,80 @@ class _Page:
             del lines[_OPEN_ENTRIES:]
         return [line.text for line in lines]
 
-    def _take(self, section: str, entries: Sequence[str], share: int) -> list[str]:
-        """Take what fits into a share of the room; what is left over is returned."""
-        left: list[str] = []
-        misses = 0
-        room = min(share, self._room)
-        for place, text in enumerate(entries):
-            if misses > _MISSES:
-                left.extend(entries[place:])
-                break
-            head = 0 if section in self._heads else self._count(f"{section}:\n")
-            cost = self._count(f"- {text}\n") + head
-            if cost > room:
-                left.append(text)
-                misses += 1
-                continue
-            misses = 0
-            room -= cost
-            self._room -= cost
-            self._heads.add(section)
-            self._taken.append((section, text, cost))
-        return left
-
-    def _worth(self, text: str, name: _Name) -> float:
-        told = name.sources & ~_RESULT
-        worth = math.pow(name.times, _OFTEN) * self._age(name.at)
-        for source, factor in _SOURCES.items():
-            if name.sources & source:
-                worth *= factor
-        worth *= _KINDS[name.kind][0 if told else 1]
-        return worth / (1 + len(text) / 4) ** _THRIFT
-
-    def _take_names(self) -> None:
-        shown: set[str] = set()
-        for _, text, _ in self._taken:
-            shown.update(_parts(text))
+    def _ranked_names(self) -> list[str]:
         plain = self._notes.plain
         worth = {
             text: self._worth(text, name)
             for text, name in self._notes.names.items()
             if name.kind != _WORD or text.lower() not in plain
         }
-        self._room -= self._count(f"{NAMES}:\n")
+        return sorted(worth, key=lambda text: (-worth[text], text))
+
+    def _worth(self, text: str, name: _Name) -> float:
+        worth = math.pow(name.times, _OFTEN) * self._age(name.at)
+        for source, factor in _SOURCES.items():
+            if name.sources & source:
+                worth *= factor
+        worth *= _KINDS[name.kind][name.sources == _RESULT]
+        return worth / math.pow(1 + len(text) / 4, _THRIFT)
+
+    def _take(self, section: str, entries: Sequence[str], share: int) -> list[str]:
+        """Take what fits into a share of the room, of the best entry at least its beginning. What is left over is returned."""
+        left: list[str] = []
         misses = 0
-        for text in sorted(worth, key=lambda text: (-worth[text], text)):
-            if text in shown:
+        room = min(share, self._room)
+        for place, entry in enumerate(entries):
+            if misses > _MISSES:
+                left.extend(entries[place:])
+                break
+            head = 0 if section in self._heads else self._count(f"{section}:\n")
+            text, cost = entry, self._count(f"- {entry}\n") + head
+            while cost > room and head and len(text) > 2 * _SCRAP and section != DONE:
+                text = _flat(text, len(text) * 2 // 3)
+                cost = self._count(f"- {text}\n") + head
+            if cost > room:
+                left.append(entry)
+                misses += 1
                 continue
-            cost = self._count(f" {text}")
-            if cost > self._room:
+            misses = 0
+            room -= cost
+            self._room -= cost
+            self._heads.add(section)
+            self._taken.append(_Taken(section, entry, text, cost))
+        return left
+
+    def _take_names(self, names: Sequence[str]) -> None:
+        shown = {part for each in self._taken for part in _parts(each.text)}
+        room = self._room - self._count(f"{NAMES}:\n")
+        misses = 0
+        for name in names:
+            if name in shown:
+                continue
+            cost = self._count(f" {name}")
+            if cost > room:
                 misses += 1
                 if misses > _MISSES:
                     break
                 continue
             misses = 0
-            self._room -= cost
-            self._taken.append((NAMES, text, cost))
-            shown.update(_parts(text))
+            room -= cost
+            self._taken.append(_Taken(NAMES, name, name, cost))
+            shown.update(_parts(name))
+        self._room = max(0, room)
 
-    def _shown(self, taken: Sequence[tuple[str, str, int]]) -> str:
+    def _shown(self, taken: Sequence[_Taken]) -> str:
         """In the fixed order; what was said first comes first, but of names the likeliest."""
-        kept: dict[str, set[str]] = {}
-        for section, text, _ in taken:
-            kept.setdefault(section, set()).add(text)
+        kept: dict[str, dict[str, str]] = {}
+        for each in taken:
+            kept.setdefault(each.section, {})[each.entry] = each.text
         rows = []
         for section in SECTIONS:
             if section in kept:
                 rows.append(f"{section}:")
                 lines = self._notes.deeds if section == DONE else self._notes.lines[section]
-                rows += [f"- {line.text}" for line in lines.values() if line.text in kept[section]]
-        names = [text for section, text, _ in taken if section == NAMES]
-        if names:
-            rows.append(f"{NAMES}: {' '.join(names)}")
+                rows += [f"- {kept[section][line.text]}" for line in lines.values() if line.text in kept[section]]
+        if NAMES in kept:
+            rows.append(f"{NAMES}: {' '.join(kept[NAMES])}")
         return "\n".join(rows)
 
     def _fitted(self) -> str:
@@ -515,13 +565,13 @@ class _Page:
             if over <= 0:
                 return text
             while taken and over > 0:
-                over -= max(1, taken.pop()[2])
+                over -= max(1, taken.pop().cost)
         return ""
 
     def _scrap(self, ranked: dict[str, list[str]]) -> str:
         """The beginning of the best entry, where there is no room for one."""
         best = [entry for entries in ranked.values() for entry in entries[:1]]
-        for text in (*best, *islice(self._notes.names, 8)):
+        for text in (*best, *islice(self._notes.names, 8), self._notes.first):
             while text:
                 if self._count(text) <= self._tokens:
                     return text

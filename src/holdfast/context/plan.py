@@ -435,9 +435,12 @@ class _Work:
         return number > 0 and not (number == 1 and isinstance(self.items[0], Summary))
 
     def _room(self, number: int, share: int) -> int:
-        """The tokens that a summary of so many items may take. A mere marker takes few."""
-        inside = sum(item.tokens for item in self.items[:number])
-        return min(share, max(FEWEST, inside // SHORTENED)) if share else FEWEST
+        """The tokens that a summary of so many items may take: what earlier ones have, and a part of what is new. A mere
+        marker takes few."""
+        inside = sum(
+            item.tokens if isinstance(item, Summary) else item.tokens // SHORTENED for item in self.items[:number]
+        )
+        return min(share, max(FEWEST, inside)) if share else FEWEST
 
     # Doing
 

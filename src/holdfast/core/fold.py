@@ -59,10 +59,8 @@ def step(
         _end(changes, state, event, event_type, seq)
     elif event_type in layers.OF_LAYERS:
         changes |= layers.folded(state, event, event_type, time_us)
-    elif isinstance(event, CallStarted | FactsProposed | ProposalDecided):
-        _pending(changes, state, event, seq)
-    elif isinstance(event, ContextCompacted | HandleMoved):
-        changes |= boundaries.folded(state, event, seq) | {"calibration": _incomparable(state)}
+    elif isinstance(event, CallStarted | FactsProposed | ProposalDecided | ContextCompacted | HandleMoved):
+        _beside(changes, state, event, seq)
     elif event_type == PayloadsErased.name:
         _erasure(changes, state, event, seq)
     touched = stack.changes(state.frames, event, event_type, seq, time_us)
@@ -110,10 +108,15 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
         changes["open_calls"] = tuple(call for call in state.open_calls if call.id not in answered)
 
 
-def _pending(
-    changes: dict[str, Any], state: SessionState, event: CallStarted | FactsProposed | ProposalDecided, seq: int
+def _beside(
+    changes: dict[str, Any],
+    state: SessionState,
+    event: CallStarted | FactsProposed | ProposalDecided | ContextCompacted | HandleMoved,
+    seq: int,
 ) -> None:
-    if isinstance(event, CallStarted):
+    if isinstance(event, ContextCompacted | HandleMoved):
+        changes |= boundaries.folded(state, event, seq) | {"calibration": _incomparable(state)}
+    elif isinstance(event, CallStarted):
         changes["open_calls"] = tuple(_started(call, event) for call in state.open_calls)
     else:
         changes["proposals"] = proposals.folded(state, event, seq)

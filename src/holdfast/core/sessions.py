@@ -77,9 +77,6 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
             return messages.closing(state, calls, command.reason, given)
         case Summarize():
             return summaries.record(state, command, given)
-        case CompactContext() | MoveHandle():
-            check_open(state, command.scope)
-            return boundaries.decide(state, command, given)
         case TimeOutSession():
             return _time_out(state, given)
         case ResetSession() | CloseSession():
@@ -88,9 +85,14 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
 
 
 def _in_layers_or_frames(
-    state: SessionState, command: ProposeFacts | DecideProposal | LayerCommand | FrameCommand, given: Given
+    state: SessionState,
+    command: CompactContext | MoveHandle | ProposeFacts | DecideProposal | LayerCommand | FrameCommand,
+    given: Given,
 ) -> tuple[Event, ...]:
     """What begins nothing new in a frame needs one that lives, and says so if none does."""
+    if isinstance(command, CompactContext | MoveHandle):
+        check_open(state, command.scope)
+        return boundaries.decide(state, command, given)
     if isinstance(command, ProposeFacts | DecideProposal):
         check_open(state, command.scope)
         return proposals.decide(state, command, given)

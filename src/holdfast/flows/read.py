@@ -56,8 +56,8 @@ def as_message(recorded: Recorded, event: Event | None) -> Message:
 def stretch_of(
     stream: StreamId, state: SessionState, frame: str | None, first: int, last: int
 ) -> Flow[list[Message | SummaryRef] | None]:
-    """What a view of one conversation shows from one seq to another, system messages and what was erased left out; None if that is more than
-    SUMMARY_EVENTS events."""
+    """What a view of one conversation shows from one seq to another, system messages and what was erased left out; None if
+    that is more than SUMMARY_EVENTS events."""
     found: list[Message | SummaryRef] = []
     at, left = first, limits.SUMMARY_EVENTS
     summaries = state.summaries_of(frame)

@@ -122,8 +122,8 @@ def pinned(stream: StreamId, state: SessionState, frame: str | None) -> Flow[lis
 
 
 def newest(stream: StreamId, state: SessionState, frame: str | None, budget: int) -> Flow[tuple[list[Item], bool]]:
-    """Items of a conversation from the newest back until they pass the budget, or its beginning is reached; and whether that
-    was all, or there were more than LIVE_MESSAGES."""
+    """Items of a conversation from the newest back until they pass the budget, or its beginning is reached; and whether
+    these were no more than LIVE_MESSAGES."""
     entries: list[Message | Summary] = []
     size = _Size(state.calibration)
     waiting = {group_of(call.id) for call in state.open_calls}

@@ -29,8 +29,8 @@ def explained(plan: Plan) -> str:
     if not plan.target_met:
         over = figures.after - figures.window
         lines.append(
-            f"It will not fit: {over:,} tokens too many are new to the model, or pinned. Take a larger window, or split what"
-            " is new."
+            f"It will not fit: {over:,} tokens too many are new to the model, or pinned. Take a larger window, or split"
+            " what is new."
         )
     return "\n".join(lines)
 

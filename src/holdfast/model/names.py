@@ -62,7 +62,8 @@ def number_in(letter: str, name: str | None) -> int:
         or len(digits) > len(str(limits.WHOLE_NUMBER))
     ):
         return 0
-    return int(digits)
+    number = int(digits)
+    return number if number <= limits.WHOLE_NUMBER else 0
 
 
 def check_size(what: str, size: int, unit: str, limit_name: str, advice: str) -> None:

@@ -39,45 +39,36 @@ def anthropic(
     some for marks of your own) the first of these are set."""
     checked_whole("breakpoints", breakpoints, 0, BREAKPOINTS)
     made = _Messages(bodies)
-    frozen = 0
+    frozen = asked = 0
     for number, item in enumerate(history.items, 1):
         if isinstance(item, Summary):
             made.add("user", [_text(item.shown)])
         else:
             for turn in turns(item):
+                asked = len(made.messages) if turn.message.role == "assistant" else asked
                 made.turn(turn)
         if number == history.frozen:
             frozen = len(made.messages)
     system = [block for message in history.system for block in made.system(message)]
-    _mark(system, made.messages, frozen, breakpoints)
+    messages = made.messages
+    places = [_last(messages), system[-1:], _last(messages[:frozen]), _last(messages[: max(asked, frozen)])]
+    _mark([block for place in places for block in place], breakpoints)
     made.add("user", [_text(text) for text in history.tail if text.strip()])
-    return {"system": system, "messages": made.messages}
+    return {"system": system, "messages": messages}
 
 
-def _mark(system: list[dict[str, Any]], messages: list[dict[str, Any]], frozen: int, breakpoints: int) -> None:
-    replies = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
-    shown = replies[-1] if replies else 0
-    places = [
-        _last(messages),
-        system[-1] if system else None,
-        _last(messages[:frozen]),
-        _last(messages[: max(shown, frozen)]),
-    ]
+def _mark(blocks: list[dict[str, Any]], breakpoints: int) -> None:
     marked: list[dict[str, Any]] = []
-    for block in places:
-        if block is not None and len(marked) < breakpoints and not any(block is each for each in marked):
+    for block in blocks:
+        if len(marked) < breakpoints and not any(block is each for each in marked):
             marked.append(block)
             block["cache_control"] = {"type": "ephemeral"}
 
 
-def _last(messages: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The last block that may carry a mark."""
-    for message in reversed(messages):
-        for block in reversed(message["content"]):
-            if block["type"] in MARKED:
-                found: dict[str, Any] = block
-                return found
-    return None
+def _last(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last block that may carry a mark, if there is one."""
+    blocks = (block for message in reversed(messages) for block in reversed(message["content"]))
+    return next(([block] for block in blocks if block["type"] in MARKED), [])
 
 
 class _Messages:

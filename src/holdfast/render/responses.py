@@ -41,8 +41,8 @@ NEEDED: dict[str, dict[str, Any]] = {"computer_call": {"pending_safety_checks": 
 
 
 def openai_responses(history: History, bodies: Mapping[str, bytes] = NO_BODIES) -> dict[str, Any]:
-    """`instructions` (None if there are none) and `input` for `client.responses.create`. `bodies` has the bytes of images and
-    files by their digest."""
+    """`instructions` (or None) and `input` for `client.responses.create`. `bodies` has the bytes of images and files by
+    their digest."""
     made = _Input(bodies)
     for item in history.items:
         if isinstance(item, Summary):

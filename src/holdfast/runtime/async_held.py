@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
 from holdfast.flows import history as history_flows
-from holdfast.flows import knowing, observing, recovering, spending, suspending, tools, views
+from holdfast.flows import knowing, observing, paging, recovering, spending, suspending, tools, views
 from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
@@ -117,10 +117,10 @@ class _AsyncWorking(Held):
     render = awaiting(history_flows.render)
     plan = awaiting(history_flows.plan)
     compact = awaiting(history_flows.compact)
-    pieces = awaiting(history_flows.pieces)
-    occupancy = awaiting(history_flows.occupancy)
-    page_out = awaiting(history_flows.page_out)
-    page_in = awaiting(history_flows.page_in)
+    pieces = awaiting(paging.pieces)
+    occupancy = awaiting(paging.occupancy)
+    page_out = awaiting(paging.page_out)
+    page_in = awaiting(paging.page_in)
     frame = waking(frame_flows.push)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
 from holdfast.flows import history as history_flows
-from holdfast.flows import knowing, observing, recovering, spending, suspending, tools, views
+from holdfast.flows import knowing, observing, paging, recovering, spending, suspending, tools, views
 from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
@@ -94,10 +94,10 @@ class _Working(Held):
     render = blocking(history_flows.render)
     plan = blocking(history_flows.plan)
     compact = blocking(history_flows.compact)
-    pieces = blocking(history_flows.pieces)
-    occupancy = blocking(history_flows.occupancy)
-    page_out = blocking(history_flows.page_out)
-    page_in = blocking(history_flows.page_in)
+    pieces = blocking(paging.pieces)
+    occupancy = blocking(paging.occupancy)
+    page_out = blocking(paging.page_out)
+    page_in = blocking(paging.page_in)
     frame = held(frame_flows.push)
 
     def run(
