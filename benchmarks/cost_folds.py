@@ -14,10 +14,12 @@ from itertools import accumulate
 import msgspec
 
 from benchmarks.cost_material import Recording
-from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Rates, Shown, cold
+from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, cold
 from holdfast import Summary, Unit
 from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.context.extract import extract
+from holdfast.context.plan import FEWEST, SHORTENED
+from holdfast.model.plan import Priced, Prices
 
 count = EstimatingCounter().count
 
@@ -26,24 +28,29 @@ class Shape(msgspec.Struct, frozen=True):
     """What folding leaves."""
 
     window: int
-    tail_share: float = 0.25
-    turns: int = 2
-    summary_share: float = 0.1
-    """A summary has at most this share of the tokens that it stands for, ..."""
-    summary_window: float = 0.0625
-    """... and at most this share of the window."""
+    turns: int
+    tail_share: float
+    """The most of the window that these turns may take."""
+    summary_share: float
+    """The most of the window that a summary may take."""
+
+    @classmethod
+    def of(cls, policy: Priced, window: int) -> Shape:
+        """As the library's planner has it."""
+        return cls(window, policy.preserve_turns, policy.tail_share, policy.summary_share)
 
     def summary(self, tokens: int) -> int:
-        return int(min(self.summary_window * self.window, self.summary_share * tokens))
+        """The tokens that a summary of so many may have."""
+        return min(round(self.summary_share * self.window), max(FEWEST, tokens // SHORTENED)) if tokens else 0
 
 
 class Folding:
     """A session under one shape: what a prompt takes with the first so many units folded."""
 
-    def __init__(self, recording: Recording, shape: Shape, rates: Rates) -> None:
-        self.recording, self.shape, self.rates = recording, shape, rates
+    def __init__(self, recording: Recording, shape: Shape, prices: Prices) -> None:
+        self.recording, self.shape, self.prices = recording, shape, prices
         self.until = [0, *accumulate(recording.sizes)]
-        self.cold = cold(recording, rates)
+        self.cold = cold(recording, prices)
 
     @cached_property
     def cuts(self) -> list[int]:
@@ -69,14 +76,14 @@ class Folding:
     def size(self, cut: int, units: int) -> int:
         return PREFIX_TOKENS + self.folded(cut) + self.until[units] - self.until[cut]
 
-    def cost(self, call: int, cut: int, *, now: bool) -> float:
+    def cost(self, call: int, cut: int, *, now: bool) -> int:
         """Of a call; `now`: the boundary is right before it."""
-        calls, rates = self.recording.calls, self.rates
+        calls, prices = self.recording.calls, self.prices
         size = self.size(cut, calls[call].units)
         if self.cold[call]:
-            return rates.write * size
+            return prices.cache_write * size
         read = PREFIX_TOKENS if now else self.size(cut, calls[call - 1].units)
-        return rates.read * read + rates.write * (size - read)
+        return prices.cache_read * read + prices.cache_write * (size - read)
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -90,11 +97,9 @@ class Moment(msgspec.Struct, frozen=True):
     rewritten: int
     """Tokens that it would write anew, though they were in the last prompt; their being read included."""
     cold: bool
-    rent: float
+    rent: int
     """What was paid since the last boundary for tokens that one would have saved."""
-    growth: float
-    """Tokens that a call added to the session, on average so far."""
-    rates: Rates
+    prices: Prices
 
 
 Rule = Callable[[Moment], bool]
@@ -103,14 +108,14 @@ Rule = Callable[[Moment], bool]
 def folds(folding: Folding, rule: Rule) -> list[int]:
     """How many units are folded at each call."""
     chosen: list[int] = []
-    cut, rent = 0, 0.0
+    cut = rent = 0
     calls = folding.recording.calls
     for number, call in enumerate(calls):
         new = folding.cuts[number]
         size = folding.size(cut, call.units)
         if new > cut:
             saves = size - folding.size(new, call.units)
-            rent += folding.rates.read * max(0, saves)
+            rent += folding.prices.cache_read * max(0, saves)
             last = calls[number - 1].units if number else 0
             moment = Moment(
                 size=size,
@@ -119,11 +124,10 @@ def folds(folding: Folding, rule: Rule) -> list[int]:
                 rewritten=folding.folded(new) + max(0, folding.until[last] - folding.until[new]),
                 cold=folding.cold[number],
                 rent=rent,
-                growth=folding.until[call.units] / (number + 1),
-                rates=folding.rates,
+                prices=folding.prices,
             )
             if size > folding.shape.window or (saves > 0 and rule(moment)):
-                cut, rent = new, 0.0
+                cut, rent = new, 0
         chosen.append(cut)
     return chosen
 
@@ -134,24 +138,17 @@ def at_threshold(share: float) -> Rule:
 
 def break_even(now: Moment) -> bool:
     """Renting against buying: the rent since the last boundary has reached the price of one."""
-    return now.cold or now.rent >= (now.rates.write - now.rates.read) * now.rewritten
-
-
-def priced(now: Moment) -> bool:
-    if now.saves < 1_000:
-        return False
-    r, w = now.rates.read, now.rates.write
-    return now.cold or r * now.saves * now.saves / now.growth >= (w - r) * now.rewritten
+    return now.cold or now.rent >= (now.prices.cache_write - now.prices.cache_read) * now.rewritten
 
 
 def in_hindsight(folding: Folding) -> list[int]:
     """The cheapest choice of boundaries there is, found by looking at every one: what no rule can beat."""
     calls = folding.recording.calls
-    best: dict[int, float] = {0: 0.0}
+    best: dict[int, int] = {0: 0}
     came_from: list[dict[int, int]] = []
     for number, call in enumerate(calls):
         new = folding.cuts[number]
-        after: dict[int, float] = {}
+        after: dict[int, int] = {}
         origin: dict[int, int] = {}
         for cut, paid in best.items():
             if new <= cut or folding.size(cut, call.units) <= folding.shape.window:

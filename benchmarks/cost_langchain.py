@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from typing import Any
 
 from langchain.agents.middleware import SummarizationMiddleware
@@ -89,8 +90,8 @@ class Summarizing:
 
 def asked(*question: object) -> int:
     print(json.dumps(question), flush=True)
-    answer: int = json.loads(sys.stdin.readline())
-    return answer
+    (answer,) = json.loads(sys.stdin.readline())
+    return int(answer)
 
 
 def main() -> None:
@@ -98,7 +99,9 @@ def main() -> None:
     for line in sys.stdin:
         order, *given = json.loads(line)
         answer: object = None
-        if order == "session":
+        if order == "about":
+            answer = version("langchain")
+        elif order == "session":
             talk = Conversation(given[0])
         elif order == "trim":
             answer = trimmed(talk, *given)

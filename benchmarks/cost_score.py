@@ -13,17 +13,10 @@ import msgspec
 
 from benchmarks.cost_grounding import present
 from benchmarks.cost_material import MICROS, Recording
+from holdfast.model.plan import Prices
 
 PREFIX_TOKENS = 2_000
 """Instructions and tools, which the recordings do not hold."""
-
-
-class Rates(msgspec.Struct, frozen=True):
-    """Prices, as multiples of a plain input token's."""
-
-    read: float = 0.1
-    write: float = 1.25
-    ttl_s: float = 300
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -43,7 +36,8 @@ Prompt = Sequence[Shown]
 class Score(msgspec.Struct):
     """Sums over calls; those of several sessions add up."""
 
-    cost: float = 0.0
+    cost: int = 0
+    """In picodollars: micro-dollars for a million tokens, times tokens."""
     read: int = 0
     sent: int = 0
     calls: int = 0
@@ -67,24 +61,24 @@ class Score(msgspec.Struct):
         return self.grounded / self.judged if self.judged else 1.0
 
 
-def cold(recording: Recording, rates: Rates) -> list[bool]:
+def cold(recording: Recording, prices: Prices) -> list[bool]:
     """Before which calls the cache is lost."""
     replied = [None, *(call.replied_us for call in recording.calls)]
     return [
-        before is None or call.sent_us - before > rates.ttl_s * MICROS
+        before is None or call.sent_us - before > prices.ttl_s * MICROS
         for before, call in zip(replied, recording.calls, strict=False)
     ]
 
 
-def score(recording: Recording, prompts: Iterable[Prompt], window: int, rates: Rates) -> Score:
+def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: Prices) -> Score:
     found = Score()
     before: Prompt = ()
-    for call, prompt, lost in zip(recording.calls, prompts, cold(recording, rates), strict=True):
+    for call, prompt, lost in zip(recording.calls, prompts, cold(recording, prices), strict=True):
         common = _common(before, prompt)
         found.boundaries += common < len(before)
         sent = PREFIX_TOKENS + sum(each.tokens for each in prompt)
         read = 0 if lost else PREFIX_TOKENS + sum(each.tokens for each in prompt[:common])
-        found.cost += rates.read * read + rates.write * (sent - read)
+        found.cost += prices.cache_read * read + prices.cache_write * (sent - read)
         found.read += read
         found.sent += sent
         found.calls += 1

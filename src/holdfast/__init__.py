@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING
 
 from holdfast import errors
+from holdfast.core.previews import Spooling
 from holdfast.errors import HoldfastError
 from holdfast.flows.maintain import Problem, Report
+from holdfast.flows.reading import Reading
 from holdfast.model.content import (
     BlobRef,
     Body,
@@ -39,9 +41,10 @@ from holdfast.model.frames import (
 from holdfast.model.handles import Handle, ResultRef
 from holdfast.model.layers import Environment, Identity, Surrounding, WorkingItem
 from holdfast.model.log import FeedPage, Recorded, Totals
-from holdfast.model.messages import Message, Offload, Summary, SummaryDraft, Unit, View
+from holdfast.model.messages import History, Message, Offload, Summary, SummaryDraft, Unit, View
 from holdfast.model.names import LedgerId, Scope, StreamId
 from holdfast.model.observed import Judged, Observed
+from holdfast.model.plan import Classic, Figures, Occupancy, Plan, Priced, Prices, Step, SummarizeOldest, TruncateAt
 from holdfast.model.policy import Ladder, Policy
 from holdfast.model.rows import LedgerRow, SessionRow
 from holdfast.model.state import OpenCall, OpenProposal, SessionState
@@ -66,6 +69,7 @@ __all__ = [
     "Body",
     "Budget",
     "Candidate",
+    "Classic",
     "Copied",
     "Data",
     "Deltas",
@@ -74,11 +78,13 @@ __all__ = [
     "Fact",
     "FactSource",
     "FeedPage",
+    "Figures",
     "File",
     "Frame",
     "FrameRecord",
     "FrameState",
     "Handle",
+    "History",
     "HoldfastError",
     "Identity",
     "Image",
@@ -94,15 +100,20 @@ __all__ = [
     "Message",
     "Observation",
     "Observed",
+    "Occupancy",
     "Offload",
     "Opaque",
     "OpenCall",
     "OpenProposal",
     "Part",
     "Pending",
+    "Plan",
     "Policy",
+    "Priced",
+    "Prices",
     "Problem",
     "Proposal",
+    "Reading",
     "Recorded",
     "Recovery",
     "Report",
@@ -116,8 +127,11 @@ __all__ = [
     "Source",
     "Span",
     "Spend",
+    "Spooling",
     "Started",
+    "Step",
     "StreamId",
+    "SummarizeOldest",
     "Summary",
     "SummaryDraft",
     "Surrounding",
@@ -128,6 +142,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "Totals",
+    "TruncateAt",
     "Unit",
     "Usage",
     "View",

@@ -75,7 +75,7 @@ inline = st.sampled_from(
 part = st.one_of(
     texts.map(Text),
     st.sampled_from(["https://example.org/a.png", "data:image/png,x", "ftp://x"]).map(lambda url: Image(url=url)),
-    st.sampled_from([{"b": 1, "a": [None]}, [], "x"]).map(Data),
+    st.sampled_from([Data({"b": 1, "a": [None]}), Data([]), Data("x")]),
     inline,
     st.sampled_from([*FOREIGN, *HOSTILE]),
 )

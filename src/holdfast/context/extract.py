@@ -43,7 +43,7 @@ _PROSE_HEAD, _PROSE_TAIL = 4_000, 2_000
 """Of a message, what is read as sentences; names are looked for everywhere."""
 _LINES = 400
 """Lines of a result that are looked at for a failure, from its beginning and from its end."""
-_REPLY, _WHERE, _MESSAGE = 24, 80, 200
+_REPLY, _WHERE, _MESSAGE = 24, 48, 200
 """Characters of a reply that only makes sense behind its question; of a thing, where something failed with it; and of what
 the failure said."""
 _OFTENEST = 999_999
@@ -52,7 +52,7 @@ _SCRAP = 24
 _TOKEN_CHARACTERS = 16
 """What is longer than this for each token is not counted before it is cut."""
 _MISSES = 24
-"""Entries that did not fit, one after the other, after which no more are tried."""
+"""Entries that did not fit, after which no more are tried."""
 
 # Letters and digits of the scripts that put blanks between words.
 _LETTER = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff]"
@@ -310,7 +310,7 @@ class _Notes:
         for place, sentence in enumerate(said[taken:], taken + 1):
             if _DECISION.search(sentence):
                 self._note(DECIDED, sentence)
-            elif place == len(said) or sentence.endswith(_QUESTION):
+            elif len(sentence) >= _SCRAP and (place == len(said) or sentence.endswith(_QUESTION)):
                 self._note(ASKED, sentence)
 
     def _told(self, text: str) -> None:
@@ -325,7 +325,7 @@ class _Notes:
             else:
                 continue
             noted = True
-        if not noted:
+        if not noted and len(said[0]) >= _SCRAP:
             self._note(NOTED, said[0], faded=True)
 
     def _call(self, call: ToolCall) -> str:
@@ -498,28 +498,26 @@ class _Page:
         return worth / math.pow(1 + len(text) / 4, _THRIFT)
 
     def _take(self, section: str, entries: Sequence[str], share: int) -> list[str]:
-        """Take what fits into a share of the room, of the best entry at least its beginning. What is left over is returned."""
+        """Take what fits into a share of the room, of the first entry that does not its beginning. What is left is returned."""
         left: list[str] = []
-        misses = 0
         room = min(share, self._room)
         for place, entry in enumerate(entries):
-            if misses > _MISSES:
-                left.extend(entries[place:])
-                break
+            if len(left) > _MISSES:
+                return left + list(entries[place:])
             head = 0 if section in self._heads else self._count(f"{section}:\n")
             text, cost = entry, self._count(f"- {entry}\n") + head
-            while cost > room and head and len(text) > 2 * _SCRAP and section != DONE:
+            while cost > room and len(text) > 2 * _SCRAP and section != DONE:
                 text = _flat(text, len(text) * 2 // 3)
                 cost = self._count(f"- {text}\n") + head
             if cost > room:
                 left.append(entry)
-                misses += 1
                 continue
-            misses = 0
             room -= cost
             self._room -= cost
             self._heads.add(section)
             self._taken.append(_Taken(section, entry, text, cost))
+            if text != entry:
+                return left + list(entries[place + 1 :])
         return left
 
     def _take_names(self, names: Sequence[str]) -> None:

@@ -51,7 +51,7 @@ def anthropic(
             frozen = len(made.messages)
     system = [block for message in history.system for block in made.system(message)]
     messages = made.messages
-    places = [_last(messages), system[-1:], _last(messages[:frozen]), _last(messages[: max(asked, frozen)])]
+    places = [_last(messages), system[-1:], _last(messages[:frozen]), _last(messages[:asked])]
     _mark([block for place in places for block in place], breakpoints)
     made.add("user", [_text(text) for text in history.tail if text.strip()])
     return {"system": system, "messages": messages}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,14 +15,17 @@ from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.core.previews import Spooling
 from holdfast.errors import ExtraMissing, InvalidContent, InvalidUrl, shown
 from holdfast.flows import maintain
+from holdfast.flows.history import checked_policy
 from holdfast.flows.load import StateCache
 from holdfast.flows.place import Context
 from holdfast.model import limits
 from holdfast.model.addresses import POSTGRES, shown_address
 from holdfast.model.frames import Weights
 from holdfast.model.names import checked_name, checked_whole
+from holdfast.model.plan import PlanPolicy, Priced, Prices
 from holdfast.model.policy import Ladder, Policy
-from holdfast.ports import BlobStore, Clock, Detector, EventStore, IdSource, TokenCounter
+from holdfast.model.prices import PRICES, checked_prices
+from holdfast.ports import BlobStore, Clock, Detector, EventStore, IdSource, Summarizer, TokenCounter
 from holdfast.runtime.care import BLOB_FOLDER, Bodies, checked_path
 from holdfast.runtime.drive import Turns, drive
 from holdfast.runtime.engine import Engine
@@ -51,13 +54,29 @@ def open(
     policy: Policy | None = None,
     detector: Detector | None = None,
     spooling: Spooling | None = None,
+    compaction: PlanPolicy | None = None,
+    prices: Sequence[Prices] = (),
+    summarizer: Summarizer | None = None,
 ) -> Engine:
     """Open a store: a file name, "sqlite:///path/to/file.db", "postgresql://…", or "memory:" for one that is gone with the
     process. `weights` says what tokens of each kind count against the budgets of frames, `policy` how facts are judged,
     `detector` finds in what is said what changes them: without one, rules that need no model. `spooling` says what is too
-    long to be shown whole, and how much of it is."""
+    long to be shown whole, and how much of it is; `compaction` when a history is shortened, and how; `prices` what models
+    cost, before what is known of them; `summarizer` makes the summaries: without one, an extract that needs no model."""
     cache = _cache(cached_streams, cached_bytes)
-    context = _context(tenant, principal, clock, ids, counter, cache, weights, policy, detector, spooling)
+    context = _context(
+        tenant,
+        principal,
+        clock,
+        ids,
+        counter,
+        cache,
+        weights,
+        policy,
+        detector,
+        spooling,
+        (compaction, prices, summarizer),
+    )
     store, blobs = _stores(url, cache)
     return Engine(store, blobs, context(blobs))
 
@@ -76,6 +95,9 @@ async def open_async(
     policy: Policy | None = None,
     detector: Detector | None = None,
     spooling: Spooling | None = None,
+    compaction: PlanPolicy | None = None,
+    prices: Sequence[Prices] = (),
+    summarizer: Summarizer | None = None,
 ) -> AsyncEngine:
     """`open` for an event loop: the same engine, awaited."""
     import asyncio  # noqa: PLC0415 - who blocks has no need of it, and it is half the time of an import
@@ -83,7 +105,19 @@ async def open_async(
     from holdfast.runtime.async_engine import AsyncEngine  # noqa: PLC0415 - the same
 
     cache = _cache(cached_streams, cached_bytes)
-    context = _context(tenant, principal, clock, ids, counter, cache, weights, policy, detector, spooling)
+    context = _context(
+        tenant,
+        principal,
+        clock,
+        ids,
+        counter,
+        cache,
+        weights,
+        policy,
+        detector,
+        spooling,
+        (compaction, prices, summarizer),
+    )
     store, blobs = await asyncio.to_thread(_stores, url, cache)
     return AsyncEngine(_awaitable(store), blobs, context(blobs))
 
@@ -111,9 +145,11 @@ def _context(
     policy: Policy | None,
     detector: Detector | None,
     spooling: Spooling | None,
+    shortening: tuple[object, object, object],
 ) -> Callable[[BlobStore], Context]:
     """What everything is done in, but for the blob store: that is opened only when all this is found to be in order."""
     spooled = _checked_spooling(spooling)
+    compaction, prices, summarizer = shortening
     made = functools.partial(
         Context,
         checked_name("tenant", tenant),
@@ -126,6 +162,9 @@ def _context(
         policy=_checked_policy(policy),
         detector=_checked_detector(detector),
         spooling=spooled,
+        compaction=checked_policy(compaction, Priced()),
+        prices=_checked_table(prices),
+        summarizer=_checked_summarizer(summarizer),
     )
     return lambda blobs: made(Bodies(blobs, spooled))
 
@@ -152,6 +191,24 @@ def _checked_spooling(spooling: object) -> Spooling:
     checked_whole("the threshold of spooling", spooling.threshold, 0, limits.PAYLOAD_BYTES)
     checked_whole("the preview of spooling", spooling.preview, 0, limits.SPOOL_BYTES)
     return spooling
+
+
+def _checked_table(prices: object) -> tuple[Prices, ...]:
+    if type(prices) not in (list, tuple):
+        raise InvalidContent(reason=f"{shown(prices)} is no table of prices: pass a list of holdfast.Prices")
+    return (*map(checked_prices, prices), *PRICES)  # type: ignore[call-overload]
+
+
+def _checked_summarizer(summarizer: object) -> Summarizer | None:
+    if summarizer is None:
+        return None
+    if not callable(getattr(summarizer, "summarize", None)) or not hasattr(summarizer, "prices"):
+        raise InvalidContent(
+            reason=f"{shown(summarizer)} is no summarizer: it needs summarize(draft, tokens) and prices"
+        )
+    if summarizer.prices is not None:
+        checked_prices(summarizer.prices)
+    return summarizer  # type: ignore[return-value]
 
 
 def _checked_policy(policy: object) -> Policy:

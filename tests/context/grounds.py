@@ -1,0 +1,272 @@
+"""Random conversations of agents as the planner is given them, and what a view comes to once a plan was carried out."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from holdfast.context.extract import extract
+from holdfast.context.plan import Ground, Tools
+from holdfast.core.calibrate import calibrated
+from holdfast.core.shown import by_message, shown
+from holdfast.model.content import Data, Part, Role, Text, ToolCall, ToolResult, text_of
+from holdfast.model.messages import History, Item, Message, Summary, Unit
+from holdfast.model.names import Scope
+from holdfast.model.plan import Classic, Plan, PlanPolicy, Priced, Prices
+from holdfast.model.state import Calibration, ViewState
+from holdfast.render import anthropic, openai_chat, openai_responses, text
+
+SCOPE = Scope("acme", "ada", "s")
+START_US = 1_700_000_000_000_000
+SECOND_US = 1_000_000
+
+PRICES = Prices(
+    provider="some",
+    model="one",
+    input=3_000_000,
+    cache_read=300_000,
+    cache_write=3_750_000,
+    output=15_000_000,
+    window=200_000,
+    max_output=8_000,
+)
+
+
+def letters(said: str) -> int:
+    """A counter of tokens: one for each character, so that short texts are long enough."""
+    return len(said)
+
+
+def prose(length: int, about: str = "work") -> str:
+    """A text of about so many characters, each of its lines another."""
+    line = "line {} of {}: src/{}.py has 17 errors in parse_row\n"
+    count = length // 48 + 1
+    return "".join(line.format(number, about, about) for number in range(count))[: max(1, length)]
+
+
+class Talk:
+    """A conversation that grows, as it is recorded."""
+
+    def __init__(self, count: Callable[[str], int] = letters) -> None:
+        self.count = count
+        self.messages: list[Message] = []
+        self.now_us = START_US
+        self._groups: dict[int, list[Message]] = {}
+
+    def say(self, role: Role, *parts: Part, calls: int = 0, results: Sequence[ToolResult] = ()) -> Message:
+        seq = len(self.messages) + 2
+        asked = tuple(ToolCall(f"c{seq}_{number}", "run", {"file": f"src/{seq}.py"}) for number in range(calls))
+        tokens = sum(self.count(text_of([part])) for part in parts)
+        tokens += sum(self.count("run") + self.count(json.dumps(call.args)) for call in asked)
+        tokens += sum(self.count(text_of([part])) for result in results for part in result.content)
+        message = Message(
+            id=f"m{seq}",
+            seq=seq,
+            role=role,
+            content=parts,
+            tool_calls=asked,
+            tool_results=tuple(results),
+            tokens=tokens,
+            time_us=self.now_us,
+            principal="test",
+        )
+        self.messages.append(message)
+        first = int(results[0].tool_call_id[1:].partition("_")[0]) if results else seq
+        self._groups.setdefault(first, []).append(message)
+        return message
+
+    @property
+    def items(self) -> tuple[Unit, ...]:
+        return tuple(Unit(tuple(group)) for group in self._groups.values())
+
+    @property
+    def version(self) -> int:
+        return len(self.messages) + 1
+
+
+LENGTHS = st.sampled_from([1, 20, 150, 150, 1_000, 3_000, 9_000])
+
+
+@st.composite
+def talks(draw: st.DrawFn, count: Callable[[str], int] = letters, *, most: int = 8) -> Talk:
+    """Turns of a user and an agent: parallel calls, results in one message or several, words between a call and its result,
+    errors, JSON."""
+    talk = Talk(count)
+    for number in range(draw(st.integers(0, most))):
+        talk.now_us += draw(st.sampled_from([0, 1, 60, 400, 4_000])) * SECOND_US
+        what = draw(st.sampled_from(["user", "user", "reply", "calls", "calls", "calls"]))
+        if what == "user":
+            talk.say("user", Text(prose(draw(LENGTHS), f"question{number}")))
+        elif what == "reply":
+            talk.say("assistant", Text(prose(draw(LENGTHS), f"answer{number}")))
+        else:
+            _calls(draw, talk, number)
+    return talk
+
+
+def _calls(draw: st.DrawFn, talk: Talk, number: int) -> None:
+    asked = talk.say("assistant", Text(f"I look at {number}."), calls=draw(st.integers(1, 3)))
+    waiting = list(asked.tool_calls)
+    while waiting:
+        if draw(st.integers(0, 4)) == 0:
+            talk.say("user", Text(prose(draw(LENGTHS), "hurry")))
+        at_once = draw(st.integers(1, len(waiting)))
+        talk.say("tool", results=[_result(draw, call.id) for call in waiting[:at_once]])
+        del waiting[:at_once]
+
+
+def _result(draw: st.DrawFn, call: str) -> ToolResult:
+    said = prose(draw(LENGTHS), call)
+    parts: tuple[Part, ...] = (Text(said),)
+    kind = draw(st.sampled_from(["text", "text", "json", "both"]))
+    if kind == "json":
+        parts = (Data({"rows": said.splitlines()}),)
+    elif kind == "both":
+        parts = (Text("It is:"), Text(said))
+    return ToolResult(call, parts, is_error=draw(st.integers(0, 5)) == 0)
+
+
+windows = st.sampled_from([50, 300, 1_000, 3_000, 8_000, 20_000, 200_000])
+prices = st.builds(
+    functools.partial(replace, PRICES),
+    cache_read=st.sampled_from([0, 30_000, 300_000, 3_000_000]),
+    cache_write=st.sampled_from([300_000, 3_000_000, 3_750_000, 6_000_000]),
+    ttl_s=st.sampled_from([0, 300, 3_600]),
+)
+calibrations = st.builds(
+    Calibration, factor=st.sampled_from([1_000, 1_000, 250, 777, 1_300]), overhead=st.sampled_from([4, 0, 25])
+)
+priced = st.builds(
+    Priced,
+    preserve_turns=st.integers(0, 3),
+    tail_share=st.sampled_from([0.25, 0.01, 1.0]),
+    summary_share=st.sampled_from([1 / 16, 0.001, 0.5]),
+    least=st.sampled_from([0, 100, 1_000]),
+    large=st.sampled_from([100, 2_000]),
+    excerpt=st.sampled_from([1, 30, 200]),
+)
+_steps = st.sampled_from([None, 0.5, 0.9])
+classic = st.builds(
+    Classic,
+    snip=st.just(0.70) | _steps,
+    micro=st.just(0.80) | _steps,
+    collapse=st.just(0.90) | _steps,
+    auto=st.just(0.95) | _steps,
+    target=st.sampled_from([0.65, 0.3]),
+    preserve_turns=st.integers(0, 3),
+    tail_share=st.sampled_from([0.25, 0.01, 1.0]),
+    large=st.sampled_from([100, 2_000]),
+    excerpt=st.sampled_from([30, 200]),
+)
+
+
+@st.composite
+def grounds(draw: st.DrawFn, count: Callable[[str], int] = letters) -> Ground:
+    talk = draw(talks(count))
+    later = draw(st.sampled_from([0, 1, 299, 301, 3_600, 90_000, -1, -90_000]))
+    return Ground(
+        scope=SCOPE,
+        version=talk.version,
+        system=draw(st.sampled_from([0, 0, 100, 4_000])),
+        items=talk.items,
+        window=draw(windows),
+        prices=draw(prices),
+        now_us=talk.now_us + later * SECOND_US,
+        cold=draw(st.booleans()),
+    )
+
+
+def tools(
+    count: Callable[[str], int] = letters, calibration: Calibration = Calibration(overhead=0), summarizing: int = 0
+) -> Tools:
+    """What the engine plans with. A summary costs so much for each of its tokens."""
+    return Tools(
+        measure=functools.partial(calibrated, calibration),
+        count=count,
+        summarize=lambda items, tokens: extract(items, tokens, count),
+        summarizing=lambda _tokens, summary: summarizing * summary,
+    )
+
+
+# What is shown
+
+
+def end(item: Item) -> int:
+    return item.last if isinstance(item, Summary) else max(message.seq for message in item.messages)
+
+
+def as_shown(ground: Ground) -> list[Item]:
+    reduced = by_message(ground.view.reduced)
+    return [
+        item
+        if isinstance(item, Summary)
+        else Unit(tuple(shown(message, reduced, ground.bodies) for message in item.messages))
+        for item in ground.items
+    ]
+
+
+def sizes(ground: Ground, made_with: Tools) -> list[int]:
+    """What each item takes, as it is shown."""
+    return [
+        made_with.measure(item.tokens, 1 if isinstance(item, Summary) else len(item.messages))
+        for item in as_shown(ground)
+    ]
+
+
+def tokens_of(ground: Ground, made_with: Tools) -> int:
+    return ground.system + sum(sizes(ground, made_with))
+
+
+def applied(ground: Ground, plan: Plan) -> Ground:
+    """What the next plan is made on, once this one was carried out and nothing else was said."""
+    if plan.empty:
+        return ground
+    seq, fold, items = ground.version + 1, plan.fold, list(ground.items)
+    reduced = {(each.message, each.piece): each for each in (*ground.view.reduced, *plan.reduced)}
+    if fold is not None:
+        kept = [item for item in items if end(item) > fold.last]
+        summary = Summary(
+            seq=seq, first=fold.first, last=fold.last, messages=fold.count, text=fold.text, tokens=fold.tokens
+        )
+        items = [summary, *kept]
+        reduced = {place: each for place, each in reduced.items() if each.message > fold.last}
+    view = ViewState(
+        seq, tuple(reduced[place] for place in sorted(reduced)), seq, plan.figures.calls, plan.figures.grown
+    )
+    return replace(ground, version=seq, items=tuple(items), view=view)
+
+
+def first_difference(before: Sequence[Item], after: Sequence[Item]) -> int | None:
+    """The number of the first item that is shown otherwise, in every dialect alike; None if what is new only extends."""
+    same = 0
+    while same < min(len(before), len(after)) and before[same] == after[same]:
+        same += 1
+    for render in RENDERERS:
+        assert rendered(render, before[:same]) == rendered(render, after[:same])
+        if same < len(before):
+            assert rendered(render, before[: same + 1]) != rendered(render, after[: same + 1])
+    return same if same < len(before) else None
+
+
+def rendered(render: Callable[[History], Any], items: Sequence[Item]) -> bytes:
+    return encoded(render(History(scope=SCOPE, version=1, items=tuple(items))))
+
+
+RENDERERS: tuple[Callable[[History], Any], ...] = (
+    text,
+    openai_chat,
+    openai_responses,
+    functools.partial(anthropic, breakpoints=0),
+)
+
+
+def encoded(rendering: Any) -> bytes:
+    return json.dumps(rendering, sort_keys=True).encode()
+
+
+policies: st.SearchStrategy[PlanPolicy] = st.one_of(priced, classic)
