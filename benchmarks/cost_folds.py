@@ -85,6 +85,11 @@ class Folding:
         read = PREFIX_TOKENS if now else self.size(cut, calls[call - 1].units)
         return prices.cache_read * read + prices.cache_write * (size - read)
 
+    def total(self, chosen: Sequence[int]) -> int:
+        """Of all calls, with so many units folded at each."""
+        before = [0, *chosen[:-1]]
+        return sum(self.cost(call, cut, now=cut != last) for call, (cut, last) in enumerate(zip(chosen, before, strict=True)))
+
 
 class Moment(msgspec.Struct, frozen=True):
     """What a rule may know: sizes and times up to now."""

@@ -48,9 +48,10 @@ class Score(msgspec.Struct):
     over: int = 0
     """Prompts that the window does not hold."""
 
-    def add(self, other: Score) -> None:
-        for field in self.__struct_fields__:
-            setattr(self, field, getattr(self, field) + getattr(other, field))
+    @classmethod
+    def total(cls, scores: Iterable[Score]) -> Score:
+        rows = [msgspec.structs.astuple(each) for each in scores]
+        return cls(*map(sum, zip(*rows, strict=True)))
 
     @property
     def hits(self) -> float:

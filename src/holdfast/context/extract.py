@@ -87,7 +87,7 @@ _TOOL = re.compile(r"(\S+?)(?: x(\d{1,9}))?( failed)?")
 
 _USER, _ASSISTANT, _ARGS, _LONG_ARGS, _RESULT = 1, 2, 4, 8, 16
 _NUMERAL, _PATH, _CODED, _WORD = "number", "path", "code", "word"
-_SOURCES = {_USER: 2.0, _ASSISTANT: 1.2, _ARGS: 2.0, _LONG_ARGS: 2.2}
+_SOURCES = {_USER: 3.0, _ASSISTANT: 1.2, _ARGS: 2.0, _LONG_ARGS: 2.2}
 _KINDS = {_NUMERAL: (0.6, 0.05), _WORD: (0.4, 0.02), _PATH: (2.5, 0.2), _CODED: (1.0, 1.0)}
 """What a name is worth by its kind: if somebody said it, and if it only ever stood in results."""
 _OFTEN = 0.3
@@ -160,7 +160,7 @@ def _fits(text: str, tokens: int, count: Count) -> bool:
 
 def _flat(text: str, limit: int) -> str:
     """On one line, cut at a blank if there is one near."""
-    text = _BLANK.sub(" ", text[: limit * 4]).strip()
+    text = _BLANK.sub(" ", text.lstrip()[: limit * 4]).strip()
     if len(text) <= limit:
         return text
     cut = text.rfind(" ", limit * 3 // 4, limit)
@@ -498,7 +498,7 @@ class _Page:
         return worth / math.pow(1 + len(text) / 4, _THRIFT)
 
     def _take(self, section: str, entries: Sequence[str], share: int) -> list[str]:
-        """Take what fits into a share of the room, of the first entry that does not its beginning. What is left is returned."""
+        """Take what fits into a share of the room, and the beginning of what does not. The rest is returned."""
         left: list[str] = []
         room = min(share, self._room)
         for place, entry in enumerate(entries):

@@ -6,14 +6,13 @@ Laws: reading changes nothing; what it costs follows the view, not the length of
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
 
 from holdfast import codec, errors
 from holdfast.context import plan as planning
-from holdfast.context.extract import extract
 from holdfast.context.plan import Ground, Tools
 from holdfast.core import upcast
 from holdfast.core.calibrate import calibrated
@@ -237,9 +236,15 @@ def _tools(context: Context, state: SessionState) -> Tools:
     return Tools(
         measure=functools.partial(calibrated, state.calibration),
         count=count,
-        summarize=lambda items, tokens: extract(items, tokens, count),
+        summarize=functools.partial(_extracted, count),
         summarizing=_summarizing(context),
     )
+
+
+def _extracted(count: Callable[[str], int], items: Sequence[Item], tokens: int) -> str:
+    from holdfast.context.extract import extract  # noqa: PLC0415 - a good part of the time of an import
+
+    return extract(items, tokens, count)
 
 
 def _summarizing(context: Context) -> Callable[[int, int], int]:

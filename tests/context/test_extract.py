@@ -1,0 +1,377 @@
+"""The summary without a model: never too long, the same each time, whatever the text; it keeps all that there is room for,
+lets the oldest go first, and what was summarised before lives on in the next summary."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.adapters.tokens import EstimatingCounter, ExactCounter
+from holdfast.context.extract import SECTIONS, extract
+from holdfast.model.content import Body, Data, Json, Part, Role, Text, ToolCall, ToolResult
+from holdfast.model.messages import Message, Summary, Unit
+from holdfast.testing import hostile
+from tests.core.basics import json_objects
+from tests.core.strategies import parts
+from tests.support import figure
+
+EXAMPLES = figure(60, 5_000)
+AMPLE = 100_000
+count = EstimatingCounter().count
+COUNTERS: dict[str, Callable[[str], int]] = {
+    "estimate": count,
+    "exact": ExactCounter().count,
+    "characters": len,
+    "words": lambda text: len(text.split()),
+    "far too many": lambda text: 1_000_000,
+}
+HOSTILE = [text for text in (case.make() for case in hostile.TEXTS) if len(text) < 20_000]
+
+
+def message(role: Role, *content: str | Part, **more: object) -> Message:
+    made = tuple(Text(each) if isinstance(each, str) else each for each in content)
+    return Message(id="1", seq=1, role=role, content=made, time_us=0, principal="p", **more)  # type: ignore[arg-type]
+
+
+def said(role: Role, *content: str | Part) -> Unit:
+    return Unit((message(role, *content),))
+
+
+def did(tool: str, args: Json, result: str = "ok", *, error: bool = False, text: str = "") -> Unit:
+    call = message("assistant", *([text] if text else []), tool_calls=(ToolCall("c", tool, args),))
+    return Unit((call, message("tool", tool_results=(ToolResult("c", (Text(result),), error),))))
+
+
+def summary(text: str) -> Summary:
+    return Summary(seq=1, first=1, last=1, messages=1, text=text, tokens=0)
+
+
+texts = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.lists(
+        st.sampled_from(
+            [
+                "Use",
+                "src/app/main.py",
+                "don't",
+                "order_4711",
+                "?",
+                "。",
+                "\n",
+                "- ",
+                "Asked:",
+                "Names: a.b",
+                "fixSession",
+            ]
+            + [
+                "Done:\n- x: Read",
+                "…",
+                "FAIL:",
+                "error:",
+                "12.50",
+                "再起動して",
+                "Привет",
+                "```",
+                "|",
+                "<b>",
+                "I'll go on",
+            ]
+        ),
+        max_size=12,
+    ).map(" ".join),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+)
+contents = st.lists(texts.map(Text) | parts, max_size=3)
+roles = st.sampled_from(["system", "user", "assistant", "tool"])
+plain_units = st.builds(lambda role, some: said(role, *some), roles, contents)
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> Unit:
+    calls = draw(st.lists(st.tuples(texts, json_objects | texts, contents, st.booleans()), min_size=1, max_size=3))
+    asked = tuple(ToolCall(f"c{place}", name, args) for place, (name, args, _, _) in enumerate(calls))
+    answers = [ToolResult(f"c{place}", tuple(some), bad) for place, (_, _, some, bad) in enumerate(calls)]
+    known = draw(st.integers(0, len(answers)))  # the others are still open
+    results = tuple(message("tool", tool_results=(answer,)) for answer in answers[:known])
+    return Unit((message("assistant", *draw(contents), tool_calls=asked), *results))
+
+
+summaries = st.one_of(
+    texts.map(summary),
+    st.lists(plain_units | groups(), max_size=4).map(lambda some: summary(extract(some, 200, count))),
+)
+conversations = st.lists(plain_units | groups() | summaries, max_size=8)
+
+
+def lines(text: str) -> set[str]:
+    """The entries of a summary, and each of its names."""
+    rows = text.split("\n")
+    names = [name for row in rows if row.startswith("Names: ") for name in row.split()[1:]]
+    return {row for row in rows if row.startswith("- ")} | set(names)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(conversations, st.integers(-5, 400), st.sampled_from(sorted(COUNTERS)))
+def test_it_never_has_more_tokens_than_it_may_and_is_the_same_each_time(
+    items: list[Unit | Summary], tokens: int, by: str
+) -> None:
+    text = extract(items, tokens, COUNTERS[by])
+    assert text == "" or COUNTERS[by](text) <= tokens
+    assert extract(tuple(items), tokens, COUNTERS[by]) == text
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(plain_units | groups(), max_size=8), st.integers(1, 30))
+def test_it_says_something_if_anything_can_be_said(items: list[Unit], tokens: int) -> None:
+    something = any(
+        message.tool_calls or any(mark.isalnum() for part in _all_parts(message) for mark in _seen(part))
+        for unit in items
+        for message in unit.messages
+    )
+    if something:
+        assert extract(items, tokens, len)
+
+
+def _all_parts(message: Message) -> tuple[Part, ...]:
+    return (*message.content, *(part for result in message.tool_results for part in result.content))
+
+
+def _seen(part: Part) -> str:
+    match part:
+        case Text(text) | Body(preview=text):
+            return text
+    return ""
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(plain_units | groups(), max_size=8))
+def test_it_is_made_of_sections_and_one_line_each(items: list[Unit]) -> None:
+    """Nothing that was said can begin a section, a line, or move a terminal's cursor."""
+    heads = []
+    for row in extract(items, AMPLE, count).split("\n"):
+        assert row.isprintable() or not any(ord(mark) < 0x20 or 0x7F <= ord(mark) < 0xA0 for mark in row)
+        assert not {"\u2028", "\u2029"} & set(row)
+        if row.startswith("- "):
+            assert heads
+        elif row and not row.startswith("Names: "):
+            heads.append(row.removesuffix(":"))
+    assert heads == [section for section in SECTIONS if section in heads]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(conversations, st.integers(0, 300))
+def test_of_a_summary_alone_everything_is_kept(items: list[Unit | Summary], tokens: int) -> None:
+    text = extract(items, tokens, count)
+    assert extract([summary(text)], tokens, count) == text
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(plain_units | groups(), max_size=8))
+def test_what_there_is_room_for_stays_in_the_next_summary(items: list[Unit]) -> None:
+    before = extract(items, AMPLE, count)
+    after = extract([summary(before), said("user", "one more thing")], AMPLE, count)
+    gone = lines(before) - lines(after)
+    # A name that is a word of the language by now, or stands in an entry, need not be listed.
+    assert not {row for row in gone if row.startswith("- ") or row not in after} or "one more thing" in before
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(conversations, st.integers(0, 2_000))
+def test_with_room_for_all_more_room_changes_nothing(items: list[Unit | Summary], more: int) -> None:
+    whole = extract([*items, said("user", "go on")], AMPLE, count)
+    assert extract([*items, said("user", "go on")], count(whole) + more, count) == whole
+
+
+words = st.text("abcdefghijklmnopqrstuvwxyz", min_size=4, max_size=9)
+paths = st.builds("{}/{}.py".format, words, words)
+ids = st.builds("{}_{}".format, words, st.integers(100, 99_999))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    st.lists(words, min_size=3, max_size=6, unique=True),
+    st.lists(paths, min_size=1, max_size=4, unique=True),
+    st.lists(ids, min_size=1, max_size=4, unique=True),
+    st.randoms(use_true_random=False),
+)
+def test_of_a_small_conversation_nothing_that_matters_is_lost(
+    topic: list[str], files: list[str], numbers: list[str], chance: random.Random
+) -> None:
+    wish, decision = f"Please repair the {' '.join(topic)}", f"don't touch the {topic[0]} {topic[1]}"
+    errors = [f"cannot find {name} in the table" for name in numbers]
+    items = [
+        said("user", f"{wish}."),
+        *(did("edit", {"path": name, "new": "x" * 300}) for name in files),
+        *(did("look_up", {"key": name}, error, error=True) for name, error in zip(numbers, errors, strict=True)),
+        said("assistant", "I looked at all of them. Shall I delete the old ones?"),
+        said("user", "no"),
+        said("user", f"Here is what was printed. {'It was long and said nothing new. ' * 20} But {decision}."),
+    ]
+    chance.shuffle(middle := items[1:-3])
+    text = extract([items[0], *middle, *items[-3:]], AMPLE, count)
+    for kept in (wish, decision, *files, *numbers, *errors, "Shall I delete the old ones? no"):
+        assert kept in text
+
+
+def test_calls_on_one_thing_are_one_line() -> None:
+    items = [did("Read", {"path": "a/b.py", "limit": 5})] * 3 + [did("Edit", {"path": "a/b.py"}, "no", error=True)]
+    assert "- a/b.py: Read x3, Edit failed" in extract(items, AMPLE, count)
+    again = [summary(extract(items, AMPLE, count)), did("Edit", {"path": "a/b.py"}), did("list_all", {})]
+    assert "- a/b.py: Read x3, Edit x2\n- list_all" in extract(again, AMPLE, count)
+
+
+def test_what_works_by_now_gives_way_first() -> None:
+    broken = did("run", {"what": "tests of the parser"}, "error: the parser fell over", error=True)
+    mended = did("run", {"what": "tests of the reader"}, "error: the reader fell over", error=True)
+    items = [said("user", "go"), broken, mended, did("run", {"what": "tests of the reader"})]
+    ample = extract(items, AMPLE, count)
+    assert "parser fell" in ample
+    assert "reader fell" in ample
+    tight = [extract(items, tokens, count) for tokens in range(10, count(ample))]
+    assert any("parser fell" in text for text in tight)
+    assert all("parser fell" in text for text in tight if "reader fell" in text)
+
+
+@pytest.mark.parametrize(
+    "output", ["--- FAIL: TestSplit (0.00s)", '{"error": "no such order"}', "ValueError: bad size"]
+)
+def test_a_failure_that_nobody_marked_is_seen(output: str) -> None:
+    text = extract([did("run", {"what": "it"}, f"started\n{output}\n")], AMPLE, count)
+    assert f'Errors:\n- run it: "{output}"' in text
+
+
+@pytest.mark.parametrize(
+    "output", ["   12→\treturn fmt.Errorf(x)", "Error handling is easy.", "require.NoError(t, err)"]
+)
+def test_talk_of_errors_is_none(output: str) -> None:
+    assert "Errors:" not in extract([did("run", {"what": "it"}, f"started\n{output}\n")], AMPLE, count)
+
+
+def test_what_was_announced_long_ago_is_not_open() -> None:
+    items = [said("assistant", f"Next I'll do step number {number}.") for number in range(9)]
+    text = extract(
+        [summary(extract(items, AMPLE, count)), *items[-2:], said("assistant", "Shall I stop?")], AMPLE, count
+    )
+    assert "Open:\n- Next I'll do step number 7.\n- Next I'll do step number 8.\n- Shall I stop?" in text
+    assert "step number 6" not in text
+    assert "Open:\n- Next" in extract([*items, said("assistant", "Shall I stop?"), said("user", "no")], AMPLE, count)
+
+
+@pytest.mark.parametrize(
+    ("wish", "name"),
+    [
+        ("请修复登录页面的错误。", "auth/login_page.ts"),
+        ("Пожалуйста, исправь ошибку входа.", "вход/login.py"),
+        ("من فضلك أصلح صفحة الدخول", "auth/login.py"),
+        ("ログイン画面を直してください。", "画面.py"),
+    ],
+)
+def test_other_languages_keep_their_wishes_and_names(wish: str, name: str) -> None:
+    items = [said("user", wish), did("edit", {"path": name}), said("assistant", "好的，完成了。" * 5)]
+    text = extract(items, 60, count)
+    assert wish in text
+    assert name in text
+
+
+def _round(number: int, chance: random.Random) -> list[Unit]:
+    """Some work on one file: what is looked for, what is found, and a lot of noise."""
+    file = f"/home/dev/shop/part_{number}/handler.py"
+    noise = "\n".join(f"{line} value{chance.randrange(10**6)} = call{chance.randrange(10**6)}()" for line in range(60))
+    return [
+        said("user", f"Now look after part number {number}, and mind the rest."),
+        did("read", {"path": file}, noise),
+        did("find", {"pattern": f"handle_part_{number}", "path": "/home/dev/shop"}, noise),
+        did("edit", {"path": file, "old": "x = 1", "new": f"x = handle_part_{number}(1)"}),
+        did("run", {"command": f"pytest part_{number}"}, f"FAILED part_{number}: expected {number}"),
+    ]
+
+
+@pytest.mark.parametrize("tokens", [300, 600, 1_200])
+def test_summaries_of_summaries_neither_grow_nor_lose_everything_at_once(tokens: int) -> None:
+    chance = random.Random(tokens)
+    kept = ""
+    rounds = 24
+    for number in range(1, rounds + 1):
+        items: list[Unit | Summary] = [*([summary(kept)] if kept else []), *_round(number, chance)]
+        kept = extract(items, tokens, count)
+        assert count(kept) <= tokens
+        assert f"part number {number}," in kept
+        assert f"/home/dev/shop/part_{number}/handler.py" in kept
+    assert "Now look after part number 1," in kept  # what it all began with
+    known = [number for number in range(1, rounds + 1) if f"part_{number}/handler.py" in kept]
+    assert len(known) >= tokens // 150
+    assert sum(known) / len(known) > rounds / 2
+
+
+def test_what_was_worked_on_stays_in_a_long_conversation_and_a_cut_text_loses_it() -> None:
+    chance = random.Random(7)
+    items: list[Unit] = [
+        said("user", "Make the shop faster."),
+        said("user", "Use the new cache instead of the old one."),
+    ]
+    files = [f"src/shop/module_{number}.py" for number in range(5)]
+    for number in range(200):
+        noise = " ".join(f"word{chance.randrange(10**6)} other_{chance.randrange(10**6)}" for _ in range(60))
+        items.append(did("grep", {"pattern": f"thing{number}"}, noise))
+        if 50 <= number < 100:
+            items.append(did("edit", {"path": files[number % 5], "new": f"cache.put({number})"}))
+    text = extract(items, 300, count)
+    assert all(name in text for name in files)
+    assert "Use the new cache instead of the old one." in text
+    whole = json.dumps([[part.text for part in _texts(unit)] for unit in items])
+    assert not any(name in whole[:600] + whole[-600:] for name in files)
+
+
+def _texts(unit: Unit) -> Sequence[Text]:
+    return [part for message in unit.messages for part in _all_parts(message) if isinstance(part, Text)]
+
+
+LONG = {
+    "blanks": " ",
+    "lines": "\n",
+    "tags": "<a ",
+    "open tags": "<a b",
+    "fences": "```\n",
+    "dots": "a.",
+    "slashes": "/a",
+    "colons": "a.py:1:",
+    "stops": "! ",
+    "no blanks": "用",
+    "marks": "- ",
+    "bars": "|",
+    "failures": "error ",
+    "failing lines": "a: error\n",
+    "questions": "is it so? ",
+    "decisions": "do not do it. ",
+    "quotes": '"',
+}
+
+
+@pytest.mark.parametrize("piece", LONG.values(), ids=LONG)
+def test_no_text_keeps_it_busy(piece: str) -> None:
+    """Each would take minutes if a pattern went back and forth in it."""
+    long = piece * (300_000 // len(piece))
+    spelt = Data({"key": long})
+    items = [said("user", long), said("assistant", long, spelt), did("run", {"what": long}, long), summary(long)]
+    assert count(extract(items, 100, count)) <= 100
+
+
+def test_it_counts_no_more_for_a_longer_conversation() -> None:
+    def counted(units: int) -> int:
+        seen = 0
+
+        def counting(text: str) -> int:
+            nonlocal seen
+            seen += len(text)
+            return count(text)
+
+        chance = random.Random(units)
+        extract([unit for number in range(units // 5) for unit in _round(number, chance)], 500, counting)
+        return seen
+
+    assert counted(1_000) < 3 * counted(100)
