@@ -575,6 +575,16 @@ def test_a_statement_finds_its_rows_by_an_index(large: dict[str, Raw], role: str
         assert looked_at <= A_FEW, plan
 
 
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.table)
+def test_rows_are_forgotten_by_their_stream(large: dict[str, Raw], table: type[Row]) -> None:
+    session = large["owner"]
+    session.execute("SELECT act_for(%s)", ("a",))
+    explain = f"EXPLAIN (FORMAT JSON) DELETE FROM {table.table} WHERE stream_no = ANY (%s::bigint[])"
+    (((plan,),),) = session.execute(explain, ([3],)).fetchall()
+    session.rollback()
+    assert f"{table.table}_by_stream" in {node.get("Index Name") for node in nodes(plan["Plan"])}, plan
+
+
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for part in plan.get("Plans", ()):

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast.context.extract import extract
-from holdfast.context.plan import Ground, Tools
+from holdfast.context.plan import Ground, Summarize, Tools, asked, plan
 from holdfast.core.calibrate import calibrated
 from holdfast.core.shown import by_message, shown
 from holdfast.model.content import Data, Part, Role, Text, ToolCall, ToolResult, text_of
 from holdfast.model.messages import History, Item, Message, Summary, Unit
 from holdfast.model.names import Scope
-from holdfast.model.plan import Classic, Plan, PlanPolicy, Priced, Prices
+from holdfast.model.plan import Classic, Plan, PlanPolicy, Priced, Prices, Strategy, SummarizeOldest, TruncateAt
 from holdfast.model.state import Calibration, ViewState
 from holdfast.render import anthropic, openai_chat, openai_responses, text
 
@@ -50,68 +50,101 @@ def prose(length: int, about: str = "work") -> str:
 
 
 class Talk:
-    """A conversation that grows, as it is recorded."""
+    """A conversation that grows, as it is recorded, and whose view changes at boundaries."""
 
-    def __init__(self, count: Callable[[str], int] = letters) -> None:
-        self.count = count
-        self.messages: list[Message] = []
+    def __init__(self) -> None:
         self.now_us = START_US
-        self._groups: dict[int, list[Message]] = {}
+        self.version = 1
+        self.items: list[Item] = []
+        self.view = ViewState()
 
     def say(self, role: Role, *parts: Part, calls: int = 0, results: Sequence[ToolResult] = ()) -> Message:
-        seq = len(self.messages) + 2
-        asked = tuple(ToolCall(f"c{seq}_{number}", "run", {"file": f"src/{seq}.py"}) for number in range(calls))
-        tokens = sum(self.count(text_of([part])) for part in parts)
-        tokens += sum(self.count("run") + self.count(json.dumps(call.args)) for call in asked)
-        tokens += sum(self.count(text_of([part])) for result in results for part in result.content)
+        self.version += 1
+        seq = self.version
+        calling = tuple(ToolCall(f"c{seq}_{number}", "run", {"file": f"src/{seq}.py"}) for number in range(calls))
+        tokens = sum(letters(text_of([part])) for part in parts)
+        tokens += sum(letters("run") + letters(json.dumps(call.args)) for call in calling)
+        tokens += sum(letters(text_of([part])) for result in results for part in result.content)
         message = Message(
             id=f"m{seq}",
             seq=seq,
             role=role,
             content=parts,
-            tool_calls=asked,
+            tool_calls=calling,
             tool_results=tuple(results),
             tokens=tokens,
             time_us=self.now_us,
             principal="test",
         )
-        self.messages.append(message)
-        first = int(results[0].tool_call_id[1:].partition("_")[0]) if results else seq
-        self._groups.setdefault(first, []).append(message)
+        if not results:
+            self.items.append(Unit((message,)))
+            return message
+        group = int(results[0].tool_call_id[1:].partition("_")[0])
+        for number, item in enumerate(self.items):
+            if isinstance(item, Unit) and item.seq == group:
+                self.items[number] = Unit((*item.messages, message))
         return message
 
-    @property
-    def items(self) -> tuple[Unit, ...]:
-        return tuple(Unit(tuple(group)) for group in self._groups.values())
+    def ground(self, window: int, at: Prices, **more: Any) -> Ground:
+        return Ground(
+            scope=SCOPE,
+            version=self.version,
+            items=tuple(self.items),
+            view=self.view,
+            window=window,
+            prices=at,
+            **{"now_us": self.now_us, **more},
+        )
 
-    @property
-    def version(self) -> int:
-        return len(self.messages) + 1
+    def change(self, ground: Ground, plan: Plan) -> None:
+        """A plan is carried out."""
+        after = applied(ground, plan)
+        self.version, self.items, self.view = after.version, list(after.items), after.view
 
 
 LENGTHS = st.sampled_from([1, 20, 150, 150, 1_000, 3_000, 9_000])
 
 
 @st.composite
-def talks(draw: st.DrawFn, count: Callable[[str], int] = letters, *, most: int = 8) -> Talk:
-    """Turns of a user and an agent: parallel calls, results in one message or several, words between a call and its result,
-    errors, JSON."""
-    talk = Talk(count)
-    for number in range(draw(st.integers(0, most))):
+def talks(draw: st.DrawFn) -> Talk:
+    """Turns of a user and an agent, with boundaries between some of them: parallel calls, results in one message or in
+    several, words between a call and its result, errors, JSON."""
+    talk = Talk()
+    for number in range(draw(st.integers(1, 10))):
         talk.now_us += draw(st.sampled_from([0, 1, 60, 400, 4_000])) * SECOND_US
-        what = draw(st.sampled_from(["user", "user", "reply", "calls", "calls", "calls"]))
+        what = draw(st.sampled_from(["user", "user", "reply", "calls", "calls", "calls", "boundary"]))
         if what == "user":
             talk.say("user", Text(prose(draw(LENGTHS), f"question{number}")))
         elif what == "reply":
             talk.say("assistant", Text(prose(draw(LENGTHS), f"answer{number}")))
-        else:
+        elif what == "calls":
             _calls(draw, talk, number)
+        else:
+            boundary(talk, draw(st.sampled_from(BOUNDARIES)))
     return talk
 
 
+BOUNDARIES = (
+    SummarizeOldest(0),
+    SummarizeOldest(3),
+    TruncateAt(2),
+    Classic(snip=0.01, micro=None, large=100, auto=None),
+)
+
+
+def boundary(talk: Talk, what: Strategy | Classic) -> None:
+    """Fold what is old, or snip what is long."""
+    ground = talk.ground(3_000, PRICES)
+    made_with = tools()
+    talk.change(
+        ground,
+        plan(ground, what, made_with) if isinstance(what, Classic) else asked(ground, what, Priced(), made_with),
+    )
+
+
 def _calls(draw: st.DrawFn, talk: Talk, number: int) -> None:
-    asked = talk.say("assistant", Text(f"I look at {number}."), calls=draw(st.integers(1, 3)))
-    waiting = list(asked.tool_calls)
+    reply = talk.say("assistant", Text(f"I look at {number}."), calls=draw(st.integers(1, 3)))
+    waiting = list(reply.tool_calls)
     while waiting:
         if draw(st.integers(0, 4)) == 0:
             talk.say("user", Text(prose(draw(LENGTHS), "hurry")))
@@ -131,7 +164,8 @@ def _result(draw: st.DrawFn, call: str) -> ToolResult:
     return ToolResult(call, parts, is_error=draw(st.integers(0, 5)) == 0)
 
 
-windows = st.sampled_from([50, 300, 1_000, 3_000, 8_000, 20_000, 200_000])
+shares = st.sampled_from([0.1, 0.4, 0.7, 0.9, 0.98, 1.02, 1.06, 1.1, 1.2, 1.3, 1.41, 2, 20])
+"""The window, by what is in view."""
 prices = st.builds(
     functools.partial(replace, PRICES),
     cache_read=st.sampled_from([0, 30_000, 300_000, 3_000_000]),
@@ -166,29 +200,27 @@ classic = st.builds(
 
 
 @st.composite
-def grounds(draw: st.DrawFn, count: Callable[[str], int] = letters) -> Ground:
-    talk = draw(talks(count))
+def grounds(draw: st.DrawFn) -> Ground:
+    talk = draw(talks())
     later = draw(st.sampled_from([0, 1, 299, 301, 3_600, 90_000, -1, -90_000]))
-    return Ground(
-        scope=SCOPE,
-        version=talk.version,
+    ground = talk.ground(
+        1,
+        draw(prices),
         system=draw(st.sampled_from([0, 0, 100, 4_000])),
-        items=talk.items,
-        window=draw(windows),
-        prices=draw(prices),
         now_us=talk.now_us + later * SECOND_US,
         cold=draw(st.booleans()),
     )
+    return replace(ground, window=max(1, round(tokens_of(ground, tools()) * draw(shares))))
 
 
 def tools(
-    count: Callable[[str], int] = letters, calibration: Calibration = Calibration(overhead=0), summarizing: int = 0
+    calibration: Calibration = Calibration(overhead=0), summarizing: int = 0, summarize: Summarize | None = None
 ) -> Tools:
     """What the engine plans with. A summary costs so much for each of its tokens."""
     return Tools(
         measure=functools.partial(calibrated, calibration),
-        count=count,
-        summarize=lambda items, tokens: extract(items, tokens, count),
+        count=letters,
+        summarize=summarize or (lambda items, tokens: extract(items, tokens, letters)),
         summarizing=lambda _tokens, summary: summarizing * summary,
     )
 

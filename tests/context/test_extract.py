@@ -20,7 +20,7 @@ from tests.core.basics import json_objects
 from tests.core.strategies import parts
 from tests.support import figure
 
-EXAMPLES = figure(60, 5_000)
+EXAMPLES = figure(40, 5_000)
 AMPLE = 100_000
 count = EstimatingCounter().count
 COUNTERS: dict[str, Callable[[str], int]] = {
@@ -30,7 +30,7 @@ COUNTERS: dict[str, Callable[[str], int]] = {
     "words": lambda text: len(text.split()),
     "far too many": lambda text: 1_000_000,
 }
-HOSTILE = [text for text in (case.make() for case in hostile.TEXTS) if len(text) < 20_000]
+HOSTILE: list[str] = [case.make() for case in hostile.TEXTS]
 
 
 def message(role: Role, *content: str | Part, **more: object) -> Message:
@@ -52,7 +52,7 @@ def summary(text: str) -> Summary:
 
 
 texts = st.one_of(
-    st.sampled_from(HOSTILE),
+    st.sampled_from([text for text in HOSTILE if len(text) < 1_000]),
     st.lists(
         st.sampled_from(
             [
@@ -67,8 +67,6 @@ texts = st.one_of(
                 "Asked:",
                 "Names: a.b",
                 "fixSession",
-            ]
-            + [
                 "Done:\n- x: Read",
                 "…",
                 "FAIL:",
@@ -125,6 +123,18 @@ def test_it_never_has_more_tokens_than_it_may_and_is_the_same_each_time(
     assert extract(tuple(items), tokens, COUNTERS[by]) == text
 
 
+def test_it_takes_whatever_anybody_says() -> None:
+    for text in HOSTILE:
+        items = [
+            said("user", text),
+            said("assistant", text),
+            did(text or "-", {text: text}, text, error=True),
+            summary(text),
+        ]
+        for tokens in (1, 40):
+            assert count(extract(items, tokens, count)) <= tokens
+
+
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.lists(plain_units | groups(), max_size=8), st.integers(1, 30))
 def test_it_says_something_if_anything_can_be_said(items: list[Unit], tokens: int) -> None:
@@ -152,7 +162,7 @@ def _seen(part: Part) -> str:
 @given(st.lists(plain_units | groups(), max_size=8))
 def test_it_is_made_of_sections_and_one_line_each(items: list[Unit]) -> None:
     """Nothing that was said can begin a section, a line, or move a terminal's cursor."""
-    heads = []
+    heads: list[str] = []
     for row in extract(items, AMPLE, count).split("\n"):
         assert row.isprintable() or not any(ord(mark) < 0x20 or 0x7F <= ord(mark) < 0xA0 for mark in row)
         assert not {"\u2028", "\u2029"} & set(row)
@@ -174,10 +184,9 @@ def test_of_a_summary_alone_everything_is_kept(items: list[Unit | Summary], toke
 @given(st.lists(plain_units | groups(), max_size=8))
 def test_what_there_is_room_for_stays_in_the_next_summary(items: list[Unit]) -> None:
     before = extract(items, AMPLE, count)
-    after = extract([summary(before), said("user", "one more thing")], AMPLE, count)
-    gone = lines(before) - lines(after)
-    # A name that is a word of the language by now, or stands in an entry, need not be listed.
-    assert not {row for row in gone if row.startswith("- ") or row not in after} or "one more thing" in before
+    after = extract([summary(before), did("look", {"at": "it"})], AMPLE, count)
+    for line in lines(before):
+        assert line in after  # a name may stand in an entry by now
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -221,7 +230,11 @@ def test_of_a_small_conversation_nothing_that_matters_is_lost(
 def test_calls_on_one_thing_are_one_line() -> None:
     items = [did("Read", {"path": "a/b.py", "limit": 5})] * 3 + [did("Edit", {"path": "a/b.py"}, "no", error=True)]
     assert "- a/b.py: Read x3, Edit failed" in extract(items, AMPLE, count)
-    again = [summary(extract(items, AMPLE, count)), did("Edit", {"path": "a/b.py"}), did("list_all", {})]
+    again: list[Unit | Summary] = [
+        summary(extract(items, AMPLE, count)),
+        did("Edit", {"path": "a/b.py"}),
+        did("list_all", {}),
+    ]
     assert "- a/b.py: Read x3, Edit x2\n- list_all" in extract(again, AMPLE, count)
 
 
@@ -355,9 +368,14 @@ LONG = {
 @pytest.mark.parametrize("piece", LONG.values(), ids=LONG)
 def test_no_text_keeps_it_busy(piece: str) -> None:
     """Each would take minutes if a pattern went back and forth in it."""
-    long = piece * (300_000 // len(piece))
+    long = piece * (100_000 // len(piece))
     spelt = Data({"key": long})
-    items = [said("user", long), said("assistant", long, spelt), did("run", {"what": long}, long), summary(long)]
+    items: list[Unit | Summary] = [
+        said("user", long),
+        said("assistant", long, spelt),
+        did("run", {"what": long}, long),
+        summary(long),
+    ]
     assert count(extract(items, 100, count)) <= 100
 
 
@@ -374,4 +392,4 @@ def test_it_counts_no_more_for_a_longer_conversation() -> None:
         extract([unit for number in range(units // 5) for unit in _round(number, chance)], 500, counting)
         return seen
 
-    assert counted(1_000) < 3 * counted(100)
+    assert counted(500) < 3 * counted(50)

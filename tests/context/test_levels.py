@@ -291,6 +291,16 @@ def test_what_a_summary_stands_for_is_gone_when_the_summary_goes() -> None:
     assert (kept.level, kept.removed, kept.summarised) == ("moderate", (), ("h0", "h1", "h2"))
 
 
+def test_a_summary_is_not_summarised_again_but_with_what_came_after_it() -> None:
+    given_ = [Candidate(f"h{at}", "message", "low", at, " ".join(["one"] * 20), 20) for at in range(6)]
+    first = compact(given_, 200, count=words, min_level="moderate", keep_recent=2, summarize=brief)
+    assert [each.tokens for each in first.items] == [20, 20, 20]
+    assert compact(first.items, 200, count=words, min_level="moderate", keep_recent=2, summarize=brief).summarised == ()
+    later = [*first.items, replace(given_[0], id="h9", seq=9)]
+    second = compact(later, 200, count=words, min_level="moderate", keep_recent=2, summarize=brief)
+    assert second.summarised == (first.items[0].id, "h4")
+
+
 def test_a_summary_takes_no_name_that_is_taken() -> None:
     given_ = [
         Candidate("summary_1_2", "message", "critical", 9, "one", 1),

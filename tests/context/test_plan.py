@@ -2,47 +2,50 @@
 
 from __future__ import annotations
 
-import msgspec
+import copy
+
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast import codec
-from holdfast.context.plan import Ground, asked, plan
+from holdfast.context.plan import Ground, asked, plan, pressure
 from holdfast.core.shown import pieces_of
-from holdfast.model.messages import Summary, Unit
+from holdfast.model.content import Text, ToolResult, text_of
+from holdfast.model.handles import piece_id
+from holdfast.model.messages import Item, Message, Summary
 from holdfast.model.plan import (
-    AutoCompact,
     Classic,
-    Collapse,
     Plan,
     PlanPolicy,
     Priced,
-    Snip,
+    Reduction,
     Spool,
     Strategy,
     SummarizeOldest,
-    TimeDecayMicro,
     TruncateAt,
+    label,
 )
 from holdfast.model.state import Calibration
 from tests.context.grounds import (
+    PRICES,
     SECOND_US,
+    Talk,
     applied,
     as_shown,
     calibrations,
     end,
     first_difference,
     grounds,
+    letters,
     policies,
     priced,
-    sizes,
+    prose,
     tokens_of,
     tools,
 )
 from tests.support import figure
 
-EXAMPLES = figure(60, 5_000)
+EXAMPLES = figure(40, 5_000)
 
 strategies: st.SearchStrategy[Strategy | None] = st.one_of(
     st.none(),
@@ -71,15 +74,170 @@ def test_a_plan_reports_what_it_does(
 ) -> None:
     found = planned(ground, policy, strategy, calibration, cost)
     made_with = tools(calibration=calibration)
-    before, after = ground, applied(ground, found)
-    assert found.first_changed == first_difference(as_shown(before), as_shown(after))
-    assert found.figures.before == tokens_of(before, made_with)
+    after = applied(ground, found)
+    assert found.first_changed == first_difference(as_shown(ground), as_shown(after))
+    assert found.figures.before == tokens_of(ground, made_with)
     assert found.target_met == (tokens_of(after, made_with) <= ground.window)
     if found.empty:
         assert (found.why, found.steps, found.reduced, found.fold) == (None, (), (), None)
         return
     assert found.why is not None
-    assert found.figures.after == tokens_of(after, made_with)
+    assert found.figures.after == tokens_of(after, made_with) < found.figures.before
     figures = [found.figures.before, *(each.after for each in found.steps)]
     assert [each.before for each in found.steps] == figures[:-1]
     assert figures[-1] == found.figures.after
+    assert figures == sorted(figures, reverse=True)
+
+
+@settings(max_examples=EXAMPLES)
+@given(*PLANS)
+def test_what_is_shown_has_the_tokens_that_it_is_said_to_have(
+    ground: Ground, policy: PlanPolicy, strategy: Strategy | None, calibration: Calibration, cost: int
+) -> None:
+    """Several parts of one result are joined by one more character."""
+    after = applied(ground, planned(ground, policy, strategy, calibration, cost))
+    recorded = {message.seq: message for item in ground.items for message in messages_in(item)}
+    for item in as_shown(after):
+        if isinstance(item, Summary):
+            assert item.tokens == letters(item.text)
+        for message in messages_in(item):
+            texts = [text_of(parts) for _, parts, _ in pieces_of(message)]
+            whole = [text_of(parts) for _, parts, _ in pieces_of(recorded[message.seq])]
+            less = sum(map(letters, whole)) - sum(map(letters, texts))
+            assert recorded[message.seq].tokens - message.tokens == less
+
+
+@settings(max_examples=EXAMPLES * 2)
+@given(*PLANS)
+def test_once_a_plan_is_carried_out_there_is_nothing_more_to_do(
+    ground: Ground, policy: PlanPolicy, strategy: Strategy | None, calibration: Calibration, cost: int
+) -> None:
+    after = applied(ground, planned(ground, policy, strategy, calibration, cost))
+    again = planned(after, policy, strategy, calibration, cost)
+    assert again.empty, again.explain()
+
+
+@settings(max_examples=EXAMPLES * 2)
+@given(grounds(), priced, calibrations, costs)
+def test_what_is_chosen_costs_no_more_than_doing_nothing_or_than_any_single_operation(
+    ground: Ground, policy: Priced, calibration: Calibration, cost: int
+) -> None:
+    """A summary takes all the room that it has, as it is counted on."""
+    made_with = tools(calibration, cost, summarize=lambda items, tokens: "s" * tokens)
+    found = plan(ground, policy, made_with)
+    event(f"{found.why} {[label(op) for op in found.ops]}")
+    if found.why == "pays":
+        assert found.figures.before - found.figures.after >= policy.least
+        assert found.figures.net <= min(0, *(figures.net for _, figures in found.considered))
+    elif found.why is None:
+        assert found.figures.before <= ground.window or not found.target_met
+        assert all(figures.net > 0 for _, figures in found.considered)
+    else:
+        assert found.why == "forced"
+        assert found.figures.before > ground.window
+
+
+@settings(max_examples=EXAMPLES)
+@given(*PLANS)
+def test_planning_changes_nothing_and_says_the_same_each_time(
+    ground: Ground, policy: PlanPolicy, strategy: Strategy | None, calibration: Calibration, cost: int
+) -> None:
+    before = copy.deepcopy(ground)
+    found = planned(ground, policy, strategy, calibration, cost)
+    assert ground == before
+    assert planned(before, policy, strategy, calibration, cost) == found
+    assert found.explain()
+
+
+@settings(max_examples=EXAMPLES)
+@given(*PLANS)
+def test_what_the_model_has_not_seen_is_shown_as_recorded_but_for_a_preview(
+    ground: Ground, policy: PlanPolicy, strategy: Strategy | None, calibration: Calibration, cost: int
+) -> None:
+    found = planned(ground, policy, strategy, calibration, cost)
+    replies = [message.seq for item in ground.items for message in messages_in(item) if message.role == "assistant"]
+    last = max(replies, default=0)
+    after = {message.seq: message for item in as_shown(applied(ground, found)) for message in messages_in(item)}
+    spooled = {each.op.handle for each in found.steps if isinstance(each.op, Spool)}
+    for item in as_shown(ground):
+        for message in messages_in(item):
+            if message.seq < last:
+                continue
+            for (number, was, _), (_, now, _) in zip(pieces_of(message), pieces_of(after[message.seq]), strict=True):
+                assert now == was or piece_id(message.seq, number) in spooled
+    assert all(handle_of(each) in spooled for each in found.reduced if each.form == "spool")
+
+
+@settings(max_examples=EXAMPLES)
+@given(*PLANS)
+def test_a_fold_takes_the_oldest_units_whole_and_names_each_message(
+    ground: Ground, policy: PlanPolicy, strategy: Strategy | None, calibration: Calibration, cost: int
+) -> None:
+    found = planned(ground, policy, strategy, calibration, cost)
+    folded = found.fold
+    if folded is None:
+        return
+    inside = [item for item in ground.items if end(item) <= folded.last]
+    outside = ground.items[len(inside) :]
+    assert [*inside, *outside] == [*ground.items], "the oldest"
+    assert all(start(item) > folded.last for item in outside), "none is cut"
+    assert (folded.first, folded.last) == (min(map(start, inside)), max(map(end, inside)))
+    assert folded.messages == tuple(sorted(message.seq for item in inside for message in messages_in(item)))
+    assert folded.summaries == tuple(item.seq for item in inside if isinstance(item, Summary))
+    assert folded.count == sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in inside)
+    assert folded.tokens == letters(folded.text)
+    assert not {each.message for each in found.reduced} & {*folded.messages}, "what left is not shown otherwise as well"
+
+
+@settings(max_examples=EXAMPLES)
+@given(grounds(), policies, calibrations, st.sampled_from([0, 1, 3_600 * SECOND_US, 1 << 50]))
+def test_a_clock_that_stands_still_or_runs_backwards_makes_nothing_idle_nor_cold(
+    ground: Ground, policy: PlanPolicy, calibration: Calibration, back_us: int
+) -> None:
+    times = [message.time_us for item in ground.items for message in messages_in(item) if message.role == "assistant"]
+    ground = replace(ground, now_us=max(0, times[-1] - back_us) if times else 0, cold=False)
+    found = planned(ground, policy, None, calibration, 0)
+    assert found.why != "idle"
+    assert not found.figures.cold or not times, "before the first reply nothing is in any cache"
+    if isinstance(policy, Classic) and found.why == "threshold":
+        pressing = pressure(found.figures.before, ground.window, policy)
+        assert all(label(each) == LABELS[pressing] for each in found.ops)
+
+
+LABELS = {"snip": "snip", "micro": "time_decay_micro", "collapse": "collapse", "auto": "auto_compact"}
+
+
+def messages_in(item: Item) -> tuple[Message, ...]:
+    return () if isinstance(item, Summary) else item.messages
+
+
+def start(item: Item) -> int:
+    return item.first if isinstance(item, Summary) else item.seq
+
+
+def handle_of(piece: Reduction) -> str:
+    return piece_id(piece.message, piece.piece)
+
+
+# Boundary after boundary
+
+
+@settings(max_examples=figure(4, 200))
+@given(st.sampled_from([SummarizeOldest(2), TruncateAt(2), None]), st.integers(1, 3), st.integers(0, 1 << 30))
+def test_folds_of_folds_stay_small_and_stand_for_all_that_was_said(
+    strategy: Strategy | None, calls: int, seed: int
+) -> None:
+    talk, policy, said = Talk(), Priced(preserve_turns=1), 0
+    for turn in range(50):
+        talk.say("user", Text(prose(300, f"q{seed + turn}")))
+        reply = talk.say("assistant", Text(prose(300, f"a{turn}")), calls=calls)
+        for call in reply.tool_calls:
+            talk.say("tool", results=[ToolResult(call.id, (Text(prose(1_500, f"r{turn}")),))])
+        said += 2 + calls
+        ground = talk.ground(8_000, PRICES)
+        talk.change(ground, planned(ground, policy, strategy, Calibration(overhead=0), 0))
+        summaries = [item for item in talk.items if isinstance(item, Summary)]
+        assert len(summaries) <= 1
+        assert sum(item.tokens for item in summaries) <= 8_000 // 16
+        assert sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in talk.items) == said
+    assert [item for item in talk.items if isinstance(item, Summary)]

@@ -16,7 +16,7 @@ from holdfast.model import limits
 from holdfast.model.content import BlobRef, Body
 from tests.support import figure
 
-EXAMPLES = figure(150, 10_000)
+EXAMPLES = figure(60, 10_000)
 
 scalars = (
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)

@@ -534,6 +534,7 @@ class _Work:
             considered=tuple(self.considered),
             prices=ground.prices,
             target_met=self.tokens <= ground.window,
+            more=ground.unread,
         )
 
     def _done(self) -> Figures:

@@ -40,23 +40,24 @@ def decide(state: SessionState, command: CompactContext | MoveHandle, given: Giv
         _check_fold(state, command.fold, command)
     after = _reduced(state, command.frame, command.reduced, command.fold)
     check_size("the view", len(after), "reduced pieces", "REDUCED_PIECES", _TOO_MANY)
-    return (
-        ContextCompacted(
-            frame=command.frame,
-            policy=command.policy,
-            why=command.why,
-            ops=command.ops,
-            reduced=command.reduced,
-            fold=command.fold,
-            first_changed=command.first_changed,
-            original=command.original,
-            final=command.final,
-            level=command.level,
-            target_met=command.target_met,
-            counter=given.counter,
-            figures=command.figures,
-        ),
+    event = ContextCompacted(
+        frame=command.frame,
+        policy=command.policy,
+        why=command.why,
+        ops=command.ops,
+        reduced=command.reduced,
+        fold=command.fold,
+        first_changed=command.first_changed,
+        original=command.original,
+        final=command.final,
+        level=command.level,
+        target_met=command.target_met,
+        counter=given.counter,
+        figures=command.figures,
     )
+    for fault in boundary_faults(state, event):
+        raise errors.InvalidContent(reason=f"the plan cannot be carried out: {fault}")
+    return (event,)
 
 
 def _check_fold(state: SessionState, fold: Fold, command: CompactContext) -> None:

@@ -149,9 +149,7 @@ def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, 
     changes |= {"changed": seq, "calibration": _incomparable(state)}
     if isinstance(event, SummaryRecorded):
         kept = [
-            each
-            for each in state.summaries
-            if each.frame != event.frame or not event.first <= each.first <= event.last
+            each for each in state.summaries if each.frame != event.frame or not event.first <= each.first <= event.last
         ]
         new = SummaryRef(seq, event.first, event.last, event.messages, event.tokens, event.frame)
         changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: (each.first, each.seq)))

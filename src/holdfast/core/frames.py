@@ -345,9 +345,7 @@ def _add_handle(frame: FrameState, command: AddHandle, given: Given) -> tuple[Ev
     )
 
 
-def _replace_handle(
-    state: SessionState, frame: FrameState, command: ReplaceHandle, given: Given
-) -> tuple[Event, ...]:
+def _replace_handle(state: SessionState, frame: FrameState, command: ReplaceHandle, given: Given) -> tuple[Event, ...]:
     """What is not said stays as it was. A handle that changes in nothing is not replaced."""
     found = given.handle
     if found is None or found.frame != frame.id:

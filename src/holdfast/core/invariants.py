@@ -36,7 +36,8 @@ def rules(state: SessionState) -> dict[str, bool]:
         "summaries stand in order, side by side": all(
             _side_by_side(state, frame) for frame in {each.frame for each in state.summaries}
         ),
-        "only live frames are shown in a way of their own": {*state.views} | {each.frame or "" for each in state.summaries}
+        "only live frames are shown in a way of their own": {*state.views}
+        | {each.frame or "" for each in state.summaries}
         <= {"", *state.frames},
         "pieces stand in order, each once": all(_in_order(view.reduced) for view in state.views.values()),
         "what left the view left the table": _in_view(state),

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from holdfast import codec, errors
+from holdfast import chain, codec, errors
 from holdfast.context import plan as planning
 from holdfast.context.plan import Ground, Tools
 from holdfast.core import upcast
@@ -20,13 +20,15 @@ from holdfast.core.shown import by_message, pieces_of, shown
 from holdfast.errors import InvalidContent, PlanStale
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
+from holdfast.flows.execute import Part
 from holdfast.flows.frames import one_of
-from holdfast.flows.place import Context, Place, order
+from holdfast.flows.place import Context, Place, given_to, together
 from holdfast.flows.views import late_of, newest, oldest, pinned, steady
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext
 from holdfast.model.content import BlobRef, Body
 from holdfast.model.events import ContextCompacted
+from holdfast.model.log import Appended
 from holdfast.model.messages import History, Item, Summary, SummaryDraft, Unit
 from holdfast.model.names import check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.plan import (
@@ -313,21 +315,72 @@ def compact(
     if strategy is not None:
         _check_strategy(strategy)
     asked = _asked(place, window, model, prices, policy, before, cold)
+    said = None if plan is None else msgspec.structs.replace(plan, considered=(), at=None)
+    bound = codec.encode(["compact", place.scope, place.frame, asked, strategy, said])
+    if key is not None:
+        first = yield from effects.find(place.scope.tenant, checked_name("idempotency key", key))
+        if first:
+            return _as_plan(place, chain.repeated(key, bound, first))
     if plan is not None:
-        return (yield from _carried_out(place, plan, key, cause))
+        yield from steady(place, lambda state: _check_plan(place, state, plan))
+        return (yield from _carried_out(place, plan, key, cause, bound))
     for tries in range(limits.VIEW_TRIES):
-        made = yield from steady(place, lambda state: _plan(place, state, asked, strategy))
-        if made.empty:
-            return made
+        made = yield from _from_the_beginning(place, asked, strategy, cause)
         made = yield from _summarized(place, made)
         try:
-            done = yield from _carried_out(place, made, key, cause)
+            return (yield from _carried_out(place, made, key, cause, bound))
         except PlanStale:
             if tries + 1 == limits.VIEW_TRIES:
                 raise
-            continue
-        return done
     raise AssertionError("the last try returns or raises")
+
+
+def _from_the_beginning(place: Place, asked: _Asked, strategy: Strategy | None, cause: str | None) -> Flow[Plan]:
+    """A plan for what can be looked at as a whole; what is longer is folded from its beginning until it can."""
+    while True:
+        made = yield from steady(place, lambda state: _plan(place, state, asked, strategy))
+        if not made.more or made.empty:
+            return made
+        made = yield from _summarized(place, made)
+        yield from _carried_out(place, made, None, cause, None)
+
+
+def _check_plan(place: Place, state: SessionState, plan: Plan) -> Flow[None]:
+    """Whether a plan that someone kept is one of this view: it folds whole items, and reduces pieces that are there."""
+    items, whole = yield from newest(place.scope.stream, state, place.frame, limits.WINDOW_TOKENS)
+    if not whole:
+        items = yield from oldest(place.scope.stream, state, place.frame)
+    units = [item for item in items if isinstance(item, Unit)]
+    there = {(each.seq, number) for unit in units for each in unit.messages for number, _, _ in pieces_of(each)}
+    sound = all((each.message, each.piece) in there for each in plan.reduced)
+    if plan.fold is not None:
+        last = plan.fold.last
+        inside = {message.seq for unit in units if _end(unit) <= last for message in unit.messages}
+        sound = (
+            sound and inside == {*plan.fold.messages} and all(item.seq > last or _end(item) <= last for item in units)
+        )
+    if not sound and max(state.changed, state.view(place.frame).boundary) <= plan.version:
+        raise InvalidContent(reason="the plan does not fit the view: it was made for another, or changed by hand")
+
+
+def _as_plan(place: Place, appended: Appended) -> Plan:
+    """A plan as the event tells that carried it out."""
+    for recorded in appended.events:
+        event = upcast.current(recorded)
+        if isinstance(event, ContextCompacted):
+            return Plan(
+                scope=place.scope,
+                frame=event.frame,
+                version=recorded.seq - 1,
+                policy=event.policy,
+                why=event.why,
+                reduced=event.reduced,
+                fold=event.fold,
+                figures=event.figures,
+                target_met=event.target_met,
+                at=recorded.seq,
+            )
+    raise InvalidContent(reason="what was done under this key was erased since")
 
 
 def _check_strategy(strategy: object) -> None:
@@ -353,11 +406,14 @@ def _summarized(place: Place, plan: Plan) -> Flow[Plan]:
     tokens = place.context.counter.count(text)
     if not text.strip() or tokens >= draft.tokens or len(text.encode()) > limits.SPOOL_BYTES:
         return plan
-    return msgspec.structs.replace(plan, fold=msgspec.structs.replace(fold, text=text, tokens=tokens))
+    figures = msgspec.structs.replace(plan.figures, after=max(0, plan.figures.after + tokens - fold.tokens))
+    return msgspec.structs.replace(plan, fold=msgspec.structs.replace(fold, text=text, tokens=tokens), figures=figures)
 
 
 def _draft(place: Place, state: SessionState, fold: Fold, version: int) -> Flow[SummaryDraft]:
-    items = yield from in_view(place, state)
+    items, whole = yield from newest(place.scope.stream, state, place.frame, limits.WINDOW_TOKENS)
+    if not whole:
+        items = yield from oldest(place.scope.stream, state, place.frame)
     inside = tuple(item for item in items if _end(item) <= fold.last)
     return SummaryDraft(
         scope=place.scope,
@@ -370,7 +426,7 @@ def _draft(place: Place, state: SessionState, fold: Fold, version: int) -> Flow[
     )
 
 
-def _carried_out(place: Place, plan: Plan, key: str | None, cause: str | None) -> Flow[Plan]:
+def _carried_out(place: Place, plan: Plan, key: str | None, cause: str | None, bound: bytes | None) -> Flow[Plan]:
     if plan.empty:
         return plan
     command = CompactContext(
@@ -390,7 +446,8 @@ def _carried_out(place: Place, plan: Plan, key: str | None, cause: str | None) -
         figures=plan.figures,
     )
     refs = [each.ref for each in plan.reduced if each.ref is not None]
-    appended = yield from order(place, command, key=key, cause=cause, bodies=refs)
+    part = Part(command, given_to(place.context))
+    appended = yield from together(place.context, [part], key=key, cause=cause, bodies=refs, bound=bound)
     for recorded in appended.events:
         if isinstance(upcast.current(recorded), ContextCompacted):
             return msgspec.structs.replace(plan, at=recorded.seq)

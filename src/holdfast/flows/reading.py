@@ -430,15 +430,17 @@ class _Finder:
     def look(self, data: bytes, ended: bool) -> None:
         whole = self._carry + data
         text = whole.decode("utf-8", "surrogateescape")
-        rows = text.split("\n")
-        if ended and len(rows) > 1 and not rows[-1]:
-            rows.pop()
+        if ended:
+            text = text.removesuffix("\n")
+        rows = text.count("\n") + 1
         if self._due or self._wanted in text.casefold():
-            self._look_at(rows, self._at - len(self._carry))
+            self._look_at(text.split("\n"), self._at - len(self._carry))
         else:
-            for number in range(max(self._is_inside, len(rows) - AROUND), len(rows)):
-                self._recent.append((self._line + number, rows[number][: _ROW_CHARS + 1]))
-        self._line += len(rows) - (not ended)
+            newest = text.rsplit("\n", AROUND)[-AROUND:]
+            for number, row in enumerate(newest, rows - len(newest)):
+                if number or not self._is_inside:
+                    self._recent.append((self._line + number, row[: _ROW_CHARS + 1]))
+        self._line += rows - (not ended)
         self._at += len(data)
         self._is_inside = not ended
         self._carry = b"" if ended else whole[-_CHAR_BYTES * len(self._wanted) :]

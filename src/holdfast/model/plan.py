@@ -273,6 +273,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     prices: Prices | None = None
     target_met: bool = True
     """Whether the view will fit."""
+    more: bool = False
+    """There was more than could be looked at: plan again once this is done."""
     at: int | None = None
     """The seq of the event that carried it out, once one did."""
 

@@ -1,0 +1,389 @@
+"""Reading back: any range is a piece of the whole, a search finds what is there, wherever the pieces of a body end."""
+
+from __future__ import annotations
+
+import os
+import re
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast import Data, File, Image, Opaque, Session, Text, errors
+from holdfast.core.previews import Spooling
+from holdfast.flows import reading
+from holdfast.flows.reading import Reading
+from holdfast.model import limits
+from tests.edges.engines import LOCAL, Desk, refused
+from tests.support import figure
+
+EXAMPLES = figure(60, 3_000)
+SHORT = Spooling(300, 20)
+"""So that a few lines lie in the blob store already."""
+NO_LIMIT = limits.PAYLOAD_BYTES
+
+texts = st.lists(st.text("abAB ß🚀é\t\r", max_size=12), max_size=60).map("\n".join)
+long_texts = st.builds(lambda text, times: text * times, texts, st.integers(1, 8))
+
+
+def _kept(session: Session, value: Any) -> str:
+    """The handle of a result."""
+    call = session.record("assistant", None, tool_calls=[{"name": "cat"}]).tool_calls[0]
+    return f"h{session.result(call, value).seq}_0"
+
+
+@contextmanager
+def _pieces_of(size: int) -> Iterator[None]:
+    """Bodies come in pieces of so many bytes, and lines over that are long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "BLOB_CHUNK_BYTES", size)
+        yield
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    """One for all examples: each adds a result."""
+    with holdfast.open("memory:", spooling=SHORT) as engine:
+        yield engine.create_session("s")
+
+
+def _beginning_in(text: str, start: int, stop: int) -> str:
+    at, found = 0, []
+    for character in text:
+        if start <= at < stop:
+            found.append(character)
+        at += len(character.encode())
+    return "".join(found)
+
+
+def _lines_of(text: str) -> list[str]:
+    """With their ends."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]
+
+
+# Bytes
+
+
+@settings(max_examples=EXAMPLES)
+@given(text=long_texts, size=st.integers(1, 40), data=st.data())
+def test_a_range_of_bytes_has_the_characters_that_begin_in_it(
+    session: Session, text: str, size: int, data: st.DataObject
+) -> None:
+    whole = len(text.encode())
+    start = data.draw(st.integers(0, whole))
+    stop = data.draw(st.integers(start, whole + 9))
+    handle = _kept(session, text)
+    with _pieces_of(size):
+        found = session.read_text(handle, start=start, stop=stop, limit=NO_LIMIT)
+    assert found.text == _beginning_in(text, start, stop)
+    assert text.encode()[found.start : found.stop].decode() == found.text
+    assert found.size == whole
+    assert (found.more == "") == (found.stop == whole)
+
+
+@settings(max_examples=EXAMPLES)
+@given(text=long_texts, size=st.integers(1, 40), limit=st.integers(64, 90), by_lines=st.booleans())
+def test_reading_on_where_the_last_one_stopped_comes_to_the_whole(
+    session: Session, text: str, size: int, limit: int, by_lines: bool
+) -> None:
+    handle = _kept(session, text)
+    pieces: list[str] = []
+    with _pieces_of(size):
+        found = session.read_text(handle, limit=limit)
+        while True:
+            pieces.append(found.text)
+            assert len(found.text.encode()) <= limit
+            if not found.more:
+                break
+            assert found.text
+            place = re.match(r"(start|first_line)=(\d+) reads on", found.more)
+            assert place
+            by_lines = by_lines and text.encode()[: found.stop].endswith(b"\n")
+            line = text.encode().count(b"\n", 0, found.stop) + 1
+            how = {"first_line": line} if by_lines else {place[1]: int(place[2])}
+            found = session.read_text(handle, limit=limit, **how)
+    assert "".join(pieces) == text
+
+
+# Lines
+
+
+@settings(max_examples=EXAMPLES)
+@given(text=long_texts, size=st.integers(1, 40), limit=st.integers(64, 200) | st.just(NO_LIMIT), data=st.data())
+def test_a_range_of_lines_is_these_lines_as_far_as_they_fit(
+    session: Session, text: str, size: int, limit: int, data: st.DataObject
+) -> None:
+    lines = _lines_of(text)
+    first = data.draw(st.integers(1, max(1, len(lines))))
+    last = data.draw(st.none() | st.integers(first, len(lines) + 3))
+    wanted = "".join(lines[first - 1 : last])
+    handle = _kept(session, text)
+    with _pieces_of(size):
+        found = session.read_text(handle, first_line=first, last_line=last, limit=limit)
+    assert text.encode()[found.start : found.stop].decode() == found.text
+    assert found.start == len("".join(lines[: first - 1]).encode())
+    if len(wanted.encode()) <= limit:
+        assert found.text == wanted
+    else:
+        assert wanted.startswith(found.text)
+        assert found.text.endswith("\n") or len(lines[first - 1].encode()) > limit
+        assert len(found.text.encode()) <= limit
+    shown = _lines_of(found.text)
+    assert found.lines == ((first, first + len(shown) - 1) if shown else None)
+
+
+@settings(max_examples=EXAMPLES)
+@given(text=texts, size=st.integers(1, 40), beyond=st.integers(1, 9))
+def test_a_line_that_is_not_there_is_refused_with_the_last_one_that_is(
+    session: Session, text: str, size: int, beyond: int
+) -> None:
+    lines = len(_lines_of(text))
+    assume(lines or beyond > 1)
+    handle = _kept(session, text)
+    with _pieces_of(size), pytest.raises(errors.InvalidNumber) as refusal:
+        session.read_text(handle, first_line=lines + beyond)
+    assert (refusal.value.low, refusal.value.high) == (1, max(1, lines))  # type: ignore[attr-defined]
+
+
+# Searching
+
+_ROW = re.compile(r"(\d+)(?: \(byte (\d+)\))?([:-]) (.*)", re.DOTALL)
+
+
+def _having(text: str, wanted: str) -> list[int]:
+    rows = text.removesuffix("\n").split("\n")
+    return [number for number, row in enumerate(rows, 1) if wanted.casefold() in row.casefold()]
+
+
+@settings(max_examples=EXAMPLES)
+@given(text=texts, size=st.integers(1, 40), wanted=st.text("abs ß🚀é", min_size=1, max_size=3))
+def test_a_search_finds_exactly_the_lines_that_have_it(session: Session, text: str, size: int, wanted: str) -> None:
+    handle = _kept(session, text)
+    with _pieces_of(size):
+        found = session.read_text(handle, search=wanted, limit=NO_LIMIT)
+    having = _having(text, wanted)
+    assert found.found == len(having)
+    rows = [_ROW.fullmatch(row) for row in found.text.split("\n") if row not in ("--", "")]
+    shown = [int(row[1]) for row in rows if row and row[3] == ":"]
+    assert shown == having[: reading.FOUND_LINES]
+    assert (found.more == "") == (len(having) <= reading.FOUND_LINES)
+    for row in rows:
+        assert row
+        number, at, sign, told = row.groups()
+        whole = text.split("\n")[int(number) - 1]
+        if sign == "-":
+            assert told == whole
+            assert any(abs(int(number) - each) <= reading.AROUND for each in having)
+        elif at is None:
+            assert told == whole
+        else:  # a line of more than one piece: what is found lies where it is told
+            assert told.strip("…") in whole
+            assert text.encode()[int(at) :].decode().casefold().find(wanted.casefold()) in (0, 1)
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_what_lies_across_two_pieces_of_a_very_long_line_is_found_once(kind: str, desk: Desk) -> None:
+    session = desk.open(kind).create_session("s")
+    for before in range(limits.BLOB_CHUNK_BYTES - 12, limits.BLOB_CHUNK_BYTES + 2, 3):
+        line = "é" * (before // 2) + "Needle" + "x" * limits.BLOB_CHUNK_BYTES + "needle"
+        handle = _kept(session, f"first\n{line}\nlast\n")
+        found = session.read_text(handle, search="nEEDLE")
+        assert found.found == 1
+        row = _ROW.fullmatch(found.text.split("\n")[1])
+        assert row
+        assert (row[1], int(row[2])) == ("2", len(f"first\n{'é' * (before // 2)}".encode()))
+        assert "Needle" in row[4]
+        assert found.text.split("\n")[0] == "1- first"
+        assert found.text.split("\n")[-1] == "3- last"
+
+
+def test_a_search_is_bounded_and_counts_what_it_does_not_show(session: Session) -> None:
+    handle = _kept(session, "".join(f"row {number} {'x' * 300}\n" for number in range(500)))
+    found = session.read_text(handle, search="ROW", limit=2_000)
+    assert len(found.text.encode()) <= 2_000
+    assert found.found == 500
+    shown = sum(1 for row in found.text.split("\n") if ": row" in row)
+    assert 0 < shown < 7
+    assert found.more == f"{500 - shown} more lines have it: search for more words, or first_line={shown + 1} reads on"
+
+
+# What a handle stands for
+
+
+def test_a_piece_of_a_message_is_read_by_its_number_its_results_first(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    calls = session.record("assistant", ["one", "two"], tool_calls=[{"name": "a"}, {"name": "b"}])
+    assert [session.read_text(f"h{calls.seq}_{number}").text for number in range(2)] == ["one", "two"]
+    large = "".join(f"line {number}\n" for number in range(20_000))
+    image = engine.put_blob(b"\x89PNG\r\n\x1a\n", media_type="image/png")
+    first = session.result(calls.tool_calls[0], large)
+    parts = [Text("a"), Data({"b": [1, 2]}), Image(image), Opaque("x", "y"), Image(url="https://example.org/i.png")]
+    second = session.result(calls.tool_calls[1], parts)
+    assert session.read_text(f"h{first.seq}_0", first_line=19_999).text == "line 19998\nline 19999\n"
+    assert session.read_text(f"h{first.seq}_0", search="line 19999").found == 1
+    found = session.read_text(f"h{second.seq}_0")
+    assert found.text == 'a\n{"b":[1,2]}\n[image/png, 8 bytes]\nhttps://example.org/i.png'
+    assert found == Reading(handle=f"h{second.seq}_0", text=found.text, size=len(found.text), start=0, stop=found.stop)
+    frame = session.frame("look", budget=10)
+    handle = frame.add_handle("document", large.encode())
+    for reader in (session, frame):
+        assert reader.read_text(handle, start=5, stop=6).text == "0"
+        assert reader.read_text(handle.id, first_line=2, last_line=2).text == "line 1\n"
+    session.close_open_calls("enough")
+    assert session.state().open_calls == ()
+
+
+def test_a_late_result_is_read_like_any_other(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    call = session.record("assistant", None, tool_calls=[{"name": "a"}]).tool_calls[0]
+    session.close_open_calls("no time")
+    late = session.result(call, "at last")
+    assert late.late
+    assert session.read_text(f"h{late.seq}_0").text == "at last"
+
+
+def test_bytes_are_shown_as_digits_and_only_by_ranges(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    body = bytes(range(256)) * 500
+    handle = _kept(session, body)
+    file = session.record("user", [File(engine.put_blob(b"GIF89a\xff", media_type="image/gif"), "x.gif")])
+    found = session.read_text(handle, start=250, stop=260)
+    assert (found.text, found.binary) == (body[250:260].hex(), True)
+    assert session.read_text(f"h{file.seq}_0").text == b"GIF89a\xff".hex()
+    pieces, at = [], 0
+    while at < len(body):
+        found = session.read_text(handle, start=at, limit=40_000)
+        assert len(found.text) <= 40_000
+        pieces.append(bytes.fromhex(found.text))
+        at = found.stop
+    assert b"".join(pieces) == body
+    for how in ({"search": "x"}, {"first_line": 1}):
+        with refused(engine, errors.InvalidContent):
+            session.read_text(handle, **how)  # type: ignore[arg-type]
+
+
+def test_a_text_that_is_none_further_on_is_read_with_marks_in_place(session: Session) -> None:
+    body = b"line\n" * 20_000 + b"\xff\xfe needle\n" + b"\xff" * 200
+    handle = _kept(session, body)
+    found = session.read_text(handle, start=100_000, limit=90)
+    assert found.text.startswith("\ufffd\ufffd needle\n\ufffd")
+    assert len(found.text.encode()) <= 90
+    assert session.read_text(handle, search="needle").text.endswith(
+        "20001: \ufffd\ufffd needle\n20002- " + "\ufffd" * 200
+    )
+    assert session.read_text(handle, first_line=20_001, last_line=20_001).lines == (20_001, 20_001)
+
+
+# Refusals
+
+
+def test_what_is_not_there_is_not_found(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    handle = _kept(session, "text")
+    seq = int(handle[1:-2])
+    for nowhere in ("h999_0", f"h{seq}_1", f"h{seq - 1}_0", "h1_0", f"h{seq}", "h999", "h" + "9" * 18 + "_0"):
+        with refused(engine, errors.HandleNotFound, session="s", handle=nowhere):
+            session.read_text(nowhere)
+    other = engine.create_session("t")
+    with refused(engine, errors.HandleNotFound, session="t"):
+        other.read_text(handle)
+    session.erase([seq], "asked to")
+    with refused(engine, errors.HandleNotFound, session="s", handle=handle):
+        session.read_text(handle)
+    session.destroy()
+    with refused(engine, errors.SessionNotFound):
+        session.read_text(handle)
+
+
+@pytest.mark.parametrize(
+    "handle", ["", "x", "h", "h0_1", "h1_", "h1_x", "_1", "h1_01", "h1_-1", "h1_1_1", "\ud800", 5, None, b"h1_0"]
+)
+def test_what_is_no_handle_is_refused(handle: Any, engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    with refused(engine, errors.InvalidName, what="handle"):
+        session.read_text(handle)
+
+
+_BAD: dict[str, tuple[type[errors.HoldfastError], dict[str, Any]]] = {
+    "two ways": (errors.InvalidContent, {"start": 0, "first_line": 1}),
+    "three ways": (errors.InvalidContent, {"stop": 1, "last_line": 1, "search": "x"}),
+    "backwards": (errors.InvalidNumber, {"start": 3, "stop": 2}),
+    "before the start": (errors.InvalidNumber, {"start": -1}),
+    "beyond the end": (errors.InvalidNumber, {"start": 5}),
+    "lines backwards": (errors.InvalidNumber, {"first_line": 3, "last_line": 2}),
+    "line 0": (errors.InvalidNumber, {"first_line": 0}),
+    "not whole": (errors.InvalidNumber, {"start": 1.5}),
+    "true": (errors.InvalidNumber, {"start": True}),
+    "text": (errors.InvalidNumber, {"last_line": "1"}),
+    "huge": (errors.InvalidNumber, {"stop": 1 << 80}),
+    "nothing to find": (errors.InvalidContent, {"search": ""}),
+    "two lines to find": (errors.InvalidContent, {"search": "a\nb"}),
+    "no text to find": (errors.InvalidText, {"search": 5}),
+    "half a character to find": (errors.InvalidText, {"search": "\ud800"}),
+    "much to find": (errors.TooLarge, {"search": "x" * (limits.BRIEF_BYTES + 1)}),
+    "no room": (errors.InvalidNumber, {"limit": 0}),
+    "too much room": (errors.InvalidNumber, {"limit": limits.PAYLOAD_BYTES + 1}),
+}
+
+
+@pytest.mark.parametrize("case", _BAD)
+def test_what_cannot_be_meant_is_refused(case: str, engine: holdfast.Engine) -> None:
+    kind, how = _BAD[case]
+    session = engine.create_session("s")
+    handle = _kept(session, "text")
+    with refused(engine, kind):
+        session.read_text(handle, **how)
+
+
+def test_a_providers_own_part_is_not_read(session: Session) -> None:
+    message = session.record("assistant", [Opaque("anthropic", "signed"), "said"])
+    with pytest.raises(errors.InvalidContent, match="own part"):
+        session.read_text(f"h{message.seq}_0")
+    assert session.read_text(f"h{message.seq}_1").text == "said"
+
+
+# The body itself
+
+
+def test_a_body_that_is_another_one_is_noticed_at_its_end(desk: Desk) -> None:
+    session = desk.open("sqlite").create_session("s")
+    handles = [_kept(session, letter * 1_000_000) for letter in "ab"]
+    one, two = sorted(desk.folder.rglob("*.zst"))
+    os.replace(one, two)
+    found = 0
+    for handle in handles:
+        for how in ({}, {"start": 999_000}, {"search": "nowhere"}, {"first_line": 1, "limit": NO_LIMIT}):
+            try:
+                shown = session.read_text(handle, **how)  # type: ignore[arg-type]
+            except (errors.StorageCorrupt, errors.BlobNotFound) as error:
+                found += isinstance(error, errors.StorageCorrupt)
+            else:
+                assert shown.more  # the end was not reached
+    assert found == 3
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"start": (16 << 20) - 20}, {"first_line": (1 << 20) - 1}, {"search": "nowhere"}, {"search": "line 0000000"}],
+    ids=["bytes", "lines", "search", "search for what is there"],
+)
+def test_memory_does_not_depend_on_the_length_of_a_body(how: dict[str, Any], desk: Desk) -> None:
+    session = desk.open("sqlite").create_session("s")
+    handle = _kept(
+        session,
+        (b"".join(b"line %010d\n" % number for number in range(at, at + 4_096)) for at in range(0, 1 << 20, 4_096)),
+    )
+    session.read_text(handle, start=0, stop=9)
+    tracemalloc.start()
+    try:
+        found = session.read_text(handle, **how)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.size == 16 << 20
+    assert peak < 6 << 20
