@@ -101,7 +101,8 @@ class Langchain(peer.Peer):
         self.tell("summarize", round(TRIGGER * shape.window) - PREFIX_TOKENS, self._known(recording))
         made: tuple[int, ...] = ()
         while (heard := self.hear())[0] == "size":
-            made = (*made, self._unit(heard[1]))
+            cut = self._unit(heard[1])
+            made = made if made and made[-1] == cut else (*made, cut)  # a summary of itself is itself
             self.tell(summarizer.of(made).tokens)
         yield from prompts(recording, summarizer, [self._unit(first) for first in heard[1]])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
@@ -18,12 +18,14 @@ from holdfast.model.commands import (
     CloseSession,
     Command,
     CommitTokens,
+    CompactContext,
     CreateSession,
     DecideProposal,
     DestroySession,
     ErasePayloads,
     Given,
     GrantTokens,
+    MoveHandle,
     NewMessage,
     ObserveEnvironment,
     PopFrame,
@@ -31,6 +33,7 @@ from holdfast.model.commands import (
     PushFrame,
     RecordMessages,
     ReissueToken,
+    ReplaceHandle,
     ReserveTokens,
     ResetSession,
     ResumeActor,
@@ -67,6 +70,7 @@ from holdfast.model.events import (
     BudgetReserved,
     BudgetUsed,
     CallStarted,
+    ContextCompacted,
     EnvironmentCleared,
     EnvironmentObserved,
     Event,
@@ -77,6 +81,8 @@ from holdfast.model.events import (
     FrameSuspended,
     FrameUpdated,
     HandleAdded,
+    HandleMoved,
+    HandleReplaced,
     MessageRecorded,
     OffloadAcknowledged,
     PayloadsErased,
@@ -97,6 +103,24 @@ from holdfast.model.handles import HANDLE_KINDS, SCORES
 from holdfast.model.layers import Identity
 from holdfast.model.log import GENESIS, Append, Head, NewEvent, Recorded, StreamWrite
 from holdfast.model.names import Scope, StreamId
+from holdfast.model.plan import (
+    AutoCompact,
+    Collapse,
+    Figures,
+    Fold,
+    Form,
+    Level,
+    Op,
+    Reduction,
+    Residency,
+    Snip,
+    Spool,
+    SummarizeOldest,
+    Tier,
+    TimeDecayMicro,
+    TruncateAt,
+    Why,
+)
 from holdfast.model.state import SessionState
 from tests.core import fact_strategies
 from tests.core.basics import digests, json_objects, json_values, names, texts, whole_numbers
@@ -141,6 +165,74 @@ bounds = st.builds(
 endings = st.sampled_from(ENDINGS)
 kinds = st.sampled_from(HANDLE_KINDS)
 priorities = st.sampled_from(list(SCORES))
+residencies = st.sampled_from(get_args(Residency))
+tiers = st.sampled_from(get_args(Tier))
+ops: st.SearchStrategy[Op] = st.one_of(
+    st.builds(Spool, names),
+    st.builds(Snip, st.sampled_from([0.1, 0.5]), tokens),
+    st.builds(TimeDecayMicro, tokens, tokens),
+    st.builds(Collapse, tokens),
+    st.builds(AutoCompact, tokens, tokens),
+    st.builds(SummarizeOldest, tokens),
+    st.builds(TruncateAt, tokens),
+)
+pieces = st.builds(
+    Reduction,
+    message=st.integers(1, 60),
+    piece=st.integers(0, 3),
+    form=st.sampled_from(get_args(Form)),
+    head=tokens,
+    tail=tokens,
+    tokens=tokens,
+    saved=st.integers(-50, 50),
+    size=tokens,
+    digest=hexes,
+    ref=st.none() | refs,
+    tier=tiers,
+    source=st.none() | names,
+)
+some_pieces = st.lists(pieces, max_size=3).map(tuple)
+folds = st.builds(
+    Fold, first=tokens, last=tokens, messages=seqs, summaries=seqs, count=tokens, text=texts, tokens=tokens
+)
+figures = st.builds(Figures, before=tokens, after=tokens, window=tokens, cold=st.booleans(), calls=tokens, grown=tokens)
+boundary: dict[str, st.SearchStrategy[Any]] = {
+    "frame": st.none() | frame_ids,
+    "policy": names,
+    "why": st.sampled_from(get_args(Why)),
+    "ops": st.lists(ops, max_size=2).map(tuple),
+    "reduced": some_pieces,
+    "fold": st.none() | folds,
+    "first_changed": st.none() | tokens,
+    "original": tokens,
+    "final": tokens,
+    "level": st.sampled_from(get_args(Level)),
+    "target_met": st.booleans(),
+    "figures": figures,
+}
+view_events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(ContextCompacted, **boundary, counter=names),
+    st.builds(HandleMoved, frame=st.none() | frame_ids, residency=residencies, piece=pieces),
+    st.builds(
+        HandleReplaced,
+        frame=frame_ids,
+        handle=names,
+        kind=kinds,
+        priority=priorities,
+        title=texts,
+        source=st.none() | names,
+        content=st.none() | contents,
+        tokens=tokens,
+        counter=names,
+        digest=hexes,
+        at=tokens,
+        metadata=json_objects,
+        residency=residencies,
+        tier=st.none() | tiers,
+        ref=st.none() | refs,
+        size=tokens,
+    ),
+)
 frame_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         FramePushed,
@@ -250,7 +342,16 @@ other_events: st.SearchStrategy[Event] = st.one_of(
         frame=st.none() | frame_ids,
     ),
     st.builds(EvidenceKept, reason=reasons, role=roles, tool_results=st.tuples(results), tokens=tokens, counter=names),
-    st.builds(SummaryRecorded, first=tokens, last=tokens, messages=tokens, text=texts, tokens=tokens, counter=names),
+    st.builds(
+        SummaryRecorded,
+        first=tokens,
+        last=tokens,
+        messages=tokens,
+        text=texts,
+        tokens=tokens,
+        counter=names,
+        frame=st.none() | frame_ids,
+    ),
     st.builds(SessionClosed, reason=reasons),
     st.builds(SessionReset, reason=reasons, keep_system=st.booleans()),
     st.builds(SessionTimedOut, idle_us=whole_numbers),
@@ -258,7 +359,7 @@ other_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(OffloadAcknowledged, entry=tokens, why=names, first=tokens, last=tokens, at_us=whole_numbers),
     st.builds(PayloadsErased, seqs=seqs, reason=texts),
 )
-events = other_events | frame_events | layer_events | fact_strategies.events
+events = other_events | frame_events | view_events | layer_events | fact_strategies.events
 
 
 def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Command]:
@@ -285,6 +386,8 @@ def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Comm
             ),
             st.builds(CloseCalls, scope=scope, reason=reasons),
             st.builds(Summarize, scope=scope, first=tokens, last=tokens, version=tokens, text=texts),
+            st.builds(CompactContext, scope=scope, version=tokens, **boundary),
+            st.builds(MoveHandle, scope=scope, frame=st.none() | frame_ids, residency=residencies, piece=pieces),
             st.builds(ResetSession, scope=scope, reason=reasons, keep_system=st.booleans()),
             st.builds(CloseSession, scope=scope, reason=reasons),
             st.builds(TimeOutSession, scope=scope),
@@ -351,6 +454,20 @@ def _frame_commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[Comman
             content=contents,
             digest=hexes,
             metadata=json_objects,
+        ),
+        st.builds(
+            ReplaceHandle,
+            **own,
+            handle=names,
+            priority=st.none() | priorities,
+            title=st.none() | texts,
+            content=st.none() | contents,
+            digest=hexes,
+            metadata=st.none() | json_objects,
+            residency=st.none() | residencies,
+            tier=st.none() | tiers,
+            ref=st.none() | refs,
+            size=tokens,
         ),
         st.builds(ReserveTokens, **own, purpose=names, amount=whole_numbers),
         st.builds(CommitTokens, **own, reservation=st.none() | names, tokens=whole_numbers, usage=st.none() | usages),

@@ -103,6 +103,7 @@ def test_what_is_longer_than_enough_is_always_spooled(threshold: int, preview: i
     spooling = Spooling(threshold, preview)
     shown = previews.of_text("x" * (spooling.enough + 1), spooling)
     assert shown == "x" * preview
+    assert preview <= spooling.sample < spooling.enough <= limits.PAYLOAD_BYTES  # what is read ahead of a stream
 
 
 # Texts

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from holdfast.core import project
 from holdfast.flows.load import stepped
 from holdfast.model.content import Body, Image, Text, blob_refs
-from holdfast.model.events import Event, FramePushed, parts_of
+from holdfast.model.events import Event, FramePushed
 from holdfast.model.frames import Limits
 from holdfast.model.names import Scope
+from holdfast.model.needs import parts_of
 from holdfast.model.rows import BlobRow, Row, SessionRow
 from holdfast.model.state import SessionState
 from tests.core import basics, strategies

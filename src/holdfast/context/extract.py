@@ -87,8 +87,9 @@ _TOOL = re.compile(r"(\S+?)(?: x(\d{1,9}))?( failed)?")
 
 _USER, _ASSISTANT, _ARGS, _LONG_ARGS, _RESULT = 1, 2, 4, 8, 16
 _NUMERAL, _PATH, _CODED, _WORD = "number", "path", "code", "word"
-_SOURCES = {_USER: 3.0, _ASSISTANT: 1.2, _ARGS: 2.0, _LONG_ARGS: 2.2}
-_KINDS = {_NUMERAL: (0.6, 0.05), _WORD: (0.4, 0.02), _PATH: (2.5, 0.2), _CODED: (1.0, 1.0)}
+_SOURCES = {_USER: 3.0, _ASSISTANT: 1.5, _ARGS: 2.2, _LONG_ARGS: 2.0}
+"""What a name is worth for each who said it."""
+_KINDS = {_NUMERAL: (0.6, 0.05), _WORD: (0.8, 0.05), _PATH: (1.5, 0.1), _CODED: (1.0, 1.0)}
 """What a name is worth by its kind: if somebody said it, and if it only ever stood in results."""
 _OFTEN = 0.3
 """What saying a thing again is worth: this power of how often it was said."""
@@ -151,6 +152,7 @@ def extract(items: Sequence[Unit | Summary], tokens: int, count: Count) -> str:
     notes = _Notes()
     for item in items:
         notes.read(item)
+    notes.settle()
     return _Page(notes, tokens, count).text()
 
 
@@ -273,6 +275,11 @@ class _Notes:
                 calls[call.id] = call, self._call(call)
             for result in message.tool_results:
                 self._result(result, calls)
+
+    def settle(self) -> None:
+        """Nothing comes any more: small talk counts if there is nothing else."""
+        if not (any(self.lines.values()) or self.deeds or self.names):
+            self._note(NOTED, self.first)
 
     def _message(self, message: Message) -> None:
         text = ("" if message.role == "assistant" else "\n").join(_texts(message.content))  # a reply comes in pieces
@@ -569,7 +576,7 @@ class _Page:
     def _scrap(self, ranked: dict[str, list[str]]) -> str:
         """The beginning of the best entry, where there is no room for one."""
         best = [entry for entries in ranked.values() for entry in entries[:1]]
-        for text in (*best, *islice(self._notes.names, 8), self._notes.first):
+        for text in (*best, *islice(self._notes.names, 8)):
             while text:
                 if self._count(text) <= self._tokens:
                     return text

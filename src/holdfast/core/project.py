@@ -21,11 +21,11 @@ from holdfast.model.events import (
     OffloadAcknowledged,
     ResultAdded,
     TokenReissued,
-    refs_of,
 )
 from holdfast.model.frames import FrameState, Suspension, frame_seq
 from holdfast.model.handles import Handle, handle_id, handle_seq, piece_id
 from holdfast.model.names import Scope
+from holdfast.model.needs import refs_of
 from holdfast.model.plan import Reduction, Residency
 from holdfast.model.rows import BlobRow, FrameRow, HandleRow, OutboxRow, PageRow, Row, SessionRow, TokenRow
 from holdfast.model.state import SessionState

@@ -434,19 +434,20 @@ class _Finder:
             text = text.removesuffix("\n")
         rows = text.count("\n") + 1
         if self._due or self._wanted in text.casefold():
-            self._look_at(text.split("\n"), self._at - len(self._carry))
+            self._look_at(text.split("\n"), self._at - len(self._carry), ended)
         else:
             newest = text.rsplit("\n", AROUND)[-AROUND:]
             for number, row in enumerate(newest, rows - len(newest)):
                 if number or not self._is_inside:
-                    self._recent.append((self._line + number, row[: _ROW_CHARS + 1]))
+                    self._recent.append((self._line + number, _short(row, ended)))
         self._line += rows - (not ended)
         self._at += len(data)
         self._is_inside = not ended
         self._carry = b"" if ended else whole[-_CHAR_BYTES * len(self._wanted) :]
 
-    def _look_at(self, rows: list[str], at: int) -> None:
-        """These are lines; the first may be the rest of one. The first byte of it is this one."""
+    def _look_at(self, rows: list[str], at: int, ended: bool) -> None:
+        """These are lines; the first may be the rest of one, and the last goes on unless it has ended. The first byte of it
+        is this one."""
         for number, row in enumerate(rows):
             line = self._line + number
             is_new = number > 0 or not self._is_inside
@@ -455,23 +456,23 @@ class _Finder:
                 if self._found_in != line:
                     self._found_in = line
                     self.found += 1
-                    self._show_found(line, row, _place_in(row, folded, self._wanted), at, is_new)
+                    place = _place_in(row, folded, self._wanted)
+                    self._show_found(line, row, place, at, is_new and ended)
             elif is_new and self._due:
                 self._due -= 1
-                self._show([(line, f"{line}- {_short(row)}")])
+                self._show([(line, f"{line}- {_short(row, ended)}")])
             elif is_new:
-                self._recent.append((line, row[: _ROW_CHARS + 1]))
+                self._recent.append((line, _short(row, ended)))
             at += _bytes_of(row) + 1
 
-    def _show_found(self, line: int, row: str, place: int, at: int, is_new: bool) -> None:
-        before = [(number, f"{number}- {_short(each)}") for number, each in self._recent if number < line]
+    def _show_found(self, line: int, row: str, place: int, at: int, is_whole: bool) -> None:
+        before = [(number, f"{number}- {each}") for number, each in self._recent if number < line]
         self._recent.clear()
-        if is_new and len(row) <= _ROW_CHARS:
+        if is_whole and len(row) <= _ROW_CHARS:
             shown = f"{line}: {row}"
         else:
             begin, end = max(0, place - _BESIDE_CHARS), place + len(self._wanted) + _BESIDE_CHARS
-            cut = "…" * (begin > 0 or not is_new), "…" * (end < len(row))
-            shown = f"{line} (byte {at + _bytes_of(row[:place])}): {cut[0]}{row[begin:end]}{cut[1]}"
+            shown = f"{line} (byte {at + _bytes_of(row[:place])}): …{row[begin:end]}…"
         if self.shown < FOUND_LINES and self._show([*before, (line, shown)]):
             self.shown += 1
             self._due = AROUND
@@ -504,8 +505,8 @@ def _place_in(row: str, folded: str, wanted: str) -> int:
     raise AssertionError("it was found")
 
 
-def _short(row: str) -> str:
-    return row if len(row) <= _ROW_CHARS else row[:_ROW_CHARS] + "…"
+def _short(row: str, ended: bool) -> str:
+    return row if ended and len(row) <= _ROW_CHARS else row[:_ROW_CHARS] + "…"
 
 
 def _bytes_of(row: str) -> int:

@@ -5,12 +5,11 @@ Law: a stored event never changes. A new shape gets a higher `version` and an up
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar, TypeAlias
 
 import msgspec
 
-from holdfast.model.content import BlobRef, Json, Part, Role, Source, ToolCall, ToolResult, Usage, blob_refs
+from holdfast.model.content import BlobRef, Json, Part, Role, Source, ToolCall, ToolResult, Usage
 from holdfast.model.detection import Proposal, Settled
 from holdfast.model.facts import FactScope, FactSource, MemoryType, Mention, SupersessionRule
 from holdfast.model.frames import Ending, Limits
@@ -72,6 +71,7 @@ class SummaryRecorded(_Event, frozen=True, kw_only=True):
     """The messages from `first` to `last`, those of the conversation of `frame`, are shown as `text` from now on."""
 
     name = "summary.recorded"
+    version = 2
     first: int
     last: int
     messages: int
@@ -579,28 +579,3 @@ OF_LEDGERS = {name for name in EVENTS if name.startswith("fact.")} | {PayloadsEr
 
 BARE = {PayloadsErased.name, OffloadAcknowledged.name, SessionDestroyed.name}
 """What stays when a session is destroyed: it tells that, and nothing of what was said."""
-
-
-def parts_of(event: Event | None) -> Iterator[Part]:
-    """All parts in an event, wherever they stand in it."""
-    if isinstance(event, MessageRecorded | EvidenceKept):
-        yield from event.content
-        for result in event.tool_results:
-            yield from result.content
-    elif isinstance(event, HandleAdded):
-        yield from event.content
-    elif isinstance(event, HandleReplaced):
-        yield from event.content or ()
-    elif isinstance(event, FramePopped):
-        yield from event.result
-
-
-def refs_of(event: Event | None) -> Iterator[BlobRef]:
-    """The bodies that an event needs, wherever it names them."""
-    yield from blob_refs(parts_of(event))
-    pieces = event.reduced if isinstance(event, ContextCompacted) else ()
-    if isinstance(event, HandleMoved):
-        pieces = (event.piece,)
-    yield from (each.ref for each in pieces if each.ref is not None)
-    if isinstance(event, HandleReplaced) and event.ref is not None:
-        yield event.ref

@@ -91,7 +91,8 @@ class Bodies:
                 if previews.of_text(text, policy) is None:
                     return Text(text)
         beginning = bytes(start)
-        ref = self.put(tenant, itertools.chain([beginning], chunks), previews.media_type(beginning, whole=whole))
+        kind = previews.media_type(beginning[: policy.enough], whole=whole)
+        ref = self.put(tenant, itertools.chain([beginning], chunks), kind)
         return Body(ref, previews.of_start(beginning, policy) if ref.media_type == previews.TEXT else "")
 
 

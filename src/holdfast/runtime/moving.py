@@ -32,9 +32,9 @@ from holdfast.flows.maintain import Count
 from holdfast.model import limits
 from holdfast.model.addresses import POSTGRES, shown_address
 from holdfast.model.content import BlobRef
-from holdfast.model.events import refs_of
 from holdfast.model.log import GENESIS, Head, Recorded
 from holdfast.model.names import StreamId
+from holdfast.model.needs import refs_of
 from holdfast.model.rows import BlobRow
 from holdfast.ports import EventStore
 from holdfast.runtime.care import checked_path, put_blob

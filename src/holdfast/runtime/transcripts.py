@@ -36,9 +36,10 @@ from holdfast.model import limits
 from holdfast.model.commands import Given, RecordMessages
 from holdfast.model.content import BlobRef, ToolCall, blob_refs
 from holdfast.model.drafts import Draft
-from holdfast.model.events import EvidenceKept, MessageRecorded, parts_of
+from holdfast.model.events import EvidenceKept, MessageRecorded
 from holdfast.model.log import Recorded
 from holdfast.model.names import check_size
+from holdfast.model.needs import parts_of
 from holdfast.model.state import SessionState
 from holdfast.runtime.care import Drive
 from holdfast.runtime.transcript_lines import ROLES, Kept, Line, Names, Piece, Reader, event_line, joined, note_of

@@ -31,10 +31,11 @@ from holdfast.flows.load import State, StateCache, nothing_of
 from holdfast.flows.maintain import Count
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
-from holdfast.model.events import Event, parts_of, refs_of
+from holdfast.model.events import Event
 from holdfast.model.facts import FactState
 from holdfast.model.log import GENESIS, Head, Recorded
 from holdfast.model.names import LedgerId, Scope, StreamId, checked_name, checked_whole
+from holdfast.model.needs import parts_of, refs_of
 from holdfast.model.state import LedgerState, SessionState
 from holdfast.ports import BlobStore, BlobWriter
 from holdfast.runtime.care import Drive
