@@ -32,6 +32,7 @@ NAMES = (
     "postgres",
     "frames",
     "facts",
+    "cost",
 )
 
 

@@ -7,17 +7,27 @@ names, are those that nothing was tuned on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from benchmarks import cost_planning
-from benchmarks.cost_folds import Folding, Rule, Shape, Summarizer, at_threshold, break_even, folds, in_hindsight, prompts
+from benchmarks.cost_folds import (
+    Folding,
+    Rule,
+    Shape,
+    Summarizer,
+    at_threshold,
+    break_even,
+    folds,
+    in_hindsight,
+    prompts,
+)
 from benchmarks.cost_material import Recording, recordings
 from benchmarks.cost_others import KEPT_RESULTS, TRIGGER, Langchain, cleared, everything, sliding
 from benchmarks.cost_ours import Planned
-from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Score, score
+from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Score, score, tokens_of
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
 from holdfast.model.plan import Classic, Priced, Prices
@@ -29,17 +39,19 @@ MODEL = "claude-sonnet-4-5"
 OTHER_MODELS = ("claude-sonnet-5-5", "gpt-5.1", "gpt-4.1", "gpt-4o", "gemini-2.5-pro", "deepseek-v4-pro")
 WINDOWS = (32_000, 64_000, 200_000)
 THRESHOLDS = (0.50, 0.65, 0.80, 0.95)
+CLEARINGS = (0.50, 0.80)
 QUICK = 8
 """A quick run takes one file in so many."""
 
 NEAR = Goal("at most", 1.10)
 CHEAPER = Goal("below", 1)
 FAR_CHEAPER = Goal("at most", 0.35)
-AS_GROUNDED = Goal("at least", 0)
+AS_GROUNDED = Goal("at least", 1)
 FAR_WINDOWS = (32_000, 64_000)
+STEP_TOKENS = 50
 
 OPTIMUM, PRICED, NONE, SLIDING = "hindsight optimum", "priced planner", "no compaction", "sliding window"
-CLASSIC = "classic thresholds"
+SHORT, CLASSIC = "sliding window, as few tokens", "classic thresholds"
 
 Scores = dict[str, Score]
 """By policy."""
@@ -47,7 +59,8 @@ Scores = dict[str, Score]
 
 def run(bench: Bench) -> list[Table]:
     data = bench.data / "trajectories" / "coding-agent"
-    files = sorted(data.glob("*.jsonl"))[:: bench.pick(1, QUICK)]
+    files = sorted(data.glob("*.jsonl"), key=lambda file: (file.stat().st_size, file.name))
+    files = files[QUICK // 2 :: QUICK] if bench.quick else files
     if not files:
         note = f"There is no data in {data}: nothing was measured. --data names another folder."
         return [Table(name=NAME, title=TITLE, ours="", theirs="", lines=[], notes=[note]), *cost_planning.run(bench)]
@@ -58,6 +71,10 @@ def run(bench: Bench) -> list[Table]:
         for window in WINDOWS:
             found = {each.name: scores(each, priced_at(MODEL, window), langchain) for each in sessions}
             unseen = [each for each in sessions if each.unseen]
+            shorter = as_short(unseen, total(unseen, found, PRICED).sent, window)
+            for each in sessions:
+                prices = priced_at(MODEL, window)
+                found[each.name][SHORT] = score(each, sliding(each, shorter), window, prices)
             tables.append(table(f"{window:,} tokens, unseen sessions", window, unseen, found, goals=True))
             tables.append(table(f"{window:,} tokens, all sessions", window, sessions, found))
     tables[0].notes.extend(notes(sessions, data, about))
@@ -80,20 +97,32 @@ def scores(recording: Recording, prices: Prices, langchain: Langchain) -> Scores
     def folded(rule: Rule) -> Iterable[Prompt]:
         return prompts(recording, Summarizer(recording, shape), folds(folding, rule))
 
-    sent: dict[str, Callable[[], Iterable[Prompt]]] = {
-        OPTIMUM: lambda: prompts(recording, Summarizer(recording, shape), in_hindsight(folding)),
-        PRICED: lambda: Planned(recording, Priced(), prices, window).prompts(),
-        CLASSIC: lambda: Planned(recording, Classic(), prices, window).prompts(),
-        "break-even rule": lambda: folded(break_even),
-        **{f"folded at {share:.2f}": lambda share=share: folded(at_threshold(share)) for share in THRESHOLDS},
-        **{f"results cleared at {share:.2f}": lambda share=share: cleared(recording, window, share) for share in (0.5, 0.8)},
-        "langchain, summarised": lambda: langchain.summarized(recording, shape),
-        "langchain, trimmed": lambda: langchain.trimmed(recording, window),
-        SLIDING: lambda: sliding(recording, window),
+    sent: dict[str, Iterable[Prompt]] = {
+        OPTIMUM: prompts(recording, Summarizer(recording, shape), in_hindsight(folding)),
+        PRICED: Planned(recording, Priced(), prices, window).prompts(),
+        CLASSIC: Planned(recording, Classic(), prices, window).prompts(),
+        "break-even rule": folded(break_even),
+    }
+    sent |= {f"folded at {share:.2f}": folded(at_threshold(share)) for share in THRESHOLDS}
+    sent |= {f"results cleared at {share:.2f}": cleared(recording, window, share) for share in CLEARINGS}
+    sent |= {
+        "langchain, summarised": langchain.summarized(recording, shape),
+        "langchain, trimmed": langchain.trimmed(recording, window),
+        SLIDING: sliding(recording, window),
     }
     if PREFIX_TOKENS + recording.tokens <= window:
-        sent[NONE] = lambda: everything(recording)
-    return {name: score(recording, made(), window, prices) for name, made in sent.items()}
+        sent[NONE] = everything(recording)
+    return {name: score(recording, made, window, prices) for name, made in sent.items()}
+
+
+def as_short(sessions: Sequence[Recording], tokens: int, window: int) -> int:
+    """The window in which a sliding one sends no more than so many tokens."""
+    low, high = PREFIX_TOKENS, window
+    while high - low > STEP_TOKENS:
+        middle = (low + high) // 2
+        sent = sum(PREFIX_TOKENS + tokens_of(prompt) for each in sessions for prompt in sliding(each, middle))
+        low, high = (low, middle) if sent > tokens else (middle, high)
+    return low
 
 
 def total(sessions: Sequence[Recording], found: dict[str, Scores], policy: str) -> Score:
@@ -137,7 +166,8 @@ def verdicts(window: int, sums: Scores) -> list[Line]:
     best = min(fixed, key=lambda name: fixed[name].cost)
     served = {name: each for name, each in sums.items() if name not in (PRICED, OPTIMUM, NONE)}
     smaller = {name: each.grounding for name, each in served.items() if each.sent <= ours.sent}
-    lines = [
+    rival = max(smaller, key=lambda name: smaller[name])
+    return [
         Line(
             what="  priced ÷ best fixed threshold",
             ours=PRICED,
@@ -152,35 +182,37 @@ def verdicts(window: int, sums: Scores) -> list[Line]:
             ratio=Spread.of([ours.cost / sums[SLIDING].cost]),
             goal=FAR_CHEAPER if window in FAR_WINDOWS else None,
         ),
-    ]
-    rival = max(smaller, key=lambda name: smaller[name], default="nobody")
-    lead = ours.grounding - smaller.get(rival, 0.0)
-    lines.append(
         Line(
-            what="  grounding, beyond the best that sends no more",
-            ours=f"{ours.grounding:.2%}",
+            what="  grounding ÷ the best that sends no more tokens",
+            ours=PRICED,
             theirs=rival,
-            ratio=Spread.of([lead * 100]),
+            ratio=Spread.of([ours.grounding / smaller[rival]]),
             goal=AS_GROUNDED,
-        )
-    )
-    return lines
+        ),
+    ]
 
 
 def notes(sessions: Sequence[Recording], data: Path, about: str) -> list[str]:
     calls = sum(len(each.calls) for each in sessions)
     judged = sum(bool(call.wanted) for each in sessions for call in each.calls)
-    return [
-        f"{len(sessions)} sessions from {data} with {calls:,} model calls, {judged:,} of which name something that was there "
-        f"before; prices of {MODEL}. {PREFIX_TOKENS:,} tokens of instructions and tools stand before each.",
-        "The cache holds the last prompt until it was unused for its time to live, by the messages' own times. Replies cost "
-        "the same under every policy and are left out.",
-        "The optimum knows all that is to come, and folds at the best places there are, with the planner's own verbatim tail. "
-        "All summaries are made by the library's summarizer, which needs no model; so they cost nothing.",
-        f"langchain {about}: trim_messages to the window, and SummarizationMiddleware at {TRIGGER:.0%} of it, with the messages "
-        f"kept that it keeps by itself. Clearing keeps the last {KEPT_RESULTS} results.",
-        "The recorded airline sessions are left out: none of them comes near to any of these windows.",
-    ]
+    held = (
+        f"{len(sessions)} sessions from {data} with {calls:,} model calls, {judged:,} of which name something that was "
+        f"there before; prices of {MODEL}. {PREFIX_TOKENS:,} tokens of instructions and tools stand before each."
+    )
+    cache = (
+        "The cache holds the last prompt until it was unused for its time to live, by the messages' own times. Replies "
+        "cost the same under every policy and are left out."
+    )
+    optimum = (
+        "The optimum knows all that is to come, and folds at the best places there are, with the planner's own verbatim "
+        "tail. All summaries are made by the library's summarizer, which needs no model; so they cost nothing."
+    )
+    others = (
+        f"langchain {about}: trim_messages to the window, and SummarizationMiddleware at {TRIGGER:.0%} of it, with the "
+        f"messages kept that it keeps by itself. Clearing keeps the last {KEPT_RESULTS} results."
+    )
+    short = "The recorded airline sessions are left out: none of them comes near to any of these windows."
+    return [held, cache, optimum, others, short]
 
 
 def other_prices(sessions: Sequence[Recording]) -> Table:
@@ -202,7 +234,7 @@ def other_prices(sessions: Sequence[Recording]) -> Table:
             Line(
                 what=f"{prices.provider}, {model}",
                 ours=" ".join(f"{each:.3f}" for each in ratios),
-                theirs=f"{prices.cache_read / prices.input:.2f}, {prices.cache_write / prices.input:.2f}, {prices.ttl_s:,} s",
+                theirs=relative(prices),
                 ratio=Spread.of([max(ratios)]),
                 goal=NEAR,
             )
@@ -214,6 +246,11 @@ def other_prices(sessions: Sequence[Recording]) -> Table:
         theirs="read, write ÷ input, lifetime",
         lines=lines,
     )
+
+
+def relative(prices: Prices) -> str:
+    read, write = prices.cache_read / prices.input, prices.cache_write / prices.input
+    return f"{read:.2f}, {write:.2f}, {prices.ttl_s:,} s"
 
 
 def blank(_items: object, tokens: int) -> str:

@@ -88,7 +88,9 @@ class Folding:
     def total(self, chosen: Sequence[int]) -> int:
         """Of all calls, with so many units folded at each."""
         before = [0, *chosen[:-1]]
-        return sum(self.cost(call, cut, now=cut != last) for call, (cut, last) in enumerate(zip(chosen, before, strict=True)))
+        return sum(
+            self.cost(call, cut, now=cut != last) for call, (cut, last) in enumerate(zip(chosen, before, strict=True))
+        )
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -210,6 +212,4 @@ def prompts(recording: Recording, summarizer: Summarizer, chosen: Sequence[int])
 
 
 def whole_units(recording: Recording) -> list[Shown]:
-    return [
-        Shown(("unit", number), size, (2 * number, 2 * number + 1)) for number, size in enumerate(recording.sizes)
-    ]
+    return [Shown(("unit", number), size, (2 * number, 2 * number + 1)) for number, size in enumerate(recording.sizes)]

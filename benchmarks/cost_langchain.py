@@ -12,9 +12,15 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from langchain.agents.middleware import SummarizationMiddleware
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, trim_messages
+from langchain.agents.middleware import SummarizationMiddleware  # type: ignore[import-not-found]
+from langchain_core.language_models.fake_chat_models import FakeListChatModel  # type: ignore[import-not-found]
+from langchain_core.messages import (  # type: ignore[import-not-found]
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+    trim_messages,
+)
 
 KEPT_MESSAGES = 20
 """What the middleware keeps unless told otherwise."""

@@ -1,7 +1,7 @@
 """Recorded sessions as a cost model sees them: units in order, with sizes as the library counts them, and the model calls.
 
-A call is a reply of the assistant; before it stands every unit that began earlier. It is sent when the newest message before
-it was there, and the cache is as old as the reply before.
+A call is a reply of the assistant; before it stands every unit that began earlier. It is sent when the newest message
+before it was there, and the cache is as old as the reply before.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Recording(msgspec.Struct, frozen=True):
     sizes: list[int]
     """Tokens of each unit."""
     seen: list[int]
-    """For each number of units: how many of them the model had seen when it last replied, the unit of that reply excepted."""
+    """For each number of units, the first of them that holds something the model has not seen: its last reply, and what
+    followed."""
     calls: list[Call]
     texts: list[str]
     """Two for each unit: what was said and called, and what came back."""
@@ -77,9 +78,7 @@ def _all(session: holdfast.Session) -> list[Message]:
 
 def recording(name: str, recorded: Sequence[Message]) -> Recording:
     times = _times(recorded)
-    messages = [
-        msgspec.structs.replace(message, time_us=time) for message, time in zip(recorded, times, strict=True)
-    ]
+    messages = [msgspec.structs.replace(message, time_us=time) for message, time in zip(recorded, times, strict=True)]
     units = [item for item in grouped(messages, SessionState()) if isinstance(item, Unit)]
     texts = [text for unit in units for text in (said(unit), returned(unit))]
     index = Index(texts)

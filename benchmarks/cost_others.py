@@ -11,7 +11,7 @@ from benchmarks import peer
 from benchmarks.agents.measure import ENVIRONMENT, LOCK
 from benchmarks.cost_folds import Shape, Summarizer, count, prompts, whole_units
 from benchmarks.cost_material import Recording
-from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown
+from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, tokens_of
 from benchmarks.harness import environment
 
 WORKER = Path(__file__).parent / "cost_langchain.py"
@@ -35,7 +35,7 @@ def sliding(recording: Recording, window: int) -> Iterator[Prompt]:
 
 
 def fitting(prompt: Prompt, window: int) -> Prompt:
-    size, first = PREFIX_TOKENS + sum(each.tokens for each in prompt), 0
+    size, first = PREFIX_TOKENS + tokens_of(prompt), 0
     while size > window and first < len(prompt) - 1:
         size -= prompt[first].tokens
         first += 1
@@ -47,12 +47,14 @@ def cleared(recording: Recording, window: int, share: float) -> Iterator[Prompt]
     does not fit, the window slides."""
     whole, texts = whole_units(recording), recording.texts
     bare = [
-        Shown(("bare", number), count(texts[2 * number]) + CLEARED_TOKENS, (2 * number,)) if texts[2 * number + 1] else unit
+        Shown(("bare", number), count(texts[2 * number]) + CLEARED_TOKENS, (2 * number,))
+        if texts[2 * number + 1]
+        else unit
         for number, unit in enumerate(whole)
     ]
     gone = 0
     for call in recording.calls:
-        size = PREFIX_TOKENS + sum(each.tokens for each in bare[:gone] + whole[gone : call.units])
+        size = PREFIX_TOKENS + tokens_of(bare[:gone] + whole[gone : call.units])
         if size > share * window:
             with_results = [number for number in range(call.units) if texts[2 * number + 1]]
             kept = with_results[-KEPT_RESULTS:]

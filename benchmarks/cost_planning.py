@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -114,8 +114,8 @@ def planning(session: holdfast.Session, policy: Priced, *, folds: bool) -> Turn:
     return turn(plan)
 
 
-def turn(work: object) -> Turn:
+def turn(work: Callable[[int], None]) -> Turn:
     def take() -> Sample:
-        return msgspec.structs.replace(one_by_one(work, [0]), commits=0)  # type: ignore[arg-type]
+        return msgspec.structs.replace(one_by_one(work, [0]), commits=0)
 
     return take

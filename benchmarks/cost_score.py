@@ -77,8 +77,8 @@ def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: 
     for call, prompt, lost in zip(recording.calls, prompts, cold(recording, prices), strict=True):
         common = _common(before, prompt)
         found.boundaries += common < len(before)
-        sent = PREFIX_TOKENS + sum(each.tokens for each in prompt)
-        read = 0 if lost else PREFIX_TOKENS + sum(each.tokens for each in prompt[:common])
+        sent = PREFIX_TOKENS + tokens_of(prompt)
+        read = 0 if lost else PREFIX_TOKENS + tokens_of(prompt[:common])
         found.cost += prices.cache_read * read + prices.cache_write * (sent - read)
         found.read += read
         found.sent += sent
@@ -89,6 +89,10 @@ def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: 
             found.grounded += sum(_there(recording, prompt, call.wanted)) / len(call.wanted)
         before = prompt
     return found
+
+
+def tokens_of(prompt: Prompt) -> int:
+    return sum(each.tokens for each in prompt)
 
 
 def _common(before: Prompt, after: Prompt) -> int:

@@ -51,6 +51,7 @@ from holdfast.model.state import OpenCall, OpenProposal, SessionState
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.held import Frame, Ledger, Session
 from holdfast.runtime.opening import open, open_async
+from holdfast.runtime.reader import READ_HANDLE, Tool
 
 if TYPE_CHECKING:
     from holdfast.providers.deltas import Deltas
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 __version__ = "0.5.0"
 
 __all__ = [
+    "READ_HANDLE",
     "AsyncEngine",
     "AsyncFrame",
     "AsyncLedger",
@@ -139,6 +141,7 @@ __all__ = [
     "SuspensionToken",
     "Swept",
     "Text",
+    "Tool",
     "ToolCall",
     "ToolResult",
     "Totals",

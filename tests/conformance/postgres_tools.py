@@ -155,6 +155,10 @@ def all_of_a_tenants_work(engine: Engine) -> None:
     for number in range(101):
         many.record("user", f"{number}")
     assert engine.session("many", actor="ada").state().messages == 101
+    long = many.record("user", "A long text. " * 500)
+    page = many.page_out(f"h{long.seq}_0")
+    assert many.page_in(page).residency == "resident"
+    assert many.page_out(page).residency == "paged_out"
     idle = engine.create_session("idle", actor="ada", idle_timeout_s=0.000_001)
     idle.record("user", "Anyone?")
     session.reset("anew")

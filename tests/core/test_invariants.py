@@ -11,13 +11,15 @@ import pytest
 from holdfast.core import invariants
 from holdfast.model.frames import Budget, FrameState, Limits, Suspension
 from holdfast.model.layers import Surrounding, WorkingItem
-from holdfast.model.state import OpenCall, SessionState, SummaryRef
+from holdfast.model.plan import Reduction
+from holdfast.model.state import OpenCall, SessionState, SummaryRef, ViewState
 
 SOUND = SessionState(
     version=9, status="open", created_us=1, updated_us=2, messages=6, tokens=10, live=4, live_tokens=9, pinned=(2, 3)
 )
 CALL = OpenCall("c5_0", "read")
 SUMMARY = SummaryRef(8, 4, 6, 2, 1)
+PIECE = Reduction(message=7, piece=0, form="page", tokens=1, size=1, digest="d" * 64)
 
 REST = Suspension(reason="r", by="p", at_us=1, holder="f6", digest="d" * 64)
 ROOT = FrameState(
@@ -44,6 +46,10 @@ def _frames(
     return {"frames": frames}
 
 
+def _views(name: str, *reduced: Reduction, boundary: int = 9) -> dict[str, object]:
+    return {"views": {name: ViewState(boundary, reduced)}}
+
+
 BROKEN: dict[str, list[dict[str, object]]] = {
     "an absent session has no events": [{"status": "absent"}, {"version": 0, "messages": 0, "tokens": 0}],
     "messages are among the events": [{"messages": 9}, {"messages": -1}],
@@ -60,6 +66,20 @@ BROKEN: dict[str, list[dict[str, object]]] = {
         {"summaries": (SUMMARY,), "start": 4, "offered": 4},
         {"summaries": (SummaryRef(6, 4, 6, 2, 1),)},
     ],
+    "only live frames are shown in a way of their own": [
+        _views("f7"),
+        {"summaries": (msgspec.structs.replace(SUMMARY, frame="f7"),)},
+    ],
+    "pieces stand in order, each once": [
+        _views("", PIECE, PIECE),
+        _views("", PIECE, msgspec.structs.replace(PIECE, message=6)),
+        _views("", msgspec.structs.replace(PIECE, piece=1), PIECE),
+    ],
+    "what left the view left the table": [
+        {"summaries": (SUMMARY,), **_views("", msgspec.structs.replace(PIECE, message=6))},
+        {"start": 7, "offered": 7, **_views("", PIECE)},
+    ],
+    "a boundary lies behind": [_views("", boundary=0), _views("", boundary=10)],
     "what is in view is part of the whole": [{"live": 5}],
     "what is offered lies behind": [{"offered": 10}, {"start": 3}],
     "frames that rest are counted": [{"resting": 1}],
@@ -114,7 +134,11 @@ def test_a_sound_state_breaks_no_rule() -> None:
     layered = msgspec.structs.replace(
         SOUND, working={"a": WorkingItem(1, 1)}, environment={"a": Surrounding(1, 1)}, bulk=8
     )
-    for state in (SOUND, SessionState(), ended, nested, layered):
+    viewed = msgspec.structs.replace(SOUND, summaries=(SUMMARY,), **_frames(), **_views("", PIECE))
+    in_frame = msgspec.structs.replace(
+        viewed, summaries=(SUMMARY, msgspec.structs.replace(SUMMARY, seq=9, last=7, frame="f4")), **_views("", PIECE)
+    )
+    for state in (SOUND, SessionState(), ended, nested, layered, viewed, in_frame):
         assert invariants.check(state) == []
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.core.previews import marker
+from holdfast.core.previews import marker, shown_as
 from holdfast.model.content import BlobRef, Body, Data, Opaque, Part, Text, ToolResult, text_of
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Message
@@ -71,8 +71,7 @@ def _part(part: Part, handle: str, bodies: Bodies) -> Part:
     whole = bodies.get(part.ref.digest)
     if whole is not None:
         return Text(whole)
-    line = marker(part.ref.size, len(part.preview.encode()), handle)
-    return Text(f"{part.preview}\n{line}" if part.preview else line)
+    return Text(shown_as(part, handle))
 
 
 def reduced_text(parts: Sequence[Part], how: Reduction, handle: str) -> str:

@@ -29,6 +29,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.inform_frames import event_at, frame_in_rows, handle_from, handle_of, session_where, state_of
 from holdfast.flows.load import load
 from holdfast.flows.place import Context, Place, order
+from holdfast.flows.read import piece_at
 from holdfast.model import limits
 from holdfast.model.commands import AddHandle, PopFrame, PushFrame, ReplaceHandle, TimeOutFrame, UpdateFrame
 from holdfast.model.content import Part, Text, Usage, blob_refs
@@ -44,7 +45,7 @@ from holdfast.model.frames import (
     frame_id,
     frame_seq,
 )
-from holdfast.model.handles import HANDLE_KINDS, SCORES, Handle, HandleKind, Priority, ResultRef, handle_seq
+from holdfast.model.handles import HANDLE_KINDS, SCORES, Handle, HandleKind, Priority, ResultRef, handle_seq, piece_of
 from holdfast.model.names import Scope, check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.rows import FrameRow, HandleRow, Order, scope_of
 from holdfast.model.state import SessionState
@@ -459,7 +460,13 @@ def checked_handle(handle: object) -> str:
 
 
 def read_handle(place: Place, handle: Handle | str) -> Flow[tuple[Part, ...]]:
-    """What a handle stands for. Large bodies are references: read_blob() has them whole."""
+    """What a handle stands for: something added to a frame ("h12"), or a piece of a message ("h12_0"). Large bodies are
+    references: read_text() reads in them, read_blob() has them whole."""
+    found = piece_of(handle.id if isinstance(handle, Handle) else handle if type(handle) is str else "")
+    if found is not None:
+        yield from _session(place)
+        _, parts, _ = yield from piece_at(place.scope, *found)
+        return parts
     name = checked_handle(handle)
     yield from _session(place)
     where = session_where(place.scope) | {"handle": handle_seq(name)}

@@ -23,7 +23,7 @@ from holdfast.flows.history import history_at, in_view, read_whole, text_of_body
 from holdfast.flows.inform_frames import event_at, handle_of, session_where
 from holdfast.flows.load import load
 from holdfast.flows.place import Context, Place, order
-from holdfast.flows.read import message as message_of
+from holdfast.flows.read import piece_at
 from holdfast.flows.views import steady
 from holdfast.model.commands import MoveHandle, ReplaceHandle
 from holdfast.model.content import BlobRef, Part, text_of
@@ -52,7 +52,7 @@ def _move(place: Place, handle: Handle | str, residency: Residency, tier: Tier, 
     found = piece_of(name) if type(name) is str else None
     if found is None:
         return (yield from _move_added(place, checked_handle(handle), residency, tier, key))
-    message, parts, call = yield from _piece(place, name, *found)
+    message, parts, call = yield from piece_at(place.scope, *found, late=False)
     counter = place.context.counter
     digest = codec.digest(parts)
     ref = ref_of(parts)
@@ -115,17 +115,6 @@ def _archived(context: Context, parts: tuple[Part, ...]) -> Flow[BlobRef]:
     """A piece in the blob store, as the log has it."""
     data = codec.encode(parts)
     return (yield from effects.outside(functools.partial(context.bodies.put, context.tenant, data, "application/json")))
-
-
-def _piece(place: Place, name: str, seq: int, number: int) -> Flow[tuple[Message, tuple[Part, ...], str | None]]:
-    """A piece of a message of this session, as it was recorded."""
-    for recorded in (yield from effects.read(place.scope.stream, seq - 1, 1)):
-        message = message_of(recorded)
-        if recorded.seq == seq and not message.erased and not message.late:
-            for at, parts, call in pieces_of(message):
-                if at == number:
-                    return message, parts, call
-    raise HandleNotFound(session=place.scope.session, handle=name)
 
 
 def pieces(place: Place) -> Flow[list[Handle]]:

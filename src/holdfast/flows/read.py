@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from holdfast.core import upcast
+from holdfast.core.shown import pieces_of
 from holdfast.core.summaries import covering
+from holdfast.errors import HandleNotFound
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.model import limits
+from holdfast.model.content import Part
 from holdfast.model.events import Event, EvidenceKept, MessageRecorded
+from holdfast.model.handles import piece_id
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
-from holdfast.model.names import StreamId
+from holdfast.model.names import Scope, StreamId
 from holdfast.model.state import SessionState, SummaryRef
 
 
@@ -51,6 +55,20 @@ def as_message(recorded: Recorded, event: Event | None) -> Message:
             late=event.reason,
         )
     return Message(id=recorded.id, seq=recorded.seq, time_us=recorded.time_us, principal=recorded.principal)
+
+
+def piece_at(
+    scope: Scope, seq: int, number: int, *, late: bool = True
+) -> Flow[tuple[Message, tuple[Part, ...], str | None]]:
+    """A piece of a message, as it was recorded: the message, its content, and the call that it is the result of, if any.
+    `late` ones are evidence, which is in no view."""
+    for recorded in (yield from effects.read(scope.stream, seq - 1, 1)):
+        said = message(recorded)
+        if recorded.seq == seq and not said.erased and (late or not said.late):
+            for at, parts, call in pieces_of(said):
+                if at == number:
+                    return said, parts, call
+    raise HandleNotFound(session=scope.session, handle=piece_id(seq, number))
 
 
 def stretch_of(

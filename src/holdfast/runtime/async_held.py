@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
 from holdfast.flows import history as history_flows
-from holdfast.flows import knowing, observing, paging, recovering, spending, suspending, tools, views
+from holdfast.flows import knowing, observing, paging, reading, recovering, spending, suspending, tools, views
 from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
@@ -19,6 +19,7 @@ from holdfast.flows import sessions as session_flows
 from holdfast.flows.effects import Flow
 from holdfast.flows.place import LedgerPlace, Place
 from holdfast.runtime.held import Held, Shelved, ending_for
+from holdfast.runtime.reader import async_reader as reading_tool
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -110,6 +111,8 @@ class _AsyncWorking(Held):
     start = awaiting(tools.start)
     run = awaiting(tools.run)
     read_handle = awaiting(frame_flows.read_handle)
+    read_text = awaiting(reading.read_text)
+    reader = reading_tool
     window = awaiting(views.window)
     draft_summary = awaiting(views.draft_summary)
     summarize = awaiting(views.summarize)

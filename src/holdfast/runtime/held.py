@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
 from holdfast.flows import history as history_flows
-from holdfast.flows import knowing, observing, paging, recovering, spending, suspending, tools, views
+from holdfast.flows import knowing, observing, paging, reading, recovering, spending, suspending, tools, views
 from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
@@ -20,6 +20,7 @@ from holdfast.flows.place import LedgerPlace, Place
 from holdfast.model.frames import Ending
 from holdfast.model.messages import Message
 from holdfast.model.names import LedgerId, Scope
+from holdfast.runtime.reader import reader as reading_tool
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,6 +88,8 @@ class _Working(Held):
     close_open_calls = blocking(message_flows.close_open_calls)
     start = blocking(tools.start)
     read_handle = blocking(frame_flows.read_handle)
+    read_text = blocking(reading.read_text)
+    reader = reading_tool
     window = blocking(views.window)
     draft_summary = blocking(views.draft_summary)
     summarize = blocking(views.summarize)

@@ -1,0 +1,625 @@
+"""Random days of agents, played in a session and its frames: parallel calls, words between a call and its result, large
+results, boundaries of all kinds, erasures. After each step what is shown is compared with what was said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import holdfast
+from holdfast import errors
+from holdfast.core import invariants, upcast
+from holdfast.core.calibrate import calibrated
+from holdfast.core.fold import fold
+from holdfast.core.messages import group_of
+from holdfast.core.shown import pieces_of
+from holdfast.core.units import group_seq, whole
+from holdfast.model.content import BlobRef, Body, Data, Image, Part, Text, text_of
+from holdfast.model.events import ContextCompacted
+from holdfast.model.handles import Handle, piece_id
+from holdfast.model.messages import History, Item, Message, Summary, Unit
+from holdfast.model.plan import Classic, Plan, Priced, Prices, Strategy, SummarizeOldest, TruncateAt
+from holdfast.model.rows import BlobRow, PageRow
+from holdfast.model.state import SessionState
+from holdfast.render import anthropic, openai_chat, openai_responses, text
+from tests.context.grounds import PRICES, prose
+from tests.property.model import HandClock
+from tests.property.tools import rows_dump, rows_of_table, session_events
+
+SPOOLING = holdfast.Spooling(600, 100)
+FRAMES = 2
+Conversation: TypeAlias = Any
+"""A session or a frame, blocking."""
+
+
+class Say(NamedTuple):
+    where: int
+    role: str
+    length: int
+
+
+class Work(NamedTuple):
+    """A reply with calls, and what comes back: how long each result is; what is left over stays open."""
+
+    where: int
+    calls: int
+    lengths: tuple[int, ...]
+    kind: str
+    between: bool
+    at_once: bool
+
+
+class Answer(NamedTuple):
+    where: int
+    length: int
+
+
+class GiveUp(NamedTuple):
+    where: int
+
+
+class Compact(NamedTuple):
+    where: int
+    how: Priced | Classic | Strategy
+    share: float
+    """The window, by what is in view."""
+    prices: Prices | None
+    cold: bool
+
+
+class Late(NamedTuple):
+    """A plan that is carried out when something came between."""
+
+    where: int
+    what: str
+
+
+class Page(NamedTuple):
+    where: int
+    pick: int
+    out: bool
+    tier: str
+
+
+class OutAndIn(NamedTuple):
+    where: int
+    pick: int
+
+
+class Summarise(NamedTuple):
+    where: int
+    turns: int
+
+
+class Push(NamedTuple):
+    pass
+
+
+class Pop(NamedTuple):
+    where: int
+
+
+class Reset(NamedTuple):
+    keep_system: bool
+
+
+class Erase(NamedTuple):
+    pick: int
+
+
+class Wait(NamedTuple):
+    seconds: int
+
+
+Step: TypeAlias = (
+    Say | Work | Answer | GiveUp | Compact | Late | Page | OutAndIn | Summarise | Push | Pop | Reset | Erase | Wait
+)
+
+_where = st.sampled_from([0, 0, 0, 1, 2])
+_lengths = st.sampled_from([5, 150, 150, 590, 610, 2_500, 6_000])
+_picks = st.integers(0, 12)
+_policies = st.sampled_from(
+    [
+        Priced(),
+        Priced(least=0, large=100, excerpt=20, preserve_turns=1),
+        Priced(least=0, preserve_turns=0, tail_share=0.01),
+        Classic(),
+        Classic(large=200, excerpt=30),
+        Classic(snip=0.01, micro=None, collapse=None, auto=None),
+        Classic(snip=None, micro=0.01, collapse=None, auto=None, large=200, excerpt=20, preserve_turns=0),
+        Classic(snip=None, micro=None, collapse=0.01, auto=None, target=0.5),
+        SummarizeOldest(0),
+        SummarizeOldest(4),
+        TruncateAt(0),
+        TruncateAt(5),
+    ]
+)
+_prices = st.sampled_from([None, None, PRICES, replace(PRICES, cache_read=3_000_000), replace(PRICES, cache_read=0)])
+
+says = st.builds(Say, _where, st.sampled_from(["user", "user", "assistant"]), _lengths)
+works = st.builds(
+    Work,
+    _where,
+    st.integers(1, 3),
+    st.lists(_lengths, min_size=0, max_size=3).map(tuple) | st.tuples(_lengths, _lengths, _lengths),
+    st.sampled_from(["text", "text", "json", "parts", "image", "error"]),
+    st.sampled_from([False, False, True]),
+    st.booleans(),
+)
+compacts = st.builds(Compact, _where, _policies, st.sampled_from([0.2, 0.6, 0.9, 1.02, 1.2, 5]), _prices, st.booleans())
+steps: st.SearchStrategy[Step] = st.one_of(
+    says,
+    says,
+    works,
+    works,
+    works,
+    st.builds(Answer, _where, _lengths),
+    st.builds(GiveUp, _where),
+    compacts,
+    compacts,
+    st.builds(Late, _where, st.sampled_from(["words", "page"])),
+    st.builds(Page, _where, _picks, st.booleans(), st.sampled_from(["durable", "semantic"])),
+    st.builds(OutAndIn, _where, _picks),
+    st.builds(Summarise, _where, st.integers(0, 2)),
+    st.builds(Push),
+    st.builds(Pop, _where),
+    st.builds(Reset, st.booleans()),
+    st.builds(Erase, _picks),
+    st.builds(Wait, st.sampled_from([1, 400, 4_000, -90_000])),
+)
+
+
+class Shown(NamedTuple):
+    """What was rendered of a conversation, and how it was shown then."""
+
+    how: tuple[object, ...]
+    renderings: dict[str, list[bytes]]
+
+
+class Play:
+    """A session, its frames, and what was said in them."""
+
+    def __init__(self, engine: Any, clock: HandClock, session: Any) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.session = session
+        self.said: dict[int, Message] = {}
+        self.start = 0
+        self.marks = 0
+        self.frames: dict[str, Any] = {}
+        self.shown: dict[str | None, Shown] = {}
+        self.paged: set[tuple[int, int]] = set()
+        """Every piece that was ever shown otherwise."""
+        self.erased: set[str] = set()
+        """The marks of what was erased."""
+        self._keep(session.record("system", "You are a careful agent."))
+
+    def at(self, where: int) -> Conversation:
+        places = [self.session, *self.frames.values()]
+        return places[where % len(places)]
+
+    def give(self, step: Step) -> None:
+        """Carry out a step, and compare."""
+        match step:
+            case Say() | Work() | Answer() | GiveUp():
+                self._speak(step)
+            case Compact(where):
+                self._compact(self.at(where), step)
+            case Late(where, what):
+                self._late(self.at(where), what)
+            case Page(where, pick, out, tier):
+                self._page(self.at(where), pick, out, tier)
+            case OutAndIn(where, pick):
+                self._out_and_in(self.at(where), pick)
+            case Summarise(where, turns):
+                self._summarise(self.at(where), turns)
+            case Erase(pick):
+                self._erase(pick)
+            case Wait(seconds):
+                self.clock.us += seconds * 1_000_000
+            case _:
+                self._begin_or_end(step)
+        self.check()
+
+    # What is said and done
+
+    def text(self, length: int) -> str:
+        """A text that nobody else says."""
+        self.marks += 1
+        return prose(max(length, 12), f"mark{self.marks}x")
+
+    def _keep(self, message: Message) -> Message:
+        self.said[message.seq] = message
+        return message
+
+    def _speak(self, step: Say | Work | Answer | GiveUp) -> None:
+        place = self.at(step.where)
+        waiting = place.history().open_calls
+        match step:
+            case Say(role="assistant") | Work() if waiting:
+                return
+            case Say(_, role, length):
+                usage = (
+                    {"input_tokens": place.history().tokens + 50, "output_tokens": 9} if role == "assistant" else None
+                )
+                self._keep(place.record(role, self.text(length), usage=usage))
+            case Work():
+                self._work(place, step)
+            case Answer(_, length) if waiting:
+                self._keep(place.result(waiting[0], self.text(length)))
+            case GiveUp() if waiting:
+                self._keep(place.close_open_calls("nobody answers"))
+
+    def _work(self, place: Conversation, step: Work) -> None:
+        asked = [
+            {"name": "run", "args": {"file": self.text(12)}, "id": f"own_{number}"} for number in range(step.calls)
+        ]
+        calls = self._keep(place.record("assistant", self.text(30), tool_calls=asked)).tool_calls
+        answers = [(call, self._value(length, step.kind)) for call, length in zip(calls, step.lengths, strict=False)]
+        if step.between:
+            self._keep(place.record("user", self.text(40)))
+        if step.at_once and answers:
+            results = [{"tool_call_id": call.id, "result": value} for call, value in answers]
+            if step.kind in ("text", "json"):
+                for message in place.record_all([{"role": "tool", "tool_results": results}]):
+                    self._keep(message)
+                return
+        for call, value in answers:
+            self._keep(place.result(call, value, is_error=step.kind == "error"))
+
+    def _value(self, length: int, kind: str) -> Any:
+        said = self.text(length)
+        match kind:
+            case "json":
+                return {"rows": said.splitlines(), "count": length}
+            case "parts":
+                return [Text("It is:"), Text(said), Data([length])]
+            case "image":
+                return [Text(said), Image(url=f"https://example.org/{self.marks}.png")]
+            case _:
+                return said
+
+    def _summarise(self, place: Conversation, turns: int) -> None:
+        draft = place.draft_summary(turns)
+        if draft is None or draft.tokens < 20:
+            return
+        place.summarize(draft, "It was long.")
+
+    def _begin_or_end(self, step: Step) -> None:
+        match step:
+            case Push() if len(self.frames) < FRAMES:
+                frame = self.session.frame("look into it", budget=1_000_000)
+                self.frames[frame.id] = frame
+            case Pop(where) if where and self.frames:
+                name = list(self.frames)[where % len(self.frames)]
+                if self.frames[name].history().open_calls:
+                    return
+                self.frames.pop(name).pop("completed", "done")
+                self.shown.pop(name, None)
+            case Reset(keep_system) if not self.frames and not self.session.state().open_calls:
+                self.session.reset("again", keep_system=keep_system)
+                self.start = self.session.state().version
+                self.shown.clear()
+                if not keep_system:
+                    self._keep(self.session.record("system", "You are careful again."))
+
+    # Boundaries
+
+    def _options(self, place: Conversation, step: Compact) -> dict[str, Any]:
+        window = max(1, round(place.history().tokens * step.share))
+        options: dict[str, Any] = {"window": window, "prices": step.prices, "cold": step.cold}
+        return options | ({"policy": step.how} if isinstance(step.how, Priced | Classic) else {})
+
+    def _compact(self, place: Conversation, step: Compact) -> None:
+        options = self._options(place, step)
+        before, state = place.history(), self.session.state()
+        planned = place.plan(**options)
+        assert planned == place.plan(**options)
+        assert self.session.state() == state, "planning changes nothing"
+        strategy = {} if isinstance(step.how, Priced | Classic) else {"strategy": step.how}
+        made = place.compact(**options, **strategy)
+        if not strategy:
+            assert replace(made, at=None) == planned
+        self._check_made(place, before, made)
+        again = place.compact(**options, **strategy)
+        assert again.empty, again.explain()
+        assert place.history().items == place.history().items
+
+    def _check_made(self, place: Conversation, before: History, made: Plan) -> None:
+        """What came of a plan is what it said."""
+        after = place.history()
+        assert made.first_changed == first_difference(before.items, after.items)
+        assert made.figures.before == before.tokens
+        assert made.target_met == (after.tokens <= made.figures.window)
+        if made.empty:
+            assert made.at is None
+            assert after == before
+            return
+        assert made.figures.after == after.tokens < before.tokens
+        (recorded,) = self.session.events(after=before.version)
+        event = upcast.current(recorded)
+        assert isinstance(event, ContextCompacted)
+        assert recorded.seq == made.at
+        assert event.reduced == made.reduced
+        assert event.fold == made.fold
+        left = {each.seq for each in before.messages} - {each.seq for each in after.messages}
+        assert left == {*(() if made.fold is None else made.fold.messages)}, "it names every message that left"
+        changed = {each.seq for each in after.messages} - {
+            each.seq for each in after.messages if each in before.messages
+        }
+        assert changed == {each.message for each in made.reduced}, "and every one that is shown otherwise"
+        self.paged |= {(each.message, each.piece) for each in made.reduced}
+
+    def _late(self, place: Conversation, what: str) -> None:
+        """A plan is good as long as nothing changed what it was made on; what was said since makes no difference."""
+        planned = place.plan(window=max(1, place.history().tokens // 2), policy=Classic(large=200, excerpt=30))
+        resident = [each for each in place.pieces() if each.occupies_context]
+        if planned.empty or not resident:
+            return
+        if what == "page":
+            self._moved(place, resident[-1], out=True)
+            before = self.session.state()
+            try:
+                place.compact(planned)
+            except errors.PlanStale:
+                assert self.session.state() == before
+                return
+            raise AssertionError("what was paged out since made it stale")
+        self._keep(place.record("user", self.text(30)))
+        done = place.compact(planned)
+        assert replace(done, at=None) == planned
+        assert done.at == self.session.state().version
+        self.paged |= {(each.message, each.piece) for each in done.reduced}
+
+    def _moved(self, place: Conversation, piece: Handle, *, out: bool, tier: str = "durable") -> Handle:
+        """Under a key, twice: the second time nothing happens."""
+        self.marks += 1
+        key = f"move {self.marks}"
+        move = (lambda: place.page_out(piece, tier=tier, key=key)) if out else (lambda: place.page_in(piece, key=key))
+        moved: Handle = move()
+        version = self.session.state().version
+        assert move() == moved
+        assert self.session.state().version == version
+        assert moved.id == piece.id
+        assert moved.digest == piece.digest
+        assert moved.occupies_context != out
+        self.paged |= {(int(piece.id[1:].partition("_")[0]), int(piece.id.partition("_")[2]))}
+        return moved
+
+    def _page(self, place: Conversation, pick: int, out: bool, tier: str) -> None:
+        pieces = place.pieces()
+        if not pieces:
+            return
+        piece = pieces[pick % len(pieces)]
+        before = place.history()
+        if piece.occupies_context and not out:
+            return
+        self._moved(place, piece, out=out, tier=tier)
+        if not out:
+            self._check_whole(place, piece)
+        assert len(place.history().items) == len(before.items)
+
+    def _check_whole(self, place: Conversation, piece: Handle) -> None:
+        """What was brought back is what was recorded, to the byte, also what went to the blob store at once."""
+        seq, number = (int(each) for each in piece.id[1:].split("_"))
+        (now,) = [parts for at, parts, _ in pieces_of(_message(place.history(), seq)) if at == number]
+        (was,) = [parts for at, parts, _ in pieces_of(self.said[seq]) if at == number]
+        assert [self._whole(part) for part in now] == [self._whole(part) for part in was]
+
+    def _whole(self, part: Part) -> Part:
+        if not isinstance(part, Body):
+            return part
+        return Text(b"".join(self.engine.read_blob(part.ref)).decode())
+
+    def _out_and_in(self, place: Conversation, pick: int) -> None:
+        resident = [each for each in place.pieces() if each.occupies_context]
+        if not resident:
+            return
+        piece, before = resident[pick % len(resident)], place.history()
+        self._moved(place, piece, out=True)
+        assert not next(each for each in place.pieces() if each.id == piece.id).occupies_context
+        self._moved(place, piece, out=False)
+        after = place.history()
+        assert (after.system, after.items, after.tokens) == (before.system, before.items, before.tokens)
+        assert next(each for each in place.pieces() if each.id == piece.id).digest == piece.digest
+
+    # Erasing
+
+    def _erase(self, pick: int) -> None:
+        there = [seq for seq in self.said if self.said[seq].role != "system"]
+        if not there or self.session.state().open_calls:
+            return
+        self.session.erase([there[pick % len(there)]], "asked to")
+        gone = [message.seq for message in self.session.messages(limit=1_000) if message.erased]
+        for seq in gone:
+            if seq in self.said:
+                self.erased |= marks_in(self.said.pop(seq))
+        self.paged = {each for each in self.paged if each[0] not in gone}
+        self.shown.clear()
+        self._check_erased()
+
+    def _check_erased(self) -> None:
+        """Nothing of it is in the log, in any row, or in a body that anything refers to."""
+        log = b"\n".join(event.payload or b"" for event in session_events(self.session))
+        kept = [log, rows_dump(self.engine)]
+        for row in rows_of_table(self.engine.store, BlobRow):
+            kept.append(b"".join(self.engine.read_blob(BlobRef(row.digest, row.size))))
+        for mark in self.erased:
+            assert not any(mark.encode() in each for each in kept), mark
+
+    # What is shown
+
+    def check(self) -> None:
+        state = self.session.state()
+        assert invariants.check(state) == []
+        for place in (self.session, *self.frames.values()):
+            self._check_view(place, state)
+
+    def _own(self, state: SessionState, frame: str | None) -> list[Message]:
+        """What was said in a conversation since the last reset, but for what waits for results; in the order of units."""
+        waiting = {group_of(call.id) for call in state.open_calls}
+        own = [
+            each
+            for each in self.said.values()
+            if each.frame == frame
+            and each.seq > self.start
+            and each.role != "system"
+            and group_seq(each) not in waiting
+        ]
+        return sorted(own, key=lambda each: (group_seq(each), each.seq))
+
+    def _check_view(self, place: Conversation, state: SessionState) -> None:
+        frame = place._place.frame
+        history = place.history()
+        own = self._own(state, frame)
+        ranges = [(item.first, item.last) for item in history.items if isinstance(item, Summary)]
+        folded = [each for each in own if any(first <= each.seq <= last for first, last in ranges)]
+        seqs = [message.seq for item in history.items if isinstance(item, Unit) for message in item.messages]
+        assert seqs == [each.seq for each in own if each not in folded]
+        assert sum(item.messages for item in history.items if isinstance(item, Summary)) == len(folded)
+        assert all(whole(item.messages) for item in history.items if isinstance(item, Unit))
+        firsts = [item.first if isinstance(item, Summary) else item.seq for item in history.items]
+        assert firsts == sorted(firsts)
+        self._check_pieces(place, state, history, folded)
+        self._check_renderings(history, state)
+
+    def _check_pieces(self, place: Conversation, state: SessionState, history: History, folded: list[Message]) -> None:
+        view = state.view(place._place.frame)
+        reduced = {(each.message, each.piece) for each in view.reduced}
+        for message in history.messages:
+            said = self.said[message.seq]
+            for (number, now, _), (_, was, _) in zip(pieces_of(message), pieces_of(said), strict=True):
+                stored = any(isinstance(part, Body) for part in was)
+                assert now == was or stored or (message.seq, number) in reduced
+                assert not any(isinstance(part, Body) for part in now)
+        in_view = {message.seq for message in history.messages}
+        assert {message for message, _ in reduced} <= in_view, "the table is bounded by the view"
+        pieces = place.pieces()
+        assert len({each.id for each in pieces}) == len(pieces)
+        sources = [each.source for each in pieces if each.source is not None]
+        assert len({*sources}) == len(sources)
+        assert reduced <= {_place_of(each) for each in pieces}
+        held = place.occupancy()
+        measure = [calibrated(state.calibration, each.tokens, _count(each)) for each in history.items]
+        system = sum(calibrated(state.calibration, each.tokens, 1) for each in history.system)
+        assert held.tokens == history.tokens == system + sum(measure)
+        assert held.handles == len(pieces)
+        assert held.folded == len(folded)
+        assert held.collapsed_tokens == sum(each.tokens for each in folded)
+        assert held.resident_tokens == sum(each.tokens for each in (*history.system, *history.items))
+        assert held.total_tokens == held.resident_tokens + held.non_resident_tokens
+
+    def _check_renderings(self, history: History, state: SessionState) -> None:
+        """Calls and results stand together, and between two boundaries each rendering extends the last."""
+        renderings = rendered(history)
+        check_pairs(renderings)
+        for mark in self.erased:
+            assert not any(mark.encode() in each for entries in renderings.values() for each in entries)
+        if history.open_calls:
+            return  # no model can be called now: what waits is not in it yet
+        how = (state.view(history.frame).boundary, state.changed, state.pinned)
+        last = self.shown.get(history.frame)
+        if last is not None and last.how == how:
+            for dialect, entries in renderings.items():
+                assert entries[: len(last.renderings[dialect])] == last.renderings[dialect], dialect
+        self.shown[history.frame] = Shown(how, renderings)
+
+    def check_all(self) -> None:
+        """The log leads to this state, the rows are what a rebuild would make, and the transcript is as it was said."""
+        events = session_events(self.session)
+        state = SessionState()
+        for recorded in events:
+            state = fold(state, upcast.current(recorded), recorded.type, recorded.time_us)
+            assert invariants.check(state) == []
+        assert state == self.session.state()
+        kept = [each for each in self.session.messages(limit=1_000) if not each.erased]
+        assert kept == [self.said[seq] for seq in sorted(self.said)]
+        rows = {(row.message, row.piece) for row in rows_of_table(self.engine.store, PageRow)}
+        assert self.paged <= rows, "what was ever shown otherwise is known for good"
+        assert self.engine.verify().problems == ()
+
+
+def marks_in(message: Message) -> set[str]:
+    """The names of what a message says, that nothing else says."""
+    said = json.dumps([text_of(parts) for _, parts, _ in pieces_of(message)]) + json.dumps(
+        [call.args for call in message.tool_calls]
+    )
+    words = said.replace("/", " ").replace(".", " ").replace(":", " ").split()
+    return {word for word in words if word.startswith("mark") and word.endswith("x")}
+
+
+def _message(history: History, seq: int) -> Message:
+    return next(each for each in history.messages if each.seq == seq)
+
+
+def _place_of(piece: Handle) -> tuple[int, int]:
+    seq, number = piece.id[1:].split("_")
+    assert piece.id == piece_id(int(seq), int(number))
+    return int(seq), int(number)
+
+
+def _count(item: Item | Message) -> int:
+    return len(item.messages) if isinstance(item, Unit) else 1
+
+
+# Renderings
+
+
+def rendered(history: History) -> dict[str, list[bytes]]:
+    """In every dialect, entry by entry, the system's first. Marks for a cache move along, and are no content."""
+    blocks = anthropic(history, breakpoints=0)
+    responses = openai_responses(history)
+    return {
+        "text": [bytes([each]) for each in text(history).encode()],
+        "anthropic": _encoded([blocks["system"], *blocks["messages"]]),
+        "openai": _encoded(openai_chat(history)),
+        "openai-responses": _encoded([responses.get("instructions"), *responses["input"]]),
+    }
+
+
+def _encoded(entries: Sequence[Any]) -> list[bytes]:
+    return [json.dumps(each, sort_keys=True).encode() for each in entries]
+
+
+def first_difference(before: Sequence[Item], after: Sequence[Item]) -> int | None:
+    """The number of the first item that is rendered otherwise; None if what is new only extends."""
+    same = 0
+    while same < min(len(before), len(after)) and _alike(before[same], after[same]):
+        same += 1
+    return same if same < len(before) else None
+
+
+def _alike(one: Item, other: Item) -> bool:
+    return _alone(one) == _alone(other)
+
+
+def _alone(item: Item) -> dict[str, list[bytes]]:
+    return rendered(History(scope=holdfast.Scope("t", "a", "s"), version=1, items=(item,)))
+
+
+def check_pairs(renderings: dict[str, list[bytes]]) -> None:
+    """Every call has its result right behind it, and every result its call."""
+    asked: list[str] = []
+    answered: list[str] = []
+    for entry in map(json.loads, renderings["anthropic"][1:]):
+        asked += [each["id"] for each in entry["content"] if each["type"] == "tool_use"]
+        answered += [each["tool_use_id"] for each in entry["content"] if each["type"] == "tool_result"]
+        assert not answered or {*answered} == {*asked[: len(answered)]} or {*answered} <= {*asked}
+    assert sorted(asked) == sorted(answered)
+    assert len({*asked}) == len(asked)
+    asked, answered = [], []
+    for entry in map(json.loads, renderings["openai"]):
+        asked += [each["id"] for each in entry.get("tool_calls", ())]
+        answered += [entry["tool_call_id"]] if entry["role"] == "tool" else []
+        assert {*answered} <= {*asked}
+    assert sorted(asked) == sorted(answered)
+    asked, answered = [], []
+    for entry in map(json.loads, renderings["openai-responses"][1:]):
+        asked += [entry["call_id"]] if entry.get("type") == "function_call" else []
+        answered += [entry["call_id"]] if entry.get("type") == "function_call_output" else []
+        assert {*answered} <= {*asked}
+    assert sorted(asked) == sorted(answered)
