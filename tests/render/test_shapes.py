@@ -190,6 +190,30 @@ def test_calls_and_results_that_do_not_pair_are_left_out() -> None:
     assert text(history).count("[tool]") == 1
 
 
+def test_a_call_that_still_waits_is_left_out_wherever_it_stood() -> None:
+    calls = [{"type": "tool_use", "id": f"toolu_{n}", "name": "a", "input": {}} for n in range(3)]
+    with session_with() as (_, session):
+        session.record("user", "Go.")
+        session.record(REPLIES["anthropic"]([calls[0], calls[1], {"type": "text", "text": "So."}, calls[2]]))
+        session.close_open_calls("gone")
+        history = history_of(session)
+    asked, (reply, closed) = history.items[0], history.items[1].messages  # type: ignore[union-attr]
+    for kept in range(3):
+        partly = msgspec.structs.replace(closed, tool_results=closed.tool_results[kept : kept + 1])
+        open_one = msgspec.structs.replace(history, items=(asked, Unit((reply, partly), open=True)))
+        check_all(open_one, {})
+        made = anthropic(open_one)["messages"][1]["content"]
+        assert [block["id"] for block in made if block["type"] == "tool_use"] == [f"toolu_{kept}"]
+
+
+def test_a_shell_fits_what_it_was_taken_from() -> None:
+    cited = Opaque("anthropic", '{"around": {"type": "text", "citations": [1]}}')
+    history = shown(message(2, "user", cited, Image(url=URL)), message(3, "user", cited, Text("So.")))
+    first, second = (each["content"][0] for each in unmarked(anthropic(history)["messages"]))
+    assert first == {"type": "image", "source": {"type": "url", "url": URL}}
+    assert second == {"type": "text", "text": "So.", "citations": [1]}
+
+
 def test_an_id_goes_to_the_first_that_claims_it_and_stays_with_it() -> None:
     with session_with() as (_, session):
         session.record("assistant", "1", tool_calls=[{"name": "a", "args": {}, "id": "x"}, {"name": "b", "args": {}}])

@@ -19,7 +19,17 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast import codec
-from holdfast.core.shown import Bodies, by_message, can_shrink, pieces_of, reduced_text, ref_of, shown, size_of
+from holdfast.core.shown import (
+    Bodies,
+    Reductions,
+    by_message,
+    can_shrink,
+    pieces_of,
+    reduced_text,
+    ref_of,
+    shown,
+    size_of,
+)
 from holdfast.model import limits
 from holdfast.model.content import Part, text_of
 from holdfast.model.handles import piece_id
@@ -56,7 +66,7 @@ Summarize: TypeAlias = Callable[[Sequence[Item], int], str]
 
 FEWEST = 100
 """Tokens that a summary may take in any case."""
-SHORTENED = 10
+SHORTENED = 5
 """A summary takes one token for so many that it stands for, at most."""
 GROWTH = (6_000, 10)
 """What is assumed before anything is known: so many tokens added in so many calls."""
@@ -274,10 +284,11 @@ class _Work:
 
     # Looking
 
-    def _size(self, item: Item) -> int:
+    def _size(self, item: Item, reductions: Reductions | None = None) -> int:
         if isinstance(item, Summary):
             return self.tools.measure(item.tokens, 1)
-        saved = sum(each.saved for message in item.messages for each in self.reductions.get(message.seq, {}).values())
+        known = self.reductions if reductions is None else reductions
+        saved = sum(each.saved for message in item.messages for each in known.get(message.seq, {}).values())
         return self.tools.measure(max(0, item.tokens - saved), len(item.messages))
 
     def tail(self, turns: int, most: int) -> int:
@@ -401,12 +412,14 @@ class _Work:
 
     def _reducing(self, reduce: tuple[Reduction, ...]) -> tuple[int, int]:
         """The tokens that leave, and those from the first change on that must be written again."""
-        saved: dict[int, int] = {}
+        after = {message: {**pieces} for message, pieces in self.reductions.items()}
         for each in reduce:
-            saved[each.message] = saved.get(each.message, 0) + each.saved
-        first = next(number for number, item in enumerate(self.items) if _touches(item, saved))
-        less = self.tools.measure(sum(saved.values()), 0)
-        return less, max(0, sum(self.sizes[first : max(first, self.unseen)]) - less)
+            after.setdefault(each.message, {})[each.piece] = each
+        touched = {each.message for each in reduce}
+        first = next(number for number, item in enumerate(self.items) if _touches(item, touched))
+        sizes = [self._size(item, after) for item in self.items[first:]]
+        less = sum(self.sizes[first:]) - sum(sizes)
+        return less, sum(sizes[: max(0, self.unseen - first)])
 
     def _figures(self, saved: int, rewritten: int, summarizing: int) -> Figures:
         prices = self.ground.prices
@@ -544,7 +557,8 @@ class _Work:
         rewritten = sum(self.sizes[start : max(start, self.unseen)])
         cost = 0
         if self.fold is not None:
-            cost = self.tools.summarizing(self.before - self.tokens + self.fold.tokens, self.fold.tokens)
+            size = self.tools.measure(self.fold.tokens, 1)
+            cost = self.tools.summarizing(self.before - self.tokens + size, size)
         return msgspec.structs.replace(self._figures(self.before - self.tokens, rewritten, cost), after=self.tokens)
 
     def _nothing(self) -> Figures:

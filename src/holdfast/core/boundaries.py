@@ -6,7 +6,7 @@ and holds no call that waits; a piece is shown in one form at a time; the table 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from holdfast import errors
 from holdfast.core import frames
 from holdfast.core.messages import calls_open, group_of
-from holdfast.core.summaries import partly
+from holdfast.core.summaries import covering, partly
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext, Given, MoveHandle
 from holdfast.model.events import ContextCompacted, Event, HandleMoved
@@ -76,6 +76,8 @@ def _check_fold(state: SessionState, fold: Fold, command: CompactContext) -> Non
 
 def _move(state: SessionState, command: MoveHandle) -> tuple[Event, ...]:
     piece = command.piece
+    for fault in _out_of_view(state, command.frame, [piece]):
+        raise errors.InvalidContent(reason=f"{fault}; read_handle reads it all the same")
     for each in state.view(command.frame).reduced:
         if (each.message, each.piece) == (piece.message, piece.piece):
             if each == piece:
@@ -158,6 +160,7 @@ def boundary_faults(state: SessionState, event: Event | None) -> Iterator[str]:
     pieces = (event.piece,) if isinstance(event, HandleMoved) else event.reduced
     if not all(1 <= each.message <= state.version and each.piece >= 0 for each in pieces):
         yield f"pieces of messages before it are reduced, not {piece_id(pieces[0].message, pieces[0].piece)}"
+    yield from _out_of_view(state, event.frame, pieces)
     figures = [figure for each in pieces for figure in (each.tokens, each.size, each.head, each.tail)]
     if isinstance(event, HandleMoved):
         if not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):
@@ -173,6 +176,17 @@ def boundary_faults(state: SessionState, event: Event | None) -> Iterator[str]:
         yield "a boundary has numbers of tokens"
     if len(_reduced(state, event.frame, event.reduced, event.fold)) > limits.REDUCED_PIECES:
         yield "there are more of them than any view has"
+
+
+def _out_of_view(state: SessionState, frame: str | None, pieces: Iterable[Reduction]) -> Iterator[str]:
+    """Whether a piece is of a message that is not shown, or pinned: those stay as they are."""
+    summaries = state.summaries_of(frame)
+    for each in pieces:
+        name = piece_id(each.message, each.piece)
+        if each.message in state.pinned:
+            yield f"{name} belongs to a system message, which is always shown whole"
+        elif each.message <= state.start or covering(summaries, each.message) is not None:
+            yield f"{name} is out of view"
 
 
 def _fold_faults(state: SessionState, fold: Fold, frame: str | None) -> Iterator[str]:

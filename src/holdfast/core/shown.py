@@ -61,17 +61,18 @@ def _shown(
 ) -> tuple[Part, ...]:
     handle = piece_id(message.seq, number)
     if how is None or how.form == "whole":
-        return tuple(_part(part, handle, bodies if how is not None else {}) for part in parts)
+        what = "tool result" if message.tool_results else "text"
+        return tuple(_part(part, handle, what, bodies if how is not None else {}) for part in parts)
     return (Text(reduced_text(parts, how, handle)),)
 
 
-def _part(part: Part, handle: str, bodies: Bodies) -> Part:
+def _part(part: Part, handle: str, what: str, bodies: Bodies) -> Part:
     if not isinstance(part, Body):
         return part
     whole = bodies.get(part.ref.digest)
     if whole is not None:
         return Text(whole)
-    return Text(shown_as(part, handle))
+    return Text(shown_as(part, handle, what))
 
 
 def reduced_text(parts: Sequence[Part], how: Reduction, handle: str) -> str:

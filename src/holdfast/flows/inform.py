@@ -31,6 +31,7 @@ from holdfast.model.events import (
     ContextCompacted,
     EvidenceKept,
     FactsProposed,
+    HandleMoved,
     MessageRecorded,
     PayloadsErased,
     SummaryRecorded,
@@ -211,7 +212,7 @@ def _tellers(stream: StreamId) -> Flow[list[_Told]]:
     same, and so does one that it was taken into."""
     found: list[_Told] = []
     before: int | None = None
-    kinds = (SummaryRecorded.name, ContextCompacted.name, EvidenceKept.name, FactsProposed.name)
+    kinds = (SummaryRecorded.name, ContextCompacted.name, HandleMoved.name, EvidenceKept.name, FactsProposed.name)
     while page := (yield from effects.read_back(stream, before, limits.READ_EVENTS, kinds)):
         for recorded in page:
             found += _told(recorded)
@@ -219,12 +220,22 @@ def _tellers(stream: StreamId) -> Flow[list[_Told]]:
     return found[::-1]
 
 
+def _among(event: ContextCompacted | HandleMoved) -> Iterator[int]:
+    """What a boundary tells of: by a text, by the digest of a piece, or by a copy of it in the blob store."""
+    if isinstance(event, HandleMoved):
+        yield event.piece.message
+        return
+    yield from (each.message for each in event.reduced)
+    if event.fold is not None:
+        yield from (*event.fold.messages, *event.fold.summaries)
+
+
 def _told(recorded: Recorded) -> Iterator[_Told]:
     event = upcast.current(recorded)
     if isinstance(event, SummaryRecorded):
         yield _Told(recorded.seq, event.first, event.last)
-    elif isinstance(event, ContextCompacted) and event.fold is not None:
-        yield _Told(recorded.seq, among=frozenset((*event.fold.messages, *event.fold.summaries)))
+    elif isinstance(event, ContextCompacted | HandleMoved):
+        yield _Told(recorded.seq, among=frozenset(_among(event)))
     elif isinstance(event, FactsProposed):
         yield _Told(recorded.seq, event.message, event.message)
     elif isinstance(event, EvidenceKept) and event.reason != NO_SUCH_CALL:

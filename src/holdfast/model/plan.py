@@ -218,9 +218,9 @@ class Priced(msgspec.Struct, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "priced"
     preserve_turns: int = 2
-    tail_share: float = 0.25
+    tail_share: float = 0.125
     """The most of the window that these turns may take; the oldest of them give way."""
-    summary_share: float = 1 / 16
+    summary_share: float = 0.125
     """The most of the window that a summary may take."""
     least: int = 1_000
     """Tokens that are not worth a boundary."""
@@ -243,8 +243,8 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     """After so long without activity, large old results are shown by excerpts; 0 for never."""
     per_msg_ratio: float = 0.10
     preserve_turns: int = 2
-    tail_share: float = 0.25
-    summary_share: float = 1 / 16
+    tail_share: float = 0.125
+    summary_share: float = 0.125
     large: int = 2_000
     excerpt: int = 200
 
