@@ -58,12 +58,16 @@ Scores = dict[str, Score]
 
 
 def run(bench: Bench) -> list[Table]:
+    return [*contexts(bench), *cost_planning.run(bench)]
+
+
+def contexts(bench: Bench) -> list[Table]:
     data = bench.data / "trajectories" / "coding-agent"
     files = sorted(data.glob("*.jsonl"), key=lambda file: (file.stat().st_size, file.name))
     files = files[QUICK // 2 :: QUICK] if bench.quick else files
     if not files:
         note = f"There is no data in {data}: nothing was measured. --data names another folder."
-        return [Table(name=NAME, title=TITLE, ours="", theirs="", lines=[], notes=[note]), *cost_planning.run(bench)]
+        return [Table(name=NAME, title=TITLE, ours="", theirs="", lines=[], notes=[note])]
     sessions = list(recordings(files))
     tables: list[Table] = []
     with Langchain() as langchain:
@@ -78,7 +82,7 @@ def run(bench: Bench) -> list[Table]:
             tables.append(table(f"{window:,} tokens, unseen sessions", window, unseen, found, goals=True))
             tables.append(table(f"{window:,} tokens, all sessions", window, sessions, found))
     tables[0].notes.extend(notes(sessions, data, about))
-    return [*tables, other_prices(sessions), *cost_planning.run(bench)]
+    return [*tables, other_prices(sessions)]
 
 
 def priced_at(model: str, window: int) -> Prices:

@@ -73,7 +73,7 @@ def cold(recording: Recording, prices: Prices) -> list[bool]:
 
 def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: Prices) -> Score:
     found = Score()
-    before: Prompt = ()
+    before: Prompt = []
     for call, prompt, lost in zip(recording.calls, prompts, cold(recording, prices), strict=True):
         common = _common(before, prompt)
         found.boundaries += common < len(before)
@@ -98,7 +98,8 @@ def tokens_of(prompt: Prompt) -> int:
 def _common(before: Prompt, after: Prompt) -> int:
     if after[: len(before)] == before:
         return len(before)
-    return next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), len(after))
+    differing = (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other)
+    return next(differing, min(len(before), len(after)))
 
 
 def _there(recording: Recording, prompt: Prompt, wanted: Iterable[str]) -> Iterator[bool]:

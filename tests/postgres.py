@@ -30,8 +30,13 @@ _EMPTY = (
 
 @functools.cache
 def server() -> Server:
-    """A server of this process, started when it is first asked for."""
-    return Server(settings=["autovacuum=off"])
+    """A server of this process, started when it is first asked for. It waits for no disk, unless a test has it do so: it is
+    never killed."""
+    started = Server(settings=["autovacuum=off"])
+    with psycopg.connect(started.url(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
+    return started
 
 
 @functools.cache

@@ -312,6 +312,25 @@ def test_a_summary_takes_no_name_that_is_taken() -> None:
     assert len({each.id for each in result.items}) == len(result.items) == 2
 
 
+@pytest.mark.parametrize("floor", LEVELS)
+def test_breadcrumbs_outlive_all_but_what_is_critical_and_the_newest_outlive_the_rest(floor: Level) -> None:
+    given_ = [
+        Candidate("root", BREADCRUMB, "low", 1, "one two", 2),
+        Candidate("system", "message", "critical", 2, "one two three", 3),
+        Candidate("leaf", BREADCRUMB, "background", 3, "one two", 2),
+        Candidate("said", "message", "high", 4, "one", 1),
+    ]
+    for budget, left in [
+        (7, {"root", "system", "leaf"}),
+        (6, {"system", "leaf"}),
+        (5, {"system", "leaf"}),
+        (3, {"system"}),
+    ]:
+        result = compact(given_, budget, count=words, min_level=floor)
+        assert {each.id for each in result.items} - {"said"} == left
+        assert (result.level, result.target_met) == ("critical", True)
+
+
 def _grow(given_: tuple[Candidate, ...]) -> object:
     return [replace(each, text=each.text + " and more", tokens=0) if each.seq == 2 else each for each in given_]
 

@@ -36,6 +36,12 @@ SEEDS = ("0", "1", "4242", "random")
 SESSION_EVENTS = 50
 TURNS = (1, 2, 3, 5, 8, 13, 17)
 """How many events a session adds when it is its turn again."""
+BESIDES = (
+    ("know", "derive", "hear"),
+    ("push", "handle", "replace", "suspend"),
+    ("set", "observe", "put away", "page out", "page in", "page out", "compact"),
+)
+"""What happens beside messages, in one session or another."""
 ROOT = Path(__file__).parents[2]
 MEMORY = "memory:"
 
@@ -56,7 +62,7 @@ class Order(NamedTuple):
 def life(number: int) -> Iterator[Order]:
     """The orders of one session, SESSION_EVENTS at least: every kind of event, some with keys, some with bodies."""
     rng = random.Random(number)
-    besides = (("know", "derive", "hear"), ("push", "handle", "suspend"), ("set", "observe", "put away"))[number % 3]
+    besides = BESIDES[number % 3]
     for seq in range(2, SESSION_EVENTS - len(besides)):
         text = f"message {seq} of session {number}: {'word ' * rng.randrange(6)}"
         if rng.random() < 0.02:
@@ -83,6 +89,9 @@ def obey(engine: holdfast.Engine, session: holdfast.Session, order: Order) -> No
             session.frame(order.text, budget=100, timeout_s=60)
         case "handle":
             session.get_frame(session.frames()[-1]).add_handle("document", order.text, source="a page")
+        case "replace":
+            frame = session.get_frame(session.frames()[-1])
+            frame.replace_handle(frame.handles()[-1], f"{order.text}, again")
         case "suspend":
             session.get_frame(session.frames()[-1]).suspend(order.text)
         case "set":
@@ -91,8 +100,20 @@ def obey(engine: holdfast.Engine, session: holdfast.Session, order: Order) -> No
             session.set_environment("location", order.text)
         case "put away":
             session.clear_working()
+        case "page out" | "page in" | "compact":
+            show(session, order)
         case _:
             learn(session, order)
+
+
+def show(session: holdfast.Session, order: Order) -> None:
+    match order.what:
+        case "page out":
+            session.page_out(f"h{session.record('user', order.text * 30).seq}_0", tier="semantic")
+        case "page in":
+            session.page_in(session.pieces()[-1])
+        case "compact":
+            assert session.compact(strategy=holdfast.SummarizeOldest(keep_recent=5), window=8_000).at
 
 
 def learn(session: holdfast.Session, order: Order) -> None:

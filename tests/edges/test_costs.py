@@ -12,7 +12,7 @@ import msgspec
 from benchmarks import cost
 from benchmarks.cost_folds import Folding, Shape, at_threshold, break_even, folds, in_hindsight, whole_units
 from benchmarks.cost_grounding import Index, identifiers, present, strings
-from benchmarks.cost_material import Recording, recording
+from benchmarks.cost_material import Recording, recording, recordings
 from benchmarks.cost_others import cleared, everything, sliding
 from benchmarks.cost_ours import Planned
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, cold, score, tokens_of
@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.model.content import Text, ToolCall, ToolResult
+from holdfast.model.content import Json, Text, ToolCall, ToolResult
 from holdfast.model.messages import Message
 from holdfast.model.plan import Priced
 
@@ -37,9 +37,9 @@ def session(steps: Sequence[tuple[int, int, bool]]) -> Recording:
 
     def add(role: str, tokens: int, **more: object) -> int:
         seq = len(messages) + 2
-        at = {"at": written(now_us)}
+        note: dict[str, Json] = {"import": {"put": {"at": written(now_us)}}}
         given = {"id": str(seq), "seq": seq, "role": role, "tokens": tokens, "time_us": 0, "principal": "local"}
-        messages.append(Message(**(given | more), metadata={"import": {"put": at}}))  # type: ignore[arg-type]
+        messages.append(Message(**(given | more), metadata=note))  # type: ignore[arg-type]
         return seq
 
     add("user", 50, content=(Text("Begin with src/first_file.py."),))
@@ -132,7 +132,7 @@ def test_what_others_send_fits_and_ends_with_what_is_newest(taken: list[tuple[in
 @given(st.lists(steps, min_size=1, max_size=30))
 def test_the_planner_keeps_to_its_window_and_extends_between_boundaries(taken: list[tuple[int, int, bool]]) -> None:
     told = session(taken)
-    before: Prompt = ()
+    before: Prompt = []
     boundaries = 0
     for prompt in Planned(told, Priced(least=100), PRICES, SHAPE.window).prompts():
         assert PREFIX_TOKENS + tokens_of(prompt) <= SHAPE.window
@@ -194,7 +194,7 @@ def test_a_call_wants_what_was_there_before_it() -> None:
 
 
 def test_no_sessions_are_said_and_no_failure(tmp_path: Path) -> None:
-    tables = cost.run(Bench(tmp_path, True, tmp_path / "nowhere"))
+    tables = cost.contexts(Bench(tmp_path, True, tmp_path / "nowhere"))
     assert "nothing was measured" in tables[0].notes[0]
 
 
@@ -212,7 +212,7 @@ def test_a_session_is_read_from_a_file_as_the_library_takes_it_in(tmp_path: Path
         {"role": "assistant", "content": "Done.", "at": "2026-01-01T10:09:00Z"},
     ]
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-    (told,) = cost.recordings([path])
+    (told,) = recordings([path])
     assert [call.units for call in told.calls] == [1, 2]
     assert [call.wanted for call in told.calls] == [("main.py", "src/main.py"), ()]
     assert cold(told, PRICES) == [True, False]

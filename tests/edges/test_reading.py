@@ -155,7 +155,7 @@ def test_a_line_that_is_not_there_is_refused_with_the_last_one_that_is(
     handle = _kept(session, text)
     with _pieces_of(size), pytest.raises(errors.InvalidNumber) as refusal:
         session.read_text(handle, first_line=lines + beyond)
-    assert (refusal.value.low, refusal.value.high) == (1, max(1, lines))  # type: ignore[attr-defined]
+    assert (refusal.value.low, refusal.value.high) == (1, max(1, lines))
 
 
 # Searching
@@ -272,7 +272,7 @@ def test_bytes_are_shown_as_digits_and_only_by_ranges(engine: holdfast.Engine) -
     assert b"".join(pieces) == body
     for how in ({"search": "x"}, {"first_line": 1}):
         with refused(engine, errors.InvalidContent):
-            session.read_text(handle, **how)  # type: ignore[arg-type]
+            session.read_text(handle, **how)
 
 
 def test_a_text_that_is_none_further_on_is_read_with_marks_in_place(session: Session) -> None:
@@ -367,7 +367,7 @@ def test_a_body_that_is_another_one_is_noticed_at_its_end(desk: Desk) -> None:
     for handle in handles:
         for how in ({}, {"start": 999_000}, {"search": "nowhere"}, {"first_line": 1, "limit": NO_LIMIT}):
             try:
-                shown = session.read_text(handle, **how)  # type: ignore[arg-type]
+                shown = session.read_text(handle, **how)
             except (errors.StorageCorrupt, errors.BlobNotFound) as error:
                 found += isinstance(error, errors.StorageCorrupt)
             else:

@@ -132,8 +132,7 @@ def test_what_is_counted_is_what_is_shown(engine: Engine) -> None:
 @pytest.mark.parametrize("kind", ["memory", "sqlite awaited"])
 def test_a_threshold_of_0_leaves_everything_in_the_log_but_what_it_cannot_hold(kind: str, desk: Desk) -> None:
     session = desk.open(kind, spooling=Spooling(0)).create_session("s")
-    for value in ("x" * 900_000, b"x" * 900_000):
-        assert _part(_result(session, value)) == Text("x" * 900_000)
+    assert _part(_result(session, "x" * 900_000)) == _part(_result(session, b"x" * 900_000)) == Text("x" * 900_000)
     assert _part(_result(session, ["x" * 900_000])) == Data(["x" * 900_000])
     for value in (
         "x" * limits.PAYLOAD_BYTES,

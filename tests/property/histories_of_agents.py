@@ -414,7 +414,7 @@ class Play:
     def _whole(self, part: Part) -> Part:
         if not isinstance(part, Body):
             return part
-        return Text(b"".join(self.engine.read_blob(part.ref)).decode())
+        return Text(self.engine.read_blob(part.ref).decode())
 
     def _out_and_in(self, place: Conversation, pick: int) -> None:
         resident = [each for each in place.pieces() if each.occupies_context]
@@ -448,7 +448,7 @@ class Play:
         log = b"\n".join(event.payload or b"" for event in session_events(self.session))
         kept = [log, rows_dump(self.engine)]
         for row in rows_of_table(self.engine.store, BlobRow):
-            kept.append(b"".join(self.engine.read_blob(BlobRef(row.digest, row.size))))
+            kept.append(self.engine.read_blob(BlobRef(row.digest, row.size)))
         for mark in self.erased:
             assert not any(mark.encode() in each for each in kept), mark
 

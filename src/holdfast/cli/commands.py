@@ -10,6 +10,7 @@ from click.shell_completion import get_completion_class
 from holdfast import __version__
 from holdfast.cli import proposals as _proposals  # noqa: F401 - more commands of the group `facts`
 from holdfast.cli.care import backup, collect, copy, export, import_, rebuild, sweep, verify
+from holdfast.cli.context import context, handle, plan
 from holdfast.cli.doctor import doctor
 from holdfast.cli.facts import facts
 from holdfast.cli.frames import frames, recover, resume, suspended
@@ -61,6 +62,9 @@ for command in (
     resume,
     recover,
     facts,
+    context,
+    plan,
+    handle,
     verify,
     rebuild,
     doctor,
