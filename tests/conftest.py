@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -17,6 +16,8 @@ settings.register_profile(
 settings.load_profile("holdfast")
 
 PROMISE = "promise"
+LONG = ("tests/property/", "tests/crash/", "tests/edges/test_hostile.py", "tests/edges/test_large_results.py")
+"""Where most of the tests are that take many seconds each."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,8 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """What a test shows travels with its report, also from the processes that share the work."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that take long come first, so that no process has one left when the others are done. What a test shows travels
+    with its report, also from the processes that share the work."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     for item in items:
         for mark in item.iter_markers(PROMISE):
             number, told = mark.args

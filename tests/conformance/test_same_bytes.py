@@ -103,6 +103,7 @@ class Story:
     def tell(self) -> list[object]:
         for chapter in (self.names, self.messages, self.tools, self.bodies, self.summaries, self.keys, self.frames):
             chapter()
+        self.views()
         self.facts()
         for offload in (True, False):
             self.ends(offload)
@@ -240,6 +241,40 @@ class Story:
         self.ask(session.erase, [3, 7], "asked to")
         self.ask(root.state)
         self.ask(other.state)
+
+    def views(self) -> None:
+        """What is shown of two conversations, folded, reduced, paged out and in, and rendered."""
+        session = self.engine.create_session("views")
+        frame = self.ask(session.frame, "look around", budget=10**6)
+        for place in (session, frame):
+            self.ask(place.record, "system", f"Be brief, {ODD[5]}")
+            for number in range(4):
+                self.ask(place.record, "user", f"{number} {ODD[7]} " + "word " * 200)
+                self.ask(place.record, "assistant", None, tool_calls=[{"name": "read", "id": f"p{number}"}])
+                self.ask(place.result, f"p{number}", "found " * 3_000)
+            self.ask(place.record, "assistant", "all of it")
+            for window in (1, 500, 20_000, 10**9):
+                self.ask(place.plan, window=window, policy="classic")
+            self.ask(place.plan)
+            self.ask(place.page_out, self.ask(place.pieces)[-1], key=f"out {place.scope} {frame is place}")
+            self.ask(place.page_in, self.ask(place.pieces)[-1])
+            self.ask(place.page_out, "h2_0")
+            plan = self.ask(place.plan, window=14_000, policy="classic", before=7)
+            for _ in range(2):
+                self.ask(place.compact, plan)
+            self.ask(place.page_out, self.ask(place.pieces)[-1], tier="semantic")
+            self.ask(place.compact, strategy=holdfast.SummarizeOldest(keep_recent=4), window=9_000)
+            self.ask(place.compact, window=700)
+            for dialect in ("text", "anthropic", "openai", "openai-responses"):
+                self.ask(place.render, dialect)
+            self.ask(place.occupancy)
+            self.ask(place.history)
+        handle = self.ask(frame.add_handle, "document", "what is on the page", source=ODD[9])
+        self.ask(frame.page_out, handle)
+        self.ask(frame.replace_handle, handle, {"é": ODD[8]}, title=ODD[7])
+        self.ask(session.read_text, handle, search="E")
+        self.ask(session.erase, [5], "asked to")
+        self.ask(session.history)
 
     def facts(self) -> None:
         ledger = self.engine.ledger(user=ODD[5])
@@ -390,6 +425,7 @@ def test_the_long_history_has_something_of_everything(in_memory: dict[str, Any])
     types = {event.type for event in in_memory["events"]}
     assert types >= {"session.created", "message.recorded", "evidence.kept", "summary.recorded", "payloads.erased"}
     assert types >= {"frame.pushed", "frame.handle_added", "frame.result_added", "frame.suspended", "actor.resumed"}
+    assert types >= {"frame.compacted", "handle.moved", "handle.replaced"}
     assert types >= {"fact.asserted", "fact.superseded", "fact.retracted", "fact.expired", "fact.reinstated"}
     assert {type(row) for row in in_memory["rows"]} == set(TABLES)
     assert len([each for each in in_memory["snapshots"] if each]) > 5

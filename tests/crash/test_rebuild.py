@@ -85,6 +85,22 @@ def obey(engine: holdfast.Engine, session: holdfast.Session, order: Order) -> No
             session.close(order.text)
         case "erase":
             session.erase(order.seqs, order.text)
+        case "set":
+            session.set_working("draft", {"text": order.text}, ttl_s=60)
+        case "observe":
+            session.set_environment("location", order.text)
+        case "put away":
+            session.clear_working()
+        case "push" | "handle" | "replace" | "suspend":
+            work(session, order)
+        case "page out" | "page in" | "compact":
+            show(session, order)
+        case _:
+            learn(session, order)
+
+
+def work(session: holdfast.Session, order: Order) -> None:
+    match order.what:
         case "push":
             session.frame(order.text, budget=100, timeout_s=60)
         case "handle":
@@ -94,16 +110,6 @@ def obey(engine: holdfast.Engine, session: holdfast.Session, order: Order) -> No
             frame.replace_handle(frame.handles()[-1], f"{order.text}, again")
         case "suspend":
             session.get_frame(session.frames()[-1]).suspend(order.text)
-        case "set":
-            session.set_working("draft", {"text": order.text}, ttl_s=60)
-        case "observe":
-            session.set_environment("location", order.text)
-        case "put away":
-            session.clear_working()
-        case "page out" | "page in" | "compact":
-            show(session, order)
-        case _:
-            learn(session, order)
 
 
 def show(session: holdfast.Session, order: Order) -> None:
@@ -113,6 +119,7 @@ def show(session: holdfast.Session, order: Order) -> None:
         case "page in":
             session.page_in(session.pieces()[-1])
         case "compact":
+            session.record("assistant", "what came before was seen")
             assert session.compact(strategy=holdfast.SummarizeOldest(keep_recent=5), window=8_000).at
 
 

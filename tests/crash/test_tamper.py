@@ -19,12 +19,12 @@ import pytest
 
 import holdfast
 from holdfast import Body, Image
-from holdfast.model.rows import FrameRow, HandleRow, TokenRow
+from holdfast.model.rows import FrameRow, HandleRow, PageRow, TokenRow
 from holdfast.storage.sqlite.migrate import shipped
 from tests.edges.engines import Ids
 from tests.support import SteppingClock, figure
 
-ROWS = ("session_rows", "blob_rows", "frame_rows", "handle_rows", "token_rows")
+ROWS = ("session_rows", "blob_rows", "frame_rows", "handle_rows", "page_rows", "token_rows")
 """The tables of rows that the history has something for."""
 
 SNAPSHOTTED = 130
@@ -81,6 +81,8 @@ def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes 
             session.record("user", Image(url="https://example.org/a.png"))
             if number == 0:
                 work_in_frames(session)
+            if number == 3:
+                session.page_out(f"h{made.seq}_0")
             if number == 1:
                 erased |= {
                     (tenant, each.seq): (each.salt, each.payload) for each in session.events() if each.seq in (3, 4)
@@ -390,13 +392,14 @@ EDITS: dict[str, Edit] = {
     "deleted blob row": deleted_row("blob_rows", "tenant", "digest", "actor", "session", "thread", "seq"),
     **{
         f"deleted row of {table.table}": deleted_row(table.table, *table.key)
-        for table in (FrameRow, HandleRow, TokenRow)
+        for table in (FrameRow, HandleRow, PageRow, TokenRow)
     },
     "added head": added_row("streams", stream_no="stream_no + 1000", key="""'["main","new"]'"""),
     "added session row": added_row("session_rows", session="'new'"),
     "added blob row": added_row("blob_rows", seq="seq + 1"),
     "added frame row": added_row("frame_rows", frame="frame + 1000"),
     "added handle row": added_row("handle_rows", handle="handle + 1000"),
+    "added page row": added_row("page_rows", piece="piece + 1"),
     "added token row": added_row("token_rows", digest="'new'"),
     "swapped payloads in a stream": swapped(("salt", "payload"), SAME_STREAM),
     "swapped payloads of two streams": swapped(("salt", "payload"), OTHER_STREAM),
@@ -412,6 +415,7 @@ EDITS: dict[str, Edit] = {
     "blob rows of another stream": given_away("blob_rows"),
     "frame rows of another stream": given_away("frame_rows"),
     "handle rows of another stream": given_away("handle_rows"),
+    "page rows of another stream": given_away("page_rows"),
     "token rows of another stream": given_away("token_rows"),
     "unreadable stream names": changed("streams", "key = substr(key, 2)", "true"),
     "too few stream names": changed("streams", """key = '["main"]'""", "true"),
@@ -452,7 +456,7 @@ def test_verify_finds_and_locates(pristine: Pristine, tmp_path: Path, kind: str)
 def test_verify_finds_nothing_in_a_file_that_nobody_touched(pristine: Pristine, tmp_path: Path) -> None:
     _, report = report_after(pristine, tmp_path, "", lambda _: [])
     assert report.problems == ()
-    assert (report.streams, report.events) == (10, 249)
+    assert (report.streams, report.events) == (10, 251)
 
 
 def test_a_lost_snapshot_changes_nothing(pristine: Pristine, tmp_path: Path) -> None:

@@ -253,7 +253,9 @@ class Play:
             case Answer(_, length) if waiting:
                 self._keep(place.result(waiting[0], self.text(length)))
             case GiveUp() if waiting:
-                self._keep(place.close_open_calls("nobody answers"))
+                place.close_open_calls("nobody answers")
+                for message in self.session.messages(limit=5):  # in the session, those of its frames, too
+                    self.said.setdefault(message.seq, message)
 
     def _work(self, place: Conversation, step: Work) -> None:
         asked = [

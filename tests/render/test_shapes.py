@@ -197,10 +197,10 @@ def test_a_call_that_still_waits_is_left_out_wherever_it_stood() -> None:
         session.record(REPLIES["anthropic"]([calls[0], calls[1], {"type": "text", "text": "So."}, calls[2]]))
         session.close_open_calls("gone")
         history = history_of(session)
-    asked, (reply, closed) = history.items[0], history.items[1].messages  # type: ignore[union-attr]
+    asked, reply, closed = history.messages
     for kept in range(3):
         partly = msgspec.structs.replace(closed, tool_results=closed.tool_results[kept : kept + 1])
-        open_one = msgspec.structs.replace(history, items=(asked, Unit((reply, partly), open=True)))
+        open_one = msgspec.structs.replace(history, items=(Unit((asked,)), Unit((reply, partly), open=True)))
         check_all(open_one, {})
         made = anthropic(open_one)["messages"][1]["content"]
         assert [block["id"] for block in made if block["type"] == "tool_use"] == [f"toolu_{kept}"]

@@ -509,12 +509,21 @@ class _Work:
                 *(item.seq for item in earlier if item.seq),
             ),
             count=sum(item.messages for item in earlier) + len(messages),
+            replaced=sum(item.replaced if isinstance(item, Summary) else item.tokens for item in inside),
             text=text,
             tokens=tokens,
         )
         gone = {*fold.messages}
         self.reduced = {key: each for key, each in self.reduced.items() if each.message not in gone}
-        new = Summary(seq=0, first=fold.first, last=fold.last, messages=fold.count, text=text, tokens=tokens)
+        new = Summary(
+            seq=0,
+            first=fold.first,
+            last=fold.last,
+            messages=fold.count,
+            text=text,
+            tokens=tokens,
+            replaced=fold.replaced,
+        )
         self.tokens += size - sum(self.sizes[:number])
         self.items[:number] = [new]
         self.sizes[:number] = [size]

@@ -18,6 +18,7 @@ from holdfast.core.summaries import covering, partly
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext, Given, MoveHandle
 from holdfast.model.events import ContextCompacted, Event, HandleMoved
+from holdfast.model.frames import frame_seq
 from holdfast.model.handles import piece_id
 from holdfast.model.names import check_size
 from holdfast.model.plan import Fold, Reduction
@@ -92,8 +93,10 @@ def _move(state: SessionState, command: MoveHandle) -> tuple[Event, ...]:
 
 
 def folded(state: SessionState, event: ContextCompacted | HandleMoved, seq: int) -> dict[str, Any]:
-    """What a boundary changes in the state."""
+    """What a boundary changes in the state: nothing, if its frame was erased."""
     name = event.frame or ""
+    if event.frame is not None and event.frame not in state.frames:
+        return {}
     if isinstance(event, HandleMoved):
         reduced = _without(state.view(event.frame).reduced, [event.piece])
         if event.residency != "resident" or event.piece.form == "whole":
@@ -106,7 +109,7 @@ def folded(state: SessionState, event: ContextCompacted | HandleMoved, seq: int)
         kept = [
             each for each in state.summaries if each.frame != event.frame or not inside[0] <= each.first <= inside[1]
         ]
-        new = SummaryRef(seq, fold.first, fold.last, fold.count, fold.tokens, event.frame)
+        new = SummaryRef(seq, fold.first, fold.last, fold.count, fold.tokens, event.frame, fold.replaced)
         changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: (each.first, each.seq)))
     reduced = _reduced(state, event.frame, event.reduced, fold)
     figures = event.figures
@@ -151,11 +154,11 @@ def after_erasure(state: SessionState, seqs: Collection[int], seq: int) -> dict[
     }
 
 
-def boundary_faults(state: SessionState, event: Event | None) -> Iterator[str]:
+def boundary_faults(state: SessionState, event: Event | None, erased: Collection[int] = frozenset()) -> Iterator[str]:
     """Why no command can have made this event."""
     if not isinstance(event, ContextCompacted | HandleMoved):
         return
-    if event.frame is not None and event.frame not in state.frames:
+    if event.frame is not None and event.frame not in state.frames and frame_seq(event.frame) not in erased:
         yield "the conversation of a live frame is shown otherwise, or that of the session"
     pieces = (event.piece,) if isinstance(event, HandleMoved) else event.reduced
     if not all(1 <= each.message <= state.version and each.piece >= 0 for each in pieces):
@@ -169,7 +172,7 @@ def boundary_faults(state: SessionState, event: Event | None) -> Iterator[str]:
     figures += [event.original, event.final, event.first_changed or 0]
     if event.fold is not None:
         yield from _fold_faults(state, event.fold, event.frame)
-        figures += [event.fold.tokens, event.fold.count]
+        figures += [event.fold.tokens, event.fold.count, event.fold.replaced]
     elif not event.reduced:
         yield "a boundary changes something"
     if not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):

@@ -62,7 +62,7 @@ def _faults(state: SessionState, event: Event | None, event_type: str, erased: C
     yield from frame_faults(state, event, erased)
     yield from layer_faults(state, event, erased)
     yield from proposal_faults(state, event, erased)
-    yield from boundary_faults(state, event)
+    yield from boundary_faults(state, event, erased)
     match event:
         case MessageRecorded():
             yield from _message(state, event, erased)

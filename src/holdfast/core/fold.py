@@ -147,11 +147,11 @@ def _forget(changes: dict[str, Any], state: SessionState, ended: list[str]) -> N
 
 def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:
     changes |= {"changed": seq, "calibration": _incomparable(state)}
-    if isinstance(event, SummaryRecorded):
+    if isinstance(event, SummaryRecorded) and (event.frame is None or event.frame in state.frames):
         kept = [
             each for each in state.summaries if each.frame != event.frame or not event.first <= each.first <= event.last
         ]
-        new = SummaryRef(seq, event.first, event.last, event.messages, event.tokens, event.frame)
+        new = SummaryRef(seq, event.first, event.last, event.messages, event.tokens, event.frame, event.replaced)
         changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: (each.first, each.seq)))
         changes["views"] = boundaries.after_summary(state, event.frame, event.last, seq)
 

@@ -44,6 +44,7 @@ def record(state: SessionState, command: Summarize, given: Given) -> tuple[Summa
             tokens=given.tokens[0],
             counter=given.counter,
             frame=command.frame,
+            replaced=given.replaced_whole,
         ),
     )
 

@@ -135,11 +135,12 @@ def _replaced(command: Summarize, given: Given, state: SessionState) -> Flow[Giv
     stretch = yield from stretch_of(command.scope.stream, state, command.frame, command.first, command.last)
     if stretch is None or not whole(each for each in stretch if isinstance(each, Message)):
         return given
-    tokens = count = 0
+    tokens = count = whole_tokens = 0
     for each in stretch:
         tokens += each.tokens
         count += each.messages if isinstance(each, SummaryRef) else 1
-    return msgspec.structs.replace(given, replaced_tokens=tokens, replaced_messages=count)
+        whole_tokens += each.replaced if isinstance(each, SummaryRef) else each.tokens
+    return msgspec.structs.replace(given, replaced_tokens=tokens, replaced_messages=count, replaced_whole=whole_tokens)
 
 
 def _entry(command: AcknowledgeOffload) -> Flow[OutboxRow | None]:

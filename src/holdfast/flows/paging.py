@@ -163,12 +163,8 @@ def occupancy(place: Place) -> Flow[Occupancy]:
 
 def _occupancy(place: Place, state: SessionState) -> Flow[Occupancy]:
     found = yield from history_at(place, state)
-    recorded = yield from in_view(place, state)
     measure = functools.partial(calibrated, state.calibration)
     view = state.view(place.frame)
-    units = [item for item in recorded if isinstance(item, Unit)]
-    whole = sum(unit.tokens for unit in units)
-    grown = view.grown + sum(unit.tokens for unit in units if unit.messages[-1].seq > view.planned)
     system = sum(measure(each.tokens, 1) for each in found.system)
     summaries = [item for item in found.items if isinstance(item, Summary)]
     condensed = sum(measure(item.tokens, 1) for item in summaries)
@@ -182,7 +178,7 @@ def _occupancy(place: Place, state: SessionState) -> Flow[Occupancy]:
         resident_tokens=sum(each.tokens for each in (*found.system, *found.items)),
         spooled_tokens=max(0, sum(each.saved for each in view.reduced) - paged),
         paged_tokens=paged,
-        collapsed_tokens=max(0, (state.live_tokens if place.frame is None else grown) - whole),
+        collapsed_tokens=sum(item.replaced for item in summaries),
         handles=len(handles),
         folded=sum(item.messages for item in summaries),
         boundary=view.boundary,

@@ -214,7 +214,15 @@ def summary_of(stream: StreamId, ref: SummaryRef) -> Flow[Summary]:
         text = event.text
     else:
         raise _Erased
-    return Summary(seq=ref.seq, first=ref.first, last=ref.last, messages=ref.messages, text=text, tokens=ref.tokens)
+    return Summary(
+        seq=ref.seq,
+        first=ref.first,
+        last=ref.last,
+        messages=ref.messages,
+        text=text,
+        tokens=ref.tokens,
+        replaced=ref.replaced,
+    )
 
 
 def draft_summary(place: Place, keep_turns: int = 2) -> Flow[SummaryDraft | None]:
@@ -327,4 +335,5 @@ def summarize(
         messages=event.messages,
         text=event.text,
         tokens=event.tokens,
+        replaced=event.replaced,
     )

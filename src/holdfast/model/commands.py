@@ -471,6 +471,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     replaced_tokens: int | None = None
     """Of what the summary stands for; None if its ends are not where units end: read from the log."""
     replaced_messages: int = 0
+    replaced_whole: int = 0
+    """Tokens of all messages that it stands for, those of summaries that it takes in among them."""
     offload: OutboxRow | None = None
     """The entry of the outbox: read from its row."""
     principal: str = ""

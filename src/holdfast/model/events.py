@@ -79,6 +79,8 @@ class SummaryRecorded(_Event, frozen=True, kw_only=True):
     tokens: int
     counter: str
     frame: str | None = None
+    replaced: int = 0
+    """Tokens of the messages that it stands for."""
 
 
 class ContextCompacted(_Event, frozen=True, kw_only=True):

@@ -79,6 +79,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """How many it stands for."""
     text: str
     tokens: int
+    replaced: int = 0
+    """Tokens of those, as they were recorded."""
 
     @property
     def shown(self) -> str:

@@ -136,6 +136,8 @@ class Fold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The seqs of the events that made those."""
     count: int
     """How many messages it stands for in all."""
+    replaced: int = 0
+    """Their tokens, as they were recorded."""
     text: str
     tokens: int
 

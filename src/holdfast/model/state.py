@@ -42,6 +42,8 @@ class SummaryRef(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: int
     frame: str | None = None
     """The frame whose conversation it is of; None for the one outside of frames."""
+    replaced: int = 0
+    """Tokens of the messages that it stands for."""
 
 
 class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
