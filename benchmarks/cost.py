@@ -7,6 +7,7 @@ names, are those that nothing was tuned on.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -95,14 +96,14 @@ def scores(recording: Recording, prices: Prices, langchain: Langchain) -> Scores
     """Of every policy on one session."""
     window = prices.window
     shape = Shape.of(Priced(), window)
-    folding = Folding(recording, shape, prices)
+    folding, summarizer = Folding(recording, shape, prices), Summarizer(recording, shape)
     langchain.take(recording)
 
     def folded(rule: Rule) -> Iterable[Prompt]:
-        return prompts(recording, Summarizer(recording, shape), folds(folding, rule))
+        return prompts(recording, summarizer, folds(folding, rule))
 
     sent: dict[str, Iterable[Prompt]] = {
-        OPTIMUM: prompts(recording, Summarizer(recording, shape), in_hindsight(folding)),
+        OPTIMUM: prompts(recording, summarizer, in_hindsight(folding)),
         PRICED: Planned(recording, Priced(), prices, window).prompts(),
         CLASSIC: Planned(recording, Classic(), prices, window).prompts(),
         "break-even rule": folded(break_even),
@@ -110,7 +111,7 @@ def scores(recording: Recording, prices: Prices, langchain: Langchain) -> Scores
     sent |= {f"folded at {share:.2f}": folded(at_threshold(share)) for share in THRESHOLDS}
     sent |= {f"results cleared at {share:.2f}": cleared(recording, window, share) for share in CLEARINGS}
     sent |= {
-        "langchain, summarised": langchain.summarized(recording, shape),
+        "langchain, summarised": langchain.summarized(recording, summarizer, window),
         "langchain, trimmed": langchain.trimmed(recording, window),
         SLIDING: sliding(recording, window),
     }
@@ -160,7 +161,18 @@ def table(
         title="cost ÷ that of the optimum, of all calls",
         ours="input cost, cache hits, grounding",
         theirs="tokens a call, boundaries",
-        lines=[*lines, *(verdicts(window, sums) if goals else ())],
+        lines=[*lines, worst(sessions, found), *(verdicts(window, sums) if goals else ())],
+    )
+
+
+def worst(sessions: Sequence[Recording], found: dict[str, Scores]) -> Line:
+    ratios = {each.name: found[each.name][PRICED].cost / found[each.name][OPTIMUM].cost for each in sessions}
+    name = max(ratios, key=lambda each: ratios[each])
+    return Line(
+        what="  priced ÷ optimum, where it is worst",
+        ours=f"session {name[:8]}",
+        theirs=f"median {statistics.median(ratios.values()):.2f}",
+        ratio=Spread.of([ratios[name]]),
     )
 
 

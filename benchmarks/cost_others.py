@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import peer
 from benchmarks.agents.measure import ENVIRONMENT, LOCK
-from benchmarks.cost_folds import Shape, Summarizer, count, prompts, whole_units
+from benchmarks.cost_folds import Summarizer, count, prompts, whole_units
 from benchmarks.cost_material import Recording
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, tokens_of
 from benchmarks.harness import environment
@@ -98,9 +98,8 @@ class Langchain(peer.Peer):
         for call, first in zip(recording.calls, firsts, strict=True):
             yield whole[self._unit(first) : call.units]
 
-    def summarized(self, recording: Recording, shape: Shape) -> Iterator[Prompt]:
-        summarizer = Summarizer(recording, shape)
-        self.tell("summarize", round(TRIGGER * shape.window) - PREFIX_TOKENS, self._known(recording))
+    def summarized(self, recording: Recording, summarizer: Summarizer, window: int) -> Iterator[Prompt]:
+        self.tell("summarize", round(TRIGGER * window) - PREFIX_TOKENS, self._known(recording))
         made: tuple[int, ...] = ()
         while (heard := self.hear())[0] == "size":
             cut = self._unit(heard[1])

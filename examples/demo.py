@@ -1,6 +1,7 @@
 """The main job, on SQLite files: an agent with real tools works, is killed in the middle of a turn, and goes on. Another
-divides its work and its budget into frames, and is killed while it pays: nobody pays twice. At last, what is known changes:
-what rests on it is found, and who has the say has it.
+divides its work and its budget into frames, and is killed while it pays: nobody pays twice. A third one reads more than its
+window holds: what is large goes out of the way, and what is old goes when that pays. At last, what is known changes: what
+rests on it is found, and who has the say has it.
 
 python examples/demo.py            plays it
 python examples/demo.py --agent F  is the agent itself, working on the file F
@@ -347,6 +348,69 @@ def frames(path: str) -> None:
     command(path, "frames", PURCHASE)
 
 
+# The context: what is large goes out of the way, and what is old goes when that pays.
+
+
+def log_file() -> Iterator[bytes]:
+    """Five megabytes that a tool returns, with one line in them that matters."""
+    for number in range(60_000):
+        done = "ERROR out of memory in worker 7" if number == 41_234 else f"GET /orders/{number} 200"
+        yield f"2026-11-16T12:{number // 1_000:02d} request {number:>6} from 10.0.{number % 256}.7 {done}\n".encode()
+
+
+def context(path: str) -> None:
+    title("A tool returns 5 MB: it goes out of the way by itself, and can be read back")
+    with holdfast.open(path, principal="on-call") as engine:
+        session = engine.create_session("incident")
+        session.record("user", "Checkout is down since noon. Find out why.")
+        (call,) = session.record(reply("I fetch the log.", use(1, "fetch_log"), tokens=120)).tool_calls
+        session.result(call, log_file())
+        (piece,) = session.pieces()
+        say(
+            f"{piece.id}: {piece.size:,} bytes are {piece.residency}; the history has {session.history().tokens:,} tokens"
+        )
+        for line in session.reader()(handle=piece.id, search="error").splitlines():
+            say(paint("33", line[:100]), " ")
+        session.record(reply("Worker 7 ran out of memory at 12:41.", tokens=1_500))
+
+        title("More is read and said; compacting would not pay yet, so it is refused")
+        sources = sorted(SOURCES.rglob("*.py"))
+        price = holdfast.Prices(
+            provider="demo",
+            model="scripted-1",
+            input=3_000_000,
+            cache_read=300_000,
+            cache_write=3_750_000,
+            output=15_000_000,
+            window=64_000,
+            max_output=4_000,
+        )
+        refused: holdfast.Plan | None = None
+        for number, source in enumerate(sources):
+            (call,) = session.record(reply("Next.", use(number, "read", file=source.name), tokens=2_000)).tool_calls
+            session.result(call, source.read_text()[:6_000])
+            plan = session.plan(prices=price)
+            if not plan.empty:
+                break
+            refused = plan if plan.considered else refused
+        assert refused is not None
+        print("\n".join(f"    {line}" for line in refused.explain().splitlines()))
+
+        title("Some calls later it pays, and is done: one event; the transcript stays as it is")
+        before, told = session.history().tokens, len(session.messages(limit=1_000))
+        done = session.compact(plan)
+        print("\n".join(f"    {line}" for line in done.explain().splitlines()))
+        assert done.at is not None
+        assert len(session.messages(limit=1_000)) == told
+        say(f"event {done.at}: from {before:,} to {session.history().tokens:,} tokens")
+        assert session.plan(prices=price).empty, "and right after it there is nothing to do"
+        assert "worker 7" in session.read_text(piece, search="out of memory").text
+        assert engine.verify().ok
+
+    title("Look at it: holdfast context")
+    command(path, "context", "incident", "-n", "5", "--window", "60000")
+
+
 def told(seen: holdfast.Observed) -> None:
     """What was said, and what came of it."""
     say(f"{paint(TINTS['user'], 'user')}: {seen.message.text}")
@@ -456,6 +520,7 @@ def main() -> None:
         command(path, "sessions", "list")
 
         frames(os.path.join(folder, "work.db"))
+        context(os.path.join(folder, "context.db"))
         facts(os.path.join(folder, "facts.db"))
     print()
 

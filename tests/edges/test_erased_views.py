@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Summary, SummarizeOldest, errors
+from holdfast import SummarizeOldest, Summary, errors
 from holdfast.adapters.system import SystemClock
 from holdfast.model.rows import BlobRow, PageRow
 from tests.edges.engines import Desk, contents, everything, log_of, refused, rows_of
@@ -155,14 +155,15 @@ def test_a_frame_is_erased_with_the_views_of_its_conversation(engine: holdfast.E
     folded(frame)
     frame.page_out(f"h{asked[-1]}_0")
     draft = frame.draft_summary(keep_turns=0)
+    assert draft is not None
     frame.summarize(draft, "they spoke")
     frame.pop()
     session.erase([2], "asked to")
     assert SECRET.encode() not in everything(engine, desk)
     with refused(engine, errors.FrameNotFound):
-        frame.history()
+        folded(frame)
     assert session.history().items == ()
-    assert [each.text != "" for each in session.messages()] == [True] * 6
+    assert [item.messages[0].seq for item in frame.history().items if isinstance(item, holdfast.Unit)] == [*range(3, 9)]
     check_sound(engine, desk.folder)
 
 
@@ -192,12 +193,12 @@ def _page(session: holdfast.Session, number: int, move: Callable[[str], object])
     """Some message of either conversation, if it is in view."""
     messages = session.messages(limit=1_000)
     chosen = messages[number % len(messages)]
-    try:
-        move(f"h{chosen.seq}_0")
-    except errors.InvalidContent as refusal:
-        assert "out of view" in str(refusal)
-    except errors.HandleNotFound:
-        assert chosen.erased
+    if chosen.erased:
+        with pytest.raises(errors.HandleNotFound):
+            move(f"h{chosen.seq}_0")
+    else:
+        with suppress(errors.InvalidContent):  # a summary stands for it
+            move(f"h{chosen.seq}_0")
 
 
 def _step(session: holdfast.Session, frame: holdfast.Frame, what: str, number: int) -> None:

@@ -36,6 +36,7 @@ SHORT = Spooling(300, 20)
 NO_LIMIT = limits.PAYLOAD_BYTES
 
 texts = st.lists(st.text("abAB ß🚀é\t\r", max_size=12), max_size=60).map("\n".join)
+long_lines = st.lists(st.text("abAB ß🚀é", max_size=12) | st.sampled_from(["\n", " " * 40]), max_size=60).map("".join)
 long_texts = st.builds(lambda text, times: text * times, texts, st.integers(1, 8))
 
 
@@ -169,7 +170,7 @@ def _having(text: str, wanted: str) -> list[int]:
 
 
 @settings(max_examples=EXAMPLES)
-@given(text=texts, size=st.integers(1, 40), wanted=st.text("abs ß🚀é", min_size=1, max_size=3))
+@given(text=long_lines | texts, size=st.integers(1, 40), wanted=st.text("abs ß🚀é", min_size=1, max_size=3))
 def test_a_search_finds_exactly_the_lines_that_have_it(session: Session, text: str, size: int, wanted: str) -> None:
     handle = _kept(session, text)
     with _pieces_of(size):
@@ -197,7 +198,7 @@ def test_a_search_finds_exactly_the_lines_that_have_it(session: Session, text: s
 @pytest.mark.parametrize("kind", LOCAL)
 def test_what_lies_across_two_pieces_of_a_very_long_line_is_found_once(kind: str, desk: Desk) -> None:
     session = desk.open(kind).create_session("s")
-    for before in range(limits.BLOB_CHUNK_BYTES - 12, limits.BLOB_CHUNK_BYTES + 2, 3):
+    for before in range(2 * limits.BLOB_CHUNK_BYTES - 24, 2 * limits.BLOB_CHUNK_BYTES + 4, 2):
         line = "é" * (before // 2) + "Needle" + "x" * limits.BLOB_CHUNK_BYTES + "needle"
         handle = _kept(session, f"first\n{line}\nlast\n")
         found = session.read_text(handle, search="nEEDLE")
@@ -358,21 +359,34 @@ def test_a_providers_own_part_is_not_read(session: Session) -> None:
 # The body itself
 
 
-def test_a_body_that_is_another_one_is_noticed_at_its_end(desk: Desk) -> None:
+_TO_THE_END: tuple[dict[str, Any], ...] = (
+    {"start": 999_000},
+    {"first_line": 1, "limit": NO_LIMIT},
+    {"last_line": 1, "limit": NO_LIMIT},
+    {"search": "nowhere"},
+)
+
+
+@pytest.mark.parametrize(
+    ("letters", "ways"), [(b"ab", _TO_THE_END), (b"\xfe\xff", _TO_THE_END[:1])], ids=["text", "bytes"]
+)
+def test_a_body_that_is_another_one_is_noticed_at_its_end(
+    letters: bytes, ways: tuple[dict[str, Any], ...], desk: Desk
+) -> None:
     session = desk.open("sqlite").create_session("s")
-    handles = [_kept(session, letter * 1_000_000) for letter in "ab"]
+    handles = [_kept(session, bytes([letter]) * 999_999 + b"\n") for letter in letters]
     one, two = sorted(desk.folder.rglob("*.zst"))
     os.replace(one, two)
     found = 0
     for handle in handles:
-        for how in ({}, {"start": 999_000}, {"search": "nowhere"}, {"first_line": 1, "limit": NO_LIMIT}):
+        for how in ({}, *ways):
             try:
                 shown = session.read_text(handle, **how)
             except (errors.StorageCorrupt, errors.BlobNotFound) as error:
                 found += isinstance(error, errors.StorageCorrupt)
             else:
                 assert shown.more  # the end was not reached
-    assert found == 3
+    assert found == len(ways)
 
 
 @pytest.mark.parametrize(

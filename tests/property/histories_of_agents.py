@@ -255,7 +255,8 @@ class Play:
             case GiveUp() if waiting:
                 place.close_open_calls("nobody answers")
                 for message in self.session.messages(limit=5):  # in the session, those of its frames, too
-                    self.said.setdefault(message.seq, message)
+                    if not message.erased:
+                        self.said.setdefault(message.seq, message)
 
     def _work(self, place: Conversation, step: Work) -> None:
         asked = [

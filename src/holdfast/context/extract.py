@@ -56,10 +56,12 @@ _MISSES = 24
 
 # Letters and digits of the scripts that put blanks between words.
 _LETTER = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff]"
-_TOKEN = re.compile(rf"(?:(?<!/)(?:~|\\.{{1,2}})?/|[.@$#])?{_LETTER}+(?:[./@:+#~$-]{{1,3}}{_LETTER}+)*")
+_TOKEN = re.compile(rf"(?:(?<!/)(?:~|\.{{1,2}})?/|[.@$#])?{_LETTER}+(?:[./@:+#~$-]{{1,3}}{_LETTER}+)*")
 _PLACE = re.compile(r"(\S*[^\s/.]\.[A-Za-z]\w{0,9}):\d+(?::.*)?")
 _NUMBER = re.compile(r"(?!\d{4}-\d\d-\d\d$)[\d.,:/+#$-]+")  # but for days, which are named
 _CODE = re.compile(r"\d|_|[^\W_][./@:#][^\W_]|[a-z][A-Z]|[A-Z]{2}")
+_KEY = re.compile(r'"([^\W\d]{3,40})"\s?:')
+_OPENING = re.compile(r"(?:\A|[.!?:\n])[^\w\n]{0,8}([A-Z]\w+)")
 _INITIALS = re.compile(r"[^\W_](?:\.[^\W_])*")
 _FILE = re.compile(r"[^\s*?]*[^\s/.*?]\.[A-Za-z]\w{0,9}")
 _TAG = re.compile(r"</?[\w:-]{1,60}(?:\s[^<>]{0,200})?>")
@@ -86,10 +88,10 @@ _FAILURE = re.compile(
 _TOOL = re.compile(r"(\S+?)(?: x(\d{1,9}))?( failed)?")
 
 _USER, _ASSISTANT, _ARGS, _LONG_ARGS, _RESULT = 1, 2, 4, 8, 16
-_NUMERAL, _PATH, _CODED, _WORD = "number", "path", "code", "word"
+_NUMERAL, _PATH, _CODED, _CAPITALS, _WORD = "number", "path", "code", "capitals", "word"
 _SOURCES = {_USER: 3.0, _ASSISTANT: 1.5, _ARGS: 2.2, _LONG_ARGS: 2.0}
 """What a name is worth for each who said it."""
-_KINDS = {_NUMERAL: (0.6, 0.05), _WORD: (0.8, 0.05), _PATH: (1.5, 0.1), _CODED: (1.0, 1.0)}
+_KINDS = {_NUMERAL: (0.6, 0.05), _WORD: (0.8, 0.05), _CAPITALS: (0.8, 0.3), _PATH: (1.5, 0.1), _CODED: (1.0, 1.0)}
 """What a name is worth by its kind: if somebody said it, and if it only ever stood in results."""
 _OFTEN = 0.3
 """What saying a thing again is worth: this power of how often it was said."""
@@ -147,17 +149,13 @@ class _Name(msgspec.Struct):
 
 def extract(items: Sequence[Unit | Summary], tokens: int, count: Count) -> str:
     """A text of at most so many tokens that stands for these items. Empty only if nothing can be said in them."""
-    if len(items) == 1 and isinstance(items[0], Summary) and _fits(items[0].text, tokens, count):
-        return items[0].text  # nothing came since, so nothing has aged
+    if len(items) == 1 and isinstance(only := items[0], Summary) and only.text.strip() and count(only.text) <= tokens:
+        return only.text  # nothing came since, so nothing has aged
     notes = _Notes()
     for item in items:
         notes.read(item)
     notes.settle()
     return _Page(notes, tokens, count).text()
-
-
-def _fits(text: str, tokens: int, count: Count) -> bool:
-    return bool(text.strip()) and count(text) <= tokens
 
 
 def _flat(text: str, limit: int) -> str:
@@ -191,7 +189,8 @@ def _leaves(value: Json, *, keys: bool = False) -> Iterator[str]:
     while rest:
         at = rest.pop()
         if isinstance(at, dict):
-            rest.extend(reversed([each for pair in at.items() for each in pair] if keys else [*at.values()]))
+            members = [each for key, value in at.items() for each in (f'"{key}":', value)] if keys else [*at.values()]
+            rest.extend(reversed(members))
         elif isinstance(at, list | tuple):
             rest.extend(reversed(at))
         elif isinstance(at, str):
@@ -243,7 +242,7 @@ def _kind(token: str) -> str | None:
     if _NUMBER.fullmatch(token):
         return _NUMERAL
     if token.isalpha() and (token.isupper() or not _CODE.search(token)):
-        return _WORD if token[0].isupper() else None
+        return _CAPITALS if token.isupper() else _WORD if token[0].isupper() else None
     if "/" in token:
         return _PATH
     return _CODED if _CODE.search(token) and not _INITIALS.fullmatch(token) else None
@@ -258,6 +257,9 @@ class _Notes:
         self.deeds: dict[tuple[str, str], _Deed] = {}
         self.names: dict[str, _Name] = {}
         self.plain: set[str] = set()
+        """Words that are no names."""
+        self.keys: set[str] = set()
+        """Names that members of JSON objects have: what they are called, and not what they are."""
         self.first = ""
         """Something to say where there is nothing else."""
         self.question = ""
@@ -380,8 +382,13 @@ class _Notes:
 
     def _mention(self, text: str, source: int) -> None:
         self.at += len(text)
+        if source == _RESULT:
+            self.keys.update(_KEY.findall(text))
+        opening = Counter(_OPENING.findall(text)) if source != _RESULT and " " in text else {}
         for token, times in Counter(_TOKEN.findall(text)).items():
             spelt, kind = self._known(token)
+            if kind == _WORD and times <= opening.get(token, 0):
+                continue  # it has its capital from the sentence
             if kind is None:
                 self.plain.add(spelt)
                 continue
@@ -492,7 +499,7 @@ class _Page:
         worth = {
             text: self._worth(text, name)
             for text, name in self._notes.names.items()
-            if name.kind != _WORD or text.lower() not in plain
+            if name.kind not in (_WORD, _CAPITALS) or text.lower() not in plain
         }
         return sorted(worth, key=lambda text: (-worth[text], text))
 
@@ -501,7 +508,8 @@ class _Page:
         for source, factor in _SOURCES.items():
             if name.sources & source:
                 worth *= factor
-        worth *= _KINDS[name.kind][name.sources == _RESULT]
+        kind = _WORD if text in self._notes.keys else name.kind
+        worth *= _KINDS[kind][name.sources == _RESULT]
         return worth / math.pow(1 + len(text) / 4, _THRIFT)
 
     def _take(self, section: str, entries: Sequence[str], share: int) -> list[str]:
@@ -532,15 +540,12 @@ class _Page:
         room = self._room - self._count(f"{NAMES}:\n")
         misses = 0
         for name in names:
-            if name in shown:
+            if name in shown or misses > _MISSES:
                 continue
             cost = self._count(f" {name}")
             if cost > room:
                 misses += 1
-                if misses > _MISSES:
-                    break
                 continue
-            misses = 0
             room -= cost
             self._taken.append(_Taken(NAMES, name, name, cost))
             shown.update(_parts(name))

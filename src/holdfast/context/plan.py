@@ -529,7 +529,8 @@ class _Work:
         self.sizes[:number] = [size]
         self.unseen -= number - 1
         self.fold = fold
-        return 0
+        said = inside[0].text if isinstance(inside[0], Summary) else None
+        return 1 if said == text else 0
 
     def as_shown(self, item: Item) -> Item:
         if isinstance(item, Summary):
@@ -561,8 +562,7 @@ class _Work:
 
     def _done(self) -> Figures:
         """What was done, counted on what was made."""
-        first = min(each.first_changed_index or 0 for each in self.steps)
-        start = 0 if self.fold is not None else first
+        start = min(each.first_changed_index or 0 for each in self.steps)
         rewritten = sum(self.sizes[start : max(start, self.unseen)])
         cost = 0
         if self.fold is not None:

@@ -26,7 +26,7 @@ from holdfast.flows.place import Context, Place, order
 from holdfast.flows.read import piece_at
 from holdfast.flows.views import steady
 from holdfast.model.commands import MoveHandle, ReplaceHandle
-from holdfast.model.content import BlobRef, Part, text_of
+from holdfast.model.content import BlobRef, Body, Part, Text
 from holdfast.model.handles import Handle, handle_seq, piece_of
 from holdfast.model.messages import Message, Summary, Unit
 from holdfast.model.plan import Occupancy, Reduction, Residency, Tier
@@ -56,9 +56,10 @@ def _move(place: Place, handle: Handle | str, residency: Residency, tier: Tier, 
     counter = place.context.counter
     digest = codec.digest(parts)
     ref = ref_of(parts)
-    whole = text_of(parts)
-    if residency == "resident" and ref is not None:
-        whole = yield from text_of_body(place.context, ref)
+    now = 0
+    for part in parts if residency == "resident" else ():
+        whole = Text((yield from text_of_body(place.context, part.ref))) if isinstance(part, Body) else part
+        now += ingest.count_parts(counter, (whole,))
     if residency == "paged_out" and ref is None:
         ref = yield from _archived(place.context, parts)
     if residency == "resident":
@@ -67,7 +68,7 @@ def _move(place: Place, handle: Handle | str, residency: Residency, tier: Tier, 
     piece = Reduction(
         message=message.seq,
         piece=found[1],
-        form="page" if residency == "paged_out" else "whole" if ref_of(parts) is not None else "page",
+        form="page" if residency == "paged_out" else "whole" if _stored(parts) else "page",
         tokens=shown_now,
         size=size_of(parts),
         digest=digest,
@@ -75,13 +76,19 @@ def _move(place: Place, handle: Handle | str, residency: Residency, tier: Tier, 
         tier=tier,
         source=call,
     )
-    now = counter.count(whole if residency == "resident" else reduced_text(parts, piece, name))
+    if residency == "paged_out":
+        now = counter.count(reduced_text(parts, piece, name))
     piece = msgspec.structs.replace(
         piece, saved=shown_now - now if residency == "paged_out" or piece.form == "whole" else 0
     )
     command = MoveHandle(scope=place.scope, frame=message.frame, residency=residency, piece=piece)
     yield from order(place, command, key=key, bodies=[] if ref is None else [ref])
     return piece_handle(piece, message.frame, residency)
+
+
+def _stored(parts: tuple[Part, ...]) -> bool:
+    """Whether some of a piece went to the blob store when it came in."""
+    return any(isinstance(part, Body) for part in parts)
 
 
 def _check_archived(place: Place, message: Message, number: int) -> Flow[None]:
@@ -132,7 +139,7 @@ def _pieces(place: Place, state: SessionState) -> Flow[list[Handle]]:
         for message in item.messages if isinstance(item, Unit) else ():
             known = reductions.get(message.seq, {})
             for number, parts, call in pieces_of(message):
-                if call is not None or number in known or ref_of(parts) is not None:
+                if call is not None or number in known or _stored(parts):
                     found.append(_handle(place.context, message, number, parts, call, known.get(number)))
     return found
 
@@ -151,7 +158,7 @@ def _handle(
             ref=ref_of(parts),
             source=call,
         )
-        return piece_handle(how, message.frame, "resident" if how.ref is None else "spooled_out")
+        return piece_handle(how, message.frame, "spooled_out" if _stored(parts) else "resident")
     forms: dict[str, Residency] = {"page": "paged_out", "whole": "resident"}
     return piece_handle(how, message.frame, forms.get(how.form, "spooled_out"))
 

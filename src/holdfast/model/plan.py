@@ -291,8 +291,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def first_changed(self) -> int | None:
         """The number of the first item of the view that is shown otherwise; None if none is."""
-        if self.fold is not None:
-            return 0
         changed = [each.first_changed_index for each in self.steps if each.first_changed_index is not None]
         return min(changed, default=None)
 
