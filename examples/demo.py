@@ -353,9 +353,9 @@ def frames(path: str) -> None:
 
 def log_file() -> Iterator[bytes]:
     """Five megabytes that a tool returns, with one line in them that matters."""
-    for number in range(60_000):
+    for number in range(76_000):
         done = "ERROR out of memory in worker 7" if number == 41_234 else f"GET /orders/{number} 200"
-        yield f"2026-11-16T12:{number // 1_000:02d} request {number:>6} from 10.0.{number % 256}.7 {done}\n".encode()
+        yield f"2026-11-16T12:{number // 1_300:02d} request {number:>6} from 10.0.{number % 256}.7 {done}\n".encode()
 
 
 def context(path: str) -> None:
@@ -371,7 +371,7 @@ def context(path: str) -> None:
         )
         for line in session.reader()(handle=piece.id, search="error").splitlines():
             say(paint("33", line[:100]), " ")
-        session.record(reply("Worker 7 ran out of memory at 12:41.", tokens=1_500))
+        session.record(reply("Worker 7 ran out of memory at 12:31.", tokens=1_500))
 
         title("More is read and said; compacting would not pay yet, so it is refused")
         sources = sorted(SOURCES.rglob("*.py"))
