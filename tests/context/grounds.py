@@ -37,9 +37,9 @@ PRICES = Prices(
 )
 
 
-def letters(said: str) -> int:
-    """A counter of tokens: one for each character, so that short texts are long enough."""
-    return len(said)
+def quarters(said: str) -> int:
+    """A counter of tokens: four characters each."""
+    return (len(said) + 3) // 4
 
 
 def prose(length: int, about: str = "work") -> str:
@@ -62,9 +62,9 @@ class Talk:
         self.version += 1
         seq = self.version
         calling = tuple(ToolCall(f"c{seq}_{number}", "run", {"file": f"src/{seq}.py"}) for number in range(calls))
-        tokens = sum(letters(text_of([part])) for part in parts)
-        tokens += sum(letters("run") + letters(json.dumps(call.args)) for call in calling)
-        tokens += sum(letters(text_of([part])) for result in results for part in result.content)
+        tokens = sum(quarters(text_of([part])) for part in parts)
+        tokens += sum(quarters("run") + quarters(json.dumps(call.args)) for call in calling)
+        tokens += sum(quarters(text_of([part])) for result in results for part in result.content)
         message = Message(
             id=f"m{seq}",
             seq=seq,
@@ -219,8 +219,8 @@ def tools(
     """What the engine plans with. A summary costs so much for each of its tokens."""
     return Tools(
         measure=functools.partial(calibrated, calibration),
-        count=letters,
-        summarize=summarize or (lambda items, tokens: extract(items, tokens, letters)),
+        count=quarters,
+        summarize=summarize or (lambda items, tokens: extract(items, tokens, quarters)),
         summarizing=lambda _tokens, summary: summarizing * summary,
     )
 

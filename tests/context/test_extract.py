@@ -20,7 +20,7 @@ from tests.core.basics import json_objects
 from tests.core.strategies import parts
 from tests.support import figure
 
-EXAMPLES = figure(30, 1_500)
+EXAMPLES = figure(30, 500)
 AMPLE = 100_000
 count = EstimatingCounter().count
 COUNTERS: dict[str, Callable[[str], int]] = {
@@ -125,7 +125,7 @@ def test_it_never_has_more_tokens_than_it_may_and_is_the_same_each_time(
 
 
 def test_it_takes_whatever_anybody_says() -> None:
-    for text in HOSTILE:
+    for text in (text[:20_000] for text in HOSTILE):
         work = did(text or "-", {text: text}, text, error=True)
         items: list[Unit | Summary] = [said("user", text), said("assistant", text), work, summary(text)]
         for tokens in (40,) if len(text) > 1_000 else (1, 40):
@@ -260,6 +260,16 @@ def test_a_failure_that_nobody_marked_is_seen(output: str) -> None:
 )
 def test_talk_of_errors_is_none(output: str) -> None:
     assert "Errors:" not in extract([did("run", {"what": "it"}, f"started\n{output}\n")], AMPLE, count)
+
+
+def test_what_things_are_comes_before_what_they_are_called() -> None:
+    """Neither the names of members nor the first words of sentences are what a next call will ask for."""
+    result = json.dumps([{"first_field": f"XK91Z{number}", "second_field": "2024-05-17"} for number in range(4)])
+    items = [did("look_up", {"id": "AB12CD"}, result), said("assistant", "Unfortunately there are 4. Ask Maria Novak.")]
+    names = extract(items, AMPLE, count).rpartition("Names: ")[2].split()
+    called = [names.index(name) for name in ("first_field", "second_field")]
+    assert max(names.index(name) for name in ("XK91Z0", "XK91Z3", "2024-05-17", "Maria", "Novak")) < min(called)
+    assert not {"Unfortunately", "Ask"} & set(names)
 
 
 def test_what_was_announced_long_ago_is_not_open() -> None:

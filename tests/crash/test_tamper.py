@@ -436,7 +436,7 @@ EDITS: dict[str, Edit] = {
     "removed blob": removed_blob,
     "exchanged blobs": exchanged_blobs,
 }
-EACH = figure(3, 25)
+EACH = figure(2, 25)
 
 pytestmark = pytest.mark.promise(11, f"rows edited, deleted, reordered or truncated: {EACH * len(EDITS):,}")
 assert EACH * len(EDITS) > figure(200, 1_000)

@@ -31,8 +31,8 @@ from tests.property.tools import whole_feed
 from tests.support import SOAK, CountingIds, SteppingClock
 
 KINDS = ("memory", "sqlite", "postgres", "memory awaited", "sqlite awaited", "postgres awaited")
-FEWER = KINDS[:-1]
-"""For tests that have many other parameters: without the kind that takes longest to open."""
+FEWER = KINDS[:-1] if SOAK else ("memory", "sqlite", "postgres", "sqlite awaited")
+"""For tests that have many other parameters: every store, and both worlds, without the kind that takes longest to open."""
 LOCAL = tuple(kind for kind in KINDS if not kind.startswith("postgres"))
 """For tests of what happens before a store is asked, and for those that open one for each of many examples."""
 SQLITE = tuple(kind for kind in KINDS if kind.startswith("sqlite"))
@@ -220,7 +220,8 @@ def contents(engine: holdfast.Engine) -> tuple[list[Recorded], list[Row], list[t
 
 
 def busy(session: holdfast.Session) -> None:
-    """Frames in every state, with budgets, handles, a tool under way, and results of children, one of them large."""
+    """Frames in every state, with budgets, handles, a tool under way, and results of children, one of them large; and a
+    conversation that is shown otherwise than it was recorded."""
     root = session.frame(
         "plan the trip", budget=10_000, inputs={"to": "Lisbon"}, timeout_s=10**6, key=f"{session.id} root"
     )
@@ -238,7 +239,27 @@ def busy(session: holdfast.Session) -> None:
     other = session.frame("another matter", budget=5)
     other.suspend("later")
     other.revoke("never mind")
+    handle = root.add_handle("document", "a map " * 99, source="atlas")
+    root.page_out(handle, tier="semantic")
+    root.replace_handle(handle, "a better map " * 99, title="the map")
+    root.page_out(handle)
+    reshown(session)
     session.recover()
+
+
+def reshown(session: holdfast.Session) -> None:
+    """A conversation with a fold, an excerpt, a piece that is paged out, and one that came back."""
+    for text in ("where to?", "and then?", "anything else?"):
+        session.record("user", f"{text} {'please ' * 30}")
+        call = session.record("assistant", "", tool_calls=[{"name": "look", "args": {"for": text}}]).tool_calls[0]
+        session.result(call, f"{text} {'a place ' * 200}")
+        session.record("assistant", "there it is " * 9)
+    assert session.compact(strategy=holdfast.SummarizeOldest(keep_recent=8), window=9_000).at
+    assert session.compact(window=1_200, policy=holdfast.Classic(snip=0.1, micro=None, collapse=None, auto=None)).at
+    seqs = [message.seq for message in session.messages(limit=8)]
+    session.page_out(f"h{seqs[0]}_0")
+    session.page_out(f"h{seqs[3]}_0")
+    session.page_in(f"h{seqs[3]}_0")
 
 
 def everything(engine: holdfast.Engine, desk: Desk) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -62,14 +64,15 @@ def _history(engine: holdfast.Engine) -> dict[str, str]:
 IDS: dict[str, str] = _history(holdfast.open("memory:"))
 
 
-def _forged(desk: Desk, event: Event) -> Any:
+def forged(desk: Desk, event: Event, write: Callable[[holdfast.Engine], object] = _history) -> Path:
+    """The export of a history with one more event, of which all checksums are right."""
     source = desk.open("memory")
-    _history(source)
+    write(source)
     lines = exported_to(source, desk, "true.jsonl").read_bytes().splitlines(keepends=True)
     log = log_of(source)
     payload = codec.encode_event(event)
     last = log[-1]
-    forged = msgspec.structs.replace(
+    another = msgspec.structs.replace(
         last,
         seq=last.seq + 1,
         type=event.name,
@@ -79,7 +82,7 @@ def _forged(desk: Desk, event: Event) -> Any:
         ordinal=0,
         key=None,
     )
-    made = [line_of(each) for each in (*log, chained(last.hash, forged))]
+    made = [line_of(each) for each in (*log, chained(last.hash, another))]
     return sealed_file(desk.folder / "forged.jsonl", [lines[0], *made, lines[-1]])
 
 
@@ -201,14 +204,14 @@ def test_what_a_command_could_have_made_is_taken(desk: Desk) -> None:
     """So that the refusals below have no other reason than what is wrong."""
     for name, event in TRUE.items():
         engine = desk.open("memory")
-        assert engine.import_(_forged(desk, event)) > 0, name
+        assert engine.import_(forged(desk, event)) > 0, name
         assert engine.verify().ok, name
 
 
 def test_what_no_command_can_have_made_is_refused(target: holdfast.Engine, desk: Desk) -> None:
     taken = []
     for name, event in FORGED.items():
-        path = _forged(desk, event)
+        path = forged(desk, event)
         lines = path.read_bytes().count(b"\n")
         try:
             assert refused_at(target, path) == lines - 1

@@ -32,7 +32,6 @@ from tests.property.tools import rows_dump, rows_of_table, session_events
 
 SPOOLING = holdfast.Spooling(600, 100)
 FRAMES = 2
-COLLAPSED = __import__("os").environ.get("COLLAPSED") == "1"
 Conversation: TypeAlias = Any
 """A session or a frame, blocking."""
 
@@ -513,8 +512,7 @@ class Play:
         assert held.tokens == history.tokens == system + sum(measure)
         assert held.handles == len(pieces)
         assert held.folded == len(folded)
-        if COLLAPSED:
-            assert held.collapsed_tokens == sum(each.tokens for each in folded)
+        assert held.collapsed_tokens == sum(each.tokens for each in folded)
         assert held.resident_tokens == sum(each.tokens for each in (*history.system, *history.items))
         assert held.total_tokens == held.resident_tokens + held.non_resident_tokens
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+import msgspec
 from hypothesis import strategies as st
 
 import holdfast
@@ -272,18 +273,9 @@ def _stored(engine: holdfast.Engine, kind: str, body: bytes, media_type: str | N
 
 
 def history_of(session: holdfast.Session, frozen: int = 0, tail: tuple[str, ...] = ()) -> History:
-    view = session.window(tokens=10**6)
-    return History(
-        scope=session.scope,
-        version=session.state().version,
-        system=view.system,
-        items=view.items,
-        frozen=min(frozen, len(view.items)),
-        tail=tail,
-        open_calls=view.open_calls,
-        late=view.late,
-        tokens=view.tokens,
-    )
+    """What a model is shown, as if the last boundary had been behind so many items."""
+    history = session.history()
+    return msgspec.structs.replace(history, frozen=min(frozen, len(history.items)), tail=tail)
 
 
 def bodies_in(engine: holdfast.Engine, history: History, issuer: str | None) -> dict[str, bytes]:

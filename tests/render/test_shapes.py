@@ -299,13 +299,20 @@ def test_images_and_files_go_by_their_bytes() -> None:
 def test_a_body_that_is_not_at_hand_is_named_by_its_handle() -> None:
     with session_with() as (engine, session):
         session.record("user", [Text("Look:"), Image(engine.put_blob(PNG, media_type="image/png"))])
-        session.record("user", [File(engine.put_blob(b"%PDF-1"), "a.pdf"), Body(engine.put_blob(b"long"), "lo")])
+        session.record("user", [File(engine.put_blob(b"%PDF-1"), "a.pdf")])
+        stray = message(4, "user", Body(engine.put_blob(b"long"), "lo"))
         history = history_of(session)
+        history = msgspec.structs.replace(history, items=(*history.items, Unit((stray,))))
     image, file = "[h2_1: image, image/png, 17 bytes, not shown]", '[h3_0: file "a.pdf", 6 bytes, not shown]'
-    assert text(history) == f"[user]\nLook:\n{image}\n\n[user]\n{file}\nlo"
+    assert text(history) == f"[user]\nLook:\n{image}\n\n[user]\n{file}\n\n[user]\nlo"
     for made in (openai_chat(history), openai_responses(history)["input"], anthropic(history)["messages"]):
-        assert [part["text"] for each in made for part in each["content"]] == ["Look:", image, file, "lo"]
+        parts = [part for each in made for part in _listed(each["content"])]
+        assert [part["text"] for part in parts] == ["Look:", image, file, "lo"]
     assert [ref.size for ref in bodies_of(history)] == [17, 6]
+
+
+def _listed(content: Any) -> list[dict[str, Any]]:
+    return [{"text": content}] if isinstance(content, str) else content
 
 
 def test_the_image_of_a_result_stands_behind_the_group_in_chat() -> None:

@@ -467,7 +467,7 @@ class _Page:
         self._take_names(names)
         for section, entries in rest.items():
             self._take(section, entries, self._room)
-        return self._fitted() or self._scrap(ranked)
+        return self._fitted() or self._scrap(ranked, names)
 
     def _all(self, ranked: dict[str, list[str]], names: Sequence[str]) -> str:
         """Everything, if there is room for it."""
@@ -578,10 +578,10 @@ class _Page:
                 over -= max(1, taken.pop().cost)
         return ""
 
-    def _scrap(self, ranked: dict[str, list[str]]) -> str:
+    def _scrap(self, ranked: dict[str, list[str]], names: Sequence[str]) -> str:
         """The beginning of the best entry, where there is no room for one."""
         best = [entry for entries in ranked.values() for entry in entries[:1]]
-        for text in (*best, *islice(self._notes.names, 8)):
+        for text in (*best, *names[:8]):
             while text:
                 if self._count(text) <= self._tokens:
                     return text

@@ -6,6 +6,7 @@ Laws: reading changes nothing; what it costs follows the view, not the length of
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
@@ -89,7 +90,7 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
         version=state.version,
         system=pinned_shown,
         items=as_shown,
-        frozen=sum(1 for item in items if _end(item) <= boundary),
+        frozen=sum(1 for _ in itertools.takewhile(lambda item: _end(item) <= boundary, items)),
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
         late=(yield from late_of(stream, state)),
         tokens=sum(measure(each.tokens, 1) for each in pinned_shown) + sum(sizes),
