@@ -69,9 +69,8 @@ def forged(desk: Desk, event: Event, write: Callable[[holdfast.Engine], object] 
     source = desk.open("memory")
     write(source)
     lines = exported_to(source, desk, "true.jsonl").read_bytes().splitlines(keepends=True)
-    log = log_of(source)
+    last = log_of(source)[-1]
     payload = codec.encode_event(event)
-    last = log[-1]
     another = msgspec.structs.replace(
         last,
         seq=last.seq + 1,
@@ -82,8 +81,8 @@ def forged(desk: Desk, event: Event, write: Callable[[holdfast.Engine], object] 
         ordinal=0,
         key=None,
     )
-    made = [line_of(each) for each in (*log, chained(last.hash, another))]
-    return sealed_file(desk.folder / "forged.jsonl", [lines[0], *made, lines[-1]])
+    made = line_of(chained(last.hash, another))
+    return sealed_file(desk.folder / "forged.jsonl", [*lines[:-1], made, lines[-1]])
 
 
 def _pushed(**changes: Any) -> FramePushed:

@@ -4,7 +4,7 @@ results, boundaries of all kinds, erasures. After each step what is shown is com
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
@@ -69,6 +69,8 @@ class Compact(NamedTuple):
     """The window, by what is in view."""
     prices: Prices | None
     cold: bool
+    before: int
+    """Tokens of what stands before the conversation."""
 
 
 class Late(NamedTuple):
@@ -115,9 +117,13 @@ class Wait(NamedTuple):
     seconds: int
 
 
-Step: TypeAlias = (
-    Say | Work | Answer | GiveUp | Compact | Late | Page | OutAndIn | Summarise | Push | Pop | Reset | Erase | Wait
-)
+class Reopen(NamedTuple):
+    """Another process goes on."""
+
+
+Spoken: TypeAlias = Say | Work | Answer | GiveUp
+Shortened: TypeAlias = Compact | Late | Page | OutAndIn | Summarise
+Step: TypeAlias = Spoken | Shortened | Push | Pop | Reset | Erase | Wait | Reopen
 
 _where = st.sampled_from([0, 0, 0, 1, 2])
 _lengths = st.sampled_from([5, 150, 150, 590, 610, 2_500, 6_000])
@@ -150,7 +156,15 @@ works = st.builds(
     st.sampled_from([False, False, True]),
     st.booleans(),
 )
-compacts = st.builds(Compact, _where, _policies, st.sampled_from([0.2, 0.6, 0.9, 1.02, 1.2, 5]), _prices, st.booleans())
+compacts = st.builds(
+    Compact,
+    _where,
+    _policies,
+    st.sampled_from([0.2, 0.6, 0.9, 1.02, 1.2, 5]),
+    _prices,
+    st.booleans(),
+    st.sampled_from([0, 0, 300]),
+)
 steps: st.SearchStrategy[Step] = st.one_of(
     says,
     says,
@@ -170,6 +184,7 @@ steps: st.SearchStrategy[Step] = st.one_of(
     st.builds(Reset, st.booleans()),
     st.builds(Erase, _picks),
     st.builds(Wait, st.sampled_from([1, 400, 4_000, -90_000])),
+    st.builds(Reopen),
 )
 
 
@@ -183,10 +198,11 @@ class Shown(NamedTuple):
 class Play:
     """A session, its frames, and what was said in them."""
 
-    def __init__(self, engine: Any, clock: HandClock, session: Any) -> None:
-        self.engine = engine
+    def __init__(self, opened: Callable[[], holdfast.Engine], clock: HandClock) -> None:
+        self.opened = opened
+        self.engine: Any = opened()
         self.clock = clock
-        self.session = session
+        self.session: Any = self.engine.create_session("s")
         self.said: dict[int, Message] = {}
         self.start = 0
         self.marks = 0
@@ -196,7 +212,7 @@ class Play:
         """Every piece that was ever shown otherwise."""
         self.erased: set[str] = set()
         """The marks of what was erased."""
-        self._keep(session.record("system", "You are a careful agent."))
+        self._keep(self.session.record("system", "You are a careful agent."))
 
     def at(self, where: int) -> Conversation:
         places = [self.session, *self.frames.values()]
@@ -207,23 +223,32 @@ class Play:
         match step:
             case Say() | Work() | Answer() | GiveUp():
                 self._speak(step)
-            case Compact(where):
-                self._compact(self.at(where), step)
-            case Late(where, what):
-                self._late(self.at(where), what)
-            case Page(where, pick, out, tier):
-                self._page(self.at(where), pick, out, tier)
-            case OutAndIn(where, pick):
-                self._out_and_in(self.at(where), pick)
-            case Summarise(where, turns):
-                self._summarise(self.at(where), turns)
+            case Compact() | Late() | Page() | OutAndIn() | Summarise():
+                self._shorten(self.at(step.where), step)
             case Erase(pick):
                 self._erase(pick)
             case Wait(seconds):
                 self.clock.us += seconds * 1_000_000
+            case Reopen():
+                self.engine = self.opened()
+                self.session = self.engine.session("s")
+                self.frames = {name: self.session.get_frame(name) for name in self.frames}
             case _:
                 self._begin_or_end(step)
         self.check()
+
+    def _shorten(self, place: Conversation, step: Shortened) -> None:
+        match step:
+            case Compact():
+                self._compact(place, step)
+            case Late(_, what):
+                self._late(place, what)
+            case Page(_, pick, out, tier):
+                self._page(place, pick, out, tier)
+            case OutAndIn(_, pick):
+                self._out_and_in(place, pick)
+            case Summarise(_, turns):
+                self._summarise(place, turns)
 
     # What is said and done
 
@@ -236,7 +261,7 @@ class Play:
         self.said[message.seq] = message
         return message
 
-    def _speak(self, step: Say | Work | Answer | GiveUp) -> None:
+    def _speak(self, step: Spoken) -> None:
         place = self.at(step.where)
         waiting = place.history().open_calls
         match step:
@@ -312,37 +337,38 @@ class Play:
 
     # Boundaries
 
-    def _options(self, place: Conversation, step: Compact) -> dict[str, Any]:
-        window = max(1, round(place.history().tokens * step.share))
-        options: dict[str, Any] = {"window": window, "prices": step.prices, "cold": step.cold}
-        return options | ({"policy": step.how} if isinstance(step.how, Priced | Classic) else {})
-
     def _compact(self, place: Conversation, step: Compact) -> None:
-        options = self._options(place, step)
         before, state = place.history(), self.session.state()
-        planned = place.plan(**options)
-        assert planned == place.plan(**options)
+        window = max(1, round((before.tokens + step.before) * step.share))
+        options: dict[str, Any] = {"window": window, "prices": step.prices, "cold": step.cold, "before": step.before}
+        if isinstance(step.how, Priced | Classic):
+            options["policy"] = step.how
+            planned = place.plan(**options)
+            assert planned == place.plan(**options)
+        else:
+            options["strategy"] = step.how
         assert self.session.state() == state, "planning changes nothing"
-        strategy = {} if isinstance(step.how, Priced | Classic) else {"strategy": step.how}
-        made = place.compact(**options, **strategy)
-        if not strategy:
+        self.marks += 1
+        made = place.compact(**options, key=f"compact {self.marks}")
+        if isinstance(step.how, Priced | Classic):
             assert replace(made, at=None) == planned
-        self._check_made(place, before, made)
-        again = place.compact(**options, **strategy)
+        self._check_made(place, before, made, step.before)
+        assert place.compact(**options, key=f"compact {self.marks}").at == made.at
+        again = place.compact(**options)
         assert again.empty, again.explain()
-        assert place.history().items == place.history().items
+        assert self.session.state().version == (made.at or before.version)
 
-    def _check_made(self, place: Conversation, before: History, made: Plan) -> None:
+    def _check_made(self, place: Conversation, before: History, made: Plan, more: int) -> None:
         """What came of a plan is what it said."""
         after = place.history()
         assert made.first_changed == first_difference(before.items, after.items)
-        assert made.figures.before == before.tokens
-        assert made.target_met == (after.tokens <= made.figures.window)
+        assert made.figures.before == before.tokens + more
+        assert made.target_met == (after.tokens + more <= made.figures.window)
         if made.empty:
             assert made.at is None
             assert after == before
             return
-        assert made.figures.after == after.tokens < before.tokens
+        assert made.figures.after == after.tokens + more < made.figures.before
         (recorded,) = self.session.events(after=before.version)
         event = upcast.current(recorded)
         assert isinstance(event, ContextCompacted)
@@ -351,9 +377,7 @@ class Play:
         assert event.fold == made.fold
         left = {each.seq for each in before.messages} - {each.seq for each in after.messages}
         assert left == {*(() if made.fold is None else made.fold.messages)}, "it names every message that left"
-        changed = {each.seq for each in after.messages} - {
-            each.seq for each in after.messages if each in before.messages
-        }
+        changed = {each.seq for each in after.messages if each not in before.messages}
         assert changed == {each.message for each in made.reduced}, "and every one that is shown otherwise"
         self.paged |= {(each.message, each.piece) for each in made.reduced}
 

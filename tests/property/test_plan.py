@@ -8,30 +8,63 @@ what was erased is anywhere; the log leads to the same state, and to the same ro
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from tests.property.histories_of_agents import SPOOLING, Play, Step, steps
+from holdfast import errors
+from holdfast.core import upcast
+from holdfast.model import limits
+from holdfast.model.content import Text
+from holdfast.model.events import ContextCompacted, HandleReplaced
+from holdfast.model.messages import Summary
+from holdfast.model.plan import Classic, Priced, Strategy, SummarizeOldest, TruncateAt
+from holdfast.model.rows import HandleRow
+from tests.context.grounds import prose
+from tests.property.histories_of_agents import SPOOLING, Play, Step, rendered, steps
 from tests.property.model import CharCounter, HandClock
-from tests.property.tools import Kind, store_of_kind
+from tests.property.tools import Kind, rows_of_table, session_events, store_of_kind
 from tests.support import CountingIds, figure
 
-IN_MEMORY = figure(20, 3_000)
+IN_MEMORY = figure(16, 3_000)
 ON_SQLITE = figure(5, 1_000)
 ON_POSTGRES = figure(2, 200)
+OTHERS = figure(8, 500)
 
-days = st.lists(steps, min_size=12, max_size=24)
+days = st.lists(steps, min_size=8, max_size=24)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_steps() -> Iterator[None]:
+    """Short histories still cross many snapshots."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "SNAPSHOT_EVERY", 3)
+        yield
+
+
+def opened(url: str, **more: Any) -> holdfast.Engine:
+    return holdfast.open(
+        url, **{"clock": HandClock(), "ids": CountingIds(), "counter": CharCounter(), "spooling": SPOOLING, **more}
+    )
 
 
 def play(kind: Kind, day: list[Step]) -> None:
     clock, ids = HandClock(), CountingIds()
     with ExitStack() as stack:
         url = stack.enter_context(store_of_kind(kind))
-        engine = stack.enter_context(holdfast.open(url, clock=clock, ids=ids, counter=CharCounter(), spooling=SPOOLING))
-        played = Play(engine, clock, engine.create_session("s"))
+        engine = stack.enter_context(opened(url, clock=clock, ids=ids))
+
+        def again() -> holdfast.Engine:
+            if kind == "memory":
+                return engine  # with it goes all that it holds
+            return stack.enter_context(opened(url, clock=clock, ids=ids, cached_streams=1))
+
+        played = Play(again, clock)
         for step in day:
             played.give(step)
         played.check_all()
@@ -53,3 +86,152 @@ def test_what_is_shown_is_what_was_said_on_sqlite(day: list[Step]) -> None:
 @given(days)
 def test_what_is_shown_is_what_was_said_on_postgres(day: list[Step]) -> None:
     play("postgres", day)
+
+
+# Boundary after boundary
+
+
+def turn(place: Any, number: int, length: int = 300) -> None:
+    place.record("user", prose(length, f"question{number}"))
+    (call,) = place.record("assistant", None, tool_calls=[{"name": "read", "args": {"n": number}}]).tool_calls
+    place.result(call, prose(length, f"result{number}"))
+    place.record("assistant", prose(length // 3, f"answer{number}"))
+
+
+@pytest.mark.parametrize("how", [SummarizeOldest(4), TruncateAt(4), Priced(least=0), Classic()])
+def test_fifty_boundaries_in_a_row_stay_small_and_stand_for_all(how: Strategy | Priced | Classic) -> None:
+    session: Any = opened("memory:", spooling=None).create_session("s")
+    for number in range(50):
+        turn(session, number)
+        boundary(session, how, 4_000)
+        items = session.history().items
+        summaries = [item for item in items if isinstance(item, Summary)]
+        assert len(summaries) <= 1
+        assert sum(item.tokens for item in summaries) <= 4_000 / 16
+        told = sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in items)
+        assert told == session.state().messages == 4 * (number + 1)
+    made = [upcast.current(event) for event in session_events(session)]
+    folds = [event.fold for event in made if isinstance(event, ContextCompacted) and event.fold is not None]
+    assert len(folds) > 5
+    named = [seq for each in folds for seq in each.messages]
+    assert len({*named}) == len(named), "each message leaves once"
+    assert len(session.state().summaries) == 1
+
+
+def boundary(place: Any, how: Strategy | Priced | Classic, window: int, **more: Any) -> Any:
+    options = {"policy": how} if isinstance(how, Priced | Classic) else {"strategy": how}
+    return place.compact(window=window, **options, **more)
+
+
+@settings(max_examples=OTHERS)
+@given(st.integers(0, 40), st.sampled_from([SummarizeOldest(2), TruncateAt(3), Priced(), Classic()]), st.booleans())
+def test_what_is_too_long_to_be_looked_at_is_folded_until_it_can_be(
+    messages: int, how: Strategy | Priced | Classic, in_frame: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch, opened("memory:") as engine:
+        patch.setattr(limits, "LIVE_MESSAGES", 10)
+        session: Any = engine.create_session("s")
+        place: Any = session.frame("look", budget=10) if in_frame else session
+        for number in range(messages):
+            place.record("user", prose(120, f"mark{number}x"))
+        if messages > 10:
+            with pytest.raises(errors.TooLarge):
+                place.history()
+        else:
+            before = rendered(place.history())
+        boundary(place, how, 1_000_000)
+        history = place.history()
+        told = sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in history.items)
+        assert told == messages
+        assert messages <= 10 or isinstance(history.items[0], Summary)
+        assert messages > 10 or how not in (Priced(), Classic()) or rendered(history) == before
+        assert engine.verify().problems == ()
+
+
+# Conversations are kept apart, and handles keep their ids
+
+
+@settings(max_examples=OTHERS)
+@given(st.lists(st.integers(0, 2), min_size=3, max_size=9), st.integers(0, 2))
+def test_conversations_are_kept_apart(turns: list[int], shortened: int) -> None:
+    with opened("memory:") as engine:
+        session: Any = engine.create_session("s")
+        frame = session.frame("look", budget=100_000)
+        places = [session, frame, frame.frame("closer", budget=1_000)]
+        for number, where in enumerate(turns):
+            turn(places[where], number)
+        before = [rendered(place.history()) for place in places]
+        for how in (TruncateAt(0), Classic(snip=0.01, large=50, excerpt=5)):
+            boundary(places[shortened], how, 10_000)
+        for number, place in enumerate(places):
+            assert number == shortened or rendered(place.history()) == before[number]
+            said = {
+                int(word[6:]) for word in repr(place.history()).replace("/", " ").split() if word.startswith("result")
+            }
+            assert not said or {turns[each] for each in said} == {number}
+
+
+contents = st.sampled_from(["", "short", prose(590), prose(3_000)]) | st.builds(
+    lambda rows: {"rows": rows}, st.lists(st.integers(), max_size=5)
+)
+
+
+@settings(max_examples=OTHERS)
+@given(
+    st.lists(contents, min_size=1, max_size=4), contents, st.integers(0, 3), st.sampled_from(["durable", "semantic"])
+)
+def test_a_handle_of_a_frame_goes_out_and_comes_back_as_it_was(
+    given_: list[Any], other: Any, pick: int, tier: str
+) -> None:
+    with opened("memory:") as engine:
+        frame: Any = engine.create_session("s").frame("look", budget=10)
+        handles = [frame.add_handle("document", each or "x", title=f"t{at}") for at, each in enumerate(given_)]
+        handle = handles[pick % len(handles)]
+        whole = frame.read_handle(handle)
+        out = frame.page_out(handle, tier=tier, key="out")
+        assert frame.page_out(handle, tier=tier, key="out") == out
+        assert (out.id, out.residency, out.tier, out.digest) == (handle.id, "paged_out", tier, handle.digest)
+        assert frame.read_handle(handle) == whole
+        back = frame.page_in(handle)
+        assert (back.residency, back.tier, back.digest, back.tokens) == ("resident", None, handle.digest, handle.tokens)
+        assert frame.read_handle(handle) == whole
+        replaced = frame.replace_handle(handle, other or "y", key="other")
+        assert frame.replace_handle(handle, other or "y", key="other") == replaced
+        assert replaced.id == handle.id
+        ids = [each.id for each in frame.handles()]
+        assert sorted(ids) == sorted(each.id for each in handles), "replacing makes no new one"
+        new = frame.add_handle("document", "new")
+        assert new.id not in ids
+        events = [upcast.current(event) for event in session_events(engine.session("s"))]
+        assert sum(isinstance(event, HandleReplaced) for event in events) >= 2
+        assert len(list(rows_of_table(engine.store, HandleRow))) == len(handles) + 1
+        assert engine.verify().problems == ()
+
+
+def test_what_is_out_of_view_is_not_moved() -> None:
+    session: Any = opened("memory:").create_session("s")
+    for number in range(4):
+        turn(session, number)
+    pieces = session.pieces()
+    boundary(session, SummarizeOldest(4), 100_000)
+    before = session.state()
+    for move in (session.page_out, session.page_in):
+        with pytest.raises((errors.InvalidContent, errors.HandleNotFound)):
+            move(pieces[0])
+    assert session.state() == before
+    session.reset("again")
+    with pytest.raises((errors.InvalidContent, errors.HandleNotFound)):
+        session.page_out(pieces[-1])
+    assert session.state().views == {}
+
+
+def test_a_spooled_text_comes_back_to_the_byte() -> None:
+    session: Any = opened("memory:").create_session("s")
+    said = prose(5_000, "é")
+    message = session.record("user", said)
+    (piece,) = session.pieces()
+    assert piece.residency == "spooled_out"
+    assert said not in session.history().messages[0].text
+    session.page_in(piece)
+    assert session.history().messages[0].content == (Text(said),)
+    assert session.messages() == [message], "the transcript is as it was"

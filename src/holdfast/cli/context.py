@@ -6,16 +6,20 @@ Law: looking changes nothing; only `plan --apply` does.
 
 from __future__ import annotations
 
+import heapq
+import re
+import shlex
 from typing import Any
 
 import click
 
 import holdfast
 from holdfast.cli import shapes
-from holdfast.cli.screen import BAR_CHARS, ROLES, Column, Styled, bar, block, drawable, emit, say, table
+from holdfast.cli.screen import BAR_CHARS, ROLES, Column, Styled, block, drawable, emit, say, table
 from holdfast.cli.sessions import limit_option, session_argument, thread_option
 from holdfast.cli.settings import Settings, common
 from holdfast.cli.words import clean, clean_lines, count, short, size
+from holdfast.errors import InvalidContent
 from holdfast.flows.history import checked_policy
 from holdfast.model import limits
 from holdfast.model.explain import money
@@ -23,6 +27,8 @@ from holdfast.model.messages import Item
 from holdfast.model.plan import Priced, label
 
 TEXT_CHARS = 100
+ITEM_CHARS = 10
+"""The longest bar of an item."""
 RESIDENCY = {"resident": "green", "spooled_out": "yellow", "paged_out": "magenta", "collapsed": "dim"}
 
 frame_option = click.option("--frame", metavar="FRAME", help="The conversation of this frame, not that of the session.")
@@ -55,6 +61,13 @@ _STEPS = (
     Column("BEFORE", right=True, whole=True),
     Column("AFTER", right=True, whole=True),
 )
+_OPTIONS = (
+    Column("COULD BE DONE", whole=True),
+    Column("FREES", right=True, whole=True),
+    Column("COSTS", right=True, whole=True),
+    Column("SAVES", right=True, whole=True),
+    Column(""),
+)
 
 
 def _conversation(
@@ -85,16 +98,21 @@ def context(
         taken = conversation.occupancy()
         handles = conversation.pieces()
     if settings.json:
-        items = [{"first": _first(item), "role": _role(item), "tokens": item.tokens} for item in history.items]
+        items = [
+            {"first": _first(item), "last": _last(item), "role": _role(item), "tokens": item.tokens}
+            for item in history.items
+        ]
+        sums = {"non_resident_tokens": taken.non_resident_tokens, "total_tokens": taken.total_tokens}
         document = {"frozen": history.frozen, "items": items, "handles": shapes.plain(handles)}
-        emit({**shapes.plain(history.scope), "frame": frame, **shapes.plain(taken), **document})
+        emit({**shapes.plain(history.scope), "frame": frame, **shapes.plain(taken), **sums, **document})
         return
     _parts(taken, window)
-    say("")
-    _items(history, limit)
+    if history.items:
+        say("")
+        _items(history, limit)
     if handles:
         say("")
-        _handles(conversation, handles, limit)
+        _handles(history, handles, limit)
 
 
 def _parts(taken: holdfast.Occupancy, window: int | None) -> None:
@@ -117,37 +135,39 @@ def _parts(taken: holdfast.Occupancy, window: int | None) -> None:
     table(_PARTS, rows)
 
 
-def _bar(share: float) -> str:
-    drawn = bar(share) if drawable("█") else "#" * round(min(1.0, share) * BAR_CHARS)
-    return drawn or ("▏" if drawable("▏") else ".")
+def _bar(share: float, chars: int = BAR_CHARS) -> str:
+    full, least = ("█", "▏") if drawable("█▏") else ("#", ".")
+    return full * round(min(1.0, share) * chars) or least
 
 
 def _items(history: holdfast.History, limit: int) -> None:
     first = max(0, len(history.items) - limit) if limit else 0
-    most = max((item.tokens for item in history.items), default=1)
+    shown = history.items[first:]
+    most = max(1, *(item.tokens for item in shown))
     if first:
         say(Styled(f"… {count(first, 'item')} before these. --limit 0 shows all.", "dim"))
     rows: list[tuple[str | Styled, ...]] = []
-    for number, item in enumerate(history.items[first:], first):
+    for number, item in enumerate(shown, first):
         if number == history.frozen and number:
-            rows.append(
-                (
-                    "",
-                    Styled("─" * 9 if drawable("─") else "-" * 9, "dim"),
-                    "",
-                    "",
-                    Styled("since the last boundary", "dim"),
-                )
-            )
+            line = Styled(("─" if drawable("─") else "-") * len("assistant"), "dim")
+            rows.append(("", line, "", "", Styled("since the last boundary", "dim")))
         role = _role(item)
         style = ROLES.get(role, "cyan")
-        share = Styled(_bar(item.tokens / max(1, most)), style)
-        rows.append((str(_first(item)), Styled(role, style), f"{item.tokens:,}", share, short(_text(item), TEXT_CHARS)))
+        share = Styled(_bar(item.tokens / most, ITEM_CHARS), style)
+        rows.append((_event(item), Styled(role, style), f"{item.tokens:,}", share, short(_text(item), TEXT_CHARS)))
     table(_ITEMS, rows)
+
+
+def _event(item: Item) -> str:
+    return f"{item.first}-{item.last}" if isinstance(item, holdfast.Summary) else str(item.seq)
 
 
 def _first(item: Item) -> int:
     return item.first if isinstance(item, holdfast.Summary) else item.seq
+
+
+def _last(item: Item) -> int:
+    return item.last if isinstance(item, holdfast.Summary) else item.messages[-1].seq
 
 
 def _role(item: Item) -> str:
@@ -162,22 +182,37 @@ def _text(item: Item) -> str:
     return f"{said} [{calls}]" if calls else said
 
 
-def _handles(conversation: Any, handles: list[holdfast.Handle], limit: int) -> None:
-    shown = handles[len(handles) - limit :] if limit and len(handles) > limit else handles
+def _handles(history: holdfast.History, handles: list[holdfast.Handle], limit: int) -> None:
+    """Of many, the largest: those are what one looks for. In the order of the view."""
+    largest = heapq.nlargest(limit or len(handles), range(len(handles)), key=lambda at: handles[at].size)
+    shown = [handles[at] for at in sorted(largest)]
+    tools = {call.id: call.name for item in history.items for call in _calls(item)}
     rows = [
         (
             each.id,
             Styled(each.residency, RESIDENCY[each.residency]),
             f"{each.tokens:,}",
             size(each.size),
-            clean(each.source or each.kind),
+            short(f"{tools.get(each.source or '', '')} {each.source or each.kind}", TEXT_CHARS),
         )
         for each in shown
     ]
     table(_HANDLES, rows)
     if len(shown) < len(handles):
-        say(Styled(f"… and {len(handles) - len(shown):,} before these. --limit 0 shows all.", "dim"), error=True)
-    say(Styled(f"holdfast handle {clean(conversation.scope.session)} {shown[-1].id}  reads one.", "dim"), error=True)
+        say(Styled(f"… and {len(handles) - len(shown):,} smaller. --limit 0 shows all.", "dim"), error=True)
+    thread = history.scope.thread
+    words = [
+        "holdfast",
+        "handle",
+        history.scope.session,
+        handles[largest[0]].id,
+        *(("--thread", thread) if thread else ()),
+    ]
+    say(Styled(f"{clean(shlex.join(words))}  reads one.", "dim"), error=True)
+
+
+def _calls(item: Item) -> tuple[holdfast.ToolCall, ...]:
+    return () if isinstance(item, holdfast.Summary) else tuple(c for each in item.messages for c in each.tool_calls)
 
 
 @click.command()
@@ -205,12 +240,15 @@ def plan(settings: Settings, /, session: str, thread: str | None, frame: str | N
     asked["policy"] = checked_policy(asked["policy"], Priced())
     with settings.open() as engine:
         conversation = _conversation(settings, engine, session, thread, frame)
-        made = conversation.compact(**asked) if apply else conversation.plan(**asked)
+        try:
+            made = conversation.compact(**asked) if apply else conversation.plan(**asked)
+        except InvalidContent as error:  # what it says is for who calls it from a program
+            raise InvalidContent(reason=error.reason.replace(_SAY, "say --window, or --model")) from error
     if settings.json:
         emit({**shapes.plain(made), "net": made.figures.net, "explained": made.explain()})
         return
     block(clean_lines(made.explain()), 0)
-    if made.steps:
+    if len(made.steps) > 1:
         say("")
         rows = [
             (label(step.op), str(step.first_changed_index), f"{step.before:,}", f"{step.after:,}")
@@ -219,10 +257,22 @@ def plan(settings: Settings, /, session: str, thread: str | None, frame: str | N
         table(_STEPS, rows)
     if len(made.considered) > 1:
         say("")
-        said = ", ".join(f"{name} {money(figures.net)}" for name, figures in made.considered)
-        say(Styled(f"Costs less savings until as much again has gathered: {said}.", "dim"))
+        table(_OPTIONS, [_option(made, name, figures) for name, figures in made.considered])
+        say(Styled("SAVES: until as much again has gathered.", "dim"))
     if apply:
         say("Nothing was changed." if made.at is None else f"Done: event {made.at}.")
+
+
+_SAY = "say window=, or prices="
+
+
+def _option(made: holdfast.Plan, name: str, figures: holdfast.Figures) -> tuple[str | Styled, ...]:
+    costs, frees = money(figures.rewriting + figures.summarizing), f"{figures.before - figures.after:,}"
+    if name in map(label, made.ops):
+        note = Styled("done" if made.at else "to do", "green")
+    else:
+        note = Styled("would not pay" if figures.net > 0 else "pays less", "dim")
+    return name, frees, costs, money(figures.earns), note
 
 
 @click.command()
@@ -250,8 +300,16 @@ def handle(
     if settings.json:
         emit(shapes.plain(found))
         return
-    block(clean_lines(found.text), 0)
-    say(Styled(clean(f"{found.handle}: {size(found.size)} in all. {found.more}".rstrip()), "dim"), error=True)
+    if found.text:
+        block(clean_lines(found.text.removesuffix("\n")), 0)
+    say(Styled(clean(_told(found)), "dim"), error=True)
+
+
+def _told(found: holdfast.Reading) -> str:
+    """What a reading is of what, and how to go on, in the options of this command."""
+    has = "" if found.found is None else f" {count(found.found, 'line has it', 'lines have it')}."
+    more = re.sub(r"\bfirst_line=(\d+)", r"--lines \1:", re.sub(r"\bstart=(\d+)", r"--bytes \1:", found.more))
+    return f"{found.handle}: {size(found.size)} in all.{has}{' ' if more else ''}{more}"
 
 
 def _range(option: str, text: str | None) -> tuple[int | None, int | None]:

@@ -280,7 +280,7 @@ class _Notes:
 
     def settle(self) -> None:
         """Nothing comes any more: small talk counts if there is nothing else."""
-        if not (any(self.lines.values()) or self.deeds or self.names):
+        if not (any(self.lines.values()) or self.deeds):
             self._note(NOTED, self.first)
 
     def _message(self, message: Message) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.errors import CriticalOverflow, InvalidContent, StrategyRefused, shown
 from holdfast.model.handles import SCORES, Priority
 from holdfast.model.names import checked_whole
-from holdfast.model.plan import Level
+from holdfast.model.plan import Level, SummarizeOldest, TruncateAt
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 KEEP_RECENT = 10
@@ -51,18 +51,6 @@ class Candidate(msgspec.Struct, frozen=True):
 
 class PriorityBased(msgspec.Struct, frozen=True, tag="priority_based"):
     """Level by level: lighter texts, a summary of what is old, and then the lowest goes first."""
-
-
-class SummarizeOldest(msgspec.Struct, frozen=True, tag="summarize_oldest"):
-    """Lighter texts, then a summary of all but the newest. Nothing is dropped: it may not be enough."""
-
-    keep_recent: int = KEEP_RECENT
-
-
-class TruncateAt(msgspec.Struct, frozen=True, tag="truncate_at"):
-    """Lighter texts, then so many of the newest, and what is Critical. It may not be enough."""
-
-    message_count: int
 
 
 Custom: TypeAlias = Callable[[tuple[Candidate, ...], int], Sequence[Candidate]]

@@ -17,7 +17,7 @@ from holdfast.context import plan as planning
 from holdfast.context.plan import Ground, Tools
 from holdfast.core import upcast
 from holdfast.core.calibrate import calibrated
-from holdfast.core.shown import by_message, pieces_of, shown
+from holdfast.core.shown import Bodies, Reductions, by_message, pieces_of, shown
 from holdfast.errors import InvalidContent, PlanStale
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -76,25 +76,28 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
     system = yield from pinned(stream, state, place.frame)
     bodies = yield from _whole(place, state, items)
     reductions = by_message(state.view(place.frame).reduced)
-    as_shown = tuple(
-        item if isinstance(item, Summary) else Unit(tuple(shown(each, reductions, bodies) for each in item.messages))
-        for item in items
-    )
+    visible = tuple(as_shown(item, reductions, bodies) for item in items)
     pinned_shown = tuple(shown(each, reductions, bodies) for each in system)
     measure = functools.partial(calibrated, state.calibration)
-    sizes = [measure(item.tokens, 1 if isinstance(item, Summary) else len(item.messages)) for item in as_shown]
+    sizes = [measure(item.tokens, 1 if isinstance(item, Summary) else len(item.messages)) for item in visible]
     boundary = state.view(place.frame).boundary
     return History(
         scope=place.scope,
         frame=place.frame,
         version=state.version,
         system=pinned_shown,
-        items=as_shown,
+        items=visible,
         frozen=sum(1 for _ in itertools.takewhile(lambda item: _end(item) <= boundary, items)),
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
         late=(yield from late_of(stream, state)),
         tokens=sum(measure(each.tokens, 1) for each in pinned_shown) + sum(sizes),
     )
+
+
+def as_shown(item: Item, reductions: Reductions, bodies: Bodies) -> Item:
+    if isinstance(item, Summary):
+        return item
+    return Unit(tuple(shown(each, reductions, bodies) for each in item.messages), item.open)
 
 
 def _end(item: Item) -> int:
@@ -239,7 +242,6 @@ def _tools(context: Context, state: SessionState) -> Tools:
     return Tools(
         measure=functools.partial(calibrated, state.calibration),
         count=count,
-        summarize=functools.partial(_extracted, count),
         summarizing=_summarizing(context),
     )
 
@@ -323,11 +325,12 @@ def compact(
         if first:
             return _as_plan(place, chain.repeated(key, bound, first))
     if plan is not None:
-        yield from steady(place, lambda state: _check_plan(place, state, plan))
-        return (yield from _carried_out(place, plan, key, cause, bound))
+        kept = plan
+        yield from steady(place, lambda state: _check_plan(place, state, kept))
+        return (yield from _carried_out(place, (yield from _filled(place, kept)), key, cause, bound))
     for tries in range(limits.VIEW_TRIES):
         made = yield from _from_the_beginning(place, asked, strategy, cause)
-        made = yield from _summarized(place, made)
+        made = yield from _filled(place, made)
         try:
             return (yield from _carried_out(place, made, key, cause, bound))
         except PlanStale:
@@ -342,7 +345,7 @@ def _from_the_beginning(place: Place, asked: _Asked, strategy: Strategy | None, 
         made = yield from steady(place, lambda state: _plan(place, state, asked, strategy))
         if not made.more or made.empty:
             return made
-        made = yield from _summarized(place, made)
+        made = yield from _filled(place, made)
         yield from _carried_out(place, made, None, cause, None)
 
 
@@ -393,38 +396,50 @@ def _check_strategy(strategy: object) -> None:
             raise InvalidContent(reason=reason)
 
 
-def _summarized(place: Place, plan: Plan) -> Flow[Plan]:
-    """The plan with the text of a model, if one is at hand, and says something that fits; else with the one it has."""
-    summarizer, fold = place.context.summarizer, plan.fold
-    if summarizer is None or fold is None:
+def _filled(place: Place, plan: Plan) -> Flow[Plan]:
+    """The plan with the text of its summary: a model's, if one is at hand and says something that fits, or an extract."""
+    if plan.fold is None or plan.fold.text:
         return plan
-    draft = yield from steady(place, lambda state: _draft(place, state, fold, plan.version))
-    try:
-        text = yield from effects.outside(functools.partial(summarizer.summarize, draft, fold.tokens))
-        codec.checked_text("the summary", text)
-    except Exception:  # noqa: BLE001 - whatever goes wrong in there, what was extracted serves
-        return plan
-    tokens = place.context.counter.count(text)
-    if not text.strip() or tokens >= draft.tokens or len(text.encode()) > limits.SPOOL_BYTES:
-        return plan
-    figures = msgspec.structs.replace(plan.figures, after=max(0, plan.figures.after + tokens - fold.tokens))
-    return msgspec.structs.replace(plan, fold=msgspec.structs.replace(fold, text=text, tokens=tokens), figures=figures)
+    return (yield from steady(place, lambda state: _with_text(place, state, plan, plan.fold)))
 
 
-def _draft(place: Place, state: SessionState, fold: Fold, version: int) -> Flow[SummaryDraft]:
+def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None) -> Flow[Plan]:
+    assert fold is not None, "that is what a text is made for"
     items, whole = yield from newest(place.scope.stream, state, place.frame, limits.WINDOW_TOKENS)
     if not whole:
         items = yield from oldest(place.scope.stream, state, place.frame)
-    inside = tuple(item for item in items if _end(item) <= fold.last)
-    return SummaryDraft(
+    reductions = by_message((*state.view(place.frame).reduced, *plan.reduced))
+    bodies = yield from _whole(place, state, items)
+    inside = tuple(as_shown(item, reductions, bodies) for item in items if _end(item) <= fold.last)
+    tools = _tools(place.context, state)
+    draft = SummaryDraft(
         scope=place.scope,
         frame=place.frame,
         first=fold.first,
         last=fold.last,
-        version=version,
+        version=plan.version,
         items=inside,
         tokens=sum(item.tokens for item in inside),
     )
+    text = yield from _told(place.context, draft, fold.tokens)
+    if not text:
+        text = _extracted(place.context.counter.count, inside, fold.tokens)
+    if not text.strip() or tools.measure(tools.count(text), 1) > tools.measure(fold.tokens, 1):
+        text = planning.outline(inside)
+    return planning.filled(plan, inside, text, tools)
+
+
+def _told(context: Context, draft: SummaryDraft, tokens: int) -> Flow[str]:
+    """What the summarizer says, if there is one, and it says something that fits; else nothing."""
+    if context.summarizer is None:
+        return ""
+    try:
+        text = yield from effects.outside(functools.partial(context.summarizer.summarize, draft, tokens))
+        codec.checked_text("the summary", text)
+    except Exception:  # noqa: BLE001 - whatever goes wrong in there, what is extracted serves
+        return ""
+    fits = text.strip() and context.counter.count(text) <= tokens and len(text.encode()) <= limits.SPOOL_BYTES
+    return text if fits else ""
 
 
 def _carried_out(place: Place, plan: Plan, key: str | None, cause: str | None, bound: bytes | None) -> Flow[Plan]:

@@ -78,13 +78,13 @@ class AutoCompact(msgspec.Struct, frozen=True, tag="auto_compact"):
 
 
 class SummarizeOldest(msgspec.Struct, frozen=True, tag="summarize_oldest"):
-    """Show all but the newest messages as one summary."""
+    """Show all but the newest messages as one summary. Nothing is dropped, so it may not be enough."""
 
     keep_recent: int = 10
 
 
 class TruncateAt(msgspec.Struct, frozen=True, tag="truncate_at"):
-    """Take all but the newest messages out of the view."""
+    """Take all but the newest messages out of the view; what is Critical stays. It may not be enough."""
 
     message_count: int
 
