@@ -87,7 +87,7 @@ def test_plan_eviction_empty_when_no_pressure_and_no_idle() -> None:
 
 def test_plan_eviction_emits_specific_op_for_recommended_action() -> None:
     """With the figures of the policy, not placeholders."""
-    assert eviction_ops("auto", False, 1_000, replace(CLASSIC, preserve_turns=3)) == (AutoCompact(3, 250),)
+    assert eviction_ops("auto", False, 1_000, replace(CLASSIC, preserve_turns=3)) == (AutoCompact(3, 125),)
     assert eviction_ops("snip", False, 1_000, CLASSIC) == (Snip(0.10, 100),)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -31,6 +34,7 @@ from holdfast.model.events import (
     TokenRevoked,
 )
 from holdfast.model.frames import Limits
+from holdfast.model.log import Recorded
 from tests.edges.engines import LOCAL, Desk, log_of
 from tests.edges.test_transfer import chained, exported_to, line_of, refused_at, sealed_file
 
@@ -64,12 +68,18 @@ def _history(engine: holdfast.Engine) -> dict[str, str]:
 IDS: dict[str, str] = _history(holdfast.open("memory:"))
 
 
+@functools.cache
+def _exported(write: Callable[[holdfast.Engine], object]) -> tuple[list[bytes], Recorded]:
+    """The lines of a history that was written once, and its last event."""
+    with TemporaryDirectory() as folder, closing(Desk(Path(folder))) as desk:
+        source = desk.open("memory")
+        write(source)
+        return exported_to(source, desk).read_bytes().splitlines(keepends=True), log_of(source)[-1]
+
+
 def forged(desk: Desk, event: Event, write: Callable[[holdfast.Engine], object] = _history) -> Path:
     """The export of a history with one more event, of which all checksums are right."""
-    source = desk.open("memory")
-    write(source)
-    lines = exported_to(source, desk, "true.jsonl").read_bytes().splitlines(keepends=True)
-    last = log_of(source)[-1]
+    lines, last = _exported(write)
     payload = codec.encode_event(event)
     another = msgspec.structs.replace(
         last,

@@ -163,14 +163,14 @@ def _classic(work: Work, policy: Classic) -> Plan:
 
 
 def _priced(work: Work, policy: Priced) -> Plan:
+    """Once a boundary is made, all that pays is done at it: what stands behind its first change is written anew anyway."""
+    why: Why | None = None
     if work.tokens > work.ground.window:
         _force(work, policy)
-        return work.plan(policy.name, "forced")
-    chosen = _cheapest(work, policy)
-    if chosen is None or chosen.figures.net > 0:
-        return work.plan(policy.name, None)
-    work.carry_out(chosen)
-    return work.plan(policy.name, "pays")
+        why = "forced"
+    while (chosen := _cheapest(work, policy)) is not None and chosen.figures.net <= 0 and work.carry_out(chosen):
+        why = why or "pays"
+    return work.plan(policy.name, why)
 
 
 def _cheapest(work: Work, policy: Priced) -> Choice | None:
@@ -183,8 +183,9 @@ def _cheapest(work: Work, policy: Priced) -> Choice | None:
         work.choice(auto, fold=(work.cut(tail), share)),
         work.choice(micro, reduce=work.excerpts(micro, tail)),
     ]
-    worth = [each for each in choices if each is not None and each.saved >= policy.least]
-    work.considered = [(label(each.op), each.figures) for each in worth]
+    worth = [each for each in choices if each is not None and each.saved >= max(1, policy.least)]
+    if not work.steps:
+        work.considered = [(label(each.op), each.figures) for each in worth]
     return min(worth, key=lambda each: each.figures.net, default=None)
 
 

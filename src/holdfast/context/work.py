@@ -112,6 +112,8 @@ class Work:
         self.tokens = ground.system + sum(self.sizes)
         self.before = self.tokens
         self.steps: list[Step] = []
+        self.changed: int | None = None
+        """The number of the first item that was changed: from there on all is written anew."""
         self.reduced: dict[tuple[int, int], Reduction] = {}
         self.fold: Fold | None = None
         self.considered: list[tuple[str, Figures]] = []
@@ -245,7 +247,7 @@ class Work:
                 return None
             left = sum(self.sizes[: fold[0]])
             new = self.tools.measure(self._room(*fold), 1)
-            kept = sum(self.sizes[fold[0] : max(fold[0], self.unseen)]) + new
+            kept = sum(self.sizes[fold[0] : max(fold[0], self._cached())]) + new
         elif reduce:
             left, kept = self._reducing(reduce)
             new = 0
@@ -253,6 +255,10 @@ class Work:
             return None
         figures = self._figures(left - new, kept, self.tools.summarizing(left, new) if fold is not None else 0)
         return Choice(op, figures, left - new, reduce, fold)
+
+    def _cached(self) -> int:
+        """The number of the first item that must be written at the next call in any case."""
+        return self.unseen if self.changed is None else min(self.unseen, self.changed)
 
     def _reducing(self, reduce: tuple[Reduction, ...]) -> tuple[int, int]:
         """The tokens that leave, and those from the first change on that must be written again."""
@@ -263,7 +269,7 @@ class Work:
         first = next(number for number, item in enumerate(self.items) if _touches(item, touched))
         sizes = [self._size(item, after) for item in self.items[first:]]
         less = sum(self.sizes[first:]) - sum(sizes)
-        return less, sum(sizes[: max(0, self.unseen - first)])
+        return less, sum(sizes[: max(0, self._cached() - first)])
 
     def _figures(self, saved: int, rewritten: int, summarizing: int) -> Figures:
         prices = self.ground.prices
@@ -301,11 +307,11 @@ class Work:
 
     # Doing
 
-    def carry_out(self, choice: Choice) -> None:
-        self.do(choice.op, reduce=choice.reduce, fold=choice.fold)
+    def carry_out(self, choice: Choice) -> bool:
+        return self.do(choice.op, reduce=choice.reduce, fold=choice.fold)
 
-    def do(self, op: Op, *, reduce: tuple[Reduction, ...] = (), fold: tuple[int, int] | None = None) -> None:
-        """Change the view as the operation says; nothing at all if that would free nothing."""
+    def do(self, op: Op, *, reduce: tuple[Reduction, ...] = (), fold: tuple[int, int] | None = None) -> bool:
+        """Change the view as the operation says, and say so; nothing at all is done if that would free nothing."""
         before = self.tokens
         first: int | None = None
         if fold is not None and self._folds(fold[0]):
@@ -314,6 +320,8 @@ class Work:
             first = self._reduce(reduce)
         if first is not None:
             self.steps.append(Step(op=op, first_changed_index=first, before=before, after=self.tokens))
+            self.changed = first if self.changed is None or fold is not None else min(first, self.changed)
+        return first is not None
 
     def _reduce(self, reduce: tuple[Reduction, ...]) -> int | None:
         first: int | None = None
