@@ -124,7 +124,7 @@ def talks(draw: st.DrawFn) -> Talk:
     return talk
 
 
-BOUNDARIES = (
+BOUNDARIES: tuple[Strategy | Classic, ...] = (
     SummarizeOldest(0),
     SummarizeOldest(3),
     TruncateAt(2),
@@ -158,7 +158,7 @@ def _result(draw: st.DrawFn, call: str) -> ToolResult:
     parts: tuple[Part, ...] = (Text(said),)
     kind = draw(st.sampled_from(["text", "text", "json", "both"]))
     if kind == "json":
-        parts = (Data({"rows": said.splitlines()}),)
+        parts = (Data({"rows": [*said.splitlines()]}),)
     elif kind == "both":
         parts = (Text("It is:"), Text(said))
     return ToolResult(call, parts, is_error=draw(st.integers(0, 5)) == 0)

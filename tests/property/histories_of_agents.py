@@ -406,7 +406,10 @@ class Play:
         """Under a key, twice: the second time nothing happens."""
         self.marks += 1
         key = f"move {self.marks}"
-        move = (lambda: place.page_out(piece, tier=tier, key=key)) if out else (lambda: place.page_in(piece, key=key))
+
+        def move() -> Any:
+            return place.page_out(piece, tier=tier, key=key) if out else place.page_in(piece, key=key)
+
         moved: Handle = move()
         version = self.session.state().version
         assert move() == moved

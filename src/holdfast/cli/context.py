@@ -318,5 +318,5 @@ def _range(option: str, text: str | None) -> tuple[int | None, int | None]:
         return None, None
     first, separator, last = text.partition(":")
     if not separator or not all(not each or (each.isdecimal() and each.isascii()) for each in (first, last)):
-        raise click.UsageError(f"{option} takes two numbers, such as 10:20, and not {clean(text)!r}")
+        raise click.UsageError(f"{option} takes two numbers, such as 10:20, and not '{clean(text)}'")
     return int(first) if first else None, int(last) if last else None

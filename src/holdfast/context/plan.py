@@ -138,25 +138,34 @@ def is_idle(now_us: int, last_us: int, idle_s: int) -> bool:
 
 
 def _classic(work: Work, policy: Classic) -> Plan:
+    """Pressure that is left after an operation is met at the same boundary, by each kind of operation once."""
     ground = work.ground
     idle = is_idle(ground.now_us, work.last_us, policy.idle_s)
-    pressing = pressure(work.tokens, ground.window, policy)
-    for op in eviction_ops(pressing, idle, ground.window, policy):
-        match op:
-            case TimeDecayMicro():
-                work.do(op, reduce=work.excerpts(op, work.tail(policy.preserve_turns, ground.window)))
-            case Snip():
-                work.do(op, reduce=work.snips(op.limit))
-            case Collapse():
-                work.do(op, fold=(work.cut(work.until(op.target_tokens)), 0))
-            case AutoCompact():
-                share = round(policy.summary_share * ground.window)
-                work.do(op, fold=(work.cut(work.tail(op.preserve_turns, op.tail_tokens)), share))
-    why: Why = "threshold" if pressing != "none" else "idle"
+    first = pressing = pressure(work.tokens, ground.window, policy)
+    done: set[str] = set()
+    while ops := [op for op in eviction_ops(pressing, idle, ground.window, policy) if label(op) not in done]:
+        for op in ops:
+            done.add(label(op))
+            _evict(work, op, policy)
+        pressing = pressure(work.tokens, ground.window, policy)
+    why: Why = "threshold" if first != "none" else "idle"
     if work.tokens > ground.window:
         why = "forced"
         _force(work, policy)
     return work.plan(policy.name, why)
+
+
+def _evict(work: Work, op: Op, policy: Classic) -> None:
+    match op:
+        case TimeDecayMicro():
+            work.do(op, reduce=work.excerpts(op, work.tail(policy.preserve_turns, work.ground.window)))
+        case Snip():
+            work.do(op, reduce=work.snips(op.limit))
+        case Collapse():
+            work.do(op, fold=(work.cut(work.until(op.target_tokens)), 0))
+        case AutoCompact():
+            share = round(policy.summary_share * work.ground.window)
+            work.do(op, fold=(work.cut(work.tail(op.preserve_turns, op.tail_tokens)), share))
 
 
 # The priced policy

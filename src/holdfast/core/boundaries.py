@@ -6,7 +6,8 @@ and holds no call that waits; a piece is shown in one form at a time; the table 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -24,6 +25,9 @@ from holdfast.model.names import check_size
 from holdfast.model.plan import Fold, Reduction
 from holdfast.model.state import SessionState, SummaryRef, ViewState
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_PLANNED = ("excerpt", "snip", "spool")
+"""The forms in which a plan shows a piece."""
 _TOO_MANY = "Fold the oldest messages first: compact()."
 
 
@@ -164,12 +168,13 @@ def boundary_faults(state: SessionState, event: Event | None, erased: Collection
     if not all(1 <= each.message <= state.version and each.piece >= 0 for each in pieces):
         yield f"pieces of messages before it are reduced, not {piece_id(pieces[0].message, pieces[0].piece)}"
     yield from _out_of_view(state, event.frame, pieces)
-    figures = [figure for each in pieces for figure in (each.tokens, each.size, each.head, each.tail)]
+    yield from _piece_faults(pieces)
     if isinstance(event, HandleMoved):
-        if not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):
-            yield "a piece has numbers of tokens and bytes"
+        yield from _move_faults(event)
         return
-    figures += [event.original, event.final, event.first_changed or 0]
+    if not all(each.form in _PLANNED for each in pieces):
+        yield "a plan shows what is too long by a part of it"
+    figures = [event.original, event.final, event.first_changed or 0, event.figures.calls, event.figures.grown]
     if event.fold is not None:
         yield from _fold_faults(state, event.fold, event.frame)
         figures += [event.fold.tokens, event.fold.count, event.fold.replaced]
@@ -179,6 +184,24 @@ def boundary_faults(state: SessionState, event: Event | None, erased: Collection
         yield "a boundary has numbers of tokens"
     if len(_reduced(state, event.frame, event.reduced, event.fold)) > limits.REDUCED_PIECES:
         yield "there are more of them than any view has"
+
+
+def _piece_faults(pieces: Sequence[Reduction]) -> Iterator[str]:
+    figures = [figure for each in pieces for figure in (each.tokens, each.size, each.head, each.tail, abs(each.saved))]
+    if not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):
+        yield "a piece has numbers of tokens and bytes"
+    if not all(_DIGEST.fullmatch(each.digest) for each in pieces):
+        yield "a piece has a digest"
+    if len({(each.message, each.piece) for each in pieces}) != len(pieces):
+        yield "a piece is shown in one form"
+
+
+def _move_faults(event: HandleMoved) -> Iterator[str]:
+    """What is paged out lies in the blob store; what comes back is as it was recorded, or the whole of what lies there."""
+    forms = ("page",) if event.residency == "paged_out" else ("page", "whole")
+    stored = event.piece.ref is not None or event.residency == "resident"
+    if event.residency not in ("resident", "paged_out") or event.piece.form not in forms or not stored:
+        yield "a piece is paged out or in"
 
 
 def _out_of_view(state: SessionState, frame: str | None, pieces: Iterable[Reduction]) -> Iterator[str]:
@@ -193,8 +216,15 @@ def _out_of_view(state: SessionState, frame: str | None, pieces: Iterable[Reduct
 
 
 def _fold_faults(state: SessionState, fold: Fold, frame: str | None) -> Iterator[str]:
-    if not state.start < fold.first <= fold.last <= state.version or not fold.text.strip():
+    start = max(state.start, frame_seq(frame))
+    if not start < fold.first <= fold.last <= state.version or not fold.text.strip():
         yield "a fold stands for events before it"
+    inside = [each for each in state.summaries_of(frame) if fold.first <= each.first <= fold.last]
+    if {*fold.summaries} != {each.seq for each in inside}:
+        yield "a fold tells of the summaries that it takes in"
+    within = all(fold.first <= seq <= fold.last for seq in fold.messages)
+    if not within or list(fold.messages) != sorted({*fold.messages}):
+        yield "a fold tells of messages that it stands for, in order"
     if any(partly(each, fold.first, fold.last) for each in state.summaries_of(frame)):
         yield "a fold does not cut through a summary"
     if any((group_of(call.id) or 0) <= fold.last for call in state.open_calls if call.frame == frame):

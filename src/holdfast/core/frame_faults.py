@@ -22,11 +22,13 @@ from holdfast.model.events import (
     FrameSuspended,
     FrameUpdated,
     HandleAdded,
+    HandleReplaced,
     ResultAdded,
     TokenReissued,
     TokenRevoked,
 )
 from holdfast.model.frames import FrameState, frame_seq
+from holdfast.model.handles import handle_seq
 from holdfast.model.state import SessionState
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -54,13 +56,28 @@ def frame_faults(state: SessionState, event: Event | None, erased: Collection[in
             yield from _resting(state, frame, event)
         case BudgetReserved() | BudgetCommitted() | BudgetCancelled() | BudgetUsed() | BudgetGranted():
             yield from _spent(state, frame, event)
-        case HandleAdded() | ResultAdded():
-            if not _is_count(event.tokens) or not _DIGEST.fullmatch(event.digest):
-                yield "a handle has a number of tokens and a digest"
-            if isinstance(event, ResultAdded) and (
-                event.at != state.version or not 1 <= frame_seq(event.child) < event.at
-            ):
-                yield "a result comes right after its frame has ended"
+        case HandleAdded() | HandleReplaced() | ResultAdded():
+            yield from _handle(state, frame, event)
+
+
+def _handle(state: SessionState, frame: FrameState, event: HandleAdded | HandleReplaced | ResultAdded) -> Iterator[str]:
+    if not _is_count(event.tokens) or not _DIGEST.fullmatch(event.digest):
+        yield "a handle has a number of tokens and a digest"
+    if isinstance(event, ResultAdded) and (event.at != state.version or not 1 <= frame_seq(event.child) < event.at):
+        yield "a result comes right after its frame has ended"
+    if isinstance(event, HandleReplaced):
+        yield from _replaced(state, frame, event)
+
+
+def _replaced(state: SessionState, frame: FrameState, event: HandleReplaced) -> Iterator[str]:
+    if not 1 <= handle_seq(event.handle) <= state.version or not frame.handles:
+        yield "a handle is replaced that is there"
+    if not _is_count(event.size):
+        yield "a handle has a size"
+    if (event.content is None) == (event.at > state.version) or not 1 <= event.at <= state.version + 1:
+        yield "a handle says where its content is"
+    if event.residency == "resident" and (event.ref is not None or event.tier is not None):
+        yield "a handle is in one place"
 
 
 def _is_count(number: int) -> bool:

@@ -232,7 +232,7 @@ def _planned(
     context: Context, state: SessionState, ground: Ground, policy: PlanPolicy, strategy: Strategy | None
 ) -> Plan:
     tools = _tools(context, state)
-    if strategy is not None:
+    if strategy is not None and not ground.unread:
         return planning.asked(ground, strategy, policy, tools)
     return planning.plan(ground, policy, tools)
 
@@ -329,9 +329,9 @@ def compact(
         yield from steady(place, lambda state: _check_plan(place, state, kept))
         return (yield from _carried_out(place, (yield from _filled(place, kept)), key, cause, bound))
     for tries in range(limits.VIEW_TRIES):
-        made = yield from _from_the_beginning(place, asked, strategy, cause)
-        made = yield from _filled(place, made)
         try:
+            made = yield from _from_the_beginning(place, asked, strategy, cause)
+            made = yield from _filled(place, made)
             return (yield from _carried_out(place, made, key, cause, bound))
         except PlanStale:
             if tries + 1 == limits.VIEW_TRIES:
