@@ -194,6 +194,26 @@ def test_a_fold_takes_the_oldest_units_whole_and_names_each_message(
 
 
 @settings(max_examples=EXAMPLES)
+@given(grounds(), st.integers(0, 12), st.booleans())
+def test_a_strategy_keeps_the_newest_messages_and_no_more_units_than_it_must(
+    ground: Ground, keep: int, summarised: bool
+) -> None:
+    strategy = SummarizeOldest(keep) if summarised else TruncateAt(keep)
+    found = asked(ground, strategy, Priced(), tools())
+    if found.fold is None:
+        return
+    assert [step.op for step in found.steps] == [strategy]
+    kept = applied(ground, found).items[1:]
+    messages = [len(messages_in(item)) for item in kept]
+    assert sum(messages) >= keep
+    replies = [any(message.role == "assistant" for message in messages_in(item)) for item in kept]
+    seen = replies.index(True) if sum(replies) == 1 else len(kept)
+    reaches = any(start(later) < end(item) for at, item in enumerate(kept) for later in kept[at + 1 :])
+    assert not kept or sum(messages[1:]) < keep or seen == 0 or reaches
+    assert ("earlier messages are out of view" in found.fold.text) != summarised
+
+
+@settings(max_examples=EXAMPLES)
 @given(grounds(), policies, calibrations, st.sampled_from([0, 1, 3_600 * SECOND_US, 1 << 50]))
 def test_a_clock_that_stands_still_or_runs_backwards_makes_nothing_idle_nor_cold(
     ground: Ground, policy: PlanPolicy, calibration: Calibration, back_us: int

@@ -485,7 +485,7 @@ def _frame_commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[Comman
     )
 
 
-givens = st.builds(Given, time_us=whole_numbers, tokens=st.tuples(st.integers(0, 10_000)), counter=names)
+givens = st.builds(Given, time_us=whole_numbers, tokens=st.tuples(st.integers(0, 10_000)), counter=names, digest=hexes)
 
 states = st.builds(
     SessionState,
