@@ -18,7 +18,7 @@ from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, cold
 from holdfast import Summary, Unit
 from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.context.extract import extract
-from holdfast.context.plan import FEWEST, SHORTENED
+from holdfast.context.work import FEWEST, SHORTENED
 from holdfast.model.plan import Priced, Prices
 
 count = EstimatingCounter().count

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-import msgspec
+from collections.abc import Iterator, Sequence
 
 from benchmarks.cost_folds import count, whole_units
 from benchmarks.cost_material import Recording, returned, said
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown
 from holdfast import Scope, Summary, Unit
 from holdfast.context.extract import extract
-from holdfast.context.plan import Ground, Summarize, Tools, plan
-from holdfast.core.shown import by_message, shown
+from holdfast.context.plan import Ground, Summarize, Tools, filled, plan
+from holdfast.core.shown import as_shown, by_message
 from holdfast.model.messages import Item
 from holdfast.model.plan import Plan, PlanPolicy, Prices
 from holdfast.model.state import ViewState
 
 
-def extracted(items: Any, tokens: int) -> str:
+def extracted(items: Sequence[Item], tokens: int) -> str:
     return extract(items, tokens, count)
 
 
-TOOLS = Tools(measure=lambda tokens, _: tokens, count=count, summarize=extracted)
+TOOLS = Tools(measure=lambda tokens, _: tokens, count=count)
 
 
 class Planned:
@@ -33,7 +30,7 @@ class Planned:
         self, recording: Recording, policy: PlanPolicy, prices: Prices, window: int, summarize: Summarize = extracted
     ) -> None:
         self._recording, self._policy, self._prices, self._window = recording, policy, prices, window
-        self._tools = msgspec.structs.replace(TOOLS, summarize=summarize)
+        self._summarize = summarize
         self._whole = whole_units(recording)
         self._view = ViewState()
         self._items: list[Item] = []
@@ -47,7 +44,7 @@ class Planned:
             self._shown += self._whole[self._units : call.units]
             self._units = call.units
             ground = self.ground(call.sent_us)
-            self._carry_out(plan(ground, self._policy, self._tools), ground.version)
+            self._carry_out(self._filled(plan(ground, self._policy, TOOLS)), ground.version)
             yield list(self._shown)
 
     def ground(self, now_us: int) -> Ground:
@@ -62,6 +59,15 @@ class Planned:
             prices=self._prices,
             now_us=now_us,
         )
+
+    def _filled(self, made: Plan) -> Plan:
+        """The plan with the text of its summary, as it is carried out."""
+        if made.fold is None or made.fold.text:
+            return made
+        last = made.fold.last
+        reductions = by_message((*self._view.reduced, *made.reduced))
+        inside = [as_shown(item, reductions, {}) for item in self._items if _end(item) <= last]
+        return filled(made, inside, self._summarize(inside, made.fold.tokens), TOOLS)
 
     def _carry_out(self, made: Plan, version: int) -> None:
         if made.empty:
@@ -87,6 +93,11 @@ class Planned:
         reductions = by_message(self._view.reduced)
         for number, item in enumerate(self._items):
             if isinstance(item, Unit) and any(message.seq in messages for message in item.messages):
-                now = Unit(tuple(shown(message, reductions, {}) for message in item.messages))
+                now = as_shown(item, reductions, {})
+                assert isinstance(now, Unit)
                 text = f"{said(now)}\n{returned(now)}"
                 self._shown[number] = Shown(("reduced", self._boundaries * 10_000 + number), now.tokens, text=text)
+
+
+def _end(item: Item) -> int:
+    return item.last if isinstance(item, Summary) else item.messages[-1].seq

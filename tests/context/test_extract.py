@@ -224,7 +224,10 @@ def test_of_a_small_conversation_nothing_that_matters_is_lost(
         *(did("look_up", {"key": name}, error, error=True) for name, error in zip(numbers, errors, strict=True)),
         said("assistant", "I looked at all of them. Shall I delete the old ones?"),
         said("user", "no"),
-        said("user", f"Here is what was printed. {'It was long and said nothing new. ' * 20} But {decision}."),
+        said(
+            "user",
+            f"Here is what was printed. {'It was long and said nothing new. ' * 20} But {decision}. {'More of that. ' * 30}",
+        ),
     ]
     chance.shuffle(middle := items[1:-3])
     text = extract([items[0], *middle, *items[-3:]], AMPLE, count)
@@ -287,7 +290,9 @@ def test_what_was_announced_long_ago_is_not_open() -> None:
     )
     assert "Open:\n- Next I'll do step number 7.\n- Next I'll do step number 8.\n- Shall I stop?" in text
     assert "step number 6" not in text
-    assert "Open:\n- Next" in extract([*items, said("assistant", "Shall I stop?"), said("user", "no")], AMPLE, count)
+    answered = extract([*items, said("assistant", "Shall I stop?"), said("user", "no")], AMPLE, count)
+    assert "- Shall I stop? no\n" in answered
+    assert "- Shall I stop?\n" not in answered + "\n"
 
 
 @pytest.mark.parametrize(

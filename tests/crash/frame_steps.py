@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import Data, Engine, Session, Text, Usage
+from holdfast import Data, Engine, Frame, Plan, Session, SummarizeOldest, Summary, Text, Usage
 from holdfast.adapters.system import RandomIds
 from holdfast.errors import AlreadySuspended, AlreadyTerminal, CallAnswered, OutcomeUnknown, TokenConsumed, TokenRevoked
 from holdfast.model.log import Append, Appended
@@ -70,6 +70,10 @@ class Desk(msgspec.Struct, frozen=True):
     """The call that was not started."""
     begun: str
     """The call that was, and has no result."""
+    asked: str
+    """A piece of the root's conversation, in view."""
+    paged: str
+    """One that is paged out."""
 
     @property
     def scope(self) -> Scope:
@@ -95,6 +99,8 @@ def lay(engine: Engine, tenant: str) -> Desk:
     pay: list[dict[str, object]] = [{"name": "pay", "args": {"amount": amount}} for amount in (1, 2)]
     fresh, begun = reader.record("assistant", "I pay.", tool_calls=pay, usage=Usage(90, 10)).tool_calls
     reader.start(begun)
+    asked, paged = talk(root)
+    root.page_out(paged)
     return Desk(
         tenant=tenant,
         root=root.id,
@@ -106,7 +112,18 @@ def lay(engine: Engine, tenant: str) -> Desk:
         token=str(token),
         fresh=fresh.id,
         begun=begun.id,
+        asked=asked,
+        paged=paged,
     )
+
+
+def talk(frame: Frame) -> list[str]:
+    """A conversation that can be folded; the handles of what was asked."""
+    handles = []
+    for text in ("And the price?", "And the terms?"):
+        handles.append(f"h{frame.record('user', f'{text} Please look it up. ' * 30).seq}_0")
+        frame.record("assistant", "As I read it, it is fair. " * 30)
+    return handles
 
 
 def laying(engine: Engine, tenant: str) -> Engine:
@@ -342,6 +359,45 @@ def recovered_again(engine: Engine, session: Session, desk: Desk, stored: bool) 
     assert second.last_event_seq == first.last_event_seq + 1
 
 
+def compact(engine: Engine, session: Session, desk: Desk) -> Plan:
+    return session.get_frame(desk.root).compact(strategy=SummarizeOldest(keep_recent=1), window=8_000, key="compact")
+
+
+def compacted_again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+    frame = session.get_frame(desk.root)
+    assert isinstance(frame.history().items[0], Summary) == stored
+    done = compact(engine, session, desk)
+    assert [item.seq for item in frame.history().items if isinstance(item, Summary)] == [done.at]
+    assert compact(engine, session, desk).at == done.at
+    assert frame.pieces() == []
+
+
+def page_out(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.page_out(desk.asked, key="page out")
+
+
+def page_in(engine: Engine, session: Session, desk: Desk) -> object:
+    return session.page_in(desk.paged, key="page in")
+
+
+def paged_again(move: Callable[[Engine, Session, Desk], object], out: bool) -> Callable[..., None]:
+    """A piece is in view or out of it, and comes back as it was."""
+
+    def again(engine: Engine, session: Session, desk: Desk, stored: bool) -> None:
+        frame = session.get_frame(desk.root)
+        laid = [desk.paged]
+        after = [desk.asked, desk.paged] if out else []
+        assert [each.id for each in frame.pieces()] == (after if stored else laid)
+        for _ in range(2):
+            move(engine, session, desk)
+            assert [each.id for each in frame.pieces()] == after
+        for handle in (desk.asked, desk.paged):
+            assert session.page_in(handle).residency == "resident"
+        assert "paged out" not in str(frame.render("text"))
+
+    return again
+
+
 STEPS: dict[str, Step] = {
     "push a root": Step(push_root, pushed_again(push_root)),
     "push a child": Step(
@@ -365,6 +421,9 @@ STEPS: dict[str, Step] = {
     ),
     "reset": Step(reset, was_reset_again, drops=waiting),
     "recover": Step(recover, recovered_again),
+    "compact": Step(compact, compacted_again),
+    "page out": Step(page_out, paged_again(page_out, out=True)),
+    "page in": Step(page_in, paged_again(page_in, out=False)),
 }
 
 

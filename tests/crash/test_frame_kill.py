@@ -209,6 +209,7 @@ def laid(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Desk]:
 def file(laid: tuple[Path, Desk], tmp_path: Path) -> tuple[str, Desk]:
     path, desk = laid
     shutil.copy(path, tmp_path / "store.db")
+    shutil.copytree(f"{path}.blobs", tmp_path / "store.db.blobs")
     return str(tmp_path / "store.db"), desk
 
 

@@ -32,6 +32,8 @@ from tests.property.tools import rows_dump, rows_of_table, session_events
 
 SPOOLING = holdfast.Spooling(600, 100)
 FRAMES = 2
+LINE = 80
+"""Tokens that the line for what was paged out never has: nothing shorter is worth it."""
 Conversation: TypeAlias = Any
 """A session or a frame, blocking."""
 
@@ -384,7 +386,7 @@ class Play:
     def _late(self, place: Conversation, what: str) -> None:
         """A plan is good as long as nothing changed what it was made on; what was said since makes no difference."""
         planned = place.plan(window=max(1, place.history().tokens // 2), policy=Classic(large=200, excerpt=30))
-        resident = [each for each in place.pieces() if each.occupies_context]
+        resident = [each for each in place.pieces() if each.occupies_context and each.tokens > LINE]
         if planned.empty or not resident:
             return
         if what == "page":
@@ -421,7 +423,7 @@ class Play:
         return moved
 
     def _page(self, place: Conversation, pick: int, out: bool, tier: str) -> None:
-        pieces = place.pieces()
+        pieces = [each for each in place.pieces() if each.tokens > LINE]
         if not pieces:
             return
         piece = pieces[pick % len(pieces)]
@@ -446,7 +448,7 @@ class Play:
         return Text(self.engine.read_blob(part.ref).decode())
 
     def _out_and_in(self, place: Conversation, pick: int) -> None:
-        resident = [each for each in place.pieces() if each.occupies_context]
+        resident = [each for each in place.pieces() if each.occupies_context and each.tokens > LINE]
         if not resident:
             return
         piece, before = resident[pick % len(resident)], place.history()

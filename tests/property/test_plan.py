@@ -172,8 +172,8 @@ def test_conversations_are_kept_apart(turns: list[int], shortened: int) -> None:
             assert {turns[each] for each in said} <= {number}
 
 
-contents = st.sampled_from(["", "short", prose(590), prose(3_000)]) | st.builds(
-    lambda rows: {"rows": rows}, st.lists(st.integers(-9, 9), max_size=5)
+contents = st.sampled_from([prose(200), prose(590), prose(3_000)]) | st.builds(
+    lambda rows: {"about": prose(100), "rows": rows}, st.lists(st.integers(-9, 9), max_size=5)
 )
 
 
@@ -186,7 +186,7 @@ def test_a_handle_of_a_frame_goes_out_and_comes_back_as_it_was(
 ) -> None:
     with opened("memory:") as engine:
         frame: Any = engine.create_session("s").frame("look", budget=10)
-        handles = [frame.add_handle("document", each or "x", title=f"t{at}") for at, each in enumerate(given_)]
+        handles = [frame.add_handle("document", each, title=f"t{at}") for at, each in enumerate(given_)]
         handle = handles[pick % len(handles)]
         whole = frame.read_handle(handle)
         out = frame.page_out(handle, tier=tier, key="out")
@@ -196,8 +196,8 @@ def test_a_handle_of_a_frame_goes_out_and_comes_back_as_it_was(
         back = frame.page_in(handle)
         assert (back.residency, back.tier, back.digest, back.tokens) == ("resident", None, handle.digest, handle.tokens)
         assert frame.read_handle(handle) == whole
-        replaced = frame.replace_handle(handle, other or "y", key="other")
-        assert frame.replace_handle(handle, other or "y", key="other") == replaced
+        replaced = frame.replace_handle(handle, other, key="other")
+        assert frame.replace_handle(handle, other, key="other") == replaced
         assert replaced.id == handle.id
         ids = [each.id for each in frame.handles()]
         assert sorted(ids) == sorted(each.id for each in handles), "replacing makes no new one"
@@ -224,6 +224,17 @@ def test_what_is_out_of_view_is_not_moved() -> None:
     with pytest.raises((errors.InvalidContent, errors.HandleNotFound)):
         session.page_out(pieces[-1])
     assert session.state().views == {}
+
+
+def test_what_is_shorter_than_the_line_for_it_is_not_paged_out() -> None:
+    session: Any = opened("memory:").create_session("s")
+    (call,) = session.record("assistant", None, tool_calls=[{"name": "read", "args": {}}]).tool_calls
+    session.result(call, "No.")
+    before = session.state()
+    (piece,) = session.pieces()
+    with pytest.raises(errors.InvalidContent):
+        session.page_out(piece)
+    assert session.state() == before
 
 
 def test_a_spooled_text_comes_back_to_the_byte() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.context.work import Choice, Ground, Measure, Summarize, Tools, Work, outline
+from holdfast.context.work import Choice, Ground, Measure, Summarize, Tools, Work, outline, shifted
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Summary
 from holdfast.model.plan import (
@@ -73,12 +73,9 @@ def filled(plan: Plan, items: Sequence[Item], text: str, tools: Tools) -> Plan:
     tokens = tools.count(text)
     more = tools.measure(tokens, 1) - tools.measure(fold.tokens, 1)
     figures = msgspec.structs.replace(plan.figures, after=plan.figures.after + more)
-    steps = [*plan.steps]
-    folding = max(at for at, step in enumerate(steps) if not isinstance(step.op, Snip | Spool | TimeDecayMicro))
-    for at in range(folding, len(steps)):
-        before = steps[at].before + (more if at > folding else 0)
-        steps[at] = msgspec.structs.replace(steps[at], before=before, after=steps[at].after + more)
+    steps = shifted(plan.steps, more)
     if items and isinstance(items[0], Summary) and items[0].text == text:
+        folding = max(at for at, step in enumerate(steps) if not isinstance(step.op, Snip | Spool | TimeDecayMicro))
         steps[folding] = msgspec.structs.replace(steps[folding], first_changed_index=1)
     return msgspec.structs.replace(
         plan,
@@ -209,10 +206,11 @@ def _force(work: Work, policy: PlanPolicy) -> None:
         work.do(micro, reduce=work.excerpts(micro, work.unseen))
     if work.tokens > window:
         work.do(AutoCompact(0, 0), fold=(work.cut(work.unseen), share))
-    for number, piece in work.unseen_pieces() if work.tokens > window else ():
+    work.shrink_summary(window)
+    for pieces in work.unseen_pieces() if work.tokens > window else ():
         if work.tokens <= window:
             break
-        work.do(Spool(piece_id(*piece)), reduce=work.spooled(number, piece))
+        work.do(Spool(piece_id(pieces[0].message, pieces[0].piece)), reduce=pieces)
 
 
 def _recent(items: Sequence[Item], messages: int) -> int:

@@ -6,8 +6,8 @@ is spooled; figures are counted on what was made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -31,10 +31,13 @@ from holdfast.model.names import Scope
 from holdfast.model.plan import (
     Figures,
     Fold,
+    Form,
     Op,
     Plan,
     Prices,
     Reduction,
+    Snip,
+    Spool,
     Step,
     TimeDecayMicro,
     Why,
@@ -88,6 +91,17 @@ class Tools(msgspec.Struct, frozen=True):
     """None leaves the text of a summary for later: it counts with the most that it may take; see `filled`."""
     summarizing: Callable[[int, int], int] = lambda _tokens, _summary: 0
     """What a summary of so many tokens, made of so many, costs."""
+
+
+class _Piece(NamedTuple):
+    """A piece of a message that may be shown by a part of it."""
+
+    message: Message
+    number: int
+    parts: tuple[Part, ...]
+    call: str | None
+    how: Reduction | None
+    """How it is shown; None for as it was recorded."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -172,69 +186,62 @@ class Work:
 
     def excerpts(self, op: TimeDecayMicro, before: int) -> tuple[Reduction, ...]:
         """Large tool results before an item, by excerpts."""
-        found = self._large(op.over, before, results=True)
-        return self._shrunk(found, "excerpt", op.keep * CHARS // 2, op.keep * CHARS // 2)
+        return self._shorter(self._pieces(0, before, results=True), "excerpt", op.over, op.keep * CHARS)
 
     def snips(self, limit: int) -> tuple[Reduction, ...]:
         """Whatever is larger than so many tokens, by its beginning and end."""
-        return self._shrunk(self._large(limit, self.unseen), "snip", limit * CHARS // 2, limit * CHARS // 4)
+        return self._shorter(self._pieces(0, self.unseen), "snip", limit, limit * CHARS)
 
-    def _large(
-        self, over: int, before: int, *, results: bool = False
-    ) -> Iterable[tuple[Message, int, tuple[Part, ...], str | None]]:
-        for item in self.items[:before]:
-            for message in item.messages if isinstance(item, Unit) and item.tokens > over else ():
-                if message.tokens <= over or (results and not message.tool_results):
-                    continue
-                for number, parts, call in pieces_of(message):
-                    if number not in self.reductions.get(message.seq, {}) and can_shrink(message, parts):
-                        yield message, number, parts, call
+    def unseen_pieces(self) -> list[tuple[Reduction, ...]]:
+        """The pieces that the model has not seen, by their previews, those first that this shortens most."""
+        found = self._shorter(self._pieces(self.unseen, len(self.items)), "spool", 0, PREVIEW_CHARS)
+        return [(each,) for each in sorted(found, key=lambda each: (-each.saved, each.message, each.piece))]
 
-    def _shrunk(
-        self, pieces: Iterable[tuple[Message, int, tuple[Part, ...], str | None]], form: str, head: int, tail: int
-    ) -> tuple[Reduction, ...]:
-        found: list[Reduction] = []
-        for message, number, parts, call in pieces:
-            text = text_of(parts)
-            if len(text) <= (head + tail) * 2:
-                continue
-            piece = Reduction(
-                message=message.seq,
-                piece=number,
-                form=form,  # type: ignore[arg-type]
-                head=head,
-                tail=tail,
-                tokens=self.tools.count(text),
-                size=size_of(parts),
-                digest=codec.digest(parts),
-                ref=ref_of(parts),
-                source=call,
-            )
-            now = self.tools.count(reduced_text(parts, piece, piece_id(message.seq, number)))
-            if now < piece.tokens:
-                found.append(msgspec.structs.replace(piece, saved=piece.tokens - now))
-        return tuple(found)
-
-    def unseen_pieces(self) -> list[tuple[int, tuple[int, int]]]:
-        """The pieces that the model has not seen, the largest first: the item and the piece of each."""
-        found: list[tuple[int, int, tuple[int, int]]] = []
-        for number, item in enumerate(self.items[self.unseen :], self.unseen):
+    def _pieces(self, first: int, before: int, *, results: bool = False) -> Iterator[_Piece]:
+        """The pieces of some items that may be shown by a part, and are not yet. A reply counts as seen, and is not new."""
+        for number, item in enumerate(self.items[first:before], first):
             for message in item.messages if isinstance(item, Unit) else ():
-                for piece, parts, _ in pieces_of(message):
-                    known = self.reductions.get(message.seq, {})
-                    if piece not in known and can_shrink(message, parts) and message.role != "assistant":
-                        found.append((len(text_of(parts)), number, (message.seq, piece)))
-        return [(number, piece) for _, number, piece in sorted(found, key=lambda each: (-each[0], each[1], each[2]))]
+                if (results and not message.tool_results) or (message.role == "assistant" and number >= self.unseen):
+                    continue
+                known = self.reductions.get(message.seq, {})
+                for at, parts, call in pieces_of(message):
+                    how = known.get(at)
+                    if (how is None or how.form == "whole") and can_shrink(message, parts):
+                        yield _Piece(message, at, parts, call, how)
 
-    def spooled(self, number: int, piece: tuple[int, int]) -> tuple[Reduction, ...]:
-        item = self.items[number]
-        wanted = (
-            (message, at, parts, call)
-            for message in (item.messages if isinstance(item, Unit) else ())
-            for at, parts, call in pieces_of(message)
-            if (message.seq, at) == piece
-        )
-        return self._shrunk(wanted, "spool", PREVIEW_CHARS, 0)
+    def _shorter(self, pieces: Iterable[_Piece], form: Form, over: int, chars: int) -> tuple[Reduction, ...]:
+        """Those of more than so many tokens, each by about so many characters."""
+        found: list[Reduction] = []
+        for each in pieces:
+            whole = each.how is not None  # it lies in the blob store, and is shown all the same
+            if not whole and each.message.tokens <= over:
+                continue
+            text = text_of(each.parts)
+            if not whole and len(text) <= chars * 2:
+                continue
+            tokens = each.how.tokens if each.how is not None else self.tools.count(text)
+            shown_now = tokens if each.how is None else tokens - each.how.saved
+            if shown_now <= over:
+                continue
+            head = len(text) if whole else chars if form == "spool" else chars // 2
+            piece = Reduction(
+                message=each.message.seq,
+                piece=each.number,
+                form="spool" if whole else form,
+                head=head,
+                tail=0 if whole or form == "spool" else chars // 4 if form == "snip" else chars // 2,
+                tokens=tokens,
+                size=size_of(each.parts),
+                digest=codec.digest(each.parts),
+                ref=ref_of(each.parts),
+                source=each.call,
+            )
+            now = tokens
+            if not whole:
+                now = self.tools.count(reduced_text(each.parts, piece, piece_id(each.message.seq, each.number)))
+            if now < shown_now:
+                found.append(msgspec.structs.replace(piece, saved=tokens - now))
+        return tuple(found)
 
     # Choosing
 
@@ -382,6 +389,18 @@ class Work:
         said = inside[0].text if isinstance(inside[0], Summary) else None
         return 1 if text and said == text else 0
 
+    def shrink_summary(self, window: int) -> None:
+        """Give a summary that is not written yet less room, if the view does not fit: before anything new is cut."""
+        over = self.tokens - window
+        if self.fold is None or self.fold.text or over <= 0:
+            return
+        fold = msgspec.structs.replace(self.fold, tokens=max(min(FEWEST, self.fold.tokens), self.fold.tokens - over))
+        size = self.tools.measure(fold.tokens, 1)
+        self.steps = shifted(self.steps, size - self.sizes[0])
+        self.tokens += size - self.sizes[0]
+        self.sizes[0], self.fold = size, fold
+        self.items[0] = msgspec.structs.replace(self.items[0], tokens=fold.tokens)
+
     def _summary(self, inside: list[Item], share: int) -> tuple[str, int]:
         """What stands for these, and its tokens; without someone to say it, nothing, and the most that it may take."""
         room = self._room(len(inside), share)
@@ -439,6 +458,16 @@ class Work:
             calls=self.calls,
             grown=self.grown,
         )
+
+
+def shifted(steps: Sequence[Step], more: int) -> list[Step]:
+    """The steps of a plan when the summary that it makes takes so many tokens more."""
+    last = max(at for at, step in enumerate(steps) if not isinstance(step.op, Snip | Spool | TimeDecayMicro))
+    found = [*steps]
+    for at in range(last, len(steps)):
+        before = steps[at].before + (more if at > last else 0)
+        found[at] = msgspec.structs.replace(steps[at], before=before, after=steps[at].after + more)
+    return found
 
 
 def _net(figures: Figures) -> int:

@@ -31,7 +31,7 @@ from holdfast.model.events import (
     SummaryRecorded,
 )
 from holdfast.model.frames import FrameState
-from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef
+from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef, ViewState
 
 
 def fold(state: SessionState, event: Event | None, event_type: str, time_us: int) -> SessionState:
@@ -139,10 +139,12 @@ def _erasure(changes: dict[str, Any], state: SessionState, event: Event | None, 
 
 def _forget(changes: dict[str, Any], state: SessionState, ended: list[str]) -> None:
     """How the conversations of these frames were shown."""
-    if any(name in state.views for name in ended):
-        changes["views"] = {name: view for name, view in state.views.items() if name not in ended}
-    if any(each.frame in ended for each in state.summaries):
-        changes["summaries"] = tuple(each for each in state.summaries if each.frame not in ended)
+    views: dict[str, ViewState] = changes.get("views", state.views)
+    summaries: tuple[SummaryRef, ...] = changes.get("summaries", state.summaries)
+    if any(name in views for name in ended):
+        changes["views"] = {name: view for name, view in views.items() if name not in ended}
+    if any(each.frame in ended for each in summaries):
+        changes["summaries"] = tuple(each for each in summaries if each.frame not in ended)
 
 
 def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:

@@ -83,6 +83,9 @@ def reduced_text(parts: Sequence[Part], how: Reduction, handle: str) -> str:
     if how.form == "spool":
         start = text[: how.head]
         return f"{start}\n{marker(how.size, len(start.encode()), handle)}" if start else marker(how.size, 0, handle)
+    if any(isinstance(part, Body) for part in parts):  # what is known of it is its beginning
+        start = text[: how.head]
+        return f"{start}\n{marker(how.size, len(start.encode()), handle)}"
     head, tail = text[: how.head], text[len(text) - how.tail :] if how.tail else ""
     left = len(text) - len(head) - len(tail)
     line = f'[… {left} of {len(text)} characters left out; read_handle("{handle}") reads them …]'
@@ -106,6 +109,6 @@ def ref_of(parts: Sequence[Part]) -> BlobRef | None:
 def can_shrink(message: Message, parts: Sequence[Part]) -> bool:
     """Whether a piece may be shown by an excerpt: text, and no signed part is torn from what it belongs to."""
     if message.tool_results:
-        return any(isinstance(part, Text | Data | Body) for part in parts)
+        return all(isinstance(part, Text | Data | Body) for part in parts)
     signed = any(isinstance(part, Opaque) for part in message.content)
     return message.role in ("user", "assistant") and not signed and isinstance(parts[0], Text | Body)

@@ -17,6 +17,7 @@ from holdfast.context import plan as planning
 from holdfast.context.plan import Ground, Tools
 from holdfast.core import upcast
 from holdfast.core.calibrate import calibrated
+from holdfast.core.messages import group_of
 from holdfast.core.shown import Bodies, Reductions, by_message, pieces_of, shown
 from holdfast.errors import InvalidContent, PlanStale
 from holdfast.flows import effects
@@ -27,10 +28,11 @@ from holdfast.flows.place import Context, Place, given_to, together
 from holdfast.flows.views import late_of, newest, oldest, pinned, steady
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext
-from holdfast.model.content import BlobRef, Body
+from holdfast.model.content import BlobRef, Body, text_of
 from holdfast.model.events import ContextCompacted
+from holdfast.model.handles import piece_id
 from holdfast.model.log import Appended
-from holdfast.model.messages import History, Item, Summary, SummaryDraft, Unit
+from holdfast.model.messages import History, Item, Message, Summary, SummaryDraft, Unit
 from holdfast.model.names import check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.plan import (
     Classic,
@@ -48,6 +50,7 @@ from holdfast.model.state import SessionState
 
 Dialect = Literal["text", "openai", "openai-responses", "anthropic"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+_LATE_CHARS = 200
 _ISSUERS: dict[Dialect, str] = {"openai": "openai", "openai-responses": "openai", "anthropic": "anthropic"}
 
 UNKNOWN = Prices(
@@ -81,6 +84,8 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
     measure = functools.partial(calibrated, state.calibration)
     sizes = [measure(item.tokens, 1 if isinstance(item, Summary) else len(item.messages)) for item in visible]
     boundary = state.view(place.frame).boundary
+    late = yield from late_of(stream, state, place.frame)
+    tail = (_late_note(late),) if late else ()
     return History(
         scope=place.scope,
         frame=place.frame,
@@ -89,9 +94,23 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
         items=visible,
         frozen=sum(1 for _ in itertools.takewhile(lambda item: _end(item) <= boundary, items)),
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
-        late=(yield from late_of(stream, state)),
-        tokens=sum(measure(each.tokens, 1) for each in pinned_shown) + sum(sizes),
+        late=late,
+        tail=tail,
+        tokens=sum(measure(each.tokens, 1) for each in pinned_shown)
+        + sum(sizes)
+        + sum(measure(place.context.counter.count(each), 1) for each in tail),
     )
+
+
+def _late_note(late: Sequence[Message]) -> str:
+    """What a model is told of results that came too late to stand behind their call."""
+    lines = [
+        f"{result.tool_call_id}: {' '.join(text_of(result.content)[:_LATE_CHARS].split())}"
+        f' (read_handle("{piece_id(each.seq, number)}") reads it)'
+        for each in late
+        for number, result in enumerate(each.tool_results)
+    ]
+    return "\n".join(["Results that came after their call had been closed:", *lines])
 
 
 def as_shown(item: Item, reductions: Reductions, bodies: Bodies) -> Item:
@@ -106,10 +125,21 @@ def _end(item: Item) -> int:
 
 def in_view(place: Place, state: SessionState) -> Flow[list[Item]]:
     """All that is in view, as it was recorded."""
-    items, whole = yield from newest(place.scope.stream, state, place.frame, limits.WINDOW_TOKENS)
+    items, whole = yield from _read(place, state)
     if not whole:
         check_size("the view", limits.LIVE_MESSAGES + 1, "messages", "LIVE_MESSAGES", "Fold the oldest: compact().")
     return items
+
+
+def _read(place: Place, state: SessionState) -> Flow[tuple[list[Item], bool]]:
+    """All that is in view, as it was recorded, and whether that is all; if it is too much, its beginning. What came after a
+    call that still waits stands behind its result: until then it is not shown."""
+    items, whole = yield from newest(place.scope.stream, state, place.frame, limits.WINDOW_TOKENS)
+    if not whole:
+        items = yield from oldest(place.scope.stream, state, place.frame)
+    waiting = [group_of(call.id) or 0 for call in state.open_calls if call.frame == place.frame]
+    first = min(waiting, default=state.version + 1)
+    return [item for item in items if item.seq < first or isinstance(item, Summary)], whole
 
 
 def _whole(place: Place, state: SessionState, items: Iterable[Item]) -> Flow[dict[str, str]]:
@@ -224,7 +254,7 @@ def checked_policy(policy: object, default: PlanPolicy) -> PlanPolicy:
 
 
 def _plan(place: Place, state: SessionState, asked: _Asked, strategy: Strategy | None) -> Flow[Plan]:
-    ground = yield from _ground(place, state, asked)
+    ground = yield from _ground(place, state, asked, strategy)
     return _planned(place.context, state, ground, asked.policy, strategy)
 
 
@@ -260,20 +290,18 @@ def _summarizing(context: Context) -> Callable[[int, int], int]:
     return lambda tokens, summary: prices.input * tokens + prices.output * summary
 
 
-def _ground(place: Place, state: SessionState, asked: _Asked) -> Flow[Ground]:
+def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Strategy | None) -> Flow[Ground]:
     stream, frame = place.scope.stream, place.frame
     measure = functools.partial(calibrated, state.calibration)
     prices = asked.prices or _prices(place.context, asked.model or state.calibration.model)
     if prices is None:
-        if asked.window is None:
+        if asked.window is None and strategy is None:
             model = asked.model or state.calibration.model
             told = f"nothing is known of the model {errors.shown(model)}" if model else "no model has answered yet"
             raise InvalidContent(reason=f"{told}; say window=, or prices=")
         prices = UNKNOWN
     window = prices.window - prices.max_output
-    items, whole = yield from newest(stream, state, frame, limits.WINDOW_TOKENS)
-    if not whole:
-        items = yield from oldest(stream, state, frame)
+    items, whole = yield from _read(place, state)
     system = yield from pinned(stream, state, frame)
     return Ground(
         scope=place.scope,
@@ -351,9 +379,7 @@ def _from_the_beginning(place: Place, asked: _Asked, strategy: Strategy | None, 
 
 def _check_plan(place: Place, state: SessionState, plan: Plan) -> Flow[None]:
     """Whether a plan that someone kept is one of this view: it folds whole items, and reduces pieces that are there."""
-    items, whole = yield from newest(place.scope.stream, state, place.frame, limits.WINDOW_TOKENS)
-    if not whole:
-        items = yield from oldest(place.scope.stream, state, place.frame)
+    items, _ = yield from _read(place, state)
     units = [item for item in items if isinstance(item, Unit)]
     there = {(each.seq, number) for unit in units for each in unit.messages for number, _, _ in pieces_of(each)}
     sound = all((each.message, each.piece) in there for each in plan.reduced)
@@ -405,9 +431,7 @@ def _filled(place: Place, plan: Plan) -> Flow[Plan]:
 
 def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None) -> Flow[Plan]:
     assert fold is not None, "that is what a text is made for"
-    items, whole = yield from newest(place.scope.stream, state, place.frame, limits.WINDOW_TOKENS)
-    if not whole:
-        items = yield from oldest(place.scope.stream, state, place.frame)
+    items, _ = yield from _read(place, state)
     reductions = by_message((*state.view(place.frame).reduced, *plan.reduced))
     bodies = yield from _whole(place, state, items)
     inside = tuple(as_shown(item, reductions, bodies) for item in items if _end(item) <= fold.last)

@@ -15,7 +15,7 @@ from holdfast.core.calibrate import calibrated
 from holdfast.core.project import piece_handle
 from holdfast.core.shown import by_message, pieces_of, reduced_text, ref_of, size_of
 from holdfast.core.stack import content_of
-from holdfast.errors import HandleNotFound
+from holdfast.errors import HandleNotFound, InvalidContent
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames import checked_handle, one_of
@@ -26,7 +26,7 @@ from holdfast.flows.place import Context, Place, order
 from holdfast.flows.read import piece_at
 from holdfast.flows.views import steady
 from holdfast.model.commands import MoveHandle, ReplaceHandle
-from holdfast.model.content import BlobRef, Body, Part, Text
+from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part, Text
 from holdfast.model.handles import Handle, handle_seq, piece_of
 from holdfast.model.messages import Message, Summary, Unit
 from holdfast.model.plan import Occupancy, Reduction, Residency, Tier
@@ -53,6 +53,7 @@ def _move(place: Place, handle: Handle | str, residency: Residency, tier: Tier, 
     if found is None:
         return (yield from _move_added(place, checked_handle(handle), residency, tier, key))
     message, parts, call = yield from piece_at(place.scope, *found, late=False)
+    _check_movable(name, message, parts, residency)
     counter = place.context.counter
     digest = codec.digest(parts)
     ref = ref_of(parts)
@@ -78,12 +79,28 @@ def _move(place: Place, handle: Handle | str, residency: Residency, tier: Tier, 
     )
     if residency == "paged_out":
         now = counter.count(reduced_text(parts, piece, name))
+        if now >= shown_now and not any(isinstance(part, Image | File) for part in parts):
+            reason = f"{name} has {shown_now} tokens, and the line that would stand for it {now}: leave it where it is"
+            raise InvalidContent(reason=reason)
     piece = msgspec.structs.replace(
         piece, saved=shown_now - now if residency == "paged_out" or piece.form == "whole" else 0
     )
     command = MoveHandle(scope=place.scope, frame=message.frame, residency=residency, piece=piece)
     yield from order(place, command, key=key, bodies=[] if ref is None else [ref])
     return piece_handle(piece, message.frame, residency)
+
+
+def _check_movable(name: str, message: Message, parts: tuple[Part, ...], residency: Residency) -> None:
+    """A provider's own parts, and what is signed with them, stay as they are; what is no text is not shown as text."""
+    own = parts if message.tool_results else message.content
+    if residency == "paged_out" and any(isinstance(part, Opaque) for part in own):
+        raise InvalidContent(
+            reason=f"{name} belongs to a provider's own parts, which are never edited: leave it, or fold it"
+        )
+    for part in parts if residency == "resident" else ():
+        kind = part.ref.media_type if isinstance(part, Body) else "text/plain"
+        if kind is None or not (kind.startswith("text/") or kind.endswith("json")):
+            raise InvalidContent(reason=f"{name} is no text but {kind or 'binary'}: read_text() shows its bytes")
 
 
 def _stored(parts: tuple[Part, ...]) -> bool:
@@ -159,6 +176,8 @@ def _handle(
             source=call,
         )
         return piece_handle(how, message.frame, "spooled_out" if _stored(parts) else "resident")
+    if how.form == "whole":
+        how = msgspec.structs.replace(how, tokens=how.tokens - how.saved)
     forms: dict[str, Residency] = {"page": "paged_out", "whole": "resident"}
     return piece_handle(how, message.frame, forms.get(how.form, "spooled_out"))
 
@@ -183,7 +202,7 @@ def _occupancy(place: Place, state: SessionState) -> Flow[Occupancy]:
         summaries=condensed,
         messages=found.tokens - system - condensed,
         resident_tokens=sum(each.tokens for each in (*found.system, *found.items)),
-        spooled_tokens=max(0, sum(each.saved for each in view.reduced) - paged),
+        spooled_tokens=sum(each.saved for each in view.reduced if each.form in ("excerpt", "snip", "spool")),
         paged_tokens=paged,
         collapsed_tokens=sum(item.replaced for item in summaries),
         handles=len(handles),

@@ -402,7 +402,7 @@ def _blocks(whole: _Passed) -> Iterator[tuple[bytes, bool]]:
             yield bytes(buffer[:end]), True
             del buffer[:end]
         elif len(buffer) >= limits.BLOB_CHUNK_BYTES:
-            end = _before_character(buffer, len(buffer) - _CHAR_BYTES)
+            end = _before_character(buffer, max(0, len(buffer) - _CHAR_BYTES))
             yield bytes(buffer[:end]), False
             del buffer[:end]
     if buffer:
@@ -433,7 +433,10 @@ class _Finder:
         if ended:
             text = text.removesuffix("\n")
         rows = text.count("\n") + 1
-        if self._due or self._wanted in text.casefold():
+        folded = text.casefold()
+        if not self._due and (self._is_full or self.shown == FOUND_LINES):
+            self._count(folded, self._line + rows - 1)
+        elif self._due or self._wanted in folded:
             self._look_at(text.split("\n"), self._at - len(self._carry), ended)
         else:
             newest = text.rsplit("\n", AROUND)[-AROUND:]
@@ -445,6 +448,15 @@ class _Finder:
         self._is_inside = not ended
         needed = max(0, len(whole) - _CHAR_BYTES * len(self._wanted))
         self._carry = b"" if ended else whole[_before_character(whole, needed) :]
+
+    def _count(self, folded: str, last: int) -> None:
+        """Nothing more is shown: how many lines have it is all that is left to say."""
+        at = folded.find("\n") if self._found_in == self._line else 0
+        while at >= 0 and (place := folded.find(self._wanted, at)) >= 0:
+            self.found += 1
+            at = folded.find("\n", place)
+            if at < 0:
+                self._found_in = last
 
     def _look_at(self, rows: list[str], at: int, ended: bool) -> None:
         """These are lines; the first may be the rest of one, and the last goes on unless it has ended. The first byte of it

@@ -80,7 +80,7 @@ def _window(place: Place, state: SessionState, tokens: int) -> Flow[View]:
         system=tuple(system),
         items=tuple(kept),
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
-        late=(yield from late_of(stream, state)),
+        late=(yield from late_of(stream, state, place.frame)),
         tokens=tokens - left + sum(sizes[len(items) - shown :]),
         omitted=max(0, _live(state, place.frame) - sum(_messages_in(item) for item in kept)),
     )
@@ -93,12 +93,25 @@ def _live(state: SessionState, frame: str | None) -> int:
     return state.frames[frame].messages if frame in state.frames else 0
 
 
-def late_of(stream: StreamId, state: SessionState) -> Flow[tuple[Message, ...]]:
-    """The newest results that came after their call was closed, newest last."""
+def late_of(stream: StreamId, state: SessionState, frame: str | None) -> Flow[tuple[Message, ...]]:
+    """The newest results of a conversation that came after their call was closed, newest last."""
     if not state.late:
         return ()
     last = yield from effects.read_back(stream, None, limits.LATE_SHOWN, (EvidenceKept.name,))
-    return tuple(message(each) for each in reversed(last) if each.seq > state.start and each.payload is not None)
+    found = [message(each) for each in reversed(last) if each.seq > state.start and each.payload is not None]
+    own: list[Message] = []
+    for each in found:
+        if (yield from _called_in(stream, each)) == frame:
+            own.append(each)
+    return tuple(own)
+
+
+def _called_in(stream: StreamId, answer: Message) -> Flow[str | None]:
+    """The frame of the call that a result answers; None for none."""
+    for result in answer.tool_results[:1]:
+        for recorded in (yield from effects.read(stream, (group_of(result.tool_call_id) or 1) - 1, 1)):
+            return message(recorded).frame
+    return None
 
 
 def _messages_in(item: Item) -> int:
