@@ -10,7 +10,7 @@ from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown
 from holdfast import Scope, Summary, Unit
 from holdfast.context.extract import extract
 from holdfast.context.plan import Ground, Summarize, Tools, filled, plan
-from holdfast.core.shown import as_shown, by_message
+from holdfast.core.shown import Reductions, by_message, shown
 from holdfast.model.messages import Item
 from holdfast.model.plan import Plan, PlanPolicy, Prices
 from holdfast.model.state import ViewState
@@ -66,7 +66,11 @@ class Planned:
             return made
         last = made.fold.last
         reductions = by_message((*self._view.reduced, *made.reduced))
-        inside = [as_shown(item, reductions, {}) for item in self._items if _end(item) <= last]
+        inside = [
+            item if isinstance(item, Summary) else _as_shown(item, reductions)
+            for item in self._items
+            if _end(item) <= last
+        ]
         return filled(made, inside, self._summarize(inside, made.fold.tokens), TOOLS)
 
     def _carry_out(self, made: Plan, version: int) -> None:
@@ -93,11 +97,14 @@ class Planned:
         reductions = by_message(self._view.reduced)
         for number, item in enumerate(self._items):
             if isinstance(item, Unit) and any(message.seq in messages for message in item.messages):
-                now = as_shown(item, reductions, {})
-                assert isinstance(now, Unit)
+                now = _as_shown(item, reductions)
                 text = f"{said(now)}\n{returned(now)}"
                 self._shown[number] = Shown(("reduced", self._boundaries * 10_000 + number), now.tokens, text=text)
 
 
 def _end(item: Item) -> int:
     return item.last if isinstance(item, Summary) else item.messages[-1].seq
+
+
+def _as_shown(unit: Unit, reductions: Reductions) -> Unit:
+    return Unit(tuple(shown(message, reductions, {}) for message in unit.messages))

@@ -226,7 +226,7 @@ def test_of_a_small_conversation_nothing_that_matters_is_lost(
         said("user", "no"),
         said(
             "user",
-            f"Here is what was printed. {'It was long and said nothing new. ' * 20} But {decision}. {'More of that. ' * 30}",
+            f"This was printed. {'It was long and said nothing new. ' * 20} But {decision}. {'More of that. ' * 30}",
         ),
     ]
     chance.shuffle(middle := items[1:-3])

@@ -221,6 +221,14 @@ def test_a_search_is_bounded_and_counts_what_it_does_not_show(session: Session) 
     assert found.more == f"{500 - shown} more lines have it: search for more words, or first_line={shown + 1} reads on"
 
 
+def test_a_very_long_line_counts_once_when_nothing_more_is_shown(session: Session) -> None:
+    rest = "x" * limits.BLOB_CHUNK_BYTES
+    handle = _kept(session, "a needle\n" * 30 + f"needle {rest} Needle {rest} needle {rest}\nneedle\nno\n" * 2)
+    found = session.read_text(handle, search="needle")
+    assert found.found == 34
+    assert found.more.startswith(f"{34 - reading.FOUND_LINES} more lines")
+
+
 # What a handle stands for
 
 

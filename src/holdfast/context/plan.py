@@ -174,7 +174,7 @@ def _priced(work: Work, policy: Priced) -> Plan:
     if work.tokens > work.ground.window:
         _force(work, policy)
         why = "forced"
-    while (chosen := _cheapest(work, policy)) is not None and chosen.figures.net <= 0 and work.carry_out(chosen):
+    while (chosen := _cheapest(work, policy)) is not None and chosen.figures.net < 0 and work.carry_out(chosen):
         why = why or "pays"
     return work.plan(policy.name, why)
 
@@ -189,7 +189,8 @@ def _cheapest(work: Work, policy: Priced) -> Choice | None:
         work.choice(auto, fold=(work.cut(tail), share)),
         work.choice(micro, reduce=work.excerpts(micro, tail)),
     ]
-    worth = [each for each in choices if each is not None and each.saved >= max(1, policy.least)]
+    least = max(1, policy.least, round(policy.least_share * work.ground.window))
+    worth = [each for each in choices if each is not None and each.saved >= least]
     if not work.steps:
         work.considered = [(label(each.op), each.figures) for each in worth]
     return min(worth, key=lambda each: each.figures.net, default=None)

@@ -209,6 +209,11 @@ class Work:
                     if (how is None or how.form == "whole") and can_shrink(message, parts):
                         yield _Piece(message, at, parts, call, how)
 
+    def _tokens(self, piece: _Piece, text: str) -> int:
+        """What a piece takes as it was recorded: that of the message, if it is all there is of it."""
+        alone = len(piece.message.tool_results) + len(piece.message.content) == 1 and not piece.message.tool_calls
+        return piece.message.tokens if alone else self.tools.count(text)
+
     def _shorter(self, pieces: Iterable[_Piece], form: Form, over: int, chars: int) -> tuple[Reduction, ...]:
         """Those of more than so many tokens, each by about so many characters."""
         found: list[Reduction] = []
@@ -219,7 +224,7 @@ class Work:
             text = text_of(each.parts)
             if not whole and len(text) <= chars * 2:
                 continue
-            tokens = each.how.tokens if each.how is not None else self.tools.count(text)
+            tokens = each.how.tokens if each.how is not None else self._tokens(each, text)
             shown_now = tokens if each.how is None else tokens - each.how.saved
             if shown_now <= over:
                 continue
@@ -231,9 +236,8 @@ class Work:
                 head=head,
                 tail=0 if whole or form == "spool" else chars // 4 if form == "snip" else chars // 2,
                 tokens=tokens,
-                size=size_of(each.parts),
-                digest=codec.digest(each.parts),
-                ref=ref_of(each.parts),
+                size=size_of(each.parts) if form == "spool" or whole else 0,
+                digest="",
                 source=each.call,
             )
             now = tokens
@@ -330,9 +334,23 @@ class Work:
             self.changed = first if self.changed is None or fold is not None else min(first, self.changed)
         return first is not None
 
+    def _named(self, reduce: tuple[Reduction, ...]) -> list[Reduction]:
+        """With what is only worked out for what is done: digest, size, and place in the blob store."""
+        wanted = {(each.message, each.piece): each for each in reduce}
+        return [
+            msgspec.structs.replace(
+                wanted[message.seq, number], size=size_of(parts), digest=codec.digest(parts), ref=ref_of(parts)
+            )
+            for item in self.items
+            if isinstance(item, Unit)
+            for message in item.messages
+            for number, parts, _ in pieces_of(message)
+            if (message.seq, number) in wanted
+        ]
+
     def _reduce(self, reduce: tuple[Reduction, ...]) -> int | None:
         first: int | None = None
-        for each in reduce:
+        for each in self._named(reduce):
             self.reductions.setdefault(each.message, {})[each.piece] = each
             self.reduced[each.message, each.piece] = each
         touched = {each.message for each in reduce}

@@ -79,10 +79,15 @@ def _check_fold(state: SessionState, fold: Fold, command: CompactContext) -> Non
     check_size("the conversation", len(kept) + 1, "summaries", "SUMMARIES", "Fold several of them as one.")
 
 
+def check_in_view(state: SessionState, frame: str | None, message: int, piece: int) -> None:
+    """Raises if a piece is of a message that is not shown, or always is."""
+    for fault in _out_of_view(state, frame, [(message, piece)]):
+        raise errors.InvalidContent(reason=f"{fault}; read_handle reads it all the same")
+
+
 def _move(state: SessionState, command: MoveHandle) -> tuple[Event, ...]:
     piece = command.piece
-    for fault in _out_of_view(state, command.frame, [piece]):
-        raise errors.InvalidContent(reason=f"{fault}; read_handle reads it all the same")
+    check_in_view(state, command.frame, piece.message, piece.piece)
     for each in state.view(command.frame).reduced:
         if (each.message, each.piece) == (piece.message, piece.piece):
             if each == piece:
@@ -167,7 +172,7 @@ def boundary_faults(state: SessionState, event: Event | None, erased: Collection
     pieces = (event.piece,) if isinstance(event, HandleMoved) else event.reduced
     if not all(1 <= each.message <= state.version and each.piece >= 0 for each in pieces):
         yield f"pieces of messages before it are reduced, not {piece_id(pieces[0].message, pieces[0].piece)}"
-    yield from _out_of_view(state, event.frame, pieces)
+    yield from _out_of_view(state, event.frame, [(each.message, each.piece) for each in pieces])
     yield from _piece_faults(pieces)
     if isinstance(event, HandleMoved):
         yield from _move_faults(event)
@@ -204,14 +209,14 @@ def _move_faults(event: HandleMoved) -> Iterator[str]:
         yield "a piece is paged out or in"
 
 
-def _out_of_view(state: SessionState, frame: str | None, pieces: Iterable[Reduction]) -> Iterator[str]:
+def _out_of_view(state: SessionState, frame: str | None, pieces: Iterable[tuple[int, int]]) -> Iterator[str]:
     """Whether a piece is of a message that is not shown, or pinned: those stay as they are."""
     summaries = state.summaries_of(frame)
-    for each in pieces:
-        name = piece_id(each.message, each.piece)
-        if each.message in state.pinned:
+    for message, piece in pieces:
+        name = piece_id(message, piece)
+        if message in state.pinned:
             yield f"{name} belongs to a system message, which is always shown whole"
-        elif each.message <= state.start or covering(summaries, each.message) is not None:
+        elif message <= state.start or covering(summaries, message) is not None:
             yield f"{name} is out of view"
 
 

@@ -115,7 +115,9 @@ def _beside(
     seq: int,
 ) -> None:
     if isinstance(event, ContextCompacted | HandleMoved):
-        changes |= boundaries.folded(state, event, seq) | {"calibration": _incomparable(state)}
+        changes |= boundaries.folded(state, event, seq)
+        if event.frame is None:  # what is learned is learned from the session's own prompts
+            changes["calibration"] = _incomparable(state)
     elif isinstance(event, CallStarted):
         changes["open_calls"] = tuple(_started(call, event) for call in state.open_calls)
     else:

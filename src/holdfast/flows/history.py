@@ -341,8 +341,8 @@ def compact(
 
     With a `plan` from before, exactly that: PlanStale if what is shown has changed since. With a `strategy`
     (SummarizeOldest, TruncateAt), what that asks for, whatever it costs. The transcript stays as it is."""
-    if plan is not None and (type(plan) is not Plan or (plan.scope, plan.frame) != (place.scope, place.frame)):
-        raise InvalidContent(reason="a plan to carry out is what plan() of this conversation returned")
+    if plan is not None:
+        _check_made(place, plan)
     if strategy is not None:
         _check_strategy(strategy)
     asked = _asked(place, window, model, prices, policy, before, cold)
@@ -354,8 +354,8 @@ def compact(
             return _as_plan(place, chain.repeated(key, bound, first))
     if plan is not None:
         kept = plan
-        yield from steady(place, lambda state: _check_plan(place, state, kept))
-        return (yield from _carried_out(place, (yield from _filled(place, kept)), key, cause, bound))
+        sound = yield from steady(place, lambda state: _checked_plan(place, state, kept))
+        return (yield from _carried_out(place, (yield from _filled(place, sound)), key, cause, bound))
     for tries in range(limits.VIEW_TRIES):
         try:
             made = yield from _from_the_beginning(place, asked, strategy, cause)
@@ -367,30 +367,71 @@ def compact(
     raise AssertionError("the last try returns or raises")
 
 
+def _check_made(place: Place, plan: object) -> None:
+    """Whether this can be a plan that plan() made: what a caller put into one is of no type that it should have."""
+    try:
+        made = type(plan) is Plan and codec.decode(codec.encode(plan), Plan) == plan
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        made = False
+    if not made or (plan.scope, plan.frame) != (place.scope, place.frame):  # type: ignore[attr-defined]
+        raise InvalidContent(reason="a plan to carry out is what plan() of this conversation returned")
+
+
 def _from_the_beginning(place: Place, asked: _Asked, strategy: Strategy | None, cause: str | None) -> Flow[Plan]:
     """A plan for what can be looked at as a whole; what is longer is folded from its beginning until it can."""
+    done: Plan | None = None
     while True:
         made = yield from steady(place, lambda state: _plan(place, state, asked, strategy))
+        if made.empty and done is not None:
+            return done
         if not made.more or made.empty:
             return made
         made = yield from _filled(place, made)
-        yield from _carried_out(place, made, None, cause, None)
+        done = yield from _carried_out(place, made, None, cause, None)
 
 
-def _check_plan(place: Place, state: SessionState, plan: Plan) -> Flow[None]:
-    """Whether a plan that someone kept is one of this view: it folds whole items, and reduces pieces that are there."""
+def _checked_plan(place: Place, state: SessionState, plan: Plan) -> Flow[Plan]:
+    """A plan that someone kept, if it is one of this view: it folds whole items, and reduces pieces that are there. A text
+    that was put into it is counted."""
+    plan = msgspec.structs.replace(plan, at=None)
+    if max(state.changed, state.view(place.frame).boundary) > plan.version:
+        return plan  # and refused as that
     items, _ = yield from _read(place, state)
     units = [item for item in items if isinstance(item, Unit)]
     there = {(each.seq, number) for unit in units for each in unit.messages for number, _, _ in pieces_of(each)}
     sound = all((each.message, each.piece) in there for each in plan.reduced)
-    if plan.fold is not None:
-        last = plan.fold.last
-        inside = {message.seq for unit in units if _end(unit) <= last for message in unit.messages}
-        sound = (
-            sound and inside == {*plan.fold.messages} and all(item.seq > last or _end(item) <= last for item in units)
-        )
-    if not sound and max(state.changed, state.view(place.frame).boundary) <= plan.version:
-        raise InvalidContent(reason="the plan does not fit the view: it was made for another, or changed by hand")
+    fold = plan.fold
+    if fold is None:
+        if sound:
+            return plan
+        raise InvalidContent(reason=_FOREIGN)
+    inside = [item for item in items if _end(item) <= fold.last]
+    messages = tuple(message.seq for item in inside if isinstance(item, Unit) for message in item.messages)
+    cut = any(item.seq <= fold.last < _end(item) for item in units)
+    if not sound or cut or {*messages} != {*fold.messages}:
+        raise InvalidContent(reason=_FOREIGN)
+    summaries = [item for item in inside if isinstance(item, Summary)]
+    fold = msgspec.structs.replace(
+        fold,
+        first=min(item.first if isinstance(item, Summary) else item.seq for item in inside),
+        messages=tuple(sorted(messages)),
+        summaries=tuple(item.seq for item in summaries),
+        count=len(messages) + sum(item.messages for item in summaries),
+        replaced=sum(item.replaced if isinstance(item, Summary) else item.tokens for item in inside),
+    )
+    plan = msgspec.structs.replace(plan, fold=fold)
+    if not fold.text:
+        return plan
+    codec.checked_text("the summary", fold.text)
+    check_size("the summary", len(fold.text.encode()), "bytes", "SPOOL_BYTES", "Make it shorter.")
+    tools = _tools(place.context, state)
+    tokens, most = tools.count(fold.text), sum(item.tokens for item in inside)
+    if not fold.text.strip() or tokens >= most:
+        raise InvalidContent(reason=f"the summary has {tokens} tokens, and what it stands for has {most}")
+    return planning.filled(plan, inside, fold.text, tools)
+
+
+_FOREIGN = "the plan does not fit the view: it was made for another, or changed by hand"
 
 
 def _as_plan(place: Place, appended: Appended) -> Plan:
@@ -467,7 +508,7 @@ def _told(context: Context, draft: SummaryDraft, tokens: int) -> Flow[str]:
 
 
 def _carried_out(place: Place, plan: Plan, key: str | None, cause: str | None, bound: bytes | None) -> Flow[Plan]:
-    if plan.empty:
+    if plan.empty or plan.at is not None:
         return plan
     command = CompactContext(
         scope=place.scope,

@@ -11,8 +11,10 @@ from typing import get_args
 import msgspec
 
 from holdfast import codec, errors
+from holdfast.core import boundaries
 from holdfast.core.calibrate import calibrated
 from holdfast.core.project import piece_handle
+from holdfast.core.sessions import check_open
 from holdfast.core.shown import by_message, pieces_of, reduced_text, ref_of, size_of
 from holdfast.core.stack import content_of
 from holdfast.errors import HandleNotFound, InvalidContent
@@ -53,6 +55,11 @@ def _move(place: Place, handle: Handle | str, residency: Residency, tier: Tier, 
     if found is None:
         return (yield from _move_added(place, checked_handle(handle), residency, tier, key))
     message, parts, call = yield from piece_at(place.scope, *found, late=False)
+    if place.frame not in (None, message.frame):
+        raise HandleNotFound(session=place.scope.session, handle=name)
+    state = yield from load(place.scope.stream, place.context.cache, fresh=True)
+    check_open(state, place.scope)
+    boundaries.check_in_view(state, message.frame, *found)
     _check_movable(name, message, parts, residency)
     counter = place.context.counter
     digest = codec.digest(parts)

@@ -101,7 +101,8 @@ def read_text(
     asked = _asked(start, stop, first_line, last_line, search)
     checked_whole("limit", limit, LEAST_BYTES, limits.PAYLOAD_BYTES)
     name = handle.id if type(handle) is Handle else handle
-    piece = _Piece.of(str(name), (yield from _content(place, name)))
+    parts = yield from _content(place, name)
+    piece = _Piece.of(str(name), parts)
     return (yield from effects.outside(functools.partial(_read, place.context, piece, asked, limit)))
 
 

@@ -152,8 +152,9 @@ def newest(stream: StreamId, state: SessionState, frame: str | None, budget: int
             before = summary.first
             continue
         first = max([start, *(each.last for each in summaries if each.last < before)]) + 1
-        page = yield from effects.read_back(stream, before, page_size, (MessageRecorded.name,))
-        before = page[-1].seq if len(page) == page_size and page[-1].seq >= first else first
+        most = min(page_size, before - first)
+        page = yield from effects.read_back(stream, before, most, (MessageRecorded.name,))
+        before = page[-1].seq if len(page) == most and page[-1].seq >= first else first
         for recorded in page:
             if recorded.seq < first or size.passes(budget):
                 break
@@ -165,11 +166,11 @@ def newest(stream: StreamId, state: SessionState, frame: str | None, budget: int
 
 
 def oldest(stream: StreamId, state: SessionState, frame: str | None) -> Flow[list[Item]]:
-    """Items of a conversation from its beginning on, whole units, LIVE_MESSAGES at most."""
+    """Items of a conversation from its beginning on, whole units, up to half of LIVE_MESSAGES: for one that has more."""
     entries: list[Message | Summary] = []
     summaries = state.summaries_of(frame)
     after = max(state.start, frame_seq(frame))
-    while after < state.version and len(entries) < limits.LIVE_MESSAGES:
+    while after < state.version and len(entries) < limits.LIVE_MESSAGES // 2:
         summary = covering(summaries, after + 1)
         if summary is not None:
             entries.append((yield from summary_of(stream, summary)))
@@ -181,6 +182,7 @@ def oldest(stream: StreamId, state: SessionState, frame: str | None) -> Flow[lis
             if recorded.type == MessageRecorded.name and each.role not in (None, "system") and each.frame == frame:
                 entries.append(each)
             after = recorded.seq
+    entries = entries[: limits.LIVE_MESSAGES // 2]
     read = [each for each in entries if isinstance(each, Message)]
     kept, _ = _whole_units(read, after)
     kept_seqs = {each.seq for each in kept}

@@ -29,8 +29,8 @@ def explained(plan: Plan) -> str:
     if not plan.target_met:
         over = figures.after - figures.window
         lines.append(
-            f"It will not fit: {over:,} tokens too many are new to the model, or pinned. Take a larger window, or split"
-            " what is new."
+            f"It will not fit: {over:,} tokens too many are pinned, new to the model, or stand before it. Take a larger"
+            " window, or split what is new."
         )
     return "\n".join(lines)
 
@@ -50,8 +50,11 @@ def _done(plan: Plan) -> str:
         f"{label(step.op)} (from item {step.first_changed_index} on, {step.before:,} to {step.after:,} tokens)"
         for step in plan.steps
     )
+    most = "" if plan.fold is None or plan.fold.text else "up to "
     folded = (
-        "" if plan.fold is None else f" {plan.fold.count:,} messages become a summary of {plan.fold.tokens:,} tokens."
+        ""
+        if plan.fold is None
+        else f" {plan.fold.count:,} messages become a summary of {most}{plan.fold.tokens:,} tokens."
     )
     reduced = "" if not plan.reduced else f" {len(plan.reduced):,} pieces are shown in a shorter form."
     freed = figures.before - figures.after
@@ -62,7 +65,10 @@ def _done(plan: Plan) -> str:
 def _priced(plan: Plan, figures: Figures) -> list[str]:
     if plan.prices is None:
         return []
-    model = f"{plan.prices.provider}/{plan.prices.model}"
+    known = plan.prices.provider != "unknown"
+    model = (
+        f"{plan.prices.provider}/{plan.prices.model}" if known else "prices unknown: as if input were $1 for a million"
+    )
     if figures.cold:
         cost = "The cache is cold, so writing the rest anew costs nothing extra"
     else:
@@ -70,7 +76,10 @@ def _priced(plan: Plan, figures: Figures) -> list[str]:
         cost = f"Writing {figures.rewritten:,} tokens anew costs {extra} more than reading them from the cache"
     summary = f", the summary {money(figures.summarizing)}" if figures.summarizing else ""
     lines = [f"{cost}{summary} ({model})."]
-    back = figures.rewriting + figures.summarizing
+    at_once = (
+        figures.earns - figures.saves * (figures.before - figures.after) // _growth(figures) if figures.cold else 0
+    )
+    back = max(0, figures.rewriting + figures.summarizing - max(0, at_once))
     if figures.saves > 0:
         calls = -(-back // figures.saves)
         when = "at once" if not back else f"after {calls:,} call{'' if calls == 1 else 's'}"

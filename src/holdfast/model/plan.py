@@ -225,7 +225,9 @@ class Priced(msgspec.Struct, frozen=True, kw_only=True):
     summary_share: float = 0.125
     """The most of the window that a summary may take."""
     least: int = 1_000
-    """Tokens that are not worth a boundary."""
+    """Fewer tokens are not worth a boundary: what is lost in words has no price."""
+    least_share: float = 0.04
+    """Nor is less than this share of the window."""
     large: int = 2_000
     """From so many tokens on, an old tool result is worth an excerpt."""
     excerpt: int = 200
