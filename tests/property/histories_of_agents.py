@@ -64,6 +64,12 @@ class GiveUp(NamedTuple):
     where: int
 
 
+class TooLate(NamedTuple):
+    """A result for a call that was closed."""
+
+    length: int
+
+
 class Compact(NamedTuple):
     where: int
     how: Priced | Classic | Strategy
@@ -125,7 +131,7 @@ class Reopen(NamedTuple):
 
 Spoken: TypeAlias = Say | Work | Answer | GiveUp
 Shortened: TypeAlias = Compact | Late | Page | OutAndIn | Summarise
-Step: TypeAlias = Spoken | Shortened | Push | Pop | Reset | Erase | Wait | Reopen
+Step: TypeAlias = Spoken | TooLate | Shortened | Push | Pop | Reset | Erase | Wait | Reopen
 
 _where = st.sampled_from([0, 0, 0, 1, 2])
 _lengths = st.sampled_from([5, 150, 150, 590, 610, 2_500, 6_000])
@@ -175,6 +181,7 @@ steps: st.SearchStrategy[Step] = st.one_of(
     works,
     st.builds(Answer, _where, _lengths),
     st.builds(GiveUp, _where),
+    st.builds(TooLate, _lengths),
     compacts,
     compacts,
     st.builds(Late, _where, st.sampled_from(["words", "page"])),
@@ -212,6 +219,10 @@ class Play:
         self.shown: dict[str | None, Shown] = {}
         self.paged: set[tuple[int, int]] = set()
         """Every piece that was ever shown otherwise."""
+        self.closed: list[str] = []
+        """Calls that were given up."""
+        self.late: dict[int, Message] = {}
+        """What came for them all the same."""
         self.erased: set[str] = set()
         """The marks of what was erased."""
         self._keep(self.session.record("system", "You are a careful agent."))
@@ -227,6 +238,8 @@ class Play:
                 self._speak(step)
             case Compact() | Late() | Page() | OutAndIn() | Summarise():
                 self._shorten(self.at(step.where), step)
+            case TooLate(length):
+                self._too_late(length)
             case Erase(pick):
                 self._erase(pick)
             case Wait(seconds):
@@ -279,10 +292,20 @@ class Play:
             case Answer(_, length) if waiting:
                 self._keep(place.result(waiting[0], self.text(length)))
             case GiveUp() if waiting:
+                self.closed += [
+                    call.id for call in self.session.state().open_calls if place._place.frame in (None, call.frame)
+                ]
                 place.close_open_calls("nobody answers")
                 for message in self.session.messages(limit=5):  # in the session, those of its frames, too
                     if not message.erased:
                         self.said.setdefault(message.seq, message)
+
+    def _too_late(self, length: int) -> None:
+        """It is told of after all else, and is no part of what was said."""
+        if self.closed:
+            message = self.session.result(self.closed.pop(), self.text(length))
+            assert message.late
+            self.late[message.seq] = message
 
     def _work(self, place: Conversation, step: Work) -> None:
         asked = [
@@ -466,10 +489,14 @@ class Play:
         if not there or self.session.state().open_calls:
             return
         self.session.erase([there[pick % len(there)]], "asked to")
-        gone = [message.seq for message in self.session.messages(limit=1_000) if message.erased]
+        messages = (*self.session.messages(limit=1_000), *self.session.evidence(limit=1_000))
+        gone = [message.seq for message in messages if message.erased]
         for seq in gone:
-            if seq in self.said:
-                self.erased |= marks_in(self.said.pop(seq))
+            for kept in (self.said, self.late):
+                if seq in kept:
+                    self.erased |= marks_in(kept.pop(seq))
+        there = {call.id for message in self.said.values() for call in message.tool_calls}
+        self.closed = [call for call in self.closed if call in there]
         self.paged = {each for each in self.paged if each[0] not in gone}
         self.shown.clear()
         self._check_erased()
@@ -492,15 +519,13 @@ class Play:
             self._check_view(place, state)
 
     def _own(self, state: SessionState, frame: str | None) -> list[Message]:
-        """What was said in a conversation since the last reset, but for what waits for results; in the order of units."""
-        waiting = {group_of(call.id) for call in state.open_calls}
+        """What was said in a conversation since the last reset, up to what waits for results, in the order of units."""
+        waiting = [group_of(call.id) or 0 for call in state.open_calls if call.frame == frame]
+        until = min(waiting, default=state.version + 1)
         own = [
             each
             for each in self.said.values()
-            if each.frame == frame
-            and each.seq > self.start
-            and each.role != "system"
-            and group_seq(each) not in waiting
+            if each.frame == frame and self.start < each.seq and each.role != "system" and group_seq(each) < until
         ]
         return sorted(own, key=lambda each: (group_seq(each), each.seq))
 
@@ -538,7 +563,8 @@ class Play:
         held = place.occupancy()
         measure = [calibrated(state.calibration, each.tokens, _count(each)) for each in history.items]
         system = sum(calibrated(state.calibration, each.tokens, 1) for each in history.system)
-        assert held.tokens == history.tokens == system + sum(measure)
+        tail = sum(calibrated(state.calibration, len(each), 1) for each in history.tail)
+        assert held.tokens == history.tokens == system + sum(measure) + tail
         assert held.handles == len(pieces)
         assert held.folded == len(folded)
         assert held.collapsed_tokens == sum(each.tokens for each in folded)
@@ -547,12 +573,11 @@ class Play:
 
     def _check_renderings(self, history: History, state: SessionState) -> None:
         """Calls and results stand together, and between two boundaries each rendering extends the last."""
-        renderings = rendered(history)
+        renderings = rendered(replace(history, tail=()))
         check_pairs(renderings)
+        told = json.dumps(history.tail).encode()
         for mark in self.erased:
-            assert not any(mark.encode() in each for entries in renderings.values() for each in entries)
-        if history.open_calls:
-            return  # no model can be called now: what waits is not in it yet
+            assert not any(mark.encode() in each for entries in (*renderings.values(), [told]) for each in entries)
         how = (state.view(history.frame).boundary, state.changed, state.pinned)
         last = self.shown.get(history.frame)
         if last is not None and last.how == how:

@@ -455,7 +455,7 @@ def checked_handle(handle: object) -> str:
     given = handle.id if type(handle) is Handle else handle
     if type(given) is str and handle_seq(given):
         return given
-    reason = "the id of a handle is h and a number"
+    reason = "the handle of something that was added to a frame is h and a number"
     raise InvalidName(what="handle", value=given if type(given) is str else shown(given), reason=reason, limit=20)
 
 

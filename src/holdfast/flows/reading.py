@@ -15,15 +15,12 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import previews
-from holdfast.errors import HandleNotFound, InvalidContent, InvalidName, InvalidNumber, shown
+from holdfast.errors import InvalidContent, InvalidName, InvalidNumber, shown
 from holdfast.flows import effects, frames
 from holdfast.flows.effects import Flow
-from holdfast.flows.inform_frames import event_at
-from holdfast.flows.messages import check_there
 from holdfast.flows.place import Context, Place
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Body, Data, File, Image, Opaque, Part, Text
-from holdfast.model.events import EvidenceKept, MessageRecorded
 from holdfast.model.handles import Handle, handle_seq, piece_of
 from holdfast.model.names import check_size, checked_whole
 
@@ -133,20 +130,10 @@ def _checked_search(search: object) -> str:
 
 def _content(place: Place, handle: object) -> Flow[tuple[Part, ...]]:
     name = handle if type(handle) is str else ""
-    seq, number = piece_of(name) or (handle_seq(name), None)
-    if not seq:
+    if piece_of(name) is None and not handle_seq(name):
         reason = "it is h and a number, or h, a number, _ and a number, as it was shown"
         raise InvalidName(what="handle", value=name or shown(handle), reason=reason, limit=40)
-    if number is None and seq <= limits.WHOLE_NUMBER:
-        return (yield from frames.read_handle(place, name))
-    yield from check_there(place)
-    if seq <= limits.WHOLE_NUMBER:
-        event = yield from event_at(place.scope.stream, seq)
-        if isinstance(event, MessageRecorded | EvidenceKept):
-            pieces = [*(each.content for each in event.tool_results), *((part,) for part in event.content)]
-            if number is not None and number < len(pieces):
-                return pieces[number]
-    raise HandleNotFound(session=place.scope.session, handle=name)
+    return (yield from frames.read_handle(place, name))
 
 
 class _Piece(msgspec.Struct, frozen=True):
