@@ -106,11 +106,11 @@ LENGTHS = st.sampled_from([1, 20, 150, 150, 1_000, 3_000, 9_000])
 
 
 @st.composite
-def talks(draw: st.DrawFn) -> Talk:
+def talks(draw: st.DrawFn, least: int = 1) -> Talk:
     """Turns of a user and an agent, with boundaries between some of them: parallel calls, results in one message or in
     several, words between a call and its result, errors, JSON."""
     talk = Talk()
-    for number in range(draw(st.integers(1, 10))):
+    for number in range(draw(st.integers(least, 10))):
         talk.now_us += draw(st.sampled_from([0, 1, 60, 400, 4_000])) * SECOND_US
         what = draw(st.sampled_from(["user", "user", "reply", "calls", "calls", "calls", "boundary"]))
         if what == "user":
@@ -166,6 +166,7 @@ def _result(draw: st.DrawFn, call: str) -> ToolResult:
 
 shares = st.sampled_from([0.1, 0.4, 0.7, 0.9, 0.98, 1.02, 1.06, 1.1, 1.2, 1.3, 1.41, 2, 20])
 """The window, by what is in view."""
+wide = st.sampled_from([1.02, 1.3, 2, 20])
 prices = st.builds(
     functools.partial(replace, PRICES),
     cache_read=st.sampled_from([0, 30_000, 300_000, 3_000_000]),
@@ -200,8 +201,9 @@ classic = st.builds(
 
 
 @st.composite
-def grounds(draw: st.DrawFn) -> Ground:
-    talk = draw(talks())
+def grounds(draw: st.DrawFn, least: int = 1, *, fitting: bool = False) -> Ground:
+    """So many turns at least, in a window of any size, or in one that they fit into."""
+    talk = draw(talks(least))
     later = draw(st.sampled_from([0, 1, 299, 301, 3_600, 90_000, -1, -90_000]))
     ground = talk.ground(
         1,
@@ -210,7 +212,7 @@ def grounds(draw: st.DrawFn) -> Ground:
         now_us=talk.now_us + later * SECOND_US,
         cold=draw(st.booleans()),
     )
-    return replace(ground, window=max(1, round(tokens_of(ground, tools()) * draw(shares))))
+    return replace(ground, window=max(1, round(tokens_of(ground, tools()) * draw(wide if fitting else shares))))
 
 
 def tools(

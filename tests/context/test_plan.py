@@ -121,7 +121,7 @@ def test_once_a_plan_is_carried_out_there_is_nothing_more_to_do(
 
 
 @settings(max_examples=EXAMPLES * 2)
-@given(grounds(), priced, calibrations, costs)
+@given(grounds(5) | grounds(5, fitting=True), priced, calibrations, costs)
 def test_what_is_chosen_costs_no_more_than_doing_nothing_or_than_any_single_operation(
     ground: Ground, policy: Priced, calibration: Calibration, cost: int
 ) -> None:
@@ -193,7 +193,7 @@ def test_a_fold_takes_the_oldest_units_whole_and_names_each_message(
 
 
 @settings(max_examples=EXAMPLES)
-@given(grounds(), st.integers(0, 12), st.booleans())
+@given(grounds(6, fitting=True), st.integers(0, 8), st.booleans())
 def test_a_strategy_keeps_as_many_of_the_newest_messages_as_it_says_whole_units(
     ground: Ground, keep: int, summarised: bool
 ) -> None:

@@ -495,8 +495,8 @@ class Play:
             for kept in (self.said, self.late):
                 if seq in kept:
                     self.erased |= marks_in(kept.pop(seq))
-        there = {call.id for message in self.said.values() for call in message.tool_calls}
-        self.closed = [call for call in self.closed if call in there]
+        asked = {call.id for message in self.said.values() for call in message.tool_calls}
+        self.closed = [call for call in self.closed if call in asked]
         self.paged = {each for each in self.paged if each[0] not in gone}
         self.shown.clear()
         self._check_erased()

@@ -37,7 +37,7 @@ ON_SQLITE = figure(5, 1_000)
 ON_POSTGRES = figure(2, 200)
 OTHERS = figure(8, 500)
 
-days = st.lists(steps, min_size=8, max_size=24)
+days = st.lists(steps, min_size=14, max_size=26)
 
 
 @pytest.fixture(scope="module", autouse=True)

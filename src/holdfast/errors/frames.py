@@ -33,8 +33,8 @@ class ReservationNotFound(NotFound):
 
 
 class HandleNotFound(NotFound):
-    """There is no handle {handle!r} in the session {session!r}. Pass the id of one that was shown: see pieces(), and handles() of its
-    frames."""
+    """There is no handle {handle!r} in the session {session!r}. Pass the id of one that was shown: see pieces(), and the
+    handles() of its frames."""
 
     session: str
     handle: str

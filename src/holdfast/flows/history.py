@@ -20,7 +20,7 @@ from holdfast.core.calibrate import calibrated
 from holdfast.core.messages import group_of
 from holdfast.core.shown import Bodies, Reductions, by_message, pieces_of, shown
 from holdfast.errors import InvalidContent, PlanStale
-from holdfast.flows import effects
+from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.frames import one_of
@@ -28,7 +28,7 @@ from holdfast.flows.place import Context, Place, given_to, together
 from holdfast.flows.views import late_of, newest, oldest, pinned, steady
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext
-from holdfast.model.content import BlobRef, Body, text_of
+from holdfast.model.content import BlobRef, Body, Text, text_of
 from holdfast.model.events import ContextCompacted
 from holdfast.model.handles import piece_id
 from holdfast.model.log import Appended
@@ -76,41 +76,64 @@ def history(place: Place) -> Flow[History]:
 def history_at(place: Place, state: SessionState) -> Flow[History]:
     stream = place.scope.stream
     items = yield from in_view(place, state)
-    system = yield from pinned(stream, state, place.frame)
+    system = yield from _system(place, state)
     bodies = yield from _whole(place, state, items)
     reductions = by_message(state.view(place.frame).reduced)
     visible = tuple(as_shown(item, reductions, bodies) for item in items)
-    pinned_shown = tuple(shown(each, reductions, bodies) for each in system)
     measure = functools.partial(calibrated, state.calibration)
     sizes = [measure(item.tokens, 1 if isinstance(item, Summary) else len(item.messages)) for item in visible]
     boundary = state.view(place.frame).boundary
     late = yield from late_of(stream, state, place.frame)
-    tail = (_late_note(late),) if late else ()
+    tail = _late_note(late, items)
     return History(
         scope=place.scope,
         frame=place.frame,
         version=state.version,
-        system=pinned_shown,
+        system=system,
         items=visible,
         frozen=sum(1 for _ in itertools.takewhile(lambda item: _end(item) <= boundary, items)),
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
         late=late,
         tail=tail,
-        tokens=sum(measure(each.tokens, 1) for each in pinned_shown)
+        tokens=sum(measure(each.tokens, 1) for each in system)
         + sum(sizes)
         + sum(measure(place.context.counter.count(each), 1) for each in tail),
     )
 
 
-def _late_note(late: Sequence[Message]) -> str:
-    """What a model is told of results that came too late to stand behind their call."""
+def _late_note(late: Sequence[Message], items: Sequence[Item]) -> tuple[str, ...]:
+    """What a model is told, until it has replied, of results that came too late to stand behind their call."""
+    reply = _last_reply(items)
     lines = [
         f"{result.tool_call_id}: {' '.join(text_of(result.content)[:_LATE_CHARS].split())}"
         f' (read_handle("{piece_id(each.seq, number)}") reads it)'
         for each in late
+        if reply is None or each.seq > reply.seq
         for number, result in enumerate(each.tool_results)
     ]
-    return "\n".join(["Results that came after their call had been closed:", *lines])
+    return ("\n".join(["Results that came after their call had been closed:", *lines]),) if lines else ()
+
+
+def _last_reply(items: Sequence[Item]) -> Message | None:
+    for item in reversed(items):
+        for message in reversed(item.messages) if isinstance(item, Unit) else ():
+            if message.role == "assistant":
+                return message
+    return None
+
+
+def _system(place: Place, state: SessionState) -> Flow[tuple[Message, ...]]:
+    """The system messages, whole: also those that are too long for the log."""
+    found: list[Message] = []
+    for message in (yield from pinned(place.scope.stream, state, place.frame)):
+        refs = [part.ref for part in message.content if isinstance(part, Body)]
+        texts = {}
+        for ref in refs:
+            texts[ref.digest] = yield from text_of_body(place.context, ref)
+        parts = tuple(Text(texts[part.ref.digest]) if isinstance(part, Body) else part for part in message.content)
+        tokens = ingest.count_parts(place.context.counter, parts) if refs else message.tokens
+        found.append(msgspec.structs.replace(message, content=parts, tokens=tokens))
+    return tuple(found)
 
 
 def as_shown(item: Item, reductions: Reductions, bodies: Bodies) -> Item:
@@ -291,29 +314,39 @@ def _summarizing(context: Context) -> Callable[[int, int], int]:
 
 
 def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Strategy | None) -> Flow[Ground]:
-    stream, frame = place.scope.stream, place.frame
+    frame = place.frame
     measure = functools.partial(calibrated, state.calibration)
-    prices = asked.prices or _prices(place.context, asked.model or state.calibration.model)
+    items, whole = yield from _read(place, state)
+    reply = _last_reply(items)
+    answered = "" if reply is None or reply.source is None else reply.source.model or ""
+    last = answered or (state.calibration.model if frame is None else "")
+    prices = asked.prices or _prices(place.context, asked.model or last)
     if prices is None:
         if asked.window is None and strategy is None:
-            model = asked.model or state.calibration.model
+            model = asked.model or last
             told = f"nothing is known of the model {errors.shown(model)}" if model else "no model has answered yet"
             raise InvalidContent(reason=f"{told}; say window=, or prices=")
         prices = UNKNOWN
     window = prices.window - prices.max_output
-    items, whole = yield from _read(place, state)
-    system = yield from pinned(stream, state, frame)
+    system = yield from _system(place, state)
+    late = yield from late_of(place.scope.stream, state, frame)
+    notes = _late_note(late, items)
+    known = _prices(place.context, answered)
+    changed = known is not None and known != prices and asked.prices is None
+    pinned_since = reply is not None and any(each.seq > reply.seq for each in system)
     return Ground(
         scope=place.scope,
         frame=frame,
         version=state.version,
-        system=asked.before + sum(measure(each.tokens, 1) for each in system),
+        system=asked.before
+        + sum(measure(each.tokens, 1) for each in system)
+        + sum(measure(place.context.counter.count(each), 1) for each in notes),
         items=tuple(items),
         view=state.view(frame),
         window=min(window, asked.window or window),
         prices=prices,
         now_us=place.context.clock.now_us(),
-        cold=asked.cold,
+        cold=asked.cold or changed or pinned_since,
         unread=not whole,
         bodies=(yield from _whole(place, state, items)),
     )
