@@ -441,7 +441,7 @@ def _checked_plan(place: Place, state: SessionState, plan: Plan) -> Flow[Plan]:
     inside = [item for item in items if _end(item) <= fold.last]
     messages = tuple(message.seq for item in inside if isinstance(item, Unit) for message in item.messages)
     cut = any(item.seq <= fold.last < _end(item) for item in units)
-    if not sound or cut or {*messages} != {*fold.messages}:
+    if not inside or not sound or cut or {*messages} != {*fold.messages}:
         raise InvalidContent(reason=_FOREIGN)
     summaries = [item for item in inside if isinstance(item, Summary)]
     fold = msgspec.structs.replace(
