@@ -50,9 +50,9 @@ class Recording(msgspec.Struct, frozen=True):
     index: Index
 
     @property
-    def unseen(self) -> bool:
-        """Whether nothing was tuned on this session: half of them, by a hash of their names."""
-        return hashlib.sha256(self.name.encode()).digest()[0] % 2 == 0
+    def held_out(self) -> bool:
+        """Whether the summarizer's weights were fitted without this session: half of them, by a hash of the file's name."""
+        return hashlib.sha256(f"{self.name}.jsonl".encode()).digest()[0] % 2 == 1
 
     @property
     def tokens(self) -> int:

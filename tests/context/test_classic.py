@@ -205,6 +205,23 @@ def test_pressure_that_is_left_is_met_in_the_same_plan() -> None:
     assert plan(applied(ground, found), CLASSIC, tools()).empty
 
 
+def test_what_is_folded_is_not_shown_by_an_excerpt_as_well() -> None:
+    talk = Talk()
+    for number in range(4):
+        talk.say("user", Text(prose(400, f"q{number}")))
+        reply = talk.say("assistant", calls=1)
+        talk.say("tool", results=[ToolResult(reply.tool_calls[0].id, (Text(prose(9_000, f"r{number}")),))])
+    ground = replace(talk.ground(1, PRICES), now_us=talk.now_us + 4_000 * SECOND_US)
+    ground = replace(ground, window=round(tokens_of(ground, tools()) / 0.92))
+    policy = Classic(
+        preserve_turns=0, large=100, excerpt=1, snip=0.01, collapse=0.01, micro=None, auto=None, target=0.1
+    )
+    found = plan(ground, policy, tools())
+    assert [label(op) for op in found.ops] == ["time_decay_micro", "collapse"]
+    assert found.fold is not None
+    assert found.reduced == ()
+
+
 def _messages(item: Unit | Summary) -> tuple[holdfast.Message, ...]:
     return () if isinstance(item, Summary) else item.messages
 

@@ -10,8 +10,9 @@ from hypothesis import given as having
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidContent, TooLarge
+from holdfast.model import limits
 from holdfast.model.content import Image, Opaque, Text, Usage
-from holdfast.providers import Draft, DraftCall, DraftResult, Inline, parts, read
+from holdfast.providers import Draft, DraftCall, DraftResult, Inline, read
 from tests.core.provider_examples import bodies
 
 URL = "https://example.org/cat.png"
@@ -95,7 +96,7 @@ def test_base64_that_would_not_come_back_the_same_is_refused(data: str) -> None:
     ],
 )
 def test_a_file_past_the_bound_is_refused(block: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "INLINE_BYTES", 2)
+    monkeypatch.setattr(limits, "INLINE_BYTES", 2)
     with pytest.raises(TooLarge, match="INLINE_BYTES"):
         read({"role": "user", "content": [block]})
 

@@ -184,6 +184,8 @@ def _wake(kept: Kept) -> None:
         frame = trip.frame("More", budget=100)
         frame.update(goal="Much more")
         frame.add_handle("document", "text", title="A page")
+        frame.record_all([("user", "word " * 100), ("assistant", "text"), ("user", "more"), ("assistant", "text")])
+        frame.compact(strategy=holdfast.TruncateAt(1))
         frame.grant(50)
         reserved = [frame.reserve("thinking", 10) for _ in range(2)]
         frame.commit(reserved[0], 5)

@@ -18,7 +18,7 @@ from tests.edges.test_fact_input import _trouble
 from tests.edges.view_entrances import PIECE, VIEW_ENTRANCES
 from tests.support import figure
 
-SAMPLE = figure(16, 1)
+SAMPLE = figure(24, 1)
 """One value in so many is handed in, other ones at each entrance."""
 METHODS = ("history", "render", "plan", "compact", "pieces", "occupancy", "page_out", "page_in", "read_text")
 

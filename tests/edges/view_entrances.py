@@ -141,6 +141,15 @@ def _opened(option: str, make: Callable[[Any], Any] = lambda value: value) -> Ca
     return asked(lambda _, value: holdfast.open("memory:", **{option: make(value)}).close())
 
 
+def _as_int(value: object) -> bool:
+    """A number, or something that is written as one."""
+    return isinstance(value, int) and type(value) is not bool
+
+
+def _as_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
 def _is_share(value: object) -> bool:
     return is_number(value) and 0 < value <= 1  # type: ignore[operator]
 
@@ -198,13 +207,13 @@ BOUNDARIES: dict[str, Entrance] = {
     "compact(keep_recent)": Entrance(_compacted(strategy=SummarizeOldest), is_int),
     "compact(message_count)": Entrance(_compacted(strategy=TruncateAt), is_int),
     "compact(plan)": Entrance(_compacted(plan=lambda value: value), or_none(never)),
-    "compact(plan's version)": Entrance(_by_plan("version"), is_int, also=(errors.PlanStale,)),
-    "compact(plan's policy)": Entrance(_by_plan("policy"), is_text),
+    "compact(plan's version)": Entrance(_by_plan("version"), _as_int, also=(errors.PlanStale,)),
+    "compact(plan's policy)": Entrance(_by_plan("policy"), _as_text),
     "compact(plan's why)": Entrance(_by_plan("why"), lambda value: value is None or value in ("pays", "asked")),
     **{
         f"compact(plan's {field})": Entrance(_by_plan(field), fits)
         for field, fits in {
-            "steps": lambda value: value == (),
+            "steps": never,
             "reduced": lambda value: value == (),
             "fold": or_none(never),
             "figures": never,
@@ -214,16 +223,16 @@ BOUNDARIES: dict[str, Entrance] = {
     **{
         f"compact(fold's {field})": Entrance(_in_plan("fold", field), fits)
         for field, fits in {
-            "first": is_int,
-            "last": is_int,
+            "first": _as_int,
+            "last": _as_int,
             "messages": never,
-            "summaries": lambda value: value == (),
-            "count": is_int,
-            "text": is_text,
-            "tokens": is_int,
+            "summaries": lambda value: type(value) is tuple and all(map(_as_int, value)),  # looked up all the same
+            "count": _as_int,
+            "text": _as_text,
+            "tokens": _as_int,
         }.items()
     },
-    **{f"compact(figures' {field})": Entrance(_in_plan("figures", field), is_int) for field in ("before", "grown")},
+    **{f"compact(figures' {field})": Entrance(_in_plan("figures", field), _as_int) for field in ("before", "grown")},
     "page_out(handle)": Entrance(_moved("page_out", "handle"), is_text, also=(errors.HandleNotFound,)),
     "page_out(tier)": Entrance(_moved("page_out", "tier"), lambda value: value in ("durable", "semantic")),
     "page_out(key)": Entrance(_moved("page_out", "key"), or_none(is_text)),

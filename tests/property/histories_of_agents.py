@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from hypothesis import event
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -173,21 +174,18 @@ compacts = st.builds(
     st.booleans(),
     st.sampled_from([0, 0, 300]),
 )
-steps: st.SearchStrategy[Step] = st.one_of(
-    says,
-    says,
-    works,
-    works,
-    works,
-    st.builds(Answer, _where, _lengths),
-    st.builds(GiveUp, _where),
-    st.builds(TooLate, _lengths),
+spoken: st.SearchStrategy[Step] = st.one_of(
+    says, works, works, st.builds(Answer, _where, _lengths), st.builds(GiveUp, _where), st.builds(TooLate, _lengths)
+)
+shortened: st.SearchStrategy[Step] = st.one_of(
     compacts,
     compacts,
     st.builds(Late, _where, st.sampled_from(["words", "page"])),
     st.builds(Page, _where, _picks, st.booleans(), st.sampled_from(["durable", "semantic"])),
     st.builds(OutAndIn, _where, _picks),
     st.builds(Summarise, _where, st.integers(0, 2)),
+)
+other: st.SearchStrategy[Step] = st.one_of(
     st.builds(Push),
     st.builds(Pop, _where),
     st.builds(Reset, st.booleans()),
@@ -195,6 +193,13 @@ steps: st.SearchStrategy[Step] = st.one_of(
     st.builds(Wait, st.sampled_from([1, 400, 4_000, -90_000])),
     st.builds(Reopen),
 )
+_turns = st.tuples(st.builds(Say, _where, st.just("user"), _lengths), works)
+"""What someone asks, and what an agent does about it."""
+days: st.SearchStrategy[list[Step]] = st.lists(
+    st.one_of(_turns, _turns, st.tuples(spoken), st.tuples(shortened), st.tuples(shortened), st.tuples(other)),
+    min_size=12,
+    max_size=24,
+).map(lambda parts: [Push(), *(step for part in parts for step in part)])
 
 
 class Shown(NamedTuple):
@@ -378,6 +383,7 @@ class Play:
         if isinstance(step.how, Priced | Classic):
             check_same(made, planned)
         self._check_made(place, before, made, step.before)
+        event(f"compacted, {made.why}" + (", folded" if made.fold else "") + (", reduced" if made.reduced else ""))
         assert place.compact(**options, key=f"compact {self.marks}").at == made.at
         again = place.compact(**options)
         assert again.empty, again.explain()
@@ -395,11 +401,11 @@ class Play:
             return
         assert made.figures.after == after.tokens + more < made.figures.before
         (recorded,) = self.session.events(after=before.version)
-        event = upcast.current(recorded)
-        assert isinstance(event, ContextCompacted)
+        told = upcast.current(recorded)
+        assert isinstance(told, ContextCompacted)
         assert recorded.seq == made.at
-        assert event.reduced == made.reduced
-        assert event.fold == made.fold
+        assert told.reduced == made.reduced
+        assert told.fold == made.fold
         left = {each.seq for each in before.messages} - {each.seq for each in after.messages}
         assert left == {*(() if made.fold is None else made.fold.messages)}, "it names every message that left"
         changed = {each.seq for each in after.messages if each not in before.messages}
@@ -438,6 +444,7 @@ class Play:
         moved: Handle = move()
         version = self.session.state().version
         assert move() == moved
+        assert (place.page_out(piece, tier=tier) if out else place.page_in(piece)).id == piece.id
         assert self.session.state().version == version
         assert moved.id == piece.id
         assert moved.digest == piece.digest

@@ -9,7 +9,7 @@ what was erased is anywhere; the log leads to the same state, and to the same ro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -23,11 +23,11 @@ from holdfast.core import upcast
 from holdfast.model import limits
 from holdfast.model.content import Text
 from holdfast.model.events import ContextCompacted, HandleReplaced
-from holdfast.model.messages import Summary
+from holdfast.model.messages import Item, Summary, Unit
 from holdfast.model.plan import Classic, Priced, Strategy, SummarizeOldest, TruncateAt
 from holdfast.model.rows import HandleRow
 from tests.context.grounds import prose
-from tests.property.histories_of_agents import SPOOLING, Play, Step, rendered, steps
+from tests.property.histories_of_agents import SPOOLING, Play, Step, days, rendered
 from tests.property.model import CharCounter, HandClock
 from tests.property.tools import Kind, rows_of_table, session_events, store_of_kind
 from tests.support import CountingIds, figure
@@ -36,8 +36,6 @@ IN_MEMORY = figure(16, 3_000)
 ON_SQLITE = figure(5, 1_000)
 ON_POSTGRES = figure(2, 200)
 OTHERS = figure(8, 500)
-
-days = st.lists(steps, min_size=14, max_size=26)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -113,12 +111,18 @@ def test_fifty_boundaries_in_a_row_stay_small_and_stand_for_all(how: Strategy | 
         assert sum(item.tokens for item in summaries) <= 4_000 * Priced().summary_share + 100
         told = sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in items)
         assert told == session.state().messages == 4 * (number + 1)
+        shown = sum(each.tokens for each in session.messages(limit=1_000) if each.seq in seqs(items))
+        assert session.occupancy().collapsed_tokens == session.state().tokens - shown
     made = [upcast.current(event) for event in session_events(session)]
     folds = [event.fold for event in made if isinstance(event, ContextCompacted) and event.fold is not None]
     assert len(folds) > 5
     named = [seq for each in folds for seq in each.messages]
     assert len({*named}) == len(named), "each message leaves once"
     assert len(session.state().summaries) == 1
+
+
+def seqs(items: Sequence[Item]) -> set[int]:
+    return {message.seq for item in items if isinstance(item, Unit) for message in item.messages}
 
 
 def boundary(place: Any, how: Strategy | Priced | Classic, window: int, **more: Any) -> Any:
@@ -155,21 +159,22 @@ def test_what_is_too_long_to_be_looked_at_is_folded_until_it_can_be(
 
 
 @settings(max_examples=OTHERS)
-@given(st.lists(st.integers(0, 2), min_size=3, max_size=9), st.integers(0, 2))
-def test_conversations_are_kept_apart(turns: list[int], shortened: int) -> None:
+@given(st.lists(st.integers(0, 2), min_size=3, max_size=9), st.permutations(range(3)))
+def test_conversations_are_kept_apart(turns: list[int], order: list[int]) -> None:
     with opened("memory:") as engine:
         session: Any = engine.create_session("s")
         frame = session.frame("look", budget=100_000)
         places = [session, frame, frame.frame("closer", budget=1_000)]
-        for number, where in enumerate(turns):
+        for number, where in enumerate((*turns, 0, 1, 2)):
             turn(places[where], number)
-        before = [rendered(place.history()) for place in places]
-        for how in (TruncateAt(0), Classic(snip=0.01, large=50, excerpt=5)):
-            boundary(places[shortened], how, 10_000)
-        for number, place in enumerate(places):
-            assert number == shortened or rendered(place.history()) == before[number]
-            said = {*map(int, re.findall(r"result(\d+)", repr(place.history())))}
-            assert {turns[each] for each in said} <= {number}
+        for shortened in order:
+            before = [rendered(place.history()) for place in places]
+            assert not boundary(places[shortened], Classic(snip=0.01, large=50, excerpt=5), 500).empty
+            boundary(places[shortened], TruncateAt(0), 10_000)
+            for number, place in enumerate(places):
+                assert (rendered(place.history()) == before[number]) == (number != shortened)
+                said = {*map(int, re.findall(r"result(\d+)", repr(place.history())))}
+                assert {(*turns, 0, 1, 2)[each] for each in said} <= {number}
 
 
 contents = st.sampled_from([prose(200), prose(590), prose(3_000)]) | st.builds(

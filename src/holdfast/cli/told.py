@@ -23,6 +23,9 @@ _WORDS = {
     "frame.resumed": "{frame}, by {by}",
     "frame.handle_added": "{frame} h{seq}, {kind}: {title}",
     "frame.result_added": "{frame} h{seq}, {child} {status}: {title}",
+    "frame.compacted": "{policy}{within}, {why}: {original} to {final} tokens",
+    "handle.moved": "{piece}{within}, {residency}",
+    "handle.replaced": "{frame} {handle}, {residency}: {title}",
     "token.reissued": "{frame}, by {by}",
     "token.revoked": "{frame}: {reason}",
     "budget.reserved": "{frame} r{seq}, {amount} tokens: {purpose}",
@@ -50,7 +53,7 @@ _WORDS = {
 }
 """What is said of events that have neither a role nor a reason alone. The names are fields, or what `_more` adds."""
 
-_ABSENT = {"used": "0", "tokens": "0", "amount": "0", "budget": "0", "attempt": "1"}
+_ABSENT = {"used": "0", "tokens": "0", "amount": "0", "budget": "0", "attempt": "1", "residency": "resident"}
 """Figures that are not stored when they are this."""
 
 
@@ -99,10 +102,16 @@ def _more(event: holdfast.Recorded, said: dict[str, Any]) -> dict[str, str]:
         "against": f", a claim against {said['against']}" if said.get("against") else "",
         "instead": f", instead of {_listed(said['instead'])}" if said.get("instead") else "",
         "items": _listed(said.get("items")),
+        "piece": _piece(said.get("piece")),
         "facts": _listed(said.get("facts")),
         "proposed": count(len(proposals) if isinstance(proposals, list) else 0, "proposal"),
         "decision": "accepted" if said.get("accepted") is True else "declined",
     }
+
+
+def _piece(said: object) -> str:
+    """The handle of a piece of a message."""
+    return f"h{_figure(said.get('message'))}_{_figure(said.get('piece'))}" if isinstance(said, dict) else ""
 
 
 def _listed(names: object) -> str:
