@@ -41,8 +41,11 @@ from holdfast.model.plan import (
     PlanPolicy,
     Priced,
     Prices,
+    Snip,
+    Spool,
     Strategy,
     SummarizeOldest,
+    TimeDecayMicro,
     TruncateAt,
 )
 from holdfast.model.prices import checked_prices, prices_of
@@ -375,7 +378,7 @@ def compact(
     With a `plan` from before, exactly that: PlanStale if what is shown has changed since. With a `strategy`
     (SummarizeOldest, TruncateAt), what that asks for, whatever it costs. The transcript stays as it is."""
     if plan is not None:
-        _check_made(place, plan)
+        plan = _made(place, plan)
     if strategy is not None:
         _check_strategy(strategy)
     asked = _asked(place, window, model, prices, policy, before, cold)
@@ -400,14 +403,15 @@ def compact(
     raise AssertionError("the last try returns or raises")
 
 
-def _check_made(place: Place, plan: object) -> None:
+def _made(place: Place, plan: object) -> Plan:
     """Whether this can be a plan that plan() made: what a caller put into one is of no type that it should have."""
     try:
-        made = type(plan) is Plan and codec.decode(codec.encode(plan), Plan) == plan
-    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
-        made = False
-    if not made or (plan.scope, plan.frame) != (place.scope, place.frame):  # type: ignore[attr-defined]
+        made = codec.decode(codec.encode(plan), Plan) if type(plan) is Plan else None
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError, BufferError):
+        made = None
+    if made is None or made != plan or (made.scope, made.frame) != (place.scope, place.frame):
         raise InvalidContent(reason="a plan to carry out is what plan() of this conversation returned")
+    return made
 
 
 def _from_the_beginning(place: Place, asked: _Asked, strategy: Strategy | None, cause: str | None) -> Flow[Plan]:
@@ -441,7 +445,8 @@ def _checked_plan(place: Place, state: SessionState, plan: Plan) -> Flow[Plan]:
     inside = [item for item in items if _end(item) <= fold.last]
     messages = tuple(message.seq for item in inside if isinstance(item, Unit) for message in item.messages)
     cut = any(item.seq <= fold.last < _end(item) for item in units)
-    if not inside or not sound or cut or {*messages} != {*fold.messages}:
+    folds = any(not isinstance(op, Snip | Spool | TimeDecayMicro) for op in plan.ops)
+    if not inside or not sound or cut or not folds or {*messages} != {*fold.messages}:
         raise InvalidContent(reason=_FOREIGN)
     summaries = [item for item in inside if isinstance(item, Summary)]
     fold = msgspec.structs.replace(

@@ -104,7 +104,7 @@ def read_text(
 
 
 def _asked(start: object, stop: object, first: object, last: object, search: object) -> _Asked:
-    ways = ((start, stop) != (None, None), (first, last) != (None, None), search is not None)
+    ways = (start is not None or stop is not None, first is not None or last is not None, search is not None)
     if sum(ways) > 1:
         reason = "ask for bytes (start, stop), for lines (first_line, last_line) or for a search, one at a time"
         raise InvalidContent(reason=reason)
