@@ -229,8 +229,8 @@ def notes(sessions: Sequence[Recording], data: Path, about: str) -> list[str]:
         f"messages kept that it keeps by itself. Clearing keeps the last {KEPT_RESULTS} results."
     )
     halves = (
-        "Held out are the sessions that the summarizer's weights were fitted without. The planner's rule and its shares were "
-        "chosen with figures of both halves at hand."
+        "Held out are the sessions that the summarizer's weights were fitted without. The planner's rule and its shares "
+        "were chosen with figures of both halves at hand."
     )
     short = "The recorded airline sessions are left out: none of them comes near to any of these windows."
     return [held, halves, cache, optimum, others, short]

@@ -20,7 +20,7 @@ from tests.support import figure
 
 SAMPLE = figure(24, 1)
 """One value in so many is handed in, other ones at each entrance."""
-METHODS = ("history", "render", "plan", "compact", "pieces", "occupancy", "page_out", "page_in", "read_text")
+METHODS = ("history", "render", "plan", "compact", "piece", "pieces", "occupancy", "page_out", "page_in", "read_text")
 
 ODD_HANDLES = (
     "h1_0",
@@ -148,3 +148,24 @@ def test_a_plan_is_carried_out_where_it_was_made(engine: holdfast.Engine) -> Non
         with refused(engine, errors.KeyConflict):
             place.compact(window=600, key=f"k{at}")
     assert engine.verify().ok
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite awaited"])
+def test_what_a_summary_stands_for_is_collapsed_and_can_still_be_read(kind: str, desk: Desk) -> None:
+    session = desk.open(kind).create_session("s")
+    for number in range(3):
+        (call,) = session.record("assistant", f"I look {number}.", tool_calls=[{"name": "look"}]).tool_calls
+        session.result(call, f"found {number} " * 200)
+    first, *_, last = session.pieces()
+    session.compact(strategy=holdfast.TruncateAt(2))
+    assert [session.piece(each).residency for each in (first, last)] == ["collapsed", "resident"]
+    assert msgspec.structs.replace(session.piece(first), residency="resident") == first
+    assert session.read_text(first, stop=7).text == "found 0"
+
+
+def test_pictures_and_files_take_room(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    picture = holdfast.Image(engine.put_blob(b"\x89PNG", media_type="image/png"))
+    text = holdfast.File(engine.put_blob(b"word " * 2_000, media_type="text/plain"))
+    assert session.record("user", [picture]).tokens > 1_000
+    assert session.record("user", [text]).tokens > 2_000

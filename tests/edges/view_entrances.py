@@ -236,6 +236,7 @@ BOUNDARIES: dict[str, Entrance] = {
     "page_out(handle)": Entrance(_moved("page_out", "handle"), is_text, also=(errors.HandleNotFound,)),
     "page_out(tier)": Entrance(_moved("page_out", "tier"), lambda value: value in ("durable", "semantic")),
     "page_out(key)": Entrance(_moved("page_out", "key"), or_none(is_text)),
+    "piece(handle)": Entrance(_moved("piece", "handle"), is_text, also=(errors.HandleNotFound,)),
     "page_in(handle)": Entrance(_moved("page_in", "handle"), is_text, also=(errors.HandleNotFound,)),
     "page_in(key)": Entrance(_moved("page_in", "key"), or_none(is_text)),
 }

@@ -1,5 +1,4 @@
-"""Random days of agents, played in a session and its frames: parallel calls, words between a call and its result, large
-results, boundaries of all kinds, erasures. After each step what is shown is compared with what was said."""
+"""Days of agents, played in a session and its frames. After each step what is shown is compared with what was said."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from hypothesis import event
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import holdfast
@@ -23,183 +21,41 @@ from holdfast.model.content import BlobRef, Body, Data, Image, Part, Text, text_
 from holdfast.model.events import ContextCompacted
 from holdfast.model.handles import Handle, piece_id
 from holdfast.model.messages import History, Item, Message, Summary, Unit
-from holdfast.model.plan import Classic, Plan, Priced, Prices, Strategy, SummarizeOldest, TruncateAt
+from holdfast.model.plan import Classic, Plan, Priced
 from holdfast.model.rows import BlobRow, PageRow
 from holdfast.model.state import SessionState
 from holdfast.render import anthropic, openai_chat, openai_responses, text
-from tests.context.grounds import PRICES, prose
+from tests.context.grounds import prose
+from tests.property.days_of_agents import (
+    Answer,
+    Compact,
+    Erase,
+    GiveUp,
+    Late,
+    OutAndIn,
+    Page,
+    Pop,
+    Push,
+    Reopen,
+    Reset,
+    Say,
+    Shortened,
+    Spoken,
+    Step,
+    Summarise,
+    TooLate,
+    Wait,
+    Work,
+)
 from tests.property.model import HandClock
 from tests.property.tools import rows_dump, rows_of_table, session_events
 
-SPOOLING = holdfast.Spooling(600, 100)
+SPOOLING = holdfast.Spooling(3_000, 200)
 FRAMES = 2
 LINE = 80
 """Tokens that the line for what was paged out never has: nothing shorter is worth it."""
 Conversation: TypeAlias = Any
 """A session or a frame, blocking."""
-
-
-class Say(NamedTuple):
-    where: int
-    role: str
-    length: int
-
-
-class Work(NamedTuple):
-    """A reply with calls, and what comes back: how long each result is; what is left over stays open."""
-
-    where: int
-    calls: int
-    lengths: tuple[int, ...]
-    kind: str
-    between: bool
-    at_once: bool
-
-
-class Answer(NamedTuple):
-    where: int
-    length: int
-
-
-class GiveUp(NamedTuple):
-    where: int
-
-
-class TooLate(NamedTuple):
-    """A result for a call that was closed."""
-
-    length: int
-
-
-class Compact(NamedTuple):
-    where: int
-    how: Priced | Classic | Strategy
-    share: float
-    """The window, by what is in view."""
-    prices: Prices | None
-    cold: bool
-    before: int
-    """Tokens of what stands before the conversation."""
-
-
-class Late(NamedTuple):
-    """A plan that is carried out when something came between."""
-
-    where: int
-    what: str
-
-
-class Page(NamedTuple):
-    where: int
-    pick: int
-    out: bool
-    tier: str
-
-
-class OutAndIn(NamedTuple):
-    where: int
-    pick: int
-
-
-class Summarise(NamedTuple):
-    where: int
-    turns: int
-
-
-class Push(NamedTuple):
-    pass
-
-
-class Pop(NamedTuple):
-    where: int
-
-
-class Reset(NamedTuple):
-    keep_system: bool
-
-
-class Erase(NamedTuple):
-    pick: int
-
-
-class Wait(NamedTuple):
-    seconds: int
-
-
-class Reopen(NamedTuple):
-    """Another process goes on."""
-
-
-Spoken: TypeAlias = Say | Work | Answer | GiveUp
-Shortened: TypeAlias = Compact | Late | Page | OutAndIn | Summarise
-Step: TypeAlias = Spoken | TooLate | Shortened | Push | Pop | Reset | Erase | Wait | Reopen
-
-_where = st.sampled_from([0, 0, 0, 1, 2])
-_lengths = st.sampled_from([5, 150, 150, 590, 610, 2_500, 6_000])
-_picks = st.integers(0, 12)
-_policies = st.sampled_from(
-    [
-        Priced(),
-        Priced(least=0, large=100, excerpt=20, preserve_turns=1),
-        Priced(least=0, preserve_turns=0, tail_share=0.01),
-        Classic(),
-        Classic(large=200, excerpt=30),
-        Classic(snip=0.01, micro=None, collapse=None, auto=None),
-        Classic(snip=None, micro=0.01, collapse=None, auto=None, large=200, excerpt=20, preserve_turns=0),
-        Classic(snip=None, micro=None, collapse=0.01, auto=None, target=0.5),
-        SummarizeOldest(0),
-        SummarizeOldest(4),
-        TruncateAt(0),
-        TruncateAt(5),
-    ]
-)
-_prices = st.sampled_from([None, None, PRICES, replace(PRICES, cache_read=3_000_000), replace(PRICES, cache_read=0)])
-
-says = st.builds(Say, _where, st.sampled_from(["user", "user", "assistant"]), _lengths)
-works = st.builds(
-    Work,
-    _where,
-    st.integers(1, 3),
-    st.lists(_lengths, min_size=0, max_size=3).map(tuple) | st.tuples(_lengths, _lengths, _lengths),
-    st.sampled_from(["text", "text", "json", "parts", "image", "error"]),
-    st.sampled_from([False, False, True]),
-    st.booleans(),
-)
-compacts = st.builds(
-    Compact,
-    _where,
-    _policies,
-    st.sampled_from([0.2, 0.6, 0.9, 1.02, 1.2, 5]),
-    _prices,
-    st.booleans(),
-    st.sampled_from([0, 0, 300]),
-)
-spoken: st.SearchStrategy[Step] = st.one_of(
-    says, works, works, st.builds(Answer, _where, _lengths), st.builds(GiveUp, _where), st.builds(TooLate, _lengths)
-)
-shortened: st.SearchStrategy[Step] = st.one_of(
-    compacts,
-    compacts,
-    st.builds(Late, _where, st.sampled_from(["words", "page"])),
-    st.builds(Page, _where, _picks, st.booleans(), st.sampled_from(["durable", "semantic"])),
-    st.builds(OutAndIn, _where, _picks),
-    st.builds(Summarise, _where, st.integers(0, 2)),
-)
-other: st.SearchStrategy[Step] = st.one_of(
-    st.builds(Push),
-    st.builds(Pop, _where),
-    st.builds(Reset, st.booleans()),
-    st.builds(Erase, _picks),
-    st.builds(Wait, st.sampled_from([1, 400, 4_000, -90_000])),
-    st.builds(Reopen),
-)
-_turns = st.tuples(st.builds(Say, _where, st.just("user"), _lengths), works)
-"""What someone asks, and what an agent does about it."""
-days: st.SearchStrategy[list[Step]] = st.lists(
-    st.one_of(_turns, _turns, st.tuples(spoken), st.tuples(shortened), st.tuples(shortened), st.tuples(other)),
-    min_size=12,
-    max_size=24,
-).map(lambda parts: [Push(), *(step for part in parts for step in part)])
 
 
 class Shown(NamedTuple):

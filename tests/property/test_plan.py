@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import holdfast
@@ -27,15 +27,18 @@ from holdfast.model.messages import Item, Summary, Unit
 from holdfast.model.plan import Classic, Priced, Strategy, SummarizeOldest, TruncateAt
 from holdfast.model.rows import HandleRow
 from tests.context.grounds import prose
-from tests.property.histories_of_agents import SPOOLING, Play, Step, days, rendered
+from tests.property.days_of_agents import a_day
+from tests.property.histories_of_agents import SPOOLING, Play, rendered
 from tests.property.model import CharCounter, HandClock
 from tests.property.tools import Kind, rows_of_table, session_events, store_of_kind
 from tests.support import CountingIds, figure
 
-IN_MEMORY = figure(16, 3_000)
+IN_MEMORY = figure(60, 5_000)
 ON_SQLITE = figure(5, 1_000)
 ON_POSTGRES = figure(2, 200)
 OTHERS = figure(8, 500)
+
+seeds = st.integers(0, 1 << 32)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,8 +55,10 @@ def opened(url: str, **more: Any) -> holdfast.Engine:
     )
 
 
-def play(kind: Kind, day: list[Step]) -> None:
+def play(kind: Kind, seed: int) -> None:
     clock, ids = HandClock(), CountingIds()
+    day = a_day(seed)
+    note(repr(day))
     with ExitStack() as stack:
         url = stack.enter_context(store_of_kind(kind))
         engine = stack.enter_context(opened(url, clock=clock, ids=ids))
@@ -70,21 +75,21 @@ def play(kind: Kind, day: list[Step]) -> None:
 
 
 @settings(max_examples=IN_MEMORY)
-@given(days)
-def test_what_is_shown_is_what_was_said(day: list[Step]) -> None:
-    play("memory", day)
+@given(seeds)
+def test_what_is_shown_is_what_was_said(seed: int) -> None:
+    play("memory", seed)
 
 
 @settings(max_examples=ON_SQLITE)
-@given(days)
-def test_what_is_shown_is_what_was_said_on_sqlite(day: list[Step]) -> None:
-    play("sqlite", day)
+@given(seeds)
+def test_what_is_shown_is_what_was_said_on_sqlite(seed: int) -> None:
+    play("sqlite", seed)
 
 
 @settings(max_examples=ON_POSTGRES)
-@given(days)
-def test_what_is_shown_is_what_was_said_on_postgres(day: list[Step]) -> None:
-    play("postgres", day)
+@given(seeds)
+def test_what_is_shown_is_what_was_said_on_postgres(seed: int) -> None:
+    play("postgres", seed)
 
 
 # Boundary after boundary
@@ -177,7 +182,7 @@ def test_conversations_are_kept_apart(turns: list[int], order: list[int]) -> Non
                 assert {(*turns, 0, 1, 2)[each] for each in said} <= {number}
 
 
-contents = st.sampled_from([prose(200), prose(590), prose(3_000)]) | st.builds(
+contents = st.sampled_from([prose(200), prose(2_900), prose(5_000)]) | st.builds(
     lambda rows: {"about": prose(100), "rows": rows}, st.lists(st.integers(-9, 9), max_size=5)
 )
 

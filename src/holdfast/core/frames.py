@@ -368,7 +368,7 @@ def _replace_handle(state: SessionState, frame: FrameState, command: ReplaceHand
         residency=residency,
         tier=(command.tier or found.tier) if residency == "paged_out" else None,
         ref=command.ref,
-        size=command.size or found.size,
+        size=command.size if new else command.size or found.size,
         result=given.result,
     )
     kept = found.priority, found.title, found.digest, found.metadata, found.residency, found.tier

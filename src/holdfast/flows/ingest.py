@@ -38,6 +38,11 @@ from holdfast.ports import TokenCounter
 
 Content: TypeAlias = str | Part | Sequence[str | Part]
 
+IMAGE_TOKENS = 1_500
+"""What a picture, or a file that is no text, is taken for: providers count by its size on a screen, which is not known."""
+TEXT_BYTES = 4
+"""Bytes of a text file for one token."""
+
 _PARTS = (Text, Data, Body, Image, File, Opaque)
 _SPLIT = "Record several messages."
 _BYTES = (bytes, bytearray, memoryview)
@@ -89,6 +94,11 @@ def count_parts(counter: TokenCounter, parts: tuple[Part, ...]) -> int:
                 tokens += counter.count(previews.shown_as(part, previews.SOME_HANDLE))
             case Data(value):
                 tokens += counter.count(codec.encode(value).decode())
+            case Image():
+                tokens += IMAGE_TOKENS
+            case File(ref):
+                written = ref.media_type is not None and ref.media_type.startswith("text/")
+                tokens += ref.size // TEXT_BYTES if written else IMAGE_TOKENS
     return tokens
 
 

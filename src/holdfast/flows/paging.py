@@ -17,6 +17,7 @@ from holdfast.core.project import piece_handle
 from holdfast.core.sessions import check_open
 from holdfast.core.shown import by_message, pieces_of, reduced_text, ref_of, size_of
 from holdfast.core.stack import content_of
+from holdfast.core.summaries import covering
 from holdfast.errors import HandleNotFound, InvalidContent
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
@@ -146,6 +147,20 @@ def _archived(context: Context, parts: tuple[Part, ...]) -> Flow[BlobRef]:
     """A piece in the blob store, as the log has it."""
     data = codec.encode(parts)
     return (yield from effects.outside(functools.partial(context.bodies.put, context.tenant, data, "application/json")))
+
+
+def piece(place: Place, handle: Handle | str) -> Flow[Handle]:
+    """A piece of a message by its handle, wherever it is now: `collapsed` if a summary stands for its message."""
+    name = handle.id if isinstance(handle, Handle) else handle
+    found = piece_of(name) if type(name) is str else None
+    if found is None:
+        raise HandleNotFound(session=place.scope.session, handle=name if type(name) is str else errors.shown(name))
+    message, parts, call = yield from piece_at(place.scope, *found)
+    state = yield from load(place.scope.stream, place.context.cache, fresh=True)
+    known = by_message(state.view(message.frame).reduced).get(message.seq, {})
+    known_as = _handle(place.context, message, found[1], parts, call, known.get(found[1]))
+    gone = message.seq <= state.start or covering(state.summaries_of(message.frame), message.seq) is not None
+    return msgspec.structs.replace(known_as, residency="collapsed") if gone else known_as
 
 
 def pieces(place: Place) -> Flow[list[Handle]]:

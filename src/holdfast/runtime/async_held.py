@@ -120,6 +120,7 @@ class _AsyncWorking(Held):
     render = awaiting(history_flows.render)
     plan = awaiting(history_flows.plan)
     compact = awaiting(history_flows.compact)
+    piece = awaiting(paging.piece)
     pieces = awaiting(paging.pieces)
     occupancy = awaiting(paging.occupancy)
     page_out = awaiting(paging.page_out)

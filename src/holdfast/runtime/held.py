@@ -97,6 +97,7 @@ class _Working(Held):
     render = blocking(history_flows.render)
     plan = blocking(history_flows.plan)
     compact = blocking(history_flows.compact)
+    piece = blocking(paging.piece)
     pieces = blocking(paging.pieces)
     occupancy = blocking(paging.occupancy)
     page_out = blocking(paging.page_out)
