@@ -8,6 +8,7 @@ import zlib
 from collections import defaultdict
 from typing import Any
 
+import msgspec
 import pytest
 
 import holdfast
