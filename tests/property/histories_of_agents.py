@@ -18,10 +18,10 @@ from holdfast.core.messages import group_of
 from holdfast.core.shown import pieces_of
 from holdfast.core.units import group_seq, whole
 from holdfast.model.content import BlobRef, Body, Data, Image, Part, Text, text_of
-from holdfast.model.events import ContextCompacted
+from holdfast.model.events import ContextCompacted, HandleMoved
 from holdfast.model.handles import Handle, piece_id
 from holdfast.model.messages import History, Item, Message, Summary, Unit
-from holdfast.model.plan import Classic, Plan, Priced
+from holdfast.model.plan import Classic, Plan, Priced, Reduction
 from holdfast.model.rows import BlobRow, PageRow
 from holdfast.model.state import SessionState
 from holdfast.render import anthropic, openai_chat, openai_responses, text
@@ -360,7 +360,7 @@ class Play:
                     self.erased |= marks_in(kept.pop(seq))
         asked = {call.id for message in self.said.values() for call in message.tool_calls}
         self.closed = [call for call in self.closed if call in asked]
-        self.paged = {each for each in self.paged if each[0] not in gone}
+        self.paged &= told_of(session_events(self.session))
         self.shown.clear()
         self._check_erased()
 
@@ -461,6 +461,17 @@ class Play:
         rows = {(row.message, row.piece) for row in rows_of_table(self.engine.store, PageRow)}
         assert self.paged <= rows, "what was ever shown otherwise is known for good"
         assert self.engine.verify().problems == ()
+
+
+def told_of(events: Sequence[holdfast.Recorded]) -> set[tuple[int, int]]:
+    """The pieces that boundaries tell of: who erases a message erases those, and what else they say."""
+    pieces: list[Reduction] = []
+    for event in map(upcast.current, events):
+        if isinstance(event, ContextCompacted):
+            pieces += event.reduced
+        elif isinstance(event, HandleMoved):
+            pieces.append(event.piece)
+    return {(each.message, each.piece) for each in pieces}
 
 
 def check_same(done: Plan, planned: Plan) -> None:
