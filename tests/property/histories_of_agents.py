@@ -448,6 +448,14 @@ class Play:
                 assert entries[: len(last.renderings[dialect])] == last.renderings[dialect], dialect
         self.shown[history.frame] = Shown(how, renderings)
 
+    def close(self) -> None:
+        """What was shown is shown when all is over, with what closed the calls that still waited."""
+        self.session.close("over")
+        for message in self.session.messages(limit=20):
+            if not message.erased:
+                self.said.setdefault(message.seq, message)
+        self._check_view(self.session, self.session.state())
+
     def check_all(self) -> None:
         """The log leads to this state, the rows are what a rebuild would make, and the transcript is as it was said."""
         events = session_events(self.session)
@@ -466,11 +474,11 @@ class Play:
 def told_of(events: Sequence[holdfast.Recorded]) -> set[tuple[int, int]]:
     """The pieces that boundaries tell of: who erases a message erases those, and what else they say."""
     pieces: list[Reduction] = []
-    for event in map(upcast.current, events):
-        if isinstance(event, ContextCompacted):
-            pieces += event.reduced
-        elif isinstance(event, HandleMoved):
-            pieces.append(event.piece)
+    for told in map(upcast.current, events):
+        if isinstance(told, ContextCompacted):
+            pieces += told.reduced
+        elif isinstance(told, HandleMoved):
+            pieces.append(told.piece)
     return {(each.message, each.piece) for each in pieces}
 
 

@@ -72,6 +72,7 @@ def play(kind: Kind, seed: int) -> None:
         for step in day:
             played.give(step)
         played.check_all()
+        played.close()
 
 
 @settings(max_examples=IN_MEMORY)
