@@ -20,15 +20,13 @@ from holdfast.context.levels import (
     Compaction,
     PriorityBased,
     Strategy,
-    SummarizeOldest,
     Summarizer,
-    TruncateAt,
     compact,
     light,
 )
 from holdfast.errors import CriticalOverflow, InvalidContent, InvalidNumber, StrategyRefused
 from holdfast.model.handles import SCORES, Priority
-from holdfast.model.plan import Level
+from holdfast.model.plan import Level, SummarizeOldest, TruncateAt
 from tests.support import figure
 
 EXAMPLES = figure(80, 5_000)
