@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
 import holdfast
@@ -202,9 +203,10 @@ def check_state(state: holdfast.SessionState, said: Transcript) -> None:
     assert (state.version, state.status) == (said.version, said.status)
     assert {call.id: call.provider_id for call in state.open_calls} == said.open_calls
     assert (list(state.pinned), state.live, state.start) == (said.pinned, said.live, said.start)
-    assert state.summaries == tuple(
+    assert tuple(msgspec.structs.replace(each, replaced=0) for each in state.summaries) == tuple(
         SummaryRef(seq, each.first, each.last, each.count, each.tokens) for seq, each in said.in_effect
     )
+    assert all(each.replaced > each.tokens for each in state.summaries), "they are shorter than what they stand for"
 
 
 def check_window(session: holdfast.Session, said: Transcript, budget: int) -> None:

@@ -9,7 +9,8 @@ import msgspec
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Body, Identity, SessionState, errors
+from holdfast import BlobRef, Body, Identity, SessionState, errors
+from holdfast.core import previews
 
 NAMES = ("a", "b", "c")
 BODIES = (b"one", b"two" * 1_000)
@@ -105,6 +106,11 @@ def state_of(entries: Sequence[Entry]) -> SessionState:
     return state
 
 
+def _shown(body: bytes) -> int:
+    """The characters by which a model is shown a body."""
+    return len(previews.shown_as(Body(BlobRef("", len(body))), previews.SOME_HANDLE))
+
+
 def _changes(state: SessionState, entry: Entry, seq: int) -> dict[str, Any]:
     kept = int(not entry.erased)
     match entry.command:
@@ -112,11 +118,12 @@ def _changes(state: SessionState, entry: Entry, seq: int) -> dict[str, Any]:
             changes: dict[str, Any] = {"status": "open", "created_us": entry.time_us, "residue": kept}
             unknown = {} if kept else {"identity": Identity(authority="")}  # nobody rises by an erasure
             return changes | unknown | {"metadata": dict(given) if kept else {}}
-        case Record(role=role, text=text):
+        case Record(role=role, text=text, body=body):
             changes = {"messages": state.messages + 1, "waiting": state.waiting + 1}
             if not kept:
                 return changes
-            changes |= {"tokens": state.tokens + len(text), "live_tokens": state.tokens + len(text)}
+            tokens = state.tokens + len(text) + (0 if body is None else _shown(BODIES[body]))
+            changes |= {"tokens": tokens, "live_tokens": tokens}
             changes |= {"residue": state.residue + 1, "turns": state.turns + (role == "user")}
             return changes | ({"pinned": (*state.pinned, seq)} if role == "system" else {"live": state.live + 1})
         case Close(reason=reason):
