@@ -78,11 +78,11 @@ def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes 
                 key = f"{number}/{each}" if each % 2 else None
                 made = session.record("user", f"text {each} of {number}", key=key)
             session.record("user", Body(mine.put_blob(random.Random(number).randbytes(1_000))), cause=made.id)
-            session.record("user", Image(url="https://example.org/a.png"))
+            image = session.record("user", Image(url="https://example.org/a.png"))
             if number == 0:
                 work_in_frames(session)
             if number == 3:
-                session.page_out(f"h{made.seq}_0")
+                session.page_out(f"h{image.seq}_0")
             if number == 1:
                 erased |= {
                     (tenant, each.seq): (each.salt, each.payload) for each in session.events() if each.seq in (3, 4)
