@@ -118,7 +118,7 @@ def test_the_strategies_make_every_kind_of_event_and_command() -> None:
 
         @given(strategy)
         @settings(
-            max_examples=1_000, database=None, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
+            max_examples=20_000, database=None, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
         )
         def collect(value: Any) -> None:
             assert type(value) in all_kinds

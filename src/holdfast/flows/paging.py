@@ -154,7 +154,8 @@ def piece(place: Place, handle: Handle | str) -> Flow[Handle]:
     name = handle.id if isinstance(handle, Handle) else handle
     found = piece_of(name) if type(name) is str else None
     if found is None:
-        raise HandleNotFound(session=place.scope.session, handle=name if type(name) is str else errors.shown(name))
+        given = name if type(name) is str else errors.shown(name)
+        raise errors.InvalidName(what="handle", value=given, reason="it is h, a number, _ and a number", limit=40)
     message, parts, call = yield from piece_at(place.scope, *found)
     state = yield from load(place.scope.stream, place.context.cache, fresh=True)
     known = by_message(state.view(message.frame).reduced).get(message.seq, {})
