@@ -10,7 +10,7 @@ from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown
 from holdfast import Scope, Summary, Unit
 from holdfast.context.extract import extract
 from holdfast.context.plan import Ground, Summarize, Tools, filled, plan
-from holdfast.core.shown import Reductions, by_message, shown
+from holdfast.core.shown import by_message, item_shown, shown
 from holdfast.model.messages import Item
 from holdfast.model.plan import Plan, PlanPolicy, Prices
 from holdfast.model.state import ViewState
@@ -51,7 +51,7 @@ class Planned:
         last = self._items[-1] if self._items else None
         return Ground(
             scope=Scope("default", "main", self._recording.name),
-            version=last.messages[-1].seq if isinstance(last, Unit) else 1,
+            version=last.last if isinstance(last, Unit) else 1,
             system=PREFIX_TOKENS,
             items=tuple(self._items),
             view=self._view,
@@ -66,11 +66,7 @@ class Planned:
             return made
         last = made.fold.last
         reductions = by_message((*self._view.reduced, *made.reduced))
-        inside = [
-            item if isinstance(item, Summary) else _as_shown(item, reductions)
-            for item in self._items
-            if _end(item) <= last
-        ]
+        inside = [item_shown(item, reductions, {}) for item in self._items if item.last <= last]
         return filled(made, inside, self._summarize(inside, made.fold.tokens), TOOLS)
 
     def _carry_out(self, made: Plan, version: int) -> None:
@@ -97,14 +93,6 @@ class Planned:
         reductions = by_message(self._view.reduced)
         for number, item in enumerate(self._items):
             if isinstance(item, Unit) and any(message.seq in messages for message in item.messages):
-                now = _as_shown(item, reductions)
+                now = Unit(tuple(shown(message, reductions, {}) for message in item.messages))
                 text = f"{said(now)}\n{returned(now)}"
                 self._shown[number] = Shown(("reduced", self._boundaries * 10_000 + number), now.tokens, text=text)
-
-
-def _end(item: Item) -> int:
-    return item.last if isinstance(item, Summary) else item.messages[-1].seq
-
-
-def _as_shown(unit: Unit, reductions: Reductions) -> Unit:
-    return Unit(tuple(shown(message, reductions, {}) for message in unit.messages))

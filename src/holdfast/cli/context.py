@@ -20,11 +20,10 @@ from holdfast.cli.sessions import limit_option, session_argument, thread_option
 from holdfast.cli.settings import Settings, common
 from holdfast.cli.words import clean, clean_lines, count, short, size
 from holdfast.errors import InvalidContent
-from holdfast.flows.history import checked_policy
 from holdfast.model import limits
 from holdfast.model.explain import money
 from holdfast.model.messages import Item
-from holdfast.model.plan import Priced, label
+from holdfast.model.plan import label
 
 TEXT_CHARS = 100
 ITEM_CHARS = 10
@@ -99,7 +98,7 @@ def context(
         handles = conversation.pieces()
     if settings.json:
         items = [
-            {"first": _first(item), "last": _last(item), "role": _role(item), "tokens": item.tokens}
+            {"first": item.first, "last": item.last, "role": _role(item), "tokens": item.tokens}
             for item in history.items
         ]
         sums = {"non_resident_tokens": taken.non_resident_tokens, "total_tokens": taken.total_tokens}
@@ -160,14 +159,6 @@ def _items(history: holdfast.History, limit: int) -> None:
 
 def _event(item: Item) -> str:
     return f"{item.first}-{item.last}" if isinstance(item, holdfast.Summary) else str(item.seq)
-
-
-def _first(item: Item) -> int:
-    return item.first if isinstance(item, holdfast.Summary) else item.seq
-
-
-def _last(item: Item) -> int:
-    return item.last if isinstance(item, holdfast.Summary) else item.messages[-1].seq
 
 
 def _role(item: Item) -> str:
@@ -237,7 +228,6 @@ def plan(settings: Settings, /, session: str, thread: str | None, frame: str | N
     The price is that of the model that answered last; --model and --window say otherwise.
     """
     apply = asked.pop("apply")
-    asked["policy"] = checked_policy(asked["policy"], Priced())
     with settings.open() as engine:
         conversation = _conversation(settings, engine, session, thread, frame)
         try:

@@ -35,6 +35,7 @@ from holdfast.model.plan import (
     SummarizeOldest,
     TimeDecayMicro,
     Why,
+    folds,
     label,
 )
 
@@ -75,7 +76,7 @@ def filled(plan: Plan, items: Sequence[Item], text: str, tools: Tools) -> Plan:
     figures = msgspec.structs.replace(plan.figures, after=plan.figures.after + more)
     steps = shifted(plan.steps, more)
     if items and isinstance(items[0], Summary) and items[0].text == text:
-        folding = max(at for at, step in enumerate(steps) if not isinstance(step.op, Snip | Spool | TimeDecayMicro))
+        folding = max(at for at, step in enumerate(steps) if folds(step.op))
         steps[folding] = msgspec.structs.replace(steps[folding], first_changed_index=1)
     return msgspec.structs.replace(
         plan,
@@ -218,8 +219,7 @@ def _recent(items: Sequence[Item], messages: int) -> int:
     """The number of the first item of the newest so many messages, whole units."""
     kept = 0
     for number in range(len(items) - 1, -1, -1):
-        item = items[number]
-        kept += 1 if isinstance(item, Summary) else len(item.messages)
+        kept += items[number].blocks
         if kept > messages:
             return number + 1
     return 0

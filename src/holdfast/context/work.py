@@ -17,10 +17,10 @@ from holdfast.core.shown import (
     Reductions,
     by_message,
     can_shrink,
+    item_shown,
     pieces_of,
     reduced_text,
     ref_of,
-    shown,
     size_of,
 )
 from holdfast.model import limits
@@ -36,11 +36,10 @@ from holdfast.model.plan import (
     Plan,
     Prices,
     Reduction,
-    Snip,
-    Spool,
     Step,
     TimeDecayMicro,
     Why,
+    folds,
 )
 from holdfast.model.state import ViewState
 
@@ -136,7 +135,7 @@ class Work:
         """The number of the first item that may hold what the model has not seen: its last reply, and what followed."""
         last = _reply(self.items[self.unseen]) if replies else None
         self.last_us = 0 if last is None else last.time_us
-        fresh = [item for item in self.items if isinstance(item, Unit) and item.messages[-1].seq > ground.view.planned]
+        fresh = [item for item in self.items if isinstance(item, Unit) and item.last > ground.view.planned]
         self.calls = ground.view.calls + sum(_calls(item, ground.view.planned) for item in fresh)
         self.grown = ground.view.grown + sum(item.tokens for item in fresh)
         idle_us = ground.now_us - self.last_us
@@ -146,10 +145,10 @@ class Work:
 
     def _size(self, item: Item, reductions: Reductions | None = None) -> int:
         if isinstance(item, Summary):
-            return self.tools.measure(item.tokens, 1)
+            return self.tools.measure(item.tokens, item.blocks)
         known = self.reductions if reductions is None else reductions
         saved = sum(each.saved for message in item.messages for each in known.get(message.seq, {}).values())
-        return self.tools.measure(max(0, item.tokens - saved), len(item.messages))
+        return self.tools.measure(max(0, item.tokens - saved), item.blocks)
 
     def tail(self, turns: int, most: int) -> int:
         """The number of the first item of the last turns, or of what fits of them; what is unseen is always among it."""
@@ -175,12 +174,10 @@ class Work:
     def cut(self, number: int) -> int:
         """The last place up to here where no unit reaches over to the other side: a message may come between a call and its
         result."""
-        firsts = [item.first if isinstance(item, Summary) else item.seq for item in self.items]
         reach, good = 0, 0
         for at in range(number):
-            item = self.items[at]
-            reach = max(reach, item.last if isinstance(item, Summary) else item.messages[-1].seq)
-            if at + 1 == len(firsts) or firsts[at + 1] > reach:
+            reach = max(reach, self.items[at].last)
+            if at + 1 == len(self.items) or self.items[at + 1].first > reach:
                 good = at + 1
         return good
 
@@ -373,18 +370,16 @@ class Work:
         earlier = [item for item in inside if isinstance(item, Summary)]
         own = self.fold
         messages = tuple(message.seq for unit in units for message in unit.messages)
-        firsts = [item.first if isinstance(item, Summary) else item.seq for item in inside]
-        lasts = [item.last if isinstance(item, Summary) else item.messages[-1].seq for item in inside]
         fold = Fold(
-            first=min(firsts),
-            last=max(lasts),
+            first=min(item.first for item in inside),
+            last=max(item.last for item in inside),
             messages=tuple(sorted((*(own.messages if own else ()), *messages))),
             summaries=(
                 *(own.summaries if own else ()),
                 *(item.seq for item in earlier if item.seq),
             ),
-            count=sum(item.messages for item in earlier) + len(messages),
-            replaced=sum(item.replaced if isinstance(item, Summary) else item.tokens for item in inside),
+            count=sum(item.count for item in inside),
+            replaced=sum(item.replaced for item in inside),
             text=text,
             tokens=tokens,
         )
@@ -426,14 +421,9 @@ class Work:
             return "", room
         text = outline(inside)
         if share and self.tools.summarize is not None:
-            text = self.tools.summarize([self.as_shown(item) for item in inside], room)
+            shown = [item_shown(item, self.reductions, self.ground.bodies) for item in inside]
+            text = self.tools.summarize(shown, room)
         return text, self.tools.count(text) if text.strip() else 0
-
-    def as_shown(self, item: Item) -> Item:
-        if isinstance(item, Summary):
-            return item
-        messages = tuple(shown(message, self.reductions, self.ground.bodies) for message in item.messages)
-        return Unit(messages, item.open)
 
     def plan(self, name: str, why: Why | None) -> Plan:
         ground = self.ground
@@ -480,7 +470,7 @@ class Work:
 
 def shifted(steps: Sequence[Step], more: int) -> list[Step]:
     """The steps of a plan when the summary that it makes takes so many tokens more."""
-    last = max(at for at, step in enumerate(steps) if not isinstance(step.op, Snip | Spool | TimeDecayMicro))
+    last = max(at for at, step in enumerate(steps) if folds(step.op))
     found = [*steps]
     for at in range(last, len(steps)):
         before = steps[at].before + (more if at > last else 0)
@@ -513,7 +503,7 @@ _LEFT = " earlier messages are out of view"
 
 def outline(items: Sequence[Item]) -> str:
     """What stands for items that leave without a summary: how many there were, and what earlier summaries said."""
-    count = sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in items)
+    count = sum(item.count for item in items)
     earlier = [line for item in items if isinstance(item, Summary) for line in item.text.splitlines()]
     kept = [line for line in earlier if _LEFT not in line]
     return "\n".join([*kept, f"({count:,}{_LEFT}; results in them can still be read by their handles)"])

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.core.previews import marker, shown_as
 from holdfast.model.content import BlobRef, Body, Data, Opaque, Part, Text, ToolResult, text_of
 from holdfast.model.handles import piece_id
-from holdfast.model.messages import Message
+from holdfast.model.messages import Item, Message, Summary, Unit
 from holdfast.model.plan import Reduction
 
 Bodies: TypeAlias = Mapping[str, str]
@@ -54,6 +54,13 @@ def shown(message: Message, reductions: Reductions, bodies: Bodies) -> Message:
         content += _shown(message, number, (part,), own.get(number), bodies)
     tokens = max(0, message.tokens - sum(each.saved for each in own.values()))
     return msgspec.structs.replace(message, tool_results=results, content=tuple(content), tokens=tokens)
+
+
+def item_shown(item: Item, reductions: Reductions, bodies: Bodies) -> Item:
+    """An item of a view as it is shown."""
+    if isinstance(item, Summary):
+        return item
+    return Unit(tuple(shown(each, reductions, bodies) for each in item.messages), item.open)
 
 
 def _shown(

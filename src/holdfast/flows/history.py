@@ -18,7 +18,7 @@ from holdfast.context.plan import Ground, Tools
 from holdfast.core import upcast
 from holdfast.core.calibrate import calibrated
 from holdfast.core.messages import group_of
-from holdfast.core.shown import Bodies, Reductions, by_message, pieces_of, shown
+from holdfast.core.shown import by_message, item_shown, pieces_of
 from holdfast.errors import InvalidContent, PlanStale
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
@@ -35,18 +35,15 @@ from holdfast.model.log import Appended
 from holdfast.model.messages import History, Item, Message, Summary, SummaryDraft, Unit
 from holdfast.model.names import check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.plan import (
-    Classic,
     Fold,
     Plan,
     PlanPolicy,
-    Priced,
     Prices,
-    Snip,
-    Spool,
     Strategy,
     SummarizeOldest,
-    TimeDecayMicro,
     TruncateAt,
+    checked_policy,
+    folds,
 )
 from holdfast.model.prices import checked_prices, prices_of
 from holdfast.model.state import SessionState
@@ -82,9 +79,9 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
     system = yield from _system(place, state)
     bodies = yield from _whole(place, state, items)
     reductions = by_message(state.view(place.frame).reduced)
-    visible = tuple(as_shown(item, reductions, bodies) for item in items)
+    visible = tuple(item_shown(item, reductions, bodies) for item in items)
     measure = functools.partial(calibrated, state.calibration)
-    sizes = [measure(item.tokens, 1 if isinstance(item, Summary) else len(item.messages)) for item in visible]
+    sizes = [measure(item.tokens, item.blocks) for item in visible]
     boundary = state.view(place.frame).boundary
     late = yield from late_of(stream, state, place.frame)
     tail = _late_note(late, items)
@@ -94,7 +91,7 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
         version=state.version,
         system=system,
         items=visible,
-        frozen=sum(1 for _ in itertools.takewhile(lambda item: _end(item) <= boundary, items)),
+        frozen=sum(1 for _ in itertools.takewhile(lambda item: item.last <= boundary, items)),
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
         late=late,
         tail=tail,
@@ -137,16 +134,6 @@ def _system(place: Place, state: SessionState) -> Flow[tuple[Message, ...]]:
         tokens = ingest.count_parts(place.context.counter, parts) if refs else message.tokens
         found.append(msgspec.structs.replace(message, content=parts, tokens=tokens))
     return tuple(found)
-
-
-def as_shown(item: Item, reductions: Reductions, bodies: Bodies) -> Item:
-    if isinstance(item, Summary):
-        return item
-    return Unit(tuple(shown(each, reductions, bodies) for each in item.messages), item.open)
-
-
-def _end(item: Item) -> int:
-    return item.last if isinstance(item, Summary) else item.messages[-1].seq
 
 
 def in_view(place: Place, state: SessionState) -> Flow[list[Item]]:
@@ -250,33 +237,6 @@ def _asked(
         checked_whole("before", before, 0, limits.WINDOW_TOKENS),
         checked_flag("cold", cold),
     )
-
-
-def checked_policy(policy: object, default: PlanPolicy) -> PlanPolicy:
-    """A policy by its name, or as a struct whose figures make sense."""
-    if policy is None:
-        return default
-    if type(policy) is str and policy in (Priced.name, Classic.name):
-        return Priced() if policy == Priced.name else Classic()
-    if not isinstance(policy, Priced | Classic):
-        raise InvalidContent(
-            reason=f"a policy is 'priced', 'classic', a Priced or a Classic, not {errors.shown(policy)}"
-        )
-    shares = {
-        name: getattr(policy, name)
-        for name in policy.__struct_fields__
-        if name.endswith(("share", "ratio")) or name in ("snip", "micro", "collapse", "auto", "target")
-    }
-    for name, value in shares.items():
-        optional = value is None and name in ("snip", "micro", "collapse", "auto")
-        if not optional and (type(value) not in (int, float) or not 0 < value <= 1):
-            raise InvalidContent(
-                reason=f"{name} is {errors.shown(value)}, not a share of the window above 0 and up to 1"
-            )
-    for name in policy.__struct_fields__:
-        if name not in shares:
-            checked_whole(name, getattr(policy, name), 0, limits.WINDOW_TOKENS)
-    return policy
 
 
 def _plan(place: Place, state: SessionState, asked: _Asked, strategy: Strategy | None) -> Flow[Plan]:
@@ -442,20 +402,18 @@ def _checked_plan(place: Place, state: SessionState, plan: Plan) -> Flow[Plan]:
         if sound:
             return plan
         raise InvalidContent(reason=_FOREIGN)
-    inside = [item for item in items if _end(item) <= fold.last]
+    inside = [item for item in items if item.last <= fold.last]
     messages = tuple(message.seq for item in inside if isinstance(item, Unit) for message in item.messages)
-    cut = any(item.seq <= fold.last < _end(item) for item in units)
-    folds = any(not isinstance(op, Snip | Spool | TimeDecayMicro) for op in plan.ops)
-    if not inside or not sound or cut or not folds or {*messages} != {*fold.messages}:
+    cut = any(item.seq <= fold.last < item.last for item in units)
+    if not inside or not sound or cut or not any(map(folds, plan.ops)) or {*messages} != {*fold.messages}:
         raise InvalidContent(reason=_FOREIGN)
-    summaries = [item for item in inside if isinstance(item, Summary)]
     fold = msgspec.structs.replace(
         fold,
-        first=min(item.first if isinstance(item, Summary) else item.seq for item in inside),
+        first=min(item.first for item in inside),
         messages=tuple(sorted(messages)),
-        summaries=tuple(item.seq for item in summaries),
-        count=len(messages) + sum(item.messages for item in summaries),
-        replaced=sum(item.replaced if isinstance(item, Summary) else item.tokens for item in inside),
+        summaries=tuple(item.seq for item in inside if isinstance(item, Summary)),
+        count=sum(item.count for item in inside),
+        replaced=sum(item.replaced for item in inside),
     )
     plan = msgspec.structs.replace(plan, fold=fold)
     if not fold.text:
@@ -513,7 +471,7 @@ def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None)
     items, _ = yield from _read(place, state)
     reductions = by_message((*state.view(place.frame).reduced, *plan.reduced))
     bodies = yield from _whole(place, state, items)
-    inside = tuple(as_shown(item, reductions, bodies) for item in items if _end(item) <= fold.last)
+    inside = tuple(item_shown(item, reductions, bodies) for item in items if item.last <= fold.last)
     tools = _tools(place.context, state)
     draft = SummaryDraft(
         scope=place.scope,

@@ -70,7 +70,7 @@ def _window(place: Place, state: SessionState, tokens: int) -> Flow[View]:
     if left < 0:
         raise WindowTooSmall(what="its system messages", budget=tokens, needed=tokens - left)
     items, _ = yield from newest(stream, state, place.frame, left)
-    sizes = [calibrated(state.calibration, item.tokens, _shown(item)) for item in items]
+    sizes = [calibrated(state.calibration, item.tokens, item.blocks) for item in items]
     if sizes and sizes[-1] > left:
         needed = tokens - left + sizes[-1]
         raise WindowTooSmall(what="the newest message, with the system messages,", budget=tokens, needed=needed)
@@ -82,7 +82,7 @@ def _window(place: Place, state: SessionState, tokens: int) -> Flow[View]:
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
         late=(yield from late_of(stream, state, place.frame)),
         tokens=tokens - left + sum(sizes[len(items) - shown :]),
-        omitted=max(0, _live(state, place.frame) - sum(_messages_in(item) for item in kept)),
+        omitted=max(0, _live(state, place.frame) - sum(item.count for item in kept)),
     )
 
 
@@ -112,16 +112,6 @@ def _called_in(stream: StreamId, answer: Message) -> Flow[str | None]:
         for recorded in (yield from effects.read(stream, (group_of(result.tool_call_id) or 1) - 1, 1)):
             return message(recorded).frame
     return None
-
-
-def _messages_in(item: Item) -> int:
-    """How many messages an item stands for."""
-    return item.messages if isinstance(item, Summary) else len(item.messages)
-
-
-def _shown(item: Item) -> int:
-    """How many messages it is shown as."""
-    return 1 if isinstance(item, Summary) else len(item.messages)
 
 
 def pinned(stream: StreamId, state: SessionState, frame: str | None) -> Flow[list[Message]]:

@@ -65,6 +65,29 @@ class Unit(msgspec.Struct, frozen=True):
         return sum(message.tokens for message in self.messages)
 
     @property
+    def first(self) -> int:
+        return self.seq
+
+    @property
+    def last(self) -> int:
+        return self.messages[-1].seq
+
+    @property
+    def count(self) -> int:
+        """How many messages it stands for."""
+        return len(self.messages)
+
+    @property
+    def blocks(self) -> int:
+        """As how many messages it is shown."""
+        return len(self.messages)
+
+    @property
+    def replaced(self) -> int:
+        """The tokens of what it stands for."""
+        return self.tokens
+
+    @property
     def starts_turn(self) -> bool:
         return self.messages[0].role == "user"
 
@@ -81,6 +104,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     replaced: int = 0
     """Tokens of those, as they were recorded."""
+
+    @property
+    def count(self) -> int:
+        return self.messages
+
+    @property
+    def blocks(self) -> int:
+        return 1
 
     @property
     def shown(self) -> str:

@@ -10,8 +10,10 @@ from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
+from holdfast.errors import InvalidContent, shown
+from holdfast.model import limits
 from holdfast.model.content import BlobRef
-from holdfast.model.names import Scope
+from holdfast.model.names import Scope, checked_whole
 
 Residency: TypeAlias = Literal["resident", "spooled_out", "paged_out", "collapsed"]
 """In the view; out of it with a preview left; archived; projected out of the view with all around it."""
@@ -91,6 +93,11 @@ class TruncateAt(msgspec.Struct, frozen=True, tag="truncate_at"):
 
 Strategy: TypeAlias = SummarizeOldest | TruncateAt
 Op: TypeAlias = Spool | Snip | TimeDecayMicro | Collapse | AutoCompact | SummarizeOldest | TruncateAt
+
+
+def folds(op: Op) -> bool:
+    """Whether an operation folds units, and does not only show pieces in a shorter form."""
+    return not isinstance(op, Spool | Snip | TimeDecayMicro)
 
 
 def label(op: Op) -> str:
@@ -254,6 +261,31 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PlanPolicy: TypeAlias = Priced | Classic
+
+
+def checked_policy(policy: object, default: PlanPolicy) -> PlanPolicy:
+    """A policy by its name, or as a struct whose figures make sense."""
+    if policy is None:
+        return default
+    if type(policy) is str and policy in (Priced.name, Classic.name):
+        return Priced() if policy == Priced.name else Classic()
+    if not isinstance(policy, Priced | Classic):
+        raise InvalidContent(reason=f"a policy is 'priced', 'classic', a Priced or a Classic, not {shown(policy)}")
+    shares = {
+        name: getattr(policy, name)
+        for name in policy.__struct_fields__
+        if name.endswith(("share", "ratio")) or name in ("snip", "micro", "collapse", "auto", "target")
+    }
+    for name, value in shares.items():
+        optional = value is None and name in ("snip", "micro", "collapse", "auto")
+        if not optional and (type(value) not in (int, float) or not 0 < value <= 1):
+            raise InvalidContent(reason=f"{name} is {shown(value)}, not a share of the window above 0 and up to 1")
+    for name in policy.__struct_fields__:
+        if name not in shares:
+            checked_whole(name, getattr(policy, name), 0, limits.WINDOW_TOKENS)
+    return policy
+
+
 Pressure: TypeAlias = Literal["none", "snip", "micro", "collapse", "auto"]
 
 

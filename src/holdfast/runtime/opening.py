@@ -15,14 +15,13 @@ from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.core.previews import Spooling
 from holdfast.errors import ExtraMissing, InvalidContent, InvalidUrl, shown
 from holdfast.flows import maintain
-from holdfast.flows.history import checked_policy
 from holdfast.flows.load import StateCache
 from holdfast.flows.place import Context
 from holdfast.model import limits
 from holdfast.model.addresses import POSTGRES, shown_address
 from holdfast.model.frames import Weights
 from holdfast.model.names import checked_name, checked_whole
-from holdfast.model.plan import PlanPolicy, Priced, Prices
+from holdfast.model.plan import PlanPolicy, Priced, Prices, checked_policy
 from holdfast.model.policy import Ladder, Policy
 from holdfast.model.prices import PRICES, checked_prices
 from holdfast.ports import BlobStore, Clock, Detector, EventStore, IdSource, Summarizer, TokenCounter
@@ -75,7 +74,9 @@ def open(
         policy,
         detector,
         spooling,
-        (compaction, prices, summarizer),
+        compaction,
+        prices,
+        summarizer,
     )
     store, blobs = _stores(url, cache)
     return Engine(store, blobs, context(blobs))
@@ -116,7 +117,9 @@ async def open_async(
         policy,
         detector,
         spooling,
-        (compaction, prices, summarizer),
+        compaction,
+        prices,
+        summarizer,
     )
     store, blobs = await asyncio.to_thread(_stores, url, cache)
     return AsyncEngine(_awaitable(store), blobs, context(blobs))
@@ -145,11 +148,12 @@ def _context(
     policy: Policy | None,
     detector: Detector | None,
     spooling: Spooling | None,
-    shortening: tuple[object, object, object],
+    compaction: PlanPolicy | None,
+    prices: Sequence[Prices],
+    summarizer: Summarizer | None,
 ) -> Callable[[BlobStore], Context]:
     """What everything is done in, but for the blob store: that is opened only when all this is found to be in order."""
     spooled = _checked_spooling(spooling)
-    compaction, prices, summarizer = shortening
     made = functools.partial(
         Context,
         checked_name("tenant", tenant),
