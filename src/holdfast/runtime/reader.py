@@ -9,51 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
-
 from holdfast.errors import HandleNotFound, InvalidContent, InvalidInput, shown
 from holdfast.flows import reading
 from holdfast.flows.effects import Flow
 from holdfast.flows.place import Place
 from holdfast.flows.reading import Reading
+from holdfast.model.tools import Tool
 
 _ROOM = 512
 """Bytes for what is said about a reading."""
 _DIGITS = 20
 """Digits of a number that may be meant."""
-
-
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as providers want to be told of it. Each method makes the same bytes every time."""
-
-    name: str
-    description: str
-    parameters: dict[str, Any]
-    """A JSON schema."""
-
-    def openai(self) -> dict[str, Any]:
-        """For `tools` of chat.completions.create()."""
-        function = {"name": self.name, "description": self.description, "parameters": self._schema()}
-        return {"type": "function", "function": function}
-
-    def openai_responses(self) -> dict[str, Any]:
-        """For `tools` of responses.create()."""
-        return {
-            "type": "function",
-            "name": self.name,
-            "description": self.description,
-            "parameters": self._schema(),
-            "strict": False,
-        }
-
-    def anthropic(self) -> dict[str, Any]:
-        """For `tools` of messages.create()."""
-        return {"name": self.name, "description": self.description, "input_schema": self._schema()}
-
-    def _schema(self) -> dict[str, Any]:
-        """A copy: whoever gets it may change it."""
-        copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.parameters))
-        return copy
 
 
 def _whole(description: str, least: int) -> dict[str, Any]:

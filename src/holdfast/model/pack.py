@@ -1,0 +1,225 @@
+"""Packs: the bounded context of one model call, and the manifest that says of every candidate why it is in, or is not."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from holdfast.model.facts import FactScope
+from holdfast.model.handles import Priority
+from holdfast.model.names import LedgerId, Scope
+from holdfast.model.plan import Level
+from holdfast.model.tools import Tool
+
+Section: TypeAlias = Literal[
+    "system",
+    "identity",
+    "invariants",
+    "tools",
+    "history",
+    "notes",
+    "environment",
+    "situation",
+    "facts",
+    "working_set",
+    "handles",
+    "breadcrumbs",
+    "query",
+]
+"""In the order in which they stand: what never changes, what only grows, and what is made anew for each call."""
+SECTIONS: tuple[Section, ...] = get_args(Section)
+PREFIX: tuple[Section, ...] = SECTIONS[:4]
+TAIL: tuple[Section, ...] = SECTIONS[5:]
+
+Fate: TypeAlias = Literal["included", "reduced", "omitted", "missing", "withheld"]
+"""In as it is · in, in a shorter form · left out · could not be read · kept from this reader."""
+
+Guard: TypeAlias = Literal["redact", "annotate", "off"]
+"""What is done where the value of a dead fact is told: the statement gives way to a marker that names the key; it stays,
+with a note that it holds no more; or nothing."""
+GUARDS: tuple[Guard, ...] = get_args(Guard)
+
+
+class Brief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What someone in a role is told before anything else. It stands first, and so it should stay as it is."""
+
+    prompt: str = ""
+    """Who it is and what it is there for."""
+    invariants: tuple[str, ...] = ()
+    """What must hold whatever happens."""
+    working_context: str = ""
+    """Where it works, and with what."""
+    tools: tuple[Tool, ...] = ()
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """How dense a context is."""
+
+    name: str
+    fact_share: float = 0.7
+    """The most of what remains after all that must be in that facts may take; constraints count as what must."""
+    least_score: float = 0.0
+    """Facts, things at hand and handles that fit the query less than this are left out."""
+    history: Literal["whole", "relevant"] = "whole"
+    """The whole view of the conversation; or its newest turns, and of what is older what has to do with the query. The
+    latter is chosen anew for each call, so it costs a prompt cache."""
+    recent_turns: int = 2
+    """How many of the newest turns are in whatever they tell of, if only what is relevant is."""
+
+
+PROFILES: dict[str, Profile] = {
+    each.name: each
+    for each in (
+        Profile(name="high_stakes", fact_share=0.5, least_score=0.05, history="relevant"),
+        Profile(name="balanced"),
+        Profile(name="comprehensive", fact_share=0.85),
+    )
+}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a pack was asked for: with the log at its position, all that it takes to make the same one again."""
+
+    query: str = ""
+    asked: bool = True
+    """The query stands at the end of the pack; else it is the newest message of the user in the history."""
+    role: str = ""
+    budget: int
+    """As asked for."""
+    effective: int
+    """No more than what the model's window leaves without its longest answer."""
+    model: str = ""
+    include: tuple[str, ...] = ()
+    """Handles that are wanted in."""
+    exclude: tuple[str, ...] = ()
+    force: bool = False
+    """What is Critical may be excluded."""
+    within: tuple[tuple[FactScope, str], ...] = ()
+    """The scopes of facts that are looked into, with their ids, beside what holds everywhere."""
+    min_compaction: Level = "none"
+    fact_share: float
+    profile: Profile
+    guard: Guard = "redact"
+    as_of_us: int
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One candidate for a pack, and what became of it."""
+
+    id: str
+    """What it is called: `k12`, `h7`, `m5`, `m5-m90` for a stretch of messages, or the name of what has no id."""
+    section: Section
+    fate: Fate
+    reason: str
+    """In words."""
+    tokens: int = 0
+    """What it takes in the pack; if it is not in, what it would have taken, as far as is known."""
+    source: str = ""
+    """Where it comes from: a message, a ledger, a tool."""
+    authority: str = ""
+    priority: Priority = "medium"
+    score: float = 0.0
+    """How well it fits the query."""
+    rank: int = 0
+    """Its place among those that were to choose from, counted from 1; 0 for what was not to choose."""
+    at: int = 0
+    """The seq of the event that it is from, or that begins the stretch."""
+    to: int = 0
+    """The seq of the last event of a stretch."""
+    digest: str = ""
+    """Of the text as it is shown: when two packs show the same thing otherwise, it differs."""
+
+
+class TokenSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What takes how much of a pack, as far as is known in the provider's own count."""
+
+    budget: int
+    used: int
+    breakdown: dict[Section, int]
+    level: Level = "none"
+    """How far what is made anew for each call had to be compacted."""
+
+    @property
+    def remaining(self) -> int:
+        return self.budget - self.used
+
+
+class Exposure(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead value that is still in the history: where it is told, and of which key."""
+
+    at: int
+    """The seq of the message or summary that tells it."""
+    fact: str
+    ledger: tuple[str, ...]
+    key: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a pack is as it is. With the log, the same bytes can be made from it again."""
+
+    scope: Scope
+    frame: str | None = None
+    version: int
+    """The last event of the session that it tells of."""
+    ledgers: tuple[tuple[LedgerId, int], ...] = ()
+    """The ledgers that were read, and the last event of each."""
+    request: Request
+    brief: str = ""
+    """The digest of the brief: what was not in the log."""
+    boundary: int = 0
+    """The last event that changed how the history is shown; 0 for none."""
+    candidates: tuple[tuple[int, str, float], ...] = ()
+    """The facts that the index found: the place of their ledger, their ids and how well they fit."""
+    entries: tuple[Entry, ...] = ()
+    exposed: tuple[Exposure, ...] = ()
+    """What is dead and shown all the same, until the next boundary."""
+    tokens: TokenSummary
+    counter: str
+    renderer: str
+    policy: str
+    """A digest of the policies that it was made under."""
+    context_hash: str
+    """The SHA-256 of all that is shown."""
+
+    def of(self, fate: Fate) -> tuple[Entry, ...]:
+        return tuple(each for each in self.entries if each.fate == fate)
+
+
+class PackRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A pack whose manifest was kept."""
+
+    id: str
+    seq: int
+    frame: str | None = None
+    context_hash: str
+    budget: int
+    used: int
+    level: Level
+    query: str
+    reply: int = 0
+    """The seq of the message that answered it; 0 if none is known."""
+    time_us: int
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one candidate from one pack to another."""
+
+    entry: Entry
+    """As it is now; as it was, if it is gone."""
+    before: Entry | None = None
+    what: Literal["added", "gone", "changed", "in", "out"]
+    """A new candidate · none any more · shown otherwise · came in · went out."""
+    why: str
+
+
+class PackDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """What changed from one pack to another, and why."""
+
+    first: PackRecord
+    second: PackRecord
+    changes: tuple[Change, ...]
+    same: int
+    """How many candidates are as they were."""
+    prefix_kept: bool
+    """What the first showed up to its volatile tail begins the second: a prompt cache stays warm."""
