@@ -47,6 +47,7 @@ from holdfast.model.observed import Judged, Observed
 from holdfast.model.plan import Classic, Figures, Occupancy, Plan, Priced, Prices, Step, SummarizeOldest, TruncateAt
 from holdfast.model.policy import Ladder, Policy
 from holdfast.model.rows import LedgerRow, SessionRow
+from holdfast.model.situation import UPDATE_SITUATION, Action, ActionCall, Situation, SituationUpdate, Stated
 from holdfast.model.state import OpenCall, OpenProposal, SessionState
 from holdfast.model.tools import Tool
 from holdfast.runtime.engine import Engine
@@ -64,6 +65,9 @@ __version__ = "0.6.0"
 
 __all__ = [
     "READ_HANDLE",
+    "UPDATE_SITUATION",
+    "Action",
+    "ActionCall",
     "AsyncEngine",
     "AsyncFrame",
     "AsyncLedger",
@@ -127,11 +131,14 @@ __all__ = [
     "Session",
     "SessionRow",
     "SessionState",
+    "Situation",
+    "SituationUpdate",
     "Source",
     "Span",
     "Spend",
     "Spooling",
     "Started",
+    "Stated",
     "Step",
     "StreamId",
     "SummarizeOldest",

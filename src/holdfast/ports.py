@@ -17,7 +17,7 @@ from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snaps
 from holdfast.model.messages import SummaryDraft
 from holdfast.model.names import StreamId
 from holdfast.model.plan import Prices
-from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, Among, FactRow, Order, Row
 
 R = TypeVar("R", bound=Row)
 
@@ -85,9 +85,10 @@ class EventStore(Index, Protocol):
         order: Order = IN_ORDER_OF_KEY,
         least: Mapping[str, int] = MappingProxyType({}),
         most: Mapping[str, int] = MappingProxyType({}),
+        among: Among = MappingProxyType({}),
     ) -> tuple[R, ...]:
-        """Rows equal to `where` in every named column, not under `least` and not over `most`, in this order, beyond the row
-        `after`."""
+        """Rows equal to `where` in every named column, not under `least` and not over `most`, and one of the values in
+        `among` in each column that it names, in this order, beyond the row `after`. There may be thousands of those."""
 
     def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:
         """Make these the stream's rows, if it is still at this version; VersionConflict otherwise."""
@@ -137,6 +138,7 @@ class AsyncEventStore(Protocol):
         order: Order = IN_ORDER_OF_KEY,
         least: Mapping[str, int] = MappingProxyType({}),
         most: Mapping[str, int] = MappingProxyType({}),
+        among: Among = MappingProxyType({}),
     ) -> tuple[R, ...]: ...
 
     async def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]: ...

@@ -17,6 +17,7 @@ from holdfast.cli.frames import frames, recover, resume, suspended
 from holdfast.cli.log import log
 from holdfast.cli.sessions import sessions
 from holdfast.cli.settings import global_options
+from holdfast.cli.situation import situation
 from holdfast.cli.stats import stats
 
 
@@ -65,6 +66,7 @@ for command in (
     context,
     plan,
     handle,
+    situation,
     verify,
     rebuild,
     doctor,

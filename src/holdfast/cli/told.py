@@ -26,6 +26,7 @@ _WORDS = {
     "frame.compacted": "{policy}{within}, {why}: {original} to {final} tokens",
     "handle.moved": "{piece}{within}, {residency}",
     "handle.replaced": "{frame} {handle}, {residency}: {title}",
+    "pack.recorded": "p{seq}{within}, {used} of {budget} tokens{answered}: {query}",
     "token.reissued": "{frame}, by {by}",
     "token.revoked": "{frame}: {reason}",
     "budget.reserved": "{frame} r{seq}, {amount} tokens: {purpose}",
@@ -48,12 +49,22 @@ _WORDS = {
     "fact.confirmed": "{fact}, by {by}: {reason}",
     "fact.reinstated": "{fact}{instead}: {reason}",
     "fact.marked": "{facts}, since {because} is dead",
+    "situation.updated": "{by}{within}, in iteration {iteration}: {stated}",
+    "action.recorded": "{mode}{within}, in iteration {iteration}: {did}",
     "facts.proposed": "{proposed}, by {detector}, in message {message}",
     "proposal.decided": "{proposal} {decision}",
 }
 """What is said of events that have neither a role nor a reason alone. The names are fields, or what `_more` adds."""
 
-_ABSENT = {"used": "0", "tokens": "0", "amount": "0", "budget": "0", "attempt": "1", "residency": "resident"}
+_ABSENT = {
+    "used": "0",
+    "tokens": "0",
+    "amount": "0",
+    "budget": "0",
+    "attempt": "1",
+    "residency": "resident",
+    "mode": "fast",
+}
 """Figures that are not stored when they are this."""
 
 
@@ -96,6 +107,7 @@ def _more(event: holdfast.Recorded, said: dict[str, Any]) -> dict[str, str]:
         "seq": str(event.seq),
         "under": f" under {said['parent']}" if said.get("parent") else "",
         "within": f" in {said['frame']}" if said.get("frame") else "",
+        "answered": f", answered by {said['reply']}" if said.get("reply") else "",
         "others": f", with {len(cascade)} below it" if isinstance(cascade, list) and cascade else "",
         "changed": ", ".join(f"{name} {_figure(said[name])}" for name in said if name != "frame"),
         "found": ", ".join(found),
@@ -105,6 +117,8 @@ def _more(event: holdfast.Recorded, said: dict[str, Any]) -> dict[str, str]:
         "piece": _piece(said.get("piece")),
         "facts": _listed(said.get("facts")),
         "proposed": count(len(proposals) if isinstance(proposals, list) else 0, "proposal"),
+        "stated": _stated(said),
+        "did": _did(said),
         "decision": "accepted" if said.get("accepted") is True else "declined",
     }
 
@@ -112,6 +126,20 @@ def _more(event: holdfast.Recorded, said: dict[str, Any]) -> dict[str, str]:
 def _piece(said: object) -> str:
     """The handle of a piece of a message."""
     return f"h{_figure(said.get('message'))}_{_figure(said.get('piece'))}" if isinstance(said, dict) else ""
+
+
+def _stated(said: dict[str, Any]) -> str:
+    """What an update of a situation says, and what it clears."""
+    fields = said.get("fields")
+    told = [f"{name}: {_figure(text)}" for name, text in fields.items()] if isinstance(fields, dict) else []
+    cleared = _listed(said.get("cleared"))
+    return "; ".join([*told, *([f"cleared {cleared}"] if cleared else [])])
+
+
+def _did(said: dict[str, Any]) -> str:
+    """The tools that an action called, or else what it was about."""
+    calls = ", ".join(_figure(call.get("name")) for call in _objects(said, "tool_calls"))
+    return calls or next((_figure(said[name]) for name in ("approach", "thinking") if said.get(name)), "")
 
 
 def _listed(names: object) -> str:

@@ -17,30 +17,36 @@ from holdfast.core import frames
 from holdfast.core.messages import calls_open, group_of
 from holdfast.core.summaries import covering, partly
 from holdfast.model import limits
-from holdfast.model.commands import CompactContext, Given, MoveHandle
-from holdfast.model.events import ContextCompacted, Event, HandleMoved
+from holdfast.model.commands import CompactContext, Given, MoveHandle, RedactContext
+from holdfast.model.events import ContextCompacted, ContextRedacted, Event, HandleMoved, SummaryRecorded
 from holdfast.model.frames import frame_seq
 from holdfast.model.handles import piece_id
 from holdfast.model.names import check_size
-from holdfast.model.plan import Fold, Reduction
+from holdfast.model.plan import Fold, Redacted, Reduction
 from holdfast.model.state import SessionState, SummaryRef, ViewState
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_MARK = re.compile(r"([0-9a-f]{8})?")
+_FACT = re.compile(r"[0-9]{1,2}:k[1-9][0-9]{0,18}")
 _PLANNED = ("excerpt", "snip", "spool")
 """The forms in which a plan shows a piece."""
 _TOO_MANY = "Fold the oldest messages first: compact()."
 
 
-def decide(state: SessionState, command: CompactContext | MoveHandle, given: Given) -> tuple[Event, ...]:
+def decide(
+    state: SessionState, command: CompactContext | RedactContext | MoveHandle, given: Given
+) -> tuple[Event, ...]:
     if command.frame is not None:
         frames.live(state, command.scope, command.frame, given)
     if isinstance(command, MoveHandle):
         return _move(state, command)
-    if not command.reduced and command.fold is None:
+    if isinstance(command, CompactContext) and not command.reduced and command.fold is None:
         return ()
     if state.changed > command.version or state.view(command.frame).boundary > command.version:
         changed = max(state.changed, state.view(command.frame).boundary)
         raise errors.PlanStale(version=command.version, changed=changed)
+    if isinstance(command, RedactContext):
+        return _redact(state, command, given)
     if command.fold is not None:
         _check_fold(state, command.fold, command)
     after = _reduced(state, command.frame, command.reduced, command.fold)
@@ -62,6 +68,26 @@ def decide(state: SessionState, command: CompactContext | MoveHandle, given: Giv
     )
     for fault in boundary_faults(state, event):
         raise errors.InvalidContent(reason=f"the plan cannot be carried out: {fault}")
+    return (event,)
+
+
+def _redact(state: SessionState, command: RedactContext, given: Given) -> tuple[Event, ...]:
+    """Only what changes is told."""
+    known = {each.at: each for each in state.view(command.frame).redacted}
+    new = tuple(each for each in command.redacted if known.get(each.at, Redacted(each.at)) != each)
+    if not new:
+        return ()
+    event = ContextRedacted(
+        frame=command.frame,
+        redacted=new,
+        why=command.why,
+        first_changed=command.first_changed,
+        original=command.original,
+        final=command.final,
+        counter=given.counter,
+    )
+    for fault in boundary_faults(state, event):
+        raise errors.InvalidContent(reason=f"the redaction cannot be carried out: {fault}")
     return (event,)
 
 
@@ -101,7 +127,9 @@ def _move(state: SessionState, command: MoveHandle) -> tuple[Event, ...]:
     return (HandleMoved(frame=command.frame, residency=command.residency, piece=piece),)
 
 
-def folded(state: SessionState, event: ContextCompacted | HandleMoved, seq: int) -> dict[str, Any]:
+def folded(
+    state: SessionState, event: ContextCompacted | ContextRedacted | HandleMoved, seq: int, time_us: int
+) -> dict[str, Any]:
     """What a boundary changes in the state: nothing, if its frame was erased."""
     name = event.frame or ""
     if event.frame is not None and event.frame not in state.frames:
@@ -110,7 +138,9 @@ def folded(state: SessionState, event: ContextCompacted | HandleMoved, seq: int)
         reduced = _without(state.view(event.frame).reduced, [event.piece])
         if event.residency != "resident" or event.piece.form == "whole":
             reduced = _sorted((*reduced, event.piece))
-        return {"views": {**state.views, name: _next(state, event.frame, seq, reduced)}}
+        return {"views": {**state.views, name: _next(state, event.frame, seq, time_us, reduced)}}
+    if isinstance(event, ContextRedacted):
+        return {"views": {**state.views, name: _after_redaction(state, event, seq, time_us)}}
     changes: dict[str, Any] = {}
     fold = event.fold
     if fold is not None:
@@ -122,12 +152,32 @@ def folded(state: SessionState, event: ContextCompacted | HandleMoved, seq: int)
         changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: (each.first, each.seq)))
     reduced = _reduced(state, event.frame, event.reduced, fold)
     figures = event.figures
-    view = ViewState(seq, reduced, seq, figures.calls, figures.grown)
+    redacted = state.view(event.frame).redacted
+    if fold is not None:
+        redacted = _still_in_view(redacted, fold.last, fold.summaries)
+    view = ViewState(seq, reduced, seq, figures.calls, figures.grown, redacted, time_us)
     return {**changes, "views": {**state.views, name: view}}
 
 
-def _next(state: SessionState, frame: str | None, seq: int, reduced: tuple[Reduction, ...]) -> ViewState:
-    return msgspec.structs.replace(state.view(frame), boundary=seq, reduced=reduced)
+def _next(
+    state: SessionState, frame: str | None, seq: int, time_us: int, reduced: tuple[Reduction, ...], **changes: Any
+) -> ViewState:
+    return msgspec.structs.replace(state.view(frame), boundary=seq, reduced=reduced, settled_us=time_us, **changes)
+
+
+def _after_redaction(state: SessionState, event: ContextRedacted, seq: int, time_us: int) -> ViewState:
+    """What only extends the view is no boundary: whatever was shown before is shown as it was."""
+    view = state.view(event.frame)
+    told = {each.at: each for each in (*view.redacted, *event.redacted)}
+    redacted = tuple(told[at] for at in sorted(told) if told[at].mark)
+    if event.first_changed is None:
+        return msgspec.structs.replace(view, redacted=redacted)
+    return _next(state, event.frame, seq, time_us, view.reduced, redacted=redacted)
+
+
+def _still_in_view(redacted: tuple[Redacted, ...], last: int, summaries: Collection[int]) -> tuple[Redacted, ...]:
+    """Without what was folded up to `last`, and the summaries that it took in."""
+    return tuple(each for each in redacted if each.at > last and each.at not in summaries)
 
 
 def _reduced(
@@ -148,27 +198,35 @@ def _without(pieces: tuple[Reduction, ...], gone: Collection[Reduction]) -> tupl
     return tuple(each for each in pieces if (each.message, each.piece) not in named)
 
 
-def after_summary(state: SessionState, frame: str | None, last: int, seq: int) -> dict[str, ViewState]:
-    """The views after a summary of what came up to `last`."""
-    kept = tuple(each for each in state.view(frame).reduced if each.message > last)
-    return {**state.views, frame or "": _next(state, frame, seq, kept)}
+def after_summary(state: SessionState, event: SummaryRecorded, seq: int, time_us: int) -> dict[str, ViewState]:
+    """The views after a summary of what came up to its last event."""
+    frame, view = event.frame, state.view(event.frame)
+    kept = tuple(each for each in view.reduced if each.message > event.last)
+    gone = {each.seq for each in state.summaries_of(frame) if event.first <= each.first <= event.last}
+    redacted = _still_in_view(view.redacted, event.last, gone)
+    return {**state.views, frame or "": _next(state, frame, seq, time_us, kept, redacted=redacted)}
 
 
-def after_erasure(state: SessionState, seqs: Collection[int], seq: int) -> dict[str, ViewState]:
+def after_erasure(state: SessionState, seqs: Collection[int], seq: int, time_us: int) -> dict[str, ViewState]:
     """The views without what was erased; what is shown of a conversation may have changed by it."""
     gone = {*seqs}
-    return {
-        name: _next(state, name or None, seq, tuple(each for each in view.reduced if each.message not in gone))
-        for name, view in state.views.items()
-    }
+    views: dict[str, ViewState] = {}
+    for name, view in state.views.items():
+        reduced = tuple(each for each in view.reduced if each.message not in gone)
+        redacted = tuple(each for each in view.redacted if each.at not in gone)
+        views[name] = _next(state, name or None, seq, time_us, reduced, redacted=redacted)
+    return views
 
 
 def boundary_faults(state: SessionState, event: Event | None, erased: Collection[int] = frozenset()) -> Iterator[str]:
     """Why no command can have made this event."""
-    if not isinstance(event, ContextCompacted | HandleMoved):
+    if not isinstance(event, ContextCompacted | ContextRedacted | HandleMoved):
         return
     if event.frame is not None and event.frame not in state.frames and frame_seq(event.frame) not in erased:
         yield "the conversation of a live frame is shown otherwise, or that of the session"
+    if isinstance(event, ContextRedacted):
+        yield from _redaction_faults(state, event)
+        return
     pieces = (event.piece,) if isinstance(event, HandleMoved) else event.reduced
     if not all(1 <= each.message <= state.version and each.piece >= 0 for each in pieces):
         yield f"pieces of messages before it are reduced, not {piece_id(pieces[0].message, pieces[0].piece)}"
@@ -199,6 +257,26 @@ def _piece_faults(pieces: Sequence[Reduction]) -> Iterator[str]:
         yield "a piece has a digest"
     if len({(each.message, each.piece) for each in pieces}) != len(pieces):
         yield "a piece is shown in one form"
+
+
+def _redaction_faults(state: SessionState, event: ContextRedacted) -> Iterator[str]:
+    places = [each.at for each in event.redacted]
+    summaries = state.summaries_of(event.frame)
+    shown = {each.seq for each in summaries}
+    if not places or places != sorted({*places}) or not 1 <= places[0] <= places[-1] <= state.version:
+        yield "a redaction tells of items before it, in order"
+    for at in places:
+        hidden = at <= max(state.start, frame_seq(event.frame)) or covering(summaries, at) is not None
+        if at in state.pinned or (hidden and at not in shown):
+            yield f"event {at} is out of view, or always shown as it is"
+    for each in event.redacted:
+        if not _MARK.fullmatch(each.mark) or (each.facts and not each.mark):
+            yield "what is put in place of something has a digest"
+        if len(each.facts) > limits.REDACTED_FACTS or not all(map(_FACT.fullmatch, each.facts)):
+            yield "what an item tells are facts of ledgers"
+    figures = (event.original, event.final, event.first_changed or 0)
+    if len(places) > limits.REDACTED_ITEMS or not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):
+        yield "a redaction has numbers of tokens, and not too many items"
 
 
 def _move_faults(event: HandleMoved) -> Iterator[str]:

@@ -10,7 +10,9 @@ from holdfast.core.boundaries import boundary_faults
 from holdfast.core.frame_faults import frame_faults
 from holdfast.core.layers import layer_faults
 from holdfast.core.messages import call_id, group_of, waiting_in
+from holdfast.core.packs import pack_faults
 from holdfast.core.proposals import proposal_faults
+from holdfast.core.situation import situation_faults
 from holdfast.core.summaries import partly
 from holdfast.model import limits
 from holdfast.model.events import (
@@ -63,6 +65,8 @@ def _faults(state: SessionState, event: Event | None, event_type: str, erased: C
     yield from layer_faults(state, event, erased)
     yield from proposal_faults(state, event, erased)
     yield from boundary_faults(state, event, erased)
+    yield from situation_faults(state, event, erased)
+    yield from pack_faults(state, event)
     match event:
         case MessageRecorded():
             yield from _message(state, event, erased)

@@ -9,18 +9,20 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import boundaries, calibrate, layers, proposals, stack
+from holdfast.core import boundaries, calibrate, layers, proposals, situation, stack
 from holdfast.model import limits
 from holdfast.model.events import (
     BARE,
     OFFLOADING,
     CallStarted,
     ContextCompacted,
+    ContextRedacted,
     Event,
     EvidenceKept,
     FactsProposed,
     HandleMoved,
     MessageRecorded,
+    PackRecorded,
     PayloadsErased,
     ProposalDecided,
     SessionClosed,
@@ -31,7 +33,14 @@ from holdfast.model.events import (
     SummaryRecorded,
 )
 from holdfast.model.frames import FrameState
+from holdfast.model.situation import Standing
 from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef, ViewState
+
+_PARTS = {
+    **dict.fromkeys(layers.OF_LAYERS, layers.folded),
+    **dict.fromkeys(situation.OF_SITUATIONS, situation.folded),
+}
+"""What folds the events of a part of the state, by their names."""
 
 
 def fold(state: SessionState, event: Event | None, event_type: str, time_us: int) -> SessionState:
@@ -54,15 +63,18 @@ def step(
     elif event_type == EvidenceKept.name:
         changes |= {"late": state.late + 1, "waiting": state.waiting + 1}
     elif event_type == SummaryRecorded.name:
-        _summary(changes, state, event, seq)
+        _summary(changes, state, event, seq, time_us)
     elif event_type in OFFLOADING:
         _end(changes, state, event, event_type, seq)
-    elif event_type in layers.OF_LAYERS:
-        changes |= layers.folded(state, event, event_type, time_us)
-    elif isinstance(event, CallStarted | FactsProposed | ProposalDecided | ContextCompacted | HandleMoved):
-        _beside(changes, state, event, seq)
+    elif event_type in _PARTS:
+        changes |= _PARTS[event_type](state, event, event_type, time_us)
+    elif isinstance(
+        event,
+        CallStarted | FactsProposed | ProposalDecided | ContextCompacted | ContextRedacted | HandleMoved | PackRecorded,
+    ):
+        _beside(changes, state, event, seq, time_us)
     elif event_type == PayloadsErased.name:
-        _erasure(changes, state, event, seq)
+        _erasure(changes, state, event, seq, time_us)
     touched = stack.changes(state.frames, event, event_type, seq, time_us)
     if touched:
         changes["frames"], resting, more = stack.applied(state.frames, touched)
@@ -92,6 +104,8 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
         changes["live"] = state.live + 1
     if event.role == "user":
         changes["turns"] = state.turns + 1
+    elif event.role == "assistant":
+        changes |= situation.replied(state, event)
     if event.frame is None:
         changes |= {"asks": stack.asks(event), "errors": stack.failures(state.errors, event)}
     if event.usage is not None:
@@ -111,13 +125,23 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
 def _beside(
     changes: dict[str, Any],
     state: SessionState,
-    event: CallStarted | FactsProposed | ProposalDecided | ContextCompacted | HandleMoved,
+    event: CallStarted
+    | FactsProposed
+    | ProposalDecided
+    | ContextCompacted
+    | ContextRedacted
+    | HandleMoved
+    | PackRecorded,
     seq: int,
+    time_us: int,
 ) -> None:
-    if isinstance(event, ContextCompacted | HandleMoved):
-        changes |= boundaries.folded(state, event, seq)
+    if isinstance(event, ContextCompacted | ContextRedacted | HandleMoved):
+        changes |= boundaries.folded(state, event, seq, time_us)
         if event.frame is None:  # what is learned is learned from the session's own prompts
             changes["calibration"] = _incomparable(state)
+    elif isinstance(event, PackRecorded):
+        if event.frame is None:
+            changes["context_hash"] = event.context_hash
     elif isinstance(event, CallStarted):
         changes["open_calls"] = tuple(_started(call, event) for call in state.open_calls)
     else:
@@ -130,13 +154,13 @@ def _started(call: OpenCall, event: CallStarted) -> OpenCall:
     return msgspec.structs.replace(call, key=event.key, attempts=event.attempt)
 
 
-def _erasure(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:
+def _erasure(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int, time_us: int) -> None:
     """Who erases a message erases the summaries that tell of it."""
     changes["changed"] = seq
     if isinstance(event, PayloadsErased):
         gone = {*event.seqs}
         changes["summaries"] = tuple(each for each in state.summaries if each.seq not in gone)
-        changes["views"] = boundaries.after_erasure(state, gone, seq)
+        changes["views"] = boundaries.after_erasure(state, gone, seq, time_us)
 
 
 def _forget(changes: dict[str, Any], state: SessionState, ended: list[str]) -> None:
@@ -147,9 +171,13 @@ def _forget(changes: dict[str, Any], state: SessionState, ended: list[str]) -> N
         changes["views"] = {name: view for name, view in views.items() if name not in ended}
     if any(each.frame in ended for each in summaries):
         changes["summaries"] = tuple(each for each in summaries if each.frame not in ended)
+    standings: dict[str, Standing] = changes.get("standings", state.standings)
+    if any(name in standings for name in ended):
+        changes["standings"], less = situation.without(standings, ended)
+        changes["bulk"] = changes.get("bulk", state.bulk) - less
 
 
-def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:
+def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int, time_us: int) -> None:
     changes |= {"changed": seq, "calibration": _incomparable(state)}
     if isinstance(event, SummaryRecorded) and (event.frame is None or event.frame in state.frames):
         kept = [
@@ -157,12 +185,14 @@ def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, 
         ]
         new = SummaryRef(seq, event.first, event.last, event.messages, event.tokens, event.frame, event.replaced)
         changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: (each.first, each.seq)))
-        changes["views"] = boundaries.after_summary(state, event.frame, event.last, seq)
+        changes["views"] = boundaries.after_summary(state, event, seq, time_us)
 
 
 def _end(changes: dict[str, Any], state: SessionState, event: Event | None, event_type: str, seq: int) -> None:
     changes |= {"waiting": 0, "offered": seq, "open_calls": (), "asks": False, "errors": (), "proposals": ()}
     changes |= layers.ended(state, closing=event_type != SessionReset.name)
+    if state.standings:
+        changes |= {"standings": {}, "bulk": changes.get("bulk", state.bulk) - situation.weight_of(state)}
     if event_type == SessionReset.name:
         keeps = isinstance(event, SessionReset) and event.keep_system
         changes |= {"start": seq, "changed": seq, "live": 0, "live_tokens": 0, "summaries": (), "views": {}}

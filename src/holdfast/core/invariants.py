@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast.core import layers, stack
+from holdfast.core import layers, situation, stack
 from holdfast.core.messages import group_of
 from holdfast.core.summaries import covering, partly
 from holdfast.model.frames import FrameState, frame_seq
 from holdfast.model.plan import Reduction
+from holdfast.model.situation import Standing
 from holdfast.model.state import SessionState
 
 
@@ -49,7 +50,13 @@ def rules(state: SessionState) -> dict[str, bool]:
         "frames live in an open session only": not state.frames or state.status == "open",
         "something is at hand or around in an open session only": not (state.working or state.environment)
         or state.status == "open",
-        "what is at hand and around is weighed": layers.weight_of(state) <= state.bulk,
+        "what is at hand and around is weighed, and situations are": layers.weight_of(state)
+        + situation.weight_of(state)
+        <= state.bulk,
+        "conversations that stand somehow are of live frames": {*state.standings} <= {"", *state.frames},
+        "how a conversation stands was said before": all(
+            _said_before(state, each) for each in state.standings.values()
+        ),
     }
 
 
@@ -115,6 +122,12 @@ def _side_by_side(state: SessionState, frame: str | None) -> bool:
 def _in_order(pieces: Sequence[Reduction]) -> bool:
     places = [(each.message, each.piece) for each in pieces]
     return places == sorted({*places})
+
+
+def _said_before(state: SessionState, standing: Standing) -> bool:
+    seqs = [*(each.seq for each in standing.fields.values()), *standing.actions, standing.version]
+    in_order = list(standing.actions) == sorted({*standing.actions}) and len(standing.actions) <= standing.acted
+    return in_order and all(0 <= seq <= state.version for seq in seqs) and standing.replies <= state.messages
 
 
 def _in_view(state: SessionState) -> bool:

@@ -256,8 +256,13 @@ def _fact_row(home: dict[str, str], state: FactState) -> FactRow:
         requires=codec.encode(fact.requires).decode() if fact.requires else "",
         key_words=" ".join(words(fact.key)),
         words=" ".join(words(text_of(fact.value))[: limits.FACT_WORDS]),
+        anchor=_anchor(fact),
         state=codec.encode(state).decode(),
     )
+
+
+def _anchor(fact: Fact) -> str:
+    return ""
 
 
 def _mention_rows(home: dict[str, str], fact: Fact) -> Iterator[MentionRow]:

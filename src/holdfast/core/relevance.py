@@ -36,7 +36,7 @@ def query_words(query: str) -> tuple[str, ...]:
     return tuple(rare or found)[: limits.SEARCH_WORDS]
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
     """Roughly what words of one kind have in common."""
     for end in ("ings", "ing", "ies", "ed", "es", "s"):
         if word.endswith(end) and len(word) - len(end) >= 3:
@@ -50,7 +50,7 @@ def _fits(asked: set[str], facts: Sequence[Fact]) -> list[float]:
     lengths, counted = [], []
     for fact in facts:
         found = (*words(fact.key), *words(text_of(fact.value)))
-        alike = (_stem(word) for word in found if word.startswith(begins))
+        alike = (stem(word) for word in found if word.startswith(begins))
         counted.append(Counter(stem for stem in alike if stem in asked))
         lengths.append(len(found))
     common = Counter(word for each in counted for word in each)
@@ -69,11 +69,11 @@ def _fits(asked: set[str], facts: Sequence[Fact]) -> list[float]:
 
 def ranking(query: str, facts: Sequence[Fact]) -> list[tuple[int, float]]:
     """The places of these facts with a score from 0 to 3, the best first; of equals, claims last and the newest first."""
-    asked = {_stem(word) for word in query_words(query)}
+    asked = {stem(word) for word in query_words(query)}
     names = {name.lower().rstrip(".,:/") for name in _NAME.findall(query[:_READ_CHARS])} - _COMMON
     scored = []
     for at, (fact, fit) in enumerate(zip(facts, _fits(asked, facts), strict=True)):
-        key = {_stem(word) for word in words(fact.key)}
+        key = {stem(word) for word in words(fact.key)}
         value = text_of(fact.value)[:_READ_CHARS].lower()
         named = sum(name in value for name in names) / len(names) if names else 0.0
         scored.append((at, round(fit + (len(key & asked) / len(key) if key else 0.0) + named, 6)))

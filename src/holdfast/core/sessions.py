@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast import errors
-from holdfast.core import boundaries, frames, layers, messages, proposals, stack, summaries
+from holdfast.core import boundaries, frames, layers, messages, packs, proposals, situation, stack, summaries
 from holdfast.core.fold import fold
 from holdfast.model import limits
 from holdfast.model.commands import (
@@ -30,8 +30,11 @@ from holdfast.model.commands import (
     ProposeFacts,
     PushFrame,
     RecordMessages,
+    RecordPack,
+    RedactContext,
     ResetSession,
     ResumeActor,
+    SituationCommand,
     StartCall,
     Summarize,
     TimeOutSession,
@@ -75,6 +78,9 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
         case CloseCalls():
             calls = state.open_calls if command.frame is None else messages.waiting_in(state, command.frame)
             return messages.closing(state, calls, command.reason, given)
+        case RecordPack():
+            check_open(state, command.scope)
+            return packs.record(state, command, given)
         case Summarize():
             return summaries.record(state, command, given)
         case TimeOutSession():
@@ -86,11 +92,18 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
 
 def _in_layers_or_frames(
     state: SessionState,
-    command: CompactContext | MoveHandle | ProposeFacts | DecideProposal | LayerCommand | FrameCommand,
+    command: CompactContext
+    | RedactContext
+    | MoveHandle
+    | ProposeFacts
+    | DecideProposal
+    | LayerCommand
+    | SituationCommand
+    | FrameCommand,
     given: Given,
 ) -> tuple[Event, ...]:
     """What begins nothing new in a frame needs one that lives, and says so if none does."""
-    if isinstance(command, CompactContext | MoveHandle):
+    if isinstance(command, CompactContext | RedactContext | MoveHandle):
         check_open(state, command.scope)
         return boundaries.decide(state, command, given)
     if isinstance(command, ProposeFacts | DecideProposal):
@@ -99,6 +112,9 @@ def _in_layers_or_frames(
     if isinstance(command, LayerCommand):
         check_open(state, command.scope)
         return layers.decide(state, command, given)
+    if isinstance(command, SituationCommand):
+        check_open(state, command.scope)
+        return situation.decide(state, command, given)
     if isinstance(command, PushFrame | StartCall | ResumeActor):
         check_open(state, command.scope)
     return frames.decide(state, command, given)

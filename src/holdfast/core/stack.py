@@ -30,6 +30,7 @@ from holdfast.model.events import (
     HandleAdded,
     HandleReplaced,
     MessageRecorded,
+    PackRecorded,
     ResultAdded,
     TokenReissued,
     TokenRevoked,
@@ -331,6 +332,8 @@ def _touch(steps: _Steps, event: Event | None, named: str) -> None:
         case MessageRecorded():
             said = frame.messages + (event.role != "system")
             steps.change(frame, asks=asks(event), errors=failures(frame.errors, event), messages=said)
+        case PackRecorded():
+            steps.change(frame, context_hash=event.context_hash)
         case CallStarted():
             steps.change(frame, tool_calls=frame.tool_calls + 1)
         case HandleAdded():

@@ -11,6 +11,7 @@
     │   ├── InvalidUrl           a store address that nothing can open
     │   ├── InvalidCursor        a feed cursor that this store did not hand out
     │   ├── WindowTooSmall       a view whose budget what must be in it does not fit
+    │   ├── BudgetTooSmall       a pack that has room for nothing
     │   ├── CriticalOverflow     a budget that what is never dropped does not fit
     │   ├── StrategyRefused      a compaction that touches what it may not, or makes more of it
     │   ├── ScopeMismatch        a frame of another session
@@ -29,6 +30,7 @@
     │   ├── TokenInvalid         a suspension token that this tenant never handed out
     │   ├── FactNotFound         no such fact, or none that this reader may know of
     │   ├── ProposalNotFound
+    │   ├── PackNotFound
     │   ├── FileAbsent           a file or a store to look into that is not there
     │   └── BlobNotFound
     ├── Conflict: the state does not allow it, or someone else was first
@@ -42,6 +44,7 @@
     │   ├── CallsOpen            the next model call before all results are there
     │   ├── SummaryStale         what was summarised has changed since
     │   ├── PlanStale            what was planned on has changed since
+    │   ├── PackChanged          a recorded pack that the log does not make any more
     │   ├── InsufficientTokens   a budget that does not have what was asked for
     │   ├── MaxDepthExceeded     a frame nested deeper than its limits allow
     │   ├── ToolCallsExceeded    one tool more than its frame's limits allow
@@ -96,7 +99,10 @@ from holdfast.errors.base import HoldfastError as HoldfastError
 from holdfast.errors.base import InvalidInput as InvalidInput
 from holdfast.errors.base import NotFound as NotFound
 from holdfast.errors.base import shown as shown
+from holdfast.errors.context import BudgetTooSmall as BudgetTooSmall
 from holdfast.errors.context import CriticalOverflow as CriticalOverflow
+from holdfast.errors.context import PackChanged as PackChanged
+from holdfast.errors.context import PackNotFound as PackNotFound
 from holdfast.errors.context import StrategyRefused as StrategyRefused
 from holdfast.errors.facts import AmbiguousFact as AmbiguousFact
 from holdfast.errors.facts import AuthorityExceeded as AuthorityExceeded

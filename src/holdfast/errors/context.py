@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.errors.base import InvalidInput
+from holdfast.errors.base import Conflict, InvalidInput, NotFound
 
 
 class CriticalOverflow(InvalidInput):
@@ -18,4 +18,26 @@ class StrategyRefused(InvalidInput):
     left of the rest in the order in which it came."""
 
     strategy: str
+    reason: str
+
+
+class BudgetTooSmall(InvalidInput):
+    """A pack of {budget} tokens is too small to be of use. Allow at least {least}."""
+
+    budget: int
+    least: int
+
+
+class PackNotFound(NotFound):
+    """There is no pack {pack!r} in the session {session!r}. Pass the id of one that was recorded: see packs()."""
+
+    session: str
+    pack: str
+
+
+class PackChanged(Conflict):
+    """The pack {pack!r} cannot be had as it was: {reason}. Build a new one with pack(); what is left of the old one is in
+    the log."""
+
+    pack: str
     reason: str

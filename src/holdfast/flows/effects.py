@@ -12,7 +12,7 @@ import msgspec
 from holdfast.model.facts import Search
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, Among, FactRow, Order, Row
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)
@@ -121,8 +121,9 @@ def rows(
     order: Order = IN_ORDER_OF_KEY,
     least: Mapping[str, int] = MappingProxyType({}),
     most: Mapping[str, int] = MappingProxyType({}),
+    among: Among = MappingProxyType({}),
 ) -> Flow[tuple[R, ...]]:
-    options = {"after": after, "limit": limit, "order": order, "least": least, "most": most}
+    options = {"after": after, "limit": limit, "order": order, "least": least, "most": most, "among": among}
     answer: tuple[R, ...] = yield Call("rows", (table, where), options)
     return answer
 

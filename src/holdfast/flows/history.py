@@ -25,7 +25,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.frames import one_of
 from holdfast.flows.place import Context, Place, given_to, together
-from holdfast.flows.views import late_of, newest, oldest, pinned, steady
+from holdfast.flows.views import all_of, late_of, oldest, pinned, steady
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext
 from holdfast.model.content import BlobRef, Body, Text, text_of
@@ -73,25 +73,30 @@ def history(place: Place) -> Flow[History]:
     return (yield from steady(place, lambda state: history_at(place, state)))
 
 
-def history_at(place: Place, state: SessionState) -> Flow[History]:
-    stream = place.scope.stream
+def unguarded(place: Place, state: SessionState) -> Flow[tuple[Item, ...]]:
+    """The items in view as they were recorded, or are shown since a boundary."""
     items = yield from in_view(place, state)
-    system = yield from _system(place, state)
     bodies = yield from _whole(place, state, items)
     reductions = by_message(state.view(place.frame).reduced)
-    visible = tuple(item_shown(item, reductions, bodies) for item in items)
+    return tuple(item_shown(item, reductions, bodies) for item in items)
+
+
+def history_at(place: Place, state: SessionState) -> Flow[History]:
+    stream = place.scope.stream
+    visible = yield from unguarded(place, state)
+    system = yield from system_messages(place, state)
     measure = functools.partial(calibrated, state.calibration)
     sizes = [measure(item.tokens, item.blocks) for item in visible]
     boundary = state.view(place.frame).boundary
     late = yield from late_of(stream, state, place.frame)
-    tail = _late_note(late, items)
+    tail = late_note(late, visible)
     return History(
         scope=place.scope,
         frame=place.frame,
         version=state.version,
         system=system,
         items=visible,
-        frozen=sum(1 for _ in itertools.takewhile(lambda item: item.last <= boundary, items)),
+        frozen=sum(1 for _ in itertools.takewhile(lambda item: item.last <= boundary, visible)),
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
         late=late,
         tail=tail,
@@ -101,7 +106,7 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
     )
 
 
-def _late_note(late: Sequence[Message], items: Sequence[Item]) -> tuple[str, ...]:
+def late_note(late: Sequence[Message], items: Sequence[Item]) -> tuple[str, ...]:
     """What a model is told, until it has replied, of results that came too late to stand behind their call."""
     reply = _last_reply(items)
     lines = [
@@ -122,7 +127,7 @@ def _last_reply(items: Sequence[Item]) -> Message | None:
     return None
 
 
-def _system(place: Place, state: SessionState) -> Flow[tuple[Message, ...]]:
+def system_messages(place: Place, state: SessionState) -> Flow[tuple[Message, ...]]:
     """The system messages, whole: also those that are too long for the log."""
     found: list[Message] = []
     for message in (yield from pinned(place.scope.stream, state, place.frame)):
@@ -147,7 +152,7 @@ def in_view(place: Place, state: SessionState) -> Flow[list[Item]]:
 def _read(place: Place, state: SessionState) -> Flow[tuple[list[Item], bool]]:
     """All that is in view, as it was recorded, and whether that is all; if it is too much, its beginning. What came after a
     call that still waits stands behind its result: until then it is not shown."""
-    items, whole = yield from newest(place.scope.stream, state, place.frame, limits.WINDOW_TOKENS)
+    items, whole = yield from all_of(place.scope.stream, state, place.frame, place.context.cache.views)
     if not whole:
         items = yield from oldest(place.scope.stream, state, place.frame)
     waiting = [group_of(call.id) or 0 for call in state.open_calls if call.frame == place.frame]
@@ -291,9 +296,9 @@ def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Strategy
             raise InvalidContent(reason=f"{told}; say window=, or prices=")
         prices = UNKNOWN
     window = prices.window - prices.max_output
-    system = yield from _system(place, state)
+    system = yield from system_messages(place, state)
     late = yield from late_of(place.scope.stream, state, frame)
-    notes = _late_note(late, items)
+    notes = late_note(late, items)
     known = _prices(place.context, answered)
     changed = known is not None and known != prices and asked.prices is None
     pinned_since = reply is not None and any(each.seq > reply.seq for each in system)

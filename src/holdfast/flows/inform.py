@@ -8,9 +8,11 @@ import msgspec
 
 from holdfast.core import upcast
 from holdfast.core.messages import NO_SUCH_CALL, group_of, waiting_for
+from holdfast.core.situation import OF_SITUATIONS, told_by
 from holdfast.core.units import group_seq, whole
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
+from holdfast.flows.inform_actions import answered
 from holdfast.flows.inform_frames import about_frames, session_where, whole_tree
 from holdfast.flows.read import message, stretch_of
 from holdfast.model import limits
@@ -20,6 +22,7 @@ from holdfast.model.commands import (
     ErasePayloads,
     Fate,
     Given,
+    RecordAction,
     RecordMessages,
     StartCall,
     Summarize,
@@ -33,6 +36,7 @@ from holdfast.model.events import (
     FactsProposed,
     HandleMoved,
     MessageRecorded,
+    PackRecorded,
     PayloadsErased,
     SummaryRecorded,
 )
@@ -40,6 +44,7 @@ from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import StreamId
 from holdfast.model.rows import OutboxRow
+from holdfast.model.situation import ActionRecorded, SituationUpdated
 from holdfast.model.state import SessionState, SummaryRef
 
 
@@ -58,6 +63,9 @@ def informed(command: Command, given: Given, state: SessionState) -> Flow[tuple[
             return command, (yield from _replaced(command, given, state))
         case AcknowledgeOffload():
             return command, msgspec.structs.replace(given, offload=(yield from _entry(command)))
+        case RecordAction(tool_calls=None):
+            done = yield from answered(stream, state, command.frame)
+            return command, msgspec.structs.replace(given, answered=done)
         case ErasePayloads(alone=False):
             seqs = yield from _erased(stream, command.seqs)
             return msgspec.structs.replace(command, seqs=tuple(sorted(seqs))), given
@@ -209,11 +217,12 @@ class _Told(msgspec.Struct, frozen=True):
 
 
 def _tellers(stream: StreamId) -> Flow[list[_Told]]:
-    """All summaries, late results and proposals, the oldest first: one that is in no view any more tells its story all the
-    same, and so does one that it was taken into."""
+    """All summaries, late results, proposals, packs and the like, the oldest first: one that is in no view any more tells
+    its story all the same, and so does one that it was taken into."""
     found: list[_Told] = []
     before: int | None = None
     kinds = (SummaryRecorded.name, ContextCompacted.name, HandleMoved.name, EvidenceKept.name, FactsProposed.name)
+    kinds = (*kinds, PackRecorded.name, *OF_SITUATIONS)
     while page := (yield from effects.read_back(stream, before, limits.READ_EVENTS, kinds)):
         for recorded in page:
             found += _told(recorded)
@@ -237,6 +246,12 @@ def _told(recorded: Recorded) -> Iterator[_Told]:
         yield _Told(recorded.seq, event.first, event.last)
     elif isinstance(event, ContextCompacted | HandleMoved):
         yield _Told(recorded.seq, among=frozenset(_among(event)))
+    elif isinstance(event, PackRecorded):
+        yield from (_Told(recorded.seq, first, last) for first, last in event.shown)
+        yield _Told(recorded.seq, among=frozenset({event.asked}))
+    elif isinstance(event, SituationUpdated | ActionRecorded):
+        told = told_by(event)
+        yield _Told(recorded.seq, 1, recorded.seq - 1) if told is None else _Told(recorded.seq, among=frozenset(told))
     elif isinstance(event, FactsProposed):
         yield _Told(recorded.seq, event.message, event.message)
     elif isinstance(event, EvidenceKept) and event.reason != NO_SUCH_CALL:

@@ -22,8 +22,9 @@ from holdfast.flows.place import Context, LedgerPlace, on_ledger
 from holdfast.model import limits
 from holdfast.model.commands import ExpireFacts, Writer
 from holdfast.model.facts import FACT_SCOPES, Fact, FactScope, FactState, Known, Link, Search, Why, fact_id, fact_seq
-from holdfast.model.names import LedgerId, checked_name, checked_whole
+from holdfast.model.names import LedgerId, Scope, checked_name, checked_whole
 from holdfast.model.rows import DependRow, FactRow, LedgerRow, ledger_of
+from holdfast.model.state import SessionState
 
 Scopes = Sequence[tuple[FactScope, str]]
 """Scopes with their ids: what may be looked into beside what holds everywhere."""
@@ -295,6 +296,7 @@ def _row_of(place: LedgerPlace, fact: str | Fact | None) -> Flow[FactRow | None]
         requires="",
         key_words="",
         words="",
+        anchor="",
         state="",
     )
 
@@ -349,6 +351,16 @@ def ledgers(
         raise InvalidContent(reason="a page goes on after the last row of the one before")
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
     return (yield from effects.rows(LedgerRow, where, after, limit))
+
+
+def own_ledger(scope: Scope) -> LedgerId:
+    return LedgerId(scope.tenant, "session", scope.stream.key)
+
+
+def ledgers_of(scope: Scope, state: SessionState) -> list[LedgerId]:
+    """The ledgers that a session reads: its own, then those that it was opened with, in their order."""
+    others = (LedgerId(scope.tenant, key[0], key[1:]) for key in state.ledgers)  # type: ignore[arg-type]
+    return list(dict.fromkeys([own_ledger(scope), *others]))
 
 
 def checked_scopes(within: object) -> tuple[tuple[FactScope, str], ...]:

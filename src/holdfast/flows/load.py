@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -23,12 +23,59 @@ from holdfast.model.events import Event, PayloadsErased
 from holdfast.model.facts import FactState
 from holdfast.model.frames import FrameState
 from holdfast.model.log import Recorded
+from holdfast.model.messages import Message, Summary
 from holdfast.model.names import LedgerId, Scope, StreamId
 from holdfast.model.rows import Row
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
 State: TypeAlias = SessionState | LedgerState
 S = TypeVar("S", SessionState, LedgerState)
+
+
+class Viewed(NamedTuple):
+    """What a conversation held at a version, as it was recorded: messages and summaries in order."""
+
+    version: int
+    start: int
+    entries: tuple[Message | Summary, ...]
+    weight: int
+
+
+class ViewCache:
+    """What was read of the conversations used last, so that the next look reads only what came since."""
+
+    def __init__(self, most: int = limits.VIEWED_BYTES) -> None:
+        self._most = most
+        self._weight = 0
+        self._views: OrderedDict[tuple[StreamId, str | None], Viewed] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def get(self, stream: StreamId, frame: str | None) -> Viewed | None:
+        with self._mutex:
+            found = self._views.get((stream, frame))
+            if found is not None:
+                self._views.move_to_end((stream, frame))
+            return found
+
+    def put(self, stream: StreamId, frame: str | None, view: Viewed) -> None:
+        with self._mutex:
+            self._forget((stream, frame))
+            if view.weight > self._most:
+                return
+            self._views[stream, frame] = view
+            self._weight += view.weight
+            while self._weight > self._most:
+                self._forget(next(iter(self._views)))
+
+    def drop(self, stream: StreamId) -> None:
+        with self._mutex:
+            for each in [each for each in self._views if each[0] == stream]:
+                self._forget(each)
+
+    def _forget(self, name: tuple[StreamId, str | None]) -> None:
+        found = self._views.pop(name, None)
+        if found is not None:
+            self._weight -= found.weight
 
 
 class StateCache:
@@ -41,6 +88,7 @@ class StateCache:
         self._weight = 0
         self._states: OrderedDict[StreamId, State] = OrderedDict()
         self._doubtful: set[StreamId] = set()
+        self.views = ViewCache()
         self._mutex = threading.Lock()
 
     def get(self, stream: StreamId) -> State | None:
@@ -62,6 +110,7 @@ class StateCache:
                 self._forget(next(iter(self._states)))
 
     def drop(self, stream: StreamId) -> None:
+        self.views.drop(stream)
         with self._mutex:
             self._forget(stream)
 

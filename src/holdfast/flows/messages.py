@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from holdfast import codec
 from holdfast.core import sessions
 from holdfast.errors import InvalidContent, shown
-from holdfast.flows import effects, ingest
+from holdfast.flows import effects, ingest, manifests
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.load import load
@@ -28,6 +28,9 @@ from holdfast.model.messages import Message
 from holdfast.model.names import check_size, checked_name, checked_whole
 from holdfast.model.state import OpenCall
 
+if TYPE_CHECKING:
+    from holdfast.render.packs import Pack
+
 _KEPT = (MessageRecorded.name, EvidenceKept.name)
 
 
@@ -40,6 +43,7 @@ def record(
     usage: Usage | None = None,
     metadata: dict[str, Any] | None = None,
     reservation: Reservation | str | None = None,
+    pack: Pack | Literal[False] | None = None,
     key: str | None = None,
     expect: int | None = None,
     cause: str | None = None,
@@ -52,9 +56,14 @@ def record(
     `key` makes a retry safe: the same message under the same key is kept once. `expect` is the version that the session
     must be at; otherwise VersionConflict. `cause` names the event that led to this one.
 
-    In a frame, its usage is taken from the frame's budget; `reservation` is what was reserved for it there."""
+    In a frame, its usage is taken from the frame's budget; `reservation` is what was reserved for it there.
+
+    A reply is tied to the `pack` that it answers: without one, to the pack that was built last through this handle, once;
+    False ties it to none. Why the pack is as it is is kept together with the reply, and so is its query if nobody recorded
+    that before; what was reserved with it is settled."""
     drafts = _drafts(message, content, tool_calls, usage, metadata)
-    made = record_drafts(place, drafts, reservation=reservation, key=key, expect=expect, cause=cause)
+    answered = manifests.tied(place, drafts, pack)
+    made = record_drafts(place, drafts, reservation=reservation, pack=answered, key=key, expect=expect, cause=cause)
     return (yield from made)[-1]
 
 
@@ -198,10 +207,49 @@ def record_drafts(
     cause: str | None = None,
     as_found: bool = False,
     reservation: Reservation | str | None = None,
+    pack: Pack | None = None,
 ) -> Flow[list[Message]]:
-    """Keep these, all or none; `as_found`, what breaks the rules of a session is kept as evidence."""
+    """Keep these, all or none; `as_found`, what breaks the rules of a session is kept as evidence. With a pack, they are
+    the reply to it."""
+    if pack is not None:
+        return (yield from _answering(place, drafts, pack, reservation, key=key, expect=expect, cause=cause))
     part, bodies = yield from recording(place, drafts, as_found=as_found, reservation=reservation)
     appended = yield from together(place.context, [part], key=key, expect=expect, cause=cause, bodies=bodies)
+    return [message(event) for event in appended.events if event.type in _KEPT]
+
+
+def _answering(
+    place: Place,
+    drafts: Sequence[Draft],
+    pack: Pack,
+    reservation: Reservation | str | None,
+    *,
+    key: str | None,
+    expect: int | None,
+    cause: str | None,
+) -> Flow[list[Message]]:
+    """The reply to a pack, and what is kept with it. A key stands for the reply alone: who tries again may have no pack any
+    more, or another one."""
+    query = yield from manifests.unsaid(place, pack)
+    said = [Draft(role="user", content=query), *drafts] if query else drafts
+    part, bodies = yield from recording(place, said, reservation=reservation or pack.reservation)
+    whole = part.command
+    assert isinstance(whole, RecordMessages), "messages are recorded by that"
+    own = msgspec.structs.replace(
+        whole, messages=whole.messages[bool(query) :], reservation=_reservation(place, reservation)
+    )
+    kept, refs = yield from manifests.recording(
+        place, pack, asked=bool(query), reply=len(said), reservation=whole.reservation
+    )
+    appended = yield from together(
+        place.context,
+        [part, kept],
+        key=key,
+        expect=expect,
+        cause=cause,
+        bodies=[*bodies, *refs],
+        bound=codec.encode_commands([own]),
+    )
     return [message(event) for event in appended.events if event.type in _KEPT]
 
 

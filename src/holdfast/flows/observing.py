@@ -22,7 +22,16 @@ from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.inform_facts import ledger_where, seen
-from holdfast.flows.knowing import Scopes, checked_scopes, current, one_of, search_in, slot_of
+from holdfast.flows.knowing import (
+    Scopes,
+    checked_scopes,
+    current,
+    ledgers_of,
+    one_of,
+    own_ledger,
+    search_in,
+    slot_of,
+)
 from holdfast.flows.ledgers import ledger_named, writer_for
 from holdfast.flows.load import load
 from holdfast.flows.messages import recording
@@ -65,16 +74,6 @@ def _there(place: Place) -> Flow[SessionState]:
     state = yield from load(place.scope.stream, place.context.cache, fresh=True)
     check_there(state, place.scope)
     return state
-
-
-def own_ledger(scope: Scope) -> LedgerId:
-    return LedgerId(scope.tenant, "session", scope.stream.key)
-
-
-def ledgers_of(scope: Scope, state: SessionState) -> list[LedgerId]:
-    """The ledgers that a session reads: its own, then those that it was opened with, in their order."""
-    others = (LedgerId(scope.tenant, key[0], key[1:]) for key in state.ledgers)  # type: ignore[arg-type]
-    return list(dict.fromkeys([own_ledger(scope), *others]))
 
 
 def ledger(

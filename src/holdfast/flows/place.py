@@ -17,6 +17,7 @@ from holdfast.model.content import BlobRef
 from holdfast.model.frames import Weights
 from holdfast.model.log import Appended
 from holdfast.model.names import LedgerId, Scope, checked_name, checked_whole
+from holdfast.model.pack import Brief
 from holdfast.model.plan import PlanPolicy, Priced, Prices
 from holdfast.model.policy import Policy
 from holdfast.model.prices import PRICES
@@ -45,6 +46,8 @@ class Context(msgspec.Struct, frozen=True):
     prices: tuple[Prices, ...] = PRICES
     summarizer: Summarizer | None = None
     """None for the one that needs no model."""
+    briefs: dict[str, Brief] = {}
+    """What someone in a role is told, by role; under the empty name, what everyone is told who has none."""
 
 
 class Place(msgspec.Struct, frozen=True):

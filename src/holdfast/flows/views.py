@@ -5,7 +5,7 @@ Laws: a view holds whole units only, in order; what it costs depends on what it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from holdfast import codec
@@ -18,7 +18,7 @@ from holdfast.core.units import fitting, group_seq, grouped
 from holdfast.errors import Contended, InvalidContent, WindowTooSmall
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.load import load
+from holdfast.flows.load import ViewCache, Viewed, load
 from holdfast.flows.place import Place, order
 from holdfast.flows.read import message, stretch_of
 from holdfast.model import limits
@@ -127,9 +127,17 @@ def pinned(stream: StreamId, state: SessionState, frame: str | None) -> Flow[lis
 def newest(stream: StreamId, state: SessionState, frame: str | None, budget: int) -> Flow[tuple[list[Item], bool]]:
     """Items of a conversation from the newest back until they pass the budget, or its beginning is reached; and whether
     these were no more than LIVE_MESSAGES."""
+    waiting = frozenset(group_of(call.id) for call in state.open_calls)
+    entries = yield from _back(stream, state, frame, budget, waiting)
+    return grouped(reversed(entries), state), len(entries) <= limits.LIVE_MESSAGES
+
+
+def _back(
+    stream: StreamId, state: SessionState, frame: str | None, budget: int, but: Collection[int | None]
+) -> Flow[list[Message | Summary]]:
+    """Messages and summaries from the newest back, those of the groups `but` left out."""
     entries: list[Message | Summary] = []
     size = _Size(state.calibration)
-    waiting = {group_of(call.id) for call in state.open_calls}
     before = state.version + 1
     start = max(state.start, frame_seq(frame))
     summaries = state.summaries_of(frame)
@@ -149,10 +157,47 @@ def newest(stream: StreamId, state: SessionState, frame: str | None, budget: int
             if recorded.seq < first or size.passes(budget):
                 break
             each = message(recorded)
-            if each.role not in (None, "system") and each.frame == frame and group_seq(each) not in waiting:
+            if each.role not in (None, "system") and each.frame == frame and group_seq(each) not in but:
                 entries.append(each)
                 size.add(each)
-    return grouped(reversed(entries), state), len(entries) <= limits.LIVE_MESSAGES
+    return entries
+
+
+def all_of(
+    stream: StreamId, state: SessionState, frame: str | None, views: ViewCache
+) -> Flow[tuple[list[Item], bool]]:
+    """All items of a conversation, those that wait for results among them, and whether that is all. What was read before
+    and is still as it was is not read again."""
+    known = views.get(stream, frame)
+    start = max(state.start, frame_seq(frame))
+    changed = max(state.changed, state.view(frame).boundary)
+    entries: tuple[Message | Summary, ...] = ()
+    new: list[Message | Summary] = []
+    if known is None or known.start != start or not changed <= known.version <= state.version:
+        known = None
+    elif state.version - known.version >= limits.READ_EVENTS:
+        known = None  # it is as well to begin anew
+    if known is None:
+        new = (yield from _back(stream, state, frame, limits.WINDOW_TOKENS, ()))[::-1]
+    else:
+        entries = known.entries
+        if known.version < state.version:
+            page = yield from effects.read(stream, known.version, state.version - known.version)
+            said = (message(each) for each in page if each.type == MessageRecorded.name)
+            new = [each for each in said if each.role not in (None, "system") and each.frame == frame]
+    if len(entries) + len(new) > limits.LIVE_MESSAGES:
+        views.drop(stream)
+        return [], False
+    if known is None or known.version < state.version:
+        weight = 0 if known is None else known.weight
+        entries = (*entries, *new)
+        views.put(stream, frame, Viewed(state.version, start, entries, weight + sum(map(_weight, new))))
+    return grouped(entries, state), True
+
+
+def _weight(entry: Message | Summary) -> int:
+    """About how many bytes it takes in memory."""
+    return 1_024 + 6 * entry.tokens
 
 
 def oldest(stream: StreamId, state: SessionState, frame: str | None) -> Flow[list[Item]]:

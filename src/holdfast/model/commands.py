@@ -14,9 +14,10 @@ from holdfast.model.frames import Ending, FrameState
 from holdfast.model.handles import Handle, HandleKind, Priority
 from holdfast.model.layers import Identity
 from holdfast.model.names import LedgerId, Scope, StreamId
-from holdfast.model.plan import Figures, Fold, Level, Op, Reduction, Residency, Tier, Why
+from holdfast.model.plan import Figures, Fold, Level, Op, Redacted, RedactionWhy, Reduction, Residency, Tier, Why
 from holdfast.model.policy import Policy
 from holdfast.model.rows import OutboxRow, TokenRow
+from holdfast.model.situation import ActionCall, Field, Mode, Outcome
 
 
 class NewCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -105,12 +106,44 @@ class CompactContext(_Command, frozen=True, kw_only=True, tag="compact_context")
     figures: Figures
 
 
+class RedactContext(_Command, frozen=True, kw_only=True, tag="redact_context"):
+    """Show these items of a conversation otherwise from now on, as the guard saw it at `version`."""
+
+    frame: str | None = None
+    version: int
+    redacted: tuple[Redacted, ...]
+    why: RedactionWhy
+    first_changed: int | None
+    original: int
+    final: int
+
+
 class MoveHandle(_Command, frozen=True, kw_only=True, tag="move_handle"):
     """Take a piece of a message out of view, or bring it back."""
 
     frame: str | None = None
     residency: Residency
     piece: Reduction
+
+
+class RecordPack(_Command, frozen=True, kw_only=True, tag="record_pack"):
+    """Keep what a model was called with, together with the messages before it in the same order, or alone."""
+
+    frame: str | None = None
+    at: int
+    context_hash: str
+    budget: int
+    used: int
+    level: Level
+    query: str
+    shown: tuple[tuple[int, int], ...]
+    manifest: BlobRef
+    brief: BlobRef | None = None
+    asked: bool = False
+    """The first of those messages is its query."""
+    reply: int = 0
+    """Which of them answers it, counted from 1; 0 for none."""
+    reservation: str | None = None
 
 
 class ResetSession(_Command, frozen=True, kw_only=True, tag="reset_session"):
@@ -290,6 +323,32 @@ class DecideProposal(_Command, frozen=True, kw_only=True, tag="decide_proposal")
     accepted: bool
 
 
+class UpdateSituation(_Command, frozen=True, kw_only=True, tag="update_situation"):
+    frame: str | None = None
+    fields: dict[Field, str]
+    clear: tuple[Field, ...] = ()
+    iteration: int | None = None
+    """None for the one that it is."""
+    by: str
+    tells: tuple[int, ...] = ()
+    rules: bool = False
+    """What others wrote not long ago is left to them."""
+
+
+class RecordAction(_Command, frozen=True, kw_only=True, tag="record_action"):
+    frame: str | None = None
+    iteration: int | None = None
+    mode: Mode
+    thinking: str = ""
+    planning: str = ""
+    reflection: str = ""
+    approach: str = ""
+    tool_calls: tuple[ActionCall, ...] | None = None
+    """None for those whose results came since the action before."""
+    outcomes: dict[str, Outcome] = msgspec.field(default_factory=dict)
+    """What is known of the outcome of some of those, by their ids or the provider's."""
+
+
 class _OnLedger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="command"):
     ledger: LedgerId
 
@@ -401,13 +460,17 @@ FrameCommand: TypeAlias = (
 
 LayerCommand: TypeAlias = SetWorking | ClearWorking | ObserveEnvironment | ClearEnvironment
 
+SituationCommand: TypeAlias = UpdateSituation | RecordAction
+
 Command: TypeAlias = (
     CreateSession
     | RecordMessages
     | CloseCalls
     | Summarize
     | CompactContext
+    | RedactContext
     | MoveHandle
+    | RecordPack
     | ResetSession
     | CloseSession
     | TimeOutSession
@@ -417,6 +480,7 @@ Command: TypeAlias = (
     | ProposeFacts
     | DecideProposal
     | LayerCommand
+    | SituationCommand
     | FrameCommand
 )
 """What is about a session. What is about a ledger is a `LedgerCommand`."""
@@ -492,6 +556,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     """How the child ended that brought it, if one did."""
     token: TokenRow | None = None
     """The token that the command comes with: read from its row."""
+    answered: tuple[tuple[ActionCall, str], ...] = ()
+    """Tool calls whose results came since the last action, each with the provider's id: read from the log."""
     writer: Writer = Writer()
     policy: Policy = Policy()
     message: int = 0

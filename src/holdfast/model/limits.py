@@ -48,6 +48,31 @@ REDUCED_PIECES = 10_000
 LIVE_MESSAGES = 10_000
 """Messages of one conversation that are looked at, or folded, at once."""
 
+PACK_TOKENS = 500
+"""The least that a pack may have."""
+
+PACK_FACTS = 200
+"""Facts that a pack looks at because they fit its query; and the newest of each ledger that it looks at beside them."""
+
+PACK_CONSTRAINTS = 1_000
+"""Constraints of one ledger that a pack looks at."""
+
+PACK_HANDLES = 200
+"""The newest handles of a frame that a pack looks at; and how many may be included or excluded by name."""
+
+PACK_STRETCHES = 32
+"""Stretches of events that the record of a pack names as shown; what lies between them is named with them if there are
+more."""
+
+PACK_QUERY_CHARS = 200
+"""What the record of a pack has of its query; the manifest has all of it."""
+
+DIFF_EVENTS = 10_000
+"""Events of one stream that are read to tell why two packs differ: the newest of those between them."""
+
+PROMPT_BYTES = 1 << 20
+"""What a role is told: its prompt, invariants and tools."""
+
 INLINE_BYTES = 64 << 20
 """One image or file inside a message."""
 
@@ -92,6 +117,9 @@ who waits for the lock is late again, so among processes that never pause a few 
 REBUILD_TRIES = 16
 """Times a stream is replayed anew when another process wrote to it meanwhile."""
 
+VIEWED_BYTES = 32 << 20
+"""What is kept in memory of conversations that were looked at."""
+
 CACHED_STREAMS = 1_024
 """Streams whose state an engine keeps in memory."""
 
@@ -134,6 +162,33 @@ PERMISSIONS = 1_000
 SESSION_LEDGERS = 32
 """Ledgers that one session reads."""
 
+SITUATION_TOKENS = 300
+"""One field of a situation. What is longer is cut."""
+
+SITUATION_BYTES = 4 << 10
+"""The same, whatever a token is."""
+
+SITUATIONS_BYTES = 1 << 20
+"""The situations of all conversations of one session."""
+
+SITUATION_AGE = 5
+"""Iterations that a field of a situation is left to whom it is from; then rules may write it anew."""
+
+ACTIONS_KEPT = 4
+"""The latest actions of a conversation, which the live state points to."""
+
+ACTION_TEXT_BYTES = 48 << 10
+"""What was thought, planned, reflected on or tried in one action, each."""
+
+ACTION_CALLS = 64
+"""Tool calls of one action; of those taken from the transcript, the newest."""
+
+ACTION_ARGS_BYTES = 4 << 10
+"""The arguments of a tool call that an action has as they are; longer ones are cut."""
+
+ACTION_RESULT_CHARS = 1_000
+"""What an action has of a result."""
+
 OPEN_PROPOSALS = 100
 """Proposals of a session that wait for a word; the oldest lapse."""
 
@@ -157,6 +212,18 @@ EXPIRED_AT_ONCE = 256
 
 CHAIN_FACTS = 1_000
 """Facts of one chain that are shown."""
+
+GUARD_WORDS = 4_000
+"""Words of a view that facts are looked up by at once."""
+
+GUARD_FACTS = 2_000
+"""Live facts, and dead ones, of one ledger that a view is compared with: the newest of those that it may tell."""
+
+REDACTED_FACTS = 32
+"""Facts that one item is said to tell."""
+
+REDACTED_ITEMS = 1_000
+"""Items whose redactions one event changes."""
 
 DETECTED_FACTS = 64
 """Facts that a detector is shown."""

@@ -14,6 +14,7 @@ from holdfast.model.events import (
     HandleMoved,
     HandleReplaced,
     MessageRecorded,
+    PackRecorded,
 )
 
 
@@ -40,3 +41,7 @@ def refs_of(event: Event | None) -> Iterator[BlobRef]:
     yield from (each.ref for each in pieces if each.ref is not None)
     if isinstance(event, HandleReplaced) and event.ref is not None:
         yield event.ref
+    if isinstance(event, PackRecorded):
+        yield event.manifest
+        if event.brief is not None:
+            yield event.brief

@@ -6,9 +6,10 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
+from holdfast.errors import InvalidContent, shown
 from holdfast.model.facts import FactScope
 from holdfast.model.handles import Priority
-from holdfast.model.names import LedgerId, Scope
+from holdfast.model.names import LedgerId, Scope, check_size, number_in
 from holdfast.model.plan import Level
 from holdfast.model.tools import Tool
 
@@ -51,6 +52,17 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     working_context: str = ""
     """Where it works, and with what."""
     tools: tuple[Tool, ...] = ()
+
+
+def checked_brief(brief: object) -> Brief:
+    try:
+        made = msgspec.json.decode(msgspec.json.encode(brief), type=Brief) if type(brief) is Brief else None
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError, BufferError):
+        made = None
+    if made is None or made != brief:
+        raise InvalidContent(reason=f"{shown(brief)} is no brief: pass a holdfast.Brief of texts and holdfast.Tool")
+    check_size("the brief", len(msgspec.json.encode(made)), "bytes", "PROMPT_BYTES", "Make it shorter.")
+    return made
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +198,16 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(each for each in self.entries if each.fate == fate)
 
 
+def pack_id(seq: int) -> str:
+    """The id of a recorded pack: the seq of the event that recorded it makes it unique in the session."""
+    return f"p{seq}"
+
+
+def pack_seq(pack: str | None) -> int:
+    """The seq in the id of a pack; 0 if it is no such id."""
+    return number_in("p", pack)
+
+
 class PackRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A pack whose manifest was kept."""
 
@@ -223,3 +245,18 @@ class PackDiff(msgspec.Struct, frozen=True, kw_only=True):
     """How many candidates are as they were."""
     prefix_kept: bool
     """What the first showed up to its volatile tail begins the second: a prompt cache stays warm."""
+
+    def explain(self) -> str:
+        """What changed, in words: a line for each reason, with what it concerns."""
+        first, second = self.first.id or "a pack", self.second.id or "a pack that was not recorded"
+        sizes = f"From {first} ({self.first.used:,} tokens) to {second} ({self.second.used:,} tokens)"
+        cache = "stays warm" if self.prefix_kept else "begins anew"
+        lines = [f"{sizes}: {len(self.changes):,} changed, {self.same:,} as before; a prompt cache {cache}."]
+        told: dict[tuple[str, str, str], list[str]] = {}
+        for each in self.changes:
+            told.setdefault((each.entry.section, each.what, each.why), []).append(each.entry.id)
+        lines += (f"  {_SIGNS[what]} {', '.join(ids)} ({section}): {why}" for (section, what, why), ids in told.items())
+        return "\n".join(lines)
+
+
+_SIGNS = {"added": "+", "gone": "-", "changed": "~", "in": ">", "out": "<"}

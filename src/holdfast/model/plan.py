@@ -23,6 +23,8 @@ Form: TypeAlias = Literal["excerpt", "snip", "spool", "page", "whole"]
 the blob store; a line that names it; or whole, though it lies in the blob store."""
 Level: TypeAlias = Literal["none", "light", "moderate", "aggressive", "critical"]
 Why: TypeAlias = Literal["pays", "forced", "threshold", "idle", "asked"]
+RedactionWhy: TypeAlias = Literal["died", "returned", "told"]
+"""A fact that was shown died · one that was not came back · what is new tells a dead one."""
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +149,18 @@ class Fold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Their tokens, as they were recorded."""
     text: str
     tokens: int
+
+
+class Redacted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the guard does to one item of a view: ids alone, never what they say."""
+
+    at: int
+    """The seq of the message or the summary; the first one's, of what is shown as one."""
+    facts: tuple[str, ...] = ()
+    """The dead facts that it tells: the place of their ledger among those that the session reads, and their ids, `0:k7`.
+    What the reader may not know of is not among them."""
+    mark: str = ""
+    """A digest of what is put in place of them; empty if it is shown as it was recorded again."""
 
 
 class Figures(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+from holdfast.model.pack import Guard
 
 _ALIASES = {
     "board": "policy",
@@ -111,5 +115,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """The confidence from which on a proposal is applied without asking."""
     ask_from: float = 0.5
     """The confidence from which on someone is asked; what is below is left alone."""
+    review: Literal["mark", "omit"] = "mark"
+    """What a pack does with a fact under review: it is shown with a mark, beside what holds now; or left out."""
     endorse: str = "facts:endorse"
     """The permission that it takes to raise a fact's authority."""
+    guard: Guard = "redact"
+    """What is done where a conversation tells the value of a dead fact."""
+    deaths: Literal["boundary", "deferred"] = "boundary"
+    """A death changes what was shown before at once; or at the next boundary: until then the value stays where it is."""

@@ -5,13 +5,14 @@ Law: a row belongs to one stream and its key names that stream, so two streams n
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
 from holdfast.model.names import LedgerId, Scope, StreamId
 
-PROJECTION_VERSION = 5
+PROJECTION_VERSION = 6
 """Raised whenever a row type, or what projecting puts into it, changes: opening an older store then rebuilds."""
 
 
@@ -30,6 +31,9 @@ class Order(msgspec.Struct, frozen=True):
 
 
 IN_ORDER_OF_KEY = Order()
+
+Among: TypeAlias = Mapping[str, Sequence[str | int]]
+"""Columns, and for each the values of which a row has one."""
 
 
 class SessionRow(Row, frozen=True, kw_only=True):
@@ -226,6 +230,8 @@ class FactRow(Row, frozen=True, kw_only=True):
     """What a search finds it by: the words of its key, lower-case, with blanks between them."""
     words: str
     """And those of its value."""
+    anchor: str
+    """A word without which its value is told nowhere; of the key, if the value has none that stands out."""
     state: str
     """All of it, as JSON."""
 

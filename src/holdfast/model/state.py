@@ -10,9 +10,10 @@ from holdfast.model.content import Json, Usage
 from holdfast.model.detection import Proposal
 from holdfast.model.frames import FrameState
 from holdfast.model.layers import Identity, Surrounding, WorkingItem
-from holdfast.model.plan import Reduction
+from holdfast.model.plan import Redacted, Reduction
+from holdfast.model.situation import Standing
 
-SNAPSHOT_FORMAT = 5
+SNAPSHOT_FORMAT = 6
 """Raised whenever SessionState, or what folding makes of it, changes: older snapshots are then replayed instead."""
 
 LEDGER_FORMAT = 1
@@ -59,9 +60,14 @@ class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Model calls."""
     grown: int = 0
     """Tokens that were ever added."""
+    redacted: tuple[Redacted, ...] = ()
+    """The items in view that the guard shows otherwise than they were recorded, in order, as it was last settled."""
+    settled_us: int = 0
+    """The time of the last event that changed what was shown before it."""
 
 
 _AS_RECORDED = ViewState()
+_AT_FIRST = Standing()
 
 
 class Calibration(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -160,12 +166,20 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The ledgers that it reads after its own, by the keys of their streams, in the order in which they have a say."""
     working: dict[str, WorkingItem] = msgspec.field(default_factory=dict)
     environment: dict[str, Surrounding] = msgspec.field(default_factory=dict)
+    context_hash: str = ""
+    """Of the last recorded pack outside of frames."""
     proposals: tuple[OpenProposal, ...] = ()
     """What a detector proposed and nobody has decided on yet."""
+    standings: dict[str, Standing] = msgspec.field(default_factory=dict)
+    """How conversations stand in which something was done, by their frames; the session's own under the empty name."""
 
     def view(self, frame: str | None) -> ViewState:
         """How the conversation of a frame is shown, or that outside of frames."""
         return self.views.get(frame or "", _AS_RECORDED)
+
+    def standing(self, frame: str | None) -> Standing:
+        """How the conversation of a frame stands, or that outside of frames."""
+        return self.standings.get(frame or "", _AT_FIRST)
 
     def summaries_of(self, frame: str | None) -> tuple[SummaryRef, ...]:
         """Those in effect in one conversation, in order."""
@@ -176,5 +190,6 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
         """About how many bytes it takes in memory."""
         parts = len(self.frames) * 2_048 + (len(self.open_calls) + len(self.summaries)) * 512 + len(self.pinned) * 32
         parts += (len(self.working) + len(self.environment)) * 256 + len(self.proposals) * 2_048
-        parts += sum(256 + len(each.reduced) * 512 for each in self.views.values())
+        parts += sum(256 + len(each.reduced) * 512 + len(each.redacted) * 256 for each in self.views.values())
+        parts += len(self.standings) * 512
         return 2_048 + 4 * self.bulk + parts

@@ -11,15 +11,31 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
 from holdfast.flows import history as history_flows
-from holdfast.flows import knowing, observing, paging, reading, recovering, spending, suspending, tools, views
+from holdfast.flows import (
+    knowing,
+    manifests,
+    observing,
+    packing,
+    paging,
+    reading,
+    recovering,
+    situations,
+    spending,
+    suspending,
+    tools,
+    views,
+)
 from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
 from holdfast.flows import sessions as session_flows
 from holdfast.flows.effects import Flow
 from holdfast.flows.place import LedgerPlace, Place
-from holdfast.runtime.held import Held, Shelved, ending_for
+from holdfast.model.messages import Message
+from holdfast.runtime import reproducing
+from holdfast.runtime.held import Held, Shelved, ending_for, with_built
 from holdfast.runtime.reader import async_reader as reading_tool
+from holdfast.runtime.situating import async_situation_tool as situating_tool
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,6 +49,33 @@ def awaiting(
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         answer: T = await self._drive(flow(self._place, *args, **kwargs))
         return answer
+
+    return functools.update_wrapper(method, flow)
+
+
+def building(
+    flow: Callable[Concatenate[Any, P], Flow[T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """A flow that builds a pack as a method to await: the handle remembers it for the reply."""
+
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        answer: T = await self._drive(flow(self._place, *args, **kwargs))
+        self._built = answer
+        return answer
+
+    return functools.update_wrapper(method, flow)
+
+
+def tying(
+    flow: Callable[Concatenate[Any, P], Flow[Message]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Message]]:
+    """A flow that records as a method to await: a reply goes with the pack that was built last."""
+
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Message:
+        built = self._built
+        message: Message = await self._drive(flow(self._place, *args, **with_built(built, kwargs)))
+        self._forget(built, message, kwargs.get("pack"))
+        return message
 
     return functools.update_wrapper(method, flow)
 
@@ -104,7 +147,7 @@ class Waking:
 class _AsyncWorking(Held):
     """What a session and a frame have in common."""
 
-    record = awaiting(message_flows.record)
+    record = tying(message_flows.record)
     record_all = awaiting(message_flows.record_all)
     result = awaiting(message_flows.result)
     close_open_calls = awaiting(message_flows.close_open_calls)
@@ -113,6 +156,13 @@ class _AsyncWorking(Held):
     read_handle = awaiting(frame_flows.read_handle)
     read_text = awaiting(reading.read_text)
     reader = reading_tool
+    situation = awaiting(situations.situation)
+    update_situation = awaiting(situations.update_situation)
+    refresh_situation = awaiting(situations.refresh_situation)
+    situation_tool = situating_tool
+    act = awaiting(situations.act)
+    actions = awaiting(situations.actions)
+    reasoning_context = awaiting(situations.reasoning_context)
     window = awaiting(views.window)
     draft_summary = awaiting(views.draft_summary)
     summarize = awaiting(views.summarize)
@@ -120,11 +170,17 @@ class _AsyncWorking(Held):
     render = awaiting(history_flows.render)
     plan = awaiting(history_flows.plan)
     compact = awaiting(history_flows.compact)
+    pack = building(packing.pack)
     piece = awaiting(paging.piece)
     pieces = awaiting(paging.pieces)
     occupancy = awaiting(paging.occupancy)
     page_out = awaiting(paging.page_out)
     page_in = awaiting(paging.page_in)
+    packs = awaiting(manifests.packs)
+    manifest = awaiting(manifests.manifest)
+    diff = awaiting(manifests.diff)
+    keep = awaiting(manifests.keep)
+    reproduce = awaiting(reproducing.reproduce)
     frame = waking(frame_flows.push)
 
 

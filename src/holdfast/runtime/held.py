@@ -10,17 +10,33 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
 from holdfast.flows import history as history_flows
-from holdfast.flows import knowing, observing, paging, reading, recovering, spending, suspending, tools, views
+from holdfast.flows import (
+    knowing,
+    manifests,
+    observing,
+    packing,
+    paging,
+    reading,
+    recovering,
+    situations,
+    spending,
+    suspending,
+    tools,
+    views,
+)
 from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
 from holdfast.flows import sessions as session_flows
 from holdfast.flows.effects import Flow
+from holdfast.flows.manifests import Built
 from holdfast.flows.place import LedgerPlace, Place
 from holdfast.model.frames import Ending
 from holdfast.model.messages import Message
 from holdfast.model.names import LedgerId, Scope
+from holdfast.runtime import reproducing
 from holdfast.runtime.reader import reader as reading_tool
+from holdfast.runtime.situating import situation_tool as situating_tool
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,6 +50,33 @@ def blocking(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatena
         return answer
 
     return functools.update_wrapper(method, flow)
+
+
+def building(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatenate[Any, P], T]:
+    """A flow that builds a pack as a method: the handle remembers it for the reply."""
+
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self._built = self._drive(flow(self._place, *args, **kwargs))
+        answer: T = self._built
+        return answer
+
+    return functools.update_wrapper(method, flow)
+
+
+def tying(flow: Callable[Concatenate[Any, P], Flow[Message]]) -> Callable[Concatenate[Any, P], Message]:
+    """A flow that records as a method: a reply goes with the pack that was built last."""
+
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Message:
+        built = self._built
+        message: Message = self._drive(flow(self._place, *args, **with_built(built, kwargs)))
+        self._forget(built, message, kwargs.get("pack"))
+        return message
+
+    return functools.update_wrapper(method, flow)
+
+
+def with_built(built: Any, named: dict[str, Any]) -> Any:
+    return named if built is None or named.get("pack") is not None else {**named, "pack": Built(built)}
 
 
 def held(flow: Callable[Concatenate[Any, P], Flow[Place]]) -> Callable[Concatenate[Any, P], Frame]:
@@ -58,6 +101,13 @@ class Held:
     def __init__(self, drive: Callable[[Flow[Any]], Any], place: Place) -> None:
         self._drive = drive
         self._place = place
+        self._built: Any = None
+        """The pack that was built last and that no reply was recorded to."""
+
+    def _forget(self, built: Any, message: Message, given: Any) -> None:
+        """A pack is answered once."""
+        if message.role == "assistant" and given in (None, built) and self._built is built:
+            self._built = None
 
     @property
     def scope(self) -> Scope:
@@ -82,7 +132,7 @@ def ending_for(error: BaseException | None) -> tuple[Ending, str]:
 class _Working(Held):
     """What a session and a frame have in common."""
 
-    record = blocking(message_flows.record)
+    record = tying(message_flows.record)
     record_all = blocking(message_flows.record_all)
     result = blocking(message_flows.result)
     close_open_calls = blocking(message_flows.close_open_calls)
@@ -90,6 +140,13 @@ class _Working(Held):
     read_handle = blocking(frame_flows.read_handle)
     read_text = blocking(reading.read_text)
     reader = reading_tool
+    situation = blocking(situations.situation)
+    update_situation = blocking(situations.update_situation)
+    refresh_situation = blocking(situations.refresh_situation)
+    situation_tool = situating_tool
+    act = blocking(situations.act)
+    actions = blocking(situations.actions)
+    reasoning_context = blocking(situations.reasoning_context)
     window = blocking(views.window)
     draft_summary = blocking(views.draft_summary)
     summarize = blocking(views.summarize)
@@ -97,11 +154,17 @@ class _Working(Held):
     render = blocking(history_flows.render)
     plan = blocking(history_flows.plan)
     compact = blocking(history_flows.compact)
+    pack = building(packing.pack)
     piece = blocking(paging.piece)
     pieces = blocking(paging.pieces)
     occupancy = blocking(paging.occupancy)
     page_out = blocking(paging.page_out)
     page_in = blocking(paging.page_in)
+    packs = blocking(manifests.packs)
+    manifest = blocking(manifests.manifest)
+    diff = blocking(manifests.diff)
+    keep = blocking(manifests.keep)
+    reproduce = blocking(reproducing.reproduce)
     frame = held(frame_flows.push)
 
     def run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +21,7 @@ from holdfast.model import limits
 from holdfast.model.addresses import POSTGRES, shown_address
 from holdfast.model.frames import Weights
 from holdfast.model.names import checked_name, checked_whole
+from holdfast.model.pack import Brief, checked_brief
 from holdfast.model.plan import PlanPolicy, Priced, Prices, checked_policy
 from holdfast.model.policy import Ladder, Policy
 from holdfast.model.prices import PRICES, checked_prices
@@ -56,12 +57,14 @@ def open(
     compaction: PlanPolicy | None = None,
     prices: Sequence[Prices] = (),
     summarizer: Summarizer | None = None,
+    briefs: Mapping[str, Brief] | None = None,
 ) -> Engine:
     """Open a store: a file name, "sqlite:///path/to/file.db", "postgresql://…", or "memory:" for one that is gone with the
     process. `weights` says what tokens of each kind count against the budgets of frames, `policy` how facts are judged,
     `detector` finds in what is said what changes them: without one, rules that need no model. `spooling` says what is too
     long to be shown whole, and how much of it is; `compaction` when a history is shortened, and how; `prices` what models
-    cost, before what is known of them; `summarizer` makes the summaries: without one, an extract that needs no model."""
+    cost, before what is known of them; `summarizer` makes the summaries: without one, an extract that needs no
+    model; `briefs` are what packs tell someone in a role first."""
     cache = _cache(cached_streams, cached_bytes)
     context = _context(
         tenant,
@@ -77,6 +80,7 @@ def open(
         compaction,
         prices,
         summarizer,
+        briefs,
     )
     store, blobs = _stores(url, cache)
     return Engine(store, blobs, context(blobs))
@@ -99,6 +103,7 @@ async def open_async(
     compaction: PlanPolicy | None = None,
     prices: Sequence[Prices] = (),
     summarizer: Summarizer | None = None,
+    briefs: Mapping[str, Brief] | None = None,
 ) -> AsyncEngine:
     """`open` for an event loop: the same engine, awaited."""
     import asyncio  # noqa: PLC0415 - who blocks has no need of it, and it is half the time of an import
@@ -120,6 +125,7 @@ async def open_async(
         compaction,
         prices,
         summarizer,
+        briefs,
     )
     store, blobs = await asyncio.to_thread(_stores, url, cache)
     return AsyncEngine(_awaitable(store), blobs, context(blobs))
@@ -151,6 +157,7 @@ def _context(
     compaction: PlanPolicy | None,
     prices: Sequence[Prices],
     summarizer: Summarizer | None,
+    briefs: Mapping[str, Brief] | None,
 ) -> Callable[[BlobStore], Context]:
     """What everything is done in, but for the blob store: that is opened only when all this is found to be in order."""
     spooled = _checked_spooling(spooling)
@@ -169,6 +176,7 @@ def _context(
         compaction=checked_policy(compaction, Priced()),
         prices=_checked_table(prices),
         summarizer=_checked_summarizer(summarizer),
+        briefs=_checked_briefs(briefs),
     )
     return lambda blobs: made(Bodies(blobs, spooled))
 
@@ -201,6 +209,14 @@ def _checked_table(prices: object) -> tuple[Prices, ...]:
     if type(prices) not in (list, tuple):
         raise InvalidContent(reason=f"{shown(prices)} is no table of prices: pass a list of holdfast.Prices")
     return (*map(checked_prices, prices), *PRICES)  # type: ignore[call-overload]
+
+
+def _checked_briefs(briefs: object) -> dict[str, Brief]:
+    if briefs is None:
+        return {}
+    if type(briefs) is not dict:
+        raise InvalidContent(reason=f"{shown(briefs)} are no briefs: pass a dict from roles to holdfast.Brief")
+    return {role if role == "" else checked_name("role", role): checked_brief(each) for role, each in briefs.items()}
 
 
 def _checked_summarizer(summarizer: object) -> Summarizer | None:

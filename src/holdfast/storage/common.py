@@ -15,7 +15,7 @@ from holdfast.model import limits
 from holdfast.model.facts import Search
 from holdfast.model.log import Append, Head, Recorded, StreamWrite
 from holdfast.model.names import StreamId, StreamKind, check_size
-from holdfast.model.rows import Order, Row
+from holdfast.model.rows import Among, Order, Row
 
 _COMMAND_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -95,6 +95,14 @@ def check_adopted(head: Head, event: Recorded) -> None:
         wrong = f"its command id {event.command!r:.60} is not 32 hexadecimal digits"
     if wrong is not None:
         raise StorageCorrupt(what=f"event {event.seq} of {event.stream}", reason=wrong)
+
+
+def matching(table: type[Row], among: Among) -> dict[str, tuple[str | int, ...]]:
+    """For each column the values that are of its kind, each once."""
+    return {
+        column: tuple(value for value in dict.fromkeys(values) if can_match(table, ({column: value},)))
+        for column, values in among.items()
+    }
 
 
 def can_match(table: type[Row], conditions: Iterable[Mapping[str, str | int] | Mapping[str, int]]) -> bool:

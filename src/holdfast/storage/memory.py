@@ -6,6 +6,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import TypeVar, cast
 
@@ -26,7 +27,7 @@ from holdfast.model.content import BlobRef
 from holdfast.model.facts import Search
 from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, StreamWrite, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, Among, FactRow, Order, Row
 from holdfast.storage import common
 from holdfast.storage.ranking import ranked, within
 
@@ -44,6 +45,7 @@ class MemoryStore:
         self._snapshots: dict[StreamId, Snapshot] = {}
         self._rows: dict[str, dict[StreamId, dict[tuple[str | int, ...], Row]]] = {}
         self._slots: dict[StreamId, dict[str, dict[tuple[str | int, ...], FactRow]]] = {}
+        self._anchors: dict[StreamId, dict[str, dict[tuple[str | int, ...], FactRow]]] = {}
         self._projection_version = 0
         self._closed = False
 
@@ -95,25 +97,34 @@ class MemoryStore:
             key = common.row_key(row)
             kept = self._rows.setdefault(type(row).table, {}).setdefault(stream, {})
             if isinstance(row, FactRow):
-                slots = self._slots.setdefault(stream, {})
+                slots, anchors = self._slots.setdefault(stream, {}), self._anchors.setdefault(stream, {})
                 if isinstance(before := kept.get(key), FactRow):
                     del slots[before.subject][key]
+                    del anchors[before.anchor][key]
                 slots.setdefault(row.subject, {})[key] = row
+                anchors.setdefault(row.anchor, {})[key] = row
             kept[key] = row
 
     def _forget_rows(self, stream: StreamId) -> None:
         self._slots.pop(stream, None)
+        self._anchors.pop(stream, None)
         for table in self._rows.values():
             table.pop(stream, None)
 
-    def _some_rows(self, table: type[Row], where: Mapping[str, str | int]) -> Iterator[Row]:
-        """Those of one stream if `where` names it, of a ledger only those about one key if it names that; otherwise all."""
+    def _some_rows(
+        self, table: type[Row], where: Mapping[str, str | int], wanted: Mapping[str, AbstractSet[str | int]]
+    ) -> Iterator[Row]:
+        """Those of one stream if `where` names it, of a ledger only those about one key, or with one of the anchors that
+        are wanted; otherwise all."""
         streams = self._rows.get(table.table, {})
         stream = _stream_named(table, where)
         if stream is None:
             return (row for rows in streams.values() for row in rows.values())
         if table is FactRow and "subject" in where:
             return iter(self._slots.get(stream, {}).get(str(where["subject"]), {}).values())
+        if table is FactRow and "anchor" in wanted:
+            anchors = self._anchors.get(stream, {})
+            return (row for each in anchors.keys() & wanted["anchor"] for row in anchors[str(each)].values())
         return iter(streams.get(stream, {}).values())
 
     def adopt(
@@ -204,9 +215,11 @@ class MemoryStore:
         order: Order = IN_ORDER_OF_KEY,
         least: Mapping[str, int] = MappingProxyType({}),
         most: Mapping[str, int] = MappingProxyType({}),
+        among: Among = MappingProxyType({}),
     ) -> tuple[R, ...]:
         common.check_limit(limit)
-        common.check_columns(table, (*where, *order.columns, *least, *most))
+        common.check_columns(table, (*where, *order.columns, *least, *most, *among))
+        wanted = {column: {*values} for column, values in common.matching(table, among).items()}
         if not common.can_match(table, (where, least, most)):
             return ()
         columns = common.order_columns(table, order, {*where, *least, *most})
@@ -217,8 +230,9 @@ class MemoryStore:
         with self._open():
             found = [
                 row
-                for row in self._some_rows(table, where)
+                for row in self._some_rows(table, where, wanted)
                 if all(getattr(row, column) == value for column, value in where.items())
+                and all(getattr(row, column) in values for column, values in wanted.items())
                 and all(value is not None and value >= low for value, low in _paired(row, least))
                 and all(value is not None and value <= high for value, high in _paired(row, most))
             ]

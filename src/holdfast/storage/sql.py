@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast import errors
-from holdfast.model.rows import FactRow, Order, Row
+from holdfast.model.rows import Among, FactRow, Order, Row
 from holdfast.storage import common
 
 R = TypeVar("R", bound=Row)
@@ -62,6 +62,15 @@ def check_applied(what: str, applied: dict[int, str], migrations: Sequence[Migra
             raise errors.SchemaChanged(path=what, number=migration.number)
 
 
+class Wording(NamedTuple):
+    """How a database says what others say otherwise."""
+
+    mark: str
+    """Stands for a value."""
+    among: Callable[[str, Sequence[str | int]], tuple[str, Any]]
+    """That a column has one of these values, which are of one kind, and they themselves as one value."""
+
+
 def select_rows(
     table: type[Row],
     where: Mapping[str, str | int],
@@ -70,19 +79,26 @@ def select_rows(
     order: Order,
     least: Mapping[str, int],
     most: Mapping[str, int],
-    mark: str,
-) -> tuple[str, list[str | int]] | None:
-    """The statement for a look-up of rows and its values, `mark` standing for each; None if nothing can match."""
+    among: Among,
+    wording: Wording,
+) -> tuple[str, list[Any]] | None:
+    """The statement for a look-up of rows and its values, a mark standing for each; None if nothing can match."""
     common.check_limit(limit)
-    common.check_columns(table, (*where, *order.columns, *least, *most))
-    if not common.can_match(table, (where, least, most)):
+    common.check_columns(table, (*where, *order.columns, *least, *most, *among))
+    among = common.matching(table, among)
+    if not common.can_match(table, (where, least, most)) or not all(among.values()):
         return None
+    mark = wording.mark
     flags = [column for column in _FLAGS.get(table, ()) if where.get(column) == 1]
     equal = {column: value for column, value in where.items() if column not in flags}
     terms = [f"{column} = {mark}" for column in equal] + [f"{column} = 1" for column in flags]
     terms += ["ref <> ''"] if equal.get("ref") else []  # few facts have one, and its index has no others
     terms += [f"{column} >= {mark}" for column in least] + [f"{column} <= {mark}" for column in most]
-    values: list[str | int] = [*equal.values(), *least.values(), *most.values()]
+    values: list[Any] = [*equal.values(), *least.values(), *most.values()]
+    for column, some in among.items():
+        term, value = wording.among(column, some)
+        terms.append(term)
+        values.append(value)
     columns = common.order_columns(table, order, {*where, *least, *most})
     if after is not None:
         place, sign = _beyond(where, after, columns, backwards=order.backwards)

@@ -14,7 +14,7 @@ from holdfast.model import limits
 from holdfast.model.facts import Search
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, Among, FactRow, Order, Row
 from holdfast.ports import EventStore
 from holdfast.storage.sqlite.store import SqliteStore
 
@@ -76,8 +76,11 @@ class ThreadedStore:
         order: Order = IN_ORDER_OF_KEY,
         least: Mapping[str, int] = MappingProxyType({}),
         most: Mapping[str, int] = MappingProxyType({}),
+        among: Among = MappingProxyType({}),
     ) -> tuple[R, ...]:
-        call = functools.partial(self.blocking.rows, after=after, limit=limit, order=order, least=least, most=most)
+        call = functools.partial(
+            self.blocking.rows, after=after, limit=limit, order=order, least=least, most=most, among=among
+        )
         return await self.call(call, table, where)
 
     async def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:

@@ -182,6 +182,7 @@ def fact_row(stream: StreamId, fact: int, subject: str = "subject", words: str =
         requires="",
         key_words=subject.lower(),
         words=words or f"number {fact}",
+        anchor=str(fact),
         state="{}",
     )
     return msgspec.structs.replace(row, **changes)

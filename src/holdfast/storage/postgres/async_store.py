@@ -20,7 +20,7 @@ from holdfast.model import limits
 from holdfast.model.facts import Search
 from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, FactRow, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, Among, FactRow, Order, Row
 from holdfast.storage import common
 from holdfast.storage.group import Request
 from holdfast.storage.postgres import log
@@ -161,8 +161,9 @@ class AsyncPostgresStore(ThreadedStore):
         order: Order = IN_ORDER_OF_KEY,
         least: Mapping[str, int] = MappingProxyType({}),
         most: Mapping[str, int] = MappingProxyType({}),
+        among: Among = MappingProxyType({}),
     ) -> tuple[R, ...]:
-        return await self._run(lambda _: log.rows(table, where, after, limit, order, least, most))
+        return await self._run(lambda _: log.rows(table, where, after, limit, order, least, most, among))
 
     async def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
         return await self._run(lambda _: log.search(search))

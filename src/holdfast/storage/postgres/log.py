@@ -18,13 +18,22 @@ from holdfast.model import limits
 from holdfast.model.facts import Search
 from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import TABLES, FactRow, Order, Row
+from holdfast.model.rows import TABLES, Among, FactRow, Order, Row
 from holdfast.storage import common
 from holdfast.storage.postgres.arrays import bigints, blobs, integers, texts
 from holdfast.storage.postgres.connect import FOLDER
-from holdfast.storage.sql import load_statements, row_of, select_rows
+from holdfast.storage.sql import Wording, load_statements, row_of, select_rows
 
 SQL = load_statements(FOLDER)
+
+
+def _among(column: str, values: Sequence[Any]) -> tuple[str, Any]:
+    if isinstance(values[0], int):
+        return f"{column} = ANY (%b::bigint[])", bigints(values)
+    return f"{column} = ANY (%b::text[])", texts([value for value in values if "\0" not in value])
+
+
+WORDING = Wording("%b", _among)
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)
@@ -395,8 +404,9 @@ def rows(
     order: Order,
     least: Mapping[str, int],
     most: Mapping[str, int],
+    among: Among,
 ) -> Operation[tuple[R, ...]]:
-    query = select_rows(table, where, after, limit, order, least, most, "%b")
+    query = select_rows(table, where, after, limit, order, least, most, among, WORDING)
     if query is None or any(isinstance(value, str) and "\0" in value for value in query[1]):
         return ()
     tenant = where.get("tenant")

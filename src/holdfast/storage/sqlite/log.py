@@ -12,15 +12,19 @@ from types import MappingProxyType
 import apsw
 import msgspec
 
-from holdfast import chain, errors
+from holdfast import chain, codec, errors
 from holdfast.model.log import GENESIS, Append, Appended, Head, Recorded, Snapshot, StreamWrite
 from holdfast.model.names import StreamId
 from holdfast.model.rows import TABLES, Row
 from holdfast.storage import common
-from holdfast.storage.sql import load_statements
+from holdfast.storage.sql import Wording, load_statements
 from holdfast.storage.sqlite.connect import FOLDER
 
 SQL = load_statements(FOLDER)
+
+WORDING = Wording(
+    "?", lambda column, values: (f"{column} IN (SELECT value FROM json_each(?))", codec.encode(values).decode())
+)
 
 _REMEMBERED_HEADS = 4_096
 

@@ -15,11 +15,11 @@ from holdfast.model import limits
 from holdfast.model.facts import Search
 from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, TABLES, FactRow, Order, Row
+from holdfast.model.rows import IN_ORDER_OF_KEY, TABLES, Among, FactRow, Order, Row
 from holdfast.storage import common
 from holdfast.storage.sql import Migration, row_of, select_rows
 from holdfast.storage.sqlite.connect import connect, typed_errors
-from holdfast.storage.sqlite.log import SQL, Log, find, read_head
+from holdfast.storage.sqlite.log import SQL, WORDING, Log, find, read_head
 from holdfast.storage.sqlite.migrate import migrate, shipped
 from holdfast.storage.sqlite.readers import Readers
 from holdfast.storage.sqlite.search import search_facts
@@ -167,8 +167,9 @@ class SqliteStore:
         order: Order = IN_ORDER_OF_KEY,
         least: Mapping[str, int] = MappingProxyType({}),
         most: Mapping[str, int] = MappingProxyType({}),
+        among: Among = MappingProxyType({}),
     ) -> tuple[R, ...]:
-        query = select_rows(table, where, after, limit, order, least, most, "?")
+        query = select_rows(table, where, after, limit, order, least, most, among, WORDING)
         if query is None:
             return ()
         with self._read() as connection:

@@ -1,0 +1,175 @@
+"""Why a pack is as it is: one entry for every candidate."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast import codec
+from holdfast.context.assemble import Placed, Tail
+from holdfast.model.messages import History, Item, Summary
+from holdfast.model.names import LedgerId, Scope
+from holdfast.model.pack import Brief, Entry, Exposure, Fate, Manifest, Request, Section, TokenSummary
+from holdfast.model.policy import Policy
+from holdfast.model.state import OpenCall
+
+RENDERER = "packs/1"
+"""Raised whenever the same material would be laid out in other words."""
+
+
+class Seen(NamedTuple):
+    """What became of one item of the history."""
+
+    item: Item
+    """As it is shown, or would have been."""
+    fate: Fate
+    reason: str
+    tokens: int
+    score: float = 0.0
+
+
+class Stands(NamedTuple):
+    """Something that stands before the history."""
+
+    section: Section
+    id: str
+    text: str
+    tokens: int
+    source: str
+    at: int = 0
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """A pack before anyone asked why."""
+
+    scope: Scope
+    frame: str | None
+    version: int
+    ledgers: tuple[tuple[LedgerId, int], ...]
+    request: Request
+    boundary: int
+    candidates: tuple[tuple[int, str, float], ...]
+    first: tuple[Stands, ...]
+    seen: tuple[Seen, ...]
+    tail: Tail
+    history: History
+    tokens: TokenSummary
+    exposed: tuple[Exposure, ...]
+    counter: str
+    policy: Policy
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def brief_bytes(brief: Brief) -> bytes:
+    """A brief as it is kept."""
+    return codec.encode(brief)
+
+
+def manifest_of(made: Made, brief: Brief, context_hash: str) -> Manifest:
+    return Manifest(
+        scope=made.scope,
+        frame=made.frame,
+        version=made.version,
+        ledgers=made.ledgers,
+        request=made.request,
+        brief=hashlib.sha256(brief_bytes(brief)).hexdigest(),
+        boundary=made.boundary,
+        candidates=made.candidates,
+        entries=(
+            *map(_first, made.first),
+            *_history(made.seen, made.history.open_calls),
+            *map(_tail, made.tail.placed),
+        ),
+        exposed=made.exposed,
+        tokens=made.tokens,
+        counter=made.counter,
+        renderer=RENDERER,
+        policy=hashlib.sha256(codec.encode(made.policy)).hexdigest()[:16],
+        context_hash=context_hash,
+    )
+
+
+def _first(stands: Stands) -> Entry:
+    return Entry(
+        id=stands.id,
+        section=stands.section,
+        fate="included",
+        reason="stands first in every pack",
+        tokens=stands.tokens,
+        source=stands.source,
+        priority="critical",
+        at=stands.at,
+        digest=digest(stands.text),
+    )
+
+
+def _history(seen: Sequence[Seen], waiting: Sequence[OpenCall]) -> Iterator[Entry]:
+    """Messages in a row to which the same happened are told of together."""
+    for (fate, reason, alone), run in itertools.groupby(seen, key=lambda each: (each.fate, each.reason, _alone(each))):
+        if alone:
+            for each in run:
+                yield _stretch([each], fate, reason)
+        else:
+            yield _stretch(list(run), fate, reason)
+    for call in waiting:
+        yield Entry(
+            id=call.id,
+            section="history",
+            fate="omitted",
+            reason="its message waits for the results of its calls",
+            source=f"call of {call.name}",
+        )
+
+
+def _alone(seen: Seen) -> bool:
+    return isinstance(seen.item, Summary) or seen.fate == "reduced"
+
+
+def _stretch(run: Sequence[Seen], fate: Fate, reason: str) -> Entry:
+    first, last = run[0].item, run[-1].item
+    single = len(run) == 1
+    summary = first if single and isinstance(first, Summary) else None
+    count = sum(each.item.count for each in run)
+    name = f"m{first.first}" if first.first == last.last else f"m{first.first}-m{last.last}"
+    shown = ""
+    if summary is not None:
+        shown = digest(summary.text)
+    elif fate == "reduced" and not isinstance(first, Summary):
+        shown = digest("\n".join(each.text for each in first.messages))
+    return Entry(
+        id=name,
+        section="history",
+        fate=fate,
+        reason=reason,
+        tokens=sum(each.tokens for each in run),
+        source=f"{count:,} message{'' if count == 1 else 's'}",
+        score=max(each.score for each in run),
+        at=first.first,
+        to=last.last,
+        digest=shown,
+    )
+
+
+def _tail(placed: Placed) -> Entry:
+    piece = placed.piece
+    return Entry(
+        id=piece.id,
+        section=piece.section,
+        fate=placed.fate,
+        reason=placed.reason,
+        tokens=placed.tokens,
+        source=piece.source,
+        authority=piece.authority,
+        priority=piece.priority,
+        score=piece.score,
+        rank=placed.rank,
+        at=piece.at,
+        digest=digest(placed.text) if placed.text else "",
+    )

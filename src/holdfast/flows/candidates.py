@@ -1,0 +1,435 @@
+"""What could be in a pack behind the history: facts, things at hand, surroundings, handles, the frames above.
+
+Laws: what the reader may not know of is no candidate; reading changes nothing; what is looked at is bounded by named
+limits, not by how much there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from holdfast import codec
+from holdfast.context.assemble import Piece
+from holdfast.context.levels import light
+from holdfast.core import relevance, stack
+from holdfast.core.authority import may_know, outranks
+from holdfast.core.infer import text_of as value_text
+from holdfast.core.layers import LOCATION, TIMEZONE, ran_out
+from holdfast.core.ledgers import words
+from holdfast.core.previews import shown_as
+from holdfast.errors import BlobNotFound, HandleNotFound, InvalidContent
+from holdfast.flows import effects
+from holdfast.flows.effects import Flow
+from holdfast.flows.frames import checked_handle, handles, read_handle
+from holdfast.flows.inform_facts import NEWEST, facts_by_id, ledger_where, state_of
+from holdfast.flows.observing import ledgers_of
+from holdfast.flows.place import Place
+from holdfast.flows.read import piece_at
+from holdfast.model import limits
+from holdfast.model.content import Body, Json, Part, text_of
+from holdfast.model.facts import Fact, FactScope, FactState, Search
+from holdfast.model.handles import Handle, piece_of
+from holdfast.model.names import LedgerId
+from holdfast.model.pack import Request
+from holdfast.model.rows import FactRow, LedgerRow, ledger_of
+from holdfast.model.state import SessionState
+
+Within = tuple[tuple[FactScope, str], ...]
+
+
+class Ledgers(NamedTuple):
+    """The ledgers that a pack reads, in the order in which they have a say, and the last event of each."""
+
+    ids: tuple[LedgerId, ...]
+    versions: tuple[int, ...]
+    permissions: tuple[str, ...] | None
+
+
+class Found(NamedTuple):
+    """A fact to choose from."""
+
+    ledger: int
+    """The place of its ledger."""
+    fact: Fact
+    score: float
+    gone: str = ""
+
+
+def ledgers_in_use(place: Place, state: SessionState, permissions: tuple[str, ...] | None) -> Flow[Ledgers]:
+    """Those that were ever written to; mostly the session's own is not among them."""
+    ids, versions = list[LedgerId](), list[int]()
+    for each in ledgers_of(place.scope, state):
+        for row in (yield from effects.rows(LedgerRow, ledger_where(each.stream), None, 1)):
+            ids.append(each)
+            versions.append(row.version)
+    return Ledgers(tuple(ids), tuple(versions), permissions)
+
+
+# Facts
+
+
+def facts(
+    place: Place, used: Ledgers, request: Request, known: Sequence[tuple[int, str, float]] | None
+) -> Flow[list[Found]]:
+    """The facts to choose from, the best first: constraints, what fits the query, and the newest. With `known`, those that
+    were chosen from before, as they fitted then: an index may find others today."""
+    if not used.ids:
+        return []
+    if known is not None:
+        states, scores = yield from _again(used, known)
+        ranked = [(at, key, state.fact, scores[at, key]) for (at, key), state in states.items()]
+    else:
+        states = yield from _looked_up(place, used, request)
+        order = list(states)
+        ranked = [
+            (*order[number], states[order[number]].fact, score)
+            for number, score in relevance.ranking(request.query, [states[each].fact for each in order])
+        ]
+    seen = [(at, fact, score) for at, _, fact, score in ranked if _may_be_shown(fact, used, request)]
+    beaten = yield from _beaten(place, used, [(at, fact) for at, fact, _ in seen], request.as_of_us)
+    return [Found(at, fact, score, beaten.get((at, fact.id), "")) for at, fact, score in seen]
+
+
+def _looked_up(place: Place, used: Ledgers, request: Request) -> Flow[dict[tuple[int, str], FactState]]:
+    found: dict[tuple[int, str], FactState] = {}
+    places = {each: at for at, each in enumerate(used.ids)}
+    for at, each in enumerate(used.ids):
+        where = ledger_where(each.stream)
+        rows = yield from effects.rows(FactRow, where | {"constrains": 1}, None, limits.PACK_CONSTRAINTS)
+        found |= {(at, state.fact.id): state for state in map(state_of, rows)}
+    asked = Search(
+        tenant=place.context.tenant,
+        ledgers=tuple(codec.encode_stream_key(each.stream) for each in used.ids),
+        words=relevance.query_words(request.query),
+        permissions=used.permissions,
+        scopes=(("global", ""), *request.within),
+        now_us=request.as_of_us,
+        limit=limits.PACK_FACTS,
+    )
+    if asked.words:
+        for row, _ in (yield from effects.search(asked)):
+            state = state_of(row)
+            found.setdefault((places[ledger_of(row)], state.fact.id), state)
+    for at, each in enumerate(used.ids):
+        where = ledger_where(each.stream) | {"live": 1}
+        for row in (yield from effects.rows(FactRow, where, None, limits.PACK_FACTS, order=NEWEST)):
+            found.setdefault((at, f"k{row.fact}"), state_of(row))
+    return found
+
+
+def _again(
+    used: Ledgers, known: Sequence[tuple[int, str, float]]
+) -> Flow[tuple[dict[tuple[int, str], FactState], dict[tuple[int, str], float]]]:
+    found: dict[tuple[int, str], FactState] = {}
+    by_ledger: dict[int, list[str]] = {}
+    for at, fact, _ in known:
+        by_ledger.setdefault(at, []).append(fact)
+    for at, ids in by_ledger.items():
+        states = yield from facts_by_id(used.ids[at].stream, ids)
+        found |= {(at, fact): state for fact, state in states.items()}
+    scores = {(at, fact): score for at, fact, score in known}
+    return {each: found[each] for each in scores if each in found}, scores
+
+
+def _may_be_shown(fact: Fact, used: Ledgers, request: Request) -> bool:
+    here = fact.scope == "global" or (fact.scope, fact.scope_id) in request.within
+    return here and fact.is_valid and not fact.ran_out(request.as_of_us) and may_know(fact.requires, used.permissions)
+
+
+def _beaten(
+    place: Place, used: Ledgers, candidates: Sequence[tuple[int, Fact]], now_us: int
+) -> Flow[dict[tuple[int, str], str]]:
+    """Those that another ledger holds something against that has the say: authority decides, then the order of ledgers."""
+    if len(used.ids) < 2:
+        return {}
+    ladder = place.context.policy.ladder
+    subjects = list(dict.fromkeys(fact.key for _, fact in candidates))
+    best: dict[tuple[str, str, str], tuple[int, Fact]] = {}
+    for at, each in enumerate(used.ids):
+        where = ledger_where(each.stream) | {"live": 1}
+        for fact in (state.fact for state in (yield from _of_subjects(where, subjects))):
+            if not fact.current_at(now_us) or not may_know(fact.requires, used.permissions):
+                continue
+            slot = fact.key, fact.scope, fact.scope_id
+            if slot not in best or outranks(ladder, fact.authority, best[slot][1].authority):
+                best[slot] = at, fact
+    beaten: dict[tuple[int, str], str] = {}
+    for at, fact in candidates:
+        above = best.get((fact.key, fact.scope, fact.scope_id))
+        if above is not None and above != (at, fact) and not fact.claim and above[1].id != fact.id:
+            beaten[at, fact.id] = f"{used.ids[above[0]]} holds another value, by {above[1].authority}"
+    return beaten
+
+
+def _of_subjects(where: Mapping[str, str | int], subjects: Sequence[str]) -> Flow[list[FactState]]:
+    rows = yield from effects.rows(FactRow, where, None, limits.READ_EVENTS, among={"subject": subjects}, order=NEWEST)
+    return [state_of(row) for row in rows]
+
+
+def fact_pieces(place: Place, used: Ledgers, found: Sequence[Found], request: Request) -> Flow[list[Piece]]:
+    """Constraints first, then in the order in which they fit."""
+    pieces: list[Piece] = []
+    for each in sorted(found, key=lambda one: not _constrains(one.fact)):
+        fact, home = each.fact, used.ids[each.ledger]
+        gone = each.gone
+        review = (yield from _review(home, fact, used, request)) if fact.review else ""
+        if review and place.context.policy.review == "omit":
+            gone = gone or "needs a review, since something that it rests on has changed"
+        if not gone and not _constrains(fact) and each.score < request.profile.least_score:
+            gone = f"does not fit the question ({each.score:.2f})"
+        pieces.append(
+            Piece(
+                id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home.kind}",
+                section="facts",
+                text=light(_fact_line(fact, review)),
+                priority="critical" if _constrains(fact) else "medium",
+                score=each.score,
+                recency=fact.at_us,
+                source=_said_by(fact, home),
+                authority=fact.authority,
+                gone=gone,
+            )
+        )
+    return pieces
+
+
+def _constrains(fact: Fact) -> bool:
+    return fact.is_constraint and not fact.claim
+
+
+def _fact_line(fact: Fact, review: str) -> str:
+    value = " ".join(value_text(fact.value).split())
+    if fact.claim:
+        return f"- claim by {fact.authority}, not confirmed: {fact.key}: {value}"
+    if _constrains(fact):
+        return f"- CONSTRAINT ({fact.authority}) {fact.key}: {value}"
+    return f"- {fact.key}: {value}{review}"
+
+
+def _said_by(fact: Fact, home: LedgerId) -> str:
+    who = fact.source.identity or fact.source.name or fact.source.type
+    return f"{fact.key}, {home}, {who}"
+
+
+def _review(home: LedgerId, fact: Fact, used: Ledgers, request: Request) -> Flow[str]:
+    """What stands beside a fact under review: what it rests on has ended, and this holds now instead."""
+    dead = (yield from facts_by_id(home.stream, [fact.review])).get(fact.review)
+    if dead is None or not may_know(dead.fact.requires, used.permissions):
+        return " (under review: something that it rests on has changed)"
+    now = None
+    if dead.fact.superseded_by is not None:
+        now = (yield from facts_by_id(home.stream, [dead.fact.superseded_by])).get(dead.fact.superseded_by)
+    if now is None or not _may_be_shown(now.fact, used, request):
+        return f" (under review: it rests on {dead.fact.key}, which holds no more)"
+    value = " ".join(value_text(now.fact.value).split())
+    return f" (under review: it rests on {dead.fact.key}, which is now {value})"
+
+
+# Things at hand, and around
+
+
+def working_pieces(state: SessionState, request: Request) -> list[Piece]:
+    fits = fitting(request.query)
+    pieces: list[Piece] = []
+    for name, item in sorted(state.working.items()):
+        if ran_out(item, request.as_of_us):
+            continue
+        score = fits(f"{name} {value_text(item.value)}")
+        pieces.append(
+            Piece(
+                id=name,
+                section="working_set",
+                text=f"- {name}: {_line(item.value)}",
+                score=score,
+                recency=item.at_us,
+                source="working set",
+                gone="" if score >= request.profile.least_score else f"does not fit the question ({score:.2f})",
+            )
+        )
+    return pieces
+
+
+def environment_pieces(state: SessionState, request: Request) -> list[Piece]:
+    """The time, and what was observed and has not run out. The first is not observed: it is always there."""
+    around = {name: item for name, item in sorted(state.environment.items()) if not ran_out(item, request.as_of_us)}
+    zone = around.pop(TIMEZONE, None)
+    pieces = [
+        Piece(
+            id="time",
+            section="environment",
+            text=f"- time: {_moment(request.as_of_us, 'UTC' if zone is None else str(zone.value))}",
+            priority="high",
+            recency=request.as_of_us,
+            source="clock",
+        )
+    ]
+    for name, item in around.items():
+        seen = _moment(item.observed_us, "UTC")
+        pieces.append(
+            Piece(
+                id=name,
+                section="environment",
+                text=f"- {name}: {_line(item.value)} (observed {seen})",
+                priority="high" if name == LOCATION else "medium",
+                recency=item.observed_us,
+                source="environment",
+            )
+        )
+    return pieces
+
+
+def _moment(time_us: int, zone: str) -> str:
+    at = datetime.fromtimestamp(time_us / 1e6, UTC)
+    try:
+        at = at if zone == "UTC" else at.astimezone(ZoneInfo(zone))
+    except (LookupError, ValueError, OSError):
+        zone = "UTC"  # this machine does not know it
+    return f"{at:%A, %Y-%m-%d %H:%M} {zone}"
+
+
+def _line(value: Json) -> str:
+    return " ".join(value_text(value).split())
+
+
+def fitting(query: str) -> Callable[[str], float]:
+    """How well texts fit a query: the share of its words that they have, from 0 to 1."""
+    asked = frozenset(map(relevance.stem, relevance.query_words(query)))
+
+    def fit(text: str) -> float:
+        if not asked:
+            return 0.0
+        return round(len(asked & {relevance.stem(word) for word in words(text)}) / len(asked), 6)
+
+    return fit
+
+
+def situation_pieces(fields: Iterable[tuple[str, str]]) -> list[Piece]:
+    return [
+        Piece(
+            id=name,
+            section="situation",
+            text=f"- {name}: {' '.join(text.split())}",
+            priority="high",
+            recency=-number,
+            source="situation",
+        )
+        for number, (name, text) in enumerate(fields)
+    ]
+
+
+def breadcrumb_pieces(state: SessionState, frame: str | None) -> list[Piece]:
+    """The frames from the root to this one."""
+    if frame is None:
+        return []
+    return [
+        Piece(
+            id=each.id,
+            section="breadcrumbs",
+            text=f"{'  ' * each.depth}- {each.id} ({each.status}): {' '.join(each.goal.split())}"
+            + (f" [{each.budget.available:,} of {each.budget.total:,} tokens left]" if each.budget.total else ""),
+            priority="high",
+            recency=each.depth,
+            source="frame",
+            at=each.touched,
+        )
+        for each in stack.ancestry(state.frames, frame)
+    ]
+
+
+# Handles
+
+
+def handle_pieces(place: Place, request: Request, in_view: frozenset[str]) -> Flow[list[Piece]]:
+    """What is in reach of the frame, and what was asked for by name; not what stands in the history anyway: `in_view` are
+    the calls whose results do."""
+    fits = fitting(request.query)
+    found: dict[str, Handle] = {}
+    if place.frame is not None:
+        found = {each.id: each for each in (yield from handles(place, limit=limits.PACK_HANDLES))}
+    pieces: list[Piece] = []
+    room = request.effective
+    order = sorted(found.values(), key=lambda each: (-each.score, -fits(_about(each)), -each.at))
+    for each in order:
+        score = fits(_about(each))
+        piece = _handle_piece(each, score, each.id in request.include)
+        gone = "" if each.id in request.include else _left_out(each, score, room, in_view, request)
+        if each.id in request.exclude:
+            if each.priority == "critical" and not request.force:
+                raise InvalidContent(reason=f"{each.id} is Critical: to exclude it, pass force=True")
+            gone = "excluded by the request"
+        if gone:
+            pieces.append(_replaced(piece, gone=gone))
+            continue
+        pieces.append((yield from _read(place, each.id, piece)))
+        room -= each.tokens
+    for name in request.include:
+        if name not in found:
+            piece = Piece(id=name, section="handles", text="", source=name, wanted=True)
+            pieces.append((yield from _read(place, name, piece)))
+    return pieces
+
+
+def _about(handle: Handle) -> str:
+    return f"{handle.title} {handle.source or ''}"
+
+
+def _handle_piece(handle: Handle, score: float, wanted: bool) -> Piece:
+    origin = " ".join(filter(None, (handle.kind, f'"{handle.title}"' if handle.title else "", handle.source or "")))
+    return Piece(
+        id=handle.id,
+        section="handles",
+        text="",
+        priority=handle.priority,
+        score=score,
+        recency=handle.at,
+        source=origin,
+        at=handle.at,
+        wanted=wanted,
+    )
+
+
+def _left_out(handle: Handle, score: float, room: int, in_view: frozenset[str], request: Request) -> str:
+    if handle.priority == "critical":
+        return ""
+    if not handle.occupies_context:
+        return f"{handle.residency}: read_handle reads it"
+    if handle.source in in_view:
+        return "stands in the history"
+    if score < request.profile.least_score:
+        return f"does not fit the question ({score:.2f})"
+    if handle.tokens > room:
+        return f"does not fit: {handle.tokens:,} tokens, {handle.priority} priority"
+    return ""
+
+
+def _replaced(piece: Piece, **changes: object) -> Piece:
+    return msgspec.structs.replace(piece, **changes)
+
+
+def _read(place: Place, name: str, piece: Piece) -> Flow[Piece]:
+    """The piece with its text, quoted as what it is: data, and where it is from."""
+    try:
+        parts = yield from _parts(place, name)
+    except (HandleNotFound, BlobNotFound) as error:
+        if piece.priority == "critical":
+            raise
+        return _replaced(piece, gone=str(error), fate="missing")
+    lines = [f"> {each}" for part in parts for each in _shown(part, name).splitlines()]
+    return _replaced(piece, text="\n".join([f"[{name}] {piece.source}:", *(lines or [">"])]))
+
+
+def _parts(place: Place, name: str) -> Flow[Sequence[Part]]:
+    found = piece_of(name)
+    if found is not None:
+        _, parts, _ = yield from piece_at(place.scope, *found)
+        return parts
+    return (yield from read_handle(place, checked_handle(name)))
+
+
+def _shown(part: Part, name: str) -> str:
+    return shown_as(part, name, "text") if isinstance(part, Body) else text_of([part])

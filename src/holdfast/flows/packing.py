@@ -1,0 +1,564 @@
+"""Packs: for each model call, what it is shown.
+
+Laws: assembling changes nothing; if the view of the conversation has to change first, because facts died, it pays, or all
+would not fit, that is a boundary event of its own, committed before; what it costs follows the budget, not the history; the
+same log, request and brief give the same bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from holdfast import codec
+from holdfast.context import levels
+from holdfast.context.assemble import Piece, Tail, tail_of
+from holdfast.context.manifest import Made, Seen, Stands
+from holdfast.context.relevant import relevant
+from holdfast.core import stack
+from holdfast.core.calibrate import calibrated
+from holdfast.core.messages import calls_open
+from holdfast.errors import BudgetTooSmall, CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall, shown
+from holdfast.flows import candidates, effects, guarding, situations
+from holdfast.flows import history as histories
+from holdfast.flows.candidates import Found, Ledgers
+from holdfast.flows.effects import Flow
+from holdfast.flows.frames import one_of
+from holdfast.flows.guarding import Guarded, Watch
+from holdfast.flows.knowing import Scopes, checked_scopes
+from holdfast.flows.ledgers import writer_for
+from holdfast.flows.load import load
+from holdfast.flows.place import Place
+from holdfast.flows.spending import reserve as reserve_tokens
+from holdfast.flows.views import late_of, steady
+from holdfast.model import limits
+from holdfast.model.content import Text
+from holdfast.model.frames import Reservation
+from holdfast.model.handles import handle_seq, piece_of
+from holdfast.model.layers import Identity
+from holdfast.model.messages import History, Item, Message, Summary, Unit
+from holdfast.model.names import check_size, checked_flag, checked_name, checked_whole
+from holdfast.model.pack import (
+    GUARDS,
+    PROFILES,
+    Brief,
+    Guard,
+    Manifest,
+    Profile,
+    Request,
+    Section,
+    TokenSummary,
+    checked_brief,
+)
+from holdfast.model.plan import Level, Prices
+from holdfast.model.prices import prices_of
+from holdfast.model.state import SessionState
+from holdfast.model.tools import Tool
+
+if TYPE_CHECKING:
+    from holdfast.render.packs import Pack
+
+_TAIL_SHARE = 4
+"""The history leaves one in so many tokens of a budget to what stands behind it, if there is so much."""
+_PURPOSE = "model call"
+_ANSWER = 8_192
+"""Tokens that an answer may have, if nobody says otherwise and the model can say as much."""
+
+
+def pack(
+    place: Place,
+    query: str | None = None,
+    *,
+    budget: int = 8_000,
+    role: str = "",
+    brief: Brief | None = None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    force: bool = False,
+    within: Scopes = (),
+    min_compaction: Level = "none",
+    fact_share: float | None = None,
+    profile: Profile | str = "balanced",
+    model: str | None = None,
+    max_output: int | None = None,
+    guard: Guard | None = None,
+    strategy: levels.Strategy | None = None,
+    as_of_us: int | None = None,
+    settle: bool = True,
+    reserve: int | None = None,
+) -> Flow[Pack]:
+    """What the next model call is shown: never more than `budget` tokens, nothing dead, no call without its result.
+
+    `query` is what it is about; without one, the newest message of the user is. One that is not in the conversation yet
+    stands at the end, and is kept together with the reply. `role` names one of the briefs that the store was opened with;
+    `brief` is one of your own. `include` and `exclude` name handles. `within` names the scopes of facts that are looked
+    into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request to the
+    provider names it; `max_output` is the most that it may answer.
+
+    Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
+    carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
+    so many tokens of the frame's budget for the call."""
+    asked = _Asked(
+        query=None if query is None else codec.checked_text("the query", query),
+        budget=checked_whole("budget", budget, 0, limits.WINDOW_TOKENS),
+        role=role if role == "" else checked_name("role", role),
+        include=_names("include", include),
+        exclude=_names("exclude", exclude),
+        force=checked_flag("force", force),
+        within=_within(place, within),
+        min_compaction=one_of("level", min_compaction, levels.LEVELS),
+        profile=_checked_profile(profile, fact_share),
+        model=None if model is None else checked_name("model", model),
+        max_output=None if max_output is None else checked_whole("max_output", max_output, 1, limits.WINDOW_TOKENS),
+        guard=place.context.policy.guard if guard is None else one_of("guard", guard, GUARDS),
+        as_of_us=place.context.clock.now_us() if as_of_us is None else checked_whole("as_of_us", as_of_us),
+    )
+    if asked.budget < limits.PACK_TOKENS:
+        raise BudgetTooSmall(budget=asked.budget, least=limits.PACK_TOKENS)
+    told = _checked_brief(place, asked.role, brief)
+    chosen = levels.PriorityBased() if strategy is None else strategy
+    settles = checked_flag("settle", settle)
+    made = yield from steady(place, lambda state: _pack(place, state, asked, told, chosen, settles))
+    reservation = None if reserve is None else (yield from reserve_tokens(place, _PURPOSE, reserve))
+    answer = _answer(place, made.request, asked.max_output)
+    return (yield from _packed(place, made, told, answer, reservation))
+
+
+def _pack(
+    place: Place, state: SessionState, asked: _Asked, brief: Brief, strategy: levels.Strategy, settles: bool
+) -> Flow[Made]:
+    found = yield from _gathered(place, state, asked, brief)
+    if settles and (yield from _settled(place, state, found)):
+        state = yield from load(place.scope.stream, place.context.cache, fresh=True)
+        found = yield from _gathered(place, state, asked, brief)
+    return (yield from _assembled(place, state, found, strategy))
+
+
+def again(place: Place, manifest: Manifest, brief: Brief) -> Flow[Pack]:
+    """The pack that a manifest tells of, made anew from a log that ends where it did."""
+    request = manifest.request
+
+    def make(state: SessionState) -> Flow[Made]:
+        found = yield from _gathered(place, state, request, brief, manifest.candidates)
+        return (yield from _assembled(place, state, found, levels.PriorityBased()))
+
+    made = yield from steady(place, make)
+    return (yield from _packed(place, made, brief, _answer(place, request, None), None))
+
+
+# The request
+
+
+class _Asked(NamedTuple):
+    query: str | None
+    budget: int
+    role: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    force: bool
+    within: tuple[tuple[str, str], ...]
+    min_compaction: Level
+    profile: Profile
+    model: str | None
+    max_output: int | None
+    guard: Guard
+    as_of_us: int
+
+
+def _names(what: str, names: object) -> tuple[str, ...]:
+    if type(names) not in (list, tuple):
+        raise InvalidContent(reason=f"{what} is a list of handles, not {shown(names)}")
+    check_size("the request", len(names), "handles", "PACK_HANDLES", "Name fewer.")  # type: ignore[arg-type]
+    found: list[str] = []
+    for each in names:  # type: ignore[attr-defined]
+        name = checked_name("handle", each)
+        if not handle_seq(name) and piece_of(name) is None:
+            raise InvalidContent(reason=f"{shown(name)} is no handle: pass ids such as h12 or h12_0")
+        found.append(name)
+    return tuple(dict.fromkeys(found))
+
+
+def _within(place: Place, within: Scopes) -> tuple[tuple[str, str], ...]:
+    """The scopes asked for, and the session's own."""
+    return tuple(dict.fromkeys([*checked_scopes(within)[1:], ("session", place.scope.session)]))
+
+
+def _checked_profile(profile: object, fact_share: object) -> Profile:
+    found = profile if isinstance(profile, Profile) else PROFILES[one_of("profile", profile, tuple(PROFILES))]
+    share = found.fact_share if fact_share is None else fact_share
+    for what, value in (("fact_share", share), ("least_score", found.least_score)):
+        if type(value) not in (float, int) or not 0 <= value <= 1:
+            raise InvalidContent(reason=f"{what} is {shown(value)}, not a share from 0 to 1")
+    checked_whole("recent_turns", found.recent_turns)
+    one_of("history of a profile", found.history, ("whole", "relevant"))
+    return msgspec.structs.replace(found, fact_share=float(share))  # type: ignore[arg-type]
+
+
+def _checked_brief(place: Place, role: str, brief: object) -> Brief:
+    if brief is not None:
+        return checked_brief(brief)
+    found = place.context.briefs.get(role)
+    if found is None and role:
+        known = ", ".join(sorted(place.context.briefs)) or "none"
+        raise InvalidContent(reason=f"there is no brief for the role {shown(role)}; known: {known}; see open(briefs=…)")
+    return found or Brief()
+
+
+def _prices(place: Place, model: str) -> Prices | None:
+    return prices_of(model, place.context.prices) if model else None
+
+
+def _requested(place: Place, state: SessionState, asked: _Asked, items: Sequence[Item]) -> Request:
+    model = asked.model or ""
+    prices = _prices(place, model or (state.calibration.model if place.frame is None else ""))
+    window = limits.WINDOW_TOKENS
+    if prices is not None:
+        window = prices.window - (asked.max_output or prices.max_output)
+    effective = min(asked.budget, window)
+    if effective < limits.PACK_TOKENS:
+        raise BudgetTooSmall(budget=effective, least=limits.PACK_TOKENS)
+    query, at_end = _query(asked.query, items)
+    return Request(
+        query=query,
+        asked=at_end,
+        role=asked.role,
+        budget=asked.budget,
+        effective=effective,
+        model=model,
+        include=asked.include,
+        exclude=asked.exclude,
+        force=asked.force,
+        within=_own_scopes(place, state, asked.within),
+        min_compaction=asked.min_compaction,
+        fact_share=asked.profile.fact_share,
+        profile=asked.profile,
+        guard=asked.guard,
+        as_of_us=asked.as_of_us,
+    )
+
+
+def _query(query: str | None, items: Sequence[Item]) -> tuple[str, bool]:
+    """What a pack is about, and whether that is to stand at its end: not if it is what the user said last, and nobody has
+    answered yet."""
+    last, answered = "", False
+    for message in (each for item in reversed(items) if isinstance(item, Unit) for each in reversed(item.messages)):
+        if message.role == "user":
+            last = message.text
+            break
+        answered = answered or (message.role == "assistant" and not message.tool_calls)
+    if query is None:
+        return last, False
+    return query, bool(query.strip()) and (answered or query.split() != last.split())
+
+
+def _own_scopes(place: Place, state: SessionState, within: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """A frame is a task, and so are those above it."""
+    above = stack.ancestry(state.frames, place.frame) if place.frame is not None else []
+    return tuple(dict.fromkeys([*within, *(("task", each.id) for each in above)]))
+
+
+def _answer(place: Place, request: Request, max_output: int | None) -> int | None:
+    if max_output is not None or not request.model:
+        return max_output
+    prices = _prices(place, request.model)
+    return _ANSWER if prices is None else min(_ANSWER, prices.max_output or _ANSWER)
+
+
+# What there is to choose from
+
+
+class _Gathered(NamedTuple):
+    request: Request
+    first: tuple[Stands, ...]
+    """What stands before the history."""
+    system: tuple[Message, ...]
+    items: tuple[Item, ...]
+    """In view, as they were recorded or are reduced; not yet guarded."""
+    late: tuple[Message, ...]
+    used: Ledgers
+    found: tuple[Found, ...]
+    pieces: tuple[Piece, ...]
+
+
+def _gathered(
+    place: Place,
+    state: SessionState,
+    asked: _Asked | Request,
+    brief: Brief,
+    known: Sequence[tuple[int, str, float]] | None = None,
+) -> Flow[_Gathered]:
+    if place.frame is not None and place.frame not in state.frames:
+        raise FrameNotFound(session=place.scope.session, frame=place.frame)
+    items = yield from histories.unguarded(place, state)
+    request = asked if isinstance(asked, Request) else _requested(place, state, asked, items)
+    late = yield from late_of(place.scope.stream, state, place.frame)
+    used = yield from candidates.ledgers_in_use(place, state, writer_for(place.context, state.identity).permissions)
+    found = yield from candidates.facts(place, used, request, known)
+    system, first = yield from _prefix(place, state, brief)
+    pieces = [
+        *map(_note, histories.late_note(late, items)),
+        *candidates.environment_pieces(state, request),
+        *candidates.situation_pieces((yield from situations.shown(place, state, items))),
+        *(yield from candidates.fact_pieces(place, used, found, request)),
+        *candidates.working_pieces(state, request),
+        *(yield from candidates.handle_pieces(place, request, _calls_in(items))),
+        *candidates.breadcrumb_pieces(state, place.frame),
+    ]
+    return _Gathered(request, first, system, items, late, used, tuple(found), tuple(pieces))
+
+
+def _note(text: str) -> Piece:
+    return Piece(id="late results", section="notes", text=text, priority="high", source="evidence")
+
+
+def _calls_in(items: Sequence[Item]) -> frozenset[str]:
+    """The calls whose results stand in the history."""
+    units = (item for item in items if isinstance(item, Unit))
+    return frozenset(result.tool_call_id for unit in units for each in unit.messages for result in each.tool_results)
+
+
+def _prefix(place: Place, state: SessionState, brief: Brief) -> Flow[tuple[tuple[Message, ...], tuple[Stands, ...]]]:
+    count = place.context.counter.count
+    measure = functools.partial(calibrated, state.calibration)
+    system: list[Message] = []
+    first: list[Stands] = []
+
+    def say(section: Section, name: str, text: str, source: str) -> None:
+        if text.strip():
+            tokens = count(text)
+            system.append(
+                Message(id=name, seq=0, role="system", content=(Text(text),), tokens=tokens, time_us=0, principal="")
+            )
+            first.append(Stands(section, name, text, measure(tokens, 1), source))
+
+    say("system", "brief", "\n\n".join(filter(None, (brief.prompt, brief.working_context))), "brief")
+    for message in (yield from histories.system_messages(place, state)):
+        system.append(message)
+        tokens = measure(message.tokens, 1)
+        first.append(Stands("system", f"m{message.seq}", message.text, tokens, "system message", message.seq))
+    say("identity", "identity", _introduced(state.identity), "identity")
+    rules = "\n".join(f"- {each}" for each in brief.invariants)
+    say("invariants", "invariants", f"These hold whatever happens:\n{rules}" if rules else "", "brief")
+    if brief.tools:
+        tools = tools_text(brief.tools)
+        first.append(Stands("tools", "tools", tools, measure(count(tools), 0), f"{len(brief.tools)} tools"))
+    return tuple(system), tuple(first)
+
+
+def tools_text(tools: Sequence[Tool]) -> str:
+    """Tools as they are counted."""
+    return codec.encode([[each.name, each.description, each.parameters] for each in tools]).decode()
+
+
+def _introduced(identity: Identity) -> str:
+    """Who speaks, as the channel knows."""
+    name = identity.user_name or identity.user_id
+    at = ", ".join(filter(None, (identity.department, identity.organization)))
+    if not name and not at:
+        return ""
+    about = ", ".join(filter(None, (identity.authority, at)))
+    return f"The user is {name} ({about})." if name else f"The user is from {at} ({identity.authority})."
+
+
+# Settling
+
+
+def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
+    """Whether the view had to change: what died since it was last looked at gives way, and what is old is folded if that
+    pays, or if all would not fit."""
+    waiting = [call for call in state.open_calls if call.frame == place.frame]
+    if waiting:
+        raise calls_open(place.scope, waiting, "the model is to see their results first: run them, or close them")
+    count = place.context.counter.count
+    watch = yield from _watched(place, state, found)
+    guarded = guarding.guard_items(watch, found.items, count)
+    changed = yield from guarding.settle_redactions(place, state, guarded)
+    request = found.request
+    measure = functools.partial(calibrated, state.calibration)
+    tail = sum(measure(count(each.text), 0) for each in found.pieces if not each.gone)
+    pinned = sum(each.tokens for each in found.first if each.at)
+    before = sum(each.tokens for each in found.first) - pinned + _asked_tokens(place, state, request)
+    plan = yield from histories.compact(
+        place,
+        window=request.effective,
+        model=request.model or None,
+        before=before + min(tail, request.effective // _TAIL_SHARE),
+    )
+    return changed or plan.at is not None
+
+
+def _asked_tokens(place: Place, state: SessionState, request: Request) -> int:
+    if not request.asked:
+        return 0
+    return calibrated(state.calibration, place.context.counter.count(_question(request)), 1)
+
+
+def _question(request: Request) -> str:
+    return f"Question: {request.query}" if request.asked else ""
+
+
+def _watched(place: Place, state: SessionState, found: _Gathered) -> Flow[Watch]:
+    request = found.request
+    texts = [each.text for each in found.pieces if each.section != "facts" and not each.gone]
+    return (
+        yield from guarding.watch(
+            place,
+            state,
+            found.items,
+            texts,
+            policy=request.guard,
+            within=request.within,
+            as_of_us=request.as_of_us,
+            question=request.query if request.asked else "",
+        )
+    )
+
+
+# Assembling
+
+
+def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: levels.Strategy) -> Flow[Made]:
+    request, context = found.request, place.context
+    count, measure = context.counter.count, functools.partial(calibrated, state.calibration)
+    watch = yield from _watched(place, state, found)
+    guarded = guarding.guard_items(watch, found.items, count)
+    seen = _seen(state, place.frame, found, guarded, measure)
+    items = tuple(each.item for each in seen if each.fate in ("included", "reduced"))
+    history = sum(each.tokens for each in seen if each.fate in ("included", "reduced"))
+    question = _asked_tokens(place, state, request)
+    fixed = sum(each.tokens for each in found.first) + history + question
+    pieces = [
+        *_corrections(guarded, found.found),
+        *(
+            each
+            if each.section == "facts" or each.gone
+            else msgspec.structs.replace(each, text=guarding.guard_text(watch, each.text))
+            for each in found.pieces
+        ),
+    ]
+    if fixed > request.effective:
+        raise _too_large(request, history, fixed)
+    tail = tail_of(request, pieces, request.effective - fixed, count=count, measure=measure, strategy=strategy)
+    boundary = state.view(place.frame).boundary
+    shown = History(
+        scope=place.scope,
+        frame=place.frame,
+        version=state.version,
+        system=found.system,
+        items=items,
+        frozen=sum(1 for each in items if each.last <= boundary),
+        tail=tuple(filter(None, (*tail.texts, _question(request)))),
+        open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
+        late=found.late,
+        tokens=fixed + tail.tokens,
+    )
+    return Made(
+        scope=place.scope,
+        frame=place.frame,
+        version=state.version,
+        ledgers=tuple(zip(found.used.ids, found.used.versions, strict=True)),
+        request=request,
+        boundary=boundary,
+        candidates=tuple((each.ledger, each.fact.id, each.score) for each in found.found),
+        first=found.first,
+        seen=tuple(seen),
+        tail=tail,
+        history=shown,
+        tokens=TokenSummary(
+            budget=request.effective,
+            used=fixed + tail.tokens,
+            breakdown=_breakdown(found.first, history, tail, question),
+            level=tail.level,
+        ),
+        exposed=guarded.exposed,
+        counter=context.counter.name,
+        policy=context.policy,
+    )
+
+
+def _too_large(request: Request, history: int, fixed: int) -> InvalidContent | CriticalOverflow | WindowTooSmall:
+    if fixed - history > request.effective:
+        return CriticalOverflow(needed=fixed - history, budget=request.effective)
+    return WindowTooSmall(what="the history, with what stands before it,", budget=request.effective, needed=fixed)
+
+
+def _breakdown(first: Sequence[Stands], history: int, tail: Tail, question: int) -> dict[Section, int]:
+    found: dict[Section, int] = {}
+    for each in first:
+        found[each.section] = found.get(each.section, 0) + each.tokens
+    parts: dict[Section, int] = {"history": history, **tail.breakdown, "query": question}
+    return found | {section: tokens for section, tokens in parts.items() if tokens}
+
+
+def _seen(
+    state: SessionState,
+    frame: str | None,
+    found: _Gathered,
+    guarded: Guarded,
+    measure: Callable[[int, int], int],
+) -> list[Seen]:
+    """What becomes of each item of the history."""
+    request = found.request
+    chosen: Sequence[tuple[bool, float, str]] = ()
+    if request.profile.history == "relevant":
+        facts = [each.fact for each in found.found if not each.gone]
+        chosen = relevant(guarded.items, request.query, facts, request.profile)
+    redacted = {each.at for each in guarded.redacted}
+    reduced = {each.message for each in state.view(frame).reduced}
+    seen: list[Seen] = []
+    for number, item in enumerate(guarded.items):
+        wanted, score, reason = chosen[number] if chosen else (True, 0.0, "in view")
+        fate, why = _how(item, redacted, reduced)
+        tokens = measure(item.tokens, item.blocks)
+        if not wanted:
+            seen.append(Seen(item, "omitted", reason, tokens, score))
+        else:
+            seen.append(Seen(item, fate, why or reason, tokens, score))
+    return seen
+
+
+def _how(item: Item, redacted: set[int], reduced: set[int]) -> tuple[Literal["included", "reduced"], str]:
+    if isinstance(item, Summary):
+        dead = ", without what holds no more" if item.seq in redacted else ""
+        if item.seq == item.first:
+            return "reduced", "left out: its calls tell something that holds no more"
+        return "reduced", f"a summary of {item.messages:,} messages, made at event {item.seq}{dead}"
+    seqs = [each.seq for each in item.messages]
+    why = []
+    if any(seq in redacted for seq in seqs):
+        why.append("without what holds no more")
+    if any(seq in reduced for seq in seqs):
+        why.append("large pieces are shown in part")
+    return ("reduced", "; ".join(why)) if why else ("included", "")
+
+
+def _corrections(guarded: Guarded, found: Sequence[Found]) -> list[Piece]:
+    """What is told of dead values that are still in view, until a boundary takes them out."""
+    pieces: list[Piece] = []
+    for name in dict.fromkeys(each.key for each in guarded.exposed):
+        now = next((each.fact for each in found if each.fact.key == name and not each.gone), None)
+        value = "" if now is None else f"; it is now {' '.join(candidates.value_text(now.value).split())}"
+        text = f"- {name}: what was said of it before holds no more{value}"
+        pieces.append(
+            Piece(id=f"correction of {name}", section="notes", text=text, priority="critical", source="guard")
+        )
+    return pieces
+
+
+def _packed(
+    place: Place, made: Made, brief: Brief, max_output: int | None, reservation: Reservation | None
+) -> Flow[Pack]:
+    """The pack with the images, files and signed parts that a rendering shows."""
+    from holdfast.render.entries import bodies_of  # noqa: PLC0415 - a good part of the time of an import
+    from holdfast.render.packs import Pack  # noqa: PLC0415 - the same
+
+    bodies: dict[str, bytes] = {}
+    for issuer in ("openai", "anthropic"):
+        for ref in bodies_of(made.history, issuer):
+            if ref.size <= limits.INLINE_BYTES and ref.digest not in bodies:
+                read = functools.partial(histories.read_whole, place.context, ref)
+                bodies[ref.digest] = yield from effects.outside(read)
+    return Pack(made, brief=brief, bodies=bodies, max_output=max_output, reservation=reservation)

@@ -1,0 +1,194 @@
+"""The tail of a pack: what is in, what is out, and that it fits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.adapters.tokens import EstimatingCounter
+from holdfast.context import levels
+from holdfast.context.assemble import HEADINGS, Piece, Tail, tail_of
+from holdfast.errors import CriticalOverflow
+from holdfast.model.handles import SCORES, Priority
+from holdfast.model.pack import TAIL, Profile, Request
+
+COUNT = EstimatingCounter().count
+SECTIONS = [each for each in TAIL if each != "query"]
+PRIORITIES: list[Priority] = list(SCORES)
+
+
+def measure(tokens: int, messages: int) -> int:
+    return tokens + 4 * messages
+
+
+def request(share: float = 0.7, floor: levels.Level = "none") -> Request:
+    return Request(
+        budget=10_000, effective=10_000, fact_share=share, profile=Profile(name="any"), as_of_us=0, min_compaction=floor
+    )
+
+
+TEXTS = st.one_of(
+    st.text(st.sampled_from("ab \n"), max_size=60),
+    st.integers(1, 120).map(lambda words: "word " * words),
+    st.integers(1, 6).map(lambda lines: "the same line\n" * lines),
+)
+
+
+@st.composite
+def pieces(draw: st.DrawFn) -> list[Piece]:
+    made: list[Piece] = []
+    for number in range(draw(st.integers(0, 14))):
+        made.append(
+            Piece(
+                id=f"p{number}",
+                section=draw(st.sampled_from(SECTIONS)),
+                text=f"x{draw(TEXTS)}",
+                priority=draw(st.sampled_from(PRIORITIES)),
+                score=draw(st.sampled_from([0.0, 0.5, 1.0])),
+                recency=draw(st.integers(0, 3)),
+                wanted=draw(st.booleans()) and draw(st.booleans()),
+                gone=draw(st.sampled_from(["", "", "", "", "not today"])),
+            )
+        )
+    return [each if each.section != "facts" else _steady(each) for each in made]
+
+
+def _steady(piece: Piece) -> Piece:
+    """The texts of facts are as light as they get when they come."""
+    return Piece(
+        id=piece.id,
+        section="facts",
+        text=levels.light(piece.text) or "x",
+        priority=piece.priority,
+        score=piece.score,
+        recency=piece.recency,
+        wanted=piece.wanted,
+        gone=piece.gone,
+    )
+
+
+def fitted(asked: Request, given_: list[Piece], room: int) -> Tail | None:
+    try:
+        return tail_of(asked, given_, room, count=COUNT, measure=measure)
+    except CriticalOverflow:
+        return None
+
+
+ROOMS = st.integers(0, 900)
+SHARES = st.sampled_from([0.0, 0.3, 0.7, 1.0])
+FLOORS: st.SearchStrategy[levels.Level] = st.sampled_from(levels.LEVELS)
+
+
+@given(pieces(), ROOMS, SHARES, FLOORS)
+def test_it_fits_and_is_recounted(given_: list[Piece], room: int, share: float, floor: levels.Level) -> None:
+    tail = fitted(request(share, floor), given_, room)
+    if tail is None:
+        return
+    assert tail.tokens <= room
+    counted = sum(measure(COUNT(text), 0) for text in tail.texts)
+    assert tail.tokens == counted + (measure(0, 1) if tail.texts else 0) == sum(tail.breakdown.values())
+    shown = "\n".join(tail.texts)
+    for each in tail.placed:
+        assert (each.fate in ("included", "reduced")) == bool(each.text)
+        assert not each.text or each.text in shown
+        assert each.reason
+    assert [each.piece for each in tail.placed] == given_
+
+
+@given(pieces(), ROOMS, SHARES, FLOORS)
+def test_what_is_critical_is_in_or_it_is_an_error(
+    given_: list[Piece], room: int, share: float, floor: levels.Level
+) -> None:
+    tail = fitted(request(share, floor), given_, room)
+    critical = [each for each in given_ if each.priority == "critical" and not each.gone]
+    if tail is None:
+        assert critical
+        return
+    placed = {each.piece.id: each for each in tail.placed}
+    for each in critical:
+        assert placed[each.id].fate == "included"
+        assert placed[each.id].text == each.text
+
+
+@given(pieces(), ROOMS, SHARES)
+def test_nothing_lower_is_in_while_something_higher_that_fits_is_out(
+    given_: list[Piece], room: int, share: float
+) -> None:
+    tail = fitted(request(share), given_, room)
+    if tail is None:
+        return
+    spare = room - tail.tokens
+    shown = {each.piece.section for each in tail.placed if each.text}
+    for each in tail.placed:
+        if each.fate != "omitted" or each.piece.gone or "share" in each.reason:
+            continue
+        heading = 0 if each.piece.section in shown else measure(COUNT(HEADINGS[each.piece.section]) + 1, 0)
+        lower = [
+            one.tokens
+            for one in tail.placed
+            if one.text and not one.piece.wanted and SCORES[one.piece.priority] < SCORES[each.piece.priority]
+            if one.piece.section != "breadcrumbs"
+        ]
+        # a heading, and the end of the tail, are room that is kept whoever comes
+        kept = sum(
+            measure(COUNT(HEADINGS[section]) + 1, 0)
+            for section in {one.piece.section for one in tail.placed if not one.piece.gone} - shown
+        )
+        size = measure(COUNT(each.piece.text) + 1, 0)
+        if each.piece.section == "facts":
+            continue  # their share bounds them too
+        assert size + heading > spare - kept - 2 * len(tail.placed) or not lower, (size, spare, kept, lower)
+
+
+@given(pieces(), ROOMS, st.integers(1, 400), SHARES)
+def test_a_larger_budget_never_raises_the_level(given_: list[Piece], room: int, more: int, share: float) -> None:
+    given_ = [each for each in given_ if not each.wanted]
+    small, large = fitted(request(share), given_, room), fitted(request(share), given_, room + more)
+    if small is None:
+        return
+    assert large is not None
+    assert levels.LEVELS.index(large.level) <= levels.LEVELS.index(small.level)
+
+
+@given(pieces(), ROOMS)
+def test_facts_stay_within_their_share(given_: list[Piece], room: int) -> None:
+    given_ = [each for each in given_ if not each.wanted]
+    tail = fitted(request(0.3), given_, room)
+    if tail is None:
+        return
+    facts = [each for each in tail.placed if each.piece.section == "facts" and each.text]
+    assert sum(each.tokens for each in facts if each.piece.priority != "critical") <= room * 0.3
+
+
+@given(pieces(), ROOMS)
+def test_the_same_gives_the_same_bytes(given_: list[Piece], room: int) -> None:
+    assert fitted(request(), given_, room) == fitted(request(), given_, room)
+
+
+@given(pieces())
+def test_with_room_for_all_all_is_in(given_: list[Piece]) -> None:
+    tail = fitted(request(1.0), given_, 9_000)
+    assert tail is not None
+    assert all(each.fate == "included" for each in tail.placed if not each.piece.gone)
+    assert tail.level == "none"
+
+
+def test_what_was_asked_for_takes_no_more_than_three_quarters() -> None:
+    large = Piece(id="h1", section="handles", text="word " * 300, wanted=True)
+    small = Piece(id="h2", section="handles", text="word " * 20, wanted=True)
+    tail = fitted(request(), [large, small], 300)
+    assert tail is not None
+    assert [each.fate for each in tail.placed] == ["omitted", "included"]
+    assert "three quarters" in tail.placed[0].reason
+
+
+def test_a_strategy_of_ones_own_may_not_touch_what_is_critical() -> None:
+    critical = Piece(id="k1", section="facts", text="word", priority="critical")
+    rest = [Piece(id=f"w{number}", section="working_set", text="word " * 50) for number in range(10)]
+
+    def none(given_: tuple[levels.Candidate, ...], budget: int) -> list[levels.Candidate]:
+        return []
+
+    with pytest.raises(levels.StrategyRefused):
+        tail_of(request(), [critical, *rest], 200, count=COUNT, measure=measure, strategy=none)
