@@ -9,14 +9,15 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
+import msgspec
 import psycopg
 import pytest
 from psycopg import sql
 
 import holdfast
-from holdfast import errors
+from holdfast import codec, errors
 from holdfast.model.facts import Search
-from holdfast.model.rows import TABLES, FactRow, PageRow
+from holdfast.model.rows import TABLES, FactRow, PageRow, Row
 from holdfast.storage.postgres import migrate
 from holdfast.storage.postgres.connect import address_of
 from holdfast.storage.postgres.migrate import shipped
@@ -29,6 +30,7 @@ from holdfast.testing.appends import (
     all_events,
     append_of,
     assert_sound,
+    fact_row,
     fill,
     page_row,
     rows_of_every_table,
@@ -167,7 +169,8 @@ def test_a_schema_from_before_there_were_facts_is_extended_with_all_that_is_in_i
 def test_a_schema_from_before_there_were_pages_is_extended_with_all_that_is_in_it() -> None:
     url = fresh_url()
     pages = [page_row(ONE, number, number) for number in range(3)]
-    rows, facts = [row for row in rows_of_every_table(ONE) if type(row) is not PageRow], rows_of_every_table(LEDGER)
+    rows = [row for row in rows_of_every_table(ONE) if type(row) is not PageRow]
+    facts = [without_anchor(row) for row in rows_of_every_table(LEDGER)]
     with closing(PostgresStore(url, migrations=shipped()[:7])) as old:
         old.append(append_of(write_to(ONE, 0, rows=rows), write_to(LEDGER, 0, rows=facts)))
         with closing(PostgresStore(url)) as store:
@@ -178,6 +181,34 @@ def test_a_schema_from_before_there_were_pages_is_extended_with_all_that_is_in_i
             assert store.rows(PageRow, {}, limit=5) == tuple(pages)
             old.append(append_of(write_to(ONE, 3, rows=rows, erase=[1])))
             assert store.rows(PageRow, {}, limit=5) == ()
+            assert_sound(store)
+
+
+def without_anchor(row: Row) -> Row:
+    return msgspec.structs.replace(row, anchor="") if isinstance(row, FactRow) else row
+
+
+def test_a_schema_from_before_there_were_anchors_is_extended_with_all_that_is_in_it() -> None:
+    """Who writes facts without one, as code of before does, may go on; a rebuild puts them in."""
+    url = fresh_url()
+    facts = [fact_row(LEDGER, number) for number in range(1, 4)]
+    among = {"anchor": ["", "1", "2", "3"]}
+    with closing(PostgresStore(url, migrations=shipped()[:8])) as old:
+        old.append(append_of(write_to(LEDGER, 0, rows=facts[:2])))
+        with closing(PostgresStore(url)) as store:
+            assert store.rows(FactRow, {}, limit=5, among=among) == tuple(map(without_anchor, facts[:2]))
+            store.append(append_of(write_to(LEDGER, 1, rows=facts)))
+            assert store.rows(FactRow, {}, limit=5, among=among) == tuple(facts)
+            bare = {"write": 1, **msgspec.structs.asdict(fact_row(LEDGER, 2))}
+            del bare["anchor"]
+            with raw(url, autocommit=False) as connection:
+                connection.execute("SELECT act_for(NULL)")
+                (number,) = connection.execute("SELECT stream_no FROM streams").fetchone() or ()
+                rows = codec.encode({"fact_rows": [bare]}).decode()
+                connection.execute("SELECT put_rows(%s::text::jsonb, ARRAY[%s]::bigint[])", (rows, number))
+            assert store.rows(FactRow, {}, limit=5, among=among) == (facts[0], without_anchor(facts[1]), facts[2])
+            store.replace_rows(LEDGER, 2, facts)
+            assert store.rows(FactRow, {}, limit=5, among=among) == tuple(facts)
             assert_sound(store)
 
 

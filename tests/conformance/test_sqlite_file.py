@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, get_type_hints
@@ -49,7 +49,7 @@ from holdfast.model.rows import (
 )
 from holdfast.storage.sql import Migration, select_rows
 from holdfast.storage.sqlite import connect
-from holdfast.storage.sqlite.log import SQL
+from holdfast.storage.sqlite.log import SQL, WORDING
 from holdfast.storage.sqlite.migrate import APPLICATION_ID, migrate, refuse_foreign, shipped
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.appends import (
@@ -202,6 +202,7 @@ LAID_OUT: dict[str, tuple[type[Row], Sequence[str], Order, Sequence[str]]] = {
     "fact_rows_by_ref": (FactRow, (*HOME, "ref", "live"), IN_ORDER_OF_KEY, ()),
     "fact_rows_live_by_subject": (FactRow, ("live", *HOME, "subject"), IN_ORDER_OF_KEY, ()),
     "fact_rows_live_by_scope": (FactRow, ("live", *HOME, "scope", "scope_id"), IN_ORDER_OF_KEY, ()),
+    "fact_rows_by_anchor": (FactRow, (*HOME, "anchor", "live"), IN_ORDER_OF_KEY, ()),
     "fact_rows_in_review": (FactRow, ("review", *HOME), IN_ORDER_OF_KEY, ()),
     "fact_rows_constraints": (FactRow, ("constrains", *HOME), IN_ORDER_OF_KEY, ()),
     "fact_rows_by_expiry": (FactRow, ("live", "tenant"), Order(("expires_us",)), ("expires_us",)),
@@ -249,11 +250,43 @@ def test_rows_are_found_by_the_index_that_is_there_for_them(
     where = {column: "some" if (value := getattr(row, column)) is None else value for column in columns}
     columns = columns[1 if index in SAID_BY_THE_INDEX else 0 :]
     for after in (None, row):
-        query = select_rows(table, where, after, 10, order, {}, most, "?")
+        query = select_rows(table, where, after, 10, order, {}, most, {}, WORDING)
         assert query is not None
         (plan,) = plan_of(laid_out, *query)
         assert f"USING INDEX {index} ({' AND '.join(f'{column}=?' for column in columns)}" in plan
         assert (after is None and not most) == plan.endswith(f"{columns[-1]}=?)"), plan
+
+
+AMONG: dict[str, tuple[type[Row], Mapping[str, str | int], str, str]] = {
+    "by their anchors": (FactRow, {}, "anchor", "INDEX fact_rows_by_anchor (tenant=? AND ledger=? AND anchor=?"),
+    "live ones by their anchors": (
+        FactRow,
+        {"live": 1},
+        "anchor",
+        "INDEX fact_rows_by_anchor (tenant=? AND ledger=? AND anchor=? AND live=?",
+    ),
+    "live ones by their keys": (
+        FactRow,
+        {"live": 1},
+        "subject",
+        "INDEX fact_rows_live_by_subject (tenant=? AND ledger=? AND subject=?",
+    ),
+    "by their ids": (FactRow, {}, "fact", "INDEX sqlite_autoindex_fact_rows_1 (tenant=? AND ledger=? AND fact=?"),
+}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("how", AMONG)
+def test_facts_are_found_among_many_by_an_index(laid_out: apsw.Connection, how: str, backwards: bool) -> None:
+    table, also, column, index = AMONG[how]
+    row = fact_row(LEDGER, 2)
+    where = {name: getattr(row, name) for name in HOME} | also
+    many = [getattr(fact_row(LEDGER, number), column) for number in range(5_000)]
+    for after in (None, row):
+        among = {column: many}
+        query = select_rows(table, where, after, 10, Order(backwards=backwards), {}, {}, among, WORDING)
+        assert query is not None
+        assert any(f"SEARCH fact_rows USING {index}" in step for step in plan_of(laid_out, *query))
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -263,7 +296,7 @@ def test_pages_are_found_by_their_key_also_by_a_part_of_it(laid_out: apsw.Connec
     row = page_row(ONE, 2, 1)
     where = {column: getattr(row, column) for column in (*NAMES, *(("message",) if by == "message" else ()))}
     after, most = (row if by != "messages" else None), ({"message": 5} if by == "messages" else {})
-    query = select_rows(PageRow, where, after, 10, Order(backwards=backwards), {}, most, "?")
+    query = select_rows(PageRow, where, after, 10, Order(backwards=backwards), {}, most, {}, WORDING)
     assert query is not None
     (plan,) = plan_of(laid_out, *query)
     sign = "<" if backwards else ">"

@@ -32,6 +32,8 @@ from holdfast.model.commands import (
     ProposeFacts,
     PushFrame,
     RecordMessages,
+    RecordPack,
+    RedactContext,
     ReissueToken,
     ReplaceHandle,
     ReserveTokens,
@@ -71,6 +73,7 @@ from holdfast.model.events import (
     BudgetUsed,
     CallStarted,
     ContextCompacted,
+    ContextRedacted,
     EnvironmentCleared,
     EnvironmentObserved,
     Event,
@@ -85,6 +88,7 @@ from holdfast.model.events import (
     HandleReplaced,
     MessageRecorded,
     OffloadAcknowledged,
+    PackRecorded,
     PayloadsErased,
     ResultAdded,
     SessionClosed,
@@ -111,6 +115,8 @@ from holdfast.model.plan import (
     Form,
     Level,
     Op,
+    Redacted,
+    RedactionWhy,
     Reduction,
     Residency,
     Snip,
@@ -122,7 +128,7 @@ from holdfast.model.plan import (
     Why,
 )
 from holdfast.model.state import SessionState
-from tests.core import fact_strategies
+from tests.core import fact_strategies, situation_strategies
 from tests.core.basics import digests, json_objects, json_values, names, texts, whole_numbers
 
 scopes = st.builds(Scope, names, names, names, st.none() | names)
@@ -210,8 +216,38 @@ boundary: dict[str, st.SearchStrategy[Any]] = {
     "target_met": st.booleans(),
     "figures": figures,
 }
+redaction: dict[str, st.SearchStrategy[Any]] = {
+    "frame": st.none() | frame_ids,
+    "redacted": st.lists(
+        st.builds(
+            Redacted,
+            at=tokens,
+            facts=st.lists(st.sampled_from(("0:k1", "1:k22", "k3")), max_size=2).map(tuple),
+            mark=st.sampled_from(("", "0123abcd", "mark")),
+        ),
+        max_size=3,
+    ).map(tuple),
+    "why": st.sampled_from(get_args(RedactionWhy)),
+    "first_changed": st.none() | tokens,
+    "original": tokens,
+    "final": tokens,
+}
+pack: dict[str, st.SearchStrategy[Any]] = {
+    "frame": st.none() | frame_ids,
+    "at": tokens,
+    "context_hash": hexes,
+    "budget": tokens,
+    "used": tokens,
+    "level": st.sampled_from(get_args(Level)),
+    "query": texts,
+    "shown": st.lists(st.tuples(tokens, tokens), max_size=3).map(tuple),
+    "manifest": refs,
+    "brief": st.none() | refs,
+}
 view_events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(PackRecorded, **pack, asked=tokens, reply=tokens, reservation=st.none() | names),
     st.builds(ContextCompacted, **boundary, counter=names),
+    st.builds(ContextRedacted, **redaction, counter=names),
     st.builds(HandleMoved, frame=st.none() | frame_ids, residency=residencies, piece=pieces),
     st.builds(
         HandleReplaced,
@@ -359,7 +395,7 @@ other_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(OffloadAcknowledged, entry=tokens, why=names, first=tokens, last=tokens, at_us=whole_numbers),
     st.builds(PayloadsErased, seqs=seqs, reason=texts),
 )
-events = other_events | frame_events | view_events | layer_events | fact_strategies.events
+events = other_events | frame_events | view_events | layer_events | fact_strategies.events | situation_strategies.events
 
 
 def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Command]:
@@ -367,6 +403,7 @@ def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Comm
     return (
         _frame_commands(scope)
         | _layer_commands(scope)
+        | situation_strategies.commands(scope)
         | st.builds(ProposeFacts, scope=scope, detector=names, message=tokens, proposals=fact_strategies.proposed)
         | st.builds(DecideProposal, scope=scope, proposal=names, accepted=st.booleans())
         | st.one_of(
@@ -387,6 +424,8 @@ def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Comm
             st.builds(CloseCalls, scope=scope, reason=reasons),
             st.builds(Summarize, scope=scope, first=tokens, last=tokens, version=tokens, text=texts),
             st.builds(CompactContext, scope=scope, version=tokens, **boundary),
+            st.builds(RedactContext, scope=scope, version=tokens, **redaction),
+            st.builds(RecordPack, scope=scope, **pack, asked=st.booleans(), reply=st.integers(0, 2)),
             st.builds(MoveHandle, scope=scope, frame=st.none() | frame_ids, residency=residencies, piece=pieces),
             st.builds(ResetSession, scope=scope, reason=reasons, keep_system=st.booleans()),
             st.builds(CloseSession, scope=scope, reason=reasons),

@@ -26,6 +26,7 @@ PAYLOADS = {
     ("frame.compacted", 1): "a083ea9afd856aa0",
     ("handle.moved", 1): "3a8ad0dc59ebae89",
     ("handle.replaced", 1): "19cb0b9fadfee1e9",
+    ("pack.recorded", 1): "59bbe1c0e2dfffe8",
     ("session.reset", 1): "5f022e4329ddfefb",
     ("session.closed", 1): "724d1e8e5bc20f92",
     ("session.timed_out", 1): "4a9040c7e2c7beb4",
@@ -63,6 +64,8 @@ PAYLOADS = {
     ("fact.marked", 1): "fe7bade0933b26c6",
     ("facts.proposed", 1): "01ef604a6f296d6e",
     ("proposal.decided", 1): "24ea9efc5d8d8261",
+    ("situation.updated", 1): "02eb1cf3f4637bc8",
+    ("action.recorded", 1): "3e1a59f67c8c71e6",
 }
 HASH = "2379e744e8445894b96c7c42d10e97892e958e5d5e6d0bb82287952f94dcb2f8"
 

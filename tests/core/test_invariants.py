@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from holdfast.core import invariants
 from holdfast.model.frames import Budget, FrameState, Limits, Suspension
 from holdfast.model.layers import Surrounding, WorkingItem
 from holdfast.model.plan import Reduction
+from holdfast.model.situation import Standing, Stated
 from holdfast.model.state import OpenCall, SessionState, SummaryRef, ViewState
 
 SOUND = SessionState(
@@ -48,6 +50,10 @@ def _frames(
 
 def _views(name: str, *reduced: Reduction, boundary: int = 9) -> dict[str, object]:
     return {"views": {name: ViewState(boundary, reduced)}}
+
+
+def _standing(bulk: int = 0, **fields: Any) -> dict[str, object]:
+    return {"standings": {"": Standing(**fields)}, "bulk": bulk}
 
 
 BROKEN: dict[str, list[dict[str, object]]] = {
@@ -91,6 +97,17 @@ BROKEN: dict[str, list[dict[str, object]]] = {
     "what is at hand and around is weighed": [
         {"working": {"a": WorkingItem(1, 1)}, "bulk": 3},
         {"environment": {"a": Surrounding(1, 1)}},
+    ],
+    "what is said of how things stand is weighed": [_standing(fields={"goal": Stated("abc", by="m", seq=5)}, bulk=3)],
+    "only conversations of live frames stand somewhere": [{"standings": {"f7": Standing()}}],
+    "things stand somewhere in an open session only": [{**_standing(), "status": "closed", "close_reason": "r"}],
+    "how a conversation stands was said before": [
+        _standing(fields={"goal": Stated("a", seq=10)}, bulk=1),
+        _standing(actions=(4, 3), acted=2),
+        _standing(actions=(3, 4), acted=1),
+        _standing(actions=(10,), acted=1),
+        _standing(version=10),
+        _standing(replies=7),
     ],
     "only live frames are kept, by their ids": [
         _frames(child={"completed_us": 5}),
@@ -138,7 +155,9 @@ def test_a_sound_state_breaks_no_rule() -> None:
     in_frame = msgspec.structs.replace(
         viewed, summaries=(SUMMARY, msgspec.structs.replace(SUMMARY, seq=9, last=7, frame="f4")), **_views("", PIECE)
     )
-    for state in (SOUND, SessionState(), ended, nested, layered, viewed, in_frame):
+    said = {"goal": Stated("abc", 2, "m", 5)}
+    stands = msgspec.structs.replace(SOUND, **_standing(4, replies=1, fields=said, version=5, actions=(3, 6), acted=3))
+    for state in (SOUND, SessionState(), ended, nested, layered, viewed, in_frame, stands):
         assert invariants.check(state) == []
 
 

@@ -15,10 +15,12 @@ from holdfast.cli.doctor import doctor
 from holdfast.cli.facts import facts
 from holdfast.cli.frames import frames, recover, resume, suspended
 from holdfast.cli.log import log
+from holdfast.cli.packs import diff, pack
 from holdfast.cli.sessions import sessions
 from holdfast.cli.settings import global_options
 from holdfast.cli.situation import situation
 from holdfast.cli.stats import stats
+from holdfast.cli.why import why
 
 
 class ReaderLeft(Exception):
@@ -64,6 +66,9 @@ for command in (
     recover,
     facts,
     context,
+    pack,
+    why,
+    diff,
     plan,
     handle,
     situation,

@@ -245,12 +245,10 @@ def _history(first: Manifest, second: Manifest, told: _Told) -> tuple[list[Chang
         if what is None:
             same += 1
             continue
-        if what == "added" and start > told.first.version:
-            new = [each for each in told.said if start <= each <= end]
-            why = "is new" if new else ""
-            start, end = (new[0], new[-1]) if new else (start, end)
-        else:
-            why = _became(start, end, before, after, told)
+        new = [each for each in told.said if start <= each <= end] if what == "added" else []
+        if new:
+            start, end = new[0], new[-1]
+        why = "is new" if new else _became(start, end, before, after, told)
         entry = after or before
         if why and entry is not None:  # nothing is said of events that are no messages of this conversation
             old = None if before is None or after is None else _cut(before, start, end)
@@ -289,6 +287,8 @@ def _cut(entry: Entry, start: int, end: int) -> Entry:
 
 def _became(start: int, end: int, before: Entry | None, after: Entry | None, told: _Told) -> str:
     """Empty if nothing is known to have happened to it: then there is no message in that stretch."""
+    if start > told.first.version:
+        return ""
     for each in told.happened:
         if each.first <= end and start <= each.last:
             said = _said(each, after)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -54,9 +54,11 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     boundary: int
     candidates: tuple[tuple[int, str, float], ...]
     first: tuple[Stands, ...]
-    seen: tuple[Seen, ...]
+    seen: Callable[[], tuple[Seen, ...]]
     tail: Tail
     history: History
+    bodied: bool
+    """It may have images, files or large parts of a provider's own in it."""
     tokens: TokenSummary
     exposed: tuple[Exposure, ...]
     counter: str
@@ -84,7 +86,7 @@ def manifest_of(made: Made, brief: Brief, context_hash: str) -> Manifest:
         candidates=made.candidates,
         entries=(
             *map(_first, made.first),
-            *_history(made.seen, made.history.open_calls),
+            *_history(made.seen(), made.history.open_calls),
             *map(_tail, made.tail.placed),
         ),
         exposed=made.exposed,

@@ -1,9 +1,10 @@
-"""Which of what was said has to do with a question.
+"""Which of what was said, and of what was observed, has to do with a question.
 
-Laws: the same items, question and facts give the same answer; an item is in or out as a whole, and a turn's reply with what
-it replies to; what is left out says why. Nothing is left out for the words that it has, only for what it does: it stands
-in an aside that the talk came back from, it only supposes, something later or a fact says otherwise, or it is old and has
-nothing in common with what is asked.
+Laws: the same items, question and facts give the same answer; an item is in or out as a whole; what is left out says why;
+a call that waits for its result and a summary are never left out, and neither is the newest turn for what it tells of.
+Nothing is left out for its words alone, only for what it does: it stands in an aside that the talk came back from, it only
+supposes, something later or a fact says what is so instead, it replies to such a thing, or it is old and has nothing in
+common with what is asked.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from holdfast.core.detect import cues
+from holdfast.core.detect import cues, values
 from holdfast.core.detect.words import FILLING, STOP, sentences, words
 from holdfast.core.infer import text_of
 from holdfast.model.facts import Fact
@@ -29,24 +30,30 @@ READ_CHARACTERS = 4_000
 """Of one item: what it is about is said by then."""
 NEAR_TURNS = 24
 """So many of the newest turns are in if nothing speaks against them; what is older has to fit."""
-SHARED = 2
-"""So many words in common make two statements speak of the same thing, and so large a part of the earlier one's:"""
-SHARED_PART = 0.25
+SHARED_WORDS, SHARED_PART = 2, 0.2
+"""Two statements tell of the same thing if they have so many words in common, and so large a part of the earlier one's."""
+SHORT_WORDS = 12
+"""A statement that gives way to a later one has no more words that tell something: a longer one tells more than that."""
+LEFT_WORDS = 5
+"""What is left of a message without its dead statements says nothing of its own if it has no more words, and no value."""
 ALIKE = 5
 """Words are of one kind if they begin with the same so many letters."""
-SAID_PART = 0.8
-"""A statement is held by a fact if the fact has so large a part of its words."""
+SWITCH_CHARACTERS = 200
+"""From where a sentence begins: a dash that ends it may be part of the turn."""
 
 _SPEAKER = re.compile(r"\s*\[[^\]\n]{1,80}\]\s?:?\s")
 """Who speaks, where several do."""
-_UPDATE = re.compile(r"\W*(?:update|correction|latest|breaking|news)\b\s?[:–—-]", re.IGNORECASE)
+_MARKER = re.compile(r"\[(?:superseded|outdated|no longer true|withheld|…)(?::[^\]\n]{0,120})?\]")
+"""What stands where the guard cut something out."""
+_NAMED = re.compile(r"(?<=[\w,;'’)] )[A-Z]\w")
+"""A name, where no sentence begins."""
+_UPDATE = re.compile(r"\W{0,20}(?:update|correction|latest|news)\s?[:–—-]", re.IGNORECASE)
 _WAS = re.compile(
-    r"\b(?:original(?:ly)?|initial(?:ly)?|previous(?:ly)?|formerly|at first|used to|no longer|the old|earlier plan|"
-    r"(?:was|were|had been) (?:considered|planned|going to|supposed|scheduled|set))\b",
+    r"\b(?:original(?:ly)?|initial(?:ly)?|previous(?:ly)?|formerly|at first|used to|no longer|the old|"
+    r"(?:was|were|had been)\s(?:considered|planned|going to|supposed|scheduled|set))\b",
     re.IGNORECASE,
 )
 """It is told what was."""
-_NAME = re.compile(r"#?(?:\b[A-Z]\w*[A-Z0-9]\w*|\b[A-Z][\w&'-]+|\b\w*\d[\w.%-]*)")
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -57,43 +64,55 @@ class _Said(msgspec.Struct, frozen=True):
     text: str
     stems: frozenset[str]
     role: str
+    """`calls` for a group of calls, and `summary`."""
     moods: tuple[cues.Mood, ...]
+
+    @property
+    def is_talk(self) -> bool:
+        return self.role in ("user", "assistant")
 
 
 def relevant(items: Sequence[Item], query: str, facts: Sequence[Fact], profile: Profile) -> list[Choice]:
-    """For each item: whether it is in, how well it fits the question, and why."""
+    """For each item, as it is shown: whether it is in, how well it fits the question, and why."""
     said = _read(items)
     asked = _asked(query, said, facts)
     scores = [asked.fit(each.stems) for each in said]
     last = max((each.turn for each in said), default=0)
-    aside, supposed = _asides(said, scores), _supposed(said, query)
+    out = _given_way(said, facts) | _supposed(said, query)
+    newest = {each.at for each in said if each.turn > last - profile.recent_turns}
+    for at in _asides(said, scores) - newest:
+        out.setdefault(at, "an aside that the talk came back from")
+    for each in said:
+        if each.turn <= last - NEAR_TURNS and scores[each.at] <= 0 and each.at not in newest:
+            out.setdefault(each.at, "has nothing in common with the question")
+    out |= _replies(said, out)
     choices: list[Choice] = []
-    for item, each, score in zip(items, said, scores, strict=True):
-        out = ""
+    for item, each in zip(items, said, strict=True):
+        score = scores[each.at]
         if isinstance(item, Summary):
             choices.append((True, score, "what came before, in short"))
-            continue
-        if item_waits(item):
+        elif item.open:
             choices.append((True, score, "a call waits for its result"))
-            continue
-        newest = each.turn > last - profile.recent_turns
-        if each.at in supposed:
-            out = supposed[each.at]
-        elif each.at in aside and not newest:
-            out = "an aside that the talk came back from"
-        elif by := _set_right(each, said):
-            out = f"{by} says otherwise"
-        elif fact := _past(each, facts):
-            out = f"tells what was: {fact.id} says what is"
-        elif each.turn <= last - NEAR_TURNS and score <= 0:
-            out = "has nothing in common with the question"
-        why = "one of the newest turns" if newest else f"fits the question ({score:.2f})" if score else "the same talk"
-        choices.append((not out, score, out or why))
+        elif each.at in out:
+            choices.append((False, score, out[each.at]))
+        elif each.at in newest:
+            choices.append((True, score, "one of the newest turns"))
+        else:
+            choices.append((True, score, f"fits the question ({score:.2f})" if score else "belongs to the talk"))
     return choices
 
 
-def item_waits(item: Item) -> bool:
-    return not isinstance(item, Summary) and item.open
+def outdated(signals: Sequence[tuple[str, int]]) -> list[int | None]:
+    """For each thing that was observed, with the time at which it was: the place of a newer one that tells of the same
+    thing; None if there is none."""
+    read = [[*dict.fromkeys(stems(text[:READ_CHARACTERS]))] for text, _ in signals]
+    found: list[int | None] = []
+    for at, (_, seen) in enumerate(signals):
+        newer = [
+            other for other, (_, since) in enumerate(signals) if since > seen and same_thing(read[at], read[other])
+        ]
+        found.append(max(newer, key=lambda other: (signals[other][1], other), default=None))
+    return found
 
 
 # Reading
@@ -108,10 +127,14 @@ def _read(items: Sequence[Item]) -> list[_Said]:
         else:
             turn += item.starts_turn
             text = "\n".join(message.text for message in item.messages)
-            role = item.messages[0].role or ""
-        text = _SPEAKER.sub("", text[:READ_CHARACTERS], count=1) if _SPEAKER.match(text) else text[:READ_CHARACTERS]
+            calls = any(message.tool_calls or message.tool_results for message in item.messages)
+            role = "calls" if calls else item.messages[0].role or ""
+        text = text[:READ_CHARACTERS]
+        speaker = _SPEAKER.match(text)
+        if speaker is not None and _MARKER.match(text, speaker.start()) is None:
+            text = text[speaker.end() :]
         moods = tuple(cues.moods(text)) if role in ("user", "assistant") else ()
-        said.append(_Said(at, turn, text, frozenset(stems(text)), role, moods))
+        said.append(_Said(at, turn, text, frozenset(stems(_MARKER.sub(" ", text))), role, moods))
     return said
 
 
@@ -128,38 +151,36 @@ def _alike(one: str, other: str) -> bool:
     return one == other or (len(one) >= ALIKE and len(other) >= ALIKE and one[:ALIKE] == other[:ALIKE])
 
 
-def shared(one: Iterable[str], other: Iterable[str]) -> list[str]:
-    """Those of the first that are of a kind with one of the second."""
-    others = [*other]
-    return [each for each in one if any(_alike(each, that) for that in others)]
+def same_thing(earlier: Collection[str], later: Collection[str]) -> bool:
+    """Whether a statement tells of the same thing as an earlier, short one, as far as their words say."""
+    if len(earlier) > SHORT_WORDS:
+        return False
+    common = sum(any(_alike(each, other) for other in later) for each in earlier)
+    return common >= SHARED_WORDS and common >= SHARED_PART * len(earlier)
 
 
 class _Asked:
     """What is asked: the words of the question, those that few items have for more; and those of facts that fit it."""
 
-    def __init__(self, own: frozenset[str], beside: frozenset[str], common: Counter[str], total: int) -> None:
-        self._own, self._beside = own, beside
-        self._common, self._total = common, total
-        self._most = sum(self._weight(each) for each in sorted(own)) or 1.0
-
-    def _weight(self, stem: str) -> float:
-        return math.log(1 + (self._total + 1) / (self._common[stem] + 1))
+    def __init__(self, own: Iterable[str], beside: Iterable[str], common: Counter[str], total: int) -> None:
+        self._own = {each: math.log(1 + (total + 1) / (common[each] + 1)) for each in sorted({*own})}
+        self._beside = {each: math.log(1 + (total + 1) / (common[each] + 1)) / 4 for each in sorted({*beside})}
+        self._most = sum(self._own.values()) or 1.0
 
     def fit(self, found: frozenset[str]) -> float:
-        own = sum(self._weight(each) for each in sorted(self._own) if shared([each], found))
-        beside = sum(self._weight(each) for each in sorted(self._beside & found))
-        return round(min(1.0, (own + beside / 4) / self._most), 6)
+        own = sum(worth for each, worth in self._own.items() if any(_alike(each, other) for other in found))
+        beside = sum(worth for each, worth in self._beside.items() if each in found)
+        return round(min(1.0, (own + beside) / self._most), 6)
 
 
 def _asked(query: str, said: Sequence[_Said], facts: Sequence[Fact]) -> _Asked:
-    own = frozenset(stems(query[:READ_CHARACTERS]))
+    own = {*stems(query[:READ_CHARACTERS])}
     common = Counter(stem for each in said for stem in each.stems)
     beside: set[str] = set()
     for fact in facts:
-        found = frozenset(stems(f"{fact.key.replace('_', ' ')} {text_of(fact.value)[:READ_CHARACTERS]}"))
-        if own & found:
-            beside |= found
-    return _Asked(own, frozenset(beside - own), common, len(said))
+        found = {*stems(f"{fact.key.replace('_', ' ')} {text_of(fact.value)[:READ_CHARACTERS]}")}
+        beside |= found if own & found else set()
+    return _Asked(own, beside - own, common, len(said))
 
 
 # What speaks against an item
@@ -168,27 +189,22 @@ def _asked(query: str, said: Sequence[_Said], facts: Sequence[Fact]) -> _Asked:
 def _asides(said: Sequence[_Said], scores: Sequence[float]) -> set[int]:
     """What was said from `hold on …` to `back to …`, unless it fits the question better than the rest does."""
     found: set[int] = set()
-    opened: list[int] | None = None
+    opened: set[int] = set()
     for each in said:
-        turn = _turns(each)
-        if opened is not None and turn == "back":
-            others = [scores[one.at] for one in said if one.at not in opened]
-            if max((scores[at] for at in opened), default=0.0) <= max(others, default=0.0):
-                found |= {*opened}
-            opened = None
-        elif turn == "hold" and each.role == "user":
-            opened = [*(opened or ()), each.at]
-        elif opened is not None:
-            opened.append(each.at)
+        turn = _turns(each) if each.role == "user" else ""
+        if opened and turn == "back":
+            others = max((scores[one.at] for one in said if one.at not in opened), default=0.0)
+            found |= opened if max(scores[at] for at in opened) <= others else set()
+            opened = set()
+        elif opened or turn == "hold":
+            opened.add(each.at)
     return found
 
 
 def _turns(each: _Said) -> str:
     """Whether the talk turns away here, or back; empty if it does neither."""
-    if each.role != "user":
-        return ""
     for sentence in sentences(each.text):
-        found = cues.SWITCH.search(each.text[sentence.start : sentence.start + 200])
+        found = cues.SWITCH.search(each.text[sentence.start : sentence.start + SWITCH_CHARACTERS])
         if found is not None:
             return "hold" if found["hold"] else "back"
     return ""
@@ -196,13 +212,11 @@ def _turns(each: _Said) -> str:
 
 def _supposed(said: Sequence[_Said], query: str) -> dict[int, str]:
     """What is only supposed or drafted, unless that is what the question is about."""
-    if cues.HYPOTHETICAL.search(query) or cues.DRAFT.search(query) or cues.EXPLORING.search(query):
+    if any(cue.search(query) for cue in (cues.HYPOTHETICAL, cues.DRAFT, cues.EXPLORING)):
         return {}
     found: dict[int, str] = {}
     exploring = False
-    for each in said:
-        if each.role not in ("user", "assistant"):
-            continue
+    for each in (one for one in said if one.is_talk):
         if cues.EARNEST.search(each.text):
             exploring = False
         elif cues.EXPLORING.search(each.text):
@@ -211,34 +225,41 @@ def _supposed(said: Sequence[_Said], query: str) -> dict[int, str]:
         if exploring:
             found[each.at] = "only supposed: the talk was of what might be"
         elif told and all(mood.hypothetical or mood.draft for mood in told):
-            found[each.at] = f"only supposed: {next(mood.hypothetical or mood.draft for mood in told)}"
+            found[each.at] = f"only supposed ({told[0].hypothetical or told[0].draft})"
     return found
 
 
-def _set_right(each: _Said, said: Sequence[_Said]) -> str:
-    """The later item that says otherwise of the same thing; empty if none does."""
-    if each.role not in ("user", "assistant"):
-        return ""
-    for later in said[each.at + 1 :]:
-        if later.role == "user" and _UPDATE.match(later.text) and same_thing(each.stems, later.stems):
-            return "a later update"
-    return ""
+def _given_way(said: Sequence[_Said], facts: Sequence[Fact]) -> dict[int, str]:
+    """Where something later, or a fact, says what is so instead."""
+    known = [
+        (fact, " ".join(text_of(fact.value)[:READ_CHARACTERS].lower().split())) for fact in facts if not fact.claim
+    ]
+    updates = [each for each in said if each.role == "user" and _UPDATE.match(each.text)]
+    found: dict[int, str] = {}
+    for each in (one for one in said if one.is_talk):
+        if _is_spent(each):
+            found[each.at] = "what it told holds no more"
+        elif any(later.at > each.at and same_thing(each.stems, later.stems) for later in updates):
+            found[each.at] = "a later update says otherwise"
+        elif _WAS.search(each.text):
+            lower = " ".join(each.text.lower().split())
+            now = next((fact for fact, value in known if len(value) > 2 and value in lower), None)
+            found |= {} if now is None else {each.at: f"tells what was: {now.id} says what is"}
+    return found
 
 
-def same_thing(earlier: Iterable[str], later: Iterable[str]) -> bool:
-    """Whether two statements speak of the same thing, as far as their words tell."""
-    own = [*earlier]
-    common = shared(own, later)
-    return len(common) >= SHARED and len(common) >= SHARED_PART * len(own)
+def _is_spent(each: _Said) -> bool:
+    """Whether its statements were cut out, and what is left, `so do it`, says nothing of its own."""
+    left, cuts = _MARKER.subn(" ", each.text)
+    return cuts > 0 and len(each.stems) <= LEFT_WORDS and not values.mentions(left) and not _NAMED.search(left)
 
 
-def _past(each: _Said, facts: Sequence[Fact]) -> Fact | None:
-    """The fact that says what is, where an item tells what was and what is."""
-    if each.role not in ("user", "assistant") or not _WAS.search(each.text):
-        return None
-    lower = each.text.lower()
-    for fact in facts:
-        value = " ".join(text_of(fact.value)[:READ_CHARACTERS].lower().split())
-        if len(value) > 2 and not fact.claim and value in lower:
-            return fact
-    return None
+def _replies(said: Sequence[_Said], out: dict[int, str]) -> dict[int, str]:
+    """Answers to what is left out."""
+    gone = {each.turn for each in said if each.role == "user" and each.at in out}
+    asked = {each.turn: each.at for each in said if each.role == "user"}
+    return {
+        each.at: "replies to what is left out"
+        for each in said
+        if each.role == "assistant" and each.turn in gone and asked[each.turn] < each.at and each.at not in out
+    }

@@ -50,10 +50,10 @@ def rules(state: SessionState) -> dict[str, bool]:
         "frames live in an open session only": not state.frames or state.status == "open",
         "something is at hand or around in an open session only": not (state.working or state.environment)
         or state.status == "open",
-        "what is at hand and around is weighed, and situations are": layers.weight_of(state)
-        + situation.weight_of(state)
-        <= state.bulk,
-        "conversations that stand somehow are of live frames": {*state.standings} <= {"", *state.frames},
+        "what is at hand and around is weighed": layers.weight_of(state) <= state.bulk,
+        "what is said of how things stand is weighed": situation.weight_of(state) <= state.bulk,
+        "only conversations of live frames stand somewhere": {*state.standings} <= {"", *state.frames},
+        "things stand somewhere in an open session only": not state.standings or state.status == "open",
         "how a conversation stands was said before": all(
             _said_before(state, each) for each in state.standings.values()
         ),

@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 
 from holdfast import codec
+from holdfast.core import guard
 from holdfast.core.infer import text_of
 from holdfast.model import limits
+from holdfast.model.content import Json
 from holdfast.model.events import (
     Event,
     FactAsserted,
@@ -256,13 +258,19 @@ def _fact_row(home: dict[str, str], state: FactState) -> FactRow:
         requires=codec.encode(fact.requires).decode() if fact.requires else "",
         key_words=" ".join(words(fact.key)),
         words=" ".join(words(text_of(fact.value))[: limits.FACT_WORDS]),
-        anchor=_anchor(fact),
+        anchor=_anchor(fact.value),
         state=codec.encode(state).decode(),
     )
 
 
-def _anchor(fact: Fact) -> str:
-    return ""
+def _anchor(value: Json) -> str:
+    """The word that leads to a value. What has none that stands out is found by the longest, behind a sign: there may be
+    many of its kind, and they must not crowd out the others."""
+    found = guard.anchor(value)
+    if found:
+        return found
+    longest = max(guard.words(text_of(value)), key=lambda word: (len(word), word), default="")
+    return f"={longest}" if longest else ""
 
 
 def _mention_rows(home: dict[str, str], fact: Fact) -> Iterator[MentionRow]:

@@ -302,8 +302,6 @@ def told_by(event: SituationUpdated | ActionRecorded) -> Collection[int] | None:
 def situation_faults(state: SessionState, event: Event | None, erased: Collection[int]) -> Iterator[str]:
     if not isinstance(event, SituationUpdated | ActionRecorded):
         return
-    if event.frame is not None and event.frame not in state.frames and frame_seq(event.frame) not in erased:
-        yield "it is about the conversation of a live frame, or that of the session"
     if not 0 <= event.iteration <= limits.WHOLE_NUMBER:
         yield "an iteration is a whole number"
     if isinstance(event, ActionRecorded):

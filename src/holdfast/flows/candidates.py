@@ -27,7 +27,7 @@ from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames import checked_handle, handles, read_handle
 from holdfast.flows.inform_facts import NEWEST, facts_by_id, ledger_where, state_of
-from holdfast.flows.observing import ledgers_of
+from holdfast.flows.knowing import ledgers_of
 from holdfast.flows.place import Place
 from holdfast.flows.read import piece_at
 from holdfast.model import limits
@@ -344,14 +344,15 @@ def breadcrumb_pieces(state: SessionState, frame: str | None) -> list[Piece]:
 # Handles
 
 
-def handle_pieces(place: Place, request: Request, in_view: frozenset[str]) -> Flow[list[Piece]]:
-    """What is in reach of the frame, and what was asked for by name; not what stands in the history anyway: `in_view` are
-    the calls whose results do."""
+def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[str]]) -> Flow[list[Piece]]:
+    """What is in reach of the frame, and what was asked for by name; not what stands in the history anyway: `calls` tells
+    whose results do."""
     fits = fitting(request.query)
     found: dict[str, Handle] = {}
     if place.frame is not None:
         found = {each.id: each for each in (yield from handles(place, limit=limits.PACK_HANDLES))}
     pieces: list[Piece] = []
+    in_view = calls() if found else frozenset()
     room = request.effective
     order = sorted(found.values(), key=lambda each: (-each.score, -fits(_about(each)), -each.at))
     for each in order:

@@ -19,17 +19,22 @@ from holdfast.core import upcast
 from holdfast.core.calibrate import calibrated
 from holdfast.core.messages import group_of
 from holdfast.core.shown import by_message, item_shown, pieces_of
+from holdfast.core.units import grouped
 from holdfast.errors import InvalidContent, PlanStale
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.frames import one_of
+from holdfast.flows.guarding import guard_text, shown_guarded
+from holdfast.flows.load import Viewed
 from holdfast.flows.place import Context, Place, given_to, together
-from holdfast.flows.views import all_of, late_of, oldest, pinned, steady
+from holdfast.flows.read import message as message_of
+from holdfast.flows.views import late_of, newest, oldest, pinned, steady
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext
-from holdfast.model.content import BlobRef, Body, Text, text_of
-from holdfast.model.events import ContextCompacted
+from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Text, text_of
+from holdfast.model.events import ContextCompacted, MessageRecorded
+from holdfast.model.frames import frame_seq
 from holdfast.model.handles import piece_id
 from holdfast.model.log import Appended
 from holdfast.model.messages import History, Item, Message, Summary, SummaryDraft, Unit
@@ -69,27 +74,80 @@ UNKNOWN = Prices(
 def history(place: Place) -> Flow[History]:
     """The conversation as a model is shown it, since the last boundary: of the frame, or of the session outside of frames.
 
-    What is large is shown by a preview or an excerpt, and a marker names the handle that reads the rest."""
+    The values of dead facts are kept out of it, as the policy's guard says; the transcript has them. What is large is shown
+    by a preview or an excerpt, and a marker names the handle that reads the rest."""
     return (yield from steady(place, lambda state: history_at(place, state)))
 
 
-def unguarded(place: Place, state: SessionState) -> Flow[tuple[Item, ...]]:
-    """The items in view as they were recorded, or are shown since a boundary."""
-    items = yield from in_view(place, state)
-    bodies = yield from _whole(place, state, items)
-    reductions = by_message(state.view(place.frame).reduced)
-    return tuple(item_shown(item, reductions, bodies) for item in items)
+def unguarded(place: Place, state: SessionState) -> Flow[Viewed]:
+    """What is in view as it was recorded, or is shown since a boundary. What was read before and is still as it was is not
+    read again, nor looked at."""
+    stream, frame, views = place.scope.stream, place.frame, place.context.cache.views
+    start = max(state.start, frame_seq(frame))
+    known = views.get(stream, frame)
+    if known is not None and known.start == start and known.version == state.version:
+        return known
+    items, new = yield from _items(place, state, known, start)
+    if new is None or known is None:
+        bodies = yield from _whole(place, state, items)
+        reductions = by_message(state.view(frame).reduced)
+        known, new = Viewed(state.version, start, (), (), 0, 0, False), items
+        looked = [item_shown(item, reductions, bodies) for item in items]
+    else:
+        looked = [item_shown(item, {}, {}) for item in new]
+    made = Viewed(
+        state.version,
+        start,
+        (*known.recorded, *new),
+        (*known.shown, *looked),
+        known.tokens + sum(each.tokens for each in looked),
+        known.blocks + sum(each.blocks for each in looked),
+        known.bodied or any(map(_bodied, looked)),
+    )
+    if not any(call.frame == frame for call in state.open_calls):  # else what is behind them is not in it
+        views.put(stream, frame, made)
+    return made
+
+
+def _items(
+    place: Place, state: SessionState, known: Viewed | None, start: int
+) -> Flow[tuple[list[Item], list[Item] | None]]:
+    """All that is in view; or, if what was seen before is as it was, only what came since."""
+    changed = max(state.changed, state.view(place.frame).boundary)
+    fits = known is not None and known.start == start and changed <= known.version <= state.version
+    waits = any(call.frame == place.frame for call in state.open_calls)
+    if known is None or not fits or waits or state.version - known.version >= limits.READ_EVENTS:
+        return (yield from in_view(place, state)), None
+    page = yield from effects.read(place.scope.stream, known.version, state.version - known.version)
+    said = (message_of(each) for each in page if each.type == MessageRecorded.name)
+    own = [each for each in said if each.role not in (None, "system") and each.frame == place.frame]
+    if known.blocks + len(own) > limits.LIVE_MESSAGES:
+        return (yield from in_view(place, state)), None
+    new = grouped(own, state)
+    return new, new
+
+
+def _bodied(item: Item) -> bool:
+    messages = item.messages if isinstance(item, Unit) else ()
+    return any(
+        isinstance(part, Image | File) or (isinstance(part, Opaque) and isinstance(part.body, BlobRef))
+        for each in messages
+        for _, parts, _ in pieces_of(each)
+        for part in parts
+    )
 
 
 def history_at(place: Place, state: SessionState) -> Flow[History]:
     stream = place.scope.stream
-    visible = yield from unguarded(place, state)
+    recorded = (yield from unguarded(place, state)).shown
+    late = yield from late_of(stream, state, place.frame)
+    notes = late_note(late, recorded)
+    guarded, watch = yield from shown_guarded(place, state, recorded, notes)
+    visible, tail = guarded.items, tuple(guard_text(watch, each) for each in notes)
     system = yield from system_messages(place, state)
     measure = functools.partial(calibrated, state.calibration)
     sizes = [measure(item.tokens, item.blocks) for item in visible]
     boundary = state.view(place.frame).boundary
-    late = yield from late_of(stream, state, place.frame)
-    tail = late_note(late, visible)
     return History(
         scope=place.scope,
         frame=place.frame,
@@ -152,7 +210,10 @@ def in_view(place: Place, state: SessionState) -> Flow[list[Item]]:
 def _read(place: Place, state: SessionState) -> Flow[tuple[list[Item], bool]]:
     """All that is in view, as it was recorded, and whether that is all; if it is too much, its beginning. What came after a
     call that still waits stands behind its result: until then it is not shown."""
-    items, whole = yield from all_of(place.scope.stream, state, place.frame, place.context.cache.views)
+    known = place.context.cache.views.get(place.scope.stream, place.frame)
+    if known is not None and (known.version, known.start) == (state.version, max(state.start, frame_seq(place.frame))):
+        return list(known.recorded), True
+    items, whole = yield from newest(place.scope.stream, state, place.frame, limits.WINDOW_TOKENS)
     if not whole:
         items = yield from oldest(place.scope.stream, state, place.frame)
     waiting = [group_of(call.id) or 0 for call in state.open_calls if call.frame == place.frame]
@@ -476,7 +537,9 @@ def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None)
     items, _ = yield from _read(place, state)
     reductions = by_message((*state.view(place.frame).reduced, *plan.reduced))
     bodies = yield from _whole(place, state, items)
-    inside = tuple(item_shown(item, reductions, bodies) for item in items if item.last <= fold.last)
+    recorded = [item_shown(item, reductions, bodies) for item in items if item.last <= fold.last]
+    guarded, _ = yield from shown_guarded(place, state, recorded, deferring=False)
+    inside = guarded.items
     tools = _tools(place.context, state)
     draft = SummaryDraft(
         scope=place.scope,

@@ -23,7 +23,7 @@ from holdfast.model.events import Event, PayloadsErased
 from holdfast.model.facts import FactState
 from holdfast.model.frames import FrameState
 from holdfast.model.log import Recorded
-from holdfast.model.messages import Message, Summary
+from holdfast.model.messages import Item
 from holdfast.model.names import LedgerId, Scope, StreamId
 from holdfast.model.rows import Row
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
@@ -33,12 +33,23 @@ S = TypeVar("S", SessionState, LedgerState)
 
 
 class Viewed(NamedTuple):
-    """What a conversation held at a version, as it was recorded: messages and summaries in order."""
+    """What a conversation held at a version, and how it was shown then but for what a guard keeps out."""
 
     version: int
     start: int
-    entries: tuple[Message | Summary, ...]
-    weight: int
+    recorded: tuple[Item, ...]
+    shown: tuple[Item, ...]
+    """The same items."""
+    tokens: int
+    blocks: int
+    """Of what is shown."""
+    bodied: bool
+    """There are images, files or large parts of a provider's own among it."""
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes in memory."""
+        return 4_096 + 1_536 * self.blocks + 6 * self.tokens
 
 
 class ViewCache:

@@ -103,11 +103,12 @@ def unsaid(place: Place, pack: Pack) -> Flow[str]:
     request = pack.manifest.request
     if not request.asked or not request.query.strip():
         return ""
+    words = request.query.split()
     after = pack.manifest.version
     while page := (yield from effects.read(place.scope.stream, after, limits.READ_EVENTS)):
         for recorded in page:
             said = message(recorded) if recorded.type == MessageRecorded.name else None
-            if said is not None and said.role == "user" and said.frame == place.frame and said.text == request.query:
+            if said is not None and said.role == "user" and said.frame == place.frame and said.text.split() == words:
                 return ""
         after = page[-1].seq
     return request.query

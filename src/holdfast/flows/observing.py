@@ -54,7 +54,7 @@ from holdfast.model.events import FactsProposed, MessageRecorded
 from holdfast.model.facts import Fact, FactScope, FactSource, Known, Mention
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
-from holdfast.model.names import LedgerId, Scope, StreamId, checked_name
+from holdfast.model.names import LedgerId, StreamId, checked_name
 from holdfast.model.observed import Judged, Observed
 from holdfast.model.rows import LedgerRow
 from holdfast.model.state import OpenProposal, SessionState

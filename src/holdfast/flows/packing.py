@@ -7,6 +7,7 @@ same log, request and brief give the same bytes.
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -20,22 +21,25 @@ from holdfast.context.manifest import Made, Seen, Stands
 from holdfast.context.relevant import relevant
 from holdfast.core import stack
 from holdfast.core.calibrate import calibrated
+from holdfast.core.infer import text_of
 from holdfast.core.messages import calls_open
+from holdfast.core.situation import situation_of
 from holdfast.errors import BudgetTooSmall, CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall, shown
 from holdfast.flows import candidates, effects, guarding, situations
 from holdfast.flows import history as histories
-from holdfast.flows.candidates import Found, Ledgers
+from holdfast.flows.candidates import Found, Ledgers, Within
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames import one_of
 from holdfast.flows.guarding import Guarded, Watch
 from holdfast.flows.knowing import Scopes, checked_scopes
 from holdfast.flows.ledgers import writer_for
-from holdfast.flows.load import load
+from holdfast.flows.load import Viewed, load
 from holdfast.flows.place import Place
 from holdfast.flows.spending import reserve as reserve_tokens
 from holdfast.flows.views import late_of, steady
 from holdfast.model import limits
 from holdfast.model.content import Text
+from holdfast.model.facts import FactScope
 from holdfast.model.frames import Reservation
 from holdfast.model.handles import handle_seq, piece_of
 from holdfast.model.layers import Identity
@@ -134,7 +138,7 @@ def _pack(
     if settles and (yield from _settled(place, state, found)):
         state = yield from load(place.scope.stream, place.context.cache, fresh=True)
         found = yield from _gathered(place, state, asked, brief)
-    return (yield from _assembled(place, state, found, strategy))
+    return _assembled(place, state, found, strategy)
 
 
 def again(place: Place, manifest: Manifest, brief: Brief) -> Flow[Pack]:
@@ -143,7 +147,7 @@ def again(place: Place, manifest: Manifest, brief: Brief) -> Flow[Pack]:
 
     def make(state: SessionState) -> Flow[Made]:
         found = yield from _gathered(place, state, request, brief, manifest.candidates)
-        return (yield from _assembled(place, state, found, levels.PriorityBased()))
+        return _assembled(place, state, found, levels.PriorityBased())
 
     made = yield from steady(place, make)
     return (yield from _packed(place, made, brief, _answer(place, request, None), None))
@@ -159,7 +163,7 @@ class _Asked(NamedTuple):
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     force: bool
-    within: tuple[tuple[str, str], ...]
+    within: Within
     min_compaction: Level
     profile: Profile
     model: str | None
@@ -181,20 +185,25 @@ def _names(what: str, names: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _within(place: Place, within: Scopes) -> tuple[tuple[str, str], ...]:
+def _within(place: Place, within: Scopes) -> Within:
     """The scopes asked for, and the session's own."""
-    return tuple(dict.fromkeys([*checked_scopes(within)[1:], ("session", place.scope.session)]))
+    own: tuple[FactScope, str] = ("session", place.scope.session)
+    return tuple(dict.fromkeys([*checked_scopes(within)[1:], own]))
 
 
 def _checked_profile(profile: object, fact_share: object) -> Profile:
     found = profile if isinstance(profile, Profile) else PROFILES[one_of("profile", profile, tuple(PROFILES))]
-    share = found.fact_share if fact_share is None else fact_share
-    for what, value in (("fact_share", share), ("least_score", found.least_score)):
-        if type(value) not in (float, int) or not 0 <= value <= 1:
-            raise InvalidContent(reason=f"{what} is {shown(value)}, not a share from 0 to 1")
+    share = _share("fact_share", found.fact_share if fact_share is None else fact_share)
+    _share("least_score", found.least_score)
     checked_whole("recent_turns", found.recent_turns)
     one_of("history of a profile", found.history, ("whole", "relevant"))
-    return msgspec.structs.replace(found, fact_share=float(share))  # type: ignore[arg-type]
+    return msgspec.structs.replace(found, fact_share=share)
+
+
+def _share(what: str, value: object) -> float:
+    if isinstance(value, float | int) and 0 <= value <= 1:
+        return float(value)
+    raise InvalidContent(reason=f"{what} is {shown(value)}, not a share from 0 to 1")
 
 
 def _checked_brief(place: Place, role: str, brief: object) -> Brief:
@@ -254,10 +263,11 @@ def _query(query: str | None, items: Sequence[Item]) -> tuple[str, bool]:
     return query, bool(query.strip()) and (answered or query.split() != last.split())
 
 
-def _own_scopes(place: Place, state: SessionState, within: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _own_scopes(place: Place, state: SessionState, within: Within) -> Within:
     """A frame is a task, and so are those above it."""
     above = stack.ancestry(state.frames, place.frame) if place.frame is not None else []
-    return tuple(dict.fromkeys([*within, *(("task", each.id) for each in above)]))
+    tasks: list[tuple[FactScope, str]] = [("task", each.id) for each in above]
+    return tuple(dict.fromkeys([*within, *tasks]))
 
 
 def _answer(place: Place, request: Request, max_output: int | None) -> int | None:
@@ -275,12 +285,14 @@ class _Gathered(NamedTuple):
     first: tuple[Stands, ...]
     """What stands before the history."""
     system: tuple[Message, ...]
-    items: tuple[Item, ...]
-    """In view, as they were recorded or are reduced; not yet guarded."""
+    view: Viewed
     late: tuple[Message, ...]
     used: Ledgers
     found: tuple[Found, ...]
     pieces: tuple[Piece, ...]
+    watch: Watch
+    guarded: Guarded
+    """The items as they may be shown."""
 
 
 def _gathered(
@@ -292,7 +304,8 @@ def _gathered(
 ) -> Flow[_Gathered]:
     if place.frame is not None and place.frame not in state.frames:
         raise FrameNotFound(session=place.scope.session, frame=place.frame)
-    items = yield from histories.unguarded(place, state)
+    view = yield from histories.unguarded(place, state)
+    items = view.shown
     request = asked if isinstance(asked, Request) else _requested(place, state, asked, items)
     late = yield from late_of(place.scope.stream, state, place.frame)
     used = yield from candidates.ledgers_in_use(place, state, writer_for(place.context, state.identity).permissions)
@@ -301,13 +314,32 @@ def _gathered(
     pieces = [
         *map(_note, histories.late_note(late, items)),
         *candidates.environment_pieces(state, request),
-        *candidates.situation_pieces((yield from situations.shown(place, state, items))),
+        *candidates.situation_pieces((yield from _situation(place, state, items))),
         *(yield from candidates.fact_pieces(place, used, found, request)),
         *candidates.working_pieces(state, request),
-        *(yield from candidates.handle_pieces(place, request, _calls_in(items))),
+        *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items))),
         *candidates.breadcrumb_pieces(state, place.frame),
     ]
-    return _Gathered(request, first, system, items, late, used, tuple(found), tuple(pieces))
+    watch = yield from guarding.watch(
+        place,
+        state,
+        items,
+        [each.text for each in pieces if each.section != "facts" and not each.gone],
+        policy=request.guard,
+        within=request.within,
+        as_of_us=request.as_of_us,
+        question=request.query if request.asked else "",
+    )
+    guarded = guarding.guard_items(watch, items, place.context.counter.count)
+    return _Gathered(request, first, system, view, late, used, tuple(found), tuple(pieces), watch, guarded)
+
+
+def _situation(place: Place, state: SessionState, items: Sequence[Item]) -> Flow[tuple[tuple[str, str], ...]]:
+    """What is stored of it. What rules would make of the messages is shown only where these are not all in view."""
+    stored = situation_of(state.standing(place.frame)).fields
+    if stored or not state.summaries_of(place.frame):
+        return stored
+    return (yield from situations.shown(place, state, items))
 
 
 def _note(text: str) -> Piece:
@@ -372,22 +404,33 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     waiting = [call for call in state.open_calls if call.frame == place.frame]
     if waiting:
         raise calls_open(place.scope, waiting, "the model is to see their results first: run them, or close them")
-    count = place.context.counter.count
-    watch = yield from _watched(place, state, found)
-    guarded = guarding.guard_items(watch, found.items, count)
-    changed = yield from guarding.settle_redactions(place, state, guarded)
-    request = found.request
+    changed = yield from guarding.settle_redactions(place, state, found.guarded)
+    request, count = found.request, place.context.counter.count
     measure = functools.partial(calibrated, state.calibration)
     tail = sum(measure(count(each.text), 0) for each in found.pieces if not each.gone)
     pinned = sum(each.tokens for each in found.first if each.at)
     before = sum(each.tokens for each in found.first) - pinned + _asked_tokens(place, state, request)
+    before += min(tail, request.effective // _TAIL_SHARE)
+    history = _history_tokens(found, measure)
+    if not _priced(place, state, request) and before + pinned + history <= request.effective:
+        return changed
     plan = yield from histories.compact(
-        place,
-        window=request.effective,
-        model=request.model or None,
-        before=before + min(tail, request.effective // _TAIL_SHARE),
+        place, window=request.effective, model=request.model or None, before=min(before, request.effective)
     )
     return changed or plan.at is not None
+
+
+def _priced(place: Place, state: SessionState, request: Request) -> bool:
+    """Whether it is known what a call costs. If not, nothing pays: what fits stays as it is."""
+    return _prices(place, request.model or state.calibration.model) is not None
+
+
+def _history_tokens(found: _Gathered, measure: Callable[[int, int], int]) -> int:
+    """Of all that is in view."""
+    view, items = found.view, found.guarded.items
+    if items is view.shown:
+        return measure(view.tokens, view.blocks)
+    return measure(sum(each.tokens for each in items), sum(each.blocks for each in items))
 
 
 def _asked_tokens(place: Place, state: SessionState, request: Request) -> int:
@@ -400,34 +443,18 @@ def _question(request: Request) -> str:
     return f"Question: {request.query}" if request.asked else ""
 
 
-def _watched(place: Place, state: SessionState, found: _Gathered) -> Flow[Watch]:
-    request = found.request
-    texts = [each.text for each in found.pieces if each.section != "facts" and not each.gone]
-    return (
-        yield from guarding.watch(
-            place,
-            state,
-            found.items,
-            texts,
-            policy=request.guard,
-            within=request.within,
-            as_of_us=request.as_of_us,
-            question=request.query if request.asked else "",
-        )
-    )
-
-
 # Assembling
 
 
-def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: levels.Strategy) -> Flow[Made]:
+def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: levels.Strategy) -> Made:
     request, context = found.request, place.context
     count, measure = context.counter.count, functools.partial(calibrated, state.calibration)
-    watch = yield from _watched(place, state, found)
-    guarded = guarding.guard_items(watch, found.items, count)
-    seen = _seen(state, place.frame, found, guarded, measure)
-    items = tuple(each.item for each in seen if each.fate in ("included", "reduced"))
-    history = sum(each.tokens for each in seen if each.fate in ("included", "reduced"))
+    guarded, watch = found.guarded, found.watch
+    items, history = guarded.items, _history_tokens(found, measure)
+    seen = functools.partial(_seen, state, place.frame, found, measure)
+    if request.profile.history == "relevant":
+        kept = [each.item for each in seen() if each.fate in ("included", "reduced")]
+        items, history = tuple(kept), measure(sum(each.tokens for each in kept), sum(each.blocks for each in kept))
     question = _asked_tokens(place, state, request)
     fixed = sum(each.tokens for each in found.first) + history + question
     pieces = [
@@ -449,7 +476,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         version=state.version,
         system=found.system,
         items=items,
-        frozen=sum(1 for each in items if each.last <= boundary),
+        frozen=_frozen(items, boundary),
         tail=tuple(filter(None, (*tail.texts, _question(request)))),
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
         late=found.late,
@@ -464,9 +491,10 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         boundary=boundary,
         candidates=tuple((each.ledger, each.fact.id, each.score) for each in found.found),
         first=found.first,
-        seen=tuple(seen),
+        seen=seen,
         tail=tail,
         history=shown,
+        bodied=found.view.bodied or bool(found.system),
         tokens=TokenSummary(
             budget=request.effective,
             used=fixed + tail.tokens,
@@ -477,6 +505,11 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         counter=context.counter.name,
         policy=context.policy,
     )
+
+
+def _frozen(items: Sequence[Item], boundary: int) -> int:
+    """How many of the items were there at the last boundary."""
+    return bisect.bisect_right(items, boundary, key=lambda each: each.last) if boundary else 0
 
 
 def _too_large(request: Request, history: int, fixed: int) -> InvalidContent | CriticalOverflow | WindowTooSmall:
@@ -494,14 +527,10 @@ def _breakdown(first: Sequence[Stands], history: int, tail: Tail, question: int)
 
 
 def _seen(
-    state: SessionState,
-    frame: str | None,
-    found: _Gathered,
-    guarded: Guarded,
-    measure: Callable[[int, int], int],
-) -> list[Seen]:
+    state: SessionState, frame: str | None, found: _Gathered, measure: Callable[[int, int], int]
+) -> tuple[Seen, ...]:
     """What becomes of each item of the history."""
-    request = found.request
+    request, guarded = found.request, found.guarded
     chosen: Sequence[tuple[bool, float, str]] = ()
     if request.profile.history == "relevant":
         facts = [each.fact for each in found.found if not each.gone]
@@ -513,11 +542,11 @@ def _seen(
         wanted, score, reason = chosen[number] if chosen else (True, 0.0, "in view")
         fate, why = _how(item, redacted, reduced)
         tokens = measure(item.tokens, item.blocks)
-        if not wanted:
-            seen.append(Seen(item, "omitted", reason, tokens, score))
-        else:
+        if wanted:
             seen.append(Seen(item, fate, why or reason, tokens, score))
-    return seen
+        else:
+            seen.append(Seen(item, "omitted", reason, tokens, score))
+    return tuple(seen)
 
 
 def _how(item: Item, redacted: set[int], reduced: set[int]) -> tuple[Literal["included", "reduced"], str]:
@@ -540,7 +569,7 @@ def _corrections(guarded: Guarded, found: Sequence[Found]) -> list[Piece]:
     pieces: list[Piece] = []
     for name in dict.fromkeys(each.key for each in guarded.exposed):
         now = next((each.fact for each in found if each.fact.key == name and not each.gone), None)
-        value = "" if now is None else f"; it is now {' '.join(candidates.value_text(now.value).split())}"
+        value = "" if now is None else f"; it is now {' '.join(text_of(now.value).split())}"
         text = f"- {name}: what was said of it before holds no more{value}"
         pieces.append(
             Piece(id=f"correction of {name}", section="notes", text=text, priority="critical", source="guard")
@@ -556,7 +585,7 @@ def _packed(
     from holdfast.render.packs import Pack  # noqa: PLC0415 - the same
 
     bodies: dict[str, bytes] = {}
-    for issuer in ("openai", "anthropic"):
+    for issuer in ("openai", "anthropic") if made.bodied else ():
         for ref in bodies_of(made.history, issuer):
             if ref.size <= limits.INLINE_BYTES and ref.digest not in bodies:
                 read = functools.partial(histories.read_whole, place.context, ref)

@@ -18,7 +18,8 @@ from holdfast.core.units import fitting, group_seq, grouped
 from holdfast.errors import Contended, InvalidContent, WindowTooSmall
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.load import ViewCache, Viewed, load
+from holdfast.flows.guarding import shown_guarded
+from holdfast.flows.load import load
 from holdfast.flows.place import Place, order
 from holdfast.flows.read import message, stretch_of
 from holdfast.model import limits
@@ -128,11 +129,11 @@ def newest(stream: StreamId, state: SessionState, frame: str | None, budget: int
     """Items of a conversation from the newest back until they pass the budget, or its beginning is reached; and whether
     these were no more than LIVE_MESSAGES."""
     waiting = frozenset(group_of(call.id) for call in state.open_calls)
-    entries = yield from _back(stream, state, frame, budget, waiting)
+    entries = yield from back(stream, state, frame, budget, waiting)
     return grouped(reversed(entries), state), len(entries) <= limits.LIVE_MESSAGES
 
 
-def _back(
+def back(
     stream: StreamId, state: SessionState, frame: str | None, budget: int, but: Collection[int | None]
 ) -> Flow[list[Message | Summary]]:
     """Messages and summaries from the newest back, those of the groups `but` left out."""
@@ -161,43 +162,6 @@ def _back(
                 entries.append(each)
                 size.add(each)
     return entries
-
-
-def all_of(
-    stream: StreamId, state: SessionState, frame: str | None, views: ViewCache
-) -> Flow[tuple[list[Item], bool]]:
-    """All items of a conversation, those that wait for results among them, and whether that is all. What was read before
-    and is still as it was is not read again."""
-    known = views.get(stream, frame)
-    start = max(state.start, frame_seq(frame))
-    changed = max(state.changed, state.view(frame).boundary)
-    entries: tuple[Message | Summary, ...] = ()
-    new: list[Message | Summary] = []
-    if known is None or known.start != start or not changed <= known.version <= state.version:
-        known = None
-    elif state.version - known.version >= limits.READ_EVENTS:
-        known = None  # it is as well to begin anew
-    if known is None:
-        new = (yield from _back(stream, state, frame, limits.WINDOW_TOKENS, ()))[::-1]
-    else:
-        entries = known.entries
-        if known.version < state.version:
-            page = yield from effects.read(stream, known.version, state.version - known.version)
-            said = (message(each) for each in page if each.type == MessageRecorded.name)
-            new = [each for each in said if each.role not in (None, "system") and each.frame == frame]
-    if len(entries) + len(new) > limits.LIVE_MESSAGES:
-        views.drop(stream)
-        return [], False
-    if known is None or known.version < state.version:
-        weight = 0 if known is None else known.weight
-        entries = (*entries, *new)
-        views.put(stream, frame, Viewed(state.version, start, entries, weight + sum(map(_weight, new))))
-    return grouped(entries, state), True
-
-
-def _weight(entry: Message | Summary) -> int:
-    """About how many bytes it takes in memory."""
-    return 1_024 + 6 * entry.tokens
 
 
 def oldest(stream: StreamId, state: SessionState, frame: str | None) -> Flow[list[Item]]:
@@ -305,13 +269,14 @@ def _draft(place: Place, state: SessionState, keep_turns: int) -> Flow[SummaryDr
     entries: list[Message | Summary] = []
     for each in kept:
         entries.append((yield from summary_of(stream, each)) if isinstance(each, SummaryRef) else each)
+    guarded, _ = yield from shown_guarded(place, state, grouped(entries, state), deferring=False)
     return SummaryDraft(
         scope=place.scope,
         frame=frame,
         first=first,
         last=last,
         version=state.version,
-        items=tuple(grouped(entries, state)),
+        items=guarded.items,
         tokens=tokens,
     )
 

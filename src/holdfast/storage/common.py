@@ -100,7 +100,7 @@ def check_adopted(head: Head, event: Recorded) -> None:
 def matching(table: type[Row], among: Among) -> dict[str, tuple[str | int, ...]]:
     """For each column the values that are of its kind, each once."""
     return {
-        column: tuple(value for value in dict.fromkeys(values) if can_match(table, ({column: value},)))
+        column: tuple(dict.fromkeys(value for value in values if can_match(table, ({column: value},))))
         for column, values in among.items()
     }
 

@@ -69,6 +69,9 @@ class Wording(NamedTuple):
     """Stands for a value."""
     among: Callable[[str, Sequence[str | int]], tuple[str, Any]]
     """That a column has one of these values, which are of one kind, and they themselves as one value."""
+    unfolded: Callable[[Sequence[str | int]], str] | None = None
+    """A list of values as a table, for a planner that would else rather walk through all rows in their order than look up
+    each of them; None for one that knows better."""
 
 
 def select_rows(
@@ -95,10 +98,11 @@ def select_rows(
     terms += ["ref <> ''"] if equal.get("ref") else []  # few facts have one, and its index has no others
     terms += [f"{column} >= {mark}" for column in least] + [f"{column} <= {mark}" for column in most]
     values: list[Any] = [*equal.values(), *least.values(), *most.values()]
-    for column, some in among.items():
+    for number, (column, some) in enumerate(among.items()):
         term, value = wording.among(column, some)
-        terms.append(term)
-        values.append(value)
+        is_first = wording.unfolded is not None and number == 0
+        terms.append(f"{column} = among.value" if is_first else term)
+        values.insert(0 if is_first else len(values), value)
     columns = common.order_columns(table, order, {*where, *least, *most})
     if after is not None:
         place, sign = _beyond(where, after, columns, backwards=order.backwards)
@@ -111,8 +115,11 @@ def select_rows(
     fields = ", ".join(table.__struct_fields__)
     direction = " DESC" if order.backwards else ""
     laid_out = ", ".join(column + direction for column in columns)
-    statement = f"SELECT {fields} FROM {table.table} {condition}ORDER BY {laid_out} LIMIT {mark}"
-    return statement, [*values, limit]
+    source = f"{table.table} {condition}"
+    if among and wording.unfolded is not None:
+        each = wording.unfolded(next(iter(among.values())))
+        source = f"{each} AS among (value) CROSS JOIN LATERAL (SELECT {fields} FROM {source}OFFSET 0) found "
+    return f"SELECT {fields} FROM {source}ORDER BY {laid_out} LIMIT {mark}", [*values, limit]
 
 
 def _beyond(

@@ -276,3 +276,37 @@ class Searching(StoreFixtures):
         reopened = self.reopen(store) or store
         assert sorted(look(reopened, "all")) == list(range(1, 30))
         reopened.close()
+
+    @pytest.mark.parametrize("column", ["anchor", "fact"])
+    def test_facts_are_found_among_thousands(self, store: EventStore, column: str) -> None:
+        """Few of which are there; what is of another kind is nowhere."""
+        facts = [fact_row(LEDGER, number, live=number % 2) for number in range(1, 9)]
+        put(store, *facts)
+        put(store, *(fact_row(OTHER_LEDGER, number, live=0) for number in range(3, 9)), stream=OTHER_LEDGER)
+        many: list[Any] = [getattr(fact_row(LEDGER, number), column) for number in range(3, 5_000)]
+        among, home = (
+            {column: [None, 4.5, True, "\0", *many, *many]},
+            {"tenant": LEDGER.tenant, "ledger": key_of(LEDGER)},
+        )
+        assert store.rows(FactRow, home, limit=99, among=among) == tuple(facts[2:])
+        assert store.rows(FactRow, home | {"live": 1}, limit=2, among=among) == (facts[2], facts[4])
+        assert store.rows(FactRow, home, after=facts[4], limit=99, among=among) == tuple(facts[5:])
+        assert store.rows(FactRow, home, limit=99, among={**among, "live": [0]}) == (facts[3], facts[5], facts[7])
+        for nothing in ([], [None], ["not there"], [-1]):
+            assert store.rows(FactRow, home, limit=99, among={column: nothing}) == ()
+        assert store.rows(FactRow, home | {"tenant": "another"}, limit=99, among=among) == ()
+
+    def test_an_anchor_leads_to_its_fact_until_it_has_another(self, store: EventStore) -> None:
+        home = {"tenant": LEDGER.tenant, "ledger": key_of(LEDGER)}
+        put(
+            store,
+            fact_row(LEDGER, 1, anchor="rome"),
+            fact_row(LEDGER, 2, anchor="rome"),
+            fact_row(LEDGER, 3, anchor=""),
+        )
+        put(store, fact_row(LEDGER, 2, anchor="paris", live=0))
+        for anchor, facts in (("rome", [1]), ("paris", [2]), ("", [3]), ("oslo", [])):
+            assert [row.fact for row in store.rows(FactRow, home, limit=9, among={"anchor": [anchor]})] == facts
+        store.replace_rows(LEDGER, 2, [fact_row(LEDGER, 1, anchor="oslo")])
+        found = store.rows(FactRow, home, limit=9, among={"anchor": ["rome", "paris", "", "oslo"]})
+        assert found == (fact_row(LEDGER, 1, anchor="oslo"),)

@@ -23,6 +23,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import (
     IN_ORDER_OF_KEY,
     TABLES,
+    Among,
     DependRow,
     FactRow,
     FrameRow,
@@ -209,11 +210,11 @@ class Keeping(StoreFixtures):
         assert store.rows(SessionRow, {}, limit=PAGE, **{side: bound}) == ()
 
     @pytest.mark.parametrize("column", NO_COLUMNS)
-    @pytest.mark.parametrize("argument", ["least", "most", "order"])
+    @pytest.mark.parametrize("argument", ["least", "most", "order", "among"])
     def test_nothing_is_ordered_or_bounded_by_a_column_that_is_none(
         self, store: EventStore, argument: str, column: str
     ) -> None:
-        value: Any = Order((column,)) if argument == "order" else {column: 1}
+        value: Any = Order((column,)) if argument == "order" else {column: [1] if argument == "among" else 1}
         with pytest.raises(InvalidName):
             store.rows(SessionRow, {}, limit=5, **{argument: value})
 
@@ -324,6 +325,7 @@ class LookUp(NamedTuple):
     order: Order
     least: Mapping[str, int]
     most: Mapping[str, int]
+    among: Among
 
     def within(self, row: Row) -> bool:
         """Whether the row is of those that are asked for, wherever it stands."""
@@ -333,6 +335,7 @@ class LookUp(NamedTuple):
         high = [(getattr(row, column), bound) for column, bound in self.most.items()]
         return (
             all(getattr(row, column) == value for column, value in self.where.items())
+            and all(getattr(row, column) in values for column, values in self.among.items())
             and all(value is not None and value >= bound for value, bound in low)
             and all(value is not None and value <= bound for value, bound in high)
         )
@@ -356,7 +359,13 @@ def look_ups(draw: st.DrawFn, rows: Sequence[Row]) -> LookUp:
     there = [row for row in rows if type(row) is table and None not in place(row, order.columns)]
     where = {column: getattr(some, column) for column in fixed if getattr(some, column) is not None}
     after = draw(st.sampled_from([None, *there]))
-    return LookUp(table, where, after, draw(st.sampled_from((1, 3, PAGE))), order, least, most)
+    others = [row for row in rows if type(row) is table]
+    column = draw(st.sampled_from(sure))
+    some_of_them: Among = {
+        column: [getattr(row, column) for row in draw(st.lists(st.sampled_from(others), max_size=4))]
+    }
+    among = some_of_them if draw(st.booleans()) else {}
+    return LookUp(table, where, after, draw(st.sampled_from((1, 3, PAGE))), order, least, most, among)
 
 
 PAGED: tuple[tuple[type[Row], tuple[str, ...]], ...] = (
@@ -394,13 +403,14 @@ class Finding(StoreFixtures):
         @settings(max_examples=self.look_ups, deadline=None)
         @given(look_ups(rows))
         def check(asked: LookUp) -> None:
-            table, where, after, limit, order, least, most = asked
+            table, where, after, limit, order, least, most, among = asked
             wanted = sorted(filter(asked.within, rows), key=lambda row: place(row, order.columns))
             if after is not None:
                 start = place(after, order.columns)
                 beyond = start.__gt__ if order.backwards else start.__lt__
                 wanted = [row for row in wanted if beyond(place(row, order.columns))]
-            found = store.rows(table, where, after=after, limit=limit, order=order, least=least, most=most)
+            bounds = {"least": least, "most": most, "among": among}
+            found = store.rows(table, where, after=after, limit=limit, order=order, **bounds)  # type: ignore[arg-type]
             assert list(found) == (wanted[::-1] if order.backwards else wanted)[:limit]
 
         check()
@@ -414,7 +424,7 @@ class Finding(StoreFixtures):
                 if None in values:  # what is not there is not asked for
                     continue
                 where = dict(zip(columns, values, strict=True))
-                asked = LookUp(table, where, None, 2, order, {}, {})
+                asked = LookUp(table, where, None, 2, order, {}, {}, {})
                 found: list[Row] = []
                 while page := store.rows(table, where, after=found[-1] if found else None, limit=2, order=order):
                     found += page

@@ -33,7 +33,11 @@ def _among(column: str, values: Sequence[Any]) -> tuple[str, Any]:
     return f"{column} = ANY (%b::text[])", texts([value for value in values if "\0" not in value])
 
 
-WORDING = Wording("%b", _among)
+def _unfolded(values: Sequence[Any]) -> str:
+    return f"unnest(%b::{'bigint' if isinstance(values[0], int) else 'text'}[])"
+
+
+WORDING = Wording("%b", _among, _unfolded)
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)

@@ -1,0 +1,557 @@
+"""Where a text tells what holds no more, and what is shown in its place.
+
+Laws: the same text and facts give the same cuts. What is live stays readable wherever it stood: the words of a live value
+are never cut. Nothing dead is told once the cuts are made: a second look finds nothing more. Only words count, and no value
+stands within a longer word or number. One pass over the words of a text, whatever it is made of.
+
+A value without any word in it, as an emoji is, is known by its provenance alone. So is a short or common one (yes, 5, ok),
+unless the clause that it stands in names its key.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from holdfast.core.detect.words import GENERIC, STOP, stem, word_set
+from holdfast.core.infer import text_of
+from holdfast.core.wording import GAP, SENTENCE_WORDS, Layout, Words, occurrences
+from holdfast.model.content import Json
+from holdfast.model.pack import Guard
+
+ANCHOR_CHARS = 64
+"""Of a word that rows are looked up by."""
+ALONE_CHARS = 3
+"""So many characters in words that are not common make a value known wherever it stands; a shorter one needs its key."""
+RETOLD_WORDS = 4
+"""A statement of so many words that tell something is known in other words, too."""
+RETOLD_SHARE = 0.8
+"""So many of its words must be there, and all of its numbers and names."""
+COMPARED = 32
+"""Statements that one sentence is compared with."""
+KEY_CHARS = 80
+"""A longer key is not named in a marker."""
+ROUNDS = 4
+"""Looks at what the cuts leave: what was apart may have come together. One is enough but for texts made to need more."""
+
+_COMMON = STOP | word_set(
+    "yes no true false null none nil ok okay on off unknown n na other all any high low medium normal new old open closed "
+    "active inactive done pending enabled disabled default good bad am pm"
+)
+"""Words that stand in any text, whatever it is about."""
+_SIGNS = "$€£¥₹%#"
+_SIGNED = frozenset(_SIGNS)
+
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_NAMEABLE = re.compile(r"[\w.:/@-]+")
+_SHOWN = re.compile(
+    rf"\[(?:(?:superseded|no longer true): ([\w.:/@-]{{1,{KEY_CHARS}}}) has a current value"
+    r"|outdated|no longer true|withheld|…)\]"
+)
+"""What this module itself puts in, and so does not read."""
+
+
+class Stated(msgspec.Struct, frozen=True):
+    """A value that the guard knows of."""
+
+    id: str
+    key: str
+    value: Json
+    standing: Literal["live", "dead", "withheld"]
+    now: str = ""
+    """The key under which something holds in its place; empty for none."""
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Characters of a text that tell what is dead, or withheld. None of them, if only something has to stand there."""
+
+    start: int
+    stop: int
+    ids: tuple[str, ...]
+    key: str
+    """The key that has a current value; empty for none, or where it is not to be named."""
+    withheld: bool
+    whole: bool
+    """The clause, and not only the value."""
+    mute: bool = False
+    """The words of a marker would tell a dead value themselves."""
+
+
+class Span(NamedTuple):
+    """Characters of a text that state a fact, as its provenance knows."""
+
+    start: int
+    stop: int
+    id: str
+
+
+def anchor(value: Json) -> str:
+    """The word of a value by which it is looked up: numbers of some length first, then the longest word; empty if none is
+    telling enough."""
+    best: tuple[int, int] = (0, 0)
+    chosen = ""
+    for leaf in _leaves(value):
+        found = Words(leaf)
+        alone = _is_alone(found.norms) or _signed(leaf)
+        for word in _searched(found.norms, found.touching):
+            weight = _weight(word, alone)
+            if weight > best:
+                best, chosen = weight, word
+    return chosen
+
+
+def words(text: str) -> frozenset[str]:
+    """What anchors are compared with."""
+    found = Words(text)
+    return frozenset(_searched(found.norms, found.touching))
+
+
+def cuts(text: str, facts: Sequence[Stated], spans: Sequence[Span] = (), question: str = "") -> tuple[Cut, ...]:
+    """What has to be cut out of a text, in order and apart from each other."""
+    known = _known(facts)
+    if not known.gone:
+        return ()
+    found = _joined(text, _Look(text, known, spans, question).cuts())
+    for _ in range(ROUNDS if found else 0):
+        shown = guarded(text, found, "redact")
+        more = _joined(shown, _Look(shown, known, (), question).cuts())
+        if not more:
+            break
+        found = _joined(text, [*found, *_placed(more, found)])
+    return tuple(found)
+
+
+def guarded(text: str, cuts: Sequence[Cut], policy: Guard) -> str:
+    """A text as it may be shown. What is withheld is cut out under any policy."""
+    pieces: list[str] = []
+    at = 0
+    for cut in cuts:
+        if cut.withheld or policy == "redact":
+            pieces += text[at : cut.start], _marker(cut)
+            at = cut.stop
+        elif policy == "annotate" and not text.startswith(note := _note(cut), cut.stop):
+            pieces += text[at : cut.stop], note
+            at = cut.stop
+    return "".join((*pieces, text[at:])) if pieces else text
+
+
+def tells(text: str, facts: Sequence[Stated], question: str = "") -> tuple[str, ...]:
+    """The ids of those that are dead or withheld and told in a text: for what cannot be edited."""
+    known = _known(facts)
+    if not known.gone:
+        return ()
+    told = {owner for told in _Look(text, known, (), question).told() for owner in told.owners}
+    return tuple(dict.fromkeys(known.facts[owner].id for owner in sorted(told)))
+
+
+def _marker(cut: Cut) -> str:
+    shown = "…" if cut.mute else "withheld" if cut.withheld else "outdated"
+    if cut.key and not (cut.mute or cut.withheld):
+        shown = f"superseded: {cut.key} has a current value"
+    return f" [{shown}]" if cut.start == cut.stop else f"[{shown}]"
+
+
+def _note(cut: Cut) -> str:
+    return f" [no longer true: {cut.key} has a current value]" if cut.key else " [no longer true]"
+
+
+def _joined(text: str, found: Iterable[Cut]) -> list[Cut]:
+    """In order; those that touch are one."""
+    joined: list[Cut] = []
+    for cut in sorted(found, key=lambda each: (each.start, each.stop)):
+        last = joined[-1] if joined else None
+        if last is None or (cut.start > last.stop and text[last.stop : cut.start].strip(" ")):
+            joined.append(cut)
+            continue
+        withheld = last.withheld or cut.withheld
+        joined[-1] = Cut(
+            last.start,
+            max(last.stop, cut.stop),
+            tuple(dict.fromkeys((*last.ids, *cut.ids))),
+            "" if withheld else last.key or cut.key,
+            withheld,
+            last.whole or cut.whole,
+            last.mute or cut.mute,
+        )
+    return joined
+
+
+def _placed(more: Iterable[Cut], made: Sequence[Cut]) -> Iterator[Cut]:
+    """Cuts of a text that has markers in it already, as cuts of the text without them."""
+    starts, stops = [], []
+    shift = 0
+    for cut in made:
+        starts.append(cut.start + shift)
+        shift += len(_marker(cut)) - (cut.stop - cut.start)
+        stops.append(cut.stop + shift)
+
+    def back(at: int, *, end: bool) -> int:
+        behind = bisect_right(starts, at) - 1
+        if behind < 0:
+            return at
+        if at < stops[behind] or (end and at == stops[behind]):
+            return made[behind].stop if end else made[behind].start
+        return at - stops[behind] + made[behind].stop
+
+    for cut in more:
+        start, stop = back(cut.start, end=False), back(cut.stop, end=True)
+        yield msgspec.structs.replace(cut, start=start, stop=max(start, stop))
+
+
+def _leaves(value: Json) -> list[str]:
+    """The values that a value is made of, as text."""
+    found, ahead = [], [value]
+    while ahead:
+        each = ahead.pop()
+        if isinstance(each, dict):
+            ahead += [each[name] for name in sorted(each, reverse=True)]
+        elif isinstance(each, list):
+            ahead += reversed(each)
+        else:
+            found.append(text_of(each))
+    return found
+
+
+def _searched(norms: Sequence[str], touching: frozenset[int]) -> Iterator[str]:
+    """Words as they are looked up: letters that count as words go in pairs, as one of them stands anywhere."""
+    for at, word in enumerate(norms):
+        if at in touching:
+            yield norms[at - 1] + word
+        if word != GAP:
+            yield word[:ANCHOR_CHARS]
+
+
+def _weight(word: str, alone: bool) -> tuple[int, int]:
+    """How telling a word is by itself; nothing, if it is not."""
+    length = len(word)
+    if word in _COMMON:
+        return 0, 0
+    if any(each.isdecimal() for each in word):
+        if length == 4 and word[:2] in ("19", "20"):  # a year
+            return 2, length
+        rank = 3 if length > 2 else 1
+    else:
+        rank = 2 if length > 3 else 1
+    return (rank, length) if length > 1 or alone else (0, 0)
+
+
+def _is_alone(norms: Sequence[str]) -> bool:
+    """Whether a value is known wherever its words stand."""
+    telling = sum(len(word) for word in norms if word not in _COMMON)
+    return telling >= ALONE_CHARS or (len(norms) > 1 and any(word[0].isdecimal() for word in norms))
+
+
+def _signed(leaf: str) -> bool:
+    return any(sign in leaf for sign in _SIGNS)
+
+
+def _markers(text: str, keys: frozenset[str]) -> list[tuple[int, int]]:
+    """What was put in by this module. A key counts only if it is one that may be named."""
+    if "[" not in text:
+        return []
+    return [each.span() for each in _SHOWN.finditer(text) if each[1] is None or each[1] in keys]
+
+
+class _Owner(NamedTuple):
+    """A fact that has this value, or has it in it."""
+
+    fact: int
+    alone: bool
+    """Known wherever it stands."""
+    signed: bool
+    """Known wherever it stands with a sign, as money and percentages do."""
+    naming: frozenset[str]
+    """One of these words tells that it is meant."""
+
+
+class _Statement(NamedTuple):
+    """What a sentence of a value says, whatever the order of its words."""
+
+    fact: int
+    live: bool
+    stems: frozenset[str]
+    needed: frozenset[str]
+    """Its numbers and names."""
+    least: int
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """Facts as they are looked for."""
+
+    facts: Sequence[Stated]
+    live: frozenset[tuple[str, ...]]
+    dead: dict[tuple[str, ...], list[_Owner]]
+    statements: list[_Statement]
+    gone: frozenset[int]
+    """The places of those that are dead or withheld."""
+    keys: dict[int, str]
+    """What a marker may name of each of them."""
+    equal: frozenset[int]
+    """Those of them whose value something live has as well."""
+
+
+def _known(facts: Sequence[Stated]) -> _Known:
+    live: dict[tuple[str, ...], None] = {}
+    dead: dict[tuple[str, ...], list[_Owner]] = {}
+    statements: list[_Statement] = []
+    own: dict[int, list[tuple[str, ...]]] = {}
+    for at, fact in enumerate(facts):
+        lives = fact.standing == "live"
+        naming = frozenset() if lives else _naming(fact.key)
+        for leaf in _leaves(fact.value):
+            found = Words(leaf)
+            if not found.norms:
+                continue
+            pattern = tuple(found.norms)
+            if lives:
+                live[pattern] = None
+            else:
+                own.setdefault(at, []).append(pattern)
+                owner = _Owner(at, _is_alone(pattern), _signed(leaf), naming)
+                dead.setdefault(pattern, []).append(owner)
+            if len(pattern) >= RETOLD_WORDS:
+                statements += _statements(at, lives, found)
+    gone = frozenset(at for at, fact in enumerate(facts) if fact.standing != "live")
+    equal = frozenset(at for at, patterns in own.items() if all(each in live for each in patterns))
+    return _Known(facts, frozenset(live), dead, statements, gone, _nameable(facts, gone, dead), equal)
+
+
+def _nameable(
+    facts: Sequence[Stated], gone: frozenset[int], dead: dict[tuple[str, ...], list[_Owner]]
+) -> dict[int, str]:
+    """The keys that markers may name: short, plain, and telling nothing that is dead, nor withheld."""
+    named: dict[int, str] = {}
+    for at in sorted(gone):
+        key = facts[at].now if facts[at].standing == "dead" else ""
+        if not key or len(key) > KEY_CHARS or not _NAMEABLE.fullmatch(key):
+            continue
+        said = Words(f"superseded: {key} has a current value").norms
+        runs = (tuple(said[low:high]) for low in range(len(said)) for high in range(low + 1, len(said) + 1))
+        if not any(run in dead for run in runs):
+            named[at] = key
+    return named
+
+
+def _naming(key: str) -> frozenset[str]:
+    """The words of a key that tell what is meant."""
+    own = re.split(r"[./:]", key)[-1]
+    found = [stem(word) for word in Words(_CAMEL.sub(" ", own)).norms if not word[0].isdecimal()]
+    return frozenset(word for word in found if word not in GENERIC) or frozenset(found)
+
+
+def _statements(at: int, lives: bool, found: Words) -> Iterator[_Statement]:
+    layout = Layout(found)
+    for first, last in zip(layout.sentence_firsts, layout.sentence_lasts, strict=True):
+        telling = [place for place in range(first, last + 1) if found.norms[place] not in _COMMON]
+        stems = frozenset(stem(found.norms[place]) for place in telling)
+        if RETOLD_WORDS <= len(stems) <= SENTENCE_WORDS:
+            named = (place for place in telling if found.text[found.starts[place]].isupper() and place > first)
+            counted = (place for place in telling if any(each.isdecimal() for each in found.norms[place]))
+            needed = frozenset(stem(found.norms[place]) for place in (*named, *counted))
+            yield _Statement(at, lives, stems, needed, math.ceil(RETOLD_SHARE * len(stems)))
+
+
+class _Told(NamedTuple):
+    """Words that tell something: all from the first to the last, or some of them."""
+
+    places: Sequence[int]
+    owners: tuple[int, ...]
+
+
+class _Look:
+    """One look at a text: where it tells what is live, and where what is not."""
+
+    def __init__(self, text: str, known: _Known, spans: Sequence[Span], question: str) -> None:
+        self.text, self.known, self.spans = text, known, spans
+        self.words = Words(text, _markers(text, frozenset(known.keys.values())))
+        self.asked = tuple(Words(question).norms) if question else ()
+        self.kept = bytearray(len(self.words.norms))
+        """The words that have to stay, as they tell something live, or are the question."""
+        self.bridged = bytearray(len(self.words.norms))
+        """Those that have to stay together with the word behind them."""
+        self.named: dict[int, Counter[str]] = {}
+
+    def told(self) -> list[_Told]:
+        """What is told and dead; what is also live, or asked, is not among it."""
+        stated = [each for each in self.spans if 0 <= each.start < each.stop] if self.spans else []
+        vocabulary = frozenset(self.words.norms)
+        dead = [each for each in self.known.dead if vocabulary.issuperset(each)]
+        stems = {word: stem(word) for word in vocabulary} if self.known.statements else {}
+        said = frozenset(stems.values())
+        statements = [
+            each for each in self.known.statements if each.needed <= said and len(each.stems & said) >= each.least
+        ]
+        if not dead and not stated and all(each.live for each in statements):
+            return []
+        self.layout = Layout(self.words)
+        patterns = dict.fromkeys((*dead, *(each for each in self.known.live if vocabulary.issuperset(each))))
+        if self.asked:
+            patterns[self.asked] = None
+        found: list[_Told] = []
+        for first, last, pattern in occurrences(self.words, sorted(patterns)):
+            self._keep(first, last, pattern)
+            if pattern in self.known.dead:
+                owners = tuple(each.fact for each in self.known.dead[pattern] if self._meant(each, first, last))
+                if owners:
+                    found.append(_Told(range(first, last + 1), owners))
+        found += self._provenance(stated)
+        found += self._retold(statements, stems)
+        return [each for each in found if not self._spared(each.places)]
+
+    def _keep(self, first: int, last: int, pattern: tuple[str, ...]) -> None:
+        layout = self.layout
+        if pattern in self.known.live:
+            pass
+        elif pattern == self.asked:
+            # the question itself, and not words of it that stand in another sentence
+            if layout.sentence_firsts[layout.sentences[first]] != first:
+                return
+            if layout.sentence_lasts[layout.sentences[last]] != last:
+                return
+        else:
+            return
+        self.kept[first : last + 1] = b"\1" * (last + 1 - first)
+        self.bridged[first:last] = b"\1" * (last - first)
+
+    def _meant(self, owner: _Owner, first: int, last: int) -> bool:
+        """Whether a value is told where its words stand."""
+        if owner.alone:
+            return True
+        if owner.signed:
+            before, behind = self.words.starts[first] - 1, self.words.stops[last]
+            if self.text[max(before, 0) : before + 1] in _SIGNED or self.text[behind : behind + 1] in _SIGNED:
+                return True
+        clauses = self.layout.clauses
+        return any(
+            self._named(clause)[word] > sum(stem(each) == word for each in self.words.norms[first : last + 1])
+            for clause in {clauses[first], clauses[last]}
+            for word in owner.naming
+        )
+
+    def _named(self, clause: int) -> Counter[str]:
+        """The words that a clause has."""
+        if clause not in self.named:
+            first, last = self.layout.clause_firsts[clause], self.layout.clause_lasts[clause]
+            self.named[clause] = Counter(stem(each) for each in self.words.norms[first : last + 1])
+        return self.named[clause]
+
+    def _provenance(self, stated: Iterable[Span]) -> Iterator[_Told]:
+        places = {fact.id: at for at, fact in enumerate(self.known.facts)}
+        for span in stated:
+            at = places.get(span.id)
+            if at is None or at not in self.known.gone or at in self.known.equal:
+                continue
+            first = bisect_right(self.words.stops, span.start)
+            last = bisect_left(self.words.starts, span.stop) - 1
+            if first <= last:
+                yield _Told(range(first, last + 1), (at,))
+
+    def _retold(self, statements: Sequence[_Statement], stems: dict[str, str]) -> list[_Told]:
+        """Where sentences say in other words what a statement says. Of what is live, the words are kept."""
+        if not statements:
+            return []
+        counts: Counter[str] = Counter()
+        for word, count in Counter(self.words.norms).items():
+            counts[stems[word]] += count
+        index: dict[str, list[_Statement]] = {}
+        for each in statements:
+            rare = sorted(each.needed or each.stems, key=lambda word: (counts[word], word))
+            missing = 0 if each.needed else len(each.stems) - each.least
+            for word in rare[: missing + 1]:
+                index.setdefault(word, []).append(each)
+        found: list[_Told] = []
+        for first, last in self.layout.units():
+            norms = self.words.norms[first : last + 1]
+            said = {stems[word] for word in norms}
+            likely = (each for word in dict.fromkeys(norms) for each in index.get(stems[word], ()))
+            for each in islice(likely, COMPARED):
+                if each.needed <= said and len(each.stems & said) >= each.least:
+                    places = [first + at for at, word in enumerate(norms) if stems[word] in each.stems]
+                    if each.live:
+                        for place in places:
+                            self.kept[place] = 1
+                    else:
+                        found.append(_Told(places, (each.fact,)))
+        return found
+
+    def _spared(self, places: Sequence[int]) -> bool:
+        """Whether all of it is live as it stands there."""
+        if isinstance(places, range):
+            first, last = places[0], places[-1]
+            return self.kept.find(0, first, last + 1) < 0 and self.bridged.find(0, first, last) < 0
+        return all(self.kept[place] for place in places)
+
+    def cuts(self) -> Iterator[Cut]:
+        for told in self.told():
+            first, last = told.places[0], told.places[-1]
+            low, high = self.layout.region(first, last)
+            while low < first and self.words.norms[low] == GAP:
+                low += 1
+            while high > last and self.words.norms[high] == GAP:
+                high -= 1
+            whole = self.kept.find(1, low, high + 1) < 0 and not self._quoted(told)
+            if whole:
+                yield self._cut(told, low, high, whole=True)
+            else:
+                yield from self._parts(told)
+        yield from self._wordless()
+
+    def _quoted(self, told: _Told) -> bool:
+        """Whether a value stands by itself, in quotation marks or as JSON: then the rest is not part of it."""
+        if not isinstance(told.places, range) or any(self.known.facts[at].standing == "withheld" for at in told.owners):
+            return False
+        start, stop = self._extent(told.places[0], told.places[-1])
+        before = self.text[max(start - 3, 0) : start]
+        return before.endswith(('":', '": ')) or (before[-1:] + self.text[stop : stop + 1]) in ('""', "“”")
+
+    def _parts(self, told: _Told) -> Iterator[Cut]:
+        """Only the words that tell it, but for those that have to stay; if all have to, what stands between them."""
+        sentences = self.layout.sentences
+        low = high = -1
+        for place in told.places:
+            if self.kept[place]:
+                continue
+            if low >= 0 and (self.kept.find(1, high, place) >= 0 or sentences[high] != sentences[place]):
+                yield self._cut(told, low, high)
+                low = -1
+            low, high = place if low < 0 else low, place
+        if low >= 0:
+            yield self._cut(told, low, high)
+        elif high < 0:
+            between = self.words.stops[self.bridged.find(0, told.places[0], told.places[-1])]
+            yield self._made(told, between, between)
+
+    def _extent(self, first: int, last: int) -> tuple[int, int]:
+        """The characters of words, with a sign that belongs to them."""
+        start, stop = self.words.starts[first], self.words.stops[last]
+        start -= start > 0 and self.text[start - 1] in _SIGNS
+        stop += stop < len(self.text) and self.text[stop] in _SIGNS
+        return start, stop
+
+    def _cut(self, told: _Told, first: int, last: int, *, whole: bool = False) -> Cut:
+        return self._made(told, *self._extent(first, last), whole=whole)
+
+    def _made(self, told: _Told, start: int, stop: int, *, whole: bool = False) -> Cut:
+        facts, dead = self.known.facts, self.known.dead
+        withheld = any(facts[at].standing == "withheld" for at in told.owners)
+        key = "" if withheld else next((self.known.keys[at] for at in told.owners if at in self.known.keys), "")
+        mute = not key and (("withheld" if withheld else "outdated"),) in dead
+        return Cut(start, stop, tuple(facts[at].id for at in told.owners), key, withheld, whole, mute)
+
+    def _wordless(self) -> Iterator[Cut]:
+        """Where provenance knows of something that has no words."""
+        places = {fact.id: at for at, fact in enumerate(self.known.facts)}
+        for span in self.spans:
+            at = places.get(span.id, -1)
+            start, stop = max(span.start, 0), min(span.stop, len(self.text))
+            if at in self.known.gone and start < stop and not self.text[start:stop].isspace():
+                first = bisect_right(self.words.stops, start)
+                if first == len(self.words.starts) or self.words.starts[first] >= stop:
+                    yield self._made(_Told((), (at,)), start, stop)

@@ -1,0 +1,229 @@
+"""An agent that is killed wherever it waits, and started again from the top, ends as one that nobody disturbed: with the
+same answer, every message once, every call with its result, and no tool run twice without having been reported unknown.
+
+A point is each time that its coroutine, or a task that it has made, gives way to the event loop. Deaths are exceptions that
+nothing stops and cancelled tasks, in one process, and SIGKILL for real ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast.core import upcast
+from holdfast.model.events import ActorResumed, CallStarted
+from tests.crash.agent_loop import (
+    ANSWER,
+    CALLED,
+    CORRECTION,
+    COUNTED,
+    MODELS,
+    NEW,
+    OLD,
+    QUESTION,
+    TOOLS,
+    Fate,
+    How,
+    Life,
+    live,
+    provider,
+)
+from tests.crash.stores import KINDS, place
+from tests.crash.worker import Nursery
+from tests.property.tools import session_events
+from tests.provider import Provider, serving
+from tests.support import SOAK, figure
+
+PROTOCOLS = tuple(MODELS)
+HOWS: tuple[How, ...] = get_args(How)[:2]
+STRIDE = figure(17, 1)
+"""Every so many-th point, in one process. A prime: what stands at regular distances is met in turn."""
+CHAINS = figure(15, 1_500)
+KILLS = figure(5, 60)
+POINTS = 700
+"""More than an agent that nobody disturbs has."""
+
+pytestmark = pytest.mark.promise(1, "an agent loop killed wherever it waits goes on: OpenAI chat, responses, Anthropic")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """In shared memory, where there is some: what survives power loss is not the question here."""
+    shared_memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+# What must hold when it has ended
+
+
+def check(engine: holdfast.Engine, asked: Provider) -> None:
+    assert asked.refused == []
+    assert engine.verify().problems == ()
+    session = engine.session("order", actor="ada")
+    _check_transcript(session)
+    _check_tools(session, asked)
+    _check_requests(asked)
+    assert session.state().open_calls == ()
+    assert session.evidence() == []
+    (frame,) = session.frames()
+    assert frame.status == "completed"
+    assert frame.budget.reserved == 0
+
+
+def _check_transcript(session: holdfast.Session) -> None:
+    messages = session.messages(limit=1_000)
+    outside = [each for each in messages if each.frame is None]
+    within = [each for each in messages if each.frame is not None]
+    assert [each.text for each in outside if each.role == "user"] == [QUESTION, CORRECTION]
+    for conversation, called in ((outside, CALLED), (within, COUNTED)):
+        replies = [each for each in conversation if each.role == "assistant"]
+        assert [[call.name for call in each.tool_calls] for each in replies] == called
+        calls = [call.id for each in replies for call in each.tool_calls]
+        results = [result for each in conversation for result in each.tool_results]
+        assert sorted(result.tool_call_id for result in results) == sorted(calls)
+        assert not any(result.is_error for result in results)
+        assert conversation[-1] is replies[-1]
+    assert outside[-1].text == ANSWER
+
+
+def _check_tools(session: holdfast.Session, asked: Provider) -> None:
+    """A second start comes after somebody was told that the outcome of the first is unknown."""
+    told: set[str] = set()
+    attempts: Counter[str] = Counter()
+    for event in map(upcast.current, session_events(session)):
+        if isinstance(event, ActorResumed):
+            told = {*attempts} if event.pending.get("tool_in_progress") else told
+        elif isinstance(event, CallStarted):
+            assert event.attempt == 1 or event.key in told
+            told.discard(event.key)
+            attempts[event.key] += 1
+    arrivals = Counter(each.key for each in asked.effects)
+    assert sorted(each.name for each in asked.effects if each.first) == sorted([*TOOLS, "count", "find"])
+    for key, count in arrivals.items():
+        assert 1 <= count <= attempts[key]
+
+
+def _check_requests(asked: Provider) -> None:
+    """Once the user has changed his mind, nobody is told otherwise."""
+    after = [each.spelled for each in asked.asked if NEW in each.spelled]
+    assert len(after) >= 2
+    for spelled in after:
+        assert OLD not in spelled
+
+
+# In one process
+
+
+def lived(url: str, address: str, protocol: str, fate: Fate) -> str | None:
+    answer: str | None = asyncio.run(live(url, address, protocol, fate))
+    return answer
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_agent_that_dies_at_any_point_goes_on(folder: Path, protocol: str, how: How) -> None:
+    first = 1 + 7 * (PROTOCOLS.index(protocol) * len(HOWS) + HOWS.index(how)) % STRIDE
+    for at in itertools.count(first, STRIDE):
+        assert at < POINTS
+        asked = provider()
+        url = str(folder / f"{at}.db")
+        with serving(asked) as address:
+            ended = lived(url, address, protocol, Fate(at, how))
+            if ended is None:
+                assert lived(url, address, protocol, Fate()) == ANSWER
+        with holdfast.open(url) as engine:
+            check(engine, asked)
+        if ended is not None:
+            assert ended == ANSWER
+            assert at > 100, "it hardly waits at all: this showed nothing"
+            break
+
+
+@given(
+    st.sampled_from(PROTOCOLS),
+    st.lists(st.tuples(st.integers(1, 300), st.sampled_from(HOWS)), min_size=2, max_size=5),
+)
+@examples(max_examples=CHAINS)
+def test_an_agent_that_dies_again_and_again_goes_on(protocol: str, deaths: list[tuple[int, How]]) -> None:
+    shared_memory = Path("/dev/shm")
+    asked = provider()
+    with TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
+        url = str(Path(folder) / "agent.db")
+        with serving(asked) as address:
+            for at, how in deaths:
+                assert lived(url, address, protocol, Fate(at, how)) in (None, ANSWER)
+            assert lived(url, address, protocol, Fate()) == ANSWER
+        with holdfast.open(url) as engine:
+            check(engine, asked)
+
+
+# Processes that are killed
+
+
+class Agents(Nursery):
+    """Processes that live as agents, each to its end or to the point that it is killed at."""
+
+    def __init__(self) -> None:
+        super().__init__("tests.crash.agent_loop")
+
+    def lived(self, life: Life) -> tuple[int, str] | None:
+        """At how many points it waited, and what it answered; None if it was killed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(life) + b"\n")
+        self._process.stdin.flush()
+        said = [self._process.stdout.readline()]
+        while not said[-1].startswith(b"dead"):
+            assert said[-1], "the nursery has ended"
+            said.append(self._process.stdout.readline())
+        if int(said[-1].split()[1]) == signal.SIGKILL:
+            return None
+        (answer,) = (line.decode() for line in said if line.startswith(b"answer"))
+        _, points, text = answer.rstrip("\n").split(" ", 2)
+        return int(points), text
+
+
+@pytest.fixture(scope="module")
+def agents() -> Iterator[Agents]:
+    with closing(Agents()) as agents:
+        yield agents
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent_whose_process_is_killed_goes_on(folder: Path, agents: Agents, kind: str, protocol: str) -> None:
+    with place(kind, folder) as store:
+        points = POINTS
+        for number in range(KILLS + 1):
+            asked = provider()
+            tenant, name = f"tenant-{number}", f"agent_{protocol}_{number}"
+            life = Life(store.url_for(name), "", protocol, tenant=tenant)
+            with serving(asked) as address:
+                life = msgspec.structs.replace(life, provider=address)
+                if number:  # the first one shows how long a life is
+                    at = max(1, points * number // (KILLS + 1))
+                    assert agents.lived(msgspec.structs.replace(life, at=at)) is None
+                    with store.look(name):
+                        pass  # nothing of it is at work any more
+                ended = agents.lived(life)
+                assert ended is not None
+                assert ended[1] == ANSWER
+                points = points if number else ended[0]
+            with store.look(name) as engine:
+                check(engine.acting_as(tenant=tenant), asked)
+        assert SOAK or points > 100

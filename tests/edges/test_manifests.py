@@ -1,0 +1,531 @@
+"""Packs that were recorded: what is kept of them, what is said of two of them, and what becomes of them when something is
+erased."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast import codec, errors
+from holdfast.adapters.system import SystemClock
+from holdfast.adapters.tokens import EstimatingCounter
+from holdfast.core import invariants
+from holdfast.model import limits
+from holdfast.model.content import BlobRef
+from holdfast.model.events import Event, PackRecorded
+from holdfast.model.pack import Brief, PackDiff
+from holdfast.model.policy import Policy
+from holdfast.model.rows import BlobRow
+from holdfast.model.tools import Tool
+from tests.edges.engines import LOCAL, Desk, HandClock, Ids, contents, everything, log_of, refused, rows_of
+from tests.edges.test_erasure import DAY_S, SECRET, _age
+from tests.edges.test_forged_frames import forged
+from tests.edges.test_transfer import refused_at
+from tests.support import SteppingClock
+
+BUDGET = 3_000
+BRIEF = Brief(
+    prompt="You help people who wait for a parcel.",
+    invariants=("Never promise a day.",),
+    tools=(Tool(name="track", description="Where a parcel is.", parameters={"type": "object", "properties": {}}),),
+)
+
+
+def _asked(place: Any, text: str = "Where do we ship the order?", **options: Any) -> Any:
+    """A question, and the pack for its answer."""
+    place.record("user", text)
+    return place.pack(budget=BUDGET, brief=BRIEF, **options)
+
+
+def _turn(place: Any, text: str, reply: str = "I see.", **options: Any) -> Any:
+    pack = _asked(place, text, **options)
+    place.record("assistant", reply)
+    return pack
+
+
+def _recorded(engine: holdfast.Engine) -> list[holdfast.Recorded]:
+    return [each for each in log_of(engine) if each.type == PackRecorded.name]
+
+
+def _why(diff: PackDiff, section: str) -> dict[str, tuple[str, str]]:
+    return {each.entry.id: (each.what, each.why) for each in diff.changes if each.entry.section == section}
+
+
+# Recording
+
+
+def test_why_a_pack_is_as_it_is_is_kept_together_with_the_reply(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    pack = _asked(session)
+    reply = session.record("assistant", "To Lisbon.")
+    (record,) = session.packs()
+    assert record.id == f"p{record.seq}"
+    assert (record.reply, record.context_hash) == (reply.seq, pack.context_hash)
+    assert (record.budget, record.used, record.level) == (BUDGET, pack.tokens.used, pack.tokens.level)
+    assert (record.query, record.frame) == ("Where do we ship the order?", None)
+    assert session.manifest(record) == session.manifest(record.id) == pack.manifest
+    assert session.state().context_hash == pack.context_hash
+    commands = {each.command for each in log_of(engine) if each.seq in (reply.seq, record.seq)}
+    assert len(commands) == 1, "one append"
+    assert {row.digest for row in rows_of(engine) if isinstance(row, BlobRow)} == {
+        hashlib.sha256(codec.encode(each)).hexdigest() for each in (pack.manifest, BRIEF)
+    }
+    assert engine.verify().problems == ()
+
+
+def test_a_brief_is_kept_once_and_none_not_at_all(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    for text in ("one?", "two?"):
+        _turn(session, text)
+    session.record("user", "three?")
+    session.pack(budget=BUDGET)
+    session.record("assistant", "yes")
+    events = [msgspec.json.decode(each.payload or b"", type=PackRecorded) for each in _recorded(engine)]
+    assert events[0].brief == events[1].brief is not None
+    assert events[2].brief is None
+    assert len({each.manifest.digest for each in events}) == 3
+
+
+def test_a_query_that_nobody_recorded_is_recorded_with_the_reply(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.pack("Where is it?", budget=BUDGET)
+    reply = session.record("assistant", "On its way.")
+    assert [(each.role, each.text) for each in session.messages()] == [
+        ("user", "Where is it?"),
+        ("assistant", "On its way."),
+    ]
+    (recorded,) = _recorded(engine)
+    event = msgspec.json.decode(recorded.payload or b"", type=PackRecorded)
+    assert (event.asked, event.reply) == (reply.seq - 1, reply.seq)
+    session.pack("And now?", budget=BUDGET)
+    session.record("user", "And  now?")  # who asks it himself is not made to ask twice
+    session.record("assistant", "Still.")
+    assert [each.text for each in session.messages(limit=2)] == ["And  now?", "Still."]
+
+
+def test_the_pack_built_last_goes_with_the_next_reply_once(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    first, second = _asked(session), session.pack(budget=BUDGET)
+    assert first is not second
+    session.record("user", "and quickly")
+    assert session.packs() == [], "what the user says answers no pack"
+    reply = session.record("assistant", "yes")
+    session.record("assistant", "and more")
+    assert [(each.reply, each.context_hash) for each in session.packs()] == [(reply.seq, second.context_hash)]
+    third = _asked(session, "what else?")
+    session.record("assistant", "not to that", pack=False)
+    assert len(session.packs()) == 1
+    named = session.record("assistant", "to the first", pack=first)
+    last = session.record("assistant", "to the third")
+    assert [(each.reply, each.context_hash) for each in session.packs(limit=2)] == [
+        (last.seq, third.context_hash),
+        (named.seq, first.context_hash),
+    ]
+    engine.session("s").record("assistant", "another handle has built none")
+    assert len(session.packs()) == 3
+
+
+def test_a_refused_reply_leaves_the_pack_for_the_next(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    pack = _asked(session)
+    with refused(engine, errors.InvalidContent):
+        session.record("assistant", "")
+    session.record("assistant", "yes")
+    assert [each.context_hash for each in session.packs()] == [pack.context_hash]
+
+
+def test_a_pack_goes_where_it_belongs(engine: holdfast.Engine) -> None:
+    session, other = engine.create_session("s"), engine.create_session("other")
+    frame = session.frame("work", budget=10_000)
+    pack = _asked(session)
+    own = _asked(frame)
+    for place, given in ((other, pack), (frame, pack), (session, own)):
+        with refused(engine, errors.InvalidContent):
+            place.record("assistant", "yes", pack=given)
+        with refused(engine, errors.InvalidContent):
+            place.keep(given)
+    strange: Any
+    for strange in ("p3", pack.manifest, True, 7, object()):
+        with refused(engine, errors.InvalidContent):
+            session.record("assistant", "yes", pack=strange)
+    with refused(engine, errors.InvalidContent):
+        session.record("user", "no reply", pack=pack)
+
+
+def test_a_retry_is_the_same_message_whatever_pack_it_comes_with(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    pack = session.pack("Where is it?", budget=BUDGET)
+    reply = session.record("assistant", "There.", key="k")
+    before = contents(engine)
+    assert session.record("assistant", "There.", key="k") == reply
+    assert session.record("assistant", "There.", key="k", pack=pack) == reply
+    assert session.record("assistant", "There.", key="k", pack=False) == reply
+    assert engine.session("s").record("assistant", "There.", key="k") == reply
+    later = session.pack("Another question?", budget=BUDGET, settle=False)
+    assert session.record("assistant", "There.", key="k", pack=later) == reply
+    assert contents(engine)[0] == before[0]
+    with pytest.raises(errors.KeyConflict):
+        session.record("assistant", "Elsewhere.", key="k")
+
+
+def test_a_frame_knows_its_last_pack_and_what_was_reserved_is_settled(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    frame, other = session.frame("work", budget=10_000), session.frame("more", budget=10_000)
+    pack = _asked(frame, reserve=2_000)
+    assert frame.state().budget.reserved == 2_000
+    frame.record("assistant", "done", usage=holdfast.Usage(100, 10))
+    state = frame.state()
+    assert (state.context_hash, state.budget.reserved, state.budget.used) == (pack.context_hash, 0, 110)
+    again = _turn(other, "and this?")
+    outside = _turn(session, "outside of frames")
+    assert [each.frame for each in session.packs()] == [None, other.id, frame.id]
+    assert [each.context_hash for each in frame.packs()] == [pack.context_hash]
+    assert other.state().context_hash == again.context_hash
+    assert session.state().context_hash == outside.context_hash
+    with pytest.raises(errors.PackNotFound):
+        session.diff(), other.diff()
+    assert session.reproduce(frame.packs()[0]).text == pack.text
+    assert engine.verify().problems == ()
+
+
+def test_a_pack_is_kept_on_request(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    pack = session.pack("Where is it?", budget=BUDGET)
+    record = session.keep(pack, key="k")
+    assert (record.reply, session.packs()) == (0, [record])
+    assert session.keep(pack, key="k") == record
+    assert session.messages() == [], "nothing was said"
+    assert session.reproduce(record).text == pack.text
+    assert session.record("assistant", "There.").seq == session.packs()[0].reply, "it can still be answered"
+    session.close()
+    with refused(engine, errors.SessionClosed):
+        session.keep(pack)
+    assert len(session.packs()) == 2
+    session.destroy(offload=False)
+    for ask in (session.packs, session.diff, lambda: session.manifest(record.id), lambda: session.reproduce(record)):
+        with pytest.raises(errors.SessionDestroyed):
+            ask()
+    for entry in engine.outbox():
+        engine.acknowledge(entry)
+    assert [row for row in rows_of(engine) if isinstance(row, BlobRow)] == []
+
+
+def test_packs_are_listed_the_newest_first_page_by_page(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    made = [_turn(session, f"question {number}").context_hash for number in range(5)]
+    listed = session.packs()
+    assert [each.context_hash for each in listed] == made[::-1]
+    assert session.packs(limit=2) == listed[:2]
+    assert session.packs(before=listed[1].seq, limit=2) == listed[2:4]
+    assert session.packs(before=0) == []
+
+
+@pytest.mark.parametrize("name", ["p0", "p1", "p2", "p999", "p3.0", "k3", "p٣", "p03"])
+def test_what_is_no_pack_is_not_found(engine: holdfast.Engine, name: str) -> None:
+    session = engine.create_session("s")
+    _turn(session, "one?")
+    for ask in (session.manifest, session.reproduce, session.diff):
+        with refused(engine, errors.PackNotFound, pack=name, session="s"):
+            ask(name)
+
+
+@pytest.mark.parametrize("name", [None, 3, "", "a\nb", object()])
+def test_what_names_no_pack_is_refused(engine: holdfast.Engine, name: Any) -> None:
+    session = engine.create_session("s")
+    _turn(session, "one?")
+    for ask in (session.manifest, session.reproduce):
+        with refused(engine, errors.InvalidName):
+            ask(name)
+
+
+# Comparing
+
+
+def test_a_diff_tells_how_facts_came_and_went(desk: Desk) -> None:
+    clock = HandClock()
+    engine = desk.open("memory", clock=clock)
+    session = engine.create_session("s")
+    ledger = session.ledger()
+    home = ledger.assert_("shipping_address", "12 Elm Street")
+    ledger.assert_("courier", "Swift")
+    clock.now_s += 1
+    ledger.assert_("offer", "free wrapping", ttl_s=60)
+    ledger.assert_("order", "number 4711")
+    _turn(session, "Where is the order?")
+    clock.now_s += 100
+    new = ledger.assert_("shipping_address", "99 Oak Avenue", supersedes=home.id)
+    ledger.retract("courier", reason="they went out of business")
+    _turn(session, "Where is the order?")
+    diff = session.diff()
+    assert _why(diff, "facts") == {
+        "k1": ("gone", f"shipping_address was superseded by {new.id} (explicit)"),
+        "k2": ("gone", "courier was retracted: they went out of business"),
+        "k3": ("gone", "offer expired"),
+        new.id: ("added", "shipping_address is new, in place of k1"),
+    }
+    assert diff.same >= 1, "the order is as it was"
+    told = diff.explain()
+    for each in diff.changes:
+        assert each.why in told
+    assert told.startswith(f"From {diff.first.id} ")
+
+
+def test_a_diff_tells_what_was_folded_and_what_is_new(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    for number in range(6):
+        session.record("user", f"question {number} {'please ' * 60}")
+        session.record("assistant", f"answer {number} {'indeed ' * 60}")
+    first = _turn(session, "and then?")
+    _turn(session, "and more?")
+    extended = session.diff()
+    assert extended.prefix_kept
+    assert [(each.what, each.why) for each in extended.changes if each.entry.section == "history"] == [
+        ("added", "is new")
+    ]
+    at = session.compact(strategy=holdfast.SummarizeOldest(keep_recent=4), window=8_000).at
+    second = session.pack(budget=8_000, brief=BRIEF)
+    folded = session.diff(session.packs()[1], second)
+    assert not folded.prefix_kept
+    assert folded.second.id == ""
+    messages = [each for each in first.manifest.entries if each.section == "history"]
+    assert [each.what for each in folded.changes if f"folded at boundary {at}" in each.why] == ["changed"]
+    (change,) = (each for each in folded.changes if f"folded at boundary {at}" in each.why)
+    assert change.entry.at == messages[0].at
+    assert change.why.startswith("12 messages were folded")
+    session.reset()
+    _turn(session, "anew")
+    gone = _why(session.diff(first), "history")
+    assert ("gone", f"the conversation began anew at event {session.state().start}") in gone.values()
+
+
+def test_a_diff_tells_what_did_not_fit_any_more(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    ledger = session.ledger()
+    for number in range(40):
+        ledger.assert_(f"parcel_{number}", f"somewhere {number} beyond the seventh hill")
+    session.record("user", "parcel?")
+    large, small = session.pack(budget=6_000), session.pack(budget=700)
+    diff = session.diff(large, small)
+    out = [each for each in diff.changes if each.what == "out"]
+    assert out
+    assert all(each.before is not None and each.before.fate == "included" for each in out)
+    assert all(each.why.startswith("did not fit any more: ") for each in out)
+    back = session.diff(small, large)
+    assert {each.entry.id for each in back.changes if each.what == "in"} == {each.entry.id for each in out}
+    assert session.diff(large, large).changes == ()
+
+
+def test_a_diff_tells_nothing_of_what_the_reader_may_not_know(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s", identity=holdfast.Identity(user_id="ada", permissions=()))
+    ledger = engine.ledger(holdfast.LedgerId("default", "session", ("main", "s")))
+    ledger.assert_("salary", "a hundred")
+    _turn(session, "salary?")
+    ledger.assert_("salary", "two hundred", supersedes="salary", requires=["pay"])
+    pack = _asked(session, "salary?")
+    diff = session.diff(None, pack)
+    assert "k2" not in diff.explain()
+    assert [each.what for each in diff.changes if each.entry.section == "facts"] == ["gone"]
+
+
+def test_reading_changes_nothing(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    for text in ("one?", "two?"):
+        _turn(session, text)
+    before = contents(engine)
+    for record in session.packs():
+        session.manifest(record)
+        session.reproduce(record)
+    session.diff()
+    assert contents(engine) == before
+
+
+# Making one again
+
+
+def test_a_pack_is_made_again_wherever_its_log_is(engine: holdfast.Engine, desk: Desk) -> None:
+    session = engine.create_session("s")
+    made = {}
+    for text in ("one?", "two?", "three?"):
+        pack = _turn(session, text)
+        made[session.packs()[0].id] = pack.anthropic(), pack.openai(), pack.openai_responses(), str(pack)
+    path = desk.folder / "moved.jsonl"
+    engine.export(path)
+    moved = desk.open("sqlite", name="moved")
+    moved.import_(path)
+    for place in (session, moved.session("s")):
+        for name, shown in made.items():
+            pack = place.reproduce(name)
+            assert (pack.anthropic(), pack.openai(), pack.openai_responses(), str(pack)) == shown
+            assert pack.manifest == place.manifest(name)
+
+
+class _OtherCounter:
+    name = "other"
+
+    def count(self, text: str) -> int:
+        return EstimatingCounter().count(text) + 1
+
+
+def test_an_engine_that_does_otherwise_says_what(desk: Desk) -> None:
+    engine = desk.open("sqlite")
+    session = engine.create_session("s")
+    session.ledger().assert_("courier", "Swift")
+    _turn(session, "Which courier?")
+    (record,) = session.packs()
+    engine.close()
+    other = desk.open("sqlite", counter=_OtherCounter(), policy=Policy(review="omit"))
+    assert other.session("s").reproduce(record.id).context_hash == record.context_hash, "all of it fits however counted"
+
+
+def test_an_erased_message_takes_along_the_packs_that_show_it(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    _turn(session, "hello")
+    clean = session.packs()[0]
+    session.pack(f"Is {SECRET} a secret?", budget=BUDGET)
+    session.record("assistant", "It was.")
+    session.record("user", "and then?")
+    session.pack(budget=BUDGET)
+    session.record("assistant", "nothing")
+    later = session.packs()
+    session.record("user", "bye")
+    secret = next(each.seq for each in session.messages() if SECRET in each.text)
+    session.erase([secret], "asked to")
+    assert [each.id for each in session.packs()] == [clean.id]
+    for record in later[:2]:
+        for ask in (session.reproduce, session.manifest):
+            with pytest.raises(errors.PackChanged) as changed:
+                ask(record)
+            assert changed.value.pack == record.id
+    assert session.reproduce(clean).context_hash == clean.context_hash
+    with pytest.raises(errors.PackChanged):
+        session.diff(clean, later[0])
+    kept = {clean.seq}
+    assert {row.seq for row in rows_of(engine) if isinstance(row, BlobRow)} == kept
+    assert engine.verify().problems == ()
+
+
+def test_nothing_of_an_erased_query_is_left(desk: Desk) -> None:
+    engine = desk.open("memory", clock=SystemClock())
+    session = engine.create_session("s")
+    session.pack(f"Is {SECRET} a secret?", budget=BUDGET)
+    session.record("assistant", "It was.")
+    _age(engine, 2 * DAY_S, desk.folder)
+    assert engine.collect_blobs() == 0
+    assert SECRET.encode() in everything(engine, desk)
+    session.erase([session.messages()[0].seq], "asked to")
+    assert engine.collect_blobs() == 1
+    del session
+    assert SECRET.encode() not in everything(engine, desk)
+
+
+def test_an_erased_fact_is_named_when_a_pack_cannot_be_made_again(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    ledger = session.ledger()
+    fact = ledger.assert_("courier", SECRET)
+    ledger.assert_("order", "4711")
+    _turn(session, "Which courier has the order?")
+    (record,) = session.packs()
+    assert SECRET in session.reproduce(record).text
+    ledger.erase([fact.id], "asked to")
+    with pytest.raises(errors.PackChanged) as changed:
+        session.reproduce(record)
+    assert "event 1 was erased" in changed.value.reason
+    assert session.manifest(record).context_hash == record.context_hash
+
+
+# Forged
+
+
+def _history(engine: holdfast.Engine) -> dict[str, Any]:
+    session = engine.create_session("forged")
+    live, ended = session.frame("live", budget=10**6), session.frame("ended", budget=10)
+    ended.pop()
+    session.record("user", "one?")
+    pack = session.pack(budget=BUDGET)
+    reply = session.record("assistant", "one")
+    (recorded,) = _recorded(engine)
+    event = msgspec.json.decode(recorded.payload or b"", type=PackRecorded)
+    return {"live": live.id, "ended": ended.id, "event": event, "reply": reply.seq, "at": pack.manifest.version}
+
+
+IDS = _history(holdfast.open("memory:", clock=SteppingClock(), ids=Ids()))
+
+
+def _pack(**changes: Any) -> PackRecorded:
+    true: PackRecorded = IDS["event"]
+    return msgspec.structs.replace(true, **changes)
+
+
+MANY = 2**62
+TRUE: dict[str, Event] = {
+    "a pack": _pack(),
+    "a pack without a reply": _pack(reply=0),
+    "a pack of a frame": _pack(frame=IDS["live"], reply=0),
+    "a pack that shows nothing": _pack(shown=()),
+    "a pack of everything before it": _pack(at=IDS["reply"], reply=0, shown=((1, IDS["reply"]),)),
+}
+FORGED: dict[str, Event] = {
+    "a pack of what is to come": _pack(at=10**6, reply=0),
+    "a pack of nothing": _pack(at=0),
+    "a pack without a hash": _pack(context_hash="x"),
+    "a pack over its budget": _pack(used=BUDGET + 1),
+    "a pack beyond counting": _pack(budget=MANY),
+    "a pack below nothing": _pack(used=-1),
+    "a pack that shows what is to come": _pack(shown=((1, IDS["at"] + 1),)),
+    "a pack that shows what never was": _pack(shown=((0, 1),)),
+    "a pack that shows backwards": _pack(shown=((3, 2),)),
+    "a pack that shows in no order": _pack(shown=((3, 3), (1, 1))),
+    "a pack that shows something twice": _pack(shown=((1, 2), (2, 3))),
+    "a pack that shows in more pieces than needed": _pack(shown=((1, 1), (2, 2))),
+    "a pack that talks too much": _pack(query="x" * (limits.PACK_QUERY_CHARS + 1)),
+    "a pack that was answered before it was made": _pack(reply=IDS["at"]),
+    "a pack that is answered some day": _pack(reply=10**6),
+    "a pack that was answered before it was asked": _pack(asked=IDS["reply"], reply=IDS["reply"]),
+    "a pack of nobody": _pack(frame="f999"),
+    "a pack of what has ended": _pack(frame=IDS["ended"]),
+    "a pack whose manifest is not there": _pack(manifest=BlobRef("0" * 64, 9)),
+    "a pack whose brief is not there": _pack(brief=BlobRef("0" * 64, 9)),
+}
+
+
+def test_what_a_command_could_have_made_is_taken(desk: Desk) -> None:
+    for name, event in TRUE.items():
+        engine = desk.open("memory")
+        assert engine.import_(forged(desk, event, _history)) > 0, name
+        assert engine.verify().ok, name
+        assert invariants.check(engine.session("forged").state()) == [], name
+
+
+@pytest.mark.parametrize("kind", LOCAL[:2])
+def test_what_no_command_can_have_made_is_refused(kind: str, desk: Desk) -> None:
+    target = desk.open(kind, name="target")
+    target.create_session("mine").record("user", "mine")
+    lines = forged(desk, TRUE["a pack"], _history).read_bytes().count(b"\n")
+    taken = []
+    for name, event in FORGED.items():
+        try:
+            assert refused_at(target, forged(desk, event, _history)) == lines - 1
+        except pytest.fail.Exception:
+            taken.append(name)
+            target = desk.open("memory")
+    assert taken == []
+
+
+def test_a_manifest_that_is_none_is_said_to_be_damaged(desk: Desk) -> None:
+    engine = desk.open("memory")
+    body = engine.put_blob(b"{}")
+
+    def write(written: holdfast.Engine) -> None:
+        _history(written)
+        written.put_blob(b"{}")
+        written.session("forged").record("user", holdfast.File(body))
+
+    target = desk.open("memory")
+    target.import_(forged(desk, _pack(manifest=body), write))
+    session = target.session("forged")
+    with pytest.raises(errors.StorageCorrupt, match="manifest of p"):
+        session.manifest(session.packs()[0])

@@ -1,0 +1,259 @@
+"""Whatever happened before and since: a pack that was recorded can be made again, byte for byte, wherever its log is; and
+of any two it is told what died and what was folded between them."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast import SummarizeOldest, errors
+from holdfast.core import upcast
+from holdfast.model.events import ContextCompacted
+from holdfast.model.pack import Brief, Entry, PackDiff
+from holdfast.model.tools import Tool
+from tests.support import CountingIds, figure
+
+EXAMPLES = figure(25, 1_500)
+STEPS = figure(25, 60)
+KEYS = ("city", "courier", "colour")
+VALUES = ("Lisbon", "Swift Parcel", "dark green", "Porto", "12 Elm Street")
+BRIEFS = (
+    None,
+    Brief(
+        prompt="You are kind.",
+        invariants=("Never guess.",),
+        tools=(Tool(name="look", description="Look.", parameters={"type": "object", "properties": {}}),),
+    ),
+)
+WORDS = "and so on, as was said before, at some length "
+
+keys, values = st.sampled_from(KEYS), st.sampled_from(VALUES)
+texts = st.builds("{} is {}. {}".format, keys, values, st.sampled_from(["", WORDS, WORDS * 12]))
+steps = st.one_of(
+    st.tuples(st.just("ask"), texts),
+    st.tuples(
+        st.just("call"),
+        st.fixed_dictionaries(
+            {"budget": st.sampled_from([600, 1_500, 6_000]), "brief": st.sampled_from(BRIEFS)},
+            optional={
+                "query": st.builds("Where is {}?".format, keys),
+                "profile": st.sampled_from(["high_stakes", "balanced", "comprehensive"]),
+                "guard": st.sampled_from(["annotate", "off"]),
+                "min_compaction": st.sampled_from(["light", "aggressive"]),
+                "model": st.just("claude-sonnet-4-5"),
+                "max_output": st.just(1_000),
+                "within": st.just([("draft", "d")]),
+            },
+        ),
+        texts,
+        st.sampled_from(["reply", "tool", "keep", "nothing"]),
+    ),
+    st.tuples(st.just("assert"), keys, values, st.sampled_from([{}, {"ttl_s": 50}, {"is_constraint": True}])),
+    st.tuples(st.just("draft"), keys, values),
+    st.tuples(st.just("retract"), keys),
+    st.tuples(st.just("work"), keys, values),
+    st.tuples(st.just("around"), keys, values),
+    st.tuples(st.just("fold"), st.integers(1, 4)),
+    st.tuples(st.just("page")),
+    st.tuples(st.just("handle"), texts),
+    st.tuples(st.just("wait"), st.sampled_from([1, 100])),
+    st.tuples(st.just("system"), texts),
+    st.tuples(st.just("reset")),
+)
+lives = st.lists(st.tuples(st.integers(0, 5), steps), min_size=6, max_size=STEPS)
+"""What is done, and where: 0 in the frame, else outside of it."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_700_000_000_000_000
+
+    def now_us(self) -> int:
+        self.now += 1
+        return self.now
+
+
+def shown(pack: Any) -> tuple[Any, ...]:
+    """All that there is of a pack to send or to read."""
+    return (
+        pack.anthropic(),
+        pack.openai(),
+        pack.openai_responses(),
+        str(pack),
+        pack.explain(),
+        pack.context_hash,
+        pack.manifest,
+    )
+
+
+class Life:
+    """A session with a frame in it, and the packs that were recorded, by their ids."""
+
+    def __init__(self, url: str) -> None:
+        self.clock = Clock()
+        self.engine = holdfast.open(url, clock=self.clock, ids=CountingIds())
+        self.session = self.engine.create_session("s", ledgers=[self.engine.ledger(user="ada").id])
+        self.ledgers = (self.session.ledger(), self.engine.ledger(user="ada"))
+        self.frame = self.session.frame("find the city", budget=10**6)
+        self.packs: dict[str, Any] = {}
+        self.shown: dict[str, tuple[Any, ...]] = {}
+
+    def place(self, where: int) -> Any:
+        if where == 0 and self.session.state().frames:
+            return self.frame
+        return self.session
+
+    def step(self, where: int, step: tuple[Any, ...]) -> None:
+        place, ledger = self.place(where), self.ledgers[where % 2]
+        match step:
+            case "ask", text:
+                place.record("user", text)
+            case "call", options, text, then:
+                self.call(place, dict(options), text, then)
+            case "assert", key, value, more:
+                ledger.assert_(key, value, **more)
+            case "draft", key, value:
+                ledger.assert_(key, value, scope="draft", scope_id="d")
+            case "retract", key:
+                with suppress(errors.FactNotFound, errors.AmbiguousFact, errors.FactNotLive):
+                    ledger.retract(key, reason="no more")
+            case "work", key, value:
+                self.session.set_working(key, value, ttl_s=70)
+            case "around", key, value:
+                self.session.set_environment(key, value, ttl_s=90)
+            case "fold", keep:
+                place.compact(strategy=SummarizeOldest(keep_recent=keep), window=9_000)
+            case ("page",):
+                said = [each for each in self.session.messages(limit=3) if each.frame is None and each.text]
+                with suppress(errors.InvalidContent):
+                    self.session.page_out(f"h{said[0].seq}_0") if said else None
+            case "handle", text:
+                with suppress(errors.FrameNotFound, errors.AlreadyTerminal):
+                    self.frame.add_handle("document", text, title=text[:9])
+            case "wait", seconds:
+                self.clock.now += seconds * 1_000_000
+            case "system", text:
+                place.record("system", text)
+            case ("reset",):
+                self.session.reset()
+
+    def call(self, place: Any, options: dict[str, Any], text: str, then: str) -> None:
+        try:
+            pack = place.pack(**options, **({"reserve": 10} if place is self.frame else {}))
+        except (errors.CriticalOverflow, errors.WindowTooSmall, errors.BudgetTooSmall):
+            return
+        if then == "nothing":
+            return
+        if then == "keep":
+            place.keep(pack)
+        elif then == "reply":
+            place.record("assistant", text)
+        else:
+            (call,) = place.record("assistant", "", tool_calls=[{"name": "look", "args": {"for": text}}]).tool_calls
+            place.result(call, {"found": text})
+        record = self.session.packs(limit=1)[0]
+        assert record.context_hash == pack.context_hash
+        self.packs[record.id] = pack
+        self.shown[record.id] = shown(pack)
+
+    def check(self, engine: holdfast.Engine) -> None:
+        session = engine.session("s")
+        assert [each.id for each in session.packs(limit=1_000)] == list(self.shown)[::-1]
+        for name, made in self.shown.items():
+            assert shown(session.reproduce(name)) == made
+            assert session.manifest(name) == made[-1]
+
+
+@settings(max_examples=EXAMPLES)
+@given(lives, st.sampled_from(["memory", "sqlite"]))
+def test_every_recorded_pack_is_made_again_byte_for_byte(life: list[tuple[int, Any]], kind: str) -> None:
+    with ExitStack() as exits:
+        folder = Path(exits.enter_context(tempfile.TemporaryDirectory()))
+        urls = ["memory:", str(folder / "a.db")]
+        lived = Life(urls[kind == "sqlite"])
+        exits.enter_context(lived.engine)
+        for where, step in life:
+            lived.step(where, step)
+        before = lived.session.state()
+        lived.check(lived.engine)
+        assert lived.session.state() == before
+        other = exits.enter_context(holdfast.open(urls[kind == "memory"]))
+        holdfast.copy(lived.engine, other)
+        lived.check(other)
+
+
+# What is told of two of them
+
+
+def _facts(entries: tuple[Entry, ...]) -> dict[tuple[str, str], Entry]:
+    own = (each for each in entries if each.section == "facts")
+    return {
+        (each.id.partition("@")[0], "user ada" if ", user ada, " in each.source else "session"): each for each in own
+    }
+
+
+def _check_deaths(lived: Life, first: Any, second: Any, diff: PackDiff) -> None:
+    """Every fact that was shown, and is dead, is said to have died."""
+    told = {(each.entry.id.partition("@")[0], each.entry.source): each for each in diff.changes}
+    versions = dict(second.manifest.ledgers)
+    for (name, whose), entry in _facts(first.manifest.entries).items():
+        ledger = lived.ledgers[whose == "user ada"]
+        fact = ledger.get(name)
+        by = fact.superseded_by
+        if entry.fate not in ("included", "reduced"):
+            continue
+        if by is not None and int(by[1:]) <= versions[ledger.id]:
+            assert f"was superseded by {by} ({fact.rule})" in told[name, entry.source].why
+        elif fact.ran_out(second.manifest.request.as_of_us) and fact.status != "retracted":
+            assert told[name, entry.source].why == f"{fact.key} expired"
+
+
+def _check_folds(lived: Life, first: Any, second: Any, diff: PackDiff) -> None:
+    """The newest fold between them is told of, if it took in something that the first one shows."""
+    span = range(first.manifest.version + 1, second.manifest.version + 1)
+    reset = [
+        each.seq for each in lived.session.events(limit=1_000) if each.seq in span and each.type == "session.reset"
+    ]
+    for recorded in reversed(lived.session.events(limit=1_000)):
+        event = upcast.current(recorded) if recorded.seq in span else None
+        if isinstance(event, ContextCompacted) and event.fold is not None and event.frame == first.manifest.frame:
+            stretch = range(event.fold.first, event.fold.last + 1)
+            own = [each for each in first.manifest.entries if each.section == "history"]
+            whole = [each for each in own if each.fate == "included" and each.at in stretch and each.to in stretch]
+            if whole and not reset and second.manifest.request.profile.history == "whole":
+                assert f"folded at boundary {recorded.seq}" in diff.explain()
+            return
+
+
+def _begins(first: Any, second: Any) -> bool:
+    before, after = first.history, second.history
+    same = (before.system, first.tools) == (after.system, second.tools)
+    return same and after.items[: len(before.items)] == before.items
+
+
+@settings(max_examples=EXAMPLES)
+@given(lives)
+def test_of_two_packs_it_is_told_what_died_and_what_was_folded(life: list[tuple[int, Any]]) -> None:
+    lived = Life("memory:")
+    for where, step in life:
+        lived.step(where, step)
+    last: dict[str | None, Any] = {}
+    for name, pack in lived.packs.items():
+        first = last.get(pack.manifest.frame)
+        if first is not None:
+            diff = lived.session.diff(first, name)
+            assert diff.second.id == name
+            _check_deaths(lived, first, pack, diff)
+            _check_folds(lived, first, pack, diff)
+            assert diff.prefix_kept == _begins(first, pack), diff.explain()
+            assert diff.same + len(diff.changes) > 0
+        last[pack.manifest.frame] = pack
+    if len(lived.packs) > 1:
+        with suppress(errors.PackNotFound):  # the last one may be alone in its conversation
+            assert lived.session.diff().second.id == [*lived.packs][-1]

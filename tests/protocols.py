@@ -1,0 +1,491 @@
+"""What providers take and what they answer, protocol by protocol: each request is read into the same form, or refused for
+the reason for which a provider refuses it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+MARKS = 4
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+IDS = {"anthropic": re.compile(r"[a-zA-Z0-9_-]+"), "chat": re.compile(r".{1,40}"), "responses": re.compile(r".{1,64}")}
+
+
+class Refused(Exception):
+    """A request that a provider answers with 400."""
+
+
+class Call(NamedTuple):
+    id: str
+    name: str
+    args: dict[str, Any]
+
+
+class Turn(NamedTuple):
+    """What one side says before the other one does. A user's results come first."""
+
+    role: str
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    results: tuple[tuple[str, str], ...] = ()
+
+
+class Talk(NamedTuple):
+    """A conversation as a model sees it, whatever the protocol."""
+
+    system: str
+    turns: tuple[Turn, ...]
+    tools: tuple[str, ...]
+
+    @property
+    def last(self) -> tuple[tuple[Call, str], ...]:
+        """The last calls, each with its result."""
+        for turn, after in zip(reversed(self.turns[:-1]), reversed(self.turns[1:]), strict=True):
+            if turn.calls:
+                results = dict(after.results)
+                return tuple((call, results[call.id]) for call in turn.calls)
+        return ()
+
+    @property
+    def shown(self) -> str:
+        """Everything that it is shown."""
+        lines = [self.system]
+        for turn in self.turns:
+            lines += (text for _, text in turn.results)
+            lines += (turn.text, *(json.dumps([call.name, call.args]) for call in turn.calls))
+        return "\n".join(lines)
+
+
+class Reply(NamedTuple):
+    text: str = ""
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    thought: str = ""
+
+
+class Made:
+    """What a provider has made, by the name under which it comes back."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, tuple[str, dict[str, Any]]] = {}
+        self.thoughts: dict[str, str] = {}
+
+    def check(self, call: Call) -> None:
+        need(call.id in self.calls, f"the call {call.id} is nobody's")
+        need(self.calls[call.id] == (call.name, call.args), f"the call {call.id} is not as it was made")
+
+    def check_thought(self, sealed: object, thought: str | None = None) -> None:
+        need(type(sealed) is str and sealed in self.thoughts, "invalid signature in a thinking block")
+        need(thought is None or self.thoughts[str(sealed)] == thought, "a thinking block cannot be modified")
+
+
+def need(holds: object, reason: str) -> None:
+    if not holds:
+        raise Refused(reason)
+
+
+def fields(value: Any, where: str, known: str, needed: str = "") -> dict[str, Any]:
+    """An object with no other fields than these."""
+    need(type(value) is dict, f"{where}: should be an object")
+    for name in value:
+        need(name in known.split(), f"{where}.{name}: extra inputs are not permitted")
+    for name in needed.split():
+        need(value.get(name) is not None, f"{where}.{name}: field required")
+    found: dict[str, Any] = value
+    return found
+
+
+def listed(value: Any, where: str) -> list[Any]:
+    need(type(value) is list and value, f"{where}: should be a list of at least one")
+    found: list[Any] = value
+    return found
+
+
+def written(value: Any, where: str) -> str:
+    """Text that is not blank: empty blocks are refused."""
+    need(type(value) is str and value.strip(), f"{where}: text content must be non-empty")
+    return str(value)
+
+
+def whole(value: Any, where: str, least: int) -> None:
+    need(type(value) is int and value >= least, f"{where}: should be a whole number of at least {least}")
+
+
+def named(value: Any, where: str) -> str:
+    need(type(value) is str and NAME.fullmatch(value), f"{where}: should be a name")
+    return str(value)
+
+
+def spelled(value: Any, where: str) -> dict[str, Any]:
+    """Arguments, which are JSON in a string."""
+    need(type(value) is str, f"{where}: should be a string")
+    try:
+        found = json.loads(value)
+    except ValueError:
+        raise Refused(f"{where}: is not JSON") from None
+    need(type(found) is dict, f"{where}: should be an object")
+    return dict(found)
+
+
+def schema(value: Any, where: str) -> None:
+    need(type(value) is dict and value.get("type") == "object", f"{where}: should be the schema of an object")
+
+
+def unique(names: list[str], where: str) -> tuple[str, ...]:
+    need(len(set(names)) == len(names), f"{where}: must be unique")
+    return tuple(names)
+
+
+# Anthropic
+
+
+ANTHROPIC = "model max_tokens messages system tools tool_choice stop_sequences temperature thinking metadata stream"
+
+
+def anthropic(body: dict[str, Any], made: Made) -> Talk:
+    fields(body, "request", ANTHROPIC, "model messages")
+    whole(body.get("max_tokens"), "max_tokens", 1)
+    reader = _Anthropic(made)
+    system = body.get("system", [])
+    told = reader.texts(system, "system", empty=True) if type(system) is list else written(system, "system")
+    tools = [reader.tool(each, f"tools.{n}") for n, each in enumerate(body.get("tools", []))]
+    turns: list[Turn] = []
+    for number, message in enumerate(listed(body["messages"], "messages")):
+        turn = reader.message(message, f"messages.{number}")
+        if turns and turns[-1].role == turn.role:  # these are combined
+            need(not turn.results or not turns[-1].text, f"messages.{number}: tool_result blocks come first")
+            turn = _combined(turns.pop(), turn)
+        turns.append(turn)
+    need(turns[0].role == "user", "messages: the first message must use the user role")
+    need(turns[-1].role == "user", "messages: the conversation must end with a user message")
+    check_pairs(turns, made)
+    need(tools or not any(turn.calls for turn in turns), "requests with tool_use blocks must define tools")
+    need(reader.marks <= MARKS, f"a maximum of {MARKS} blocks with cache_control may be provided, found {reader.marks}")
+    return Talk(told, tuple(turns), unique(tools, "tools"))
+
+
+def _combined(first: Turn, second: Turn) -> Turn:
+    text = "\n".join(filter(None, (first.text, second.text)))
+    return Turn(first.role, text, first.calls + second.calls, first.results + second.results)
+
+
+def check_pairs(turns: list[Turn], made: Made) -> None:
+    """Every call has its result in the next turn, and every result has its call in the one before."""
+    ids: list[str] = []
+    for before, turn in zip([Turn("user"), *turns], [*turns, Turn("user")], strict=True):
+        asked, answered = [call.id for call in before.calls], [call for call, _ in turn.results]
+        unique(answered, "tool_result ids")
+        for each in asked:
+            need(each in answered, f"the call {each} has no result immediately after it")
+        for each in answered:
+            need(each in asked, f"the result of {each} has no call in the message before it")
+        for call in turn.calls:
+            made.check(call)
+        ids += (call.id for call in turn.calls)
+    unique(ids, "tool_use ids")
+
+
+class _Anthropic:
+    """Blocks, and how many of them carry a mark."""
+
+    def __init__(self, made: Made) -> None:
+        self._made = made
+        self.marks = 0
+
+    def tool(self, value: Any, where: str) -> str:
+        fields(value, where, "name description input_schema cache_control type", "name input_schema")
+        self._mark(value, where)
+        schema(value["input_schema"], where)
+        return named(value["name"], where)
+
+    def texts(self, blocks: Any, where: str, *, empty: bool = False) -> str:
+        need(type(blocks) is list and (blocks or empty), f"{where}: should be a list")
+        return "\n".join(self._text(each, f"{where}.{number}") for number, each in enumerate(blocks))
+
+    def message(self, value: Any, where: str) -> Turn:
+        fields(value, where, "role content", "role content")
+        role, content = value["role"], value["content"]
+        need(role in ("user", "assistant"), f"{where}: unexpected role {role!r}")
+        if type(content) is str:
+            return Turn(role, written(content, where))
+        texts: list[str] = []
+        calls: list[Call] = []
+        results: list[tuple[str, str]] = []
+        for number, block in enumerate(listed(content, where)):
+            at = f"{where}.content.{number}"
+            kind = block.get("type")
+            if kind == "text":
+                texts.append(self._text(block, at))
+            elif kind == "tool_use" and role == "assistant":
+                calls.append(self._call(block, at))
+            elif kind == "tool_result" and role == "user":
+                need(not texts, f"{at}: tool_result blocks come first")
+                results.append(self._result(block, at))
+            elif kind == "thinking" and role == "assistant":
+                fields(block, at, "type thinking signature", "thinking signature")
+                need(not texts and not calls, f"{at}: a thinking block comes first")
+                self._made.check_thought(block["signature"], block["thinking"])
+            else:
+                raise Refused(f"{at}: a {role} message has no {kind!r} block")
+        need(texts or calls or results, f"{where}: the final block in an assistant message cannot be thinking")
+        return Turn(role, "\n".join(texts), tuple(calls), tuple(results))
+
+    def _text(self, block: Any, where: str) -> str:
+        fields(block, where, "type text cache_control", "type")
+        need(block["type"] == "text", f"{where}: should be a text block")
+        self._mark(block, where)
+        return written(block.get("text"), where)
+
+    def _call(self, block: dict[str, Any], where: str) -> Call:
+        fields(block, where, "type id name input cache_control caller", "id name")
+        need(type(block.get("input")) is dict, f"{where}.input: should be an object")
+        need(IDS["anthropic"].fullmatch(block["id"]), f"{where}.id: should match {IDS['anthropic'].pattern}")
+        self._mark(block, where)
+        return Call(block["id"], named(block["name"], where), block["input"])
+
+    def _result(self, block: dict[str, Any], where: str) -> tuple[str, str]:
+        fields(block, where, "type tool_use_id content is_error cache_control", "tool_use_id")
+        self._mark(block, where)
+        content = block.get("content", "")
+        text = self.texts(content, where) if type(content) is list else str(content)
+        need(text or not block.get("is_error"), f"{where}: content cannot be empty if is_error is true")
+        return block["tool_use_id"], text
+
+    def _mark(self, block: dict[str, Any], where: str) -> None:
+        mark = block.get("cache_control")
+        if mark is not None:
+            need(fields(mark, where, "type ttl")["type"] == "ephemeral", f"{where}: another mark")
+            self.marks += 1
+
+
+# OpenAI: chat completions
+
+
+CHAT = "model messages tools tool_choice max_completion_tokens temperature parallel_tool_calls store stream"
+
+
+def chat(body: dict[str, Any], made: Made) -> Talk:
+    fields(body, "request", CHAT, "model messages")
+    if "max_completion_tokens" in body:
+        whole(body["max_completion_tokens"], "max_completion_tokens", 1)
+    tools = [_chat_tool(each, f"tools.{number}") for number, each in enumerate(body.get("tools", []))]
+    system: list[str] = []
+    turns: list[Turn] = []
+    for number, message in enumerate(listed(body["messages"], "messages")):
+        where = f"messages.{number}"
+        role = message.get("role")
+        if role in ("system", "developer"):
+            fields(message, where, "role content name", "content")
+            system.append(_chat_text(message["content"], where))
+        elif role == "tool":
+            fields(message, where, "role content tool_call_id", "tool_call_id")
+            need(turns and (turns[-1].calls or turns[-1].results), f"{where}: must follow a message with tool_calls")
+            results = ((message["tool_call_id"], _chat_text(message.get("content"), where, empty=True)),)
+            turn = Turn("user", results=results)
+            turns.append(_combined(turns.pop(), turn) if turns[-1].results else turn)
+        elif role == "assistant":
+            turns.append(_chat_reply(message, where))
+        else:
+            need(role == "user", f"{where}: unexpected role {role!r}")
+            fields(message, where, "role content name", "content")
+            turn = Turn("user", _chat_text(message["content"], where))
+            joins = turns and turns[-1].role == "user"
+            turns.append(_combined(turns.pop(), turn) if joins else turn)
+    need(turns, "messages: there is nothing to answer")
+    check_pairs(turns, made)
+    need("tools" not in body or tools, "tools: should not be empty")
+    return Talk("\n".join(system), tuple(turns), unique(tools, "tools"))
+
+
+def _chat_tool(value: Any, where: str) -> str:
+    need(fields(value, where, "type function", "type function")["type"] == "function", f"{where}: unknown type")
+    function = fields(value["function"], where, "name description parameters strict", "name")
+    schema(function.get("parameters"), where)
+    return named(function["name"], where)
+
+
+def _chat_text(content: Any, where: str, *, empty: bool = False) -> str:
+    if type(content) is list:
+        parts = [fields(each, where, "type text", "type text") for each in listed(content, where)]
+        return "\n".join(written(each["text"], where) for each in parts)
+    return content if empty and content == "" else written(content, where)
+
+
+def _chat_reply(message: dict[str, Any], where: str) -> Turn:
+    fields(message, where, "role content tool_calls refusal name")
+    calls: list[Call] = []
+    for number, each in enumerate(listed(message["tool_calls"], where) if "tool_calls" in message else []):
+        at = f"{where}.tool_calls.{number}"
+        need(fields(each, at, "id type function", "id function").get("type") == "function", f"{at}: unknown type")
+        need(IDS["chat"].fullmatch(each["id"]), f"{at}.id: too long")
+        function = fields(each["function"], at, "name arguments", "name")
+        calls.append(Call(each["id"], named(function["name"], at), spelled(function.get("arguments"), at)))
+    content = message.get("content")
+    need(content is not None or calls, f"{where}.content: expected a string, got null")
+    return Turn("assistant", "" if content is None else _chat_text(content, where), tuple(calls))
+
+
+# OpenAI: responses
+
+
+RESPONSES = (
+    "model input instructions tools tool_choice max_output_tokens temperature parallel_tool_calls store include stream"
+)
+PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
+
+
+def responses(body: dict[str, Any], made: Made) -> Talk:
+    fields(body, "request", RESPONSES, "model input")
+    if "max_output_tokens" in body:
+        whole(body["max_output_tokens"], "max_output_tokens", 16)
+    instructions = body.get("instructions")
+    need(instructions is None or type(instructions) is str, "instructions: should be a string")
+    tools = [_responses_tool(each, f"tools.{number}") for number, each in enumerate(body.get("tools", []))]
+    items = body["input"]
+    items = [{"role": "user", "content": items}] if type(items) is str else listed(items, "input")
+    turns: list[Turn] = []
+    system = [instructions] if instructions else []
+    alone = ""
+    for number, item in enumerate(items):
+        where = f"input.{number}"
+        kind = item.get("type", "message")
+        own = item.get("id")
+        need(own is None or own.startswith(PREFIXES.get(kind, "")), f"{where}.id: expected another prefix")
+        if kind == "reasoning":
+            need(not alone, f"the item {alone} of type reasoning was provided without its required following item")
+            fields(item, where, "type id summary encrypted_content content status", "id encrypted_content")
+            made.check_thought(item["encrypted_content"])
+            alone = item["id"]
+            continue
+        turn = _item(item, kind, where)
+        need(
+            not alone or turn.role == "assistant",
+            f"the item {alone} of type reasoning was provided without its required following item",
+        )
+        alone = ""
+        if turn.role in ("system", "developer"):
+            system.append(turn.text)
+        else:
+            joins = turns and turns[-1].role == turn.role
+            turns.append(_combined(turns.pop(), turn) if joins else turn)
+    need(not alone, f"the item {alone} of type reasoning was provided without its required following item")
+    need(turns, "input: there is nothing to answer")
+    check_pairs(turns, made)
+    return Talk("\n".join(system), tuple(turns), unique(tools, "tools"))
+
+
+def _responses_tool(value: Any, where: str) -> str:
+    fields(value, where, "type name description parameters strict", "type name")
+    need(value["type"] == "function", f"{where}: unknown type")
+    need(type(value.get("strict")) is bool, f"{where}.strict: field required")
+    schema(value.get("parameters"), where)
+    return named(value["name"], where)
+
+
+def _item(item: dict[str, Any], kind: str, where: str) -> Turn:
+    if kind == "function_call":
+        fields(item, where, "type id call_id name arguments status", "call_id name")
+        need(IDS["responses"].fullmatch(item["call_id"]), f"{where}.call_id: too long")
+        call = Call(item["call_id"], named(item["name"], where), spelled(item.get("arguments"), where))
+        return Turn("assistant", calls=(call,))
+    if kind == "function_call_output":
+        fields(item, where, "type id call_id output status", "call_id")
+        output = item.get("output")
+        if type(output) is list:
+            output = "\n".join(_part(each, "input_text", where) for each in listed(output, where))
+        need(type(output) is str, f"{where}.output: should be a string")
+        return Turn("user", results=((item["call_id"], str(output)),))
+    need(kind == "message", f"{where}: unknown type {kind!r}")
+    fields(item, where, "type id role content status phase", "role content")
+    role, content = item["role"], item["content"]
+    need(role in ("user", "assistant", "system", "developer"), f"{where}: unexpected role {role!r}")
+    if type(content) is str:
+        return Turn(role, written(content, where))
+    part = "output_text" if role == "assistant" else "input_text"
+    return Turn(role, "\n".join(_part(each, part, where) for each in listed(content, where)))
+
+
+def _part(part: Any, kind: str, where: str) -> str:
+    fields(part, where, "type text annotations logprobs", "type text")
+    need(part["type"] == kind, f"{where}: expected {kind}, got {part['type']}")
+    return written(part["text"], where)
+
+
+PARSED: dict[str, Callable[[dict[str, Any], Made], Talk]] = {
+    "anthropic": anthropic,
+    "chat": chat,
+    "responses": responses,
+}
+
+
+# What they answer
+
+
+def spoken(
+    protocol: str, number: int, body: dict[str, Any], reply: Reply, calls: list[Call], sealed: str
+) -> dict[str, Any]:
+    """A reply in the words of a protocol. What the request took is reckoned by its length."""
+    taken, given = len(json.dumps(body)) // 4, len(json.dumps(reply)) // 4
+    return _SPOKEN[protocol](number, body["model"], reply, calls, sealed, taken, given)
+
+
+def _as_anthropic(
+    number: int, model: str, reply: Reply, calls: list[Call], sealed: str, taken: int, given: int
+) -> dict[str, Any]:
+    content: list[dict[str, Any]] = []
+    if sealed:
+        content.append({"type": "thinking", "thinking": reply.thought, "signature": sealed})
+    if reply.text:
+        content.append({"type": "text", "text": reply.text})
+    content += ({"type": "tool_use", "id": call.id, "name": call.name, "input": call.args} for call in calls)
+    about = {"id": f"msg_{number:04}", "type": "message", "role": "assistant", "model": model, "content": content}
+    usage = {"input_tokens": taken, "output_tokens": given}
+    return {**about, "stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None, "usage": usage}
+
+
+def _as_chat(
+    number: int, model: str, reply: Reply, calls: list[Call], sealed: str, taken: int, given: int
+) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": None}
+    if calls:
+        message["tool_calls"] = [
+            {"id": each.id, "type": "function", "function": {"name": each.name, "arguments": json.dumps(each.args)}}
+            for each in calls
+        ]
+    choice = {"index": 0, "finish_reason": "tool_calls" if calls else "stop", "message": message, "logprobs": None}
+    about = {"id": f"chatcmpl-{number:04}", "object": "chat.completion", "created": 1, "model": model}
+    usage = {"prompt_tokens": taken, "completion_tokens": given, "total_tokens": taken + given}
+    return {**about, "choices": [choice], "usage": usage}
+
+
+def _as_response(
+    number: int, model: str, reply: Reply, calls: list[Call], sealed: str, taken: int, given: int
+) -> dict[str, Any]:
+    output: list[dict[str, Any]] = []
+    if sealed:
+        output.append({"type": "reasoning", "id": f"rs_{number:04}", "summary": [], "encrypted_content": sealed})
+    if reply.text:
+        text = {"type": "output_text", "text": reply.text, "annotations": []}
+        about = {"type": "message", "id": f"msg_{number:04}", "role": "assistant", "status": "completed"}
+        output.append({**about, "content": [text]})
+    for place, call in enumerate(calls):
+        spelled = {"call_id": call.id, "name": call.name, "arguments": json.dumps(call.args), "status": "completed"}
+        output.append({"type": "function_call", "id": f"fc_{number:04}_{place}", **spelled})
+    head = {"id": f"resp_{number:04}", "object": "response", "created_at": 1.0, "model": model, "status": "completed"}
+    request = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    usage = {
+        "input_tokens": taken,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": given,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": taken + given,
+    }
+    return {**head, **request, "output": output, "usage": usage}
+
+
+_SPOKEN: dict[str, Callable[..., dict[str, Any]]] = {
+    "anthropic": _as_anthropic,
+    "chat": _as_chat,
+    "responses": _as_response,
+}

@@ -1,0 +1,190 @@
+"""A provider of models on this machine: an HTTP server that speaks the protocols of OpenAI and Anthropic, refuses what they
+refuse, and answers by a script. Beside it stands the world outside of an agent: tools that take effect once per key, and
+an inbox.
+
+Laws: a reply follows from the conversation that was sent and from nothing else, so whoever asks again gets the same words;
+what the server has made (ids of calls, their arguments, signatures) must come back as it was; a request that a provider
+would refuse is answered with 400 and remembered with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple, TypeAlias
+
+from tests.protocols import PARSED, Call, Made, Refused, Reply, Talk, spoken
+
+Script: TypeAlias = Callable[[Talk], Reply]
+"""What a model says to a conversation."""
+Tool: TypeAlias = Callable[[dict[str, Any]], Any]
+
+PROTOCOLS = {"/v1/messages": "anthropic", "/v1/chat/completions": "chat", "/v1/responses": "responses"}
+LOOPBACK = "127.0.0.1"
+
+
+class Asked(NamedTuple):
+    """A request for a reply."""
+
+    protocol: str
+    body: dict[str, Any]
+    problem: str
+    """Why it was refused; empty if it was not."""
+
+    @property
+    def spelled(self) -> str:
+        return json.dumps(self.body, ensure_ascii=False, sort_keys=True)
+
+
+class Effect(NamedTuple):
+    """A tool that was asked to do something."""
+
+    name: str
+    key: str
+    args: dict[str, Any]
+    first: bool
+    """It took effect now; else it had, and the answer is the one of then."""
+
+
+class Provider:
+    """The server, and all that has come to it."""
+
+    def __init__(
+        self,
+        script: Script,
+        tools: Mapping[str, Tool] | None = None,
+        inbox: Callable[[list[Effect]], list[tuple[str, str]]] = lambda effects: [],
+    ) -> None:
+        """`inbox`: the messages that the user has sent by now, each under its key; it may depend on what was done."""
+        self._script = script
+        self._tools = tools or {}
+        self._inbox = inbox
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._made = Made()
+        self._done: dict[str, Any] = {}
+        self.asked: list[Asked] = []
+        self.effects: list[Effect] = []
+
+    @property
+    def refused(self) -> list[str]:
+        return [each.problem for each in self.asked if each.problem]
+
+    def answer(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> tuple[int, Any]:
+        """What stands at a path, and its status."""
+        with self._lock:
+            if path in PROTOCOLS:
+                return self._reply(PROTOCOLS[path], headers, body)
+            if path == "/inbox":
+                return 200, self._inbox(self.effects)
+            if path.startswith("/tools/"):
+                return 200, self._act(path.removeprefix("/tools/"), headers.get("idempotency-key") or "", body)
+        return 404, {"error": f"nothing is at {path}"}
+
+    def _reply(self, protocol: str, headers: Mapping[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        try:
+            _check_headers(protocol, headers)
+            talk = PARSED[protocol](body, self._made)
+        except Refused as refused:
+            self.asked.append(Asked(protocol, body, str(refused)))
+            error = {"type": "invalid_request_error", "message": str(refused)}
+            return 400, {"type": "error", "error": error} if protocol == "anthropic" else {"error": error}
+        self.asked.append(Asked(protocol, body, ""))
+        reply = self._script(talk)
+        number = next(self._numbers)
+        prefix = "toolu" if protocol == "anthropic" else "call"
+        calls = [Call(f"{prefix}_{number:04}_{place}", *each) for place, each in enumerate(reply.calls)]
+        for call in calls:
+            self._made.calls[call.id] = (call.name, call.args)
+        sealed = _seal(reply.thought)
+        if reply.thought:
+            self._made.thoughts[sealed] = reply.thought
+        return 200, spoken(protocol, number, body, reply, calls, sealed)
+
+    def _act(self, name: str, key: str, args: dict[str, Any]) -> Any:
+        known = bool(key) and key in self._done
+        self.effects.append(Effect(name, key, args, not known))
+        if known:
+            return self._done[key]
+        outcome = self._tools[name](args)
+        if key:
+            self._done[key] = outcome
+        return outcome
+
+
+def _seal(thought: str) -> str:
+    return f"sealed-{hashlib.sha256(thought.encode()).hexdigest()[:32]}" if thought else ""
+
+
+def _check_headers(protocol: str, headers: Mapping[str, str]) -> None:
+    if not headers.get("authorization") and not headers.get("x-api-key"):
+        raise Refused("authentication: no key was sent")
+    if protocol == "anthropic" and not headers.get("anthropic-version"):
+        raise Refused("anthropic-version: the header is missing")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._serve({})
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("content-length", "0"))
+        body = self.rfile.read(length)
+        if len(body) < length:  # whoever asked has died over it
+            self.close_connection = True
+        else:
+            self._serve(json.loads(body))
+
+    def _serve(self, body: dict[str, Any]) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        status, answer = self.server.provider.answer(self.path, headers, body)
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_said: Any) -> None:
+        """Nobody reads it."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False
+
+    def __init__(self, provider: Provider) -> None:
+        super().__init__((LOOPBACK, 0), _Handler)
+        self.provider = provider
+        self.trouble: list[BaseException] = []
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who asked may be dead by now; all else is trouble."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, ConnectionError | TimeoutError):
+            self.trouble.append(error)
+
+
+@contextmanager
+def serving(provider: Provider) -> Iterator[str]:
+    """The address at which it can be asked. It is left when whoever asked has hung up."""
+    server = _Server(provider)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), name="provider")
+    thread.start()
+    try:
+        yield f"http://{LOOPBACK}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert server.trouble == []
