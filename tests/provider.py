@@ -69,6 +69,9 @@ class Provider:
         self._numbers = itertools.count(1)
         self._made = Made()
         self._done: dict[str, Any] = {}
+        self._asks = itertools.count()
+        self.weather: Callable[[int], int] = lambda number: 0
+        """The status with which a request is turned away before it is read; 0 for none."""
         self.asked: list[Asked] = []
         self.effects: list[Effect] = []
 
@@ -80,6 +83,9 @@ class Provider:
         """What stands at a path, and its status."""
         with self._lock:
             if path in PROTOCOLS:
+                status = self.weather(next(self._asks))
+                if status:
+                    return status, {"type": "error", "error": {"type": "api_error", "message": "try again"}}
                 return self._reply(PROTOCOLS[path], headers, body)
             if path == "/inbox":
                 return 200, self._inbox(self.effects)

@@ -597,7 +597,7 @@ def test_a_statement_finds_its_rows_by_an_index(large: dict[str, Raw], role: str
         assert kinds <= {"Limit", "Result", "Index Scan", "Index Only Scan"} | joined, plan
     for node in nodes(plan["Plan"]):
         looked_at = node["Actual Rows"] * node["Actual Loops"] + node.get("Rows Removed by Filter", 0)
-        assert looked_at <= A_FEW, plan
+        assert looked_at <= A_FEW or node["Node Type"] == "Function Scan", plan
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.table)

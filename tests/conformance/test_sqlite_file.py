@@ -280,7 +280,7 @@ AMONG: dict[str, tuple[type[Row], Mapping[str, str | int], str, str]] = {
 def test_facts_are_found_among_many_by_an_index(laid_out: apsw.Connection, how: str, backwards: bool) -> None:
     table, also, column, index = AMONG[how]
     row = fact_row(LEDGER, 2)
-    where = {name: getattr(row, name) for name in HOME} | also
+    where = {**{name: getattr(row, name) for name in HOME}, **also}
     many = [getattr(fact_row(LEDGER, number), column) for number in range(5_000)]
     for after in (None, row):
         among = {column: many}

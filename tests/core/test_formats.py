@@ -15,15 +15,16 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (5, "f7f2a7781b58af0e")
+SNAPSHOT = (6, "94c41d75de53a970")
 LEDGER = (1, "a9c218f0bea76856")
-PROJECTION = (5, "825613753be81537")
+PROJECTION = (6, "2f35ccf91706ebb2")
 PAYLOADS = {
     ("session.created", 3): "bbbe2192ac52cd2d",
     ("message.recorded", 3): "1202fc175cc77679",
     ("evidence.kept", 1): "137a1cbddeeb8fdc",
     ("summary.recorded", 2): "b46164f0431a5d1c",
     ("frame.compacted", 1): "a083ea9afd856aa0",
+    ("context.redacted", 1): "44b0aeb7318ff632",
     ("handle.moved", 1): "3a8ad0dc59ebae89",
     ("handle.replaced", 1): "19cb0b9fadfee1e9",
     ("pack.recorded", 1): "59bbe1c0e2dfffe8",

@@ -271,7 +271,7 @@ class Situations(RuleBasedStateMachine):
             assert found == plain.fields
             assert [*standing.fields] == [name for name in FIELDS if name in plain.fields]
             assert (standing.replies, standing.now) == (plain.replies, plain.now)
-            assert standing.actions == tuple(plain.actions[-limits.ACTIONS_KEPT :]) or self.erased
+            assert standing.actions == tuple(plain.actions[-limits.ACTIONS_KEPT :])
             told = situation.situation_of(standing)
             assert told.fields == tuple((name, plain.fields[name][0]) for name in FIELDS if name in plain.fields)
         assert situation.weight_of(self.state) == sum(each.size for each in self.plain.values())

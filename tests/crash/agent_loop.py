@@ -273,6 +273,10 @@ class _Mortal(Coroutine[Any, Any, T]):
     def __await__(self) -> Generator[Any, Any, T]:
         return self._work.__await__()
 
+    def __getattr__(self, name: str) -> Any:
+        """Who looks whether it has begun, or runs, is told so of the work."""
+        return getattr(self._work, name)
+
     def _go(self, step: Callable[[], Any]) -> Any:
         """Once it is dead, nothing goes on, and what it waits for in order to clean up does not come."""
         waits_for = self._work.throw(Killed()) if self._fate.dead else step()

@@ -64,10 +64,10 @@ steps = st.one_of(
     st.tuples(st.just("handle"), texts),
     st.tuples(st.just("wait"), st.sampled_from([1, 100])),
     st.tuples(st.just("system"), texts),
-    st.tuples(st.just("reset")),
 )
-lives = st.lists(st.tuples(st.integers(0, 5), steps), min_size=6, max_size=STEPS)
+some = st.lists(st.tuples(st.integers(0, 5), steps), min_size=6, max_size=STEPS)
 """What is done, and where: 0 in the frame, else outside of it."""
+lives = st.builds(lambda before, after: [*before, (1, ("reset",)), *after], some, some) | some
 
 
 class Clock:

@@ -90,6 +90,7 @@ _PARTS = (
     Column("", whole=True),
 )
 _REASONS = (
+    Column("SECTION", whole=True),
     Column("", whole=True),
     Column("WHAT"),
     Column("TOKENS", right=True, whole=True),
@@ -309,12 +310,10 @@ def _messages(entries: Sequence[Entry]) -> str:
 def _reasons(manifest: Manifest, limit: int) -> Iterator[tuple[str | Styled, ...]]:
     for section in SECTIONS:
         own = [each for each in manifest.entries if each.section == section]
-        if not own:
-            continue
-        yield "", Styled(TITLES[section], "bold"), "", "", "", ""
-        for entry in own[: limit or None]:
+        for number, entry in enumerate(own[: limit or None]):
             mark, style = FATES[entry.fate]
             yield (
+                Styled("" if number else TITLES[section], "bold"),
                 Styled(mark, style),
                 Styled(clean(entry.id), style if entry.fate != "included" else ""),
                 f"{entry.tokens:,}" if entry.tokens else "",
@@ -323,7 +322,8 @@ def _reasons(manifest: Manifest, limit: int) -> Iterator[tuple[str | Styled, ...
                 short(entry.reason, TEXT_CHARS),
             )
         if limit and len(own) > limit:
-            yield "", Styled(f"… {len(own) - limit:,} more", "dim"), "", "", "", Styled("--limit 0 shows all", "dim")
+            more = f"… {len(own) - limit:,} more"
+            yield "", "", Styled(more, "dim"), "", "", "", Styled("--limit 0 shows all", "dim")
 
 
 # What changed

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from holdfast import codec
-from holdfast.core.situation import one_line, shortened
+from holdfast.core.situation import TEXTS, args_text, one_line, shortened
 from holdfast.model.content import ToolCall, ToolResult, text_of
 from holdfast.model.messages import Item, Message, Unit
 from holdfast.model.situation import FIELDS, Action, ActionCall, Field, Mode
@@ -215,7 +214,7 @@ def _short(action: Action) -> str:
 
 def _details(action: Action) -> Iterator[str]:
     yield f"iteration {action.iteration}, {action.mode}, {action.timestamp}"
-    for name in ("thinking", "planning", "reflection", "approach"):
+    for name in TEXTS:
         text: str = getattr(action, name)
         if text.strip():
             yield f"{name}: {one_line(text)}"
@@ -225,7 +224,7 @@ def _details(action: Action) -> Iterator[str]:
 
 def _result(call: ActionCall, mode: Mode) -> Iterator[str]:
     """In fast mode in one line; in deep mode all that is kept."""
-    args = "" if call.args is None else shortened(one_line(codec.encode(call.args).decode()), _ARGS_CHARS)
+    args = shortened(one_line(args_text(call)), _ARGS_CHARS)
     head = f"- {call.name}({args}): {call.outcome}"
     if mode == "fast":
         text = shortened(one_line(call.result), _LINE_CHARS)

@@ -409,7 +409,7 @@ def _collapsed(watch: Watch, unit: Unit, count: Callable[[str], int], saws: list
     lines = [_LEFT_OUT]
     for message in unit.messages:
         said = saw.text(message.text, watch.spans.get(message.seq, ()))
-        calls = (f"[called {call.name}: {saw.text(spelled(call.args))}]" for call in message.tool_calls)
+        calls = (f"[called {call.name} with {_leaf(_value('', call.args, saw))}]" for call in message.tool_calls)
         lines.append(" ".join(filter(None, (f"{message.role}:", said, *calls))))
     saws.append(saw)
     text = "\n".join(lines)

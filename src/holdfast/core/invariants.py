@@ -42,7 +42,7 @@ def rules(state: SessionState) -> dict[str, bool]:
         <= {"", *state.frames},
         "pieces stand in order, each once": all(_in_order(view.reduced) for view in state.views.values()),
         "what left the view left the table": _in_view(state),
-        "a boundary lies behind": all(0 < view.boundary <= state.version for view in state.views.values()),
+        "a boundary lies behind": all(0 <= view.boundary <= state.version for view in state.views.values()),
         "what is in view is part of the whole": state.live + len(state.pinned) <= state.messages,
         "what is offered lies behind": state.start <= state.offered <= state.version,
         "frames that rest are counted": state.resting

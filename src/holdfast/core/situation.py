@@ -38,7 +38,8 @@ from holdfast.model.state import SessionState
 
 OF_SITUATIONS = (SituationUpdated.name, ActionRecorded.name)
 
-_TEXTS = ("thinking", "planning", "reflection", "approach")
+TEXTS = ("thinking", "planning", "reflection", "approach")
+"""What an action says."""
 _ELLIPSIS = "…"
 
 
@@ -98,6 +99,11 @@ def bounded_args(args: Json) -> Json:
     if len(text) <= limits.ACTION_ARGS_BYTES:
         return args
     return shortened(text.decode(), limits.ACTION_ARGS_BYTES // 8)
+
+
+def args_text(call: ActionCall) -> str:
+    """The arguments of a call, to be read."""
+    return "" if call.args is None else codec.encode(call.args).decode()
 
 
 def bounded_result(text: str) -> str:
@@ -331,7 +337,7 @@ def _of_update(state: SessionState, event: SituationUpdated) -> Iterator[str]:
 
 
 def _of_action(state: SessionState, event: ActionRecorded) -> Iterator[str]:
-    if any(len(codec.encode(getattr(event, name))) > limits.ACTION_TEXT_BYTES for name in _TEXTS):
+    if any(len(codec.encode(getattr(event, name))) > limits.ACTION_TEXT_BYTES for name in TEXTS):
         yield "what an action says is bounded"
     if len(event.tool_calls) > limits.ACTION_CALLS:
         yield "an action has so many tool calls at most"

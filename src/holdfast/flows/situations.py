@@ -5,8 +5,9 @@ Laws: what a model wrote is taken as far as it can be, and what is left of it is
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -381,12 +382,45 @@ def reasoning_context(place: Place, mode: Mode = "fast", *, max_history: int = 3
     and all that is known of the latest action.
 
     Where no situation is stored, the `max_history` actions before the latest stand for it, in short, and the latest is
-    told in full; where nothing was done either, a sentence says so."""
+    told in full; where nothing was done either, a sentence says so. The value of a fact that holds no more is kept out, as
+    it is in a history; situation() and actions() have what was said."""
     one_of("mode", mode, MODES)
     most = checked_whole("max_history", max_history, 0, limits.ACTIONS_KEPT - 1)
     found = yield from _there(place)
     standing = found.standing(place.frame)
-    latest = yield from _latest(place, standing.actions)
-    results = yield from answered(place.scope.stream, found, place.frame)
     fields = core.situation_of(standing).fields
-    return reasoning.told(mode, fields, latest, [call for call, _ in results], most)
+    latest = yield from _latest(place, standing.actions)
+    results = [call for call, _ in (yield from answered(place.scope.stream, found, place.frame))]
+    calls = [*results, *(call for each in latest for call in each.tool_calls)]
+    texts = [text for _, text in fields] + [getattr(each, name) for each in latest for name in core.TEXTS]
+    texts += [text for call in calls for text in (call.result, core.args_text(call))]
+    guarded = yield from _guarded(place, found, texts)
+    return reasoning.told(
+        mode,
+        [(name, guarded(text)) for name, text in fields],
+        [_action_guarded(each, guarded) for each in latest],
+        [_call_guarded(each, guarded) for each in results],
+        most,
+    )
+
+
+def _guarded(place: Place, state: SessionState, texts: Sequence[str]) -> Flow[Callable[[str], str]]:
+    """What makes of one of these texts what may be shown of it now."""
+    from holdfast.flows import guarding  # noqa: PLC0415 - only this needs it
+
+    policy, now_us = place.context.policy.guard, place.context.clock.now_us()
+    watch = yield from guarding.watch(place, state, (), texts, policy=policy, as_of_us=now_us, deferring=False)
+    return functools.partial(guarding.guard_text, watch)
+
+
+def _action_guarded(action: Action, guarded: Callable[[str], str]) -> Action:
+    texts = {name: guarded(getattr(action, name)) for name in core.TEXTS}
+    calls = tuple(_call_guarded(each, guarded) for each in action.tool_calls)
+    return msgspec.structs.replace(action, **texts, tool_calls=calls)
+
+
+def _call_guarded(call: ActionCall, guarded: Callable[[str], str]) -> ActionCall:
+    """Arguments are shown as they are, or not at all."""
+    text = core.args_text(call)
+    args = call.args if guarded(text) == text else "[…]"
+    return msgspec.structs.replace(call, args=args, result=guarded(call.result))

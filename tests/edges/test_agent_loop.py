@@ -1,0 +1,294 @@
+"""An agent loop from the question to the answer, against a server that refuses what providers refuse: what it is sent is
+what the manifests tell, and can be made again from the log."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+import holdfast
+from tests.crash.agent_checks import check
+from tests.crash.agent_loop import ANSWER, BRIEFS, MODELS, SPOOLING, Fate, live, provider
+from tests.crash.stores import KINDS, URLS
+from tests.property.tools import session_events
+from tests.protocols import PARSED, Call, Made, Refused, Reply, Talk
+from tests.provider import Asked, Provider, serving
+from tests.render.shown import CHAT, INPUT, MESSAGES, SYSTEM, accepted, unmarked
+
+RENDERED: dict[str, Callable[[holdfast.Pack], dict[str, Any]]] = {
+    "anthropic": lambda pack: pack.anthropic(),
+    "chat": lambda pack: pack.openai(),
+    "responses": lambda pack: pack.openai_responses(),
+}
+
+
+# The loop
+
+
+@pytest.mark.parametrize("protocol", MODELS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loop_ends_and_can_be_explained(tmp_path: Path, kind: str, protocol: str) -> None:
+    url, asked = URLS[kind](tmp_path), provider()
+    with serving(asked) as address:
+        assert asyncio.run(live(url, address, protocol, Fate())) == ANSWER
+    with holdfast.open(url, briefs=BRIEFS, spooling=SPOOLING) as engine:
+        check(engine, asked)
+        session = engine.session("order", actor="ada")
+        types = [event.type for event in session_events(session)]
+        assert types.count("context.redacted") == 1
+        assert types.count("frame.compacted") > 0, "it all fits: this showed nothing"
+        _check_made_again(session, asked)
+    for each in asked.asked:
+        _check_types(each)
+    _check_prefixes(asked)
+
+
+def _check_made_again(session: holdfast.Session, asked: Provider) -> None:
+    """Each request is the pack that the log tells of, byte for byte."""
+    packs = sorted(session.packs(limit=100), key=lambda record: record.reply)
+    for record, request in zip(packs, asked.asked, strict=True):
+        manifest = session.manifest(record.id)
+        assert record.used == manifest.tokens.used == sum(manifest.tokens.breakdown.values()) <= record.budget
+        again = session.reproduce(record.id)
+        assert again.context_hash == record.context_hash == manifest.context_hash
+        assert json.loads(json.dumps(RENDERED[request.protocol](again))) == request.body
+
+
+def _check_types(asked: Asked) -> None:
+    """What the clients' own types say."""
+    body = asked.body
+    if asked.protocol == "anthropic":
+        accepted(SYSTEM, body["system"])
+        accepted(MESSAGES, body["messages"])
+    else:
+        accepted(CHAT if asked.protocol == "chat" else INPUT, body["messages" if asked.protocol == "chat" else "input"])
+
+
+def _check_prefixes(asked: Provider) -> None:
+    """What stands first is the same at every call; the history is longer each time, but for those at which the view has
+    changed: here those where something was folded or redacted."""
+    clerk = [each for each in asked.asked if "You are a clerk." in each.spelled]
+    longer = 0
+    for before, after in itertools.pairwise(clerk):
+        first, second = unmarked(before.body), unmarked(after.body)
+        name = "input" if before.protocol == "responses" else "messages"
+        for field in first.keys() - {name}:
+            assert first[field] == second[field]
+        longer += first[name][:-1] == second[name][: len(first[name]) - 1]
+    assert longer >= 2
+
+
+def test_a_provider_that_fails_now_and_then_delays_it(tmp_path: Path) -> None:
+    """Whoever catches the error and starts again is where he was."""
+    url = URLS["sqlite"](tmp_path)
+    for protocol in MODELS:
+        asked = provider()
+        asked.weather = lambda number: (0, 529, 0, 500)[number % 4]
+        tenant = f"tenant-{protocol}"
+        failures = 0
+        with serving(asked) as address:
+            while failures < 100:
+                try:
+                    answer = asyncio.run(live(url, address, protocol, Fate(), tenant=tenant))
+                    break
+                except (anthropic.APIStatusError, openai.APIStatusError):
+                    failures += 1
+        assert (answer, failures) == (ANSWER, 8)
+        with holdfast.open(url, tenant=tenant) as engine:
+            check(engine, asked)
+
+
+def test_without_an_event_loop(tmp_path: Path) -> None:
+    """The same in blocking calls, with questions that nobody recorded: each stands at the end and is kept with its reply."""
+
+    def script(talk: Talk) -> Reply:
+        if talk.last and talk.turns[-1].results:
+            return Reply(f"It is {talk.last[0][1]}.")
+        return Reply("", (("weather", {"of": talk.turns[-1].text.splitlines()[-1]}),))
+
+    weather = holdfast.Tool(
+        name="weather", description="The weather.", parameters={"type": "object", "properties": {"of": {}}}
+    )
+    brief = holdfast.Brief(prompt="You know the weather.", tools=(weather,))
+    asked = Provider(script)
+    with serving(asked) as address, holdfast.open(tmp_path / "agent.db", briefs={"": brief}) as engine:
+        with anthropic.Anthropic(api_key="none", base_url=address, max_retries=0) as client:
+            session = engine.create_session("s")
+            for town in ("Lisbon", "Porto"):
+                pack = session.pack(f"And {town}?", model=MODELS["anthropic"])
+                reply = session.record(client.messages.create(**pack.anthropic()))
+                while reply.tool_calls:
+                    for call in reply.tool_calls:
+                        session.run(call, lambda of: f"sunny: {of}")
+                    pack = session.pack(model=MODELS["anthropic"])
+                    reply = session.record(client.messages.create(**pack.anthropic()))
+                assert reply.text == f"It is sunny: And {town}?."
+        told = [(each.role, each.text) for each in session.messages() if each.role != "tool" and each.text]
+        assert [role for role, _ in told] == ["user", "assistant"] * 2
+        assert [text for role, text in told if role == "user"] == ["And Lisbon?", "And Porto?"]
+        assert engine.verify().problems == ()
+    assert asked.refused == []
+
+
+# The server
+
+
+def good(protocol: str) -> dict[str, Any]:
+    """A request with everything in it, as the server takes it after it has made the call and the thought."""
+    tool = holdfast.Tool(name="find", description="Find.", parameters={"type": "object", "properties": {}})
+    args = json.dumps({"of": "x"})
+    match protocol:
+        case "anthropic":
+            mark = {"cache_control": {"type": "ephemeral"}}
+            thinking = {"type": "thinking", "thinking": "Hm.", "signature": "sealed"}
+            call = {"type": "tool_use", "id": "toolu_1", "name": "find", "input": {"of": "x"}}
+            result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
+            messages = [
+                {"role": "user", "content": [{"type": "text", "text": "Find x."}]},
+                {"role": "assistant", "content": [thinking, call]},
+                {"role": "user", "content": [result]},
+                {"role": "user", "content": [{"type": "text", "text": "Now.", **mark}]},
+            ]
+            system = [{"type": "text", "text": "You find.", **mark}]
+            more = {"max_tokens": 100, "system": system, "tools": [tool.anthropic()]}
+            return {"model": "claude", "messages": messages, **more}
+        case "chat":
+            function = {"name": "find", "arguments": args}
+            messages = [
+                {"role": "system", "content": "You find."},
+                {"role": "user", "content": "Find x."},
+                {"role": "assistant", "content": None, "tool_calls": [{"id": "toolu_1", "type": "function"}]},
+                {"role": "tool", "tool_call_id": "toolu_1", "content": "found"},
+                {"role": "user", "content": "Now."},
+            ]
+            messages[2]["tool_calls"][0]["function"] = function  # type: ignore[index]
+            return {"model": "gpt", "messages": messages, "tools": [tool.openai()]}
+    items = [
+        {"role": "user", "content": "Find x."},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"},
+        {"type": "function_call", "id": "fc_1", "call_id": "toolu_1", "name": "find", "arguments": args},
+        {"type": "function_call_output", "call_id": "toolu_1", "output": "found"},
+        {"role": "user", "content": "Now."},
+    ]
+    return {"model": "gpt", "input": items, "instructions": "You find.", "tools": [tool.openai_responses()]}
+
+
+def parsed(protocol: str, body: dict[str, Any]) -> Talk:
+    made = Made()
+    made.calls["toolu_1"] = ("find", {"of": "x"})
+    made.thoughts["sealed"] = "Hm."
+    return PARSED[protocol](body, made)
+
+
+def put(body: dict[str, Any], path: str, value: object) -> None:
+    """Change what stands at a place; None takes it out."""
+    *way, last = [int(each) if each.isdecimal() else each for each in path.split(".")]
+    for each in way:
+        body = body[each]  # type: ignore[index]
+    if value is None:
+        del body[last]  # type: ignore[arg-type]
+    else:
+        body[last] = value  # type: ignore[index]
+
+
+BLANK = [{"type": "text", "text": " "}]
+MARK = {"type": "ephemeral"}
+REFUSED: list[tuple[str, str, object, str]] = [
+    ("anthropic", "max_tokens", None, "max_tokens"),
+    ("anthropic", "max_tokens", 0, "max_tokens"),
+    ("anthropic", "window", 5, "extra inputs"),
+    ("anthropic", "messages", [], "at least one"),
+    ("anthropic", "messages.0", None, "first message"),
+    ("anthropic", "messages.0.role", "system", "unexpected role"),
+    ("anthropic", "messages.0.content", BLANK, "non-empty"),
+    ("anthropic", "messages.0.content.0.cache_control", {"type": "lasting"}, "another mark"),
+    ("anthropic", "messages.1", None, "has no call"),
+    ("anthropic", "messages.1.content.1", None, "cannot be thinking"),
+    ("anthropic", "messages.1.content.0.thinking", "Hm!", "cannot be modified"),
+    ("anthropic", "messages.1.content.0.signature", "forged", "invalid signature"),
+    ("anthropic", "messages.1.content.0.cache_control", MARK, "extra inputs"),
+    ("anthropic", "messages.1.content.1.input", {"of": "y"}, "not as it was made"),
+    ("anthropic", "messages.1.content.1.id", "toolu_2", "has no result"),
+    ("anthropic", "messages.1.content.1.id", "toolu 1", "should match"),
+    ("anthropic", "messages.2", None, "has no result"),
+    ("anthropic", "messages.2.content.0.tool_use_id", "toolu_2", "has no result"),
+    ("anthropic", "messages.2.content", BLANK, "non-empty"),
+    ("anthropic", "messages.3.role", "assistant", "end with a user message"),
+    ("anthropic", "system", BLANK, "non-empty"),
+    ("anthropic", "system.0.type", "image", "text block"),
+    ("anthropic", "tools", None, "must define tools"),
+    ("anthropic", "tools.0.name", "find it", "should be a name"),
+    ("anthropic", "tools.0.input_schema", {}, "schema"),
+    ("chat", "messages", [], "at least one"),
+    ("chat", "max_tokens_", 5, "extra inputs"),
+    ("chat", "max_completion_tokens", 0, "max_completion_tokens"),
+    ("chat", "messages.1.role", "human", "unexpected role"),
+    ("chat", "messages.2", None, "must follow"),
+    ("chat", "messages.2.tool_calls", [], "at least one"),
+    ("chat", "messages.2.tool_calls", None, "got null"),
+    ("chat", "messages.2.tool_calls.0.id", "x" * 41, "too long"),
+    ("chat", "messages.2.tool_calls.0.id", "other", "has no result"),
+    ("chat", "messages.2.tool_calls.0.function.arguments", {"of": "x"}, "string"),
+    ("chat", "messages.2.tool_calls.0.function.arguments", "{of", "not JSON"),
+    ("chat", "messages.2.tool_calls.0.function.arguments", "{}", "not as it was made"),
+    ("chat", "messages.3", None, "has no result"),
+    ("chat", "messages.3.tool_call_id", "other", "has no result"),
+    ("chat", "tools", [], "should not be empty"),
+    ("chat", "tools.0.type", "tool", "unknown type"),
+    ("responses", "input", [], "at least one"),
+    ("responses", "messages", [], "extra inputs"),
+    ("responses", "max_output_tokens", 5, "max_output_tokens"),
+    ("responses", "input.0.content", [{"type": "output_text", "text": "x"}], "expected input_text"),
+    ("responses", "input.1.id", "msg_1", "another prefix"),
+    ("responses", "input.1.encrypted_content", "forged", "invalid signature"),
+    ("responses", "input.2", None, "required following item"),
+    ("responses", "input.2.id", "call_1", "another prefix"),
+    ("responses", "input.2.arguments", "{}", "not as it was made"),
+    ("responses", "input.3", None, "has no result"),
+    ("responses", "input.3.call_id", "other", "has no result"),
+    ("responses", "tools.0.strict", None, "strict"),
+]
+
+
+@pytest.mark.parametrize("protocol", MODELS)
+def test_a_good_request_is_read_the_same_in_every_protocol(protocol: str) -> None:
+    talk = parsed(protocol, good(protocol))
+    assert talk.system == "You find."
+    assert talk.tools == ("find",)
+    assert [(turn.role, turn.text) for turn in talk.turns] == [("user", "Find x."), ("assistant", ""), ("user", "Now.")]
+    assert talk.last == ((Call("toolu_1", "find", {"of": "x"}), "found"),)
+
+
+@pytest.mark.parametrize(("protocol", "path", "value", "reason"), REFUSED)
+def test_the_server_refuses_what_a_provider_refuses(protocol: str, path: str, value: object, reason: str) -> None:
+    body = good(protocol)
+    put(body, path, value)
+    with pytest.raises(Refused, match=reason):
+        parsed(protocol, body)
+
+
+def test_the_server_counts_marks_and_says_why_it_refuses() -> None:
+    body = good("anthropic")
+    body["system"] *= 4
+    asked = Provider(lambda talk: Reply("yes"))
+    with serving(asked) as address:
+        with anthropic.Anthropic(api_key="none", base_url=address, max_retries=0) as client:
+            body["messages"] = body["messages"][:1]
+            assert client.messages.create(**body).content[0].text == "yes"  # type: ignore[union-attr]
+            body["system"] += body["system"][:1]
+            with pytest.raises(anthropic.BadRequestError, match="a maximum of 4 blocks"):
+                client.messages.create(**body)
+        with openai.OpenAI(api_key="none", base_url=f"{address}/v1", max_retries=0) as gpt:
+            with pytest.raises(openai.BadRequestError, match="at least one"):
+                gpt.chat.completions.create(model="gpt", messages=[])
+            with pytest.raises(openai.BadRequestError, match="field required"):
+                gpt.responses.create(model="gpt")
+    assert len(asked.refused) == 3

@@ -1,0 +1,390 @@
+"""Situations and actions at the entrances: what models and careless callers hand in, what they are told, and what others
+see of it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import zlib
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast import UPDATE_SITUATION, Situation, errors
+from holdfast.cli import main
+from holdfast.context.reasoning import NOTHING
+from holdfast.model import limits
+from holdfast.model.situation import FIELDS
+from holdfast.testing import hostile
+from tests.core.basics import json_objects, json_values
+from tests.edges.cli import HOSTILE, Cli
+from tests.edges.engines import Desk, contents, refused
+from tests.edges.situation_entrances import SITUATION_ENTRANCES
+from tests.edges.test_fact_input import _trouble
+from tests.support import CountingIds, SteppingClock, figure
+
+SAMPLE = figure(24, 1)
+"""One value in so many is handed in, other ones at each entrance."""
+EXAMPLES = figure(60, 5_000)
+METHODS = ("situation", "update_situation", "refresh_situation", "act", "actions", "reasoning_context")
+WHOLE = "update_situation(update)"
+
+
+def test_every_argument_of_every_method_has_an_entrance() -> None:
+    options = {
+        f"{name}({option})"
+        for name in METHODS
+        for option in [*inspect.signature(getattr(holdfast.Session, name)).parameters][1:]
+    }
+    assert options - {*SITUATION_ENTRANCES} == {WHOLE}
+
+
+@pytest.mark.parametrize("kind", ["memory", "memory awaited"])
+def test_every_value_at_every_entrance_is_taken_or_refused(kind: str, desk: Desk) -> None:
+    wrong: dict[str, list[str]] = defaultdict(list)
+    engine = desk.open(kind)
+    for number, (name, entrance) in enumerate(SITUATION_ENTRANCES.items()):
+        tenant = engine.acting_as(tenant=f"t{number}")
+        tenant.create_session("s")
+        shift = zlib.crc32(name.encode())
+        for at, case in enumerate(hostile.CASES):
+            if (at + shift) % (SAMPLE if kind == "memory" else 4 * SAMPLE) == 0:
+                trouble = _trouble(tenant, entrance, case, at)
+                if trouble:
+                    wrong[f"{name}: {trouble}"].append(case.name)
+    assert not wrong, (
+        "\n".join(f"{said}: {cases[:5]}" for said, cases in wrong.items()).encode(errors="replace").decode()
+    )
+    assert engine.verify().problems == ()
+
+
+# What a model writes
+
+
+@given(json_values | st.dictionaries(st.sampled_from([*FIELDS, "summary_update", "other"]), json_values, max_size=4))
+@settings(max_examples=EXAMPLES)
+def test_any_json_is_taken_as_far_as_it_goes(value: Any) -> None:
+    """As an object or as its text, in a fence or not: the same comes of it, and nothing breaks."""
+    told = []
+    for update in (value, json.dumps(value), f"```json\n{json.dumps(value)}\n```"):
+        if type(update) is str and type(value) is str and update == value:
+            continue  # that text is JSON, or is none, by itself
+        session = holdfast.open("memory:", clock=SteppingClock()).create_session("s", actor="a")
+        try:
+            made = session.update_situation(update)
+        except errors.InvalidInput as error:
+            assert session.state().version == 1
+            told.append((type(error).__name__, None, None))
+        else:
+            assert made.situation == session.situation()
+            assert {*made.changed} == {name for name, _ in made.situation.fields}
+            told.append(("", made.situation.fields, made.ignored))
+    assert len({*map(str, told)}) == 1
+
+
+@given(json_objects)
+@settings(max_examples=EXAMPLES)
+def test_the_tool_answers_whatever_its_arguments(arguments: dict[str, Any]) -> None:
+    session = holdfast.open("memory:").create_session("s", actor="a")
+    answer = session.situation_tool()(**arguments, goal="a goal")
+    assert answer.startswith("Updated: goal.")
+    assert len(answer) < 2_000
+    assert ("Ignored" in answer) == bool(arguments.keys() - {"goal"})
+
+
+def test_a_model_keeps_the_situation_by_a_tool(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.record("user", "Where do we ship order 4711?")
+    args = {"goal": "Ship order\n4711", "next_focus": None, "progress": "  ", "mood": "fine", "key_findings": ["a", 2]}
+    reply = session.record("assistant", None, tool_calls=[{"name": UPDATE_SITUATION.name, "args": args}])
+    done = session.run(reply.tool_calls[0], session.situation_tool())
+    assert done.text == (
+        "Updated: goal, key_findings. Ignored: 'mood'. "
+        "The fields are goal, progress, current_approach, key_findings, next_focus."
+    )
+    found = session.situation()
+    assert found.fields == (("goal", "Ship order 4711"), ("key_findings", "a; 2"))
+    assert (found.iteration, found.by) == (1, "model")
+    assert str(found) == "goal: Ship order 4711; key_findings: a; 2"
+    assert [*UPDATE_SITUATION.parameters["properties"]] == [*FIELDS]
+
+
+def test_what_cannot_be_read_is_told_and_changes_nothing(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.update_situation({"goal": "a goal"})
+    for update in ("{", "goal: x", "[1]", '"text"', "12", ["goal"], 3, {"summary_update": [1]}, {1: "x"}, "[" * 5_000):
+        with refused(engine, errors.InvalidContent) if type(update) is not dict else pytest.raises(errors.InvalidInput):
+            session.update_situation(update)
+    for nothing in (None, {}, "", " ", "{}", '{"summary_update": null}', {"goal": " \n"}, {"goal": None}):
+        made = session.update_situation(nothing)
+        assert (made.changed, made.situation.goal) == ((), "a goal")
+    assert session.state().version == 2
+
+
+def test_contradictions_are_refused(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    for given_ in (
+        {"update": {"goal": "x"}, "clear": ["goal"]},
+        {"clear": ["mood"]},
+        {"clear": "goal"},
+        {"update": {"goal": "x"}, "by": "rules"},
+    ):
+        with refused(engine, errors.InvalidContent):
+            session.update_situation(**given_)
+    with refused(engine, errors.InvalidContent):
+        session.act(tool_calls=[], outcomes={"c1_0": "timeout"})
+    with refused(engine, errors.TooLarge):
+        session.act(tool_calls=[{"name": "read"}] * (limits.ACTION_CALLS + 1))
+    with refused(engine, errors.TooLarge):
+        session.act(thinking="x" * limits.ACTION_TEXT_BYTES)
+    for call in ({}, {"name": "read", "more": 1}, "read", {"args": {}}):
+        with refused(engine, errors.InvalidContent):
+            session.act(tool_calls=[call])
+
+
+def test_what_is_too_long_is_cut_at_a_word_and_told(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    made = session.update_situation({"goal": "ship it " * 1_000, "progress": "x" * 100_000, "next_focus": "short"})
+    assert made.cut == ("goal", "progress")
+    assert made.situation.goal.endswith(("ship…", "it…"))
+    assert made.situation.next_focus == "short"
+    for _, text in made.situation.fields:
+        assert len(text.encode()) <= limits.SITUATION_BYTES
+
+
+def test_clearing_is_explicit(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.update_situation({"goal": "a", "progress": "b"}, iteration=7, by="ada")
+    made = session.update_situation({"goal": ""}, clear=["progress", "next_focus"], iteration=9)
+    assert (made.changed, made.cleared) == ((), ("progress",))
+    assert made.situation.fields == (("goal", "a"),)
+    assert (made.situation.iteration, made.situation.stated["goal"].iteration) == (9, 7)
+    assert session.update_situation(clear=["progress"]).cleared == ()
+
+
+def test_a_retry_changes_nothing(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.record("user", "Find the order.")
+    first = [
+        session.update_situation({"goal": "a"}, key="update"),
+        session.refresh_situation(key="refresh"),
+        session.act(thinking="hm", key="act"),
+    ]
+    session.record("user", "And now something else.")
+    before = contents(engine)
+    again = [
+        session.update_situation({"goal": "a"}, key="update"),
+        session.refresh_situation(key="refresh"),
+        session.act(thinking="hm", key="act"),
+    ]
+    assert [each.changed for each in again[:2]] == [each.changed for each in first[:2]]
+    assert again[2] == first[2]
+    assert contents(engine) == before
+    with refused(engine, errors.IdempotencyConflict):
+        session.update_situation({"goal": "b"}, key="update")
+    with refused(engine, errors.IdempotencyConflict):
+        session.act(thinking="ha", key="act")
+
+
+# Rules
+
+
+def test_rules_leave_to_others_what_they_wrote_not_long_ago(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.record("user", "Where do we ship order 4711?")
+    session.update_situation({"goal": "Ship order 4711"}, by="ada")
+    for reply in range(limits.SITUATION_AGE):
+        made = session.refresh_situation()
+        assert (made.situation.goal, made.kept) == ("Ship order 4711", ("goal",))
+        assert made.situation.stated["goal"].by == "ada"
+        session.record("assistant", f"This is reply {reply}.")
+    made = session.refresh_situation()
+    assert (made.situation.goal, made.kept) == ("Where do we ship order 4711?", ())
+    assert made.situation.by == made.situation.stated["goal"].by == "rules"
+    assert made.situation.iteration == limits.SITUATION_AGE
+
+
+def test_rules_empty_what_they_said_and_no_more_holds(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.record("user", "Where do we ship order 4711?")
+    assert session.refresh_situation().situation.next_focus == "The user waits for an answer"
+    session.record("assistant", "To Lisbon.")
+    made = session.refresh_situation()
+    assert made.cleared == ("next_focus",)
+    assert made.situation.key_findings == "To Lisbon."
+
+
+# Frames, other conversations, ends
+
+
+def test_a_frame_stands_for_itself(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.update_situation({"goal": "all of it"})
+    frame = session.frame("find a hotel", budget=100)
+    assert frame.situation() == Situation()
+    assert frame.refresh_situation().situation.goal == "find a hotel"
+    assert frame.reasoning_context() == "SITUATION\ngoal: find a hotel"
+    frame.act(approach="look around")
+    session.act(approach="wait")
+    assert [each.approach for each in frame.actions()] == ["look around"]
+    assert [each.approach for each in session.actions()] == ["wait"]
+    assert session.situation().fields == (("goal", "all of it"),)
+    frame.pop("completed")
+    assert frame.situation() == Situation()
+    assert [each.approach for each in frame.actions()] == ["look around"]
+    with refused(engine, errors.AlreadyTerminal):
+        frame.act()
+    assert engine.verify().ok
+
+
+def test_what_ends_a_conversation_ends_its_situation(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.update_situation({"goal": "a"})
+    session.act(approach="try")
+    session.reset("anew")
+    assert session.situation() == Situation()
+    assert session.reasoning_context() == NOTHING
+    assert session.state().bulk == 0
+    session.update_situation({"goal": "b"})
+    session.close("done")
+    assert session.situation() == Situation()
+    for method, given_ in (("update_situation", ({"goal": "c"},)), ("refresh_situation", ()), ("act", ())):
+        with pytest.raises(errors.SessionClosed):
+            getattr(session, method)(*given_)
+            session.record("user", "for those that have nothing to say")
+    session.destroy("gone", offload=False)
+    for method in ("situation", "actions", "reasoning_context"):
+        with refused(engine, errors.SessionDestroyed):
+            getattr(session, method)()
+    with refused(engine, errors.SessionNotFound):
+        engine.acting_as(tenant="other").session("s").situation()
+
+
+def test_it_is_all_there_after_moving_house(engine: holdfast.Engine, desk: Desk, tmp_path: Path) -> None:
+    session = engine.create_session("s")
+    session.update_situation({"goal": "a"}, iteration=3)
+    session.act("deep", approach="try", tool_calls=[{"name": "read", "outcome": "timeout"}])
+    engine.export(tmp_path / "all.jsonl")
+    other = desk.open("memory", "other")
+    other.import_(tmp_path / "all.jsonl")
+    assert other.session("s").situation() == session.situation()
+    assert other.session("s").actions() == session.actions()
+    engine.rebuild()
+    assert engine.session("s").situation() == session.situation()
+    assert engine.verify().ok
+
+
+# Actions
+
+
+def test_tool_calls_are_taken_from_the_transcript_once(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    calls = [{"name": name, "args": {"n": at}, "id": f"p{at}"} for at, name in enumerate(("search", "pay", "wait"))]
+    reply = session.record("assistant", None, tool_calls=calls)
+    session.result("p0", {"found": ["x" * 2_000]})
+    first = session.act("fast", outcomes={"p0": "failure"})
+    assert [(each.name, each.outcome, each.call) for each in first.tool_calls] == [
+        ("search", "failure", reply.tool_calls[0].id)
+    ]
+    assert len(first.tool_calls[0].result) == limits.ACTION_RESULT_CHARS
+    assert first.tool_calls[0].args == {"n": 0}
+
+    def pay(n: int) -> None:
+        raise TimeoutError(f"{n} s are over")
+
+    session.run(reply.tool_calls[1], pay)
+    session.close_open_calls("the user left")
+    second = session.act("deep", reflection="it went wrong")
+    assert [(each.name, each.outcome) for each in second.tool_calls] == [("pay", "timeout"), ("wait", "error")]
+    assert session.act().tool_calls == ()
+    assert [each.seq for each in session.actions(limit=2)] == [second.seq, second.seq + 1]
+    assert session.actions(before=second.seq) == [first]
+    with refused(engine, errors.InvalidContent):
+        session.act(outcomes={"p1": "timeout"})
+
+
+def test_both_modes_show_the_latest_results(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    assert session.reasoning_context() == session.reasoning_context("deep") == NOTHING
+    for number in range(5):
+        session.act("fast", approach=f"way {number}", tool_calls=[{"name": "read", "result": f"found {number}"}])
+    for mode in ("fast", "deep"):
+        told = session.reasoning_context(mode)
+        assert [f"way {number}" in told for number in range(5)] == [False, True, True, True, True]
+        assert [f"found {number}" in told for number in range(5)] == [False] * 4 + [True]
+    assert "way 3" not in session.reasoning_context(max_history=0)
+    session.update_situation({"goal": "a"})
+    fast, deep = session.reasoning_context("fast"), session.reasoning_context("deep")
+    assert fast == "SITUATION\ngoal: a\n\nLATEST RESULTS\n- read(): success: found 4"
+    assert "LATEST DETAILS\niteration 0, fast, " in deep
+    assert deep.endswith("approach: way 4\n- read(): success\n  | found 4")
+    reply = session.record("assistant", None, tool_calls=[{"name": "look"}])
+    session.result(reply.tool_calls[0], "something newer")
+    assert session.reasoning_context().endswith("LATEST RESULTS\n- look({}): success: something newer")
+    assert session.reasoning_context("deep").endswith("- look({}): success\n  | something newer")
+
+
+def test_a_dead_value_is_kept_out_of_what_there_is_to_reason_on(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    facts = session.ledger()
+    facts.assert_("shipping city", "Valparaiso")
+    session.update_situation({"key_findings": "The order ships to Valparaiso.", "goal": "Ship it"})
+    session.act(
+        thinking="It goes to Valparaiso.",
+        tool_calls=[{"name": "look", "args": {"city": "Valparaiso"}, "result": "Valparaiso has a port."}],
+    )
+    for mode in ("fast", "deep"):
+        assert "Valparaiso" in session.reasoning_context(mode)
+    facts.assert_("shipping city", "Lisbon")
+    for mode in ("fast", "deep"):
+        told = session.reasoning_context(mode)
+        assert "Valparaiso" not in told
+        assert "goal: Ship it" in told
+    assert session.situation().key_findings == "The order ships to Valparaiso."
+
+
+# The command line
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.db"
+    with holdfast.open(path, clock=SteppingClock(), ids=CountingIds()) as engine:
+        session = engine.create_session("s")
+        session.update_situation({"goal": f"be careful {HOSTILE}", "progress": "some"}, iteration=2)
+        for number in range(5):
+            outcome = "timeout" if number == 3 else "success"
+            calls = [{"name": "read", "result": HOSTILE, "outcome": outcome}, {"name": "look"}]
+            session.act("deep", approach=f"way {number} {HOSTILE}", tool_calls=calls, iteration=number)
+        session.frame("a part", budget=10).update_situation({"goal": "its own"})
+        engine.create_session("empty")
+    return path
+
+
+def test_the_command_line_shows_it(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli = Cli(written, capsys)
+    ran = cli("situation", "s")
+    assert ran.code == 0
+    assert "\x1b" not in ran.out
+    fields, actions = ran.out.split("\n\n")
+    assert [line.split()[0] for line in fields.splitlines()[2:]] == ["goal", "progress"]
+    assert len(actions.splitlines()) == 1 + 4
+    assert "timeout" in actions.splitlines()[3]
+    assert len(cli("situation", "s", "-n", "0").out.split("\n\n")[1].splitlines()) == 1 + 5
+    details = cli("situation", "s", "--details").out
+    assert "LATEST DETAILS" in details
+    assert "\x1b" not in details
+    document = cli("situation", "s", "--json").document
+    assert (document["iteration"], document["by"], len(document["actions"])) == (2, "model", 4)
+    assert document["stated"]["progress"]["text"] == "some"
+    assert cli("situation", "s", "--frame", "f8", "--json").document["goal"] == "its own"
+    assert cli("situation", "empty").out == "Nobody has said how things stand in the session 'empty'.\n"
+    log = cli("log", "s").out
+    assert "model, in iteration 2: goal: be careful" in log
+    assert "deep, in iteration 3: read, look" in log
+    assert main is not None

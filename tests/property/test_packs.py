@@ -1,0 +1,60 @@
+"""Packs, over random days of agents: bounded, explained, nothing dead, and each extends the one before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import fresh_url
+from tests.property.packs_of_agents import Day
+from tests.support import figure
+
+DAYS = figure(1_000, 20_000)
+GROUPS = 20
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_every_pack_fits_explains_itself_shows_nothing_dead_and_extends_the_one_before(group: int) -> None:
+    extended = 0
+    for seed in range(group, DAYS, GROUPS):
+        day = Day("memory:", seed)
+        day.live_through(14)
+        day.close()
+        extended += day.boundaries
+    assert extended, "some packs had one before them"
+
+
+def hashes(url: str, seed: int) -> list[str]:
+    day = Day(url, seed)
+    day.live_through(20)
+    day.close()
+    return day.shown
+
+
+def test_every_store_makes_the_same_packs(tmp_path: Path) -> None:
+    for seed in range(figure(8, 200)):
+        expected = hashes("memory:", 10_000 + seed)
+        assert expected
+        assert hashes(str(tmp_path / f"{seed}.db"), 10_000 + seed) == expected
+        if seed < figure(3, 40):
+            assert hashes(fresh_url(), 10_000 + seed) == expected
+
+
+_ELSEWHERE = "from tests.property.test_packs import hashes; print(*hashes('memory:', 77), *hashes('memory:', 78))"
+
+
+def test_another_process_with_another_hash_seed_makes_the_same_packs() -> None:
+    expected = [*hashes("memory:", 77), *hashes("memory:", 78)]
+    for hash_seed in ("0", "1", "4711"):
+        found = subprocess.run(
+            [sys.executable, "-c", _ELSEWHERE],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert found.stdout.split() == expected
