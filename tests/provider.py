@@ -69,8 +69,7 @@ class Provider:
         self._numbers = itertools.count(1)
         self._made = Made()
         self._done: dict[str, Any] = {}
-        self._asks = itertools.count()
-        self.weather: Callable[[int], int] = lambda number: 0
+        self.weather: Callable[[dict[str, Any]], int] = lambda body: 0
         """The status with which a request is turned away before it is read; 0 for none."""
         self.asked: list[Asked] = []
         self.effects: list[Effect] = []
@@ -83,7 +82,7 @@ class Provider:
         """What stands at a path, and its status."""
         with self._lock:
             if path in PROTOCOLS:
-                status = self.weather(next(self._asks))
+                status = self.weather(body)
                 if status:
                     return status, {"type": "error", "error": {"type": "api_error", "message": "try again"}}
                 return self._reply(PROTOCOLS[path], headers, body)
@@ -193,4 +192,5 @@ def serving(provider: Provider) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
-    assert server.trouble == []
+        for error in server.trouble:
+            raise error

@@ -44,6 +44,18 @@ from holdfast.model.log import FeedPage, Recorded, Totals
 from holdfast.model.messages import History, Message, Offload, Summary, SummaryDraft, Unit, View
 from holdfast.model.names import LedgerId, Scope, StreamId
 from holdfast.model.observed import Judged, Observed
+from holdfast.model.pack import (
+    Brief,
+    Change,
+    Entry,
+    Exposure,
+    Manifest,
+    PackDiff,
+    PackRecord,
+    Profile,
+    Request,
+    TokenSummary,
+)
 from holdfast.model.plan import Classic, Figures, Occupancy, Plan, Priced, Prices, Step, SummarizeOldest, TruncateAt
 from holdfast.model.policy import Ladder, Policy
 from holdfast.model.rows import LedgerRow, SessionRow
@@ -57,6 +69,7 @@ from holdfast.runtime.reader import READ_HANDLE
 
 if TYPE_CHECKING:
     from holdfast.providers.deltas import Deltas
+    from holdfast.render.packs import Pack
     from holdfast.runtime.async_engine import AsyncEngine
     from holdfast.runtime.async_held import AsyncFrame, AsyncLedger, AsyncSession
     from holdfast.runtime.moving import Copied, copy
@@ -74,14 +87,18 @@ __all__ = [
     "AsyncSession",
     "BlobRef",
     "Body",
+    "Brief",
     "Budget",
     "Candidate",
+    "Change",
     "Classic",
     "Copied",
     "Data",
     "Deltas",
     "Engine",
+    "Entry",
     "Environment",
+    "Exposure",
     "Fact",
     "FactSource",
     "FeedPage",
@@ -103,6 +120,7 @@ __all__ = [
     "LedgerRow",
     "Limits",
     "Link",
+    "Manifest",
     "Mention",
     "Message",
     "Observation",
@@ -112,6 +130,9 @@ __all__ = [
     "Opaque",
     "OpenCall",
     "OpenProposal",
+    "Pack",
+    "PackDiff",
+    "PackRecord",
     "Part",
     "Pending",
     "Plan",
@@ -119,11 +140,13 @@ __all__ = [
     "Priced",
     "Prices",
     "Problem",
+    "Profile",
     "Proposal",
     "Reading",
     "Recorded",
     "Recovery",
     "Report",
+    "Request",
     "Reservation",
     "ResultRef",
     "Said",
@@ -149,6 +172,7 @@ __all__ = [
     "SuspensionToken",
     "Swept",
     "Text",
+    "TokenSummary",
     "Tool",
     "ToolCall",
     "ToolResult",
@@ -177,6 +201,10 @@ def __getattr__(name: str) -> object:
         from holdfast.runtime import async_held  # noqa: PLC0415 - the same
 
         return getattr(async_held, name)
+    if name == "Pack":
+        from holdfast.render.packs import Pack  # noqa: PLC0415 - the same
+
+        return Pack
     if name == "Deltas":
         from holdfast.providers.deltas import Deltas  # noqa: PLC0415 - the same
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.core import invariants
 from holdfast.model.frames import Budget, FrameState, Limits, Suspension
 from holdfast.model.layers import Surrounding, WorkingItem
-from holdfast.model.plan import Reduction
+from holdfast.model.plan import Redacted, Reduction
 from holdfast.model.situation import Standing, Stated
 from holdfast.model.state import OpenCall, SessionState, SummaryRef, ViewState
 
@@ -52,6 +52,10 @@ def _views(name: str, *reduced: Reduction, boundary: int = 9) -> dict[str, objec
     return {"views": {name: ViewState(boundary, reduced)}}
 
 
+def _redacted(*places: int, frame: str = "") -> dict[str, object]:
+    return {"views": {frame: ViewState(9, redacted=tuple(Redacted(at, mark="0123abcd") for at in places))}}
+
+
 def _standing(bulk: int = 0, **fields: Any) -> dict[str, object]:
     return {"standings": {"": Standing(**fields)}, "bulk": bulk}
 
@@ -84,6 +88,14 @@ BROKEN: dict[str, list[dict[str, object]]] = {
     "what left the view left the table": [
         {"summaries": (SUMMARY,), **_views("", msgspec.structs.replace(PIECE, message=6))},
         {"start": 7, "offered": 7, **_views("", PIECE)},
+    ],
+    "what is redacted is in view, in order, each once": [
+        _redacted(8, 8),
+        _redacted(8, 7),
+        _redacted(10),
+        {"summaries": (SUMMARY,), **_redacted(6)},
+        {"start": 7, "offered": 7, **_redacted(7)},
+        {**_redacted(4, frame="f4"), **_frames()},
     ],
     "a boundary lies behind": [_views("", boundary=0), _views("", boundary=10)],
     "what is in view is part of the whole": [{"live": 5}],

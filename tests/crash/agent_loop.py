@@ -23,7 +23,8 @@ import msgspec
 import openai
 
 import holdfast
-from holdfast import READ_HANDLE, AsyncEngine, AsyncFrame, AsyncSession, Brief, Tool
+from holdfast import READ_HANDLE, AsyncEngine, AsyncFrame, AsyncSession, Tool
+from holdfast.model.pack import Brief
 from tests.crash.worker import be_nursery
 from tests.protocols import Reply, Talk
 from tests.provider import Effect, Provider

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.core.situation import bounded_args, bounded_result, one_line
+from holdfast.core.situation import as_text, bounded_args, bounded_result, one_line
 from holdfast.model.situation import MODES, OUTCOMES
 from tests.edges.entrance import Entrance, asked, is_int, is_json, is_text, or_none
 
 
 def _made(engine: Any, number: int) -> None:
     engine.create_session(f"s{number}")
+
+
+def _spoken(engine: Any, number: int) -> None:
+    engine.create_session(f"s{number}").record("user", "Find the order.")
 
 
 def _answered(engine: Any, number: int) -> None:
@@ -25,18 +29,27 @@ def _field(engine: Any, value: Any, number: int) -> object:
     """A field, as long as it is: what is cut is told, and begins as the whole does."""
     made = engine.session(f"s{number}").update_situation({"goal": value})
     goal: str = made.situation.goal
-    if made.cut and type(value) is str:
-        assert one_line(value).startswith(goal.removesuffix("…"))
-        return one_line(value)
+    if made.cut:
+        whole = one_line(as_text(value))
+        assert whole.startswith(goal.removesuffix("…"))
+        return whole
     return goal
 
 
-def _as_field(value: Any) -> object:
-    return one_line(value) if type(value) is str else value
+def _keyed(key: Any, value: str) -> dict[Any, str]:
+    try:
+        return {key: value}
+    except Exception as error:
+        raise TypeError("it can be no key at all") from error
+
+
+def _whole(engine: Any, value: Any, number: int) -> object:
+    engine.session(f"s{number}").update_situation(value)
+    return value
 
 
 def _ignored(engine: Any, value: Any, number: int) -> object:
-    return engine.session(f"s{number}").update_situation({value: "text"}).ignored[0]
+    return engine.session(f"s{number}").update_situation(_keyed(value, "text")).ignored[0]
 
 
 def _updated(option: str) -> Callable[[Any, Any, int], object]:
@@ -56,7 +69,6 @@ def _updated(option: str) -> Callable[[Any, Any, int], object]:
 def _refreshed(option: str) -> Callable[[Any, Any, int], object]:
     def use(engine: Any, value: Any, number: int) -> object:
         session = engine.session(f"s{number}")
-        session.record("user", "Find the order.")
         made = session.refresh_situation(**{option: value})
         return made.situation.iteration if option == "iteration" and value is not None else value
 
@@ -93,7 +105,7 @@ def _outcome(engine: Any, value: Any, number: int) -> object:
 
 
 def _named(engine: Any, value: Any, number: int) -> object:
-    engine.session(f"s{number}").act(outcomes={value: "timeout"})
+    engine.session(f"s{number}").act(outcomes=_keyed(value, "timeout"))
     return value
 
 
@@ -111,16 +123,19 @@ def _one_of(known: tuple[str, ...]) -> Callable[[object], bool]:
 
 
 SITUATION_ENTRANCES: dict[str, Entrance] = {
-    "update_situation(goal)": Entrance(_field, lambda value: type(value) is str, _as_field, prepare=_made),
-    "update_situation(unknown key)": Entrance(_ignored, is_text, prepare=_made),
+    "update_situation(update)": Entrance(
+        _whole, lambda value: value is None or type(value) in (str, dict), prepare=_made
+    ),
+    "update_situation(goal)": Entrance(_field, is_json, lambda value: one_line(as_text(value)), prepare=_made),
+    "update_situation(unknown key)": Entrance(_ignored, is_text, also=(TypeError,), prepare=_made),
     "update_situation(iteration)": Entrance(_updated("iteration"), or_none(is_int), prepare=_made),
     "update_situation(by)": Entrance(_updated("by"), is_text, prepare=_made),
     "update_situation(clear)": Entrance(_updated("clear"), _is_empty, prepare=_made),
     "update_situation(key)": Entrance(_updated("key"), or_none(is_text), prepare=_made),
     "update_situation(cause)": Entrance(_updated("cause"), or_none(is_text), prepare=_made),
-    "refresh_situation(iteration)": Entrance(_refreshed("iteration"), or_none(is_int), prepare=_made),
-    "refresh_situation(key)": Entrance(_refreshed("key"), or_none(is_text), prepare=_made),
-    "refresh_situation(cause)": Entrance(_refreshed("cause"), or_none(is_text), prepare=_made),
+    "refresh_situation(iteration)": Entrance(_refreshed("iteration"), or_none(is_int), prepare=_spoken),
+    "refresh_situation(key)": Entrance(_refreshed("key"), or_none(is_text), prepare=_spoken),
+    "refresh_situation(cause)": Entrance(_refreshed("cause"), or_none(is_text), prepare=_spoken),
     "act(mode)": Entrance(_acted("mode"), _one_of(MODES), prepare=_made),
     "act(thinking)": Entrance(_acted("thinking"), is_text, prepare=_made),
     "act(planning)": Entrance(_acted("planning"), is_text, prepare=_made),
@@ -129,13 +144,15 @@ SITUATION_ENTRANCES: dict[str, Entrance] = {
     "act(tool_calls)": Entrance(_acted("tool_calls", lambda _: None), _is_empty, lambda _: None, prepare=_made),
     "act(name of a call)": Entrance(_called("name"), is_text, prepare=_made),
     "act(args of a call)": Entrance(_called("args"), is_json, bounded_args, prepare=_made),
-    "act(result of a call)": Entrance(_called("result"), is_text, bounded_result, prepare=_made),
+    "act(result of a call)": Entrance(
+        _called("result"), is_json, lambda value: bounded_result(as_text(value)), prepare=_made
+    ),
     "act(outcome of a call)": Entrance(_called("outcome"), _one_of(OUTCOMES), prepare=_made),
     "act(outcomes)": Entrance(
         _acted("outcomes"), lambda value: value is None or (isinstance(value, Mapping) and not value), prepare=_made
     ),
     "act(outcome of a call by id)": Entrance(_outcome, _one_of(OUTCOMES), prepare=_answered),
-    "act(id of a call)": Entrance(_named, _one_of(("p",)), prepare=_answered),
+    "act(id of a call)": Entrance(_named, _one_of(("p",)), also=(TypeError,), prepare=_answered),
     "act(iteration)": Entrance(_acted("iteration"), or_none(is_int), prepare=_made),
     "act(key)": Entrance(_acted("key"), or_none(is_text), prepare=_made),
     "act(cause)": Entrance(_acted("cause"), or_none(is_text), prepare=_made),
@@ -144,4 +161,3 @@ SITUATION_ENTRANCES: dict[str, Entrance] = {
     "reasoning_context(mode)": Entrance(_question("reasoning_context", "mode"), _one_of(MODES)),
     "reasoning_context(max_history)": Entrance(_question("reasoning_context", "max_history"), is_int),
 }
-"""What is wrong with a whole update is looked at apart: a text may be JSON."""

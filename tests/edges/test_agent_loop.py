@@ -15,15 +15,17 @@ import openai
 import pytest
 
 import holdfast
+from holdfast.model.pack import Brief
+from holdfast.render.packs import Pack
 from tests.crash.agent_checks import check
-from tests.crash.agent_loop import ANSWER, BRIEFS, MODELS, SPOOLING, Fate, live, provider
+from tests.crash.agent_loop import ANSWER, BRIEFS, CALLED, MODELS, SPOOLING, Fate, live, provider
 from tests.crash.stores import KINDS, URLS
 from tests.property.tools import session_events
 from tests.protocols import PARSED, Call, Made, Refused, Reply, Talk
 from tests.provider import Asked, Provider, serving
 from tests.render.shown import CHAT, INPUT, MESSAGES, SYSTEM, accepted, unmarked
 
-RENDERED: dict[str, Callable[[holdfast.Pack], dict[str, Any]]] = {
+RENDERED: dict[str, Callable[[Pack], dict[str, Any]]] = {
     "anthropic": lambda pack: pack.anthropic(),
     "chat": lambda pack: pack.openai(),
     "responses": lambda pack: pack.openai_responses(),
@@ -86,28 +88,26 @@ def _check_prefixes(asked: Provider) -> None:
     assert longer >= 2
 
 
-def test_a_provider_that_fails_now_and_then_delays_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", MODELS)
+def test_a_provider_that_fails_now_and_then_delays_it(tmp_path: Path, protocol: str) -> None:
     """Whoever catches the error and starts again is where he was."""
-    url = URLS["sqlite"](tmp_path)
-    for protocol in MODELS:
-        asked = provider()
-        asked.weather = lambda number: (0, 529, 0, 500)[number % 4]
-        tenant = f"tenant-{protocol}"
-        failures = 0
-        with serving(asked) as address:
-            while failures < 100:
-                try:
-                    answer = asyncio.run(live(url, address, protocol, Fate(), tenant=tenant))
-                    break
-                except (anthropic.APIStatusError, openai.APIStatusError):
-                    failures += 1
-        assert (answer, failures) == (ANSWER, 8)
-        with holdfast.open(url, tenant=tenant) as engine:
-            check(engine, asked)
+    url, asked = URLS["sqlite"](tmp_path), provider()
+    weather = itertools.cycle([529, 0, 500, 0])
+    asked.weather = lambda body: next(weather) if "You are a clerk." in json.dumps(body) else 0
+    failures, answer = 0, None
+    with serving(asked) as address:
+        while answer is None:
+            try:
+                answer = asyncio.run(live(url, address, protocol, Fate()))
+            except (anthropic.APIStatusError, openai.APIStatusError):
+                failures += 1
+    assert (answer, failures) == (ANSWER, len(CALLED))
+    with holdfast.open(url) as engine:
+        check(engine, asked)
 
 
 def test_without_an_event_loop(tmp_path: Path) -> None:
-    """The same in blocking calls, with questions that nobody recorded: each stands at the end and is kept with its reply."""
+    """The same in blocking calls, with questions that nobody recorded: each stands at the end, and is kept with a reply."""
 
     def script(talk: Talk) -> Reply:
         if talk.last and talk.turns[-1].results:
@@ -117,7 +117,7 @@ def test_without_an_event_loop(tmp_path: Path) -> None:
     weather = holdfast.Tool(
         name="weather", description="The weather.", parameters={"type": "object", "properties": {"of": {}}}
     )
-    brief = holdfast.Brief(prompt="You know the weather.", tools=(weather,))
+    brief = Brief(prompt="You know the weather.", tools=(weather,))
     asked = Provider(script)
     with serving(asked) as address, holdfast.open(tmp_path / "agent.db", briefs={"": brief}) as engine:
         with anthropic.Anthropic(api_key="none", base_url=address, max_retries=0) as client:
@@ -130,7 +130,7 @@ def test_without_an_event_loop(tmp_path: Path) -> None:
                         session.run(call, lambda of: f"sunny: {of}")
                     pack = session.pack(model=MODELS["anthropic"])
                     reply = session.record(client.messages.create(**pack.anthropic()))
-                assert reply.text == f"It is sunny: And {town}?."
+                assert reply.text == f"It is sunny: Question: And {town}?."
         told = [(each.role, each.text) for each in session.messages() if each.role != "tool" and each.text]
         assert [role for role, _ in told] == ["user", "assistant"] * 2
         assert [text for role, text in told if role == "user"] == ["And Lisbon?", "And Porto?"]
@@ -210,13 +210,13 @@ REFUSED: list[tuple[str, str, object, str]] = [
     ("anthropic", "messages.0.role", "system", "unexpected role"),
     ("anthropic", "messages.0.content", BLANK, "non-empty"),
     ("anthropic", "messages.0.content.0.cache_control", {"type": "lasting"}, "another mark"),
-    ("anthropic", "messages.1", None, "has no call"),
+    ("anthropic", "messages.1", None, "come first"),
     ("anthropic", "messages.1.content.1", None, "cannot be thinking"),
     ("anthropic", "messages.1.content.0.thinking", "Hm!", "cannot be modified"),
     ("anthropic", "messages.1.content.0.signature", "forged", "invalid signature"),
     ("anthropic", "messages.1.content.0.cache_control", MARK, "extra inputs"),
     ("anthropic", "messages.1.content.1.input", {"of": "y"}, "not as it was made"),
-    ("anthropic", "messages.1.content.1.id", "toolu_2", "has no result"),
+    ("anthropic", "messages.1.content.1.id", "toolu_2", "is nobody's"),
     ("anthropic", "messages.1.content.1.id", "toolu 1", "should match"),
     ("anthropic", "messages.2", None, "has no result"),
     ("anthropic", "messages.2.content.0.tool_use_id", "toolu_2", "has no result"),
@@ -235,7 +235,7 @@ REFUSED: list[tuple[str, str, object, str]] = [
     ("chat", "messages.2.tool_calls", [], "at least one"),
     ("chat", "messages.2.tool_calls", None, "got null"),
     ("chat", "messages.2.tool_calls.0.id", "x" * 41, "too long"),
-    ("chat", "messages.2.tool_calls.0.id", "other", "has no result"),
+    ("chat", "messages.2.tool_calls.0.id", "other", "is nobody's"),
     ("chat", "messages.2.tool_calls.0.function.arguments", {"of": "x"}, "string"),
     ("chat", "messages.2.tool_calls.0.function.arguments", "{of", "not JSON"),
     ("chat", "messages.2.tool_calls.0.function.arguments", "{}", "not as it was made"),
@@ -282,7 +282,7 @@ def test_the_server_counts_marks_and_says_why_it_refuses() -> None:
     with serving(asked) as address:
         with anthropic.Anthropic(api_key="none", base_url=address, max_retries=0) as client:
             body["messages"] = body["messages"][:1]
-            assert client.messages.create(**body).content[0].text == "yes"  # type: ignore[union-attr]
+            assert client.messages.create(**body).content[0].text == "yes"
             body["system"] += body["system"][:1]
             with pytest.raises(anthropic.BadRequestError, match="a maximum of 4 blocks"):
                 client.messages.create(**body)

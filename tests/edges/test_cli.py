@@ -29,6 +29,7 @@ JSON_COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "tail": (["sessions", "tail", "trip"], {"id", "seq", "role", "content", "tool_calls", "text", "time"}),
     "log": (["log"], {"stream", "seq", "id", "type", "time", "hash", "payload", "erased", "cursor"}),
     "log of one": (["log", "trip"], {"stream", "seq", "id", "type", "time", "hash", "payload", "erased", "cursor"}),
+    "situation": (["situation", "trip"], {"session", "frame", "goal", "iteration", "by", "stated", "actions"}),
     "verify": (["verify"], {"ok", "streams", "events", "problems"}),
     "rebuild": (["rebuild"], {"streams"}),
     "doctor": (["doctor"], {"ok", "bad", "warn", "checks"}),

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import UPDATE_SITUATION, Situation, errors
-from holdfast.cli import main
 from holdfast.context.reasoning import NOTHING
 from holdfast.model import limits
-from holdfast.model.situation import FIELDS
+from holdfast.model.situation import FIELDS, MODES
 from holdfast.testing import hostile
 from tests.core.basics import json_objects, json_values
 from tests.edges.cli import HOSTILE, Cli
@@ -32,7 +31,6 @@ SAMPLE = figure(24, 1)
 """One value in so many is handed in, other ones at each entrance."""
 EXAMPLES = figure(60, 5_000)
 METHODS = ("situation", "update_situation", "refresh_situation", "act", "actions", "reasoning_context")
-WHOLE = "update_situation(update)"
 
 
 def test_every_argument_of_every_method_has_an_entrance() -> None:
@@ -41,7 +39,7 @@ def test_every_argument_of_every_method_has_an_entrance() -> None:
         for name in METHODS
         for option in [*inspect.signature(getattr(holdfast.Session, name)).parameters][1:]
     }
-    assert options - {*SITUATION_ENTRANCES} == {WHOLE}
+    assert options - {*SITUATION_ENTRANCES} == set()
 
 
 @pytest.mark.parametrize("kind", ["memory", "memory awaited"])
@@ -70,7 +68,7 @@ def test_every_value_at_every_entrance_is_taken_or_refused(kind: str, desk: Desk
 @settings(max_examples=EXAMPLES)
 def test_any_json_is_taken_as_far_as_it_goes(value: Any) -> None:
     """As an object or as its text, in a fence or not: the same comes of it, and nothing breaks."""
-    told = []
+    told: list[tuple[object, ...]] = []
     for update in (value, json.dumps(value), f"```json\n{json.dumps(value)}\n```"):
         if type(update) is str and type(value) is str and update == value:
             continue  # that text is JSON, or is none, by itself
@@ -117,7 +115,19 @@ def test_a_model_keeps_the_situation_by_a_tool(engine: holdfast.Engine) -> None:
 def test_what_cannot_be_read_is_told_and_changes_nothing(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     session.update_situation({"goal": "a goal"})
-    for update in ("{", "goal: x", "[1]", '"text"', "12", ["goal"], 3, {"summary_update": [1]}, {1: "x"}, "[" * 5_000):
+    updates: tuple[Any, ...] = (
+        "{",
+        "goal: x",
+        "[1]",
+        '"text"',
+        "12",
+        ["goal"],
+        3,
+        {"summary_update": [1]},
+        {1: "x"},
+        "[" * 5_000,
+    )
+    for update in updates:
         with refused(engine, errors.InvalidContent) if type(update) is not dict else pytest.raises(errors.InvalidInput):
             session.update_situation(update)
     for nothing in (None, {}, "", " ", "{}", '{"summary_update": null}', {"goal": " \n"}, {"goal": None}):
@@ -142,7 +152,8 @@ def test_contradictions_are_refused(engine: holdfast.Engine) -> None:
         session.act(tool_calls=[{"name": "read"}] * (limits.ACTION_CALLS + 1))
     with refused(engine, errors.TooLarge):
         session.act(thinking="x" * limits.ACTION_TEXT_BYTES)
-    for call in ({}, {"name": "read", "more": 1}, "read", {"args": {}}):
+    calls: tuple[Any, ...] = ({}, {"name": "read", "more": 1}, "read", {"args": {}})
+    for call in calls:
         with refused(engine, errors.InvalidContent):
             session.act(tool_calls=[call])
 
@@ -170,14 +181,14 @@ def test_clearing_is_explicit(engine: holdfast.Engine) -> None:
 def test_a_retry_changes_nothing(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     session.record("user", "Find the order.")
-    first = [
+    first: list[Any] = [
         session.update_situation({"goal": "a"}, key="update"),
         session.refresh_situation(key="refresh"),
         session.act(thinking="hm", key="act"),
     ]
     session.record("user", "And now something else.")
     before = contents(engine)
-    again = [
+    again: list[Any] = [
         session.update_situation({"goal": "a"}, key="update"),
         session.refresh_situation(key="refresh"),
         session.act(thinking="hm", key="act"),
@@ -185,9 +196,9 @@ def test_a_retry_changes_nothing(engine: holdfast.Engine) -> None:
     assert [each.changed for each in again[:2]] == [each.changed for each in first[:2]]
     assert again[2] == first[2]
     assert contents(engine) == before
-    with refused(engine, errors.IdempotencyConflict):
+    with refused(engine, errors.KeyConflict):
         session.update_situation({"goal": "b"}, key="update")
-    with refused(engine, errors.IdempotencyConflict):
+    with refused(engine, errors.KeyConflict):
         session.act(thinking="ha", key="act")
 
 
@@ -253,10 +264,9 @@ def test_what_ends_a_conversation_ends_its_situation(engine: holdfast.Engine) ->
     session.update_situation({"goal": "b"})
     session.close("done")
     assert session.situation() == Situation()
-    for method, given_ in (("update_situation", ({"goal": "c"},)), ("refresh_situation", ()), ("act", ())):
+    for method, given_ in (("update_situation", ({"goal": "c"},)), ("act", ())):
         with pytest.raises(errors.SessionClosed):
             getattr(session, method)(*given_)
-            session.record("user", "for those that have nothing to say")
     session.destroy("gone", offload=False)
     for method in ("situation", "actions", "reasoning_context"):
         with refused(engine, errors.SessionDestroyed):
@@ -313,7 +323,7 @@ def test_both_modes_show_the_latest_results(engine: holdfast.Engine) -> None:
     assert session.reasoning_context() == session.reasoning_context("deep") == NOTHING
     for number in range(5):
         session.act("fast", approach=f"way {number}", tool_calls=[{"name": "read", "result": f"found {number}"}])
-    for mode in ("fast", "deep"):
+    for mode in MODES:
         told = session.reasoning_context(mode)
         assert [f"way {number}" in told for number in range(5)] == [False, True, True, True, True]
         assert [f"found {number}" in told for number in range(5)] == [False] * 4 + [True]
@@ -338,10 +348,10 @@ def test_a_dead_value_is_kept_out_of_what_there_is_to_reason_on(engine: holdfast
         thinking="It goes to Valparaiso.",
         tool_calls=[{"name": "look", "args": {"city": "Valparaiso"}, "result": "Valparaiso has a port."}],
     )
-    for mode in ("fast", "deep"):
+    for mode in MODES:
         assert "Valparaiso" in session.reasoning_context(mode)
     facts.assert_("shipping city", "Lisbon")
-    for mode in ("fast", "deep"):
+    for mode in MODES:
         told = session.reasoning_context(mode)
         assert "Valparaiso" not in told
         assert "goal: Ship it" in told
@@ -387,4 +397,3 @@ def test_the_command_line_shows_it(written: Path, capsys: pytest.CaptureFixture[
     log = cli("log", "s").out
     assert "model, in iteration 2: goal: be careful" in log
     assert "deep, in iteration 3: read, look" in log
-    assert main is not None

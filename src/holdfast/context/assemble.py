@@ -54,6 +54,11 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     fate: Fate = "omitted"
     """What it then counts as."""
 
+    @property
+    def key(self) -> str:
+        """What it is known by while it is fitted: things of two sections may have one name."""
+        return f"{self.section}/{self.id}"
+
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate, and what became of it."""
@@ -111,9 +116,9 @@ class _Fitting:
         self._strategy = strategy
         self._pieces = pieces
         self._open = [each for each in pieces if not each.gone]
-        self._size = {each.id: self._tokens(each.text) for each in self._open}
-        order = sorted(self._open, key=lambda each: (-SCORES[each.priority], -each.score, -each.recency, each.id))
-        self._rank = {each.id: number for number, each in enumerate(order, 1)}
+        self._size = {each.key: self._tokens(each.text) for each in self._open}
+        order = sorted(self._open, key=lambda each: (-SCORES[each.priority], -each.score, -each.recency, each.key))
+        self._rank = {each.key: number for number, each in enumerate(order, 1)}
         self._ranked = order
         shown = {each.section for each in self._open}
         headings = sum(self._tokens(HEADINGS[each]) for each in TAIL if each in shown and each in HEADINGS)
@@ -129,22 +134,31 @@ class _Fitting:
         return self._measure(self._count(text) + 1, 0)
 
     def _sum(self, pieces: Sequence[Piece]) -> int:
-        return sum(self._size[each.id] for each in pieces)
+        return sum(self._size[each.key] for each in pieces)
 
     def tail(self) -> Tail:
         wanted, asked_too_much = self._wanted()
         room = max(0, self._left - self._sum(wanted))
-        taken = {each.id for each in (*wanted, *self._critical)}
-        rest = [each for each in self._ranked if each.id not in taken]
+        taken = {each.key for each in (*wanted, *self._critical)}
+        rest = [each for each in self._ranked if each.key not in taken]
+        chosen = {each.key for each in wanted}
+        if self._all_fit(rest, room):
+            kept = {each.key: each.text for each in (*self._critical, *rest)}
+            return self._laid_out([self._placed(each, kept, chosen, set(), set()) for each in self._pieces], "none")
         facts, beyond = self._facts([each for each in rest if each.section == "facts"], room)
-        over = {each.id for each in beyond}
+        over = {each.key for each in beyond}
         spare = self._slack(rest, facts, room)
-        done = self._compacted([each for each in rest if each.id not in over], room - spare)
+        done = self._compacted([each for each in rest if each.key not in over], room - spare)
         kept = {each.id: each.text for each in done.items}
         self._top_up(rest, kept, over, room)
-        chosen = {each.id for each in wanted}
         placed = tuple(self._placed(each, kept, chosen, over, asked_too_much) for each in self._pieces)
         return self._laid_out(placed, done.level)
+
+    def _all_fit(self, rest: Sequence[Piece], room: int) -> bool:
+        """Whether there is nothing to choose: the common case, and the cheap one."""
+        facts = self._sum([each for each in rest if each.section == "facts"])
+        asked = type(self._strategy) is levels.PriorityBased and self._request.min_compaction == "none"
+        return asked and facts <= self._cap(room) and self._sum(rest) <= room
 
     def _wanted(self) -> tuple[list[Piece], set[str]]:
         share, of = WANTED_SHARE
@@ -152,10 +166,10 @@ class _Fitting:
         refused: set[str] = set()
         for each in self._ranked:
             if each.wanted and each.priority != "critical":
-                if self._sum(found) + self._size[each.id] <= most:
+                if self._sum(found) + self._size[each.key] <= most:
                     found.append(each)
                 else:
-                    refused.add(each.id)
+                    refused.add(each.key)
         return found, refused
 
     def _cap(self, room: int) -> int:
@@ -165,7 +179,7 @@ class _Fitting:
         """Those within their share, the best first; what does not fit is skipped."""
         left, kept, beyond = self._cap(room), list[Piece](), list[Piece]()
         for each in facts:
-            size = self._size[each.id]
+            size = self._size[each.key]
             (kept if size <= left else beyond).append(each)
             left -= size if size <= left else 0
         return kept, beyond
@@ -181,12 +195,12 @@ class _Fitting:
         last = len(self._ranked) + 1
         candidates = [
             levels.Candidate(
-                each.id,
+                each.key,
                 levels.BREADCRUMB if each.section == "breadcrumbs" else each.section,
                 each.priority,
-                last - self._rank[each.id],
+                last - self._rank[each.key],
                 each.text,
-                self._size[each.id],
+                self._size[each.key],
             )
             for each in (*self._critical, *rest)
         ]
@@ -204,13 +218,13 @@ class _Fitting:
             return
         sizes = {each: self._tokens(text) for each, text in kept.items()}
         left = room + self._must - sum(sizes.values())
-        facts = self._cap(room) - sum(sizes[each.id] for each in rest if each.section == "facts" and each.id in kept)
+        facts = self._cap(room) - sum(sizes[each.key] for each in rest if each.section == "facts" and each.key in kept)
         for each in rest:
-            size = self._size[each.id]
-            if each.id in kept or size > left or (each.section == "facts" and size > facts):
+            size = self._size[each.key]
+            if each.key in kept or size > left or (each.section == "facts" and size > facts):
                 continue
-            kept[each.id] = each.text
-            over.discard(each.id)
+            kept[each.key] = each.text
+            over.discard(each.key)
             left -= size
             facts -= size if each.section == "facts" else 0
 
@@ -219,14 +233,14 @@ class _Fitting:
     ) -> Placed:
         if piece.gone:
             return Placed(piece=piece, fate=piece.fate, reason=piece.gone)
-        rank, size = self._rank[piece.id], self._size[piece.id]
-        if piece.id in wanted:
+        rank, size = self._rank[piece.key], self._size[piece.key]
+        if piece.key in wanted:
             return Placed(piece=piece, fate="included", reason="asked for", text=piece.text, tokens=size, rank=rank)
-        text = kept.get(piece.id)
+        text = kept.get(piece.key)
         if text is None:
-            if piece.id in over:
+            if piece.key in over:
                 reason = f"beyond the share of facts ({self._request.fact_share:.0%} of what remains)"
-            elif piece.id in asked_too_much:
+            elif piece.key in asked_too_much:
                 reason = "asked for, but it takes more than three quarters of what remains"
             else:
                 reason = f"does not fit: {size:,} tokens, {piece.priority} priority"

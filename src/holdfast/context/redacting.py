@@ -107,9 +107,11 @@ def texts_of(items: Sequence[Item], opaque: Mapping[str, str]) -> Iterator[str]:
             yield message.text
             for call in message.tool_calls:
                 yield spelled(call.args)
-            for part in message.content:
+            for part in parts_of([Unit((message,))]):
                 if isinstance(part, Opaque):
                     yield _said_in(part, opaque)
+                elif isinstance(part, Data):
+                    yield spelled(part.value)
 
 
 def _said_in(part: Opaque, opaque: Mapping[str, str]) -> str:

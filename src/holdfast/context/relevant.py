@@ -36,6 +36,8 @@ SHORT_WORDS = 12
 """A statement that gives way to a later one has no more words that tell something: a longer one tells more than that."""
 LEFT_WORDS = 5
 """What is left of a message without its dead statements says nothing of its own if it has no more words, and no value."""
+FEW_FACTS = 20
+"""So many facts are in whether they fit the question or not; and so many are at most of one kind."""
 ALIKE = 5
 """Words are of one kind if they begin with the same so many letters."""
 SWITCH_CHARACTERS = 200
@@ -113,6 +115,36 @@ def outdated(signals: Sequence[tuple[str, int]]) -> list[int | None]:
         ]
         found.append(max(newer, key=lambda other: (signals[other][1], other), default=None))
     return found
+
+
+def fitting(facts: Sequence[tuple[Fact, float]], said: Sequence[str], least: float) -> list[str]:
+    """For each fact, with how well it fits the question: why it is in; empty for one that is not.
+
+    Where there are few, all are. Of many, those are that fit, those of the same kind as one that fits, by their keys, and
+    those that the talk tells."""
+    if len(facts) <= FEW_FACTS:
+        return ["there are few"] * len(facts)
+    kinds = Counter(_kind(fact.key) for fact, _ in facts)
+    fits = [score > least for _, score in facts]
+    wanted = {_kind(fact.key) for (fact, _), fit in zip(facts, fits, strict=True) if fit}
+    told = [frozenset(stems(text[:READ_CHARACTERS])) for text in said]
+    found: list[str] = []
+    for (fact, score), fit in zip(facts, fits, strict=True):
+        own, kind = {*stems(text_of(fact.value)[:READ_CHARACTERS])}, _kind(fact.key)
+        if fit:
+            found.append(f"fits the question ({score:.2f})")
+        elif kind in wanted and kinds[kind] <= FEW_FACTS:
+            found.append("of a kind with one that fits the question")
+        elif own and any(own <= each for each in told):
+            found.append("told in the conversation")
+        else:
+            found.append("")
+    return found
+
+
+def _kind(key: str) -> str:
+    """What keys that belong together begin with."""
+    return next((part for part in re.split(r"[\W_]+", key.lower()) if part), "")
 
 
 # Reading

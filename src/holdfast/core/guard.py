@@ -15,6 +15,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -22,7 +23,7 @@ import msgspec
 
 from holdfast.core.detect.words import GENERIC, STOP, stem, word_set
 from holdfast.core.infer import text_of
-from holdfast.core.wording import GAP, SENTENCE_WORDS, Layout, Words, occurrences
+from holdfast.core.wording import GAP, NESTED, SENTENCE_WORDS, Layout, Words, occurrences
 from holdfast.model.content import Json
 from holdfast.model.pack import Guard
 
@@ -39,7 +40,7 @@ COMPARED = 32
 KEY_CHARS = 80
 """A longer key is not named in a marker."""
 ROUNDS = 4
-"""Looks at what the cuts leave: what was apart may have come together. One is enough but for texts made to need more."""
+"""Looks at what the cuts leave, where that may read otherwise than it did. One is enough, but for texts made to need more."""
 
 _COMMON = STOP | word_set(
     "yes no true false null none nil ok okay on off unknown n na other all any high low medium normal new old open closed "
@@ -53,7 +54,7 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NAMEABLE = re.compile(r"[\w.:/@-]+")
 _SHOWN = re.compile(
     rf"\[(?:(?:superseded|no longer true): ([\w.:/@-]{{1,{KEY_CHARS}}}) has a current value"
-    r"|outdated|no longer true|withheld|…)\]"
+    r"|outdated|no longer true|withheld|–)\]"
 )
 """What this module itself puts in, and so does not read."""
 
@@ -118,13 +119,14 @@ def cuts(text: str, facts: Sequence[Stated], spans: Sequence[Span] = (), questio
     known = _known(facts)
     if not known.gone:
         return ()
-    found = _joined(text, _Look(text, known, spans, question).cuts())
-    for _ in range(ROUNDS if found else 0):
-        shown = guarded(text, found, "redact")
-        more = _joined(shown, _Look(shown, known, (), question).cuts())
-        if not more:
+    look = _Look(text, known, spans, question)
+    found = _joined(text, look.cuts())
+    for _ in range(ROUNDS):
+        if not look.unsure:
             break
-        found = _joined(text, [*found, *_placed(more, found)])
+        shown = guarded(text, found, "redact")
+        look = _Look(shown, known, (), question)
+        found = _joined(text, [*found, *_placed(_joined(shown, look.cuts()), found)])
     return tuple(found)
 
 
@@ -147,12 +149,12 @@ def tells(text: str, facts: Sequence[Stated], question: str = "") -> tuple[str, 
     known = _known(facts)
     if not known.gone:
         return ()
-    told = {owner for told in _Look(text, known, (), question).told() for owner in told.owners}
+    told = {owner for told in _Look(text, known, question=question).told() for owner in told.owners}
     return tuple(dict.fromkeys(known.facts[owner].id for owner in sorted(told)))
 
 
 def _marker(cut: Cut) -> str:
-    shown = "…" if cut.mute else "withheld" if cut.withheld else "outdated"
+    shown = "–" if cut.mute else "withheld" if cut.withheld else "outdated"
     if cut.key and not (cut.mute or cut.withheld):
         shown = f"superseded: {cut.key} has a current value"
     return f" [{shown}]" if cut.start == cut.stop else f"[{shown}]"
@@ -281,6 +283,9 @@ class _Statement(NamedTuple):
     """Its numbers and names."""
     least: int
 
+    def is_in(self, said: AbstractSet[str]) -> bool:
+        return self.needed <= said and len(self.stems & said) >= self.least
+
 
 class _Known(msgspec.Struct, frozen=True):
     """Facts as they are looked for."""
@@ -368,118 +373,50 @@ class _Told(NamedTuple):
 class _Look:
     """One look at a text: where it tells what is live, and where what is not."""
 
-    def __init__(self, text: str, known: _Known, spans: Sequence[Span], question: str) -> None:
+    def __init__(self, text: str, known: _Known, spans: Sequence[Span] = (), question: str = "") -> None:
         self.text, self.known, self.spans = text, known, spans
-        self.words = Words(text, _markers(text, frozenset(known.keys.values())))
         self.asked = tuple(Words(question).norms) if question else ()
+        self.words = Words(text, _markers(text, frozenset(known.keys.values())))
         self.kept = bytearray(len(self.words.norms))
         """The words that have to stay, as they tell something live, or are the question."""
         self.bridged = bytearray(len(self.words.norms))
         """Those that have to stay together with the word behind them."""
         self.named: dict[int, Counter[str]] = {}
+        self.unsure = False
+        """What the cuts leave may read otherwise than it did."""
 
-    def told(self) -> list[_Told]:
+    def told(self) -> Iterator[_Told]:
         """What is told and dead; what is also live, or asked, is not among it."""
-        stated = [each for each in self.spans if 0 <= each.start < each.stop] if self.spans else []
         vocabulary = frozenset(self.words.norms)
-        dead = [each for each in self.known.dead if vocabulary.issuperset(each)]
+        dead = sorted(each for each in self.known.dead if vocabulary.issuperset(each))
         stems = {word: stem(word) for word in vocabulary} if self.known.statements else {}
         said = frozenset(stems.values())
-        statements = [
-            each for each in self.known.statements if each.needed <= said and len(each.stems & said) >= each.least
-        ]
-        if not dead and not stated and all(each.live for each in statements):
-            return []
-        self.layout = Layout(self.words)
-        patterns = dict.fromkeys((*dead, *(each for each in self.known.live if vocabulary.issuperset(each))))
-        if self.asked:
-            patterns[self.asked] = None
-        found: list[_Told] = []
-        for first, last, pattern in occurrences(self.words, sorted(patterns)):
-            self._keep(first, last, pattern)
-            if pattern in self.known.dead:
-                owners = tuple(each.fact for each in self.known.dead[pattern] if self._meant(each, first, last))
-                if owners:
-                    found.append(_Told(range(first, last + 1), owners))
-        found += self._provenance(stated)
-        found += self._retold(statements, stems)
-        return [each for each in found if not self._spared(each.places)]
-
-    def _keep(self, first: int, last: int, pattern: tuple[str, ...]) -> None:
-        layout = self.layout
-        if pattern in self.known.live:
-            pass
-        elif pattern == self.asked:
-            # the question itself, and not words of it that stand in another sentence
-            if layout.sentence_firsts[layout.sentences[first]] != first:
-                return
-            if layout.sentence_lasts[layout.sentences[last]] != last:
-                return
-        else:
+        statements = [each for each in self.known.statements if each.is_in(said)]
+        spans = [each for each in self.spans if max(each.start, 0) < each.stop]
+        if not dead and not spans and all(each.live for each in statements):
             return
+        self.layout = Layout(self.words)
+        for first, last, _ in occurrences(
+            self.words, sorted(each for each in self.known.live if vocabulary.issuperset(each)), 1
+        ):
+            self._keep(first, last)
+        for first, last, _ in occurrences(self.words, [self.asked], 1) if self.asked else ():
+            if self.layout.is_whole(first, last):  # the question itself, and not the words of it in another sentence
+                self._keep(first, last)
+        retold = self._retold(statements, stems) if statements else []
+        stated = self._stated(spans)
+        owners = [self.known.dead[each] for each in dead]
+        alone = [tuple(owner.fact for owner in each) if all(owner.alone for owner in each) else () for each in owners]
+        for first, last, at in occurrences(self.words, dead, NESTED):
+            if not self._spared(places := range(first, last + 1)):
+                meant = alone[at] or tuple(each.fact for each in owners[at] if self._meant(each, first, last))
+                if meant:
+                    yield _Told(places, meant)
+        yield from (each for each in (*stated, *retold) if not self._spared(each.places))
+
+    def _keep(self, first: int, last: int) -> None:
         self.kept[first : last + 1] = b"\1" * (last + 1 - first)
         self.bridged[first:last] = b"\1" * (last - first)
-
-    def _meant(self, owner: _Owner, first: int, last: int) -> bool:
-        """Whether a value is told where its words stand."""
-        if owner.alone:
-            return True
-        if owner.signed:
-            before, behind = self.words.starts[first] - 1, self.words.stops[last]
-            if self.text[max(before, 0) : before + 1] in _SIGNED or self.text[behind : behind + 1] in _SIGNED:
-                return True
-        clauses = self.layout.clauses
-        return any(
-            self._named(clause)[word] > sum(stem(each) == word for each in self.words.norms[first : last + 1])
-            for clause in {clauses[first], clauses[last]}
-            for word in owner.naming
-        )
-
-    def _named(self, clause: int) -> Counter[str]:
-        """The words that a clause has."""
-        if clause not in self.named:
-            first, last = self.layout.clause_firsts[clause], self.layout.clause_lasts[clause]
-            self.named[clause] = Counter(stem(each) for each in self.words.norms[first : last + 1])
-        return self.named[clause]
-
-    def _provenance(self, stated: Iterable[Span]) -> Iterator[_Told]:
-        places = {fact.id: at for at, fact in enumerate(self.known.facts)}
-        for span in stated:
-            at = places.get(span.id)
-            if at is None or at not in self.known.gone or at in self.known.equal:
-                continue
-            first = bisect_right(self.words.stops, span.start)
-            last = bisect_left(self.words.starts, span.stop) - 1
-            if first <= last:
-                yield _Told(range(first, last + 1), (at,))
-
-    def _retold(self, statements: Sequence[_Statement], stems: dict[str, str]) -> list[_Told]:
-        """Where sentences say in other words what a statement says. Of what is live, the words are kept."""
-        if not statements:
-            return []
-        counts: Counter[str] = Counter()
-        for word, count in Counter(self.words.norms).items():
-            counts[stems[word]] += count
-        index: dict[str, list[_Statement]] = {}
-        for each in statements:
-            rare = sorted(each.needed or each.stems, key=lambda word: (counts[word], word))
-            missing = 0 if each.needed else len(each.stems) - each.least
-            for word in rare[: missing + 1]:
-                index.setdefault(word, []).append(each)
-        found: list[_Told] = []
-        for first, last in self.layout.units():
-            norms = self.words.norms[first : last + 1]
-            said = {stems[word] for word in norms}
-            likely = (each for word in dict.fromkeys(norms) for each in index.get(stems[word], ()))
-            for each in islice(likely, COMPARED):
-                if each.needed <= said and len(each.stems & said) >= each.least:
-                    places = [first + at for at, word in enumerate(norms) if stems[word] in each.stems]
-                    if each.live:
-                        for place in places:
-                            self.kept[place] = 1
-                    else:
-                        found.append(_Told(places, (each.fact,)))
-        return found
 
     def _spared(self, places: Sequence[int]) -> bool:
         """Whether all of it is live as it stands there."""
@@ -488,20 +425,94 @@ class _Look:
             return self.kept.find(0, first, last + 1) < 0 and self.bridged.find(0, first, last) < 0
         return all(self.kept[place] for place in places)
 
-    def cuts(self) -> Iterator[Cut]:
+    def _meant(self, owner: _Owner, first: int, last: int) -> bool:
+        """Whether a value is told where its words stand."""
+        if owner.alone:
+            return True
+        if owner.signed and self._extent(first, last) != (self.words.starts[first], self.words.stops[last]):
+            return True
+        own = [stem(each) for each in self.words.norms[first : last + 1]]
+        clauses = (self.layout.clauses[first], self.layout.clauses[last])
+        return any(self._named(clause)[word] > own.count(word) for clause in clauses for word in owner.naming)
+
+    def _named(self, clause: int) -> Counter[str]:
+        """The words that a clause has."""
+        if clause not in self.named:
+            first, last = self.layout.clause_firsts[clause], self.layout.clause_lasts[clause]
+            self.named[clause] = Counter(stem(each) for each in self.words.norms[first : last + 1])
+        return self.named[clause]
+
+    def _stated(self, spans: Iterable[Span]) -> Iterator[_Told]:
+        """What provenance knows of."""
+        for span, at in self._dead(spans):
+            first = bisect_right(self.words.stops, span.start)
+            last = bisect_left(self.words.starts, span.stop) - 1
+            if first <= last and at not in self.known.equal:
+                yield _Told(range(first, last + 1), (at,))
+
+    def _dead(self, spans: Iterable[Span]) -> Iterator[tuple[Span, int]]:
+        """Each that states a dead fact, and the place of that."""
+        places = {self.known.facts[at].id: at for at in self.known.gone}
+        return ((each, places[each.id]) for each in spans if each.id in places)
+
+    def _retold(self, statements: Sequence[_Statement], stems: dict[str, str]) -> list[_Told]:
+        """Where sentences say in other words what a statement says. Of what is live, the words are kept."""
+        counts: Counter[str] = Counter()
+        for word, count in Counter(self.words.norms).items():
+            counts[stems[word]] += count
+        index: dict[str, list[_Statement]] = {}
+        for each in statements:  # by words of which one must be there
+            rare = sorted(each.needed or each.stems, key=lambda word: (counts[word], word))
+            for word in rare[: 1 if each.needed else len(each.stems) - each.least + 1]:
+                index.setdefault(word, []).append(each)
+        found: list[_Told] = []
+        norms = self.words.norms
+        telling = {word for word, stemmed in stems.items() if stemmed in index}
+        for first, last in self.layout.units():
+            own = norms[first : last + 1]
+            if telling.isdisjoint(own):
+                continue
+            said = {stems[word] for word in own}
+            likely = dict.fromkeys(islice((each for word in own for each in index.get(stems[word], ())), COMPARED))
+            self.unsure |= len(likely) == COMPARED
+            for each in likely:
+                if not each.is_in(said):
+                    continue
+                places = [place for place, word in enumerate(own, first) if stems[word] in each.stems]
+                if not each.live:
+                    found.append(_Told(places, (each.fact,)))
+                for place in places if each.live else ():
+                    self.kept[place] = 1
+        return found
+
+    def cuts(self) -> list[Cut]:
+        """In no order; they may lie on one another."""
+        found: dict[tuple[int, int, bool], dict[int, None]] = {}
+        free: dict[tuple[int, int], bool] = {}
         for told in self.told():
             first, last = told.places[0], told.places[-1]
-            low, high = self.layout.region(first, last)
-            while low < first and self.words.norms[low] == GAP:
-                low += 1
-            while high > last and self.words.norms[high] == GAP:
-                high -= 1
-            whole = self.kept.find(1, low, high + 1) < 0 and not self._quoted(told)
-            if whole:
-                yield self._cut(told, low, high, whole=True)
-            else:
-                yield from self._parts(told)
-        yield from self._wordless()
+            region = self.layout.region(first, last)
+            if region not in free:
+                free[region] = self.kept.find(1, region[0], region[1] + 1) < 0
+            whole = free[region] and not self._quoted(told)
+            for start, stop in (self._clause(*region, first, last),) if whole else self._parts(told.places):
+                found.setdefault((start, stop, whole), {}).update(dict.fromkeys(told.owners))
+        for span, at in self._dead(self.spans):
+            start, stop = max(span.start, 0), min(span.stop, len(self.text))
+            behind = bisect_right(self.words.stops, start)
+            wordless = behind == len(self.words.starts) or self.words.starts[behind] >= stop
+            if wordless and self.text[start:stop].strip():
+                found.setdefault((start, stop, False), {})[at] = None
+        return [self._cut(*place, sorted(owners)) for place, owners in found.items()]
+
+    def _clause(self, low: int, high: int, first: int, last: int) -> tuple[int, int]:
+        """The characters of whole clauses, without the markers at their ends."""
+        while low < first and self.words.norms[low] == GAP:
+            low += 1
+        while high > last and self.words.norms[high] == GAP:
+            high -= 1
+        self.unsure |= high - low >= SENTENCE_WORDS
+        return self._extent(low, high)
 
     def _quoted(self, told: _Told) -> bool:
         """Whether a value stands by itself, in quotation marks or as JSON: then the rest is not part of it."""
@@ -511,22 +522,24 @@ class _Look:
         before = self.text[max(start - 3, 0) : start]
         return before.endswith(('":', '": ')) or (before[-1:] + self.text[stop : stop + 1]) in ('""', "“”")
 
-    def _parts(self, told: _Told) -> Iterator[Cut]:
-        """Only the words that tell it, but for those that have to stay; if all have to, what stands between them."""
+    def _parts(self, places: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """The characters of the words that tell it, but for those that have to stay; if all have to, what stands between
+        two of them."""
         sentences = self.layout.sentences
         low = high = -1
-        for place in told.places:
+        for place in places:
             if self.kept[place]:
                 continue
             if low >= 0 and (self.kept.find(1, high, place) >= 0 or sentences[high] != sentences[place]):
-                yield self._cut(told, low, high)
+                yield self._extent(low, high)
                 low = -1
             low, high = place if low < 0 else low, place
         if low >= 0:
-            yield self._cut(told, low, high)
-        elif high < 0:
-            between = self.words.stops[self.bridged.find(0, told.places[0], told.places[-1])]
-            yield self._made(told, between, between)
+            self.unsure |= self.layout.clauses[low] != self.layout.clauses[high]
+            yield self._extent(low, high)
+        else:
+            between = self.words.stops[self.bridged.find(0, places[0], places[-1])]
+            yield between, between
 
     def _extent(self, first: int, last: int) -> tuple[int, int]:
         """The characters of words, with a sign that belongs to them."""
@@ -535,23 +548,9 @@ class _Look:
         stop += stop < len(self.text) and self.text[stop] in _SIGNS
         return start, stop
 
-    def _cut(self, told: _Told, first: int, last: int, *, whole: bool = False) -> Cut:
-        return self._made(told, *self._extent(first, last), whole=whole)
-
-    def _made(self, told: _Told, start: int, stop: int, *, whole: bool = False) -> Cut:
-        facts, dead = self.known.facts, self.known.dead
-        withheld = any(facts[at].standing == "withheld" for at in told.owners)
-        key = "" if withheld else next((self.known.keys[at] for at in told.owners if at in self.known.keys), "")
-        mute = not key and (("withheld" if withheld else "outdated"),) in dead
-        return Cut(start, stop, tuple(facts[at].id for at in told.owners), key, withheld, whole, mute)
-
-    def _wordless(self) -> Iterator[Cut]:
-        """Where provenance knows of something that has no words."""
-        places = {fact.id: at for at, fact in enumerate(self.known.facts)}
-        for span in self.spans:
-            at = places.get(span.id, -1)
-            start, stop = max(span.start, 0), min(span.stop, len(self.text))
-            if at in self.known.gone and start < stop and not self.text[start:stop].isspace():
-                first = bisect_right(self.words.stops, start)
-                if first == len(self.words.starts) or self.words.starts[first] >= stop:
-                    yield self._made(_Told((), (at,)), start, stop)
+    def _cut(self, start: int, stop: int, whole: bool, owners: Sequence[int]) -> Cut:
+        facts, keys = self.known.facts, self.known.keys
+        withheld = any(facts[at].standing == "withheld" for at in owners)
+        key = "" if withheld else next((keys[at] for at in owners if at in keys), "")
+        mute = not key and (("withheld" if withheld else "outdated"),) in self.known.dead
+        return Cut(start, stop, tuple(facts[at].id for at in owners), key, withheld, whole, mute)

@@ -42,7 +42,13 @@ def rules(state: SessionState) -> dict[str, bool]:
         <= {"", *state.frames},
         "pieces stand in order, each once": all(_in_order(view.reduced) for view in state.views.values()),
         "what left the view left the table": _in_view(state),
-        "a boundary lies behind": all(0 <= view.boundary <= state.version for view in state.views.values()),
+        "what is redacted is in view, in order, each once": all(
+            _redacted_in_view(state, name or None) for name in state.views
+        ),
+        "a boundary lies behind": all(
+            (view.boundary > 0 or bool(view.redacted)) and view.boundary <= state.version
+            for view in state.views.values()
+        ),
         "what is in view is part of the whole": state.live + len(state.pinned) <= state.messages,
         "what is offered lies behind": state.start <= state.offered <= state.version,
         "frames that rest are counted": state.resting
@@ -128,6 +134,15 @@ def _said_before(state: SessionState, standing: Standing) -> bool:
     seqs = [*(each.seq for each in standing.fields.values()), *standing.actions, standing.version]
     in_order = list(standing.actions) == sorted({*standing.actions}) and len(standing.actions) <= standing.acted
     return in_order and all(0 <= seq <= state.version for seq in seqs) and standing.replies <= state.messages
+
+
+def _redacted_in_view(state: SessionState, frame: str | None) -> bool:
+    places = [each.at for each in state.view(frame).redacted]
+    summaries = state.summaries_of(frame)
+    shown = {each.seq for each in summaries}
+    start = max(state.start, frame_seq(frame))
+    inside = all(at in shown or (start < at and covering(summaries, at) is None) for at in places)
+    return inside and places == sorted({*places}) and all(at <= state.version for at in places)
 
 
 def _in_view(state: SessionState) -> bool:

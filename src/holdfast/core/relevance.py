@@ -7,6 +7,7 @@ words that stand anywhere.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections import Counter
@@ -27,6 +28,8 @@ _COMMON = frozenset(
 )
 _NAME = re.compile(r"\b(?:[A-Z][\w&'-]*|\w*\d[\w.,:/%-]*)")
 _READ_CHARS = 16 << 10
+_SHORT_CHARS = 512
+"""What is no longer than this is kept in mind: the same facts are ranked at every call."""
 
 
 def query_words(query: str) -> tuple[str, ...]:
@@ -36,12 +39,24 @@ def query_words(query: str) -> tuple[str, ...]:
     return tuple(rare or found)[: limits.SEARCH_WORDS]
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def stem(word: str) -> str:
-    """Roughly what words of one kind have in common."""
+    """Roughly what words of one kind have in common: ship, ships, shipped, shipping."""
     for end in ("ings", "ing", "ies", "ed", "es", "s"):
         if word.endswith(end) and len(word) - len(end) >= 3:
-            return word[: -len(end)]
+            word = word[: -len(end)]
+            double = end[0] in "ie" and end != "es" and word[-1] == word[-2] not in "aeiouls"
+            return word[:-1] if double else word
     return word
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return _known_words(text) if len(text) <= _SHORT_CHARS else tuple(words(text))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _known_words(text: str) -> tuple[str, ...]:
+    return tuple(words(text))
 
 
 def _fits(asked: set[str], facts: Sequence[Fact]) -> list[float]:
@@ -49,9 +64,9 @@ def _fits(asked: set[str], facts: Sequence[Fact]) -> list[float]:
     begins = tuple(asked)  # a word begins with its stem, so all others need not be stemmed
     lengths, counted = [], []
     for fact in facts:
-        found = (*words(fact.key), *words(text_of(fact.value)))
+        found = (*_words(fact.key), *_words(text_of(fact.value)))
         alike = (stem(word) for word in found if word.startswith(begins))
-        counted.append(Counter(stem for stem in alike if stem in asked))
+        counted.append(Counter(each for each in alike if each in asked))
         lengths.append(len(found))
     common = Counter(word for each in counted for word in each)
     mean = sum(lengths) / len(lengths) if lengths else 1.0
@@ -73,7 +88,7 @@ def ranking(query: str, facts: Sequence[Fact]) -> list[tuple[int, float]]:
     names = {name.lower().rstrip(".,:/") for name in _NAME.findall(query[:_READ_CHARS])} - _COMMON
     scored = []
     for at, (fact, fit) in enumerate(zip(facts, _fits(asked, facts), strict=True)):
-        key = {stem(word) for word in words(fact.key)}
+        key = {stem(word) for word in _words(fact.key)}
         value = text_of(fact.value)[:_READ_CHARS].lower()
         named = sum(name in value for name in names) / len(names) if names else 0.0
         scored.append((at, round(fit + (len(key & asked) / len(key) if key else 0.0) + named, 6)))

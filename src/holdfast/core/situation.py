@@ -51,6 +51,19 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def as_text(value: Json) -> str:
+    """What was written for a field as text, whatever it is: a list of findings is one, too."""
+    if value is None:
+        return ""
+    if type(value) is list:
+        return "; ".join(filter(None, (_as_json(each) if type(each) is list else as_text(each) for each in value)))
+    return value if type(value) is str else _as_json(value)
+
+
+def _as_json(value: Json) -> str:
+    return codec.encode(value).decode()
+
+
 def shortened(text: str, chars: int) -> str:
     """The beginning of a text, up to a word if there is one to end at."""
     if len(text) <= chars:
@@ -103,7 +116,7 @@ def bounded_args(args: Json) -> Json:
 
 def args_text(call: ActionCall) -> str:
     """The arguments of a call, to be read."""
-    return "" if call.args is None else codec.encode(call.args).decode()
+    return "" if call.args is None else _as_json(call.args)
 
 
 def bounded_result(text: str) -> str:

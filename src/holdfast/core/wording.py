@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 SENTENCE_WORDS = 60
 """A longer sentence is read clause by clause, and a longer clause only for what stands in it word for word."""
-NESTED = 16
+NESTED = 4
 """Values that end at one word, the longest first; those left out lie within one that is not."""
 _WITHIN = "-‐‑–/:."
 """What joins two numbers into a longer one: a date, a time, a telephone number."""
@@ -191,6 +191,11 @@ class Layout:
             return self.sentence_firsts[one], self.sentence_lasts[other]
         return self.clause_firsts[self.clauses[first]], self.clause_lasts[self.clauses[last]]
 
+    def is_whole(self, first: int, last: int) -> bool:
+        """Whether these words are one or more sentences."""
+        one, other = self.sentences[first], self.sentences[last]
+        return self.sentence_firsts[one] == first and self.sentence_lasts[other] == last
+
     def units(self) -> Iterator[tuple[int, int]]:
         """What is read as one statement: the first and the last word of each sentence, or clause if it is long."""
         for first, last in zip(self.sentence_firsts, self.sentence_lasts, strict=True):
@@ -202,19 +207,12 @@ class Layout:
                     yield self.clause_firsts[clause], self.clause_lasts[clause]
 
 
-def occurrences(found: Words, patterns: Sequence[tuple[str, ...]]) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """Where the words of these stand in their order: the first word, the last, and which it is. All are looked for at once,
-    in one pass (Aho and Corasick)."""
-    edges: list[dict[str, int]] = [{}]
-    ends: list[int] = [-1]
-    for at, pattern in enumerate(patterns):
-        node = 0
-        for word in pattern:
-            node = edges[node].setdefault(word, len(edges))
-            if node == len(edges):
-                edges.append({})
-                ends.append(-1)
-        ends[node] = at
+def occurrences(found: Words, patterns: Sequence[tuple[str, ...]], most: int) -> Iterator[tuple[int, int, int]]:
+    """Where the words of these stand in their order: the first word, the last, and which it is; of those that end at one
+    word, so many, the longest first. All are looked for at once, in one pass (Aho and Corasick)."""
+    if not patterns:
+        return
+    edges, ends = _tree(patterns)
     falls, shorter = [0] * len(edges), [0] * len(edges)
     ahead = [*edges[0].values()]
     for node in ahead:
@@ -231,11 +229,25 @@ def occurrences(found: Words, patterns: Sequence[tuple[str, ...]]) -> Iterator[t
             node = falls[node]
         node = edges[node].get(word, 0)
         at = node if ends[node] >= 0 else shorter[node]
-        for _ in range(NESTED):
-            if not at:
-                break
-            pattern = patterns[ends[at]]
-            first = last + 1 - len(pattern)
+        left = most
+        while at and left:
+            first = last + 1 - len(patterns[ends[at]])
             if found.apart(first, last):
-                yield first, last, pattern
+                left -= 1
+                yield first, last, ends[at]
             at = shorter[at]
+
+
+def _tree(patterns: Sequence[tuple[str, ...]]) -> tuple[list[dict[str, int]], list[int]]:
+    """The words that lead on from each beginning of a pattern, and which pattern it is if it is one."""
+    edges: list[dict[str, int]] = [{}]
+    ends = [-1]
+    for at, pattern in enumerate(patterns):
+        node = 0
+        for word in pattern:
+            node = edges[node].setdefault(word, len(edges))
+            if node == len(edges):
+                edges.append({})
+                ends.append(-1)
+        ends[node] = at
+    return edges, ends

@@ -16,6 +16,7 @@ import msgspec
 from holdfast import codec
 from holdfast.context.assemble import Piece
 from holdfast.context.levels import light
+from holdfast.context.relevant import outdated
 from holdfast.core import relevance, stack
 from holdfast.core.authority import may_know, outranks
 from holdfast.core.infer import text_of as value_text
@@ -34,6 +35,7 @@ from holdfast.model import limits
 from holdfast.model.content import Body, Json, Part, text_of
 from holdfast.model.facts import Fact, FactScope, FactState, Search
 from holdfast.model.handles import Handle, piece_of
+from holdfast.model.layers import Surrounding
 from holdfast.model.names import LedgerId
 from holdfast.model.pack import Request
 from holdfast.model.rows import FactRow, LedgerRow, ledger_of
@@ -268,6 +270,7 @@ def environment_pieces(state: SessionState, request: Request) -> list[Piece]:
             source="clock",
         )
     ]
+    newer = _newer(around, request)
     for name, item in around.items():
         seen = _moment(item.observed_us, "UTC")
         pieces.append(
@@ -278,9 +281,19 @@ def environment_pieces(state: SessionState, request: Request) -> list[Piece]:
                 priority="high" if name == LOCATION else "medium",
                 recency=item.observed_us,
                 source="environment",
+                gone=f"a newer observation ({newer[name]}) tells of the same thing" if name in newer else "",
             )
         )
     return pieces
+
+
+def _newer(around: Mapping[str, Surrounding], request: Request) -> dict[str, str]:
+    """What was observed later of the same thing, if only what is relevant is shown."""
+    if request.profile.history != "relevant":
+        return {}
+    names = [*around]
+    found = outdated([(_line(around[name].value), around[name].observed_us) for name in names])
+    return {name: names[at] for name, at in zip(names, found, strict=True) if at is not None}
 
 
 def _moment(time_us: int, zone: str) -> str:
@@ -289,7 +302,7 @@ def _moment(time_us: int, zone: str) -> str:
         at = at if zone == "UTC" else at.astimezone(ZoneInfo(zone))
     except (LookupError, ValueError, OSError):
         zone = "UTC"  # this machine does not know it
-    return f"{at:%A, %Y-%m-%d %H:%M} {zone}"
+    return f"{at:%a %Y-%m-%d %H:%M} {zone}"
 
 
 def _line(value: Json) -> str:

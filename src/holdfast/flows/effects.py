@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
@@ -49,11 +48,11 @@ def exclusive(streams: Sequence[StreamId], flow: Flow[T]) -> Flow[T]:
 
 
 def outside(function: Callable[[], T]) -> Flow[T]:
-    answer: T = yield Outside(functools.partial(_called, function))
+    answer: T = yield Outside(function)
     return answer
 
 
-def _called(function: Callable[[], T]) -> T:
+def called(function: Callable[[], T]) -> T:
     """No generator and no future takes a StopIteration from elsewhere: a task would wait for it for ever."""
     try:
         return function()

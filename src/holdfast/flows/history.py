@@ -91,7 +91,7 @@ def unguarded(place: Place, state: SessionState) -> Flow[Viewed]:
     if new is None or known is None:
         bodies = yield from _whole(place, state, items)
         reductions = by_message(state.view(frame).reduced)
-        known, new = Viewed(state.version, start, (), (), 0, 0, False), items
+        known, new = Viewed(state.version, start, (), (), 0, 0, False, None), items
         looked = [item_shown(item, reductions, bodies) for item in items]
     else:
         looked = [item_shown(item, {}, {}) for item in new]
@@ -103,6 +103,7 @@ def unguarded(place: Place, state: SessionState) -> Flow[Viewed]:
         known.tokens + sum(each.tokens for each in looked),
         known.blocks + sum(each.blocks for each in looked),
         known.bodied or any(map(_bodied, looked)),
+        _asked(new) or known.asked or (yield from _asked_before(place, state, start)),
     )
     if not any(call.frame == frame for call in state.open_calls):  # else what is behind them is not in it
         views.put(stream, frame, made)
@@ -125,6 +126,28 @@ def _items(
         return (yield from in_view(place, state)), None
     new = grouped(own, state)
     return new, new
+
+
+def _asked(items: Sequence[Item]) -> Message | None:
+    """The newest message of the user among these."""
+    for item in reversed(items):
+        for message in reversed(item.messages) if isinstance(item, Unit) else ():
+            if message.role == "user":
+                return message
+    return None
+
+
+def _asked_before(place: Place, state: SessionState, start: int) -> Flow[Message | None]:
+    """The newest message of the user that was folded: a turn of an agent may be longer than any window."""
+    folded = state.summaries_of(place.frame)
+    before = folded[-1].last + 1 if folded else 0
+    while before > start + 1:
+        page = yield from effects.read_back(place.scope.stream, before, limits.READ_EVENTS, (MessageRecorded.name,))
+        for each in map(message_of, page):
+            if each.seq > start and each.role == "user" and each.frame == place.frame:
+                return each
+        before = page[-1].seq if page else 0
+    return None
 
 
 def _bodied(item: Item) -> bool:
@@ -279,7 +302,7 @@ def plan(
     The model is the one that answered last, unless `model` or `prices` says otherwise; `window` is what all may take, if
     that is less than its window without its longest answer. `before` are the tokens of what stands before the conversation
     and is not in it: tools, a system prompt. `cold` says that the cache is lost, as after a change of tools."""
-    asked = _asked(place, window, model, prices, policy, before, cold)
+    asked = _request(place, window, model, prices, policy, before, cold)
     return (yield from steady(place, lambda state: _plan(place, state, asked, None)))
 
 
@@ -292,7 +315,7 @@ class _Asked(msgspec.Struct, frozen=True):
     cold: bool
 
 
-def _asked(
+def _request(
     place: Place, window: object, model: object, prices: object, policy: object, before: object, cold: object
 ) -> _Asked:
     return _Asked(
@@ -407,7 +430,7 @@ def compact(
         plan = _made(place, plan)
     if strategy is not None:
         _check_strategy(strategy)
-    asked = _asked(place, window, model, prices, policy, before, cold)
+    asked = _request(place, window, model, prices, policy, before, cold)
     said = None if plan is None else msgspec.structs.replace(plan, considered=(), at=None)
     bound = codec.encode(["compact", place.scope, place.frame, asked, strategy, said])
     if key is not None:

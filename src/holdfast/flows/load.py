@@ -23,7 +23,7 @@ from holdfast.model.events import Event, PayloadsErased
 from holdfast.model.facts import FactState
 from holdfast.model.frames import FrameState
 from holdfast.model.log import Recorded
-from holdfast.model.messages import Item
+from holdfast.model.messages import Item, Message
 from holdfast.model.names import LedgerId, Scope, StreamId
 from holdfast.model.rows import Row
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
@@ -45,6 +45,8 @@ class Viewed(NamedTuple):
     """Of what is shown."""
     bodied: bool
     """There are images, files or large parts of a provider's own among it."""
+    asked: Message | None
+    """The newest message of the user, in view or folded."""
 
     @property
     def weight(self) -> int:

@@ -24,8 +24,9 @@ from holdfast.core.calibrate import calibrated
 from holdfast.core.infer import text_of
 from holdfast.core.messages import calls_open
 from holdfast.core.situation import situation_of
+from holdfast.core.summaries import covering
 from holdfast.errors import BudgetTooSmall, CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall, shown
-from holdfast.flows import candidates, effects, guarding, situations
+from holdfast.flows import candidates, effects, guarding
 from holdfast.flows import history as histories
 from holdfast.flows.candidates import Found, Ledgers, Within
 from holdfast.flows.effects import Flow
@@ -59,7 +60,7 @@ from holdfast.model.pack import (
 )
 from holdfast.model.plan import Level, Prices
 from holdfast.model.prices import prices_of
-from holdfast.model.state import SessionState
+from holdfast.model.state import SessionState, SummaryRef
 from holdfast.model.tools import Tool
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ if TYPE_CHECKING:
 _TAIL_SHARE = 4
 """The history leaves one in so many tokens of a budget to what stands behind it, if there is so much."""
 _PURPOSE = "model call"
+_KNOWN: dict[tuple[str, str], int] = {}
+"""Tokens of texts that were counted before, by the counter's name: most of a pack was in the one before."""
+_KNOWN_TEXTS = 1 << 13
+_KNOWN_CHARS = 4_096
+"""Of so many texts, none of them longer than this."""
 _ANSWER = 8_192
 """Tokens that an answer may have, if nobody says otherwise and the model can say as much."""
 
@@ -127,7 +133,7 @@ def pack(
     settles = checked_flag("settle", settle)
     made = yield from steady(place, lambda state: _pack(place, state, asked, told, chosen, settles))
     reservation = None if reserve is None else (yield from reserve_tokens(place, _PURPOSE, reserve))
-    answer = _answer(place, made.request, asked.max_output)
+    answer = _answer(place, made.request)
     return (yield from _packed(place, made, told, answer, reservation))
 
 
@@ -150,7 +156,7 @@ def again(place: Place, manifest: Manifest, brief: Brief) -> Flow[Pack]:
         return _assembled(place, state, found, levels.PriorityBased())
 
     made = yield from steady(place, make)
-    return (yield from _packed(place, made, brief, _answer(place, request, None), None))
+    return (yield from _packed(place, made, brief, _answer(place, request), None))
 
 
 # The request
@@ -220,7 +226,7 @@ def _prices(place: Place, model: str) -> Prices | None:
     return prices_of(model, place.context.prices) if model else None
 
 
-def _requested(place: Place, state: SessionState, asked: _Asked, items: Sequence[Item]) -> Request:
+def _requested(place: Place, state: SessionState, asked: _Asked, view: Viewed) -> Request:
     model = asked.model or ""
     prices = _prices(place, model or (state.calibration.model if place.frame is None else ""))
     window = limits.WINDOW_TOKENS
@@ -229,14 +235,16 @@ def _requested(place: Place, state: SessionState, asked: _Asked, items: Sequence
     effective = min(asked.budget, window)
     if effective < limits.PACK_TOKENS:
         raise BudgetTooSmall(budget=effective, least=limits.PACK_TOKENS)
-    query, at_end = _query(asked.query, items)
+    query, new, stated = _query(asked.query, view, state.summaries_of(place.frame))
     return Request(
         query=query,
-        asked=at_end,
+        asked=new,
+        stated=stated,
         role=asked.role,
         budget=asked.budget,
         effective=effective,
         model=model,
+        max_output=asked.max_output,
         include=asked.include,
         exclude=asked.exclude,
         force=asked.force,
@@ -249,18 +257,23 @@ def _requested(place: Place, state: SessionState, asked: _Asked, items: Sequence
     )
 
 
-def _query(query: str | None, items: Sequence[Item]) -> tuple[str, bool]:
-    """What a pack is about, and whether that is to stand at its end: not if it is what the user said last, and nobody has
-    answered yet."""
-    last, answered = "", False
-    for message in (each for item in reversed(items) if isinstance(item, Unit) for each in reversed(item.messages)):
-        if message.role == "user":
-            last = message.text
-            break
-        answered = answered or (message.role == "assistant" and not message.tool_calls)
-    if query is None:
-        return last, False
-    return query, bool(query.strip()) and (answered or query.split() != last.split())
+def _query(query: str | None, view: Viewed, folded: tuple[SummaryRef, ...]) -> tuple[str, bool, bool]:
+    """What a pack is about, whether that is new, and whether it is to stand at the end: not if it is what the user said
+    last, nobody has answered yet, and it is in view."""
+    last = view.asked
+    said = "" if last is None else last.text
+    if query is not None and (last is None or query.split() != said.split() or _answered(view)):
+        return query, bool(query.strip()), bool(query.strip())
+    gone = last is not None and covering(folded, last.seq) is not None and not _answered(view)
+    return said if query is None else query, False, gone
+
+
+def _answered(view: Viewed) -> bool:
+    """Whether the last word is a reply that calls no tool."""
+    for item in reversed(view.shown):
+        if isinstance(item, Unit):
+            return item.messages[-1].role == "assistant" and not item.messages[-1].tool_calls
+    return False
 
 
 def _own_scopes(place: Place, state: SessionState, within: Within) -> Within:
@@ -270,9 +283,9 @@ def _own_scopes(place: Place, state: SessionState, within: Within) -> Within:
     return tuple(dict.fromkeys([*within, *tasks]))
 
 
-def _answer(place: Place, request: Request, max_output: int | None) -> int | None:
-    if max_output is not None or not request.model:
-        return max_output
+def _answer(place: Place, request: Request) -> int | None:
+    if request.max_output is not None or not request.model:
+        return request.max_output
     prices = _prices(place, request.model)
     return _ANSWER if prices is None else min(_ANSWER, prices.max_output or _ANSWER)
 
@@ -306,7 +319,7 @@ def _gathered(
         raise FrameNotFound(session=place.scope.session, frame=place.frame)
     view = yield from histories.unguarded(place, state)
     items = view.shown
-    request = asked if isinstance(asked, Request) else _requested(place, state, asked, items)
+    request = asked if isinstance(asked, Request) else _requested(place, state, asked, view)
     late = yield from late_of(place.scope.stream, state, place.frame)
     used = yield from candidates.ledgers_in_use(place, state, writer_for(place.context, state.identity).permissions)
     found = yield from candidates.facts(place, used, request, known)
@@ -314,7 +327,7 @@ def _gathered(
     pieces = [
         *map(_note, histories.late_note(late, items)),
         *candidates.environment_pieces(state, request),
-        *candidates.situation_pieces((yield from _situation(place, state, items))),
+        *candidates.situation_pieces(situation_of(state.standing(place.frame)).fields),
         *(yield from candidates.fact_pieces(place, used, found, request)),
         *candidates.working_pieces(state, request),
         *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items))),
@@ -328,18 +341,23 @@ def _gathered(
         policy=request.guard,
         within=request.within,
         as_of_us=request.as_of_us,
-        question=request.query if request.asked else "",
+        question=request.query if request.stated else "",
     )
     guarded = guarding.guard_items(watch, items, place.context.counter.count)
     return _Gathered(request, first, system, view, late, used, tuple(found), tuple(pieces), watch, guarded)
 
 
-def _situation(place: Place, state: SessionState, items: Sequence[Item]) -> Flow[tuple[tuple[str, str], ...]]:
-    """What is stored of it. What rules would make of the messages is shown only where these are not all in view."""
-    stored = situation_of(state.standing(place.frame)).fields
-    if stored or not state.summaries_of(place.frame):
-        return stored
-    return (yield from situations.shown(place, state, items))
+def _counted(place: Place, text: str) -> int:
+    """Tokens of a text that is likely to come again."""
+    counter = place.context.counter
+    if len(text) > _KNOWN_CHARS:
+        return counter.count(text)
+    known = _KNOWN.get((counter.name, text))
+    if known is None:
+        if len(_KNOWN) >= _KNOWN_TEXTS:
+            _KNOWN.clear()
+        known = _KNOWN[counter.name, text] = counter.count(text)
+    return known
 
 
 def _note(text: str) -> Piece:
@@ -353,14 +371,13 @@ def _calls_in(items: Sequence[Item]) -> frozenset[str]:
 
 
 def _prefix(place: Place, state: SessionState, brief: Brief) -> Flow[tuple[tuple[Message, ...], tuple[Stands, ...]]]:
-    count = place.context.counter.count
     measure = functools.partial(calibrated, state.calibration)
     system: list[Message] = []
     first: list[Stands] = []
 
     def say(section: Section, name: str, text: str, source: str) -> None:
         if text.strip():
-            tokens = count(text)
+            tokens = _counted(place, text)
             system.append(
                 Message(id=name, seq=0, role="system", content=(Text(text),), tokens=tokens, time_us=0, principal="")
             )
@@ -376,7 +393,8 @@ def _prefix(place: Place, state: SessionState, brief: Brief) -> Flow[tuple[tuple
     say("invariants", "invariants", f"These hold whatever happens:\n{rules}" if rules else "", "brief")
     if brief.tools:
         tools = tools_text(brief.tools)
-        first.append(Stands("tools", "tools", tools, measure(count(tools), 0), f"{len(brief.tools)} tools"))
+        many = f"{len(brief.tools)} tool{'s'[: len(brief.tools) > 1]}"
+        first.append(Stands("tools", "tools", tools, measure(_counted(place, tools), 0), many))
     return tuple(system), tuple(first)
 
 
@@ -405,7 +423,7 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     if waiting:
         raise calls_open(place.scope, waiting, "the model is to see their results first: run them, or close them")
     changed = yield from guarding.settle_redactions(place, state, found.guarded)
-    request, count = found.request, place.context.counter.count
+    request, count = found.request, functools.partial(_counted, place)
     measure = functools.partial(calibrated, state.calibration)
     tail = sum(measure(count(each.text), 0) for each in found.pieces if not each.gone)
     pinned = sum(each.tokens for each in found.first if each.at)
@@ -434,13 +452,13 @@ def _history_tokens(found: _Gathered, measure: Callable[[int, int], int]) -> int
 
 
 def _asked_tokens(place: Place, state: SessionState, request: Request) -> int:
-    if not request.asked:
+    if not request.stated:
         return 0
-    return calibrated(state.calibration, place.context.counter.count(_question(request)), 1)
+    return calibrated(state.calibration, _counted(place, _question(request)), 1)
 
 
 def _question(request: Request) -> str:
-    return f"Question: {request.query}" if request.asked else ""
+    return f"Question: {request.query}" if request.stated else ""
 
 
 # Assembling
@@ -448,7 +466,7 @@ def _question(request: Request) -> str:
 
 def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: levels.Strategy) -> Made:
     request, context = found.request, place.context
-    count, measure = context.counter.count, functools.partial(calibrated, state.calibration)
+    count, measure = functools.partial(_counted, place), functools.partial(calibrated, state.calibration)
     guarded, watch = found.guarded, found.watch
     items, history = guarded.items, _history_tokens(found, measure)
     seen = functools.partial(_seen, state, place.frame, found, measure)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.frames import one_of
 from holdfast.flows.inform_actions import answered
+from holdfast.flows.ingest import checked_object
 from holdfast.flows.load import load
 from holdfast.flows.place import Place, given_to, order, together
 from holdfast.model import limits
@@ -69,7 +70,7 @@ def situation(place: Place) -> Flow[Situation]:
 
 def update_situation(
     place: Place,
-    update: Mapping[str, Any] | str | None = None,
+    update: dict[str, Any] | str | None = None,
     *,
     iteration: int | None = None,
     by: str = "model",
@@ -80,7 +81,7 @@ def update_situation(
     """Say how things stand: any of goal, progress, current_approach, key_findings and next_focus. What is blank or left out
     stays as it is; `clear` names the fields to empty.
 
-    `update` is a mapping, or the JSON that a model wrote, also under `summary_update` and in a code fence. Keys that are no
+    `update` is a dict, or the JSON that a model wrote, also under `summary_update` and in a code fence. Keys that are no
     field are left alone, and the answer names them; so it does with the fields that were too long, and were cut at a word.
     `iteration` is the one that it came from: as many as the assistant has replied, unless you count otherwise."""
     fields, ignored, cut = _read(place, update)
@@ -198,7 +199,7 @@ def _read(place: Place, update: object) -> tuple[dict[Field, str], tuple[str, ..
     fields: dict[Field, str] = {}
     cut: list[Field] = []
     for name in FIELDS:
-        text = core.one_line(_as_text(given.get(name)))
+        text = core.one_line(core.as_text(given.get(name)))
         short = core.fitted(text, place.context.counter.count)
         if short:
             fields[name] = short
@@ -215,13 +216,12 @@ def _as_object(update: object) -> dict[str, Json]:
         text = codec.checked_text("the update", update)
         fenced = _FENCED.fullmatch(text)
         update = _decoded(text if fenced is None else fenced[1])
-    if isinstance(update, Mapping) and type(update) is not dict:
-        update = dict(update)
-    checked = codec.checked_json("the update", update)
-    if type(checked) is not dict:
-        reason = f"an update of the situation is an object with any of {', '.join(FIELDS)}, not {told_value(checked)}"
+    if update is None:
+        return {}
+    if type(update) is not dict:
+        reason = f"an update of the situation is an object with any of {', '.join(FIELDS)}, not {told_value(update)}"
         raise InvalidContent(reason=reason)
-    return checked
+    return checked_object("the update", update)
 
 
 def _decoded(text: str) -> object:
@@ -232,21 +232,6 @@ def _decoded(text: str) -> object:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidContent(reason=f"the update of the situation is no JSON: {error}") from error
     return value
-
-
-def _as_text(value: Json) -> str:
-    """What a model wrote for a field, as text: a list of findings is one, too."""
-    if value is None:
-        return ""
-    if type(value) is str:
-        return value
-    if type(value) is list:
-        return "; ".join(filter(None, (_as_text(each) if type(each) is not list else _as_json(each) for each in value)))
-    return _as_json(value)
-
-
-def _as_json(value: Json) -> str:
-    return codec.encode(value).decode()
 
 
 def _checked_author(by: object) -> str:
@@ -275,8 +260,8 @@ def act(
     planning: str = "",
     reflection: str = "",
     approach: str = "",
-    tool_calls: Sequence[Mapping[str, Any] | ActionCall] | None = None,
-    outcomes: Mapping[str, Outcome] | None = None,
+    tool_calls: Sequence[dict[str, Any] | ActionCall] | None = None,
+    outcomes: dict[str, Outcome] | None = None,
     iteration: int | None = None,
     key: str | None = None,
     cause: str | None = None,
@@ -329,7 +314,7 @@ def _checked_call(call: object) -> ActionCall:
     if type(call) is not dict or not {*call} <= {*_CALL_KEYS} or "name" not in call:
         raise InvalidContent(reason=f"a tool call has {', '.join(_CALL_KEYS)}; this is {told_value(call)}")
     result = call.get("result")
-    text = result if type(result) is str else _as_text(codec.checked_json("the result", result))
+    text = result if type(result) is str else core.as_text(codec.checked_json("the result", result))
     return ActionCall(
         name=checked_name("tool", call["name"]),
         args=core.bounded_args(codec.checked_json("the arguments", call.get("args"))),
@@ -339,10 +324,8 @@ def _checked_call(call: object) -> ActionCall:
 
 
 def _checked_outcomes(outcomes: object) -> dict[str, Outcome]:
-    if not isinstance(outcomes, Mapping):
-        raise InvalidContent(reason=f"outcomes is a mapping from calls to outcomes, not {told_value(outcomes)}")
-    check_size("the action", len(outcomes), "outcomes", "ACTION_CALLS", "Record several actions.")
-    named = {codec.checked_text("the call", name): each for name, each in outcomes.items()}
+    named = checked_object("outcomes", outcomes)
+    check_size("the action", len(named), "outcomes", "ACTION_CALLS", "Record several actions.")
     return {name: one_of("outcome", each, OUTCOMES) for name, each in named.items()}
 
 

@@ -95,13 +95,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     query: str = ""
     asked: bool = True
-    """The query stands at the end of the pack; else it is the newest message of the user in the history."""
+    """The query is not in the conversation yet; else it is the newest message of the user."""
+    stated: bool = True
+    """It stands at the end of the pack, since it is not in view."""
     role: str = ""
     budget: int
     """As asked for."""
     effective: int
     """No more than what the model's window leaves without its longest answer."""
     model: str = ""
+    max_output: int | None = None
+    """The most that may be answered, as asked for."""
     include: tuple[str, ...] = ()
     """Handles that are wanted in."""
     exclude: tuple[str, ...] = ()

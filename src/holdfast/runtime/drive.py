@@ -7,7 +7,7 @@ from types import CoroutineType
 from typing import Any, TypeVar
 
 from holdfast.errors import InvalidContent
-from holdfast.flows.effects import Exclusive, Flow, Outside
+from holdfast.flows.effects import Exclusive, Flow, Outside, called
 from holdfast.model.names import StreamId
 from holdfast.ports import EventStore
 
@@ -53,7 +53,7 @@ def drive(flow: Flow[T], store: EventStore, turns: Turns) -> T:
                 if isinstance(effect, Exclusive):
                     answer = _in_turn(effect, store, turns)
                 elif isinstance(effect, Outside):
-                    answer = effect.function()
+                    answer = called(effect.function)
                     if isinstance(answer, CoroutineType):  # it was only called so far, and here it never goes on
                         answer.close()
                         raise InvalidContent(reason="a coroutine cannot run here: use an engine of open_async()")

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from typing import Any, TypeVar
 
-from holdfast.flows.effects import Exclusive, Flow, Outside
+from holdfast.flows.effects import Exclusive, Flow, Outside, called
 from holdfast.model.names import StreamId
 from holdfast.ports import AsyncEventStore
 
@@ -49,8 +49,11 @@ async def drive_async(flow: Flow[T], store: AsyncEventStore, turns: AsyncTurns) 
                 if isinstance(effect, Exclusive):
                     answer = await _in_turn_async(effect, store, turns)
                 elif isinstance(effect, Outside):
-                    answer = await asyncio.to_thread(effect.function)
-                    if inspect.isawaitable(answer):  # a coroutine function: it was only called so far
+                    if inspect.iscoroutinefunction(effect.function):  # calling it is not yet doing it
+                        answer = await effect.function()
+                    else:
+                        answer = await asyncio.to_thread(called, effect.function)
+                    if inspect.isawaitable(answer):
                         answer = await answer
                 else:
                     answer = await getattr(store, effect.method)(*effect.args, **effect.kwargs)
