@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import Identity, Opaque, Policy, SummarizeOldest, Summary
+from holdfast.core import upcast
 from holdfast.model.events import ContextRedacted
 from holdfast.model.rows import LedgerRow
 from tests.edges.engines import Desk, HandClock, log_of, rows_of, store_of, store_replaced
@@ -33,8 +34,6 @@ def everywhere(place: Any, text: str) -> bool:
 
 
 def redactions(engine: holdfast.Engine) -> list[ContextRedacted]:
-    from holdfast.core import upcast
-
     made = (upcast.current(each) for each in log_of(engine))
     return [each for each in made if isinstance(each, ContextRedacted)]
 
@@ -64,7 +63,7 @@ def test_a_dead_value_is_in_no_road_and_the_transcript_has_it(engine: holdfast.E
     assert everywhere(session, NAME)
     assert everywhere(session, MARKER)
     assert session.messages() == before
-    assert session.window().messages == before
+    assert list(session.window().messages) == before
 
 
 def test_a_fact_that_comes_back_is_shown_as_it_was(engine: holdfast.Engine) -> None:
@@ -105,11 +104,11 @@ def test_it_does_not_matter_how_it_died(desk: Desk, how: str) -> None:
 def test_what_is_stated_in_other_words_is_known_by_where_it_stands(engine: holdfast.Engine) -> None:
     """A value without a word that stands out is known by its provenance alone."""
     session = engine.create_session("s")
-    seen = session.observe("user", "The budget is $9,000. I am Ada.")
+    seen = session.observe("The budget is $9,000. I am Ada.")
     assert [each.applied for each in seen.settled] == [True]
     session.record("user", "What now?")
     assert everywhere(session, "9,000")
-    session.observe("user", "Actually, the budget is $7,500.")
+    session.observe("Actually, the budget is $7,500.")
     session.record("user", "What now?")
     assert not everywhere(session, "9,000")
     assert everywhere(session, "7,500")
@@ -148,8 +147,8 @@ def test_a_question_may_ask_for_what_is_dead(engine: holdfast.Engine) -> None:
 
 def test_what_corrects_does_not_keep_what_it_corrects(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
-    session.observe("user", "My favourite colour is magenta.")
-    session.observe("user", "Actually, my favourite colour is turquoise, not magenta.")
+    session.observe("My favourite colour is magenta.")
+    session.observe("Actually, my favourite colour is turquoise, not magenta.")
     assert not everywhere(session, "magenta")
     assert everywhere(session, "turquoise")
 
@@ -265,14 +264,14 @@ def test_excerpts_of_what_states_it_are_guarded_where_it_is_stated(desk: Desk, c
     filler = "lorem ipsum dolor sit amet " * 400
     text = {"head": f"{said}. {filler}", "middle": f"{filler}. {said}. {filler}", "tail": f"{filler}. {said}"}[cut]
     session.record("user", "Begin.")
-    session.observe("user", text)
+    session.observe(text)
     session.record("assistant", "Well.")
     session.record("user", "And then?")
     policy = holdfast.Classic(snip=0.01, micro=None, collapse=None, auto=None, per_msg_ratio=0.02)
     plan = session.compact(policy=policy, window=4_000)
     assert plan.reduced
     assert everywhere(session, "9,000") == (cut != "middle")
-    session.observe("user", "Actually, the budget is $7,500 for 2031.")
+    session.observe("Actually, the budget is $7,500 for 2031.")
     session.record("user", "And then?")
     assert not everywhere(session, "9,000")
 
@@ -366,7 +365,7 @@ def test_frames_are_guarded_as_sessions_are(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     ledger = own(session)
     ledger.assert_("shipping_address", OLD)
-    frame = session.push("Ship it.", budget=10_000)
+    frame = session.frame("Ship it.", budget=10_000)
     frame.record("user", f"To {OLD}, for {NAME}.")
     frame.record("user", "What now?")
     assert everywhere(frame, OLD)
@@ -387,7 +386,7 @@ def test_policies_of_the_guard(desk: Desk) -> None:
     for policy in ("redact", "annotate", "off"):
         engine = desk.open("memory", policy=Policy(guard=policy))  # type: ignore[arg-type]
         session, ledger = moved_out(engine)
-        ledger.assert_("secret_code", "swordfish", requires=["board"])
+        engine.ledger(session.ledger().id).assert_("secret_code", "swordfish", requires=["board"])
         session.record("user", "The code is swordfish.")
         session.record("user", "What now?")
         ledger.assert_("shipping_address", NEW)

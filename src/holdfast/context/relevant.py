@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from holdfast.core.detect import cues, values
-from holdfast.core.detect.words import FILLING, STOP, sentences, words
+from holdfast.core.detect.words import FILLING, STOP, sentences, word_set, words
 from holdfast.core.infer import text_of
 from holdfast.model.facts import Fact
 from holdfast.model.messages import Item, Summary
@@ -37,7 +37,9 @@ SHORT_WORDS = 12
 LEFT_WORDS = 5
 """What is left of a message without its dead statements says nothing of its own if it has no more words, and no value."""
 FEW_FACTS = 20
-"""So many facts are in whether they fit the question or not; and so many are at most of one kind."""
+"""So many facts are in whether they fit the question or not; and so many are at most kept together by their keys."""
+FIT_PART = 0.15
+"""A fact fits if it has so large a part of the question's words, rare ones for more."""
 ALIKE = 5
 """Words are of one kind if they begin with the same so many letters."""
 SWITCH_CHARACTERS = 200
@@ -49,6 +51,9 @@ _MARKER = re.compile(r"\[(?:superseded|outdated|no longer true|withheld|…)(?::
 """What stands where the guard cut something out."""
 _NAMED = re.compile(r"(?<=[\w,;'’)] )[A-Z]\w")
 """A name, where no sentence begins."""
+_NAME = re.compile(r"\b(?:[A-Z][\w&-]+|\w*\d\w+)")
+_COUNTED = word_set("many much per often long far")
+"""Words that ask how much of something, and are not what is asked about."""
 _UPDATE = re.compile(r"\W{0,20}(?:update|correction|latest|news)\s?[:–—-]", re.IGNORECASE)
 _WAS = re.compile(
     r"\b(?:original(?:ly)?|initial(?:ly)?|previous(?:ly)?|formerly|at first|used to|no longer|the old|"
@@ -117,29 +122,43 @@ def outdated(signals: Sequence[tuple[str, int]]) -> list[int | None]:
     return found
 
 
-def fitting(facts: Sequence[tuple[Fact, float]], said: Sequence[str], least: float) -> list[str]:
-    """For each fact, with how well it fits the question: why it is in; empty for one that is not.
+def fitting(query: str, facts: Sequence[Fact], said: Sequence[str]) -> list[str]:
+    """For each fact: why it is in beside a question and what was said; empty for one that is not.
 
-    Where there are few, all are. Of many, those are that fit, those of the same kind as one that fits, by their keys, and
-    those that the talk tells."""
+    Where there are few, all are. Of many, those are that have enough of the question's words, those that the talk tells or
+    shares a name with that few of them have, and those whose keys begin as one of these does."""
     if len(facts) <= FEW_FACTS:
         return ["there are few"] * len(facts)
-    kinds = Counter(_kind(fact.key) for fact, _ in facts)
-    fits = [score > least for _, score in facts]
-    wanted = {_kind(fact.key) for (fact, _), fit in zip(facts, fits, strict=True) if fit}
+    texts = [f"{fact.key.replace('_', ' ')} {text_of(fact.value)[:READ_CHARACTERS]}" for fact in facts]
+    read = [frozenset(stems(text)) for text in texts]
+    asked = _Asked({*stems(query)} - _COUNTED, (), Counter(stem for each in read for stem in each), len(facts))
+    common = Counter(name for text in texts for name in _names(text))
     told = [frozenset(stems(text[:READ_CHARACTERS])) for text in said]
+    named = {name for text in said for name in _names(text[:READ_CHARACTERS]) if common[name] <= FEW_FACTS // 4}
     found: list[str] = []
-    for (fact, score), fit in zip(facts, fits, strict=True):
-        own, kind = {*stems(text_of(fact.value)[:READ_CHARACTERS])}, _kind(fact.key)
-        if fit:
-            found.append(f"fits the question ({score:.2f})")
-        elif kind in wanted and kinds[kind] <= FEW_FACTS:
-            found.append("of a kind with one that fits the question")
-        elif own and any(own <= each for each in told):
+    for fact, text, each in zip(facts, texts, read, strict=True):
+        own = {*stems(text_of(fact.value)[:READ_CHARACTERS])}
+        fit = asked.fit(each)
+        if fit >= FIT_PART:
+            found.append(f"fits the question ({fit:.2f})")
+        elif own and any(own <= one for one in told):
             found.append("told in the conversation")
+        elif names := sorted(_names(text) & named):
+            found.append(f"{names[0]} is named in the conversation")
         else:
             found.append("")
+    kinds = Counter(_kind(fact.key) for fact in facts)
+    wanted = {_kind(fact.key) for fact, why in zip(facts, found, strict=True) if why}
+    for at, fact in enumerate(facts):
+        kind = _kind(fact.key)
+        if not found[at] and kind in wanted and kinds[kind] <= FEW_FACTS:
+            found[at] = f"kept with others under {kind}"
     return found
+
+
+def _names(text: str) -> set[str]:
+    """Names and numbers, as they are compared."""
+    return {word.lower() for word in _NAME.findall(text) if word.lower() not in STOP}
 
 
 def _kind(key: str) -> str:

@@ -23,7 +23,7 @@ import msgspec
 
 from holdfast.core.detect.words import GENERIC, STOP, stem, word_set
 from holdfast.core.infer import text_of
-from holdfast.core.wording import GAP, NESTED, SENTENCE_WORDS, Layout, Words, occurrences
+from holdfast.core.wording import GAP, NESTED, SENTENCE_WORDS, Layout, Words, is_spaceless, occurrences
 from holdfast.model.content import Json
 from holdfast.model.pack import Guard
 
@@ -35,12 +35,12 @@ RETOLD_WORDS = 4
 """A statement of so many words that tell something is known in other words, too."""
 RETOLD_SHARE = 0.8
 """So many of its words must be there, and all of its numbers and names."""
-COMPARED = 32
+COMPARED = 16
 """Statements that one sentence is compared with."""
 KEY_CHARS = 80
 """A longer key is not named in a marker."""
 ROUNDS = 4
-"""Looks at what the cuts leave, where that may read otherwise than it did. One is enough, but for texts made to need more."""
+"""Looks at what the cuts leave, where that may read otherwise than it did. One is enough but for texts made to need more."""
 
 _COMMON = STOP | word_set(
     "yes no true false null none nil ok okay on off unknown n na other all any high low medium normal new old open closed "
@@ -246,7 +246,7 @@ def _weight(word: str, alone: bool) -> tuple[int, int]:
 
 def _is_alone(norms: Sequence[str]) -> bool:
     """Whether a value is known wherever its words stand."""
-    telling = sum(len(word) for word in norms if word not in _COMMON)
+    telling = sum(len(word) + is_spaceless(word) for word in norms if word not in _COMMON)
     return telling >= ALONE_CHARS or (len(norms) > 1 and any(word[0].isdecimal() for word in norms))
 
 
@@ -487,22 +487,28 @@ class _Look:
 
     def cuts(self) -> list[Cut]:
         """In no order; they may lie on one another."""
-        found: dict[tuple[int, int, bool], dict[int, None]] = {}
-        free: dict[tuple[int, int], bool] = {}
+        found: dict[tuple[int, int, bool], set[int]] = {}
+        regions: dict[tuple[int, int], set[int] | None] = {}
+        """The owners of what is cut from each clause that tells nothing live; None for one that does."""
         for told in self.told():
             first, last = told.places[0], told.places[-1]
             region = self.layout.region(first, last)
-            if region not in free:
-                free[region] = self.kept.find(1, region[0], region[1] + 1) < 0
-            whole = free[region] and not self._quoted(told)
+            if region not in regions:
+                regions[region] = set() if self.kept.find(1, region[0], region[1] + 1) < 0 else None
+            cut = regions[region]
+            if cut is not None and cut.issuperset(told.owners):
+                continue
+            whole = cut is not None and not self._quoted(told)
+            if cut is not None and whole:
+                cut.update(told.owners)
             for start, stop in (self._clause(*region, first, last),) if whole else self._parts(told.places):
-                found.setdefault((start, stop, whole), {}).update(dict.fromkeys(told.owners))
+                found.setdefault((start, stop, whole), set()).update(told.owners)
         for span, at in self._dead(self.spans):
             start, stop = max(span.start, 0), min(span.stop, len(self.text))
             behind = bisect_right(self.words.stops, start)
             wordless = behind == len(self.words.starts) or self.words.starts[behind] >= stop
             if wordless and self.text[start:stop].strip():
-                found.setdefault((start, stop, False), {})[at] = None
+                found.setdefault((start, stop, False), set()).add(at)
         return [self._cut(*place, sorted(owners)) for place, owners in found.items()]
 
     def _clause(self, low: int, high: int, first: int, last: int) -> tuple[int, int]:
@@ -511,7 +517,7 @@ class _Look:
             low += 1
         while high > last and self.words.norms[high] == GAP:
             high -= 1
-        self.unsure |= high - low >= SENTENCE_WORDS
+        self.unsure |= high - low >= SENTENCE_WORDS and bool(self.known.statements)
         return self._extent(low, high)
 
     def _quoted(self, told: _Told) -> bool:

@@ -37,7 +37,7 @@ from holdfast.model.facts import Fact, FactScope, FactState, Search
 from holdfast.model.handles import Handle, piece_of
 from holdfast.model.layers import Surrounding
 from holdfast.model.names import LedgerId
-from holdfast.model.pack import Request
+from holdfast.model.pack import Fate, Request
 from holdfast.model.rows import FactRow, LedgerRow, ledger_of
 from holdfast.model.state import SessionState
 
@@ -60,6 +60,8 @@ class Found(NamedTuple):
     fact: Fact
     score: float
     gone: str = ""
+    fate: Fate = "omitted"
+    """What it then counts as."""
 
 
 def ledgers_in_use(place: Place, state: SessionState, permissions: tuple[str, ...] | None) -> Flow[Ledgers]:
@@ -82,19 +84,27 @@ def facts(
     were chosen from before, as they fitted then: an index may find others today."""
     if not used.ids:
         return []
+    scores: dict[tuple[int, str], float] = {}
     if known is not None:
         states, scores = yield from _again(used, known)
-        ranked = [(at, key, state.fact, scores[at, key]) for (at, key), state in states.items()]
     else:
         states = yield from _looked_up(place, used, request)
-        order = list(states)
-        ranked = [
-            (*order[number], states[order[number]].fact, score)
-            for number, score in relevance.ranking(request.query, [states[each].fact for each in order])
-        ]
-    seen = [(at, fact, score) for at, _, fact, score in ranked if _may_be_shown(fact, used, request)]
-    beaten = yield from _beaten(place, used, [(at, fact) for at, fact, _ in seen], request.as_of_us)
-    return [Found(at, fact, score, beaten.get((at, fact.id), "")) for at, fact, score in seen]
+    seen = {name: state.fact for name, state in states.items() if _may_be_shown(state.fact, used, request)}
+    if known is None:  # only what may be known is ranked: the rest would show in the scores
+        names = list(seen)
+        scores = {names[at]: score for at, score in relevance.ranking(request.query, list(seen.values()))}
+    beaten = yield from _beaten(place, used, [(at, fact) for (at, _), fact in seen.items()], request.as_of_us)
+    found = [Found(name[0], seen[name], score, beaten.get(name, "")) for name, score in scores.items() if name in seen]
+    return found + (_withheld(states, used) if request.audit else [])
+
+
+def _withheld(states: Mapping[tuple[int, str], FactState], used: Ledgers) -> list[Found]:
+    """What the reader may not know of, for a manifest that he is not shown."""
+    return [
+        Found(at, state.fact, 0.0, f"takes the permission {', '.join(state.fact.requires)}", "withheld")
+        for (at, _), state in states.items()
+        if state.fact.is_valid and not may_know(state.fact.requires, used.permissions)
+    ]
 
 
 def _looked_up(place: Place, used: Ledgers, request: Request) -> Flow[dict[tuple[int, str], FactState]]:
@@ -186,15 +196,16 @@ def fact_pieces(place: Place, used: Ledgers, found: Sequence[Found], request: Re
             gone = f"does not fit the question ({each.score:.2f})"
         pieces.append(
             Piece(
-                id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home.kind}",
+                id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home}",
                 section="facts",
-                text=light(_fact_line(fact, review)),
+                text="" if gone else light(_fact_line(fact, review)),
                 priority="critical" if _constrains(fact) else "medium",
                 score=each.score,
                 recency=fact.at_us,
                 source=_said_by(fact, home),
                 authority=fact.authority,
                 gone=gone,
+                fate=each.fate,
             )
         )
     return pieces

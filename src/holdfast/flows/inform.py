@@ -221,8 +221,8 @@ def _tellers(stream: StreamId) -> Flow[list[_Told]]:
     its story all the same, and so does one that it was taken into."""
     found: list[_Told] = []
     before: int | None = None
-    kinds = (SummaryRecorded.name, ContextCompacted.name, HandleMoved.name, EvidenceKept.name, FactsProposed.name)
-    kinds = (*kinds, PackRecorded.name, *OF_SITUATIONS)
+    told = (SummaryRecorded.name, ContextCompacted.name, HandleMoved.name, EvidenceKept.name, FactsProposed.name)
+    kinds = (*told, PackRecorded.name, *OF_SITUATIONS)
     while page := (yield from effects.read_back(stream, before, limits.READ_EVENTS, kinds)):
         for recorded in page:
             found += _told(recorded)

@@ -19,20 +19,18 @@ from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, tail_of
 from holdfast.context.manifest import Made, Seen, Stands
 from holdfast.context.relevant import relevant
-from holdfast.core import stack
 from holdfast.core.calibrate import calibrated
 from holdfast.core.infer import text_of
 from holdfast.core.messages import calls_open
 from holdfast.core.situation import situation_of
-from holdfast.core.summaries import covering
-from holdfast.errors import BudgetTooSmall, CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall, shown
+from holdfast.errors import CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall
 from holdfast.flows import candidates, effects, guarding
 from holdfast.flows import history as histories
-from holdfast.flows.candidates import Found, Ledgers, Within
+from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, prices_for, requested
+from holdfast.flows.candidates import Found, Ledgers
 from holdfast.flows.effects import Flow
-from holdfast.flows.frames import one_of
 from holdfast.flows.guarding import Guarded, Watch
-from holdfast.flows.knowing import Scopes, checked_scopes
+from holdfast.flows.knowing import Scopes
 from holdfast.flows.ledgers import writer_for
 from holdfast.flows.load import Viewed, load
 from holdfast.flows.place import Place
@@ -40,15 +38,11 @@ from holdfast.flows.spending import reserve as reserve_tokens
 from holdfast.flows.views import late_of, steady
 from holdfast.model import limits
 from holdfast.model.content import Text
-from holdfast.model.facts import FactScope
 from holdfast.model.frames import Reservation
-from holdfast.model.handles import handle_seq, piece_of
 from holdfast.model.layers import Identity
 from holdfast.model.messages import History, Item, Message, Summary, Unit
-from holdfast.model.names import check_size, checked_flag, checked_name, checked_whole
+from holdfast.model.names import checked_flag
 from holdfast.model.pack import (
-    GUARDS,
-    PROFILES,
     Brief,
     Guard,
     Manifest,
@@ -56,11 +50,9 @@ from holdfast.model.pack import (
     Request,
     Section,
     TokenSummary,
-    checked_brief,
 )
-from holdfast.model.plan import Level, Prices
-from holdfast.model.prices import prices_of
-from holdfast.model.state import SessionState, SummaryRef
+from holdfast.model.plan import Level
+from holdfast.model.state import SessionState
 from holdfast.model.tools import Tool
 
 if TYPE_CHECKING:
@@ -74,8 +66,6 @@ _KNOWN: dict[tuple[str, str], int] = {}
 _KNOWN_TEXTS = 1 << 13
 _KNOWN_CHARS = 4_096
 """Of so many texts, none of them longer than this."""
-_ANSWER = 8_192
-"""Tokens that an answer may have, if nobody says otherwise and the model can say as much."""
 
 
 def pack(
@@ -99,6 +89,7 @@ def pack(
     as_of_us: int | None = None,
     settle: bool = True,
     reserve: int | None = None,
+    audit: bool = False,
 ) -> Flow[Pack]:
     """What the next model call is shown: never more than `budget` tokens, nothing dead, no call without its result.
 
@@ -110,35 +101,37 @@ def pack(
 
     Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
     carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
-    so many tokens of the frame's budget for the call."""
-    asked = _Asked(
-        query=None if query is None else codec.checked_text("the query", query),
-        budget=checked_whole("budget", budget, 0, limits.WINDOW_TOKENS),
-        role=role if role == "" else checked_name("role", role),
-        include=_names("include", include),
-        exclude=_names("exclude", exclude),
-        force=checked_flag("force", force),
-        within=_within(place, within),
-        min_compaction=one_of("level", min_compaction, levels.LEVELS),
-        profile=_checked_profile(profile, fact_share),
-        model=None if model is None else checked_name("model", model),
-        max_output=None if max_output is None else checked_whole("max_output", max_output, 1, limits.WINDOW_TOKENS),
-        guard=place.context.policy.guard if guard is None else one_of("guard", guard, GUARDS),
-        as_of_us=place.context.clock.now_us() if as_of_us is None else checked_whole("as_of_us", as_of_us),
+    so many tokens of the frame's budget for the call. With `audit` the manifest also names the facts that are kept from the
+    reader, so it is not for his eyes."""
+    asked = asked_for(
+        place,
+        query=query,
+        budget=budget,
+        role=role,
+        include=include,
+        exclude=exclude,
+        force=force,
+        within=within,
+        min_compaction=min_compaction,
+        fact_share=fact_share,
+        profile=profile,
+        model=model,
+        max_output=max_output,
+        guard=guard,
+        audit=audit,
+        as_of_us=as_of_us,
     )
-    if asked.budget < limits.PACK_TOKENS:
-        raise BudgetTooSmall(budget=asked.budget, least=limits.PACK_TOKENS)
-    told = _checked_brief(place, asked.role, brief)
+    told = brief_for(place, asked.role, brief)
     chosen = levels.PriorityBased() if strategy is None else strategy
     settles = checked_flag("settle", settle)
     made = yield from steady(place, lambda state: _pack(place, state, asked, told, chosen, settles))
     reservation = None if reserve is None else (yield from reserve_tokens(place, _PURPOSE, reserve))
-    answer = _answer(place, made.request)
+    answer = answer_for(place, made.request)
     return (yield from _packed(place, made, told, answer, reservation))
 
 
 def _pack(
-    place: Place, state: SessionState, asked: _Asked, brief: Brief, strategy: levels.Strategy, settles: bool
+    place: Place, state: SessionState, asked: Asked, brief: Brief, strategy: levels.Strategy, settles: bool
 ) -> Flow[Made]:
     found = yield from _gathered(place, state, asked, brief)
     if settles and (yield from _settled(place, state, found)):
@@ -156,138 +149,7 @@ def again(place: Place, manifest: Manifest, brief: Brief) -> Flow[Pack]:
         return _assembled(place, state, found, levels.PriorityBased())
 
     made = yield from steady(place, make)
-    return (yield from _packed(place, made, brief, _answer(place, request), None))
-
-
-# The request
-
-
-class _Asked(NamedTuple):
-    query: str | None
-    budget: int
-    role: str
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    force: bool
-    within: Within
-    min_compaction: Level
-    profile: Profile
-    model: str | None
-    max_output: int | None
-    guard: Guard
-    as_of_us: int
-
-
-def _names(what: str, names: object) -> tuple[str, ...]:
-    if type(names) not in (list, tuple):
-        raise InvalidContent(reason=f"{what} is a list of handles, not {shown(names)}")
-    check_size("the request", len(names), "handles", "PACK_HANDLES", "Name fewer.")  # type: ignore[arg-type]
-    found: list[str] = []
-    for each in names:  # type: ignore[attr-defined]
-        name = checked_name("handle", each)
-        if not handle_seq(name) and piece_of(name) is None:
-            raise InvalidContent(reason=f"{shown(name)} is no handle: pass ids such as h12 or h12_0")
-        found.append(name)
-    return tuple(dict.fromkeys(found))
-
-
-def _within(place: Place, within: Scopes) -> Within:
-    """The scopes asked for, and the session's own."""
-    own: tuple[FactScope, str] = ("session", place.scope.session)
-    return tuple(dict.fromkeys([*checked_scopes(within)[1:], own]))
-
-
-def _checked_profile(profile: object, fact_share: object) -> Profile:
-    found = profile if isinstance(profile, Profile) else PROFILES[one_of("profile", profile, tuple(PROFILES))]
-    share = _share("fact_share", found.fact_share if fact_share is None else fact_share)
-    _share("least_score", found.least_score)
-    checked_whole("recent_turns", found.recent_turns)
-    one_of("history of a profile", found.history, ("whole", "relevant"))
-    return msgspec.structs.replace(found, fact_share=share)
-
-
-def _share(what: str, value: object) -> float:
-    if isinstance(value, float | int) and 0 <= value <= 1:
-        return float(value)
-    raise InvalidContent(reason=f"{what} is {shown(value)}, not a share from 0 to 1")
-
-
-def _checked_brief(place: Place, role: str, brief: object) -> Brief:
-    if brief is not None:
-        return checked_brief(brief)
-    found = place.context.briefs.get(role)
-    if found is None and role:
-        known = ", ".join(sorted(place.context.briefs)) or "none"
-        raise InvalidContent(reason=f"there is no brief for the role {shown(role)}; known: {known}; see open(briefs=…)")
-    return found or Brief()
-
-
-def _prices(place: Place, model: str) -> Prices | None:
-    return prices_of(model, place.context.prices) if model else None
-
-
-def _requested(place: Place, state: SessionState, asked: _Asked, view: Viewed) -> Request:
-    model = asked.model or ""
-    prices = _prices(place, model or (state.calibration.model if place.frame is None else ""))
-    window = limits.WINDOW_TOKENS
-    if prices is not None:
-        window = prices.window - (asked.max_output or prices.max_output)
-    effective = min(asked.budget, window)
-    if effective < limits.PACK_TOKENS:
-        raise BudgetTooSmall(budget=effective, least=limits.PACK_TOKENS)
-    query, new, stated = _query(asked.query, view, state.summaries_of(place.frame))
-    return Request(
-        query=query,
-        asked=new,
-        stated=stated,
-        role=asked.role,
-        budget=asked.budget,
-        effective=effective,
-        model=model,
-        max_output=asked.max_output,
-        include=asked.include,
-        exclude=asked.exclude,
-        force=asked.force,
-        within=_own_scopes(place, state, asked.within),
-        min_compaction=asked.min_compaction,
-        fact_share=asked.profile.fact_share,
-        profile=asked.profile,
-        guard=asked.guard,
-        as_of_us=asked.as_of_us,
-    )
-
-
-def _query(query: str | None, view: Viewed, folded: tuple[SummaryRef, ...]) -> tuple[str, bool, bool]:
-    """What a pack is about, whether that is new, and whether it is to stand at the end: not if it is what the user said
-    last, nobody has answered yet, and it is in view."""
-    last = view.asked
-    said = "" if last is None else last.text
-    if query is not None and (last is None or query.split() != said.split() or _answered(view)):
-        return query, bool(query.strip()), bool(query.strip())
-    gone = last is not None and covering(folded, last.seq) is not None and not _answered(view)
-    return said if query is None else query, False, gone
-
-
-def _answered(view: Viewed) -> bool:
-    """Whether the last word is a reply that calls no tool."""
-    for item in reversed(view.shown):
-        if isinstance(item, Unit):
-            return item.messages[-1].role == "assistant" and not item.messages[-1].tool_calls
-    return False
-
-
-def _own_scopes(place: Place, state: SessionState, within: Within) -> Within:
-    """A frame is a task, and so are those above it."""
-    above = stack.ancestry(state.frames, place.frame) if place.frame is not None else []
-    tasks: list[tuple[FactScope, str]] = [("task", each.id) for each in above]
-    return tuple(dict.fromkeys([*within, *tasks]))
-
-
-def _answer(place: Place, request: Request) -> int | None:
-    if request.max_output is not None or not request.model:
-        return request.max_output
-    prices = _prices(place, request.model)
-    return _ANSWER if prices is None else min(_ANSWER, prices.max_output or _ANSWER)
+    return (yield from _packed(place, made, brief, answer_for(place, request), None))
 
 
 # What there is to choose from
@@ -311,7 +173,7 @@ class _Gathered(NamedTuple):
 def _gathered(
     place: Place,
     state: SessionState,
-    asked: _Asked | Request,
+    asked: Asked | Request,
     brief: Brief,
     known: Sequence[tuple[int, str, float]] | None = None,
 ) -> Flow[_Gathered]:
@@ -319,7 +181,7 @@ def _gathered(
         raise FrameNotFound(session=place.scope.session, frame=place.frame)
     view = yield from histories.unguarded(place, state)
     items = view.shown
-    request = asked if isinstance(asked, Request) else _requested(place, state, asked, view)
+    request = asked if isinstance(asked, Request) else requested(place, state, asked, view)
     late = yield from late_of(place.scope.stream, state, place.frame)
     used = yield from candidates.ledgers_in_use(place, state, writer_for(place.context, state.identity).permissions)
     found = yield from candidates.facts(place, used, request, known)
@@ -440,7 +302,7 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
 
 def _priced(place: Place, state: SessionState, request: Request) -> bool:
     """Whether it is known what a call costs. If not, nothing pays: what fits stays as it is."""
-    return _prices(place, request.model or state.calibration.model) is not None
+    return prices_for(place, request.model or state.calibration.model) is not None
 
 
 def _history_tokens(found: _Gathered, measure: Callable[[int, int], int]) -> int:
@@ -507,7 +369,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         ledgers=tuple(zip(found.used.ids, found.used.versions, strict=True)),
         request=request,
         boundary=boundary,
-        candidates=tuple((each.ledger, each.fact.id, each.score) for each in found.found),
+        candidates=tuple((each.ledger, each.fact.id, each.score) for each in found.found if each.fate != "withheld"),
         first=found.first,
         seen=seen,
         tail=tail,

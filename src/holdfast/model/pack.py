@@ -117,6 +117,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fact_share: float
     profile: Profile
     guard: Guard = "redact"
+    audit: bool = False
+    """The manifest also tells what is kept from the reader, so it is not for him."""
     as_of_us: int
 
 
