@@ -194,6 +194,21 @@ def test_a_statement_with_another_amount_is_asked_about() -> None:
     assert quoted(observation, [found.new]) == ["25% discount"]
 
 
+@pytest.mark.parametrize("old", ["123 Main St", "456 Oak Ave"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I moved. The shipping address is 456 Oak Ave now, not 123 Main St.",
+        "Ship it to 456 Oak Ave, not 123 Main St.",
+        "It is 456 Oak Ave now instead of 123 Main St.",
+        "Not 123 Main St, 456 Oak Ave.",
+    ],
+)
+def test_no_word_of_an_address_is_a_value(text: str, old: str) -> None:
+    for each in changes(observed(text, {"shipping address": old}), ASKED).values():
+        assert each.value == "456 Oak Ave" != old
+
+
 def test_what_is_quoted_as_wrong_is_no_new_value() -> None:
     decision = "Applied 25% discount: $10,000 base - $2,500 = $7,500 final"
     facts: dict[str, Json] = {

@@ -9,7 +9,7 @@ from holdfast.core.detect.evidence import evidence, fits
 from holdfast.core.detect.findings import LIKELY, Finding, is_earnest
 from holdfast.core.detect.keyed import is_anothers
 from holdfast.core.detect.reading import Held, Reading, Scene
-from holdfast.core.detect.values import OPPOSITE, Mention
+from holdfast.core.detect.values import OPPOSITE, Mention, same, whole
 from holdfast.core.detect.weights import LABEL, OFFERED, VALUE, confidence
 from holdfast.core.detect.words import STOP, stem, words
 from holdfast.model.content import Json
@@ -90,7 +90,7 @@ def _sound(scene: Scene, finding: Finding) -> Finding | None:
         return finding
     reading = finding.reading or scene.said
     start, end = finding.new
-    if reading.disowns(start):
+    if reading.disowns(start) or _is_beside_the_address(held, reading, start, end):
         return None
     if held.core is not None:
         start, end = moments.extended(reading.text, start, end, held.text, held.core)
@@ -102,6 +102,18 @@ def _sound(scene: Scene, finding: Finding) -> Finding | None:
     if said <= {*held.key.own, *held.key.domain} and not said & {*held.norm}:
         return None
     return msgspec.structs.replace(finding, new=(start, end))
+
+
+def _is_beside_the_address(held: Held, reading: Reading, start: int, end: int) -> bool:
+    """Whether this is a word of an address, or beside one where the fact is an address: no value of its own."""
+    streets = [each for each in reading.mentions if each.noun == "street"]
+    if any(each.start <= start and end <= each.end and (start, end) != (each.start, each.end) for each in streets):
+        return True
+    old = whole(held.text)
+    if old is None or old.noun != "street":
+        return False
+    others = [each for each in streets if not same(each, old)]
+    return bool(others) and not any(each.start <= start < each.end for each in others)
 
 
 def _hedged(scene: Scene, finding: Finding) -> Finding:
