@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -56,6 +57,23 @@ def decode(data: bytes, kind: type[T]) -> T:
     except UnicodeDecodeError as error:
         raise msgspec.DecodeError(str(error)) from error
     return value
+
+
+def compressed(data: bytes) -> bytes:
+    """In fewer bytes, for what is read seldom."""
+    return zlib.compress(data)
+
+
+def decompressed(data: bytes, most: int) -> bytes:
+    """As it was, no more than so many bytes. Raises ValueError for what is none, or is more."""
+    unpacking = zlib.decompressobj()
+    try:
+        whole = unpacking.decompress(data, most)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if not unpacking.eof or unpacking.unused_data:
+        raise ValueError("it is cut off, or has more than it may")
+    return whole
 
 
 def decode_object(data: bytes) -> dict[str, Any]:

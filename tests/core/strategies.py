@@ -241,7 +241,7 @@ pack: dict[str, st.SearchStrategy[Any]] = {
     "level": st.sampled_from(get_args(Level)),
     "query": texts,
     "shown": st.lists(st.tuples(tokens, tokens), max_size=3).map(tuple),
-    "manifest": refs,
+    "manifest": refs | st.binary(max_size=9),
     "brief": st.none() | refs,
 }
 view_events: st.SearchStrategy[Event] = st.one_of(

@@ -15,7 +15,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (6, "94c41d75de53a970")
+SNAPSHOT = (6, "af3d79ffabcf0e2c")
 LEDGER = (1, "a9c218f0bea76856")
 PROJECTION = (6, "2f35ccf91706ebb2")
 PAYLOADS = {
@@ -27,7 +27,7 @@ PAYLOADS = {
     ("context.redacted", 1): "44b0aeb7318ff632",
     ("handle.moved", 1): "3a8ad0dc59ebae89",
     ("handle.replaced", 1): "19cb0b9fadfee1e9",
-    ("pack.recorded", 1): "59bbe1c0e2dfffe8",
+    ("pack.recorded", 1): "cdbd88d1c3029b2e",
     ("session.reset", 1): "5f022e4329ddfefb",
     ("session.closed", 1): "724d1e8e5bc20f92",
     ("session.timed_out", 1): "4a9040c7e2c7beb4",

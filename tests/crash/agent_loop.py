@@ -261,6 +261,7 @@ class _Mortal(Coroutine[Any, Any, T]):
     def __init__(self, work: Coroutine[Any, Any, T], fate: Fate) -> None:
         self._work = work
         self._fate = fate
+        self._begun = False
 
     def send(self, value: Any) -> Any:
         return self._go(functools.partial(self._work.send, value))
@@ -279,29 +280,36 @@ class _Mortal(Coroutine[Any, Any, T]):
         return getattr(self._work, name)
 
     def _go(self, step: Callable[[], Any]) -> Any:
-        """Once it is dead, nothing goes on, and what it waits for in order to clean up does not come."""
-        waits_for = self._work.throw(Killed()) if self._fate.dead else step()
+        """Once it is dead, nothing goes on, and what it waits for in order to clean up does not come. What has not begun
+        comes as far as the first point: work that never begins leaves a warning behind."""
+        waits_for = self._work.throw(Killed()) if self._fate.dead and self._begun else step()
+        self._begun = True
         self._fate.at_a_point()
         while self._fate.dead:
             waits_for = self._work.throw(Killed())
         return waits_for
 
 
-async def live(url: str, address: str, protocol: str, fate: Fate, **options: Any) -> Any:
-    """What the agent answers, from the start or from where the one before it died; None if it dies, too."""
+async def live(url: str, address: str, protocol: str, *fates: Fate, **options: Any) -> str | None:
+    """What the agent answers, from the start or from where the one before it died; None if it dies, too. With several fates
+    each goes on where the one before it died, with the same engine and the same client."""
     client = httpx2.AsyncClient(base_url=address, trust_env=False, verify=False, timeout=60)
     engine = await holdfast.open_async(url, briefs=BRIEFS, spooling=SPOOLING, principal="agent", **options)
     loop = asyncio.get_running_loop()
+    answer: str | None = None
     try:
-        loop.set_task_factory(fate.factory)
-        fate.task = loop.create_task(agent(engine, asking(protocol, client), World(client, protocol)))
-        return await fate.task
-    except (Killed, asyncio.CancelledError):
-        return None
+        for fate in fates:
+            loop.set_task_factory(fate.factory)
+            fate.task = loop.create_task(agent(engine, asking(protocol, client), World(client, protocol)))
+            try:
+                answer = await fate.task
+            except (Killed, asyncio.CancelledError):
+                await asyncio.sleep(0)  # other tasks have ended then, too
     finally:  # what a system does when a process is gone
         loop.set_task_factory(None)
         await client.aclose()
         await engine.close()
+    return answer
 
 
 class Life(msgspec.Struct, frozen=True):

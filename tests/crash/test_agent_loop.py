@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import get_args
+from typing import TypeAlias, get_args
 
 import msgspec
 import pytest
@@ -53,9 +53,8 @@ def folder() -> Iterator[Path]:
 # In one process
 
 
-def lived(url: str, address: str, protocol: str, fate: Fate) -> str | None:
-    answer: str | None = asyncio.run(live(url, address, protocol, fate))
-    return answer
+def lived(url: str, address: str, protocol: str, *fates: Fate) -> str | None:
+    return asyncio.run(live(url, address, protocol, *fates))
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -78,19 +77,22 @@ def test_an_agent_that_dies_at_any_point_goes_on(folder: Path, protocol: str, ho
             break
 
 
-@given(
-    st.sampled_from(PROTOCOLS),
-    st.lists(st.tuples(st.integers(1, 500), st.sampled_from(HOWS)), min_size=2, max_size=5),
-)
+Death: TypeAlias = tuple[int, How]
+
+DEATHS = st.lists(st.tuples(st.integers(1, 500), st.sampled_from(HOWS)), min_size=1, max_size=3)
+
+
+@given(st.sampled_from(PROTOCOLS), st.lists(DEATHS, min_size=1, max_size=3))
 @examples(max_examples=CHAINS)
-def test_an_agent_that_dies_again_and_again_goes_on(protocol: str, deaths: list[tuple[int, How]]) -> None:
+def test_an_agent_that_dies_again_and_again_goes_on(protocol: str, lives: list[list[Death]]) -> None:
+    """In each life several agents die one after the other, with the same engine."""
     shared_memory = Path("/dev/shm")
     asked = provider()
     with TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
         url = str(Path(folder) / "agent.db")
         with serving(asked) as address:
-            for at, how in deaths:
-                assert lived(url, address, protocol, Fate(at, how)) in (None, ANSWER)
+            for deaths in lives:
+                assert lived(url, address, protocol, *(Fate(*each) for each in deaths)) in (None, ANSWER)
             assert lived(url, address, protocol, Fate()) == ANSWER
         with holdfast.open(url) as engine:
             check(engine, asked)

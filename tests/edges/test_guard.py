@@ -10,14 +10,17 @@ import pytest
 import holdfast
 from holdfast import Identity, Opaque, Policy, SummarizeOldest, Summary
 from holdfast.core import upcast
+from holdfast.model.detection import Proposal, Span
 from holdfast.model.events import ContextRedacted
+from holdfast.model.pack import GUARDS
 from holdfast.model.rows import LedgerRow
 from tests.edges.engines import Desk, HandClock, log_of, rows_of, store_of, store_replaced
-from tests.edges.fact_engines import own, shelf
+from tests.edges.fact_engines import own, proposal, shelf
 
 OLD, NEW, NAME = "12 Main St", "5 Oak Ave", "Ada Byron"
 MARKER = "[superseded: shipping_address has a current value]"
 WINDOW = 8_000
+LONG = "Some say one thing, and others another. " * 40
 
 
 def shown(place: Any) -> dict[str, str]:
@@ -38,17 +41,39 @@ def redactions(engine: holdfast.Engine) -> list[ContextRedacted]:
     return [each for each in made if isinstance(each, ContextRedacted)]
 
 
-def moved_out(engine: holdfast.Engine) -> tuple[Any, Any]:
+def moved_out(engine: holdfast.Engine, *before: str) -> tuple[Any, Any]:
     """A conversation that tells an address in each of its roads, and the ledger that knows it."""
     session = engine.create_session("s")
     ledger = own(session)
     ledger.assert_("shipping_address", OLD)
+    for text in before:
+        session.record("assistant", text)
     session.record("user", f"I am {NAME}. Ship it to {OLD}, please.")
     session.record("assistant", f"I will ship it to {OLD}; the order is for {NAME}.")
     reply = session.record("assistant", "Let me look.", tool_calls=[{"name": "look", "args": {"order": "R2D2"}}])
     session.result(reply.tool_calls[0], {"to": OLD, "for": NAME, "lines": [1, "two", {"note": f"leave at {OLD}"}]})
     session.record("user", "What now?")
     return session, ledger
+
+
+class Listening:
+    """A detector that knows what will be said of which key, and in which words."""
+
+    name = "listening"
+
+    def __init__(self, *told: tuple[str, Any, str]) -> None:
+        self._told = told
+
+    def detect(self, observation: holdfast.Observation) -> tuple[Proposal, ...]:
+        found: list[Proposal] = []
+        for key, value, words in self._told:
+            start = observation.said.text.find(words)
+            if start >= 0:
+                about = next((each.fact for each in observation.facts if each.key == key), None)
+                span = Span(0, start, start + len(words))
+                change: Any = "supersede" if about else "assert"
+                found.append(proposal(change=change, key=key, value=value, fact=about, new=span))
+        return tuple(found)
 
 
 # Roads
@@ -101,18 +126,22 @@ def test_it_does_not_matter_how_it_died(desk: Desk, how: str) -> None:
     assert everywhere(session, MARKER) == (how == "superseded")
 
 
-def test_what_is_stated_in_other_words_is_known_by_where_it_stands(engine: holdfast.Engine) -> None:
+def test_what_is_stated_in_other_words_is_known_by_where_it_stands(desk: Desk) -> None:
     """A value without a word that stands out is known by its provenance alone."""
-    session = engine.create_session("s")
-    seen = session.observe("The budget is $9,000. I am Ada.")
-    assert [each.applied for each in seen.settled] == [True]
-    session.record("user", "What now?")
-    assert everywhere(session, "9,000")
-    session.observe("Actually, the budget is $7,500.")
-    session.record("user", "What now?")
-    assert not everywhere(session, "9,000")
-    assert everywhere(session, "7,500")
-    assert everywhere(session, "Ada")
+    told = (
+        ("budget", {"sum": 9000, "per": "year"}, "nine grand a year"),
+        ("budget", {"sum": 7500}, "seven and a half"),
+    )
+    for kind in ("memory", "sqlite", "postgres"):
+        session = desk.open(kind, detector=Listening(*told)).create_session("s")
+        assert [each.outcome for each in session.observe("We have nine grand a year. I am Ada.").judged] == ["applied"]
+        session.record("user", "What now?")
+        assert everywhere(session, "grand")
+        assert [each.outcome for each in session.observe("It is seven and a half now.").judged] == ["applied"]
+        session.record("user", "What now?")
+        assert not everywhere(session, "grand")
+        assert everywhere(session, "seven and a half")
+        assert everywhere(session, "Ada")
 
 
 def test_a_live_value_is_never_masked(engine: holdfast.Engine) -> None:
@@ -145,10 +174,11 @@ def test_a_question_may_ask_for_what_is_dead(engine: holdfast.Engine) -> None:
     assert not everywhere(session, OLD)
 
 
-def test_what_corrects_does_not_keep_what_it_corrects(engine: holdfast.Engine) -> None:
-    session = engine.create_session("s")
-    session.observe("My favourite colour is magenta.")
-    session.observe("Actually, my favourite colour is turquoise, not magenta.")
+def test_what_corrects_does_not_keep_what_it_corrects(desk: Desk) -> None:
+    told = (("colour", "magenta", "is magenta"), ("colour", "turquoise", "is turquoise"))
+    session = desk.open("memory", detector=Listening(*told)).create_session("s")
+    session.observe("My colour is magenta.")
+    session.observe("Actually, my colour is turquoise, not magenta.")
     assert not everywhere(session, "magenta")
     assert everywhere(session, "turquoise")
 
@@ -234,10 +264,9 @@ def test_summaries_and_what_they_are_made_of_tell_nothing_dead(desk: Desk) -> No
             return f"{NAME} told where {NEW} is." if tokens else ""
 
     engine = desk.open("memory", summarizer=Summarizer())
-    session, ledger = moved_out(engine)
+    session, ledger = moved_out(engine, LONG)
     ledger.assert_("shipping_address", NEW)
     assert OLD not in session.draft_summary(keep_turns=0).text
-    session.record("assistant", "word " * 200)
     assert session.compact(strategy=SummarizeOldest(keep_recent=1), window=WINDOW).at is not None
     assert heard
     assert not any(OLD in each for each in heard)
@@ -247,8 +276,7 @@ def test_summaries_and_what_they_are_made_of_tell_nothing_dead(desk: Desk) -> No
 
 
 def test_an_extract_made_before_the_death_is_guarded_when_it_is_read(engine: holdfast.Engine) -> None:
-    session, ledger = moved_out(engine)
-    session.record("assistant", "word " * 200)
+    session, ledger = moved_out(engine, LONG)
     assert session.compact(strategy=SummarizeOldest(keep_recent=1), window=WINDOW).at is not None
     assert everywhere(session, OLD)
     ledger.assert_("shipping_address", NEW)
@@ -258,9 +286,10 @@ def test_an_extract_made_before_the_death_is_guarded_when_it_is_read(engine: hol
 @pytest.mark.parametrize("cut", ["head", "middle", "tail"])
 def test_excerpts_of_what_states_it_are_guarded_where_it_is_stated(desk: Desk, cut: str) -> None:
     """Also where the cut goes through the statement: what is left of it is known by where it stood."""
-    engine = desk.open("memory")
+    told = (("budget", 9000, "nine grand and a bit more than that"), ("budget", 7500, "seven and a half"))
+    engine = desk.open("memory", detector=Listening(*told))
     session = engine.create_session("s")
-    said = "The budget is $9,000 for 2031"
+    said = "We have nine grand and a bit more than that"
     filler = "lorem ipsum dolor sit amet " * 400
     text = {"head": f"{said}. {filler}", "middle": f"{filler}. {said}. {filler}", "tail": f"{filler}. {said}"}[cut]
     session.record("user", "Begin.")
@@ -270,10 +299,10 @@ def test_excerpts_of_what_states_it_are_guarded_where_it_is_stated(desk: Desk, c
     policy = holdfast.Classic(snip=0.01, micro=None, collapse=None, auto=None, per_msg_ratio=0.02)
     plan = session.compact(policy=policy, window=4_000)
     assert plan.reduced
-    assert everywhere(session, "9,000") == (cut != "middle")
-    session.observe("Actually, the budget is $7,500 for 2031.")
+    assert everywhere(session, "bit more") == (cut != "middle")
+    session.observe("It is seven and a half.")
     session.record("user", "And then?")
-    assert not everywhere(session, "9,000")
+    assert not any(everywhere(session, word) for word in ("nine", "grand", "bit", "more", "that"))
 
 
 def test_a_preview_is_guarded_as_any_other_text(engine: holdfast.Engine) -> None:
@@ -383,8 +412,8 @@ def test_frames_are_guarded_as_sessions_are(engine: holdfast.Engine) -> None:
 
 def test_policies_of_the_guard(desk: Desk) -> None:
     told: dict[str, str] = {}
-    for policy in ("redact", "annotate", "off"):
-        engine = desk.open("memory", policy=Policy(guard=policy))  # type: ignore[arg-type]
+    for policy in GUARDS:
+        engine = desk.open("memory", policy=Policy(guard=policy))
         session, ledger = moved_out(engine)
         engine.ledger(session.ledger().id).assert_("secret_code", "swordfish", requires=["board"])
         session.record("user", "The code is swordfish.")
@@ -410,7 +439,7 @@ def test_a_pack_may_ask_for_another_policy(engine: holdfast.Engine) -> None:
 def test_deaths_may_wait_for_the_next_boundary(desk: Desk) -> None:
     """Until then the value stays where it was shown, the manifest admits it, and what comes after the death is guarded."""
     engine = desk.open("memory", policy=Policy(deaths="deferred"))
-    session, ledger = moved_out(engine)
+    session, ledger = moved_out(engine, LONG, LONG)
     session.pack(budget=WINDOW)
     session.record("assistant", "Nothing.")
     dead = ledger.current("shipping_address")
@@ -421,13 +450,13 @@ def test_deaths_may_wait_for_the_next_boundary(desk: Desk) -> None:
     assert f"I will ship it to {OLD}" in str(pack)
     assert f"I said {OLD}" not in str(pack)
     places = {(each.fact, each.key, each.ledger) for each in pack.manifest.exposed}
-    assert places == {(dead.id, "shipping_address", ("session", "local", "s"))}
+    assert places == {(dead.id, "shipping_address", ("session", "main", "s"))}
     assert late.seq not in {each.at for each in pack.manifest.exposed}
     assert len({each.at for each in pack.manifest.exposed}) == 3
     (event,) = redactions(engine)
     assert ([each.at for each in event.redacted], event.first_changed, event.why) == ([late.seq], None, "told")
     assert NEW in str(pack), "what holds is told in the tail"
-    assert session.compact(strategy=SummarizeOldest(keep_recent=6), window=WINDOW).at is not None
+    assert session.compact(strategy=SummarizeOldest(keep_recent=8), window=WINDOW).at is not None
     pack = session.pack(budget=WINDOW)
     assert OLD not in str(pack)
     assert pack.manifest.exposed == ()
@@ -482,16 +511,18 @@ def test_a_new_message_that_tells_a_dead_value_is_no_boundary(engine: holdfast.E
 
 
 def test_redactions_leave_with_what_they_are_of(engine: holdfast.Engine) -> None:
-    session, ledger = moved_out(engine)
+    session, ledger = moved_out(engine, LONG)
     ledger.assert_("shipping_address", NEW)
-    session.record("assistant", "word " * 200)
     session.pack(budget=WINDOW)
     view = session.state().view(None)
     assert len(view.redacted) == 3
     session.erase([view.redacted[0].at], "private")
     assert session.state().view(None).redacted == view.redacted[1:]
-    assert session.compact(strategy=SummarizeOldest(keep_recent=1), window=WINDOW).at is not None
-    assert session.state().view(None).redacted == ()
+    plan = session.compact(strategy=SummarizeOldest(keep_recent=1), window=WINDOW)
+    assert plan.fold is not None
+    assert plan.fold.last >= view.redacted[1].at
+    left = tuple(each for each in view.redacted if each.at > plan.fold.last)
+    assert session.state().view(None).redacted == left
     session.reset("done")
     assert session.state().view(None).redacted == ()
     assert engine.verify().problems == ()

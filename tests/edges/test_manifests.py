@@ -21,7 +21,7 @@ from holdfast.model.pack import Brief, PackDiff
 from holdfast.model.policy import Policy
 from holdfast.model.rows import BlobRow
 from holdfast.model.tools import Tool
-from tests.edges.engines import LOCAL, Desk, HandClock, Ids, contents, everything, log_of, refused, rows_of
+from tests.edges.engines import LOCAL, Desk, HandClock, Ids, blobs_of, contents, everything, log_of, refused, rows_of
 from tests.edges.test_erasure import DAY_S, SECRET, _age
 from tests.edges.test_forged_frames import forged
 from tests.edges.test_transfer import refused_at
@@ -71,9 +71,8 @@ def test_why_a_pack_is_as_it_is_is_kept_together_with_the_reply(engine: holdfast
     assert session.state().context_hash == pack.context_hash
     commands = {each.command for each in log_of(engine) if each.seq in (reply.seq, record.seq)}
     assert len(commands) == 1, "one append"
-    assert {row.digest for row in rows_of(engine) if isinstance(row, BlobRow)} == {
-        hashlib.sha256(codec.encode(each)).hexdigest() for each in (pack.manifest, BRIEF)
-    }
+    bodies = {row.digest for row in rows_of(engine) if isinstance(row, BlobRow)}
+    assert bodies == {hashlib.sha256(codec.encode(BRIEF)).hexdigest()}
     assert engine.verify().problems == ()
 
 
@@ -87,7 +86,29 @@ def test_a_brief_is_kept_once_and_none_not_at_all(engine: holdfast.Engine) -> No
     events = [msgspec.json.decode(each.payload or b"", type=PackRecorded) for each in _recorded(engine)]
     assert events[0].brief == events[1].brief is not None
     assert events[2].brief is None
-    assert len({each.manifest.digest for each in events}) == 3
+    assert len({codec.encode(each.manifest) for each in events}) == 3
+    assert len(blobs_of(engine)) == 1
+
+
+def test_a_long_manifest_lies_in_the_blob_store(desk: Desk) -> None:
+    engine = desk.open("memory", clock=SystemClock())
+    session = engine.create_session("s")
+    ledger = session.ledger()
+    for number in range(150):
+        ledger.assert_(f"parcel_{hashlib.sha256(bytes([number])).hexdigest()}", number)
+    session.record("user", "which?")
+    pack = session.pack(budget=20_000)
+    session.record("assistant", "that one")
+    body = codec.encode(pack.manifest)
+    assert blobs_of(engine) == [("default", hashlib.sha256(body).hexdigest())]
+    (record,) = session.packs()
+    assert session.manifest(record) == pack.manifest
+    assert session.reproduce(record).text == pack.text
+    _age(engine, 2 * DAY_S, desk.folder)
+    assert engine.collect_blobs() == 0
+    session.erase([session.messages()[0].seq], "asked to")
+    assert engine.collect_blobs() == 1
+    assert engine.verify().problems == ()
 
 
 def test_a_query_that_nobody_recorded_is_recorded_with_the_reply(engine: holdfast.Engine) -> None:
@@ -403,8 +424,7 @@ def test_an_erased_message_takes_along_the_packs_that_show_it(engine: holdfast.E
     assert session.reproduce(clean).context_hash == clean.context_hash
     with pytest.raises(errors.PackChanged):
         session.diff(clean, later[0])
-    kept = {clean.seq}
-    assert {row.seq for row in rows_of(engine) if isinstance(row, BlobRow)} == kept
+    assert {row.seq for row in rows_of(engine) if isinstance(row, BlobRow)} == {clean.seq}
     assert engine.verify().problems == ()
 
 
@@ -413,11 +433,8 @@ def test_nothing_of_an_erased_query_is_left(desk: Desk) -> None:
     session = engine.create_session("s")
     session.pack(f"Is {SECRET} a secret?", budget=BUDGET)
     session.record("assistant", "It was.")
-    _age(engine, 2 * DAY_S, desk.folder)
-    assert engine.collect_blobs() == 0
     assert SECRET.encode() in everything(engine, desk)
     session.erase([session.messages()[0].seq], "asked to")
-    assert engine.collect_blobs() == 1
     del session
     assert SECRET.encode() not in everything(engine, desk)
 
@@ -488,6 +505,7 @@ FORGED: dict[str, Event] = {
     "a pack of nobody": _pack(frame="f999"),
     "a pack of what has ended": _pack(frame=IDS["ended"]),
     "a pack whose manifest is not there": _pack(manifest=BlobRef("0" * 64, 9)),
+    "a pack with a manifest that is too long": _pack(manifest=b"x" * (limits.PACK_MANIFEST_BYTES + 1)),
     "a pack whose brief is not there": _pack(brief=BlobRef("0" * 64, 9)),
 }
 
@@ -515,17 +533,23 @@ def test_what_no_command_can_have_made_is_refused(kind: str, desk: Desk) -> None
     assert taken == []
 
 
+STRANGE: dict[str, bytes] = {
+    "nothing": b"",
+    "no archive": b"{}",
+    "an archive of nothing": codec.compressed(b""),
+    "an archive of something else": codec.compressed(b"{}"),
+    "an archive that is cut off": codec.compressed(b"{}" * 99)[:-1],
+    "an archive with more behind it": codec.compressed(b"{}") + b"x",
+    "an archive that explodes": codec.compressed(b" " * (limits.PAYLOAD_BYTES + 1)),
+}
+
+
 def test_a_manifest_that_is_none_is_said_to_be_damaged(desk: Desk) -> None:
-    engine = desk.open("memory")
-    body = engine.put_blob(b"{}")
-
-    def write(written: holdfast.Engine) -> None:
-        _history(written)
-        written.put_blob(b"{}")
-        written.session("forged").record("user", holdfast.File(body))
-
-    target = desk.open("memory")
-    target.import_(forged(desk, _pack(manifest=body), write))
-    session = target.session("forged")
-    with pytest.raises(errors.StorageCorrupt, match="manifest of p"):
-        session.manifest(session.packs()[0])
+    for name, manifest in STRANGE.items():
+        target = desk.open("memory")
+        target.import_(forged(desk, _pack(manifest=manifest), _history))
+        session = target.session("forged")
+        for ask in (session.manifest, session.reproduce, session.diff):
+            with pytest.raises(errors.StorageCorrupt, match="manifest of p"):
+                ask(session.packs()[0])
+        assert len(session.packs()) == 2, name

@@ -136,6 +136,16 @@ def test_what_cannot_be_read_is_told_and_changes_nothing(engine: holdfast.Engine
     assert session.state().version == 2
 
 
+def test_what_is_read_can_be_changed_and_ours_stays(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.update_situation({"goal": "a goal"})
+    session.situation().stated.clear()
+    session.state().standings[""].fields.clear()
+    session.state().standings.clear()
+    assert session.update_situation({"progress": "some"}).situation.goal == "a goal"
+    assert session.state().standings[""].version == 3
+
+
 def test_contradictions_are_refused(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     for given_ in (
@@ -328,6 +338,7 @@ def test_both_modes_show_the_latest_results(engine: holdfast.Engine) -> None:
         assert [f"way {number}" in told for number in range(5)] == [False, True, True, True, True]
         assert [f"found {number}" in told for number in range(5)] == [False] * 4 + [True]
     assert "way 3" not in session.reasoning_context(max_history=0)
+    assert "way 0" in session.reasoning_context(max_history=4)
     session.update_situation({"goal": "a"})
     fast, deep = session.reasoning_context("fast"), session.reasoning_context("deep")
     assert fast == "SITUATION\ngoal: a\n\nLATEST RESULTS\n- read(): success: found 4"

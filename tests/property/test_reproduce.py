@@ -19,7 +19,7 @@ from holdfast.model.pack import Brief, Entry, PackDiff
 from holdfast.model.tools import Tool
 from tests.support import CountingIds, figure
 
-EXAMPLES = figure(25, 1_500)
+EXAMPLES = figure(40, 1_500)
 STEPS = figure(25, 60)
 KEYS = ("city", "courier", "colour")
 VALUES = ("Lisbon", "Swift Parcel", "dark green", "Porto", "12 Elm Street")
@@ -65,9 +65,24 @@ steps = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([1, 100])),
     st.tuples(st.just("system"), texts),
 )
-some = st.lists(st.tuples(st.integers(0, 5), steps), min_size=6, max_size=STEPS)
-"""What is done, and where: 0 in the frame, else outside of it."""
-lives = st.builds(lambda before, after: [*before, (1, ("reset",)), *after], some, some) | some
+plain = st.tuples(st.just("call"), st.just({"budget": 6_000, "brief": None}), texts, st.just("reply"))
+turns: st.SearchStrategy[Any] = st.one_of(
+    plain,
+    plain,
+    st.tuples(st.just("ask"), texts),
+    st.tuples(st.just("assert"), keys, values, st.just({})),
+    st.tuples(st.just("fold"), st.integers(1, 4)),
+)
+"""What makes two packs differ, and little else."""
+
+
+def _lives(done: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """What is done, and where: 0 in the frame, else outside of it; perhaps with a reset on the way."""
+    some = st.lists(st.tuples(st.integers(0, 5), done), min_size=6, max_size=STEPS)
+    return st.builds(lambda before, after: [*before, (1, ("reset",)), *after], some, some) | some
+
+
+lives = _lives(steps)
 
 
 class Clock:
@@ -116,6 +131,10 @@ class Life:
                 place.record("user", text)
             case "call", options, text, then:
                 self.call(place, dict(options), text, then)
+            case "fold", keep:
+                place.compact(strategy=SummarizeOldest(keep_recent=keep), window=9_000)
+            case "system", text:
+                place.record("system", text)
             case "assert", key, value, more:
                 ledger.assert_(key, value, **more)
             case "draft", key, value:
@@ -123,12 +142,15 @@ class Life:
             case "retract", key:
                 with suppress(errors.FactNotFound, errors.AmbiguousFact, errors.FactNotLive):
                     ledger.retract(key, reason="no more")
+            case _:
+                self.beside(step)
+
+    def beside(self, step: tuple[Any, ...]) -> None:
+        match step:
             case "work", key, value:
                 self.session.set_working(key, value, ttl_s=70)
             case "around", key, value:
                 self.session.set_environment(key, value, ttl_s=90)
-            case "fold", keep:
-                place.compact(strategy=SummarizeOldest(keep_recent=keep), window=9_000)
             case ("page",):
                 said = [each for each in self.session.messages(limit=3) if each.frame is None and each.text]
                 with suppress(errors.InvalidContent):
@@ -138,10 +160,10 @@ class Life:
                     self.frame.add_handle("document", text, title=text[:9])
             case "wait", seconds:
                 self.clock.now += seconds * 1_000_000
-            case "system", text:
-                place.record("system", text)
             case ("reset",):
                 self.session.reset()
+            case _:
+                raise AssertionError(step)
 
     def call(self, place: Any, options: dict[str, Any], text: str, then: str) -> None:
         try:
@@ -238,7 +260,7 @@ def _begins(first: Any, second: Any) -> bool:
 
 
 @settings(max_examples=EXAMPLES)
-@given(lives)
+@given(lives | _lives(turns))
 def test_of_two_packs_it_is_told_what_died_and_what_was_folded(life: list[tuple[int, Any]]) -> None:
     lived = Life("memory:")
     for where, step in life:

@@ -109,6 +109,17 @@ class Answer(NamedTuple):
     message: holdfast.Message | None = None
     handle: holdfast.Handle | None = None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it is called itself; whatever else an entry is called, it stands for more."""
+        if self.fact is not None and self.ledger is not None:
+            return self.fact.id, f"{self.fact.id}@{self.ledger}"
+        if self.message is not None:
+            return (f"m{self.message.seq}",)
+        if self.handle is not None:
+            return (self.handle.id,)
+        return tuple(each.id for each in self.entries)
+
     def plain(self) -> dict[str, Any]:
         story = None if self.ledger is None or self.story is None else shapes.why(self.ledger, self.story)
         return {
@@ -131,7 +142,7 @@ def _facts(looked: Looked, item: str) -> Iterator[Answer]:
     own = session.ledger()
     for ledger_id in ledgers_of(session.scope, session.state()):
         ledger = own if ledger_id == own.id else session.ledger(**{ledger_id.kind: ledger_id.names[0]})
-        for fact in _of(ledger, item):
+        for fact in _of(ledger, item.removesuffix(f"@{ledger_id}")):
             story = ledger.why(fact.key, scope=fact.scope, scope_id=fact.scope_id)
             entries = [each for each in looked.manifest.entries if each.section == "facts"]
             entries = [each for each in entries if fact_of(looked.manifest, each) == (ledger_id, fact.id)]
@@ -140,10 +151,9 @@ def _facts(looked: Looked, item: str) -> Iterator[Answer]:
 
 
 def _of(ledger: holdfast.Ledger, item: str) -> list[holdfast.Fact]:
-    name, _, _ = item.partition("@")
-    if fact_seq(name):
+    if fact_seq(item):
         try:
-            return [ledger.get(name)]
+            return [ledger.get(item)]
         except FactNotFound:
             pass
     found: dict[tuple[str, str], holdfast.Fact] = {}
@@ -249,11 +259,11 @@ def _show(looked: Looked, answer: Answer) -> None:
     pack = made_at(looked.record, looked.now_us)
     for entry in answer.entries:
         _, style = FATES[entry.fate]
-        names = (entry.id, TITLES[entry.section]) if entry.id != TITLES[entry.section] else (entry.id,)
+        within = "" if entry.id in answer.names else f", in {clean(entry.id)}"
         rank = f", rank {entry.rank:,}" if entry.rank else ""
         say(
             Styled(_VERDICTS[entry.fate], f"bold {style}"),
-            f" {pack}, as {clean(', '.join(names))}, {entry.tokens:,} tokens{rank}: ",
+            f" {pack}{within}: {TITLES[entry.section]}, {entry.tokens:,} tokens{rank}: ",
             short(entry.reason, TEXT_CHARS),
         )
     if answer.absent:

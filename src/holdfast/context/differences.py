@@ -248,12 +248,20 @@ def _history(first: Manifest, second: Manifest, told: _Told) -> tuple[list[Chang
         new = [each for each in told.said if start <= each <= end] if what == "added" else []
         if new:
             start, end = new[0], new[-1]
-        why = "is new" if new else _became(start, end, before, after, told)
+        why = _new(start, end, told) if new else _became(start, end, before, after, told)
         entry = after or before
         if why and entry is not None:  # nothing is said of events that are no messages of this conversation
             old = None if before is None or after is None else _cut(before, start, end)
             changes.append(Change(entry=_cut(entry, start, end), before=old, what=what, why=why))
     return changes, same
+
+
+def _new(start: int, end: int, told: _Told) -> str:
+    """What was said and folded between the two packs never stood in the first."""
+    for each in told.happened:
+        if each.kind == "fold" and each.first <= start and end <= each.last:
+            return f"is new, in the summary of boundary {each.seq}"
+    return "is new"
 
 
 def _erased(start: int, end: int, told: _Told) -> bool:

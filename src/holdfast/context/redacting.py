@@ -247,22 +247,29 @@ def guard_items(watch: Watch, items: Sequence[Item], count: Callable[[str], int]
             shown.append(_unit(watch, item, count, saws))
     redacted = {each.at: redaction for each in saws if (redaction := each.redacted) is not None}
     exposed = {(each.at, name): None for each in saws for name in each.exposed}
-    users = [each.at for each in saws if each.at != watch.asked and _is_users(items, each.at)]
+    answered = _answered(items)
     return Guarded(
         tuple(shown),
         tuple(redacted[at] for at in sorted(redacted)),
         tuple(_exposure(watch, at, name) for at, name in exposed),
-        tuple(each.at for each in saws if each.at in redacted and each.new and each.at not in users),
+        tuple(each.at for each in saws if each.at in redacted and each.new and each.at not in answered),
         before,
         sum(item.tokens for item in shown),
     )
 
 
-def _is_users(items: Sequence[Item], at: int) -> bool:
-    """Whether a message may have been a question once."""
-    return any(
-        each.seq == at and each.role == "user" for item in items if isinstance(item, Unit) for each in item.messages
-    )
+def _answered(items: Sequence[Item]) -> set[int]:
+    """The messages of the user that somebody replied to: each may have been the question once, and shown as that."""
+    asked: set[int] = set()
+    found: set[int] = set()
+    for item in items:
+        for message in item.messages if isinstance(item, Unit) else ():
+            if message.role == "user":
+                asked.add(message.seq)
+            elif message.role == "assistant":
+                found |= asked
+                asked.clear()
+    return found
 
 
 def _exposure(watch: Watch, at: int, name: str) -> Exposure:

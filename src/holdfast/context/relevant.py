@@ -51,7 +51,7 @@ _MARKER = re.compile(r"\[(?:superseded|outdated|no longer true|withheld|…)(?::
 """What stands where the guard cut something out."""
 _NAMED = re.compile(r"(?<=[\w,;'’)] )[A-Z]\w")
 """A name, where no sentence begins."""
-_NAME = re.compile(r"\b(?:[A-Z][\w&-]+|\w*\d\w+)")
+_NAME = re.compile(r"\b(?:[A-Z][\w&-]{2,}|\w*\d\w{2,}|\w{2,}\d\w*)")
 _COUNTED = word_set("many much per often long far")
 """Words that ask how much of something, and are not what is asked about."""
 _UPDATE = re.compile(r"\W{0,20}(?:update|correction|latest|news)\s?[:–—-]", re.IGNORECASE)
@@ -122,7 +122,7 @@ def outdated(signals: Sequence[tuple[str, int]]) -> list[int | None]:
     return found
 
 
-def fitting(query: str, facts: Sequence[Fact], said: Sequence[str]) -> list[str]:
+def fitting_facts(query: str, facts: Sequence[Fact], said: Sequence[str]) -> list[str]:
     """For each fact: why it is in beside a question and what was said; empty for one that is not.
 
     Where there are few, all are. Of many, those are that have enough of the question's words, those that the talk tells or

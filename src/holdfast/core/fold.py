@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import boundaries, calibrate, layers, proposals, situation, stack
+from holdfast.core.messages import heard
 from holdfast.model import limits
 from holdfast.model.events import (
     BARE,
@@ -32,7 +33,7 @@ from holdfast.model.events import (
     SessionTimedOut,
     SummaryRecorded,
 )
-from holdfast.model.frames import FrameState
+from holdfast.model.frames import FrameState, Spoken
 from holdfast.model.situation import Standing
 from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef, ViewState
 
@@ -101,7 +102,7 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
     if event.role == "system":
         changes["pinned"] = (*state.pinned, seq)
     elif event.frame is None:
-        changes["live"] = state.live + 1
+        changes |= {"live": state.live + 1, "spoken": heard(state.spoken, seq)}
     if event.role == "user":
         changes["turns"] = state.turns + 1
     elif event.role == "assistant":
@@ -195,7 +196,8 @@ def _end(changes: dict[str, Any], state: SessionState, event: Event | None, even
         changes |= {"standings": {}, "bulk": changes.get("bulk", state.bulk) - situation.weight_of(state)}
     if event_type == SessionReset.name:
         keeps = isinstance(event, SessionReset) and event.keep_system
-        changes |= {"start": seq, "changed": seq, "live": 0, "live_tokens": 0, "summaries": (), "views": {}}
+        changes |= {"start": seq, "changed": seq, "live": 0, "live_tokens": 0, "spoken": Spoken()}
+        changes |= {"summaries": (), "views": {}}
         changes |= {"calibration": _incomparable(state), "pinned": state.pinned if keeps else ()}
         return
     changes["status"] = "destroyed" if event_type == SessionDestroyed.name else "closed"

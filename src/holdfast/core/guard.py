@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +41,7 @@ COMPARED = 16
 KEY_CHARS = 80
 """A longer key is not named in a marker."""
 ROUNDS = 4
-"""Looks at what the cuts leave, where that may read otherwise than it did. One is enough but for texts made to need more."""
+"""Looks at what the cuts leave, where that may read otherwise than it did; one is enough, but for texts made to need more."""
 
 _COMMON = STOP | word_set(
     "yes no true false null none nil ok okay on off unknown n na other all any high low medium normal new old open closed "
@@ -52,6 +53,7 @@ _SIGNED = frozenset(_SIGNS)
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NAMEABLE = re.compile(r"[\w.:/@-]+")
+_NOTE = " [no longer true"
 _SHOWN = re.compile(
     rf"\[(?:(?:superseded|no longer true): ([\w.:/@-]{{1,{KEY_CHARS}}}) has a current value"
     r"|outdated|no longer true|withheld|–)\]"
@@ -138,8 +140,8 @@ def guarded(text: str, cuts: Sequence[Cut], policy: Guard) -> str:
         if cut.withheld or policy == "redact":
             pieces += text[at : cut.start], _marker(cut)
             at = cut.stop
-        elif policy == "annotate" and not text.startswith(note := _note(cut), cut.stop):
-            pieces += text[at : cut.stop], note
+        elif policy == "annotate" and not text.startswith(_NOTE, cut.stop):  # it has none yet
+            pieces += text[at : cut.stop], _note(cut)
             at = cut.stop
     return "".join((*pieces, text[at:])) if pieces else text
 
@@ -161,7 +163,7 @@ def _marker(cut: Cut) -> str:
 
 
 def _note(cut: Cut) -> str:
-    return f" [no longer true: {cut.key} has a current value]" if cut.key else " [no longer true]"
+    return f"{_NOTE}: {cut.key} has a current value]" if cut.key else f"{_NOTE}]"
 
 
 def _joined(text: str, found: Iterable[Cut]) -> list[Cut]:
@@ -461,7 +463,7 @@ class _Look:
         for word, count in Counter(self.words.norms).items():
             counts[stems[word]] += count
         index: dict[str, list[_Statement]] = {}
-        for each in statements:  # by words of which one must be there
+        for each in sorted(statements, key=lambda one: not one.live):  # by words of which one must be there
             rare = sorted(each.needed or each.stems, key=lambda word: (counts[word], word))
             for word in rare[: 1 if each.needed else len(each.stems) - each.least + 1]:
                 index.setdefault(word, []).append(each)
@@ -507,7 +509,7 @@ class _Look:
             start, stop = max(span.start, 0), min(span.stop, len(self.text))
             behind = bisect_right(self.words.stops, start)
             wordless = behind == len(self.words.starts) or self.words.starts[behind] >= stop
-            if wordless and self.text[start:stop].strip():
+            if wordless and any(unicodedata.category(each)[0] == "S" for each in self.text[start:stop]):
                 found.setdefault((start, stop, False), set()).add(at)
         return [self._cut(*place, sorted(owners)) for place, owners in found.items()]
 

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast import errors
+from holdfast.model import limits
 from holdfast.model.commands import Fate, Given, NewMessage, NewResult
 from holdfast.model.content import Json, Text, ToolCall, ToolResult
 from holdfast.model.events import Event, EvidenceKept, MessageRecorded
+from holdfast.model.frames import Spoken
 from holdfast.model.names import Scope, check_size
 from holdfast.model.state import OpenCall, SessionState
 
@@ -235,3 +237,11 @@ def _evidence(new: NewMessage, results: tuple[ToolResult, ...], reason: str, tok
         counter=given.counter,
         metadata=new.metadata,
     )
+
+
+def heard(spoken: Spoken, seq: int) -> Spoken:
+    """One more message of a conversation, at this place."""
+    gap = (spoken.last + 1, seq - 1)
+    if gap[1] - gap[0] < limits.GAP_EVENTS:
+        return Spoken(seq, spoken.gaps)
+    return Spoken(seq, (*spoken.gaps, gap)[-limits.GAPS :])

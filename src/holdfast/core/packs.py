@@ -6,6 +6,7 @@ the frame that it is of knows the hash of its last one.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Iterator
 
@@ -13,6 +14,7 @@ from holdfast import errors
 from holdfast.core import frames
 from holdfast.model import limits
 from holdfast.model.commands import Given, RecordPack
+from holdfast.model.content import BlobRef
 from holdfast.model.events import Event, PackRecorded
 from holdfast.model.state import SessionState
 
@@ -56,7 +58,9 @@ def pack_faults(state: SessionState, event: Event | None) -> Iterator[str]:
     ends = [end for stretch in event.shown for end in stretch]
     if ends != sorted(ends) or any(not 1 <= end <= event.at for end in ends) or _touching(event.shown):
         yield "a pack shows stretches of events, in order"
-    if len(event.shown) > limits.PACK_STRETCHES or len(event.query) > limits.PACK_QUERY_CHARS:
+    told = 0 if isinstance(event.manifest, BlobRef) else len(event.manifest)
+    sizes = (len(event.shown), len(event.query), told)
+    if any(map(operator.gt, sizes, (limits.PACK_STRETCHES, limits.PACK_QUERY_CHARS, limits.PACK_MANIFEST_BYTES))):
         yield "the record of a pack is short"
     said = [each for each in (event.asked, event.reply) if each]
     if said != sorted({*said}) or any(not event.at < each <= state.version for each in said):

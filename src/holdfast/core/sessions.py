@@ -78,9 +78,6 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
         case CloseCalls():
             calls = state.open_calls if command.frame is None else messages.waiting_in(state, command.frame)
             return messages.closing(state, calls, command.reason, given)
-        case RecordPack():
-            check_open(state, command.scope)
-            return packs.record(state, command, given)
         case Summarize():
             return summaries.record(state, command, given)
         case TimeOutSession():
@@ -92,7 +89,8 @@ def decide(state: SessionState, command: Command, given: Given) -> tuple[Event, 
 
 def _in_layers_or_frames(
     state: SessionState,
-    command: CompactContext
+    command: RecordPack
+    | CompactContext
     | RedactContext
     | MoveHandle
     | ProposeFacts
@@ -103,6 +101,9 @@ def _in_layers_or_frames(
     given: Given,
 ) -> tuple[Event, ...]:
     """What begins nothing new in a frame needs one that lives, and says so if none does."""
+    if isinstance(command, RecordPack):
+        check_open(state, command.scope)
+        return packs.record(state, command, given)
     if isinstance(command, CompactContext | RedactContext | MoveHandle):
         check_open(state, command.scope)
         return boundaries.decide(state, command, given)

@@ -280,6 +280,11 @@ def _size(standing: Standing) -> int:
 # What readers see
 
 
+def own_standings(state: SessionState) -> dict[str, Standing]:
+    """How conversations stand, for someone who may do with it as he likes."""
+    return {name: msgspec.structs.replace(each, fields=dict(each.fields)) for name, each in state.standings.items()}
+
+
 def situation_of(standing: Standing) -> Situation:
     texts: dict[str, str] = {name: each.text for name, each in standing.fields.items()}
     return Situation(

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from holdfast.core.messages import heard
 from holdfast.model import limits
 from holdfast.model.content import Part, Text, text_of
 from holdfast.model.events import (
@@ -330,8 +331,10 @@ def _touch(steps: _Steps, event: Event | None, named: str) -> None:
                 context_hash=event.context_hash or frame.context_hash,
             )
         case MessageRecorded():
-            said = frame.messages + (event.role != "system")
-            steps.change(frame, asks=asks(event), errors=failures(frame.errors, event), messages=said)
+            steps.change(frame, asks=asks(event), errors=failures(frame.errors, event))
+            if event.role != "system":
+                frame = steps.frames[named]
+                steps.change(frame, messages=frame.messages + 1, spoken=heard(frame.spoken, steps.seq))
         case PackRecorded():
             steps.change(frame, context_hash=event.context_hash)
         case CallStarted():

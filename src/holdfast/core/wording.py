@@ -23,9 +23,11 @@ _SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\ua000-\ua4cf\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
 """Scripts that put no space between words, or hang endings onto them: there each letter counts as a word."""
-_IS_SPACELESS = re.compile(f"[{_SPACELESS}]")
+_LETTER = re.compile(f"[{_SPACELESS}]")
 _MARK = "\u02d0"
 """A letter that stands for whatever belongs to the letter before it."""
+_MARKS = ("Mn", "Mc", "Me")
+_VARIANTS = frozenset(map(chr, range(0xFE00, 0xFE10)))
 _TOKEN = re.compile(
     rf"\d+(?:[.,'’\u00a0\u202f\u2009]\d+)*|(?![\W\d_])[{_SPACELESS}]{_MARK}*|[^\W\d_{_SPACELESS}]+", re.UNICODE
 )
@@ -56,7 +58,9 @@ class Words:
         self.stops: list[int] = []
         self.norms: list[str] = []
         touching: list[int] = []
-        shape = text.lower() if text.isascii() else _shape(text)
+        plain = text.isascii()
+        shape = text.lower() if plain else _shape(text)
+        folded: dict[str, str] = {}
         skipped = [*unread][::-1]
         after = 0
         for found in _TOKEN.finditer(shape):
@@ -70,11 +74,14 @@ class Words:
                 for low, high, norm in _numbers(shape, start, stop):
                     self._add(low, high, norm)
                 continue
-            norm = found[0] if shape.isascii() else _folded(text[start:stop])
+            norm = found[0]
+            if not plain:
+                word = text[start:stop]
+                norm = folded[word] if word in folded else folded.setdefault(word, _folded(word))
             if self.stops and self.stops[-1] == start:
                 if self._ends_number(norm, stop):
                     continue
-                if _IS_SPACELESS.match(shape, start) and _IS_SPACELESS.match(self.norms[-1]):
+                if is_spaceless(norm) and is_spaceless(self.norms[-1]):
                     touching.append(len(self.norms))
             if norm:
                 self._add(start, stop, norm)
@@ -111,14 +118,18 @@ class Words:
         left, right = self.norms[one], self.norms[other]
         between = self.starts[other] - self.stops[one]
         if between == 0:
-            return left == GAP or right == GAP or bool(_IS_SPACELESS.match(left[-1]) or _IS_SPACELESS.match(right))
+            return left == GAP or right == GAP or is_spaceless(left[-1]) or is_spaceless(right)
         joint = self.text[self.stops[one]]
         return not (between == 1 and joint in _WITHIN and left[-1].isdecimal() and right[0].isdecimal())
 
 
+def is_spaceless(word: str) -> bool:
+    return word > "\u0dff" and _LETTER.match(word) is not None
+
+
 def _shape(text: str) -> str:
     """A text of the same length in which whatever belongs to a letter is one, for the pattern to see."""
-    kinds = {ord(each): _MARK for each in set(text) if unicodedata.category(each) in ("Mn", "Mc", "Me", "Cf")}
+    kinds = {ord(each): _MARK for each in set(text) if unicodedata.category(each) in (*_MARKS, "Cf")}
     return text.translate(kinds) if kinds else text
 
 
@@ -126,7 +137,9 @@ def _folded(word: str) -> str:
     """A word as it is compared; empty, if there is no letter in it."""
     if word.isascii():
         return word.lower()
-    word = "".join(each for each in word if unicodedata.category(each) != "Cf")
+    word = "".join(each for each in word if unicodedata.category(each) != "Cf" and each not in _VARIANTS)
+    while word and unicodedata.category(word[0]) in _MARKS:
+        word = word[1:]
     word = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold())
     return word if any(each.isalnum() for each in word) else ""
 

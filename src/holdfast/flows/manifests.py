@@ -1,12 +1,14 @@
 """Packs that were recorded: kept beside the reply, read back, and compared.
 
-Laws: the record of a pack, the reply, and the query if it was not said yet are one append; a manifest and a brief lie in
-the blob store before an event names them; a retry under the same key is the same message, whatever pack it comes with.
+Laws: the record of a pack, the reply, and the query if it was not said yet are one append; what lies in the blob store is
+there before an event names it; a retry under the same key is the same message, whatever pack it comes with.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -16,7 +18,7 @@ from holdfast.context.differences import Grounds, Happened, compared, facts_to_a
 from holdfast.core import packs as core
 from holdfast.core import upcast
 from holdfast.core.sessions import check_there
-from holdfast.errors import InvalidContent, PackChanged, PackNotFound, StorageCorrupt, shown
+from holdfast.errors import BlobNotFound, InvalidContent, PackChanged, PackNotFound, StorageCorrupt, shown
 from holdfast.flows import effects, knowing
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
@@ -45,6 +47,7 @@ from holdfast.model.frames import frame_seq
 from holdfast.model.log import Recorded
 from holdfast.model.names import LedgerId, checked_name, checked_whole
 from holdfast.model.pack import Brief, Manifest, PackDiff, PackRecord, pack_id, pack_seq
+from holdfast.model.rows import BlobRow
 from holdfast.model.state import SessionState
 
 if TYPE_CHECKING:
@@ -120,9 +123,11 @@ def recording(
     """What it takes to keep a pack, and the bodies that must be there. `reply` is which of the messages that are recorded
     with it answers it, the first of them being its query if that was `asked`."""
     manifest, brief = pack.manifest, pack.brief
-    refs = [(yield from _put(place, manifest))]
-    if brief != Brief():
-        refs.append((yield from _put(place, brief)))
+    whole = codec.encode(manifest)
+    short = codec.compressed(whole)
+    is_short = len(short) <= limits.PACK_MANIFEST_BYTES and len(whole) <= limits.PAYLOAD_BYTES
+    told = short if is_short else (yield from _put(place, whole))
+    kept = None if brief == Brief() else (yield from _put(place, codec.encode(brief), again=True))
     command = RecordPack(
         scope=place.scope,
         frame=manifest.frame,
@@ -133,18 +138,24 @@ def recording(
         level=manifest.tokens.level,
         query=manifest.request.query[: limits.PACK_QUERY_CHARS],
         shown=core.stretches(_shown(manifest)),
-        manifest=refs[0],
-        brief=refs[1] if len(refs) > 1 else None,
+        manifest=told,
+        brief=kept,
         asked=asked,
         reply=reply,
         reservation=reservation,
     )
-    return Part(command, given_to(place.context)), refs
+    return Part(command, given_to(place.context)), [each for each in (told, kept) if isinstance(each, BlobRef)]
 
 
-def _put(place: Place, kept: Manifest | Brief) -> Flow[BlobRef]:
+def _put(place: Place, body: bytes, *, again: bool = False) -> Flow[BlobRef]:
+    """Into the blob store. What is likely to be there `again`, since an event names it, is not written twice."""
     context = place.context
-    return (yield from effects.outside(lambda: context.bodies.put(context.tenant, codec.encode(kept), None)))
+    ref = BlobRef(hashlib.sha256(body).hexdigest(), len(body))
+    if again and (yield from effects.rows(BlobRow, {"tenant": context.tenant, "digest": ref.digest}, None, 1)):
+        with suppress(BlobNotFound):  # events come before bodies where a store was put back in part
+            yield from effects.outside(lambda: context.bodies.check(context.tenant, ref))
+            return ref
+    return (yield from effects.outside(lambda: context.bodies.put(context.tenant, body, None)))
 
 
 def _shown(manifest: Manifest) -> Iterator[tuple[int, int]]:
@@ -217,10 +228,10 @@ def _recorded(place: Place, pack: object) -> Flow[Recorded]:
     raise PackNotFound(session=place.scope.session, pack=name)
 
 
-def _read(place: Place, name: str, ref: BlobRef, kind: type[T]) -> Flow[T]:
-    body = yield from effects.outside(lambda: read_whole(place.context, ref))
+def _read(place: Place, name: str, kept: BlobRef | bytes, kind: type[T]) -> Flow[T]:
+    body = kept if isinstance(kept, bytes) else (yield from effects.outside(lambda: read_whole(place.context, kept)))
     try:
-        return codec.decode(body, kind)
+        return codec.decode(codec.decompressed(kept, limits.PAYLOAD_BYTES) if body is kept else body, kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         reason = f"it cannot be read ({error})"
         raise StorageCorrupt(what=f"the {kind.__name__.lower()} of {name}", reason=reason) from error

@@ -14,6 +14,7 @@ import msgspec
 from holdfast import codec
 from holdfast.core import sessions as core
 from holdfast.core.layers import checked_identity, checked_ledgers
+from holdfast.core.situation import own_standings
 from holdfast.errors import DataError, HoldfastError, InvalidContent, InvalidCursor, SessionExists, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -114,6 +115,8 @@ def state(place: Place) -> Flow[SessionState]:
     if found.metadata or found.frames:  # the caller may do with it as he likes; ours stays
         copy = checked_object("metadata", found.metadata)
         found = msgspec.structs.replace(found, metadata=copy, frames=dict(found.frames))
+    if found.standings:
+        found = msgspec.structs.replace(found, standings=own_standings(found))
     return owned(found) if found.working or found.environment else found
 
 

@@ -368,11 +368,15 @@ def reasoning_context(place: Place, mode: Mode = "fast", *, max_history: int = 3
     told in full; where nothing was done either, a sentence says so. The value of a fact that holds no more is kept out, as
     it is in a history; situation() and actions() have what was said."""
     one_of("mode", mode, MODES)
-    most = checked_whole("max_history", max_history, 0, limits.ACTIONS_KEPT - 1)
+    most = checked_whole("max_history", max_history, 0, limits.READ_EVENTS - 1)
     found = yield from _there(place)
     standing = found.standing(place.frame)
     fields = core.situation_of(standing).fields
-    latest = yield from _latest(place, standing.actions)
+    if most < limits.ACTIONS_KEPT:
+        latest = yield from _latest(place, standing.actions)
+    else:
+        listed = yield from actions(place, limit=most + 1)
+        latest = tuple(each for each in listed if each.seq > found.start)
     results = [call for call, _ in (yield from answered(place.scope.stream, found, place.frame))]
     calls = [*results, *(call for each in latest for call in each.tool_calls)]
     texts = [text for _, text in fields] + [getattr(each, name) for each in latest for name in core.TEXTS]

@@ -25,7 +25,7 @@ from holdfast.flows.read import message, stretch_of
 from holdfast.model import limits
 from holdfast.model.commands import Summarize
 from holdfast.model.events import ContextCompacted, EvidenceKept, MessageRecorded, SummaryRecorded
-from holdfast.model.frames import frame_seq
+from holdfast.model.frames import Spoken, frame_seq
 from holdfast.model.messages import Item, Message, Summary, SummaryDraft, View
 from holdfast.model.names import StreamId, check_size, checked_whole
 from holdfast.model.state import Calibration, SessionState, SummaryRef
@@ -133,15 +133,23 @@ def newest(stream: StreamId, state: SessionState, frame: str | None, budget: int
     return grouped(reversed(entries), state), len(entries) <= limits.LIVE_MESSAGES
 
 
+def _spoken(state: SessionState, frame: str | None) -> Spoken:
+    """Where the messages of a conversation stand. Of one that has ended nobody knows: they may stand anywhere."""
+    if frame is None:
+        return state.spoken
+    return state.frames[frame].spoken if frame in state.frames else Spoken(state.version)
+
+
 def back(
     stream: StreamId, state: SessionState, frame: str | None, budget: int, but: Collection[int | None]
 ) -> Flow[list[Message | Summary]]:
     """Messages and summaries from the newest back, those of the groups `but` left out."""
     entries: list[Message | Summary] = []
     size = _Size(state.calibration)
-    before = state.version + 1
     start = max(state.start, frame_seq(frame))
     summaries = state.summaries_of(frame)
+    spoken = _spoken(state, frame)
+    before = spoken.last + 1
     page_size = _page_size(state, budget)
     while before - 1 > start and not size.passes(budget) and len(entries) <= limits.LIVE_MESSAGES:
         summary = covering(summaries, before - 1)
@@ -150,7 +158,12 @@ def back(
             size.add_whole(summary.tokens, 1)
             before = summary.first
             continue
-        first = max([start, *(each.last for each in summaries if each.last < before)]) + 1
+        gap = next((each for each in spoken.gaps if each[0] < before <= each[1] + 1), None)
+        if gap is not None:
+            before = gap[0]
+            continue
+        ends = (*(each.last for each in summaries), *(each[1] for each in spoken.gaps))
+        first = max([start, *(end for end in ends if end < before)]) + 1
         most = min(page_size, before - first)
         page = yield from effects.read_back(stream, before, most, (MessageRecorded.name,))
         before = page[-1].seq if len(page) == most and page[-1].seq >= first else first

@@ -137,7 +137,7 @@ class RecordPack(_Command, frozen=True, kw_only=True, tag="record_pack"):
     level: Level
     query: str
     shown: tuple[tuple[int, int], ...]
-    manifest: BlobRef
+    manifest: BlobRef | bytes
     brief: BlobRef | None = None
     asked: bool = False
     """The first of those messages is its query."""

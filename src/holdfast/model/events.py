@@ -171,7 +171,8 @@ class PackRecorded(_Event, frozen=True, kw_only=True):
     """The beginning of it."""
     shown: tuple[tuple[int, int], ...] = ()
     """The stretches of events that it shows something of: when one of those is erased, this goes with it."""
-    manifest: BlobRef
+    manifest: BlobRef | bytes
+    """As it is, compressed, or where it lies if it is long."""
     brief: BlobRef | None = None
     """What was not in the log: prompt, invariants and tools."""
     asked: int = 0

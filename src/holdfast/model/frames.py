@@ -107,6 +107,15 @@ class Suspension(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What is left of its timeout, which pauses meanwhile; None without one."""
 
 
+class Spoken(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the messages of a conversation stand among the events of all: what lies between is not read for it."""
+
+    last: int = 0
+    """The seq of the newest."""
+    gaps: tuple[tuple[int, int], ...] = ()
+    """The longer stretches between them, from one seq to another, the newest last."""
+
+
 class FrameState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Where a frame stands. `state()` of a frame has more: what is read from the log."""
 
@@ -129,6 +138,8 @@ class FrameState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """How often a tool was started in it."""
     messages: int = 0
     """Those of its own conversation, those of the system not counted."""
+    spoken: Spoken = Spoken()
+    """Where these stand."""
     handles: int = 0
     results: int = 0
     created_us: int

@@ -64,6 +64,9 @@ PACK_STRETCHES = 32
 """Stretches of events that the record of a pack names as shown; what lies between them is named with them if there are
 more."""
 
+PACK_MANIFEST_BYTES = 8 << 10
+"""A compressed manifest above this goes to the blob store; below it, the record of the pack has it."""
+
 PACK_QUERY_CHARS = 200
 """What the record of a pack has of its query; the manifest has all of it."""
 
@@ -116,6 +119,12 @@ who waits for the lock is late again, so among processes that never pause a few 
 
 REBUILD_TRIES = 16
 """Times a stream is replayed anew when another process wrote to it meanwhile."""
+
+GAP_EVENTS = 64
+"""Events between two messages of a conversation from which on it is remembered that there is none of it among them."""
+
+GAPS = 256
+"""How many such stretches are remembered; beyond them the oldest are read through again."""
 
 VIEWED_BYTES = 32 << 20
 """What is kept in memory of conversations that were looked at."""

@@ -42,6 +42,7 @@ def refs_of(event: Event | None) -> Iterator[BlobRef]:
     if isinstance(event, HandleReplaced) and event.ref is not None:
         yield event.ref
     if isinstance(event, PackRecorded):
-        yield event.manifest
+        if isinstance(event.manifest, BlobRef):
+            yield event.manifest
         if event.brief is not None:
             yield event.brief

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.content import Json, Usage
 from holdfast.model.detection import Proposal
-from holdfast.model.frames import FrameState
+from holdfast.model.frames import FrameState, Spoken
 from holdfast.model.layers import Identity, Surrounding, WorkingItem
 from holdfast.model.plan import Redacted, Reduction
 from holdfast.model.situation import Standing
@@ -137,6 +137,8 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     live: int = 0
     """Messages since then outside of frames, those of the system not counted."""
     live_tokens: int = 0
+    spoken: Spoken = Spoken()
+    """Where these stand."""
     summaries: tuple[SummaryRef, ...] = ()
     changed: int = 0
     """The seq of the last event that changed what was there before it: a reset, an erasure or a summary."""

@@ -105,4 +105,4 @@ def _otherwise(now: Manifest, then: Manifest) -> str:
         return "this engine has other policies"
     if now.brief != then.brief:
         return "its brief is another one"
-    return "the log makes another one now"
+    return "the log makes another one now; a strategy of one's own is not kept"

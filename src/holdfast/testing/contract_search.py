@@ -292,7 +292,8 @@ class Searching(StoreFixtures):
         assert store.rows(FactRow, home | {"live": 1}, limit=2, among=among) == (facts[2], facts[4])
         assert store.rows(FactRow, home, after=facts[4], limit=99, among=among) == tuple(facts[5:])
         assert store.rows(FactRow, home, limit=99, among={**among, "live": [0]}) == (facts[3], facts[5], facts[7])
-        for nothing in ([], [None], ["not there"], [-1]):
+        none: Any = ([], [None], ["not there"], [-1])
+        for nothing in none:
             assert store.rows(FactRow, home, limit=99, among={column: nothing}) == ()
         assert store.rows(FactRow, home | {"tenant": "another"}, limit=99, among=among) == ()
 

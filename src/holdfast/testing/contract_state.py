@@ -195,7 +195,7 @@ class Keeping(StoreFixtures):
             and all(getattr(row, column) is not None and getattr(row, column) <= high for column, high in most.items())
         ]
         found: list[SessionRow] = []
-        bounds = {"least": least, "most": most}
+        bounds: Any = {"least": least, "most": most}
         while page := store.rows(
             SessionRow, {"actor": "alice"}, after=found[-1] if found else None, limit=2, order=order, **bounds
         ):
@@ -409,8 +409,8 @@ class Finding(StoreFixtures):
                 start = place(after, order.columns)
                 beyond = start.__gt__ if order.backwards else start.__lt__
                 wanted = [row for row in wanted if beyond(place(row, order.columns))]
-            bounds = {"least": least, "most": most, "among": among}
-            found = store.rows(table, where, after=after, limit=limit, order=order, **bounds)  # type: ignore[arg-type]
+            bounds: Any = {"least": least, "most": most, "among": among}
+            found = store.rows(table, where, after=after, limit=limit, order=order, **bounds)
             assert list(found) == (wanted[::-1] if order.backwards else wanted)[:limit]
 
         check()

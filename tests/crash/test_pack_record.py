@@ -1,0 +1,130 @@
+"""Killed between a pack and its reply, or in the middle of recording both: a reply has its pack and its question, or none
+of the three is there; and what was recorded can be made again.
+
+Run as a program, this module is the nursery of agents. Every other turn they record the question first; else it is kept
+together with the reply. After a restart an agent repeats its last turn under the key of the first time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast import Engine, Recorded, Session
+from holdfast.core import upcast
+from holdfast.model.content import text_of
+from holdfast.model.events import MessageRecorded, PackRecorded
+from tests.crash.stores import KINDS, place
+from tests.crash.worker import Nursery, be_nursery, in_threads
+from tests.support import figure
+
+ROUNDS = figure(8, 200)
+SESSIONS = 2
+MOST_TURNS = 12
+SEED = 20_261_116
+
+
+# The agent
+
+
+def live(session: Session) -> None:
+    for turn in itertools.count(max(1, session.state().turns)):
+        name = f"{session.id}/{turn}"
+        question = f"{name}/question"
+        if turn % 2:
+            session.record("user", question, key=question)
+            session.pack(budget=4_000)
+        else:
+            session.pack(question, budget=4_000)
+        key = f"{name}/answer"
+        reply = session.record("assistant", key, key=key)
+        os.write(1, f"{key} {reply.seq}\n".encode())  # one short write: lines of threads never mix
+
+
+class Life(msgspec.Struct, frozen=True):
+    url: str
+
+
+def live_until_killed(line: bytes) -> None:
+    engine = holdfast.open(msgspec.json.decode(line, type=Life).url)
+    in_threads(lambda number: live(engine.session(f"s{number}", create=True)), SESSIONS)
+
+
+# The witness
+
+
+def _commands(session: Session) -> list[list[Recorded]]:
+    """The events of a session, those of one command together."""
+    events: list[Recorded] = []
+    while page := session.events(after=len(events) + 1, limit=1_000):
+        events += page
+    return [list(run) for _, run in itertools.groupby(events, key=lambda each: each.command)]
+
+
+def _check_whole(session: Session) -> dict[str, int]:
+    """Every reply came with its pack; the seqs of the replies by their keys."""
+    replies: dict[str, int] = {}
+    said: list[str] = []
+    for run in _commands(session):
+        told = [upcast.current(each) for each in run]
+        spoken = [each for each in told if isinstance(each, MessageRecorded)]
+        said += (text_of(each.content, "") for each in spoken)
+        if [each.role for each in spoken] == ["user"]:
+            assert len(run) == 1
+            continue
+        *_, reply, pack = told
+        assert isinstance(reply, MessageRecorded)
+        assert isinstance(pack, PackRecorded)
+        asked = [run[0].seq] if len(run) == 3 else [0]
+        assert [pack.asked, pack.reply] == [*asked, run[-2].seq]
+        replies[run[-2].key or ""] = run[-2].seq
+    names = [f"{session.id}/{turn}/{what}" for turn in range(1, len(said)) for what in ("question", "answer")]
+    assert said == names[: len(said)], "nothing is there twice, and nothing is missing"
+    return replies
+
+
+def _check(engine: Engine, acknowledged: dict[str, int]) -> int:
+    """What was acknowledged is there; how many replies there are."""
+    found: dict[str, int] = {}
+    for row in engine.sessions():
+        found |= _check_whole(engine.session(row.session))
+    assert {key: found.get(key) for key in acknowledged} == acknowledged
+    return len(found)
+
+
+def _check_all(engine: Engine) -> None:
+    assert engine.verify().problems == ()
+    for row in engine.sessions():
+        session = engine.session(row.session)
+        for record in session.packs(limit=5):
+            assert session.reproduce(record).context_hash == record.context_hash
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reply_has_its_pack_or_neither_is_there(tmp_path: Path, kind: str) -> None:
+    rng = random.Random(SEED)
+    acknowledged: dict[str, int] = {}
+    replies = 0
+    with place(kind, tmp_path) as store, closing(Nursery("tests.crash.test_pack_record")) as nursery:
+        for number in range(ROUNDS):
+            name = f"agents_{number}"
+            life = Life(store.url_for(name))
+            for line in nursery.run_and_kill(life, rng.randint(0, MOST_TURNS), rng.uniform(0.0, 0.02)):
+                key, seq = line.decode().split()
+                assert acknowledged.setdefault(key, int(seq)) == int(seq), "a repeated turn has another place"
+            with store.look(name) as engine:
+                replies = _check(engine, acknowledged)
+                if number == ROUNDS - 1:
+                    _check_all(engine)
+    assert replies >= len(acknowledged) >= ROUNDS
+
+
+if __name__ == "__main__":
+    be_nursery(live_until_killed)
