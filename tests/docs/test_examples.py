@@ -70,15 +70,15 @@ def test_the_demo_plays_to_its_end() -> None:
     assert "kill -9" in told
     assert re.search(r" 0 lost; (\d+) of \1 results, 0 doubled", told)
     assert "the bank has 1 payment" in told
-    assert "applied: shipping address = 456 Oak Ave" in told
-    assert "claimed: refund limit = 500 euros" in told
+    assert "applied: shipping_address = 456 Oak Ave" in told
+    assert "claimed: refund_limit = 500 euros" in told
     assert "To do, since it pays" in told
     (pack, dead), (transcript, told_dead) = re.findall(
         r"(?:this pack|transcript) +([\d,]+) tokens.*\n.* dead one (\d+) times", told
     )
     assert int(dead) == 0 < int(told_dead)
     assert int(pack.replace(",", "")) < int(transcript.replace(",", "")) / 5
-    assert re.search(r"k2  shipping address = 456 Oak Ave  current .*\nin p\d+ ", told)
+    assert re.search(r"k2  shipping_address = 456 Oak Ave  current .*\nin p\d+ ", told)
     assert "the payload does not match its digest" in told
 
 

@@ -7,16 +7,19 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import anthropic
+import apsw
 import openai
 import pytest
 
 import holdfast
 from holdfast.model.pack import Brief
 from holdfast.render.packs import Pack
+from holdfast.storage.sqlite.store import SqliteStore
 from tests.crash.agent_checks import check
 from tests.crash.agent_loop import ANSWER, BRIEFS, CALLED, MODELS, SPOOLING, Fate, live, provider
 from tests.crash.stores import KINDS, URLS
@@ -136,6 +139,32 @@ def test_without_an_event_loop(tmp_path: Path) -> None:
         assert [text for role, text in told if role == "user"] == ["And Lisbon?", "And Porto?"]
         assert engine.verify().problems == ()
     assert asked.refused == []
+
+
+def test_what_is_being_written_is_there_before_a_task_is_cancelled(tmp_path: Path) -> None:
+    """Whoever goes on in the same process finds the reply, and does not ask for another."""
+
+    async def run() -> list[str | None]:
+        async with await holdfast.open_async(tmp_path / "agent.db") as engine:
+            session = await engine.session("s", create=True)
+            await session.record("user", "hello")
+            with closing(apsw.Connection(str(tmp_path / "agent.db"))) as other:
+                other.execute("BEGIN IMMEDIATE")
+                task = asyncio.create_task(session.record("assistant", "the reply"))
+                store = engine.store.blocking
+                assert isinstance(store, SqliteStore)
+                while not store._writer._group._queue:
+                    await asyncio.sleep(0)
+                task.cancel()
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                assert not task.done()
+                other.execute("ROLLBACK")
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            return [each.role for each in (await session.history()).messages]
+
+    assert asyncio.run(run()) == ["user", "assistant"]
 
 
 # The server

@@ -87,7 +87,7 @@ _PARTS = (
     Column("", whole=True),
     Column("TOKENS", right=True, whole=True),
     Column("", whole=True),
-    Column("", whole=True),
+    Column(""),
 )
 _REASONS = (
     Column("SECTION", whole=True),

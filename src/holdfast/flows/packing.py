@@ -24,7 +24,7 @@ from holdfast.core.infer import text_of
 from holdfast.core.messages import calls_open
 from holdfast.core.situation import situation_of
 from holdfast.errors import CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall
-from holdfast.flows import candidates, effects, guarding
+from holdfast.flows import candidates, effects, guarding, planning
 from holdfast.flows import history as histories
 from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, prices_for, requested
 from holdfast.flows.candidates import Found, Ledgers
@@ -294,7 +294,7 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     history = _history_tokens(found, measure)
     if not _priced(place, state, request) and before + pinned + history <= request.effective:
         return changed
-    plan = yield from histories.compact(
+    plan = yield from planning.compact(
         place, window=request.effective, model=request.model or None, before=min(before, request.effective)
     )
     return changed or plan.at is not None

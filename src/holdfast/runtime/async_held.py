@@ -17,6 +17,7 @@ from holdfast.flows import (
     observing,
     packing,
     paging,
+    planning,
     reading,
     recovering,
     situations,
@@ -168,8 +169,8 @@ class _AsyncWorking(Held):
     summarize = awaiting(views.summarize)
     history = awaiting(history_flows.history)
     render = awaiting(history_flows.render)
-    plan = awaiting(history_flows.plan)
-    compact = awaiting(history_flows.compact)
+    plan = awaiting(planning.plan)
+    compact = awaiting(planning.compact)
     pack = building(packing.pack)
     piece = awaiting(paging.piece)
     pieces = awaiting(paging.pieces)

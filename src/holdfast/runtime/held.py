@@ -16,6 +16,7 @@ from holdfast.flows import (
     observing,
     packing,
     paging,
+    planning,
     reading,
     recovering,
     situations,
@@ -152,8 +153,8 @@ class _Working(Held):
     summarize = blocking(views.summarize)
     history = blocking(history_flows.history)
     render = blocking(history_flows.render)
-    plan = blocking(history_flows.plan)
-    compact = blocking(history_flows.compact)
+    plan = blocking(planning.plan)
+    compact = blocking(planning.compact)
     pack = building(packing.pack)
     piece = blocking(paging.piece)
     pieces = blocking(paging.pieces)
