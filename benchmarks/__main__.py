@@ -33,6 +33,7 @@ NAMES = (
     "frames",
     "facts",
     "cost",
+    "packs",
 )
 
 

@@ -28,7 +28,8 @@ from benchmarks.cost_folds import (
 )
 from benchmarks.cost_material import Recording, recordings
 from benchmarks.cost_others import KEPT_RESULTS, TRIGGER, Langchain, cleared, everything, sliding
-from benchmarks.cost_ours import Planned
+from benchmarks.cost_ours import Planned, cut
+from benchmarks.cost_packs import Packed, without_tails
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Score, score, tokens_of
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
@@ -50,10 +51,15 @@ CHEAPER = Goal("below", 1)
 FAR_CHEAPER = Goal("at most", 0.35)
 AS_GROUNDED = Goal("at least", 1)
 FAR_WINDOWS = (32_000, 64_000)
+AGREED = 0.01
+"""How far the cost of a session's packs may be from what the planner foretells: the tail of a pack takes a little of the
+window, which the planner alone knows nothing of."""
 STEP_TOKENS = 50
 
 OPTIMUM, PRICED, NONE, SLIDING = "hindsight optimum", "priced planner", "no compaction", "sliding window"
+FORETOLD = "priced planner, without an engine"
 SHORT, CLASSIC = "sliding window, as few tokens", "classic thresholds"
+CUT, TAILED = "priced planner, summaries cut head and tail", "priced planner, packs with their tails"
 
 Scores = dict[str, Score]
 """By policy."""
@@ -75,7 +81,7 @@ def contexts(bench: Bench) -> list[Table]:
     with Langchain() as langchain:
         about = langchain.about()
         for window in WINDOWS:
-            found = {each.name: scores(each, priced_at(MODEL, window), langchain) for each in sessions}
+            found = {each.name: scores(each, data, priced_at(MODEL, window), langchain) for each in sessions}
             held_out = [each for each in sessions if each.held_out]
             shorter = as_short(held_out, total(held_out, found, PRICED).sent, window)
             for each in sessions:
@@ -93,9 +99,10 @@ def priced_at(model: str, window: int) -> Prices:
     return msgspec.structs.replace(prices, window=window)
 
 
-def scores(recording: Recording, prices: Prices, langchain: Langchain) -> Scores:
+def scores(recording: Recording, data: Path, prices: Prices, langchain: Langchain) -> Scores:
     """Of every policy on one session."""
     window = prices.window
+    packs = list(Packed(recording, data / f"{recording.name}.jsonl", prices, window).prompts())
     shape = Shape.of(Priced(), window)
     folding, summarizer = Folding(recording, shape, prices), Summarizer(recording, shape)
     langchain.take(recording)
@@ -105,7 +112,10 @@ def scores(recording: Recording, prices: Prices, langchain: Langchain) -> Scores
 
     sent: dict[str, Iterable[Prompt]] = {
         OPTIMUM: prompts(recording, summarizer, in_hindsight(folding)),
-        PRICED: Planned(recording, Priced(), prices, window).prompts(),
+        PRICED: without_tails(packs),
+        TAILED: packs,
+        FORETOLD: Planned(recording, Priced(), prices, window).prompts(),
+        CUT: Planned(recording, Priced(), prices, window, cut).prompts(),
         CLASSIC: Planned(recording, Classic(), prices, window).prompts(),
         "break-even rule": folded(break_even),
     }
@@ -139,7 +149,7 @@ def total(sessions: Sequence[Recording], found: dict[str, Scores], policy: str) 
 def table(
     title: str, window: int, sessions: Sequence[Recording], found: dict[str, Scores], *, goals: bool = False
 ) -> Table:
-    policies = list(dict.fromkeys(policy for each in sessions for policy in found[each.name]))
+    policies = dict.fromkeys(policy for each in sessions for policy in found[each.name] if policy != FORETOLD)
     sums = {policy: total(sessions, found, policy) for policy in policies}
     lines = []
     for policy, own in sums.items():
@@ -163,7 +173,15 @@ def table(
         ours="input cost, cache hits, grounding",
         theirs="tokens a call, boundaries",
         lines=[*lines, worst(sessions, found), *(verdicts(window, sums) if goals else ())],
+        wrong=disagreement(sessions, found),
     )
+
+
+def disagreement(sessions: Sequence[Recording], found: dict[str, Scores]) -> str:
+    """Where the engine's packs are not what the planner foretells of the same session."""
+    ratios = {each.name[:8]: found[each.name][PRICED].cost / found[each.name][FORETOLD].cost for each in sessions}
+    apart = [f"{name} ({ratio:.3f})" for name, ratio in ratios.items() if abs(ratio - 1) > AGREED]
+    return f"packs and planner disagree on {', '.join(apart)}" if apart else ""
 
 
 def worst(sessions: Sequence[Recording], found: dict[str, Scores]) -> Line:
@@ -181,7 +199,7 @@ def verdicts(window: int, sums: Scores) -> list[Line]:
     ours = sums[PRICED]
     fixed = {name: each for name, each in sums.items() if name == CLASSIC or name.startswith("folded at")}
     best = min(fixed, key=lambda name: fixed[name].cost)
-    served = {name: each for name, each in sums.items() if name not in (PRICED, OPTIMUM, NONE)}
+    served = {name: each for name, each in sums.items() if name not in (PRICED, TAILED, OPTIMUM, NONE)}
     smaller = {name: each.grounding for name, each in served.items() if each.sent <= ours.sent}
     rival = max(smaller, key=lambda name: smaller[name])
     return [
@@ -206,6 +224,13 @@ def verdicts(window: int, sums: Scores) -> list[Line]:
             ratio=Spread.of([ours.grounding / smaller[rival]]),
             goal=AS_GROUNDED,
         ),
+        Line(
+            what="  grounding ÷ the same with summaries cut head and tail",
+            ours=PRICED,
+            theirs=CUT,
+            ratio=Spread.of([ours.grounding / sums[CUT].grounding]),
+            goal=AS_GROUNDED,
+        ),
     ]
 
 
@@ -220,6 +245,15 @@ def notes(sessions: Sequence[Recording], data: Path, about: str) -> list[str]:
         "The cache holds the last prompt until it was unused for its time to live, by the messages' own times. Replies "
         "cost the same under every policy and are left out."
     )
+    packs = (
+        "What the priced planner sends is the history of packs that an engine built and settled before each call, of the "
+        "session recorded anew; the planner on its own has to foretell the same, call by call. What else stands in those "
+        "packs, behind the history, no other policy sends: it counts where the line says so."
+    )
+    cuts = (
+        f"In '{CUT}' the same planner folds at its own times, but a summary is the beginning and the end of what it stands "
+        "for, as much as the same tokens hold."
+    )
     optimum = (
         "The optimum knows all that is to come, and folds at the best places there are, with the planner's own verbatim "
         "tail. All summaries are made by the library's summarizer, which needs no model; so they cost nothing."
@@ -233,7 +267,7 @@ def notes(sessions: Sequence[Recording], data: Path, about: str) -> list[str]:
         "were chosen with figures of both halves at hand."
     )
     short = "The recorded airline sessions are left out: none of them comes near to any of these windows."
-    return [held, halves, cache, optimum, others, short]
+    return [held, halves, cache, packs, cuts, optimum, others, short]
 
 
 def other_prices(sessions: Sequence[Recording]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 from benchmarks.cost_folds import count, whole_units
@@ -10,17 +11,43 @@ from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown
 from holdfast import Scope, Summary, Unit
 from holdfast.context.extract import extract
 from holdfast.context.plan import Ground, Summarize, Tools, filled, plan
+from holdfast.core.calibrate import calibrated
 from holdfast.core.shown import by_message, item_shown, shown
 from holdfast.model.messages import Item
 from holdfast.model.plan import Plan, PlanPolicy, Prices
-from holdfast.model.state import ViewState
+from holdfast.model.state import Calibration, ViewState
+
+GAP = "\n…\n"
+CHARACTERS = 16
+"""Of a token, at most: what is longer is not tried."""
+CLOSE = 200
+"""What is cut comes this near to what may be: one part in so many."""
 
 
 def extracted(items: Sequence[Item], tokens: int) -> str:
     return extract(items, tokens, count)
 
 
-TOOLS = Tools(measure=lambda tokens, _: tokens, count=count)
+def cut(items: Sequence[Item], tokens: int) -> str:
+    """The beginning and the end of all that is to be told, as much as so many tokens hold: what is done where nothing
+    picks."""
+    text = "\n".join(item.text if isinstance(item, Summary) else f"{said(item)}\n{returned(item)}" for item in items)
+    if len(text) <= CHARACTERS * tokens and count(text) <= tokens:
+        return text
+    fits, fails = 0, min(len(text), CHARACTERS * tokens + 1)
+    while fails - fits > max(1, fits // CLOSE):
+        middle = (fits + fails) // 2
+        fits, fails = (middle, fails) if count(ends(text, middle)) <= tokens else (fits, middle)
+    return ends(text, fits)
+
+
+def ends(text: str, characters: int) -> str:
+    tail = characters // 2
+    return f"{text[: characters - tail]}{GAP}{text[len(text) - tail :]}"
+
+
+TOOLS = Tools(measure=functools.partial(calibrated, Calibration()), count=count)
+"""As an engine has them before a provider told it any usage."""
 
 
 class Planned:

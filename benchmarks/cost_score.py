@@ -28,6 +28,8 @@ class Shown(msgspec.Struct, frozen=True):
     """Which texts of the recording it shows."""
     text: str = ""
     """What else it says."""
+    passing: bool = False
+    """It stands behind all else and is gone at the next call, so nobody puts it into a cache."""
 
 
 Prompt = Sequence[Shown]
@@ -79,7 +81,8 @@ def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: 
         found.boundaries += common < len(before)
         sent = PREFIX_TOKENS + tokens_of(prompt)
         read = 0 if lost else PREFIX_TOKENS + tokens_of(prompt[:common])
-        found.cost += prices.cache_read * read + prices.cache_write * (sent - read)
+        passing = tokens_of([each for each in prompt if each.passing])
+        found.cost += prices.cache_read * read + prices.cache_write * (sent - passing - read) + prices.input * passing
         found.read += read
         found.sent += sent
         found.calls += 1
@@ -87,7 +90,7 @@ def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: 
         if call.wanted:
             found.judged += 1
             found.grounded += sum(_there(recording, prompt, call.wanted)) / len(call.wanted)
-        before = prompt
+        before = [each for each in prompt if not each.passing]
     return found
 
 

@@ -13,10 +13,10 @@ from holdfast.context.differences import Grounds, Happened, compared, facts_to_a
 from holdfast.core.packs import pack_faults, stretches
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
-from holdfast.model.events import PackRecorded
 from holdfast.model.names import LedgerId, Scope
 from holdfast.model.pack import PREFIX, TAIL, Change, Entry, Manifest, Profile, Request, TokenSummary
 from holdfast.model.state import SessionState
+from holdfast.model.view_events import PackRecorded
 from tests.support import figure
 
 EXAMPLES = figure(60, 5_000)

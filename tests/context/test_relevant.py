@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.context.relevant import LEFT_WORDS, NEAR_TURNS, SHORT_WORDS, outdated, relevant
+from holdfast.context.relevant import FEW_FACTS, LEFT_WORDS, NEAR_TURNS, SHORT_WORDS, fitting_facts, outdated, relevant
 from holdfast.model.content import Role, Text, ToolCall, ToolResult
 from holdfast.model.facts import Fact
 from holdfast.model.messages import Item, Message, Summary, Unit
@@ -236,3 +236,57 @@ def test_observations_of_different_things_stand_side_by_side() -> None:
     )
     assert outdated([("VendorX renews in 30 days", 1), ("VendorX renews tomorrow", 1)]) == [None, None]
     assert outdated([("VendorX renews in 30 days", 1), ("VendorX renews tomorrow", 2)]) == [1, None]
+
+
+def test_what_someone_said_gives_way_who_was_wrong_as_another_says() -> None:
+    talk_of_three = talk(
+        "[Ada (Support)]: It is the cache.",
+        "[Bo (Engineer)]: Ada was wrong. It is the timber.",
+        "[Cy (Lead)]: Actually Bo was also wrong. It is the copper.",
+    )
+    assert kept(talk_of_three, "What is it?") == [2]
+    assert kept(talk("[Ada (Support)]: It is the cache.", "[Ada (Support)]: Ada was wrong."), "What is it?") == [0, 1]
+    assert kept(talk("It is the cache.", "[Bo (Engineer)]: Ada was wrong."), "What is it?") == [0, 1]
+    held = [fact("note", "It is the cache."), fact("other", "It is the copper.")]
+    texts = [message.text for item in talk_of_three if isinstance(item, Unit) for message in item.messages]
+    assert [bool(why) for why in fitting_facts("What is it?", held, texts)] == [False, True]
+
+
+def others(count: int) -> list[Fact]:
+    return [fact(f"filling_{THEIRS[at % len(THEIRS)]}_{at}", f"{at} of the {THEIRS[at % 7]}") for at in range(count)]
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.integers(0, 3 * FEW_FACTS), st.randoms(use_true_random=False))
+def test_few_facts_are_all_in_and_of_many_those_that_fit(count: int, order: random.Random) -> None:
+    facts = [fact("falcon_home", "the tower"), fact("falcon_keeper", "Ada Lovelace"), *others(count)]
+    order.shuffle(facts)
+    reasons = fitting_facts("Where is the falcon?", facts, ())
+    fitting = [each.key for each, why in zip(facts, reasons, strict=True) if why]
+    few = len(facts) <= FEW_FACTS
+    assert sorted(fitting) == sorted(each.key for each in facts if few or each.key.startswith("falcon"))
+
+
+def test_of_many_facts_those_are_in_that_the_talk_tells_or_names_and_those_kept_with_them() -> None:
+    many = others(2 * FEW_FACTS)
+
+    def found(query: str, said: str, *some: Fact) -> list[bool]:
+        return [bool(why) for why in fitting_facts(query, [*some, *many], [said])[: len(some)]]
+
+    home, keeper = fact("bird_home", "the old tower"), fact("bird_keeper", "fed by Lovelace")
+    assert found("Where is it?", "Nothing.", home, keeper) == [False, False]
+    assert found("Where is it?", "It sits in the old tower now.", fact("home", "the old tower"), keeper) == [
+        True,
+        False,
+    ]
+    assert found("Where is it?", "Lovelace called.", fact("home", "the old tower"), keeper) == [False, True]
+    assert found("Where is it?", "Lovelace called.", home, keeper) == [True, True]
+    assert found("Which tower?", "Nothing.", home, keeper) == [True, True]
+
+
+@settings(max_examples=EXAMPLES)
+@given(anything, st.lists(st.builds(fact, anything, anything), max_size=30), st.lists(anything, max_size=5))
+def test_every_fact_is_in_or_out_whatever_the_text(query: str, facts: list[Fact], said: list[str]) -> None:
+    found = fitting_facts(query, facts, said)
+    assert len(found) == len(facts)
+    assert found == fitting_facts(query, facts, said)

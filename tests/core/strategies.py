@@ -73,7 +73,6 @@ from holdfast.model.events import (
     BudgetUsed,
     CallStarted,
     ContextCompacted,
-    ContextRedacted,
     EnvironmentCleared,
     EnvironmentObserved,
     Event,
@@ -88,7 +87,6 @@ from holdfast.model.events import (
     HandleReplaced,
     MessageRecorded,
     OffloadAcknowledged,
-    PackRecorded,
     PayloadsErased,
     ResultAdded,
     SessionClosed,
@@ -128,6 +126,7 @@ from holdfast.model.plan import (
     Why,
 )
 from holdfast.model.state import SessionState
+from holdfast.model.view_events import ContextRedacted, PackRecorded
 from tests.core import fact_strategies, situation_strategies
 from tests.core.basics import digests, json_objects, json_values, names, texts, whole_numbers
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import os
 import re
 import signal
@@ -327,6 +328,18 @@ def live_until_killed(line: bytes) -> None:
     os.write(1, f"answer {fate.points} {answer}\n".encode())
 
 
+LATE = (
+    "anyio._backends._asyncio",
+    "holdfast.providers",
+    "holdfast.render.packs",
+    "httpcore2",
+    "openai.resources.chat",
+    "openai.resources.responses",
+)
+"""What is imported when it is needed: here once, for all that are born."""
+
 if __name__ == "__main__":
     assert sys.argv[1:] == ["nursery"]
+    for name in LATE:
+        importlib.import_module(name)
     be_nursery(live_until_killed)

@@ -20,7 +20,8 @@ import holdfast
 from holdfast import Engine, Recorded, Session
 from holdfast.core import upcast
 from holdfast.model.content import text_of
-from holdfast.model.events import MessageRecorded, PackRecorded
+from holdfast.model.events import MessageRecorded
+from holdfast.model.view_events import PackRecorded
 from tests.crash.stores import KINDS, place
 from tests.crash.worker import Nursery, be_nursery, in_threads
 from tests.support import figure

@@ -153,7 +153,7 @@ def test_what_is_being_written_is_there_before_a_task_is_cancelled(tmp_path: Pat
                 task = asyncio.create_task(session.record("assistant", "the reply"))
                 store = engine.store.blocking
                 assert isinstance(store, SqliteStore)
-                while not store._writer._group._queue:
+                while not store._writer._group._queue:  # noqa: ASYNC110 - a queue tells nobody that it is filled
                     await asyncio.sleep(0)
                 task.cancel()
                 for _ in range(20):

@@ -61,7 +61,9 @@ def write_packs(path: Path) -> None:
         frame.record("assistant", "On the shelf.")
         order.pack(budget=BUDGET, role="desk", model="claude-sonnet-4-5")
         order.record("assistant", f"To {NEW}, then.")
-        engine.create_session("quiet", actor="ada").record("user", "Is anybody there?")
+        quiet = engine.create_session("quiet", actor="ada")
+        quiet.record("system", "Be quiet.")
+        quiet.record("assistant", tool_calls=[{"name": "wait", "args": {}}])
 
 
 @pytest.fixture(scope="module")
@@ -351,10 +353,14 @@ def test_why_says_of_a_large_result_where_it_lies(cli: Cli, written: Path) -> No
 
 
 def test_why_says_of_anything_that_is_listed_what_the_list_says(cli: Cli) -> None:
-    for entry in cli("pack", "quiet", "--json").document["entries"]:
-        if entry["section"] != "history":
-            (answer,) = cli("why", "quiet", entry["id"], "--json").document["answers"]
-            assert told_of(answer["entries"]) == told_of([entry])
+    """A message of the system, the clock, a call that waits."""
+    entries = cli("pack", "quiet", "--json").document["entries"]
+    assert [entry["section"] for entry in entries] == ["system", "history", "environment"]
+    for entry in entries:
+        (answer,) = cli("why", "quiet", entry["id"], "--json").document["answers"]
+        assert told_of(answer["entries"]) == told_of([entry])
+        assert cli("why", "quiet", entry["id"]).code == 0
+    assert "waits for the results of its calls" in cli("why", "quiet", "m3").out
 
 
 def test_of_what_the_reader_may_not_know_there_is_no_trace(cli: Cli, written: Path) -> None:

@@ -11,9 +11,9 @@ import holdfast
 from holdfast import Identity, Opaque, Policy, SummarizeOldest, Summary
 from holdfast.core import upcast
 from holdfast.model.detection import Proposal, Span
-from holdfast.model.events import ContextRedacted
 from holdfast.model.pack import GUARDS
 from holdfast.model.rows import LedgerRow
+from holdfast.model.view_events import ContextRedacted
 from tests.edges.engines import Desk, HandClock, log_of, rows_of, store_of, store_replaced
 from tests.edges.fact_engines import own, proposal, shelf
 

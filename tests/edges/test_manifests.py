@@ -16,11 +16,12 @@ from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.core import invariants
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
-from holdfast.model.events import Event, PackRecorded
+from holdfast.model.events import Event
 from holdfast.model.pack import Brief, PackDiff
 from holdfast.model.policy import Policy
 from holdfast.model.rows import BlobRow
 from holdfast.model.tools import Tool
+from holdfast.model.view_events import PackRecorded
 from tests.edges.engines import LOCAL, Desk, HandClock, Ids, blobs_of, contents, everything, log_of, refused, rows_of
 from tests.edges.test_erasure import DAY_S, SECRET, _age
 from tests.edges.test_forged_frames import forged
@@ -426,6 +427,29 @@ def test_an_erased_message_takes_along_the_packs_that_show_it(engine: holdfast.E
         session.diff(clean, later[0])
     assert {row.seq for row in rows_of(engine) if isinstance(row, BlobRow)} == {clean.seq}
     assert engine.verify().problems == ()
+
+
+def test_a_pack_is_made_again_from_a_log_with_holes(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    for text in ("one?", "two?"):
+        _turn(session, text)
+    session.erase([session.messages()[0].seq], "asked to")
+    pack = _turn(session, "three?")
+    assert session.reproduce(session.packs()[0]).text == pack.text
+    assert "two?" in pack.text
+
+
+def test_a_reply_to_what_was_erased_meanwhile_is_kept_without_its_pack(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.record("user", SECRET)
+    pack = session.pack("And what now?", budget=BUDGET)
+    session.erase([session.messages()[0].seq], "asked to")
+    with refused(engine, errors.PackChanged):
+        session.keep(pack)
+    session.record("assistant", "yes")
+    assert [each.text for each in session.messages(limit=2)] == ["And what now?", "yes"]
+    assert session.packs() == []
+    assert SECRET not in "".join(str(each.payload) for each in log_of(engine))
 
 
 def test_nothing_of_an_erased_query_is_left(desk: Desk) -> None:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import BlobRef, Body, Identity, SessionState, errors
 from holdfast.core import previews
+from holdfast.model.frames import Spoken
+from holdfast.model.situation import Standing
 
 NAMES = ("a", "b", "c")
 BODIES = (b"one", b"two" * 1_000)
@@ -125,10 +127,14 @@ def _changes(state: SessionState, entry: Entry, seq: int) -> dict[str, Any]:
             tokens = state.tokens + len(text) + (0 if body is None else _shown(BODIES[body]))
             changes |= {"tokens": tokens, "live_tokens": tokens}
             changes |= {"residue": state.residue + 1, "turns": state.turns + (role == "user")}
-            return changes | ({"pinned": (*state.pinned, seq)} if role == "system" else {"live": state.live + 1})
+            if role == "system":
+                return changes | {"pinned": (*state.pinned, seq)}
+            if role == "assistant":
+                changes["standings"] = {"": Standing(replies=state.standing(None).replies + 1)}
+            return changes | {"live": state.live + 1, "spoken": Spoken(seq, state.spoken.gaps)}
         case Close(reason=reason):
             changes = {"status": "closed", "close_reason": reason if kept else "erased"}
-            return changes | {"waiting": 0, "offered": seq, "residue": state.residue + kept}
+            return changes | {"waiting": 0, "offered": seq, "residue": state.residue + kept, "standings": {}}
         case Erase():
             return {"changed": seq}
 

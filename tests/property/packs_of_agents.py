@@ -23,7 +23,22 @@ from tests.support import CountingIds
 COUNT = EstimatingCounter().count
 PLACES = ("Amber", "Birch", "Cobalt", "Dapple", "Ember", "Fjord", "Garnet", "Hazel", "Indigo", "Juniper")
 KEYS = ("address", "colour", "deadline", "contact", "size")
-STEPS = ("say", "say", "work", "know", "know", "forget", "note", "reply", "reply", "reply", "frame", "leave", "wait", "ask")
+STEPS = (
+    "say",
+    "say",
+    "work",
+    "know",
+    "know",
+    "forget",
+    "note",
+    "reply",
+    "reply",
+    "reply",
+    "frame",
+    "leave",
+    "wait",
+    "ask",
+)
 BRIEFS = {
     "clerk": Brief(
         prompt="You are a clerk.",
@@ -72,7 +87,12 @@ class Day:
     def _words(self) -> str:
         """Something that may tell what is known, or was."""
         told = [*self.live.values(), *sorted(self.dead)]
-        said = ["It rains.", "We talked about the weather.", "Please go on.", "word " * self.chance.choice([3, 30, 120])]
+        said = [
+            "It rains.",
+            "We talked about the weather.",
+            "Please go on.",
+            "word " * self.chance.choice([3, 30, 120]),
+        ]
         said += [f"The {self.chance.choice(KEYS)} is {self.chance.choice(told)}."] if told else []
         return " ".join(self.chance.sample(said, self.chance.randint(1, len(said))))
 

@@ -249,9 +249,9 @@ def test_the_other_policies_show_what_is_dead_and_nothing_that_is_withheld(
 ) -> None:
     text, facts, spans, question = scene
     found = cuts(text, facts, spans, question)
-    secret = tuple(each for each in facts if each.standing != "dead")
+    secret = {each.id for each in facts if each.standing == "withheld"}
     for policy in GUARDS:
-        assert tells(guarded(text, found, policy), secret, question) == ()
+        assert secret.isdisjoint(tells(guarded(text, found, policy), facts, question))
     hidden = [cut for cut in found if cut.withheld]
     assert guarded(text, found, "off") == guarded(text, hidden, "redact")
     assert all(cut.key == "" for cut in hidden)

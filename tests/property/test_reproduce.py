@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,6 +84,7 @@ def _lives(done: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 lives = _lives(steps)
+erasing = _lives(st.one_of(turns, turns, steps, st.tuples(st.just("erase"), st.integers(0, 3))))
 
 
 class Clock:
@@ -162,6 +164,9 @@ class Life:
                 self.clock.now += seconds * 1_000_000
             case ("reset",):
                 self.session.reset()
+            case "erase", number:
+                said = self.session.messages(limit=4)
+                self.session.erase([each.seq for each in said[number : number + 1]], "asked to")
             case _:
                 raise AssertionError(step)
 
@@ -208,6 +213,33 @@ def test_every_recorded_pack_is_made_again_byte_for_byte(life: list[tuple[int, A
         other = exits.enter_context(holdfast.open(urls[kind == "memory"]))
         holdfast.copy(lived.engine, other)
         lived.check(other)
+
+
+@settings(max_examples=EXAMPLES)
+@given(erasing)
+def test_what_was_erased_is_in_no_pack_that_can_be_had(life: list[tuple[int, Any]]) -> None:
+    """A pack that shows it is gone with it; another one is the same as ever, or it is said that it cannot be."""
+    lived = Life("memory:")
+    for where, step in life:
+        lived.step(where, step)
+    left = {each.id for each in lived.session.packs(limit=1_000)}
+    gone = {each.seq for each in lived.session.events(limit=1_000) if each.payload is None}
+    for name, made in lived.shown.items():
+        shows = {seq for each in made[-1].entries if _shows(each) for seq in range(each.at, max(each.at, each.to) + 1)}
+        if name not in left:
+            with pytest.raises(errors.PackChanged):
+                lived.session.manifest(name)
+            continue
+        assert gone.isdisjoint(shows)
+        try:
+            assert shown(lived.session.reproduce(name)) == made
+        except errors.PackChanged as changed:
+            assert "was erased since" in changed.reason  # noqa: PT017 - it may be the same as well
+    assert lived.engine.verify().problems == ()
+
+
+def _shows(entry: Entry) -> bool:
+    return entry.section in ("system", "history", "handles") and entry.fate in ("included", "reduced") and entry.at > 0
 
 
 # What is told of two of them

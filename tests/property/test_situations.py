@@ -88,7 +88,10 @@ class Situations(SeveralEngines):
 
     @rule(data=st.data(), names=st.lists(st.sampled_from(["search", "read"]), max_size=3))
     def reply(self, data: st.DataObject, names: list[str]) -> None:
-        talk, mark = self.talk(data), self.mark()
+        self.said(self.talk(data), names)
+
+    def said(self, talk: Conversation, names: list[str]) -> None:
+        mark = self.mark()
         calls = [{"name": name, "args": {"for": mark}} for name in names]
         try:
             said = talk.held.record("assistant", f"This is about {mark}.", tool_calls=calls)
@@ -99,7 +102,10 @@ class Situations(SeveralEngines):
 
     @rule(data=st.data(), is_error=st.booleans())
     def answer(self, data: st.DataObject, is_error: bool) -> None:
-        talk, mark = self.talk(data), self.mark()
+        self.answered(data, self.talk(data), is_error)
+
+    def answered(self, data: st.DataObject, talk: Conversation, is_error: bool) -> None:
+        mark = self.mark()
         waiting = [call for call in self.session.state().open_calls if call.frame == (talk.held._place.frame)]
         if waiting:
             call = data.draw(st.sampled_from(waiting))
@@ -107,9 +113,21 @@ class Situations(SeveralEngines):
             self.noted(talk.held.result(call.id, text, is_error=is_error), mark)
             talk.answered.append(call.id)
 
+    @rule(data=st.data(), wrong=st.lists(st.booleans(), min_size=1, max_size=3), then=st.booleans())
+    def use_tools(self, data: st.DataObject, wrong: list[bool], then: bool) -> None:
+        """A reply, and what came of its calls; or of some of them, if others waited before."""
+        talk = self.talk(data)
+        self.said(talk, ["search"] * len(wrong))
+        for is_error in wrong:
+            self.answered(data, talk, is_error)
+        if then:
+            self.acted(talk)
+
     @rule(data=st.data())
     def act(self, data: st.DataObject) -> None:
-        talk = self.talk(data)
+        self.acted(self.talk(data))
+
+    def acted(self, talk: Conversation) -> None:
         made = talk.held.act("deep", thinking="so it goes")
         assert [each.call for each in made.tool_calls] == talk.answered
         assert made.iteration >= len(talk.replies)

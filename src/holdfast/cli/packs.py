@@ -19,7 +19,7 @@ from holdfast.cli.facts import within_option
 from holdfast.cli.ledgers import policy_option
 from holdfast.cli.screen import Column, Styled, drawable, emit, json_text, say, table
 from holdfast.cli.sessions import limit_option, session_argument, thread_option
-from holdfast.cli.settings import Settings, common
+from holdfast.cli.settings import PAGE, Settings, common
 from holdfast.cli.words import ago, clean, clean_lines, count, short
 from holdfast.context.words import TITLES
 from holdfast.errors import InvalidContent, PackChanged, PackNotFound
@@ -140,9 +140,8 @@ class Conversation:
 
     def newest(self, role: str | None = None) -> Asked:
         """The newest pack of it that was recorded, or the newest in this role."""
-        for record in self.of.packs(limit=LOOKED_AT):
-            if record.frame != self.frame:
-                continue
+        own = [each for each in self.of.packs(limit=PAGE) if each.frame == self.frame]
+        for record in own[:LOOKED_AT]:
             try:
                 found = self.stored(record)
             except PackChanged:

@@ -51,7 +51,10 @@ class Looked(NamedTuple):
     now_us: int
 
     def covering(self, seq: int) -> list[Entry]:
-        return [each for each in self.manifest.entries if each.section == "history" and each.at <= seq <= each.to]
+        """What the manifest says of a message."""
+        entries = self.manifest.entries
+        pinned = [each for each in entries if each.section == "system" and each.at == seq]
+        return pinned + [each for each in entries if each.section == "history" and each.at <= seq <= each.to]
 
 
 @click.command()
@@ -208,8 +211,6 @@ def _unseen(looked: Looked, message: holdfast.Message) -> str:
     manifest = looked.manifest
     if message.seq > manifest.version:
         return "it was not said yet"
-    if message.role == "system":
-        return "it stands before the history, if anywhere"
     if message.frame != manifest.frame:
         whose = "the session" if message.frame is None else f"the frame {message.frame}"
         return f"it is of {whose}: a pack is of one conversation"

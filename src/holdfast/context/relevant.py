@@ -45,7 +45,7 @@ ALIKE = 5
 SWITCH_CHARACTERS = 200
 """From where a sentence begins: a dash that ends it may be part of the turn."""
 
-_SPEAKER = re.compile(r"\s*\[[^\]\n]{1,80}\]\s?:?\s")
+_SPEAKER = re.compile(r"\s{0,9}\[(?P<who>[^\]\n]{1,80})\]\s?:?\s")
 """Who speaks, where several do."""
 _MARKER = re.compile(r"\[(?:superseded|outdated|no longer true|withheld|…)(?::[^\]\n]{0,120})?\]")
 """What stands where the guard cut something out."""
@@ -54,6 +54,10 @@ _NAMED = re.compile(r"(?<=[\w,;'’)] )[A-Z]\w")
 _NAME = re.compile(r"\b(?:[A-Z][\w&-]{2,}|\w*\d\w{2,}|\w{2,}\d\w*)")
 _COUNTED = word_set("many much per often long far")
 """Words that ask how much of something, and are not what is asked about."""
+_WAS_WRONG = re.compile(
+    r"\b((?:[\w'’]{1,30} ){0,2}[\w'’]{1,30}) (?:was|were|is) (?:also |both )?(?:wrong|incorrect|mistaken)\b"
+)
+"""Someone was wrong."""
 _UPDATE = re.compile(r"\W{0,20}(?:update|correction|latest|news)\s?[:–—-]", re.IGNORECASE)
 _WAS = re.compile(
     r"\b(?:original(?:ly)?|initial(?:ly)?|previous(?:ly)?|formerly|at first|used to|no longer|the old|"
@@ -73,6 +77,8 @@ class _Said(msgspec.Struct, frozen=True):
     role: str
     """`calls` for a group of calls, and `summary`."""
     moods: tuple[cues.Mood, ...]
+    speaker: str = ""
+    """Who says it, where several speak."""
 
     @property
     def is_talk(self) -> bool:
@@ -127,6 +133,15 @@ def fitting_facts(query: str, facts: Sequence[Fact], said: Sequence[str]) -> lis
 
     Where there are few, all are. Of many, those are that have enough of the question's words, those that the talk tells or
     shares a name with that few of them have, and those whose keys begin as one of these does."""
+    spoken = [_spoken(text[:READ_CHARACTERS]) for text in said]
+    disowned = {" ".join(spoken[at][1].split()) for at in sorted(_wrong(spoken))}
+    found = _fitting(query, facts, said)
+    return [
+        "" if " ".join(text_of(fact.value).split()) in disowned else why for fact, why in zip(facts, found, strict=True)
+    ]
+
+
+def _fitting(query: str, facts: Sequence[Fact], said: Sequence[str]) -> list[str]:
     if len(facts) <= FEW_FACTS:
         return ["there are few"] * len(facts)
     texts = [f"{fact.key.replace('_', ' ')} {text_of(fact.value)[:READ_CHARACTERS]}" for fact in facts]
@@ -180,13 +195,18 @@ def _read(items: Sequence[Item]) -> list[_Said]:
             text = "\n".join(message.text for message in item.messages)
             calls = any(message.tool_calls or message.tool_results for message in item.messages)
             role = "calls" if calls else item.messages[0].role or ""
-        text = text[:READ_CHARACTERS]
-        speaker = _SPEAKER.match(text)
-        if speaker is not None and _MARKER.match(text, speaker.start()) is None:
-            text = text[speaker.end() :]
+        speaker, text = _spoken(text[:READ_CHARACTERS])
         moods = tuple(cues.moods(text)) if role in ("user", "assistant") else ()
-        said.append(_Said(at, turn, text, frozenset(stems(_MARKER.sub(" ", text))), role, moods))
+        said.append(_Said(at, turn, text, frozenset(stems(_MARKER.sub(" ", text))), role, moods, speaker))
     return said
+
+
+def _spoken(text: str) -> tuple[str, str]:
+    """Who says a text, if it says so, and what."""
+    found = _SPEAKER.match(text)
+    if found is None or _MARKER.match(text, found.start("who") - 1) is not None:
+        return "", text
+    return found["who"].strip(), text[found.end() :]
 
 
 def stems(text: str) -> list[str]:
@@ -286,10 +306,13 @@ def _given_way(said: Sequence[_Said], facts: Sequence[Fact]) -> dict[int, str]:
         (fact, " ".join(text_of(fact.value)[:READ_CHARACTERS].lower().split())) for fact in facts if not fact.claim
     ]
     updates = [each for each in said if each.role == "user" and _UPDATE.match(each.text)]
+    wrong = _wrong([(each.speaker, each.text) for each in said])
     found: dict[int, str] = {}
     for each in (one for one in said if one.is_talk):
         if _is_spent(each):
             found[each.at] = "what it told holds no more"
+        elif each.at in wrong:
+            found[each.at] = f"{each.speaker} was wrong, as a later message says"
         elif any(later.at > each.at and same_thing(each.stems, later.stems) for later in updates):
             found[each.at] = "a later update says otherwise"
         elif _WAS.search(each.text):
@@ -297,6 +320,18 @@ def _given_way(said: Sequence[_Said], facts: Sequence[Fact]) -> dict[int, str]:
             now = next((fact for fact, value in known if len(value) > 2 and value in lower), None)
             found |= {} if now is None else {each.at: f"tells what was: {now.id} says what is"}
     return found
+
+
+def _wrong(spoken: Sequence[tuple[str, str]]) -> set[int]:
+    """The places of what someone said, where several speak, of whom another says later that they were wrong."""
+    wrong: set[int] = set()
+    for at, (speaker, text) in enumerate(spoken):
+        told = " ".join(_WAS_WRONG.findall(text))
+        names = {name for name in re.split(r"['’\s]", told) if name[:1].isupper()}
+        if names:
+            earlier = enumerate(who for who, _ in spoken[:at])
+            wrong |= {place for place, who in earlier if who and who != speaker and who.split()[0] in names}
+    return wrong
 
 
 def _is_spent(each: _Said) -> bool:

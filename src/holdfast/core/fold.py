@@ -17,13 +17,11 @@ from holdfast.model.events import (
     OFFLOADING,
     CallStarted,
     ContextCompacted,
-    ContextRedacted,
     Event,
     EvidenceKept,
     FactsProposed,
     HandleMoved,
     MessageRecorded,
-    PackRecorded,
     PayloadsErased,
     ProposalDecided,
     SessionClosed,
@@ -36,6 +34,7 @@ from holdfast.model.events import (
 from holdfast.model.frames import FrameState, Spoken
 from holdfast.model.situation import Standing
 from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef, ViewState
+from holdfast.model.view_events import ContextRedacted, PackRecorded
 
 _PARTS = {
     **dict.fromkeys(layers.OF_LAYERS, layers.folded),

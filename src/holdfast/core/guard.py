@@ -41,7 +41,7 @@ COMPARED = 16
 KEY_CHARS = 80
 """A longer key is not named in a marker."""
 ROUNDS = 4
-"""Looks at what the cuts leave, where that may read otherwise than it did; one is enough, but for texts made to need more."""
+"""Looks at what the cuts leave, where that may read otherwise than it did: one, but for texts made to need more."""
 
 _COMMON = STOP | word_set(
     "yes no true false null none nil ok okay on off unknown n na other all any high low medium normal new old open closed "
@@ -383,13 +383,17 @@ class _Look:
         """The words that have to stay, as they tell something live, or are the question."""
         self.bridged = bytearray(len(self.words.norms))
         """Those that have to stay together with the word behind them."""
+        self.live = bytearray(len(self.words.norms))
+        """The words that have to stay, and those that tell something live in other words."""
+        self.questions: list[tuple[int, int]] = []
+        """The characters of the question, where it stands in the text."""
         self.named: dict[int, Counter[str]] = {}
         self.unsure = False
         """What the cuts leave may read otherwise than it did."""
 
     def told(self) -> Iterator[_Told]:
         """What is told and dead; what is also live, or asked, is not among it."""
-        vocabulary = frozenset(self.words.norms)
+        text, vocabulary = self.text, frozenset(self.words.norms)
         dead = sorted(each for each in self.known.dead if vocabulary.issuperset(each))
         stems = {word: stem(word) for word in vocabulary} if self.known.statements else {}
         said = frozenset(stems.values())
@@ -405,6 +409,9 @@ class _Look:
         for first, last, _ in occurrences(self.words, [self.asked], 1) if self.asked else ():
             if self.layout.is_whole(first, last):  # the question itself, and not the words of it in another sentence
                 self._keep(first, last)
+                behind = self.words.starts[last + 1] if last + 1 < len(self.words.starts) else len(text)
+                self.questions.append((self.words.stops[first - 1] if first else 0, behind))
+        self.live[:] = self.kept
         retold = self._retold(statements, stems) if statements else []
         stated = self._stated(spans)
         owners = [self.known.dead[each] for each in dead]
@@ -425,7 +432,7 @@ class _Look:
         if isinstance(places, range):
             first, last = places[0], places[-1]
             return self.kept.find(0, first, last + 1) < 0 and self.bridged.find(0, first, last) < 0
-        return all(self.kept[place] for place in places)
+        return all(self.live[place] for place in places)
 
     def _meant(self, owner: _Owner, first: int, last: int) -> bool:
         """Whether a value is told where its words stand."""
@@ -458,7 +465,7 @@ class _Look:
         return ((each, places[each.id]) for each in spans if each.id in places)
 
     def _retold(self, statements: Sequence[_Statement], stems: dict[str, str]) -> list[_Told]:
-        """Where sentences say in other words what a statement says. Of what is live, the words are kept."""
+        """Where sentences say in other words what a statement says. Of what is live, the words are noted."""
         counts: Counter[str] = Counter()
         for word, count in Counter(self.words.norms).items():
             counts[stems[word]] += count
@@ -484,7 +491,7 @@ class _Look:
                 if not each.live:
                     found.append(_Told(places, (each.fact,)))
                 for place in places if each.live else ():
-                    self.kept[place] = 1
+                    self.live[place] = 1
         return found
 
     def cuts(self) -> list[Cut]:
@@ -496,7 +503,7 @@ class _Look:
             first, last = told.places[0], told.places[-1]
             region = self.layout.region(first, last)
             if region not in regions:
-                regions[region] = set() if self.kept.find(1, region[0], region[1] + 1) < 0 else None
+                regions[region] = set() if self.live.find(1, region[0], region[1] + 1) < 0 else None
             cut = regions[region]
             if cut is not None and cut.issuperset(told.owners):
                 continue
@@ -509,7 +516,8 @@ class _Look:
             start, stop = max(span.start, 0), min(span.stop, len(self.text))
             behind = bisect_right(self.words.stops, start)
             wordless = behind == len(self.words.starts) or self.words.starts[behind] >= stop
-            if wordless and any(unicodedata.category(each)[0] == "S" for each in self.text[start:stop]):
+            asked = any(low <= start < high for low, high in self.questions)
+            if wordless and not asked and any(unicodedata.category(each) == "So" for each in self.text[start:stop]):
                 found.setdefault((start, stop, False), set()).add(at)
         return [self._cut(*place, sorted(owners)) for place, owners in found.items()]
 
@@ -527,6 +535,9 @@ class _Look:
         if not isinstance(told.places, range) or any(self.known.facts[at].standing == "withheld" for at in told.owners):
             return False
         start, stop = self._extent(told.places[0], told.places[-1])
+        behind = told.places[-1] + 1
+        if self.words.norms[behind : behind + 1] == [GAP] and self.text.startswith(_NOTE, stop):
+            stop = self.words.stops[behind]
         before = self.text[max(start - 3, 0) : start]
         return before.endswith(('":', '": ')) or (before[-1:] + self.text[stop : stop + 1]) in ('""', "“”")
 
@@ -534,11 +545,13 @@ class _Look:
         """The characters of the words that tell it, but for those that have to stay; if all have to, what stands between
         two of them."""
         sentences = self.layout.sentences
+        stay = self.kept if isinstance(places, range) else self.live
+        self.unsure |= stay is self.kept and self.live.find(1, places[0], places[-1] + 1) >= 0
         low = high = -1
         for place in places:
-            if self.kept[place]:
+            if stay[place]:
                 continue
-            if low >= 0 and (self.kept.find(1, high, place) >= 0 or sentences[high] != sentences[place]):
+            if low >= 0 and (stay.find(1, high, place) >= 0 or sentences[high] != sentences[place]):
                 yield self._extent(low, high)
                 low = -1
             low, high = place if low < 0 else low, place

@@ -15,8 +15,9 @@ from holdfast.core import frames
 from holdfast.model import limits
 from holdfast.model.commands import Given, RecordPack
 from holdfast.model.content import BlobRef
-from holdfast.model.events import Event, PackRecorded
+from holdfast.model.events import Event
 from holdfast.model.state import SessionState
+from holdfast.model.view_events import PackRecorded
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

@@ -31,7 +31,6 @@ from holdfast.model.events import (
     HandleAdded,
     HandleReplaced,
     MessageRecorded,
-    PackRecorded,
     ResultAdded,
     TokenReissued,
     TokenRevoked,
@@ -48,6 +47,7 @@ from holdfast.model.frames import (
     frame_seq,
     reservation_id,
 )
+from holdfast.model.view_events import PackRecorded
 
 Frames: TypeAlias = Mapping[str, FrameState]
 
@@ -331,10 +331,14 @@ def _touch(steps: _Steps, event: Event | None, named: str) -> None:
                 context_hash=event.context_hash or frame.context_hash,
             )
         case MessageRecorded():
-            steps.change(frame, asks=asks(event), errors=failures(frame.errors, event))
-            if event.role != "system":
-                frame = steps.frames[named]
-                steps.change(frame, messages=frame.messages + 1, spoken=heard(frame.spoken, steps.seq))
+            said = event.role != "system"
+            steps.change(
+                frame,
+                asks=asks(event),
+                errors=failures(frame.errors, event),
+                messages=frame.messages + said,
+                spoken=heard(frame.spoken, steps.seq) if said else frame.spoken,
+            )
         case PackRecorded():
             steps.change(frame, context_hash=event.context_hash)
         case CallStarted():

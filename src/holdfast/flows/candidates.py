@@ -28,6 +28,7 @@ from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames import checked_handle, handles, read_handle
 from holdfast.flows.inform_facts import NEWEST, facts_by_id, ledger_where, state_of
+from holdfast.flows.inform_frames import event_at
 from holdfast.flows.knowing import ledgers_of
 from holdfast.flows.place import Place
 from holdfast.flows.read import piece_at
@@ -390,7 +391,7 @@ def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[
         if gone:
             pieces.append(_replaced(piece, gone=gone))
             continue
-        pieces.append((yield from _read(place, each.id, piece)))
+        pieces.append((yield from _read(place, each.id, piece, each.at)))
         room -= each.tokens
     for name in request.include:
         if name not in found:
@@ -436,10 +437,11 @@ def _replaced(piece: Piece, **changes: object) -> Piece:
     return msgspec.structs.replace(piece, **changes)
 
 
-def _read(place: Place, name: str, piece: Piece) -> Flow[Piece]:
-    """The piece with its text, quoted as what it is: data, and where it is from."""
+def _read(place: Place, name: str, piece: Piece, at: int = 0) -> Flow[Piece]:
+    """The piece with its text, quoted as what it is: data, and where it is from. `at` is the event that has it, if that is
+    known."""
     try:
-        parts = yield from _parts(place, name)
+        parts = yield from _parts(place, name, at)
     except (HandleNotFound, BlobNotFound) as error:
         if piece.priority == "critical":
             raise
@@ -448,7 +450,9 @@ def _read(place: Place, name: str, piece: Piece) -> Flow[Piece]:
     return _replaced(piece, text="\n".join([f"[{name}] {piece.source}:", *(lines or [">"])]))
 
 
-def _parts(place: Place, name: str) -> Flow[Sequence[Part]]:
+def _parts(place: Place, name: str, at: int) -> Flow[Sequence[Part]]:
+    if at:
+        return stack.content_of((yield from event_at(place.scope.stream, at)))
     found = piece_of(name)
     if found is not None:
         _, parts, _ = yield from piece_at(place.scope, *found)

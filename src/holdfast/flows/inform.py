@@ -36,7 +36,6 @@ from holdfast.model.events import (
     FactsProposed,
     HandleMoved,
     MessageRecorded,
-    PackRecorded,
     PayloadsErased,
     SummaryRecorded,
 )
@@ -46,6 +45,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import OutboxRow
 from holdfast.model.situation import ActionRecorded, SituationUpdated
 from holdfast.model.state import SessionState, SummaryRef
+from holdfast.model.view_events import PackRecorded
 
 
 def informed(command: Command, given: Given, state: SessionState) -> Flow[tuple[Command, Given]]:

@@ -20,13 +20,10 @@ _TIMEOUT = "TimeoutError"
 """How a result begins that stands for an exception of this name."""
 
 
-def answered(
-    stream: StreamId, state: SessionState, frame: str | None, *, after: int | None = None
-) -> Flow[tuple[tuple[ActionCall, str], ...]]:
-    """The tool calls of a conversation whose results came since its last action, or after this seq: the newest ones, oldest
-    first, each with the provider's id. What is looked through is bounded too."""
-    seqs = state.standing(frame).actions
-    since = max(after if after is not None else (seqs[-1] if seqs else 0), state.start, frame_seq(frame))
+def answered(stream: StreamId, state: SessionState, frame: str | None) -> Flow[tuple[tuple[ActionCall, str], ...]]:
+    """The tool calls of a conversation whose results came since its last action: the newest ones, oldest first, each with
+    the provider's id. What is looked through is bounded too."""
+    since = max(0, *state.standing(frame).actions[-1:], state.start, frame_seq(frame))
     results: list[tuple[ToolResult, bool]] = []
     calls: dict[str, ToolCall] = {}
     before, left = state.version + 1, limits.READ_EVENTS

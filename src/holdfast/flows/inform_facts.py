@@ -6,6 +6,7 @@ version that the append will ask for, so a change in between is a conflict and i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -46,9 +47,15 @@ def ledger_where(stream: StreamId) -> dict[str, str | int]:
     return {"tenant": stream.tenant, "ledger": codec.encode_stream_key(stream)}
 
 
+@functools.lru_cache(maxsize=1 << 12)
+def _decoded(state: str) -> FactState:
+    """The rows of a ledger are read again and again, and mostly say what they said before."""
+    return codec.decode(state.encode(), FactState)
+
+
 def state_of(row: FactRow) -> FactState:
     try:
-        return codec.decode(row.state.encode(), FactState)
+        return _decoded(row.state)
     except (msgspec.MsgspecError, ValueError) as error:
         what = f"the row of the fact {fact_id(row.fact)} in {row.ledger}"
         raise StorageCorrupt(what=what, reason=str(error)) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,15 +29,13 @@ from holdfast.flows.place import LedgerPlace, Place, given_to, together
 from holdfast.flows.read import message
 from holdfast.model import limits
 from holdfast.model.commands import RecordPack
-from holdfast.model.content import BlobRef
+from holdfast.model.content import BlobRef, text_of
 from holdfast.model.drafts import Draft
 from holdfast.model.events import (
     ContextCompacted,
-    ContextRedacted,
     Event,
     HandleMoved,
     MessageRecorded,
-    PackRecorded,
     PayloadsErased,
     SessionReset,
     SummaryRecorded,
@@ -49,6 +47,7 @@ from holdfast.model.names import LedgerId, checked_name, checked_whole
 from holdfast.model.pack import Brief, Manifest, PackDiff, PackRecord, pack_id, pack_seq
 from holdfast.model.rows import BlobRow
 from holdfast.model.state import SessionState
+from holdfast.model.view_events import ContextRedacted, PackRecorded
 
 if TYPE_CHECKING:
     from holdfast.render.packs import Pack
@@ -101,20 +100,29 @@ def checked_pack(place: Place, pack: object) -> Pack:
     return pack
 
 
-def unsaid(place: Place, pack: Pack) -> Flow[str]:
-    """The query, if it stood at the end of the pack and nobody has recorded it since; else nothing."""
-    request = pack.manifest.request
-    if not request.asked or not request.query.strip():
-        return ""
-    words = request.query.split()
-    after = pack.manifest.version
+class Since(NamedTuple):
+    """What happened between a pack and its reply."""
+
+    query: str
+    """To be recorded with the reply: it was not in the conversation, and nobody has recorded it since; else empty."""
+    erased: bool
+    """Something that the pack shows is gone, so nothing of it is to be kept."""
+
+
+def since(place: Place, pack: Pack) -> Flow[Since]:
+    manifest = pack.manifest
+    query = manifest.request.query if manifest.request.asked else ""
+    words, erased, after = query.split(), False, manifest.version
+    shown = core.stretches(_shown(manifest))
     while page := (yield from effects.read(place.scope.stream, after, limits.READ_EVENTS)):
         for recorded in page:
-            said = message(recorded) if recorded.type == MessageRecorded.name else None
-            if said is not None and said.role == "user" and said.frame == place.frame and said.text.split() == words:
-                return ""
+            event = upcast.current(recorded)
+            if isinstance(event, PayloadsErased):
+                erased = erased or any(first <= seq <= last for seq in event.seqs for first, last in shown)
+            elif isinstance(event, MessageRecorded) and event.role == "user" and event.frame == place.frame:
+                query = "" if text_of(event.content).split() == words else query
         after = page[-1].seq
-    return request.query
+    return Since(query if words else "", erased)
 
 
 def recording(
@@ -170,7 +178,9 @@ def _shown(manifest: Manifest) -> Iterator[tuple[int, int]]:
 
 def keep(place: Place, pack: Pack, *, key: str | None = None, cause: str | None = None) -> Flow[PackRecord]:
     """Keep why a pack is as it is, without a reply."""
-    part, bodies = yield from recording(place, checked_pack(place, pack))
+    if (yield from since(place, checked_pack(place, pack))).erased:
+        raise PackChanged(pack="to be kept", reason="something that it shows was erased")
+    part, bodies = yield from recording(place, pack)
     appended = yield from together(place.context, [part], key=key, cause=cause, bodies=bodies)
     return _record(appended.events[0])
 

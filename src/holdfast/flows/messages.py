@@ -230,7 +230,7 @@ def _answering(
 ) -> Flow[list[Message]]:
     """The reply to a pack, and what is kept with it. A key stands for the reply alone: who tries again may have no pack any
     more, or another one."""
-    query = yield from manifests.unsaid(place, pack)
+    query, erased = yield from manifests.since(place, pack)
     said = [Draft(role="user", content=query), *drafts] if query else drafts
     part, bodies = yield from recording(place, said, reservation=reservation or pack.reservation)
     whole = part.command
@@ -238,16 +238,19 @@ def _answering(
     own = msgspec.structs.replace(
         whole, messages=whole.messages[bool(query) :], reservation=_reservation(place, reservation)
     )
-    kept, refs = yield from manifests.recording(
-        place, pack, asked=bool(query), reply=len(said), reservation=whole.reservation
-    )
+    parts = [part]
+    if not erased:
+        kept, refs = yield from manifests.recording(
+            place, pack, asked=bool(query), reply=len(said), reservation=whole.reservation
+        )
+        parts, bodies = [part, kept], [*bodies, *refs]
     appended = yield from together(
         place.context,
-        [part, kept],
+        parts,
         key=key,
         expect=expect,
         cause=cause,
-        bodies=[*bodies, *refs],
+        bodies=bodies,
         bound=codec.encode_commands([own]),
     )
     return [message(event) for event in appended.events if event.type in _KEPT]

@@ -15,8 +15,9 @@ from holdfast.model.facts import FactScope, FactSource, MemoryType, Mention, Sup
 from holdfast.model.frames import Ending, Limits
 from holdfast.model.handles import HandleKind, Priority
 from holdfast.model.layers import Identity
-from holdfast.model.plan import Figures, Fold, Level, Op, Redacted, RedactionWhy, Reduction, Residency, Tier, Why
+from holdfast.model.plan import Figures, Fold, Level, Op, Reduction, Residency, Tier, Why
 from holdfast.model.situation import ActionRecorded, SituationUpdated
+from holdfast.model.view_events import ContextRedacted, PackRecorded
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,21 +106,6 @@ class ContextCompacted(_Event, frozen=True, kw_only=True):
     figures: Figures = Figures()
 
 
-class ContextRedacted(_Event, frozen=True, kw_only=True):
-    """What the guard keeps out of a conversation changes. `redacted` are the items that are shown otherwise from now on;
-    `original` and `final` are the tokens of the view before and after."""
-
-    name = "context.redacted"
-    frame: str | None = None
-    redacted: tuple[Redacted, ...]
-    why: RedactionWhy
-    first_changed: int | None = None
-    """The number of the first item of the view that was shown before and is shown otherwise now; None for none."""
-    original: int
-    final: int
-    counter: str
-
-
 class HandleMoved(_Event, frozen=True, kw_only=True):
     """A piece of a message comes into view or leaves it. `frame` is whose conversation it is of, if any."""
 
@@ -153,34 +139,6 @@ class HandleReplaced(_Event, frozen=True, kw_only=True):
     size: int = 0
     result: str = ""
     """How the child ended that brought it; empty if it is no child's result."""
-
-
-class PackRecorded(_Event, frozen=True, kw_only=True):
-    """A model was called with this context, or it was kept on request. Why it is as it is stands in the manifest."""
-
-    name = "pack.recorded"
-    frame: str | None = None
-    """Whose conversation it is of; None outside of frames."""
-    at: int
-    """The last event that it tells of."""
-    context_hash: str
-    budget: int
-    used: int
-    level: Level = "none"
-    query: str = ""
-    """The beginning of it."""
-    shown: tuple[tuple[int, int], ...] = ()
-    """The stretches of events that it shows something of: when one of those is erased, this goes with it."""
-    manifest: BlobRef | bytes
-    """As it is, compressed, or where it lies if it is long."""
-    brief: BlobRef | None = None
-    """What was not in the log: prompt, invariants and tools."""
-    asked: int = 0
-    """The message that has its query, if that was recorded with it."""
-    reply: int = 0
-    """The message that answered it; 0 if none was recorded with it."""
-    reservation: str | None = None
-    """What was reserved for the call, and is over with it."""
 
 
 class SessionReset(_Event, frozen=True, kw_only=True):

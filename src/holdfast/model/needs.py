@@ -14,8 +14,8 @@ from holdfast.model.events import (
     HandleMoved,
     HandleReplaced,
     MessageRecorded,
-    PackRecorded,
 )
+from holdfast.model.view_events import PackRecorded
 
 
 def parts_of(event: Event | None) -> Iterator[Part]:

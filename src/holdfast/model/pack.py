@@ -83,7 +83,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 PROFILES: dict[str, Profile] = {
     each.name: each
     for each in (
-        Profile(name="high_stakes", fact_share=0.5, least_score=0.05, history="relevant"),
+        Profile(name="high_stakes", fact_share=0.5, least_score=0.05, history="relevant", recent_turns=1),
         Profile(name="balanced"),
         Profile(name="comprehensive", fact_share=0.85),
     )

@@ -34,6 +34,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.place import LedgerPlace, Place
 from holdfast.model.messages import Message
 from holdfast.runtime import reproducing
+from holdfast.runtime.drive_async import to_the_end
 from holdfast.runtime.held import Held, Shelved, ending_for, with_built
 from holdfast.runtime.reader import async_reader as reading_tool
 from holdfast.runtime.situating import async_situation_tool as situating_tool
@@ -101,18 +102,6 @@ def shelving(
     return functools.update_wrapper(method, flow)
 
 
-async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """For what is short and not to be left half done: a task that is cancelled in it is cancelled after it."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # seen: the cancellation is what is told
-        raise
-
-
 class Waking:
     """A frame on its way: `frame = await …`, or `async with … as frame:`."""
 
@@ -133,7 +122,7 @@ class Waking:
 
     async def __aenter__(self) -> AsyncFrame:
         try:
-            return await _to_the_end(self._made())
+            return await to_the_end(self._made())
         except asyncio.CancelledError as error:
             await self.__aexit__(type(error), error, None)  # it may be there, and nobody would ever end it
             raise
@@ -246,7 +235,7 @@ class AsyncFrame(_AsyncWorking):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await _to_the_end(self._drive(frame_flows.leave(self._place, *ending_for(error))))
+            await to_the_end(self._drive(frame_flows.leave(self._place, *ending_for(error))))
         except HoldfastError:
             if error is None:
                 raise  # else the error of the block is what matters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from holdfast.flows.effects import Exclusive, Flow, Outside, called
@@ -40,6 +41,18 @@ class AsyncTurns:
             del self._locks[stream]
 
 
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """For what is short and not to be left half done: a task that is cancelled in it is cancelled after it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation is what is told
+        raise
+
+
 async def drive_async(flow: Flow[T], store: AsyncEventStore, turns: AsyncTurns) -> T:
     """Run a flow to its end, awaiting every effect."""
     try:
@@ -55,6 +68,8 @@ async def drive_async(flow: Flow[T], store: AsyncEventStore, turns: AsyncTurns) 
                         answer = await asyncio.to_thread(called, effect.function)
                     if inspect.isawaitable(answer):
                         answer = await answer
+                elif effect.method == "append":  # or whoever comes next, in this process, looks before it is there
+                    answer = await to_the_end(store.append(*effect.args))
                 else:
                     answer = await getattr(store, effect.method)(*effect.args, **effect.kwargs)
             except BaseException as error:  # noqa: BLE001 - it belongs to the flow, which may clean up or handle it

@@ -1,0 +1,115 @@
+"""The engine itself, call by call: a recorded session is recorded anew, and before each reply a pack is built and settled.
+
+What is sent are the items of that pack, as they are shown; what the planner of the same policy foretells without an engine
+is measured beside it, and both have to agree.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+import holdfast
+from benchmarks.cost_folds import count, whole_units
+from benchmarks.cost_material import Recording, returned, said
+from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown
+from holdfast import Summary, Unit, codec
+from holdfast.flows.messages import record_drafts
+from holdfast.model.drafts import Draft
+from holdfast.model.events import EvidenceKept, MessageRecorded, SessionCreated
+from holdfast.model.pack import TAIL, Brief
+from holdfast.model.plan import Prices
+from holdfast.render.packs import Pack
+from holdfast.runtime.transcript_lines import Reader
+
+ROLE = "agent"
+RECORDED = (SessionCreated.name, MessageRecorded.name, EvidenceKept.name)
+"""The events that a recorded session has: all but those that packs lead to."""
+PAGE = 100
+
+
+class Clock:
+    """Shows what it is set to."""
+
+    def __init__(self) -> None:
+        self.us = 0
+
+    def now_us(self) -> int:
+        return self.us
+
+
+class Packed:
+    """A session in an engine, with packs of one window."""
+
+    def __init__(self, recording: Recording, file: Path, prices: Prices, window: int) -> None:
+        self._recording, self._file, self._window = recording, file, window
+        self._prices = msgspec.structs.replace(prices, window=window + 1, max_output=1)
+        self._whole = whole_units(recording)
+        self._units = {unit.seq: number for number, unit in enumerate(recording.units)}
+        self._times = {message.seq: message.time_us for unit in recording.units for message in unit.messages}
+        self._clock = Clock()
+        self._known = 0
+        self._events = 0
+        self._origin: dict[int, int] = {}
+        """From the seq of an event here to that in the recorded session, which has no boundaries."""
+
+    def prompts(self) -> Iterator[Prompt]:
+        brief = Brief(prompt=instructions(PREFIX_TOKENS))
+        with holdfast.open("memory:", clock=self._clock, prices=[self._prices], briefs={ROLE: brief}) as engine:
+            session = engine.create_session(self._recording.name)
+            reader, calls = Reader(), iter(self._recording.calls)
+            with self._file.open("rb") as lines:
+                for number, text in enumerate(lines, 1):
+                    line = codec.decode_object(text)
+                    if line["role"] == "assistant":
+                        self._clock.us = max(self._clock.us, next(calls).sent_us)
+                        pack = session.pack(budget=self._window, role=ROLE, model=self._prices.model)
+                        yield [*map(self._shown, pack.history.items), *tail(pack)]
+                    drafts = [msgspec.structs.replace(each, usage=None) for each in reader.drafts(number, line)]
+                    self._record(session, drafts)
+
+    def _record(self, session: holdfast.Session, drafts: list[Draft]) -> None:
+        self._catch_up(session)
+        self._clock.us = max(self._clock.us, self._times.get(self._events + 1, 0))
+        session._drive(record_drafts(session._place, drafts, as_found=True))
+        self._catch_up(session)
+
+    def _catch_up(self, session: holdfast.Session) -> None:
+        while page := session.events(after=self._known, limit=PAGE):
+            for event in page:
+                self._known = event.seq
+                if event.type in RECORDED:
+                    self._events += 1
+                    self._origin[event.seq] = self._events
+
+    def _shown(self, item: Unit | Summary) -> Shown:
+        if isinstance(item, Summary):
+            return Shown(("summary", item.seq), item.tokens, text=item.shown)
+        whole = self._whole[self._units[self._origin[item.seq]]]
+        if item.tokens == whole.tokens:
+            return whole
+        text = f"{said(item)}\n{returned(item)}"
+        return Shown(("reduced", zlib.crc32(text.encode())), item.tokens, text=text)
+
+
+def without_tails(prompts: Iterable[Prompt]) -> Iterator[Prompt]:
+    for prompt in prompts:
+        yield [each for each in prompt if not each.passing]
+
+
+def tail(pack: Pack) -> Iterator[Shown]:
+    """What stands behind the history, made anew for each call."""
+    tokens = sum(pack.tokens.breakdown.get(section, 0) for section in TAIL)
+    if tokens:
+        yield Shown(("tail", 0), tokens, text="\n".join(pack.history.tail), passing=True)
+
+
+def instructions(tokens: int) -> str:
+    """A text of so many tokens, as the library counts words."""
+    words = ["Follow"]
+    while count(" ".join(words)) < tokens:
+        words += ["what", "was", "agreed"]
+    return " ".join(words)

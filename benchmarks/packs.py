@@ -1,0 +1,288 @@
+"""What a pack costs: with more and more history behind, from a cold start, with facts to rank and to guard, in frames; and
+side by side with what others give to a model from the same history."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import holdfast
+from benchmarks import peer
+from benchmarks.agents.measure import ENVIRONMENT, LOCK, ROOT
+from benchmarks.harness import FSYNC, Bench, Sample, Samples, Turn, each_us, environment, limit_met, time_ratio
+from benchmarks.packs_material import ANSWER, BUDGET, short
+from benchmarks.packs_ours import (
+    SESSION,
+    History,
+    folding,
+    made,
+    opened,
+    pack_sample,
+    packed,
+    packing,
+    record,
+    stepping,
+    tell,
+)
+from benchmarks.report import Goal, Line, Table, micros
+from holdfast.model import limits
+from holdfast.render.packs import Pack
+
+NAME = "packs"
+FLAT = Goal("at most", 1.5)
+AHEAD = Goal("below", 1)
+SIZES = (100, 1_000, 10_000, 100_000)
+AHEAD_OF_READING_FROM = 10_000
+FACTS = (0, 1_000, 10_000)
+FACTS_BEHIND = 1_000
+"""Messages of the histories that have facts beside them."""
+TOLD = 10
+"""Of the dead values, and of the live ones, that somebody said where it is still in view."""
+HANDLES = 20
+DEPTH = 3
+BUDGETS = 10_000_000
+PACK, SHOWN, STEP, FOLD = ("pack()", "pack(), rendered, with its manifest", "a model call", "pack() that folds first")
+TRIM, READ, KEPT = "trim_messages", "get_items", "add_items, get_items"
+THEIRS_AT_ONCE = 4
+"""Of a peer's operations in a turn; one where the history is long."""
+COLD = "open, recover, pack"
+GUARDED = "pack(), {:,} facts"
+FRAMED = "frame.pack(), {:,} messages"
+
+
+class Peers(peer.Peer):
+    """The process that has the others."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [environment(ENVIRONMENT, LOCK), "-P", "-m", "benchmarks.packs_peers"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "LANGSMITH_TRACING": "false"},
+        )
+
+    def turns(self, messages: int) -> dict[str, Turn]:
+        orders = {TRIM: ("trim", 0), READ: ("read", 0), KEPT: ("step", 2)}
+        return {
+            of(what, messages): functools.partial(self.repeated, messages, order, commits)
+            for what, (order, commits) in orders.items()
+        }
+
+    def repeated(self, messages: int, order: str, commits: int) -> Sample:
+        """Each waits to be told, as ours waits for its disk in between; once where the history is long."""
+        times = THEIRS_AT_ONCE if messages < AHEAD_OF_READING_FROM else 1
+        return Sample.total([self.turn(1, order, messages, 1, commits=commits) for _ in range(times)])
+
+
+def of(what: str, messages: int) -> str:
+    return f"{what}, {messages:,} messages"
+
+
+def run(bench: Bench) -> list[Table]:
+    sizes = SIZES[: bench.pick(4, 3)]
+    histories = [made(bench.file(f"{size}.db"), size) for size in sizes]
+    rounds, slices = bench.pick(7, 3), bench.pick(5, 3)
+    with Peers() as peers:
+        about = peers.order("about")
+        turns: dict[str, Turn] = {}
+        for each in histories:
+            peers.order("fill", each.messages, str(bench.file(f"peer-{each.messages}.db")))
+            turns |= working(each) | peers.turns(each.messages)
+        samples = bench.in_turns(rounds, turns, slices=slices)
+    return [
+        grown(samples, sizes, histories),
+        compared(samples, sizes, about),
+        cold(bench, histories),
+        with_facts(bench),
+        in_frames(bench, [histories[0], histories[-1]]),
+    ]
+
+
+def working(history: History) -> dict[str, Turn]:
+    size = history.messages
+    return {
+        of(PACK, size): packing(history),
+        of(SHOWN, size): packing(history, shown),
+        of(STEP, size): stepping(history),
+        of(FOLD, size): folding(history),
+    }
+
+
+def shown(pack: Pack) -> None:
+    assert pack.anthropic()
+    assert pack.manifest.tokens.used <= BUDGET
+
+
+def grown(samples: Samples, sizes: Sequence[int], histories: Sequence[History]) -> Table:
+    lines = [
+        line(samples, of(what, size), of(what, sizes[0]), FLAT)
+        for what in (PACK, SHOWN, STEP, FOLD)
+        for size in sizes[1:]
+    ]
+    with histories[0].session() as session:
+        pack = packed(session)
+    boundaries = (
+        f"Packs of up to {BUDGET:,} tokens; this one has {pack.tokens.used:,} in {len(pack.history.items)} items. What is "
+        "older was folded while the history came in: those boundaries belong to the set-up, and the last lines say what "
+        "one costs."
+    )
+    steps = f"{STEP}: the question is recorded, the pack built, the answer recorded, and the manifest with it."
+    notes = [boundaries, steps]
+    return Table(
+        name=NAME, title="with a history behind", ours="ours", theirs=f"{sizes[0]} messages", lines=lines, notes=notes
+    )
+
+
+def line(samples: Samples, ours: str, theirs: str, goal: Goal | None) -> Line:
+    return Line(
+        what=ours,
+        ours=micros(each_us(samples[ours])),
+        theirs=micros(each_us(samples[theirs])),
+        ratio=time_ratio(samples[ours], samples[theirs]),
+        goal=goal,
+        limit=limit_met(samples[ours], samples[FSYNC]),
+    )
+
+
+def compared(samples: Samples, sizes: Sequence[int], about: Mapping[str, str]) -> Table:
+    lines: list[Line] = []
+    for ours, theirs, first in ((PACK, TRIM, sizes[0]), (PACK, READ, AHEAD_OF_READING_FROM), (STEP, KEPT, None)):
+        for size in sizes:
+            goal = AHEAD if first is not None and size >= first else None
+            found = line(samples, of(ours, size), of(theirs, size), goal)
+            lines.append(replaced(found, f"{of(ours, size)}: {theirs}"))
+    langchain = (
+        f"langchain-core {about['langchain-core']}: trim_messages(max_tokens={BUDGET}, strategy='last', "
+        "token_counter='approximate', include_system=True, start_on='human') of a list in memory; it reads nothing."
+    )
+    agents = f"openai-agents {about['openai-agents']}: SQLiteSession.get_items(), the whole history; it counts nothing."
+    return Table(
+        name=f"{NAME}, others",
+        title="from the same history",
+        ours="ours",
+        theirs="theirs",
+        lines=lines,
+        notes=[langchain, agents],
+    )
+
+
+def replaced(found: Line, what: str) -> Line:
+    return Line(what=what, ours=found.ours, theirs=found.theirs, ratio=found.ratio, goal=found.goal, limit=found.limit)
+
+
+# A cold start
+
+
+def cold(bench: Bench, histories: Sequence[History]) -> Table:
+    turns = {of(COLD, each.messages): starting(each.path) for each in histories}
+    samples = bench.in_turns(bench.pick(15, 5), turns)
+    first = histories[0].messages
+    return Table(
+        name=f"{NAME}, cold",
+        title="a new process, to its first pack",
+        ours="ours",
+        theirs=f"{first} messages",
+        lines=[line(samples, of(COLD, each.messages), of(COLD, first), FLAT) for each in histories[1:]],
+        notes=["The start of the interpreter and the import are not counted: they know nothing of the history."],
+    )
+
+
+def starting(path: Path) -> Turn:
+    def turn() -> Sample:
+        command = [sys.executable, "-P", "-m", "benchmarks.packs_cold", str(path)]
+        where = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        own = os.environ | {"PYTHONPATH": where}
+        answer = subprocess.run(command, check=True, capture_output=True, text=True, env=own).stdout
+        wall_s, cpu_s = map(float, answer.split())
+        return Sample(1, wall_s, cpu_s, commits=1)
+
+    return turn
+
+
+# Facts
+
+
+def with_facts(bench: Bench) -> Table:
+    turns: dict[str, Turn] = {}
+    for count in FACTS:
+
+        def prepare(session: holdfast.Session, count: int = count) -> None:
+            tell(session, facts(count), limits.BATCH_FACTS)
+            session.record("user", " ".join(map(told, range(TOLD))))
+
+        history = made(bench.file(f"facts-{count}.db"), FACTS_BEHIND, prepare, short)
+        turns[GUARDED.format(count)] = packing(history)
+    samples = bench.in_turns(bench.pick(7, 3), turns, slices=bench.pick(5, 2))
+    none = GUARDED.format(0)
+    lines = [line(samples, what, none, None) for what in turns if what != none]
+    with history.session() as session:
+        text = str(packed(session))
+    assert value(0, dead=False) in text
+    wrong = "a pack shows a dead value" if any(value(each, dead=True) in text for each in range(TOLD)) else ""
+    note = (
+        f"{FACTS_BEHIND:,} messages; half of the facts are dead, superseded by the other half. {TOLD} of the dead values, "
+        "and as many of the live ones, are told in a message that is in view: the guard has to find the former. Few turns "
+        "are in view, so that the facts find room."
+    )
+    return Table(
+        name=f"{NAME}, facts",
+        title="facts beside the history, the guard on",
+        ours="ours",
+        theirs="no facts",
+        lines=lines,
+        notes=[note],
+        wrong=wrong,
+    )
+
+
+def facts(count: int) -> Iterator[dict[str, Any]]:
+    """Half of them dead: each key has a value, and then another."""
+    for dead in (True, False):
+        for number in range(count // 2):
+            yield {"key": f"shipment {number} dock", "value": value(number, dead=dead)}
+
+
+def value(number: int, *, dead: bool) -> str:
+    return f"{'Pier' if dead else 'Gate'} {number + 10_000} in Hamburg"
+
+
+def told(number: int) -> str:
+    return f"Shipment {number} was at {value(number, dead=True)}. Now it is at {value(number, dead=False)}."
+
+
+# Frames
+
+
+def in_frames(bench: Bench, histories: Sequence[History]) -> Table:
+    turns: dict[str, Turn] = {}
+    with ExitStack() as stack:
+        for each in histories:
+            session = stack.enter_context(opened(each.path)).session(SESSION)
+            frame = session.frame("the whole", budget=BUDGETS)
+            for depth in range(1, DEPTH):
+                frame = frame.frame(f"part {depth}", budget=BUDGETS // (depth + 1))
+            for number in range(HANDLES):
+                frame.add_handle("document", f"Page {number}: {ANSWER}", title=f"page {number}")
+            record(frame, short(each.messages))
+            turns[FRAMED.format(each.messages)] = framed(frame)
+        samples = bench.in_turns(bench.pick(7, 3), turns, slices=bench.pick(5, 2))
+    small, large = turns
+    return Table(
+        name=f"{NAME}, frames",
+        title=f"in a frame, {DEPTH} deep, with {HANDLES} handles",
+        ours="ours",
+        theirs=f"{histories[0].messages} messages",
+        lines=[line(samples, large, small, FLAT)],
+        notes=["The messages are those of the session; the frame has a dozen of its own."],
+    )
+
+
+def framed(frame: holdfast.Frame) -> Turn:
+    return lambda: pack_sample(frame)
