@@ -33,7 +33,7 @@ class Counting:
 
 def counted(engine: holdfast.Engine) -> Counting:
     counting = Counting(engine.store)
-    engine.store = counting  # type: ignore[assignment]
+    engine.store = counting
     return counting
 
 
