@@ -1,7 +1,8 @@
 """The side of the measurement that runs where StateBench is installed: timelines through strategies, judged by its rules.
 
 As its own harness does, a query is not part of the context that is judged, and of the forbidden phrases only those count
-that a right answer could not have. What is admissible, and where a phrase stands, is for StateBench to say.
+that a right answer could not have. What is admissible, and where a phrase stands, is for StateBench to say. Queries that
+forbid what a model may invent count as not judged: it stands in no context.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 import tiktoken  # type: ignore[import-not-found]
 from statebench.baselines import MemoryStrategy, get_baseline  # type: ignore[import-not-found]
-from statebench.evaluation.phrase_quality import is_discriminative  # type: ignore[import-not-found]
+from statebench.evaluation.phrase_quality import infer_kind, is_discriminative  # type: ignore[import-not-found]
 from statebench.evaluation.rubric import contains_phrase  # type: ignore[import-not-found]
 from statebench.runner.fact_padding import generate_filler_facts  # type: ignore[import-not-found]
 from statebench.runner.harness import load_timelines  # type: ignore[import-not-found]
@@ -41,7 +42,7 @@ def phrases(wanted: Iterable[Any]) -> list[str]:
     return [each if isinstance(each, str) else each.phrase for each in wanted]
 
 
-def judged(context: str, query: Query) -> Score:
+def judged(context: str, query: Query, track: str) -> Score:
     required = [contains_phrase(context, each) for each in phrases(query.ground_truth.must_mention)]
     forbidden = [
         contains_phrase(context, each)
@@ -52,7 +53,7 @@ def judged(context: str, query: Query) -> Score:
         queries=1,
         required=len(required),
         covered=sum(required),
-        judged=bool(forbidden),
+        judged=bool(forbidden) and infer_kind(track) != "fabricated",
         exposed=any(forbidden),
         usable=all(required) and not any(forbidden),
     )
@@ -67,7 +68,7 @@ def run(timeline: Timeline, memory: MemoryStrategy, unrelated: int) -> Score:
     score = Score()
     for event in timeline.events:
         if isinstance(event, Query):
-            score += judged(memory.build_context(event.prompt).context, event)
+            score += judged(memory.build_context(event.prompt).context, event, timeline.track)
         else:
             memory.process_event(event)
     return score

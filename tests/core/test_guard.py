@@ -30,6 +30,7 @@ def shown(text: str, *facts: Stated, spans: tuple[Span, ...] = (), question: str
     return guarded(text, cuts(text, facts, spans, question), "redact")
 
 
+NOT_TELLING: list[Json] = ["yes", "ok", True, None, 5, "", "!?", "👍", [], {}]
 MAIN, ELM = fact("12 Main St"), fact("5 Elm Rd", "live", name="k2")
 
 
@@ -126,7 +127,7 @@ def test_a_short_value_needs_its_key(dead: Json, text: str, told: bool) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        *((each, "") for each in ("yes", "ok", True, None, 5, "", "!?", "👍", [], {})),
+        *((each, "") for each in NOT_TELLING),
         ("12 Main St", "main"),
         ("12 Springfield Avenue", "springfield"),
         ("ticket 5678", "5678"),
@@ -256,7 +257,7 @@ def test_only_its_own_markers_are_not_read() -> None:
 SEED = """
 from holdfast.core.guard import Span, Stated, cuts, guarded, tells
 names = ["Oslo", "Bergen", "12 Main St", "Main St"]
-names += [""ship parcels weekly by express courier", "ship parcels daily by express"]
+names += ["ship parcels weekly by express courier", "ship parcels daily by express"]
 facts = [Stated(f"k{at}", f"key_{at % 3}", name, ("dead", "live")[at % 2], f"key_{at}") for at, name in enumerate(names)]
 text = "Oslo, Bergen and 12 Main St. We ship parcels by express courier weekly from Main St, key 12. " * 3
 found = cuts(text, facts, [Span(5, 30, "k0"), Span(5, 30, "k2")])

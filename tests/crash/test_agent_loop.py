@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias, get_args
+from typing import get_args
 
 import msgspec
 import pytest
@@ -77,22 +77,22 @@ def test_an_agent_that_dies_at_any_point_goes_on(folder: Path, protocol: str, ho
             break
 
 
-Death: TypeAlias = tuple[int, How]
+POINT = st.integers(1, 500)
+LIVES = st.lists(st.tuples(st.lists(POINT, max_size=2), POINT, st.sampled_from(HOWS)), min_size=1, max_size=3)
 
-DEATHS = st.lists(st.tuples(st.integers(1, 500), st.sampled_from(HOWS)), min_size=1, max_size=3)
 
-
-@given(st.sampled_from(PROTOCOLS), st.lists(DEATHS, min_size=1, max_size=3))
+@given(st.sampled_from(PROTOCOLS), LIVES)
 @examples(max_examples=CHAINS)
-def test_an_agent_that_dies_again_and_again_goes_on(protocol: str, lives: list[list[Death]]) -> None:
-    """In each life several agents die one after the other, with the same engine."""
+def test_an_agent_that_dies_again_and_again_goes_on(protocol: str, lives: list[tuple[list[int], int, How]]) -> None:
+    """In each life agents are cancelled one after the other, and go on with the same engine; then it ends."""
     shared_memory = Path("/dev/shm")
     asked = provider()
     with TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
         url = str(Path(folder) / "agent.db")
         with serving(asked) as address:
-            for deaths in lives:
-                assert lived(url, address, protocol, *(Fate(*each) for each in deaths)) in (None, ANSWER)
+            for cancelled, at, how in lives:
+                fates = [*(Fate(each, "cancel") for each in cancelled), Fate(at, how)]
+                assert lived(url, address, protocol, *fates) in (None, ANSWER)
             assert lived(url, address, protocol, Fate()) == ANSWER
         with holdfast.open(url) as engine:
             check(engine, asked)

@@ -110,10 +110,30 @@ def anchor(value: Json) -> str:
     return chosen
 
 
+_SEEN_BYTES = 16 << 20
+_SEEN: dict[str, frozenset[str]] = {}
+_ROOM = [_SEEN_BYTES]
+"""The words of texts that were looked at, and about how many bytes are left for more."""
+
+
 def words(text: str) -> frozenset[str]:
-    """What anchors are compared with."""
-    found = Words(text)
-    return frozenset(_searched(found.norms, found.touching))
+    """What anchors are compared with. The same texts are looked at for every model call, so they are kept in mind."""
+    known = _SEEN.get(text)
+    if known is None:
+        found = Words(text)
+        known = frozenset(_searched(found.norms, found.touching))
+        _remember(text, known)
+    return known
+
+
+def _remember(text: str, found: frozenset[str]) -> None:
+    """All is forgotten when it gets too much: it is soon there again."""
+    _ROOM[0] -= len(text) + 64 * len(found)
+    if _ROOM[0] < 0:
+        _SEEN.clear()
+        _ROOM[0] = _SEEN_BYTES - len(text)
+    if _ROOM[0] >= 0:
+        _SEEN[text] = found
 
 
 def cuts(text: str, facts: Sequence[Stated], spans: Sequence[Span] = (), question: str = "") -> tuple[Cut, ...]:

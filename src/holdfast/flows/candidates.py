@@ -50,6 +50,8 @@ class Ledgers(NamedTuple):
 
     ids: tuple[LedgerId, ...]
     versions: tuple[int, ...]
+    places: tuple[int, ...]
+    """Among all that the session may read."""
     permissions: tuple[str, ...] | None
 
 
@@ -67,12 +69,16 @@ class Found(NamedTuple):
 
 def ledgers_in_use(place: Place, state: SessionState, permissions: tuple[str, ...] | None) -> Flow[Ledgers]:
     """Those that were ever written to; mostly the session's own is not among them."""
-    ids, versions = list[LedgerId](), list[int]()
-    for each in ledgers_of(place.scope, state):
-        for row in (yield from effects.rows(LedgerRow, ledger_where(each.stream), None, 1)):
-            ids.append(each)
-            versions.append(row.version)
-    return Ledgers(tuple(ids), tuple(versions), permissions)
+    known = {codec.encode_stream_key(each.stream): (at, each) for at, each in enumerate(ledgers_of(place.scope, state))}
+    where: dict[str, str | int] = {"tenant": place.context.tenant}
+    rows = yield from effects.rows(LedgerRow, where, None, len(known), among={"ledger": list(known)})
+    found = sorted((known[row.ledger], row.version) for row in rows)
+    return Ledgers(
+        tuple(each for (_, each), _ in found),
+        tuple(version for _, version in found),
+        tuple(at for (at, _), _ in found),
+        permissions,
+    )
 
 
 # Facts

@@ -61,13 +61,15 @@ def watch(
     as_of_us: int,
     question: str = "",
     deferring: bool = True,
+    used: Sequence[tuple[int, LedgerId]] | None = None,
 ) -> Flow[Watch]:
     """All that has to be known to show these items, as they would be shown without a guard, and these texts.
 
     The facts that they may tell are found by their words. Of each ledger, no more than the newest GUARD_FACTS live ones and
     as many dead ones are looked at. `question` is the text of the question; the newest message of the user is it if it says
-    the same, or if none is given. Without `deferring`, also what died just now is kept out, whatever the policy says."""
-    ledgers = yield from _in_use(ledgers_of(place.scope, state))
+    the same, or if none is given. Without `deferring`, also what died just now is kept out, whatever the policy says.
+    `used` are the ledgers of the session that were ever written to, if that is known."""
+    ledgers = (yield from _in_use(ledgers_of(place.scope, state))) if used is None else used
     if not ledgers:
         return Watch(policy=policy, question=question)
     opaque = yield from _opaque(place, items)
@@ -345,6 +347,8 @@ def settle_redactions(place: Place, state: SessionState, guarded: Guarded, *, ca
     again."""
     known = {each.at: each for each in state.view(place.frame).redacted}
     shown = {each.at: each for each in guarded.redacted}
+    if not known and not shown:
+        return False
     places = {seq: at for at, item in enumerate(guarded.items) for seq in _seqs(item)}
     changed = [shown.get(at, Redacted(at)) for at in sorted({*known, *shown}) if at in places]
     changed = [each for each in changed if known.get(each.at, Redacted(each.at)) != each]

@@ -204,6 +204,7 @@ def _gathered(
         within=request.within,
         as_of_us=request.as_of_us,
         question=request.query if request.stated else "",
+        used=list(zip(used.places, used.ids, strict=True)),
     )
     guarded = guarding.guard_items(watch, items, place.context.counter.count)
     return _Gathered(request, first, system, view, late, used, tuple(found), tuple(pieces), watch, guarded)
