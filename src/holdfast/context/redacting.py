@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -23,6 +24,13 @@ from holdfast.model.messages import Item, Message, Summary, Unit
 from holdfast.model.pack import Exposure, Guard
 from holdfast.model.plan import Redacted
 
+_DISOWNED = re.compile(
+    r"\b(?:invalid(?:ated)?|incorrect|wrong|outdated|obsolete|superseded|original|previous|former|no longer|used to be|"
+    r"was based on)\b",
+    re.IGNORECASE,
+)
+_NEAR_CHARS = 40
+"""Before what is told: so near it is said of it that it was, or was wrong."""
 _LEFT_OUT = "[a call or a signed part is left out: it tells what may not be shown any more]"
 
 
@@ -287,6 +295,30 @@ def guard_text(watch: Watch, text: str) -> str:
         return text
     cuts = guard.cuts(text, facts, (), watch.question)
     return guard.guarded(text, cuts, watch.policy) if cuts else text
+
+
+def disowns(text: str) -> bool:
+    """Whether something in a text is told as what was, or as wrong."""
+    return _DISOWNED.search(text) is not None
+
+
+def guard_quotes(watch: Watch, text: str) -> str:
+    """The line of a fact that holds, as it may be shown: it stays as it is, but for what it repeats only to say that it
+    was, or was wrong."""
+    if watch.idle or not disowns(text):
+        return text
+    places = {at for word in guard.words(text) & watch.by_word.keys() for at in watch.by_word[word]}
+    told = " ".join(text.lower().split())
+    facts = [
+        each
+        for each in (watch.facts[at] for at in sorted(places))
+        if each.standing != "live" or not told.endswith(" ".join(_leaf(each.value).lower().split()))
+    ]
+    if all(each.standing == "live" for each in facts):
+        return text
+    cuts = guard.cuts(text, facts, (), watch.question)
+    kept = [each for each in cuts if disowns(text[max(0, each.start - _NEAR_CHARS) : each.stop])]
+    return guard.guarded(text, kept, watch.policy) if kept else text
 
 
 def _summary(watch: Watch, item: Summary, count: Callable[[str], int], saws: list[_Saw]) -> Summary:

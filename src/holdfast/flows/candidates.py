@@ -16,7 +16,7 @@ import msgspec
 from holdfast import codec
 from holdfast.context.assemble import Piece
 from holdfast.context.levels import light
-from holdfast.context.relevant import outdated
+from holdfast.context.relevant import fitting_facts, outdated
 from holdfast.core import relevance, stack
 from holdfast.core.authority import may_know, outranks
 from holdfast.core.infer import text_of as value_text
@@ -37,6 +37,7 @@ from holdfast.model.content import Body, Json, Part, text_of
 from holdfast.model.facts import Fact, FactScope, FactState, Search
 from holdfast.model.handles import Handle, piece_of
 from holdfast.model.layers import Surrounding
+from holdfast.model.messages import Item, Unit
 from holdfast.model.names import LedgerId
 from holdfast.model.pack import Fate, Request
 from holdfast.model.rows import FactRow, LedgerRow, ledger_of
@@ -190,17 +191,19 @@ def _of_subjects(where: Mapping[str, str | int], subjects: Sequence[str]) -> Flo
     return [state_of(row) for row in rows]
 
 
-def fact_pieces(place: Place, used: Ledgers, found: Sequence[Found], request: Request) -> Flow[list[Piece]]:
+def fact_pieces(
+    place: Place, used: Ledgers, found: Sequence[Found], request: Request, items: Sequence[Item]
+) -> Flow[list[Piece]]:
     """Constraints first, then in the order in which they fit."""
     pieces: list[Piece] = []
+    beside = _beside_the_point(found, request, items)
     for each in sorted(found, key=lambda one: not _constrains(one.fact)):
         fact, home = each.fact, used.ids[each.ledger]
         gone = each.gone
         review = (yield from _review(home, fact, used, request)) if fact.review else ""
         if review and place.context.policy.review == "omit":
             gone = gone or "needs a review, since something that it rests on has changed"
-        if not gone and not _constrains(fact) and each.score < request.profile.least_score:
-            gone = f"does not fit the question ({each.score:.2f})"
+        gone = gone or beside.get((each.ledger, fact.id), "")
         pieces.append(
             Piece(
                 id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home}",
@@ -216,6 +219,21 @@ def fact_pieces(place: Place, used: Ledgers, found: Sequence[Found], request: Re
             )
         )
     return pieces
+
+
+def _beside_the_point(found: Sequence[Found], request: Request, items: Sequence[Item]) -> dict[tuple[int, str], str]:
+    """The facts that have too little to do with the question, and with what was said if only what is relevant is shown."""
+    chosen = [each for each in found if not each.gone and not _constrains(each.fact)]
+    if request.profile.history == "relevant":
+        said = [each.text for item in items if isinstance(item, Unit) for each in item.messages]
+        fits = [bool(why) for why in fitting_facts(request.query, [each.fact for each in chosen], said)]
+    else:
+        fits = [each.score >= request.profile.least_score for each in chosen]
+    return {
+        (each.ledger, each.fact.id): f"does not fit the question ({each.score:.2f})"
+        for each, fit in zip(chosen, fits, strict=True)
+        if not fit
+    }
 
 
 def _constrains(fact: Fact) -> bool:

@@ -18,6 +18,7 @@ from holdfast import codec
 from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, tail_of
 from holdfast.context.manifest import Made, Seen, Stands
+from holdfast.context.redacting import disowns, guard_quotes
 from holdfast.context.relevant import relevant
 from holdfast.core.calibrate import calibrated
 from holdfast.core.infer import text_of
@@ -41,7 +42,7 @@ from holdfast.model.content import Text
 from holdfast.model.frames import Reservation
 from holdfast.model.layers import Identity
 from holdfast.model.messages import History, Item, Message, Summary, Unit
-from holdfast.model.names import checked_flag
+from holdfast.model.names import checked_flag, checked_whole
 from holdfast.model.pack import (
     Brief,
     Guard,
@@ -124,6 +125,10 @@ def pack(
     told = brief_for(place, asked.role, brief)
     chosen = levels.PriorityBased() if strategy is None else strategy
     settles = checked_flag("settle", settle)
+    if reserve is not None:
+        checked_whole("the amount", reserve)
+        if place.frame is None:
+            raise InvalidContent(reason="tokens are reserved from the budget of a frame: pack with the frame")
     made = yield from steady(place, lambda state: _pack(place, state, asked, told, chosen, settles))
     reservation = None if reserve is None else (yield from reserve_tokens(place, _PURPOSE, reserve))
     answer = answer_for(place, made.request)
@@ -190,7 +195,7 @@ def _gathered(
         *map(_note, histories.late_note(late, items)),
         *candidates.environment_pieces(state, request),
         *candidates.situation_pieces(situation_of(state.standing(place.frame)).fields),
-        *(yield from candidates.fact_pieces(place, used, found, request)),
+        *(yield from candidates.fact_pieces(place, used, found, request, items)),
         *candidates.working_pieces(state, request),
         *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items))),
         *candidates.breadcrumb_pieces(state, place.frame),
@@ -199,7 +204,7 @@ def _gathered(
         place,
         state,
         items,
-        [each.text for each in pieces if each.section != "facts" and not each.gone],
+        [each.text for each in pieces if not each.gone and (each.section != "facts" or disowns(each.text))],
         policy=request.guard,
         within=request.within,
         as_of_us=request.as_of_us,
@@ -342,8 +347,11 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         *_corrections(guarded, found.found),
         *(
             each
-            if each.section == "facts" or each.gone
-            else msgspec.structs.replace(each, text=guarding.guard_text(watch, each.text))
+            if each.gone
+            else msgspec.structs.replace(
+                each,
+                text=(guard_quotes if each.section == "facts" else guarding.guard_text)(watch, each.text),
+            )
             for each in found.pieces
         ),
     ]
