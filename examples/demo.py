@@ -30,7 +30,7 @@ from holdfast.model.explain import money
 from holdfast.model.prices import prices_of
 
 SESSION, WHO = "order-desk", "ada"
-MODEL, BUDGET, ANSWER = "claude-sonnet-4-5", 40_000, 60
+MODEL, BUDGET, ANSWER = "claude-sonnet-5", 40_000, 60
 OLD, NEW = "123 Main St", "456 Oak Ave"
 COLOR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 TINTS = {"user": "36", "assistant": "35", "tool": "33"}
