@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.context import levels
 from holdfast.context.assemble import HEADINGS, Piece, Tail, tail_of
-from holdfast.errors import CriticalOverflow
+from holdfast.errors import CriticalOverflow, StrategyRefused
 from holdfast.model.handles import SCORES, Priority
 from holdfast.model.pack import TAIL, Profile, Request
+from holdfast.model.plan import Level
 
 COUNT = EstimatingCounter().count
 SECTIONS = [each for each in TAIL if each != "query"]
@@ -22,7 +23,7 @@ def measure(tokens: int, messages: int) -> int:
     return tokens + 4 * messages
 
 
-def request(share: float = 0.7, floor: levels.Level = "none") -> Request:
+def request(share: float = 0.7, floor: Level = "none") -> Request:
     return Request(
         budget=10_000, effective=10_000, fact_share=share, profile=Profile(name="any"), as_of_us=0, min_compaction=floor
     )
@@ -77,11 +78,11 @@ def fitted(asked: Request, given_: list[Piece], room: int) -> Tail | None:
 
 ROOMS = st.integers(0, 900)
 SHARES = st.sampled_from([0.0, 0.3, 0.7, 1.0])
-FLOORS: st.SearchStrategy[levels.Level] = st.sampled_from(levels.LEVELS)
+FLOORS: st.SearchStrategy[Level] = st.sampled_from(levels.LEVELS)
 
 
 @given(pieces(), ROOMS, SHARES, FLOORS)
-def test_it_fits_and_is_recounted(given_: list[Piece], room: int, share: float, floor: levels.Level) -> None:
+def test_it_fits_and_is_recounted(given_: list[Piece], room: int, share: float, floor: Level) -> None:
     tail = fitted(request(share, floor), given_, room)
     if tail is None:
         return
@@ -98,7 +99,7 @@ def test_it_fits_and_is_recounted(given_: list[Piece], room: int, share: float, 
 
 @given(pieces(), ROOMS, SHARES, FLOORS)
 def test_what_is_critical_is_in_or_it_is_an_error(
-    given_: list[Piece], room: int, share: float, floor: levels.Level
+    given_: list[Piece], room: int, share: float, floor: Level
 ) -> None:
     tail = fitted(request(share, floor), given_, room)
     critical = [each for each in given_ if each.priority == "critical" and not each.gone]
@@ -190,5 +191,5 @@ def test_a_strategy_of_ones_own_may_not_touch_what_is_critical() -> None:
     def none(given_: tuple[levels.Candidate, ...], budget: int) -> list[levels.Candidate]:
         return []
 
-    with pytest.raises(levels.StrategyRefused):
+    with pytest.raises(StrategyRefused):
         tail_of(request(), [critical, *rest], 200, count=COUNT, measure=measure, strategy=none)

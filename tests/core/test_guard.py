@@ -184,6 +184,19 @@ def test_a_statement_is_known_in_other_words() -> None:
     assert shown("Acme had approved it until Friday", *sums) == "Acme had approved it until Friday"
 
 
+def test_what_a_cut_brings_together_is_looked_at_again() -> None:
+    much = " ".join(f"word{chr(97 + at)}" for at in range(20)) + " Oslo" + " more" * 40
+    old = fact("We ship all parcels weekly by express courier", now="", name="k2")
+    text = f"{much}, by express courier, each parcel is shipped weekly."
+    assert shown(text, fact("Oslo"), old) == f"{NOW}, [outdated]."
+    assert [each.ids for each in cuts(text, [fact("Oslo"), old])] == [("k1",), ("k2",)]
+
+
+def test_a_value_that_ends_another_one_is_seen_where_that_breaks_off() -> None:
+    longer, shorter = fact("North Main Oslo"), fact("Main", name="k2")
+    assert shown("Oslo, then North Main", longer, shorter) == f"Oslo, {NOW}"
+
+
 def test_a_value_of_several_sentences_takes_them_whole() -> None:
     note = fact("Use the blue box. Send it to Oslo.", now="")
     assert shown("Hello. Please: use the blue box. Send it to Oslo, please. Bye.", note) == "Hello. [outdated]. Bye."

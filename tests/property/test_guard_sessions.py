@@ -72,7 +72,7 @@ def read_in(shown: Any) -> list[str]:
             inner = json.loads(shown)
             if not isinstance(inner, str):
                 return read_in(inner)
-    return [words_of(str(shown))]
+    return [words_of(str(shown).replace("\\n", " "))]
 
 
 class Day:
@@ -212,7 +212,7 @@ def live_through(url: str, day: list[tuple[Any, ...]], policy: Policy) -> None:
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-@settings(RELAXED, max_examples=figure(60, 1_000))
+@settings(RELAXED, max_examples=figure(80, 1_000))
 @given(days)
 def test_no_rendering_shows_what_is_dead_nor_loses_what_lives(day: list[tuple[Any, ...]]) -> None:
     live_through("memory:", day, Policy())

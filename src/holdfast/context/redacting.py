@@ -83,7 +83,7 @@ class Guarded(msgspec.Struct, frozen=True):
     """Those of the redacted ones that were never shown otherwise."""
     original: int = 0
     final: int = 0
-    """The tokens of the items before and after."""
+    """The tokens of the items before and after; 0 if there was nothing to keep out."""
 
 
 def asked_in(items: Sequence[Item], question: str) -> int:
@@ -243,9 +243,9 @@ class _Saw:
 
 def guard_items(watch: Watch, items: Sequence[Item], count: Callable[[str], int]) -> Guarded:
     """The items as they may be shown; the tokens of what changes are counted anew."""
-    before = sum(item.tokens for item in items)
     if watch.idle:
-        return Guarded(tuple(items), original=before, final=before)
+        return Guarded(tuple(items))
+    before = sum(item.tokens for item in items)
     shown: list[Item] = []
     saws: list[_Saw] = []
     for item in items:
@@ -449,7 +449,7 @@ def _collapsed(watch: Watch, unit: Unit, count: Callable[[str], int], saws: list
     saw.collapse()
     lines = [_LEFT_OUT]
     for message in unit.messages:
-        said = saw.text(message.text, watch.spans.get(message.seq, ()))
+        said = _message(watch, message, count, saw).text
         calls = (f"[called {call.name} with {_leaf(_value('', call.args, saw))}]" for call in message.tool_calls)
         lines.append(" ".join(filter(None, (f"{message.role}:", said, *calls))))
     saws.append(saw)

@@ -523,6 +523,7 @@ class _Look:
             first, last = told.places[0], told.places[-1]
             region = self.layout.region(first, last)
             if region not in regions:
+                self.unsure |= bool(self.known.statements) and self.layout.is_long(first, last)
                 regions[region] = set() if self.live.find(1, region[0], region[1] + 1) < 0 else None
             cut = regions[region]
             if cut is not None and cut.issuperset(told.owners):
@@ -547,7 +548,6 @@ class _Look:
             low += 1
         while high > last and self.words.norms[high] == GAP:
             high -= 1
-        self.unsure |= high - low >= SENTENCE_WORDS and bool(self.known.statements)
         return self._extent(low, high)
 
     def _quoted(self, told: _Told) -> bool:
@@ -566,7 +566,8 @@ class _Look:
         two of them."""
         sentences = self.layout.sentences
         stay = self.kept if isinstance(places, range) else self.live
-        self.unsure |= stay is self.kept and self.live.find(1, places[0], places[-1] + 1) >= 0
+        here = slice(places[0], places[-1] + 1)
+        self.unsure |= stay is self.kept and self.live[here] != self.kept[here]
         low = high = -1
         for place in places:
             if stay[place]:

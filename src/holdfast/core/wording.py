@@ -209,6 +209,13 @@ class Layout:
         one, other = self.sentences[first], self.sentences[last]
         return self.sentence_firsts[one] == first and self.sentence_lasts[other] == last
 
+    def is_long(self, first: int, last: int) -> bool:
+        """Whether a sentence of these words is too long to be read as one statement."""
+        return any(
+            self.sentence_lasts[each] - self.sentence_firsts[each] >= SENTENCE_WORDS
+            for each in (self.sentences[first], self.sentences[last])
+        )
+
     def units(self) -> Iterator[tuple[int, int]]:
         """What is read as one statement: the first and the last word of each sentence, or clause if it is long."""
         for first, last in zip(self.sentence_firsts, self.sentence_lasts, strict=True):

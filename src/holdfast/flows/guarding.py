@@ -356,7 +356,7 @@ def settle_redactions(place: Place, state: SessionState, guarded: Guarded, *, ca
         return False
     new = {*guarded.new} - known.keys()
     first = min((places[each.at] for each in changed if each.at not in new), default=None)
-    version = state.version
+    version, tokens = state.version, sum(item.tokens for item in guarded.items)
     for at in range(0, len(changed), limits.REDACTED_ITEMS):
         command = RedactContext(
             scope=place.scope,
@@ -365,8 +365,8 @@ def settle_redactions(place: Place, state: SessionState, guarded: Guarded, *, ca
             redacted=tuple(changed[at : at + limits.REDACTED_ITEMS]),
             why=_why(changed, first),
             first_changed=first,
-            original=guarded.original,
-            final=guarded.final,
+            original=guarded.original or tokens,
+            final=guarded.final or tokens,
         )
         try:
             appended = yield from order(place, command, cause=cause)

@@ -383,7 +383,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         seen=seen,
         tail=tail,
         history=shown,
-        bodied=found.view.bodied or bool(found.system),
+        bodied=found.view.bodied or any(type(part) is not Text for each in found.system for part in each.content),
         tokens=TokenSummary(
             budget=request.effective,
             used=fixed + tail.tokens,
