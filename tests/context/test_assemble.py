@@ -98,9 +98,7 @@ def test_it_fits_and_is_recounted(given_: list[Piece], room: int, share: float, 
 
 
 @given(pieces(), ROOMS, SHARES, FLOORS)
-def test_what_is_critical_is_in_or_it_is_an_error(
-    given_: list[Piece], room: int, share: float, floor: Level
-) -> None:
+def test_what_is_critical_is_in_or_it_is_an_error(given_: list[Piece], room: int, share: float, floor: Level) -> None:
     tail = fitted(request(share, floor), given_, room)
     critical = [each for each in given_ if each.priority == "critical" and not each.gone]
     if tail is None:
