@@ -45,6 +45,7 @@ lock:  ## pin the newest versions that pyproject.toml allows, with hashes
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 --group build -o requirements/build.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml --group dev -o requirements/dev.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 benchmarks/agents.in -o benchmarks/agents.lock
+	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml benchmarks/statebench.in -o benchmarks/statebench.lock
 
 clean:
-	rm -rf .venv .venv-demo .venv-lock .venv-bench .venv-agents .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-demo .venv-lock .venv-bench .venv-agents .venv-statebench .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from benchmarks import facts, statebench
+from benchmarks import facts
 from benchmarks.harness import Bench
-from benchmarks.statebench import BOTH, EVENTS, MODES, TALK, Replay, Tally, Timeline
+from benchmarks.statebench import ledgers as statebench
+from benchmarks.statebench.ledgers import BOTH, EVENTS, MODES, TALK, Replay, Tally, Timeline
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -39,6 +39,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     section: Section
     text: str
+    label: int = 0
+    """How many of its first characters say what it is: they are ours, and nobody's to cut."""
     priority: Priority = "medium"
     score: float = 0.0
     """How well it fits the query."""

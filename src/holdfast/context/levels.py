@@ -88,7 +88,7 @@ def compact(
     case; what is beyond it, only as far as it takes. Without a summarizer nothing is summarised."""
     checked_whole("budget", budget)
     floor = _checked_level(min_level)
-    _check_strategy(strategy)
+    check_strategy(strategy)
     recent = (
         strategy.keep_recent if isinstance(strategy, SummarizeOldest) else checked_whole("keep_recent", keep_recent)
     )
@@ -106,7 +106,7 @@ def _checked_level(level: object) -> int:
     return LEVELS.index(level)
 
 
-def _check_strategy(strategy: object) -> None:
+def check_strategy(strategy: object) -> None:
     if isinstance(strategy, SummarizeOldest):
         checked_whole("keep_recent", strategy.keep_recent)
     elif isinstance(strategy, TruncateAt):

@@ -198,7 +198,7 @@ class _Saw:
         told = {each.id for each in spans}
         places |= {at for at, each in enumerate(watch.facts) if each.id in told} if told else set()
         facts = [watch.facts[at] for at in sorted(places)]
-        left = [each for each in facts if each.standing == "dead" and self._left(watch.known[each.id])]
+        left = [each for each in facts if each.standing != "live" and self._left(watch.known[each.id])]
         if left:
             live = [each for each in facts if each.standing == "live"]
             later = [each for each in left if not self._answers(watch.known[each.id])]

@@ -110,6 +110,7 @@ def _within(place: Place, within: Scopes) -> Within:
 
 def _checked_profile(profile: object, fact_share: object) -> Profile:
     found = profile if isinstance(profile, Profile) else PROFILES[one_of("profile", profile, tuple(PROFILES))]
+    checked_name("profile", found.name)
     share = _share("fact_share", found.fact_share if fact_share is None else fact_share)
     _share("least_score", found.least_score)
     checked_whole("recent_turns", found.recent_turns)

@@ -6,7 +6,7 @@ limits, not by how much there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -118,10 +118,9 @@ def _withheld(states: Mapping[tuple[int, str], FactState], used: Ledgers) -> lis
 def _looked_up(place: Place, used: Ledgers, request: Request) -> Flow[dict[tuple[int, str], FactState]]:
     found: dict[tuple[int, str], FactState] = {}
     places = {each: at for at, each in enumerate(used.ids)}
-    for at, each in enumerate(used.ids):
-        where = ledger_where(each.stream)
-        rows = yield from effects.rows(FactRow, where | {"constrains": 1}, None, limits.PACK_CONSTRAINTS)
-        found |= {(at, state.fact.id): state for state in map(state_of, rows)}
+    for at, where in _homes(used, request):
+        states = yield from _of_home(where | {"constrains": 1}, used, request, request.effective)
+        found |= {(at, state.fact.id): state for state in states}
     asked = Search(
         tenant=place.context.tenant,
         ledgers=tuple(codec.encode_stream_key(each.stream) for each in used.ids),
@@ -135,10 +134,34 @@ def _looked_up(place: Place, used: Ledgers, request: Request) -> Flow[dict[tuple
         for row, _ in (yield from effects.search(asked)):
             state = state_of(row)
             found.setdefault((places[ledger_of(row)], state.fact.id), state)
+    for at, where in _homes(used, request):
+        for state in (yield from _of_home(where, used, request, limits.PACK_FACTS, limits.PACK_PAGES)):
+            found.setdefault((at, state.fact.id), state)
+    return found
+
+
+def _homes(used: Ledgers, request: Request) -> Iterator[tuple[int, dict[str, str | int]]]:
+    """Where what lives and may be shown is to be found: the scopes that are asked for, ledger by ledger."""
     for at, each in enumerate(used.ids):
-        where = ledger_where(each.stream) | {"live": 1}
-        for row in (yield from effects.rows(FactRow, where, None, limits.PACK_FACTS, order=NEWEST)):
-            found.setdefault((at, f"k{row.fact}"), state_of(row))
+        for scope, scope_id in (("global", ""), *request.within):
+            yield at, {**ledger_where(each.stream), "live": 1, "scope": scope, "scope_id": scope_id}
+
+
+def _of_home(
+    where: Mapping[str, str | int], used: Ledgers, request: Request, most: int, pages: int | None = None
+) -> Flow[list[FactState]]:
+    """The newest of them until there are so many that may be shown, with those on the way that may not. Each constraint
+    takes a token at least, so those beyond the budget need not be read: they are too many as it is."""
+    found: list[FactState] = []
+    last: FactRow | None = None
+    while most > 0 and (pages is None or pages > 0):
+        rows = yield from effects.rows(FactRow, where, last, limits.PACK_FACTS, order=NEWEST)
+        states = [*map(state_of, rows)]
+        found += states
+        most -= sum(_may_be_shown(each.fact, used, request) for each in states)
+        if len(rows) < limits.PACK_FACTS:
+            break
+        last, pages = rows[-1], None if pages is None else pages - 1
     return found
 
 
@@ -181,8 +204,9 @@ def _beaten(
     beaten: dict[tuple[int, str], str] = {}
     for at, fact in candidates:
         above = best.get((fact.key, fact.scope, fact.scope_id))
-        if above is not None and above != (at, fact) and not fact.claim and above[1].id != fact.id:
-            beaten[at, fact.id] = f"{used.ids[above[0]]} holds another value, by {above[1].authority}"
+        if above is not None and above[0] != at and not fact.claim:
+            what = "the same" if above[1].value == fact.value else "another value"
+            beaten[at, fact.id] = f"{used.ids[above[0]]} holds {what}, by {above[1].authority}"
     return beaten
 
 
@@ -283,6 +307,7 @@ def working_pieces(state: SessionState, request: Request) -> list[Piece]:
                 id=name,
                 section="working_set",
                 text=f"- {name}: {_line(item.value)}",
+                label=len(f"- {name}: "),
                 score=score,
                 recency=item.at_us,
                 source="working set",
@@ -314,6 +339,7 @@ def environment_pieces(state: SessionState, request: Request) -> list[Piece]:
                 id=name,
                 section="environment",
                 text=f"- {name}: {_line(item.value)} (observed {seen})",
+                label=len(f"- {name}: "),
                 priority="high" if name == LOCATION else "medium",
                 recency=item.observed_us,
                 source="environment",
@@ -333,10 +359,13 @@ def _newer(around: Mapping[str, Surrounding], request: Request) -> dict[str, str
 
 
 def _moment(time_us: int, zone: str) -> str:
-    at = datetime.fromtimestamp(time_us / 1e6, UTC)
+    try:
+        at = datetime.fromtimestamp(time_us / 1e6, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{time_us // 1_000_000:,} seconds after 1970"  # no calendar goes so far
     try:
         at = at if zone == "UTC" else at.astimezone(ZoneInfo(zone))
-    except (LookupError, ValueError, OSError):
+    except (LookupError, ValueError, OverflowError, OSError):
         zone = "UTC"  # this machine does not know it
     return f"{at:%a %Y-%m-%d %H:%M} {zone}"
 
@@ -363,6 +392,7 @@ def situation_pieces(fields: Iterable[tuple[str, str]]) -> list[Piece]:
             id=name,
             section="situation",
             text=f"- {name}: {' '.join(text.split())}",
+            label=len(f"- {name}: "),
             priority="high",
             recency=-number,
             source="situation",
@@ -375,19 +405,23 @@ def breadcrumb_pieces(state: SessionState, frame: str | None) -> list[Piece]:
     """The frames from the root to this one."""
     if frame is None:
         return []
-    return [
-        Piece(
-            id=each.id,
-            section="breadcrumbs",
-            text=f"{'  ' * each.depth}- {each.id} ({each.status}): {' '.join(each.goal.split())}"
-            + (f" [{each.budget.available:,} of {each.budget.total:,} tokens left]" if each.budget.total else ""),
-            priority="high",
-            recency=each.depth,
-            source="frame",
-            at=each.touched,
+    pieces: list[Piece] = []
+    for each in stack.ancestry(state.frames, frame):
+        label = f"{'  ' * each.depth}- {each.id} ({each.status}): "
+        left = f" [{each.budget.available:,} of {each.budget.total:,} tokens left]" if each.budget.total else ""
+        pieces.append(
+            Piece(
+                id=each.id,
+                section="breadcrumbs",
+                text=f"{label}{' '.join(each.goal.split())}{left}",
+                label=len(label),
+                priority="high",
+                recency=each.depth,
+                source="frame",
+                at=each.touched,
+            )
         )
-        for each in stack.ancestry(state.frames, frame)
-    ]
+    return pieces
 
 
 # Handles
@@ -399,7 +433,7 @@ def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[
     fits = fitting(request.query)
     found: dict[str, Handle] = {}
     if place.frame is not None:
-        found = {each.id: each for each in (yield from handles(place, limit=limits.PACK_HANDLES))}
+        found = {each.id: each for each in (yield from _in_reach(place))}
     pieces: list[Piece] = []
     in_view = calls() if found else frozenset()
     room = request.effective
@@ -420,8 +454,22 @@ def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[
     for name in request.include:
         if name not in found:
             piece = Piece(id=name, section="handles", text="", source=name, wanted=True)
-            pieces.append((yield from _read(place, name, piece)))
+            if name in request.exclude:
+                pieces.append(_replaced(piece, gone="excluded by the request"))
+            else:
+                pieces.append((yield from _read(place, name, piece)))
     return pieces
+
+
+def _in_reach(place: Place) -> Flow[list[Handle]]:
+    """The newest handles of a frame; and of those before them, what is Critical."""
+    page, most = (yield from handles(place, limit=limits.PACK_HANDLES)), limits.PACK_HANDLES
+    found = [*page]
+    while len(page) == most:
+        most = limits.READ_EVENTS
+        page = yield from handles(place, before=page[0].id, limit=most)
+        found += (each for each in page if each.priority == "critical")
+    return found
 
 
 def _about(handle: Handle) -> str:
@@ -429,7 +477,8 @@ def _about(handle: Handle) -> str:
 
 
 def _handle_piece(handle: Handle, score: float, wanted: bool) -> Piece:
-    origin = " ".join(filter(None, (handle.kind, f'"{handle.title}"' if handle.title else "", handle.source or "")))
+    title = " ".join(handle.title.split())  # anyone's text: it stays on its line
+    origin = " ".join(filter(None, (handle.kind, f'"{title}"' if title else "", handle.source or "")))
     return Piece(
         id=handle.id,
         section="handles",
@@ -471,7 +520,8 @@ def _read(place: Place, name: str, piece: Piece, at: int = 0) -> Flow[Piece]:
             raise
         return _replaced(piece, gone=str(error), fate="missing")
     lines = [f"> {each}" for part in parts for each in _shown(part, name).splitlines()]
-    return _replaced(piece, text="\n".join([f"[{name}] {piece.source}:", *(lines or [">"])]))
+    text = "\n".join([f"[{name}] {piece.source}:", *(lines or [">"])])
+    return _replaced(piece, text=text, label=len(f"[{name}] "))
 
 
 def _parts(place: Place, name: str, at: int) -> Flow[Sequence[Part]]:

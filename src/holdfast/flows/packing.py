@@ -24,7 +24,7 @@ from holdfast.core.calibrate import calibrated
 from holdfast.core.infer import text_of
 from holdfast.core.messages import calls_open
 from holdfast.core.situation import situation_of
-from holdfast.errors import CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall
+from holdfast.errors import Contended, CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall
 from holdfast.flows import candidates, effects, guarding, planning
 from holdfast.flows import history as histories
 from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, prices_for, requested
@@ -124,6 +124,7 @@ def pack(
     )
     told = brief_for(place, asked.role, brief)
     chosen = levels.PriorityBased() if strategy is None else strategy
+    levels.check_strategy(chosen)
     settles = checked_flag("settle", settle)
     if reserve is not None:
         checked_whole("the amount", reserve)
@@ -138,11 +139,31 @@ def pack(
 def _pack(
     place: Place, state: SessionState, asked: Asked, brief: Brief, strategy: levels.Strategy, settles: bool
 ) -> Flow[Made]:
-    found = yield from _gathered(place, state, asked, brief)
-    if settles and (yield from _settled(place, state, found)):
+    for _ in range(limits.VIEW_TRIES):
+        found = yield from _at_once(place, state, asked, brief)
+        if settles and (yield from _settled(place, state, found)):
+            state = yield from load(place.scope.stream, place.context.cache, fresh=True)
+            found = yield from _at_once(place, state, asked, brief)
+        try:
+            return _assembled(place, state, found, strategy)
+        except WindowTooSmall as error:
+            too_small, version = error, state.version
         state = yield from load(place.scope.stream, place.context.cache, fresh=True)
+        if not settles or state.version == version:
+            break  # nobody else has said something meanwhile: it is as it is
+    raise too_small
+
+
+def _at_once(place: Place, state: SessionState, asked: Asked, brief: Brief) -> Flow[_Gathered]:
+    """What there is to choose from, of ledgers that stayed as they are while it was gathered."""
+    for _ in range(limits.VIEW_TRIES):
         found = yield from _gathered(place, state, asked, brief)
-    return _assembled(place, state, found, strategy)
+        if not found.used.ids:
+            return found
+        if (yield from candidates.ledgers_in_use(place, state, found.used.permissions)) == found.used:
+            return found
+    at = state.version
+    raise Contended(stream=place.scope.stream, expected=at, actual=at, tries=limits.VIEW_TRIES, limit_name="VIEW_TRIES")
 
 
 def again(place: Place, manifest: Manifest, brief: Brief) -> Flow[Pack]:
@@ -345,15 +366,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
     fixed = sum(each.tokens for each in found.first) + history + question
     pieces = [
         *_corrections(guarded, found.found),
-        *(
-            each
-            if each.gone
-            else msgspec.structs.replace(
-                each,
-                text=(guard_quotes if each.section == "facts" else guarding.guard_text)(watch, each.text),
-            )
-            for each in found.pieces
-        ),
+        *(each if each.gone else msgspec.structs.replace(each, text=_guarded(watch, each)) for each in found.pieces),
     ]
     if fixed > request.effective:
         raise _too_large(request, history, fixed)
@@ -394,6 +407,13 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         counter=context.counter.name,
         policy=context.policy,
     )
+
+
+def _guarded(watch: Watch, piece: Piece) -> str:
+    """A piece as it may be shown: what it is called is our own word, and stays."""
+    if piece.section == "facts":
+        return guard_quotes(watch, piece.text)
+    return piece.text[: piece.label] + guarding.guard_text(watch, piece.text[piece.label :])
 
 
 def _frozen(items: Sequence[Item], boundary: int) -> int:

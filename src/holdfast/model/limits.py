@@ -54,8 +54,8 @@ PACK_TOKENS = 500
 PACK_FACTS = 200
 """Facts that a pack looks at because they fit its query; and the newest of each ledger that it looks at beside them."""
 
-PACK_CONSTRAINTS = 1_000
-"""Constraints of one ledger that a pack looks at."""
+PACK_PAGES = 10
+"""Times as many newest facts of one scope that a pack looks at, if some of them are not for the reader."""
 
 PACK_HANDLES = 200
 """The newest handles of a frame that a pack looks at; and how many may be included or excluded by name."""

@@ -107,7 +107,8 @@ class Held:
 
     def _forget(self, built: Any, message: Message, given: Any) -> None:
         """A pack is answered once."""
-        if message.role == "assistant" and given in (None, built) and self._built is built:
+        new = built is not None and message.seq > built.history.version  # else it is an old one, said again
+        if new and message.role == "assistant" and given in (None, built) and self._built is built:
             self._built = None
 
     @property
