@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
-from holdfast.core.detect import Rules
+from holdfast.core.detect.rules import Rules
 from holdfast.model.content import Role
 from holdfast.model.detection import Candidate, Observation, Said
 

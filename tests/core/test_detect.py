@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.detect import Rules
+from holdfast.core.detect.rules import Rules
 from holdfast.model.content import Json, Role
 from holdfast.model.detection import Candidate, Observation, Proposal, Said, Span
 from tests.support import figure

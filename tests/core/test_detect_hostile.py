@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.detect import Rules
+from holdfast.core.detect.rules import Rules
 from holdfast.core.detect.words import FACTS, LAST_CHARACTERS, READ_CHARACTERS
 from holdfast.model.detection import Candidate, Observation, Said, Span
 from tests.support import figure

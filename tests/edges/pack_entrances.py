@@ -4,7 +4,7 @@ there twice: for a session, and for a frame."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -14,7 +14,18 @@ from holdfast.context.levels import LEVELS
 from holdfast.model.facts import FactScope
 from holdfast.model.pack import GUARDS, PROFILES, PackRecord
 from holdfast.model.tools import Tool
-from tests.edges.entrance import Entrance, as_given, asked, is_bool, is_int, is_json_object, is_text, never, or_none
+from tests.edges.entrance import (
+    Entrance,
+    as_given,
+    asked,
+    is_bool,
+    is_int,
+    is_json_object,
+    is_number,
+    is_text,
+    never,
+    or_none,
+)
 
 BUDGET = 2_000
 FRAME = "f2"
@@ -34,11 +45,13 @@ def _frame(engine: Any) -> Any:
 
 
 def opened(engine: Any) -> None:
-    """A session and a frame, both with something to say."""
+    """A session and a frame, both with something to say, and two packs of each."""
     session = engine.create_session("s")
     session.frame("find the parcel", budget=10**9)
     for where in (_session, _frame):
         where(engine).record("user", "Where is the parcel?")
+        for _ in range(2):
+            where(engine).keep(where(engine).pack(budget=BUDGET))
 
 
 def _something_dies(where: Where) -> Callable[[Any, int], None]:
@@ -46,23 +59,12 @@ def _something_dies(where: Where) -> Callable[[Any, int], None]:
 
     def prepare(engine: Any, number: int) -> None:
         ledger = _session(engine).ledger()
-        ledger = ledger if isinstance(ledger, holdfast.Ledger) else _Awaiting(engine, ledger)
         ledger.assert_("harbour", f"Harbour {number:04}")
         where(engine).record("user", f"It is in Harbour {number:04}.")
         where(engine).record("assistant", "I see.", pack=False)
         ledger.assert_("harbour", f"Quay {number:04}")
 
     return prepare
-
-
-class _Awaiting:
-    """A ledger of an engine that is awaited."""
-
-    def __init__(self, engine: Any, ledger: Any) -> None:
-        self._runner, self._ledger = engine._runner, ledger
-
-    def assert_(self, key: str, value: str) -> None:
-        self._runner.run(self._ledger.assert_(key, value))
 
 
 def _packed(where: Where, option: str, make: Callable[[Any], Any] = as_given) -> Callable[[Any, Any, int], object]:
@@ -121,7 +123,7 @@ def _changed(usual: Any, field: str) -> Callable[[Any], Any]:
 
 
 def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value <= 1
+    return is_number(value) and 0 <= value <= 1  # type: ignore[operator]
 
 
 def _one_of(known: tuple[str, ...]) -> Callable[[object], bool]:
@@ -169,7 +171,7 @@ INSIDE: dict[str, tuple[str, Callable[[Any], Any], Callable[[object], bool]]] = 
     "pack([handle])": ("include", lambda value: [value], is_text),
     "pack([excluded handle])": ("exclude", lambda value: [value], is_text),
     "pack([scope])": ("within", lambda value: [value], never),
-    "pack(name of a scope)": ("within", lambda value: [(value, "t")], _one_of(FactScope.__args__)),
+    "pack(name of a scope)": ("within", lambda value: [(value, "t")], _one_of(get_args(FactScope))),
     "pack(id of a scope)": ("within", lambda value: [("task", value)], is_text),
     **{f"pack(profile's {name})": ("profile", _changed(Profile(name="own"), name), PROFILE[name]) for name in PROFILE},
     **{f"pack(brief's {name})": ("brief", _changed(Brief(), name), BRIEF[name]) for name in BRIEF},
@@ -229,6 +231,5 @@ PACK_ENTRANCES: dict[str, Entrance] = {
         _packed(_frame, "reserve"),
         or_none(is_int),
         also=(errors.InsufficientTokens,),
-        prepare=_something_dies(_frame),
     ),
 }

@@ -16,7 +16,6 @@ import msgspec
 from holdfast import codec
 from holdfast.context.assemble import Piece
 from holdfast.context.levels import light
-from holdfast.context.relevant import fitting_facts, outdated
 from holdfast.core import relevance, stack
 from holdfast.core.authority import may_know, outranks
 from holdfast.core.infer import text_of as value_text
@@ -249,6 +248,8 @@ def _beside_the_point(found: Sequence[Found], request: Request, items: Sequence[
     """The facts that have too little to do with the question, and with what was said if only what is relevant is shown."""
     chosen = [each for each in found if not each.gone and not _constrains(each.fact)]
     if request.profile.history == "relevant":
+        from holdfast.context.relevant import fitting_facts  # noqa: PLC0415 - a good part of the time of an import
+
         said = [each.text for item in items if isinstance(item, Unit) for each in item.messages]
         fits = [bool(why) for why in fitting_facts(request.query, [each.fact for each in chosen], said)]
     else:
@@ -353,6 +354,8 @@ def _newer(around: Mapping[str, Surrounding], request: Request) -> dict[str, str
     """What was observed later of the same thing, if only what is relevant is shown."""
     if request.profile.history != "relevant":
         return {}
+    from holdfast.context.relevant import outdated  # noqa: PLC0415 - a good part of the time of an import
+
     names = [*around]
     found = outdated([(_line(around[name].value), around[name].observed_us) for name in names])
     return {name: names[at] for name, at in zip(names, found, strict=True) if at is not None}

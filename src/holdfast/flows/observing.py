@@ -339,7 +339,7 @@ def _candidates(place: Place, state: SessionState, heard: Said, writer: Writer) 
 def _detector(context: Context) -> Detector:
     if context.detector is not None:
         return context.detector
-    from holdfast.core.detect import Rules  # noqa: PLC0415 - who observes nothing has no need of it
+    from holdfast.core.detect.rules import Rules  # noqa: PLC0415 - who observes nothing has no need of it
 
     return Rules()
 

@@ -19,7 +19,6 @@ from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, tail_of
 from holdfast.context.manifest import Made, Seen, Stands
 from holdfast.context.redacting import disowns, guard_quotes
-from holdfast.context.relevant import relevant
 from holdfast.core.calibrate import calibrated
 from holdfast.core.infer import text_of
 from holdfast.core.messages import calls_open
@@ -443,6 +442,8 @@ def _seen(
     chosen: Sequence[tuple[bool, float, str]] = ()
     if request.profile.history == "relevant":
         facts = [each.fact for each in found.found if not each.gone]
+        from holdfast.context.relevant import relevant  # noqa: PLC0415 - a good part of the time of an import
+
         chosen = relevant(guarded.items, request.query, facts, request.profile)
     redacted = {each.at for each in guarded.redacted}
     reduced = {each.message for each in state.view(frame).reduced}
