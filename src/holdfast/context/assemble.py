@@ -96,11 +96,23 @@ def tail_of(
     """The tail that fits into `room` tokens: what the prefix, the history and the query leave of the budget."""
     left = room
     for _ in range(_TRIES):
-        made = _Fitting(request, pieces, left, count, measure, strategy).tail()
+        fitting = _Fitting(request, pieces, left, count, measure, strategy)
+        made = fitting.tail()
         if made.tokens <= room:
             return made
-        left -= made.tokens - room
+        left = min(left, fitting.taken(made)) - (made.tokens - room)  # else it may choose the same
     raise CriticalOverflow(needed=request.effective + made.tokens - room, budget=request.effective)
+
+
+def least_of(pieces: Sequence[Piece], count: Callable[[str], int], measure: Callable[[int, int], int]) -> int:
+    """The tokens of a tail that has no more in it than what is Critical; 0 if nothing is."""
+    shown = [each for each in pieces if not each.gone]
+    texts = [each.text for each in shown if each.priority == "critical"]
+    if not texts:
+        return 0
+    sections = {each.section for each in shown}
+    texts += (HEADINGS[each] for each in TAIL if each in sections and each in HEADINGS)
+    return sum(measure(count(each) + 1, 0) for each in texts) + measure(0, 1)
 
 
 class _Fitting:
@@ -126,7 +138,8 @@ class _Fitting:
         headings = sum(self._tokens(HEADINGS[each]) for each in TAIL if each in shown and each in HEADINGS)
         self._critical = [each for each in order if each.priority == "critical"]
         must = self._sum(self._critical)
-        self._left = room - headings - (measure(0, 1) if self._open else 0) - must
+        self._around = headings + (measure(0, 1) if self._open else 0)
+        self._left = room - self._around - must
         if self._left < 0 and self._critical:
             raise CriticalOverflow(needed=request.effective - self._left, budget=request.effective)
         self._must = must
@@ -137,6 +150,10 @@ class _Fitting:
 
     def _sum(self, pieces: Sequence[Piece]) -> int:
         return sum(self._size[each.key] for each in pieces)
+
+    def taken(self, made: Tail) -> int:
+        """What a tail was thought to take."""
+        return self._around + sum(each.tokens for each in made.placed if each.text)
 
     def tail(self) -> Tail:
         wanted, asked_too_much = self._wanted()

@@ -119,8 +119,8 @@ def _checked_profile(profile: object, fact_share: object) -> Profile:
 
 
 def _share(what: str, value: object) -> float:
-    if isinstance(value, float | int) and 0 <= value <= 1:
-        return float(value)
+    if type(value) in (int, float) and 0 <= value <= 1:  # type: ignore[operator]
+        return float(value)  # type: ignore[arg-type]
     raise InvalidContent(reason=f"{what} is {shown(value)}, not a share from 0 to 1")
 
 

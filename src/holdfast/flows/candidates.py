@@ -267,11 +267,12 @@ def _constrains(fact: Fact) -> bool:
 
 def _fact_line(fact: Fact, review: str) -> str:
     value = " ".join(value_text(fact.value).split())
+    key = fact.key if fact.scope in ("global", "session") else f"{fact.key} ({fact.scope} {fact.scope_id})"
     if fact.claim:
-        return f"- claim by {fact.authority}, not confirmed: {fact.key}: {value}"
+        return f"- claim by {fact.authority}, not confirmed: {key}: {value}"
     if _constrains(fact):
-        return f"- CONSTRAINT ({fact.authority}) {fact.key}: {value}"
-    return f"- {fact.key}: {value}{review}"
+        return f"- CONSTRAINT ({fact.authority}) {key}: {value}"
+    return f"- {key}: {value}{review}"
 
 
 def _said_by(fact: Fact, home: LedgerId) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.context import levels
-from holdfast.context.assemble import Piece, Tail, tail_of
+from holdfast.context.assemble import Piece, Tail, least_of, tail_of
 from holdfast.context.manifest import Made, Seen, Stands
 from holdfast.context.redacting import disowns, guard_quotes
 from holdfast.core.calibrate import calibrated
@@ -310,13 +310,16 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     waiting = [call for call in state.open_calls if call.frame == place.frame]
     if waiting:
         raise calls_open(place.scope, waiting, "the model is to see their results first: run them, or close them")
-    changed = yield from guarding.settle_redactions(place, state, found.guarded)
     request, count = found.request, functools.partial(_counted, place)
     measure = functools.partial(calibrated, state.calibration)
+    first = sum(each.tokens for each in found.first) + _asked_tokens(place, state, request)
+    least = least_of(found.pieces, count, measure)
+    if first + least > request.effective:  # whatever becomes of the history
+        raise CriticalOverflow(needed=first + least, budget=request.effective)
+    changed = yield from guarding.settle_redactions(place, state, found.guarded)
     tail = sum(measure(count(each.text), 0) for each in found.pieces if not each.gone)
     pinned = sum(each.tokens for each in found.first if each.at)
-    before = sum(each.tokens for each in found.first) - pinned + _asked_tokens(place, state, request)
-    before += min(tail, request.effective // _TAIL_SHARE)
+    before = first - pinned + max(least, min(tail, request.effective // _TAIL_SHARE))
     history = _history_tokens(found, measure)
     if not _priced(place, state, request) and before + pinned + history <= request.effective:
         return changed
