@@ -285,8 +285,9 @@ def _exposure(watch: Watch, at: int, name: str) -> Exposure:
     return Exposure(at=at, fact=known.fact, ledger=known.ledger, key=known.key)
 
 
-def guard_text(watch: Watch, text: str) -> str:
-    """A text that is made anew for each call, as it may be shown."""
+def guard_text(watch: Watch, text: str, label: int = 0) -> str:
+    """A text that is made anew for each call, as it may be shown. Its first characters, as many as its `label` has, say
+    what the rest is: they are read with it, and stay, unless they tell by themselves what may not be shown."""
     if watch.idle:
         return text
     places = {at for word in guard.words(text) & watch.by_word.keys() for at in watch.by_word[word]}
@@ -294,6 +295,8 @@ def guard_text(watch: Watch, text: str) -> str:
     if all(each.standing == "live" for each in facts):
         return text
     cuts = guard.cuts(text, facts, (), watch.question)
+    if label and cuts and not guard.tells(text[:label], facts, watch.question):
+        cuts = tuple(msgspec.structs.replace(each, start=max(each.start, label)) for each in cuts if each.stop > label)
     return guard.guarded(text, cuts, watch.policy) if cuts else text
 
 

@@ -71,7 +71,7 @@ def asked_for(
     asked = Asked(
         query=None if query is None else codec.checked_text("the query", query),
         budget=checked_whole("budget", budget, 0, limits.WINDOW_TOKENS),
-        role=role if role == "" else checked_name("role", role),
+        role="" if type(role) is str and not role else checked_name("role", role),
         include=_names("include", include),
         exclude=_names("exclude", exclude),
         force=checked_flag("force", force),

@@ -96,7 +96,7 @@ def watch(
     )
     by_word: dict[str, list[int]] = {}
     for at, each in enumerate(found.values()):
-        by_word.setdefault(each.anchor, []).append(at)
+        by_word.setdefault(each.anchor.removeprefix("="), []).append(at)
     deferred = place.context.policy.deaths == "deferred" and deferring
     return Watch(
         policy=policy,

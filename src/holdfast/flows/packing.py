@@ -415,7 +415,7 @@ def _guarded(watch: Watch, piece: Piece) -> str:
     """A piece as it may be shown: what it is called is our own word, and stays."""
     if piece.section == "facts":
         return guard_quotes(watch, piece.text)
-    return piece.text[: piece.label] + guarding.guard_text(watch, piece.text[piece.label :])
+    return guarding.guard_text(watch, piece.text, piece.label)
 
 
 def _frozen(items: Sequence[Item], boundary: int) -> int:

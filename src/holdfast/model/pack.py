@@ -55,11 +55,13 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def checked_brief(brief: object) -> Brief:
+    """A brief of our own, whatever its parts are made of, if it is one."""
     try:
         made = msgspec.json.decode(msgspec.json.encode(brief), type=Brief) if type(brief) is Brief else None
-    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError, BufferError):
-        made = None
-    if made is None or made != brief:
+        sound = made is not None and made == brief
+    except Exception:  # noqa: BLE001 - whatever a caller's object does when it is looked at, it is no brief
+        made, sound = None, False
+    if made is None or not sound:
         raise InvalidContent(reason=f"{shown(brief)} is no brief: pass a holdfast.Brief of texts and holdfast.Tool")
     check_size("the brief", len(msgspec.json.encode(made)), "bytes", "PROMPT_BYTES", "Make it shorter.")
     return made

@@ -216,7 +216,10 @@ def _checked_briefs(briefs: object) -> dict[str, Brief]:
         return {}
     if type(briefs) is not dict:
         raise InvalidContent(reason=f"{shown(briefs)} are no briefs: pass a dict from roles to holdfast.Brief")
-    return {role if role == "" else checked_name("role", role): checked_brief(each) for role, each in briefs.items()}
+    return {
+        "" if type(role) is str and not role else checked_name("role", role): checked_brief(each)
+        for role, each in briefs.items()
+    }
 
 
 def _checked_summarizer(summarizer: object) -> Summarizer | None:
