@@ -223,13 +223,11 @@ class _Fitting:
             )
             for each in (*self._critical, *rest)
         ]
-        return levels.compact(
-            candidates,
-            max(0, room) + self._must,
-            count=self._tokens,
-            strategy=self._strategy,
-            min_level=self._request.min_compaction,
-        )
+        room, floor = max(0, room) + self._must, self._request.min_compaction
+        done = levels.compact(candidates, room, count=self._tokens, strategy=self._strategy, min_level=floor)
+        if done.target_met:
+            return done
+        return levels.compact(done.items, room, count=self._tokens, min_level=floor)  # the rest goes by priority
 
     def _top_up(self, rest: Sequence[Piece], kept: dict[str, str], over: set[str], room: int) -> None:
         """What was left out and fits after all comes in, the highest first; but no fact beyond their share."""

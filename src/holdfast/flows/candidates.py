@@ -34,7 +34,7 @@ from holdfast.flows.read import piece_at
 from holdfast.model import limits
 from holdfast.model.content import Body, Json, Part, text_of
 from holdfast.model.facts import Fact, FactScope, FactState, Search
-from holdfast.model.handles import Handle, piece_of
+from holdfast.model.handles import Handle, handle_seq, piece_of
 from holdfast.model.layers import Surrounding
 from holdfast.model.messages import Item, Unit
 from holdfast.model.names import LedgerId
@@ -323,9 +323,12 @@ def environment_pieces(state: SessionState, request: Request) -> list[Piece]:
     """The time, and what was observed and has not run out. The first is not observed: it is always there."""
     around = {name: item for name, item in sorted(state.environment.items()) if not ran_out(item, request.as_of_us)}
     zone = around.pop(TIMEZONE, None)
+    clock = "time"
+    while clock in around:  # someone has observed something of that name
+        clock = f"the {clock}"
     pieces = [
         Piece(
-            id="time",
+            id=clock,
             section="environment",
             text=f"- time: {_moment(request.as_of_us, 'UTC' if zone is None else str(zone.value))}",
             priority="high",
@@ -457,7 +460,8 @@ def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[
         room -= each.tokens
     for name in request.include:
         if name not in found:
-            piece = Piece(id=name, section="handles", text="", source=name, wanted=True)
+            at = handle_seq(name) or (piece_of(name) or (0,))[0]
+            piece = Piece(id=name, section="handles", text="", source=name, wanted=True, at=at)
             if name in request.exclude:
                 pieces.append(_replaced(piece, gone="excluded by the request"))
             else:

@@ -140,16 +140,19 @@ def _pack(
 ) -> Flow[Made]:
     for _ in range(limits.VIEW_TRIES):
         found = yield from _at_once(place, state, asked, brief)
-        if settles and (yield from _settled(place, state, found)):
+        settled = settles and (yield from _settled(place, state, found))
+        if settled:
             state = yield from load(place.scope.stream, place.context.cache, fresh=True)
             found = yield from _at_once(place, state, asked, brief)
         try:
             return _assembled(place, state, found, strategy)
         except WindowTooSmall as error:
             too_small, version = error, state.version
+        if settled:
+            continue  # others may have said more since
         state = yield from load(place.scope.stream, place.context.cache, fresh=True)
         if not settles or state.version == version:
-            break  # nobody else has said something meanwhile: it is as it is
+            break  # nobody has: it is as it is
     raise too_small
 
 

@@ -1,0 +1,322 @@
+"""Packs from turn to turn: what is asked, what is answered, what is tried again, and who else writes meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Policy, SummarizeOldest, errors
+from holdfast.adapters.system import RandomIds
+from holdfast.model.rows import FactRow, LedgerRow
+from holdfast.model.view_events import PackRecorded
+from tests.edges.engines import Desk, contents, log_of, refused, store_of, store_replaced
+from tests.edges.fact_engines import own
+from tests.edges.test_packs import BUDGET, QUESTION, fates, lines, started, talk
+from tests.support import figure
+
+TURNS = figure(12, 200)
+
+
+def said(session: Any) -> list[str]:
+    return [each.text for each in session.messages(limit=100)]
+
+
+# What it is about
+
+
+def test_a_question_that_is_in_view_is_not_asked_twice(engine: holdfast.Engine) -> None:
+    session = started(engine)
+    for query in (None, QUESTION, f"  {QUESTION}\n"):
+        made = session.pack(query, budget=BUDGET)
+        assert made.text.count(QUESTION) == 1
+        assert not made.manifest.request.asked
+        assert not made.manifest.request.stated
+    session.record("assistant", "To Lisbon.")
+    again = session.pack(QUESTION, budget=BUDGET)
+    assert again.text.endswith(f"Question: {QUESTION}")
+    session.record("assistant", "As I said.")
+    assert said(session) == [QUESTION, "To Lisbon.", QUESTION, "As I said."]
+    assert session.pack("  ", budget=BUDGET).manifest.request.query == "  "
+    session.record("assistant", "Hm.")
+    assert said(session)[-2:] == ["As I said.", "Hm."]
+
+
+def test_a_question_that_was_folded_away_stands_at_the_end_and_is_not_recorded_again(engine: holdfast.Engine) -> None:
+    session = started(engine)
+    for number in range(6):
+        calls = session.record("assistant", "", tool_calls=[{"name": "look", "args": {"n": number}}]).tool_calls
+        session.result(calls[0], f"{number} is a place " * 20)
+    assert session.compact(strategy=SummarizeOldest(keep_recent=2), window=BUDGET).at
+    for query in (None, QUESTION):
+        made = session.pack(query, budget=BUDGET)
+        assert made.query == QUESTION
+        assert made.history.tail[-1] == f"Question: {QUESTION}"
+        assert (made.manifest.request.asked, made.manifest.request.stated) == (False, True)
+    session.record("assistant", "To Lisbon.")
+    assert said(session).count(QUESTION) == 1
+    assert session.pack(budget=BUDGET).history.tail[-1] != f"Question: {QUESTION}", "it is answered"
+
+
+def test_nothing_at_all_is_a_pack_too(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    made = session.pack(budget=500)
+    assert [each.section for each in made.manifest.entries] == ["environment"]
+    assert made.openai()["messages"]
+    reply = session.record("assistant", "Hello?")
+    assert [(each.reply, each.query) for each in session.packs()] == [(reply.seq, "")]
+
+
+def test_what_waits_for_results_is_not_shown(engine: holdfast.Engine) -> None:
+    session = started(engine)
+    frame = session.frame("work", budget=1_000)
+    call = session.record("assistant", "Let me look.", tool_calls=[{"name": "look"}]).tool_calls[0]
+    with refused(engine, errors.CallsOpen):
+        session.pack(budget=BUDGET)
+    assert frame.pack("what?", budget=BUDGET).tokens.used, "a frame has calls of its own"
+    made = session.pack(budget=BUDGET, settle=False)
+    assert "Let me look." not in made.text
+    assert fates(made.manifest, "history")[call.id] == "omitted"
+    session.result(call, "There it is.")
+    assert "> There it is." in session.pack(budget=BUDGET).text
+
+
+def test_a_frame_that_has_ended_has_no_packs_to_come(engine: holdfast.Engine) -> None:
+    session = started(engine)
+    frame = session.frame("work", budget=10_000)
+    below = frame.frame("below", budget=1_000)
+    frame.suspend("later")
+    made = below.pack("what?", budget=BUDGET)
+    crumbs = [each.strip() for each in made.text.splitlines() if "tokens left]" in each]
+    assert [each.split(":")[0] for each in crumbs] == [f"- {frame.id} (suspended)", f"- {below.id} (active)"]
+    record = below.keep(made)
+    below.pop("completed")
+    with refused(engine, errors.FrameNotFound, frame=below.id):
+        below.pack("what?", budget=BUDGET)
+    with refused(engine, errors.AlreadyTerminal):
+        below.record("assistant", "Done.")
+    assert [each.id for each in below.packs()] == [record.id]
+    assert session.reproduce(record).text == made.text
+    with refused(engine, errors.InvalidContent):
+        session.record("assistant", "Done.", pack=made)
+
+
+def test_what_is_reserved_is_settled_by_the_reply(engine: holdfast.Engine) -> None:
+    frame = started(engine).frame("work", budget=1_000)
+    frame.pack("what?", budget=BUDGET, reserve=400)
+    assert frame.state().budget.available == 600
+    frame.record("assistant", "That.", usage=holdfast.Usage(100, 50))
+    assert (frame.state().budget.reserved, frame.state().budget.used) == (0, 150)
+    with refused(engine, errors.InsufficientTokens):
+        frame.pack("and?", budget=BUDGET, reserve=851)
+    with refused(engine, errors.InvalidNumber):
+        frame.pack("and?", budget=BUDGET, reserve=-1)
+
+
+# Once, and once only
+
+
+def test_a_reply_that_is_tried_again_is_there_once_with_its_pack(engine: holdfast.Engine) -> None:
+    session = started(engine)
+    made = session.pack("And when?", budget=BUDGET)
+    reply = session.record("assistant", "Tomorrow.", key="reply")
+    before = contents(engine)
+    other = engine.session("s")
+    assert session.record("assistant", "Tomorrow.", key="reply", pack=made) == reply
+    assert other.record("assistant", "Tomorrow.", key="reply") == reply
+    assert contents(engine) == before
+    other.pack("And who?", budget=BUDGET)
+    assert other.record("assistant", "Tomorrow.", key="reply") == reply, "which was recorded before that pack"
+    other.record("assistant", "Ada.")
+    assert said(session) == [QUESTION, "And when?", "Tomorrow.", "And who?", "Ada."]
+    assert [each.query for each in session.packs()] == ["And who?", "And when?"]
+
+
+def test_what_is_refused_keeps_the_pack_for_the_next_try(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.pack(QUESTION, budget=BUDGET)
+    odd_ones: tuple[dict[str, Any], ...] = ({"content": ""}, {"content": "To Lisbon.", "pack": "p1"})
+    for odd in odd_ones:
+        with refused(engine, errors.InvalidContent):
+            session.record("assistant", **odd)
+    session.record("assistant", "To Lisbon.")
+    assert said(session) == [QUESTION, "To Lisbon."]
+    assert len(session.packs()) == 1
+
+
+@pytest.mark.parametrize("between", ["reset", "erased", "died"])
+def test_what_happens_between_a_pack_and_its_reply_loses_neither(between: str, engine: holdfast.Engine) -> None:
+    session = started(engine)
+    ledger = own(session)
+    ledger.assert_("city", "Valparaiso")
+    made = session.pack("And when?", budget=BUDGET)
+    if between == "reset":
+        session.reset("anew")
+    elif between == "erased":
+        session.erase([session.messages()[0].seq], "asked to")
+    else:
+        ledger.assert_("city", "Lisbon")
+    session.record("assistant", "Tomorrow.")
+    assert said(session)[-2:] == ["And when?", "Tomorrow."]
+    if between == "erased":
+        assert session.packs() == []
+    else:
+        (record,) = session.packs()
+        assert session.reproduce(record).text == made.text
+    assert "Valparaiso" not in session.pack(budget=BUDGET).text or between != "died"
+    assert engine.verify().problems == ()
+
+
+# The guard at boundaries
+
+
+def test_a_death_may_wait_and_the_manifest_admits_it(desk: Desk) -> None:
+    engine = desk.open("memory", policy=Policy(deaths="deferred"))
+    session = started(engine)
+    ledger = own(session)
+    ledger.assert_("city", "Valparaiso")
+    session.record("assistant", "It goes to Valparaiso.")
+    told = session.messages()[-1].seq
+    session.keep(session.pack("And when?", budget=BUDGET))
+    ledger.assert_("city", "Lisbon")
+    made = session.pack("And when?", budget=BUDGET)
+    assert "It goes to Valparaiso." in made.text
+    assert lines(made, "- city") == [
+        "- city: what was said of it before holds no more; it is now Lisbon",
+        "- city: Lisbon",
+    ]
+    assert [(each.at, each.key) for each in made.manifest.exposed] == [(told, "city")]
+    assert "Still shown though no longer true, until the next boundary: city." in made.explain()
+    with refused(engine, errors.CriticalOverflow):
+        session.pack("word " * 3_000, budget=BUDGET)
+    talk(session, 12)
+    later = session.pack("And when?", budget=1_000)
+    assert session.state().view(None).boundary
+    assert "Valparaiso" not in later.text
+    assert later.manifest.exposed == ()
+
+
+@pytest.mark.parametrize("guard", ["redact", "annotate", "off"])
+def test_looking_changes_nothing_and_settling_no_more_than_once(guard: Any, engine: holdfast.Engine) -> None:
+    session = started(engine)
+    ledger = own(session)
+    ledger.assert_("city", "Valparaiso")
+    session.record("assistant", "It goes to Valparaiso.")
+    ledger.assert_("city", "Lisbon")
+    before = contents(engine)
+    looked = session.pack("And when?", budget=BUDGET, guard=guard, settle=False, as_of_us=1_800_000_000_000_000)
+    assert contents(engine) == before
+    settled = session.pack("And when?", budget=BUDGET, guard=guard, as_of_us=1_800_000_000_000_000)
+    assert settled.text == looked.text
+    assert len(log_of(engine)) == len(before[0]) + (guard != "off")
+    assert ("It goes to Valparaiso" in settled.text) == (guard != "redact")
+    assert ("[no longer true: city has a current value]" in settled.text) == (guard == "annotate")
+    before = contents(engine)
+    session.pack("And when?", budget=BUDGET, guard=guard)
+    assert contents(engine) == before
+
+
+# Others who write
+
+
+class Meanwhile:
+    """A store under which something happens once: after it was asked for rows that are meant, or has written."""
+
+    def __init__(
+        self, store: Any, happens: Callable[[], object], meant: Callable[[type, Mapping[str, Any]], bool] | None = None
+    ) -> None:
+        self._store, self._meant, self._happens = store, meant, happens
+        self.happened = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def rows(self, table: type, *given: Any, **named: Any) -> Any:
+        found = self._store.rows(table, *given, **named)
+        self._now(self._meant is not None and self._meant(table, named))
+        return found
+
+    def append(self, *given: Any, **named: Any) -> Any:
+        done = self._store.append(*given, **named)
+        self._now(self._meant is None)
+        return done
+
+    def _now(self, meant: bool) -> None:
+        if meant and not self.happened:
+            self.happened = True
+            self._happens()
+
+
+MOMENTS: dict[str, Callable[[type, Mapping[str, Any]], bool]] = {
+    "after the versions": lambda table, _: table is LedgerRow,
+    "after the facts": lambda table, named: table is FactRow and not named.get("among"),
+    "after the guard": lambda table, named: table is FactRow and "anchor" in (named.get("among") or ()),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_pack_is_of_one_moment(moment: str, desk: Desk) -> None:
+    """A fact that dies while it is read is dead in all of it, or in none; and the same pack can be made again."""
+    engine = desk.open("sqlite")
+    session = engine.create_session("s")
+    own(session).assert_("city", "Valparaiso")
+    session.record("assistant", "It goes to Valparaiso.")
+    session.record("user", QUESTION)
+    other = desk.open("sqlite", ids=RandomIds())
+    dies = lambda: other.session("s").ledger().assert_("city", "Lisbon")  # noqa: E731
+    store = Meanwhile(store_of(engine), dies, MOMENTS[moment])
+    with store_replaced(engine, store):
+        made = engine.session("s").pack(budget=BUDGET, settle=False)
+    assert store.happened
+    assert ("It goes to Valparaiso." in made.text) == ("- city: Valparaiso" in made.text)
+    record = session.keep(made)
+    assert session.reproduce(record).manifest == made.manifest
+
+
+def test_who_is_talked_over_settles_again(desk: Desk) -> None:
+    """Between its boundary and its pack so much was said that it would not fit any more."""
+    engine = desk.open("sqlite")
+    session = started(engine)
+    talk(session, 8)
+    other = desk.open("sqlite", ids=RandomIds())
+    store = Meanwhile(store_of(engine), lambda: talk(other.session("s"), 8))
+    with store_replaced(engine, store):
+        made = engine.session("s").pack("And when?", budget=900)
+    assert store.happened
+    assert made.tokens.used <= 900
+    assert [each.type for each in log_of(engine)].count("frame.compacted") == 2
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_threads_that_share_a_session_lose_nothing_and_say_nothing_twice(kind: str, desk: Desk) -> None:
+    engine = desk.open(kind)
+    session = engine.create_session("s")
+    ledger = own(session)
+    ledger.assert_("city", "Lisbon 0")
+    wrong: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            for number in range(TURNS):
+                made = session.pack(f"{name}{number}: which city?", budget=800)
+                session.record("assistant", f"{name}{number}: this one. {'indeed ' * 20}", pack=made)
+                ledger.assert_("city", f"Lisbon {name}{number}")
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    heard = [each.text.split(":")[0] for each in session.messages(limit=1_000)]
+    assert sorted(heard) == sorted(f"{name}{number}" for name in "abc" for number in range(TURNS) for _ in range(2))
+    records = session.packs(limit=1_000)
+    assert len(records) == 3 * TURNS == sum(each.type == PackRecorded.name for each in log_of(engine))
+    for record in records[: figure(12, 600)]:
+        assert session.reproduce(record).context_hash == record.context_hash
+    assert engine.verify().problems == ()
