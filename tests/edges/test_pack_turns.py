@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import Policy, SummarizeOldest, errors
 from holdfast.adapters.system import RandomIds
+from holdfast.context.manifest import digest
 from holdfast.model.rows import FactRow, LedgerRow
 from holdfast.model.view_events import PackRecorded
 from tests.edges.engines import Desk, contents, log_of, refused, store_of, store_replaced
@@ -170,6 +171,19 @@ def test_what_happens_between_a_pack_and_its_reply_loses_neither(between: str, e
     assert engine.verify().problems == ()
 
 
+def test_a_value_that_was_erased_cannot_be_guessed_from_what_is_kept_of_a_pack(engine: holdfast.Engine) -> None:
+    session = started(engine)
+    ledger = own(session)
+    ledger.assert_("pin", "4711")
+    session.keep(session.pack("What is the pin?", budget=BUDGET))
+    ledger.erase("pin", "asked to")
+    (record,) = session.packs()
+    kept = {each.digest for each in session.manifest(record).entries if each.section == "facts"}
+    assert kept.isdisjoint({digest("- pin: 4711"), digest("4711")})
+    with refused(engine, errors.PackChanged):
+        session.reproduce(record)
+
+
 # The guard at boundaries
 
 
@@ -217,6 +231,23 @@ def test_looking_changes_nothing_and_settling_no_more_than_once(guard: Any, engi
     before = contents(engine)
     session.pack("And when?", budget=BUDGET, guard=guard)
     assert contents(engine) == before
+
+
+@pytest.mark.parametrize("form", [dict, list])
+def test_what_a_value_is_made_of_dies_with_it(form: type, engine: holdfast.Engine) -> None:
+    """Each part wherever it is told, also alone; what another value has as well lives on."""
+    parts = {"street": "12 Main St", "town": "Valparaiso", "name": "Ada Byron", "gate": "B7"}
+    session = started(engine)
+    ledger = own(session)
+    ledger.assert_("home", parts if form is dict else [*parts.values()])
+    for part in parts.values():
+        session.record("assistant", f"It is about {part}.")
+    live = {**parts, "street": "5 Oak Ave", "gate": "C9"}
+    ledger.assert_("home", live if form is dict else [*live.values()])
+    ledger.assert_("harbour", "Valparaiso")
+    ledger.assert_("harbour", "Lisbon")
+    shown = session.pack("What now?", budget=BUDGET).text
+    assert [f"It is about {part}." in shown for part in parts.values()] == [False, True, True, False]
 
 
 # Others who write

@@ -53,6 +53,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """The request includes it."""
     gone: str = ""
     """Why it is out whatever the budget is; empty if it may be in."""
+    known_by: str = ""
+    """What tells it from what it was before without telling what it says, if there is such a thing."""
     fate: Fate = "omitted"
     """What it then counts as."""
 

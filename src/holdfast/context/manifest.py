@@ -173,5 +173,5 @@ def _tail(placed: Placed) -> Entry:
         score=piece.score,
         rank=placed.rank,
         at=piece.at,
-        digest=digest(placed.text) if placed.text else "",
+        digest=digest(piece.known_by or placed.text) if placed.text else "",
     )

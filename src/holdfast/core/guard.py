@@ -30,6 +30,8 @@ from holdfast.model.pack import Guard
 
 ANCHOR_CHARS = 64
 """Of a word that rows are looked up by."""
+SEVERAL = "*"
+"""Stands for the anchor of what is made of several values."""
 ALONE_CHARS = 3
 """So many characters in words that are not common make a value known wherever it stands; a shorter one needs its key."""
 RETOLD_WORDS = 4
@@ -111,6 +113,14 @@ def anchor(value: Json) -> str:
             if weight > best:
                 best, chosen = weight, word
     return chosen
+
+
+def anchors(value: Json) -> tuple[str, ...]:
+    """The words by which each of the values is found that a value is made of: the anchor, or the longest word."""
+    found = (
+        anchor(leaf) or max(words(leaf), key=lambda word: (len(word), word), default="") for leaf in _leaves(value)
+    )
+    return tuple(dict.fromkeys(filter(None, found)))
 
 
 def words(text: str) -> frozenset[str]:

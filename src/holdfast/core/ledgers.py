@@ -265,12 +265,12 @@ def _fact_row(home: dict[str, str], state: FactState) -> FactRow:
 
 def _anchor(value: Json) -> str:
     """The word that leads to a value. What has none that stands out is found by the longest, behind a sign: there may be
-    many of its kind, and they must not crowd out the others."""
-    found = guard.anchor(value)
-    if found:
-        return found
-    longest = max(guard.words(text_of(value)), key=lambda word: (len(word), word), default="")
-    return f"={longest}" if longest else ""
+    many of its kind, and they must not crowd out the others. So may what several words lead to, as it is made of several
+    values: it is looked at whatever a text says."""
+    found = guard.anchors(value)
+    if len(found) > 1:
+        return guard.SEVERAL
+    return "" if not found else found[0] if guard.anchor(value) else f"={found[0]}"
 
 
 def _mention_rows(home: dict[str, str], fact: Fact) -> Iterator[MentionRow]:

@@ -239,6 +239,7 @@ def fact_pieces(
                 authority=fact.authority,
                 gone=gone,
                 fate=each.fate,
+                known_by=f"{fact.id} {fact.review or ''}",  # no digest of a value outlives it: it could be guessed
             )
         )
     return pieces

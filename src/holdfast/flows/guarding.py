@@ -96,7 +96,9 @@ def watch(
     )
     by_word: dict[str, list[int]] = {}
     for at, each in enumerate(found.values()):
-        by_word.setdefault(each.anchor.removeprefix("="), []).append(at)
+        several = each.anchor == guard.SEVERAL
+        for word in guard.anchors(each.fact.value) if several else (each.anchor.removeprefix("="),):
+            by_word.setdefault(word, []).append(at)
     deferred = place.context.policy.deaths == "deferred" and deferring
     return Watch(
         policy=policy,
@@ -172,7 +174,7 @@ def _candidates(ledger: LedgerId, words: Sequence[str]) -> Flow[list[FactRow]]:
     look-up of its own."""
     found: list[FactRow] = []
     where = ledger_where(ledger.stream)
-    common = [f"={word}" for word in words if len(word) <= _COMMON_CHARS]
+    common = [guard.SEVERAL, *(f"={word}" for word in words if len(word) <= _COMMON_CHARS)]
     for anchors in (*_some(words), *_some(common)):
         among = {"anchor": anchors}
         rows = yield from effects.rows(FactRow, where, None, limits.READ_EVENTS, order=NEWEST, among=among)

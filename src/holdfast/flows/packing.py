@@ -320,12 +320,16 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     if first + least > request.effective:  # whatever becomes of the history
         raise CriticalOverflow(needed=first + least, budget=request.effective)
     changed = yield from guarding.settle_redactions(place, state, found.guarded)
-    tail = sum(measure(count(each.text), 0) for each in found.pieces if not each.gone)
+    pieces = [*_corrections(found.guarded, found.found), *found.pieces]  # the former go at a boundary
+    tail = sum(measure(count(each.text), 0) for each in pieces if not each.gone)
     pinned = sum(each.tokens for each in found.first if each.at)
-    before = first - pinned + max(least, min(tail, request.effective // _TAIL_SHARE))
+    before = first - pinned + max(least_of(pieces, count, measure), min(tail, request.effective // _TAIL_SHARE))
     history = _history_tokens(found, measure)
     if not _priced(place, state, request) and before + pinned + history <= request.effective:
         return changed
+    before += max(
+        0, history - measure(found.view.tokens, found.view.blocks)
+    )  # a plan knows nothing of the guard's notes
     plan = yield from planning.compact(
         place, window=request.effective, model=request.model or None, before=min(before, request.effective)
     )
