@@ -233,6 +233,22 @@ def test_looking_changes_nothing_and_settling_no_more_than_once(guard: Any, engi
     assert contents(engine) == before
 
 
+@pytest.mark.parametrize(("deaths", "towns"), [("deferred", 12), ("boundary", 1)])
+def test_what_the_guard_adds_finds_room(deaths: Any, towns: int, desk: Desk) -> None:
+    """Corrections behind the history, or notes in it: they are not there when it is planned what is folded."""
+    engine = desk.open("memory", policy=Policy(deaths=deaths))
+    for budget in range(500, 900, 20):
+        session = engine.create_session(f"s{budget}")
+        ledger = own(session)
+        for turn in range(12):
+            ledger.assert_(f"town {turn % towns}", f"Valparaiso {turn % towns:03}")
+            session.record("user", f"Now {'indeed ' * 15}")
+            session.record("assistant", f"To Valparaiso {turn % towns:03}.", pack=False)
+        for turn in range(towns):
+            ledger.assert_(f"town {turn}", f"Lisbon {turn:03}")
+        assert session.pack("And when?", budget=budget, guard="annotate").tokens.used <= budget
+
+
 @pytest.mark.parametrize("form", [dict, list])
 def test_what_a_value_is_made_of_dies_with_it(form: type, engine: holdfast.Engine) -> None:
     """Each part wherever it is told, also alone; what another value has as well lives on."""

@@ -185,6 +185,8 @@ class Situations(SeveralEngines):
         for talk in self.talks.values():
             talk.fields = None
             talk.replies = [seq for seq in talk.replies if seq in kept]
+            while talk.actions and talk.actions[-1][0] not in kept:  # what it told is told by nobody any more
+                talk.answered = [*talk.actions.pop()[1], *talk.answered]
             talk.actions = [each for each in talk.actions if each[0] in kept]
             talk.answered = [call for call in talk.answered if int(call[1:].split("_")[0]) in kept]
 

@@ -36,8 +36,8 @@ class PackNotFound(NotFound):
 
 
 class PackChanged(Conflict):
-    """The pack {pack!r} cannot be had as it was: {reason}. Build a new one with pack(); what is left of the old one is in
-    the log."""
+    """The pack {pack!r} cannot be had as it was: {reason}. Ask for a new one with pack(); what is left of the old one is
+    in the log."""
 
     pack: str
     reason: str
