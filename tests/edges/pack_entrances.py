@@ -126,6 +126,11 @@ def _is_share(value: object) -> bool:
     return is_number(value) and 0 <= value <= 1  # type: ignore[operator]
 
 
+def _as_text(value: object) -> bool:
+    """A text, or something that is written as one: a brief is kept as it is written."""
+    return isinstance(value, str)
+
+
 def _one_of(known: tuple[str, ...]) -> Callable[[object], bool]:
     return lambda value: type(value) is str and value in known
 
@@ -162,9 +167,9 @@ PROFILE: dict[str, Callable[[object], bool]] = {
     "recent_turns": is_int,
 }
 BRIEF: dict[str, Callable[[object], bool]] = {
-    "prompt": is_text,
+    "prompt": _as_text,
     "invariants": lambda value: value == () and type(value) is tuple,
-    "working_context": is_text,
+    "working_context": _as_text,
     "tools": lambda value: value == () and type(value) is tuple,
 }
 INSIDE: dict[str, tuple[str, Callable[[Any], Any], Callable[[object], bool]]] = {
@@ -175,13 +180,13 @@ INSIDE: dict[str, tuple[str, Callable[[Any], Any], Callable[[object], bool]]] = 
     "pack(id of a scope)": ("within", lambda value: [("task", value)], is_text),
     **{f"pack(profile's {name})": ("profile", _changed(Profile(name="own"), name), PROFILE[name]) for name in PROFILE},
     **{f"pack(brief's {name})": ("brief", _changed(Brief(), name), BRIEF[name]) for name in BRIEF},
-    "pack(brief's invariant)": ("brief", lambda value: Brief(invariants=(value,)), is_text),
+    "pack(brief's invariant)": ("brief", lambda value: Brief(invariants=(value,)), _as_text),
     "pack(brief's tool)": ("brief", lambda value: Brief(tools=(value,)), never),
-    "pack(name of a tool)": ("brief", lambda value: Brief(tools=(_changed(TOOL, "name")(value),)), is_text),
+    "pack(name of a tool)": ("brief", lambda value: Brief(tools=(_changed(TOOL, "name")(value),)), _as_text),
     "pack(description of a tool)": (
         "brief",
         lambda value: Brief(tools=(_changed(TOOL, "description")(value),)),
-        is_text,
+        _as_text,
     ),
     "pack(parameters of a tool)": (
         "brief",

@@ -233,7 +233,7 @@ def test_looking_changes_nothing_and_settling_no_more_than_once(guard: Any, engi
     assert contents(engine) == before
 
 
-@pytest.mark.parametrize(("deaths", "towns"), [("deferred", 12), ("boundary", 1)])
+@pytest.mark.parametrize(("deaths", "towns"), [("deferred", 12), ("boundary", 3)])
 def test_what_the_guard_adds_finds_room(deaths: Any, towns: int, desk: Desk) -> None:
     """Corrections behind the history, or notes in it: they are not there when it is planned what is folded."""
     engine = desk.open("memory", policy=Policy(deaths=deaths))
@@ -242,8 +242,8 @@ def test_what_the_guard_adds_finds_room(deaths: Any, towns: int, desk: Desk) -> 
         ledger = own(session)
         for turn in range(12):
             ledger.assert_(f"town {turn % towns}", f"Valparaiso {turn % towns:03}")
-            session.record("user", f"Now {'indeed ' * 15}")
-            session.record("assistant", f"To Valparaiso {turn % towns:03}.", pack=False)
+            session.record("user", f"Now {'indeed ' * 5}")
+            session.record("assistant", f"Valparaiso {turn % towns:03}. " * 4, pack=False)
         for turn in range(towns):
             ledger.assert_(f"town {turn}", f"Lisbon {turn:03}")
         assert session.pack("And when?", budget=budget, guard="annotate").tokens.used <= budget

@@ -39,7 +39,7 @@ def _turn(turn: Turn) -> list[str]:
     for call in message.tool_calls:
         if call.id in turn.answers:
             names[call.id] = call.name
-            args = call.args if isinstance(call.args, str) else codec.encode(call.args).decode()
+            args = call.args if isinstance(call.args, str) else " ".join(codec.encode(call.args).decode().splitlines())
             said.append(_plain(f"calls {call.name} ({call.id}): {args}"))
     blocks = [_block(f"[{role}]", said)]
     for call_id, (origin, number) in turn.answers.items():
