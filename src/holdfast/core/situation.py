@@ -81,9 +81,10 @@ def fitted(text: str, count: Callable[[str], int]) -> str:
     ellipsis, unless nothing fits at all."""
     if _fits(text, count):
         return text
-    text = text.encode()[: limits.SITUATION_BYTES].decode("utf-8", "ignore")
-    words = text.split(" ")
-    whole = _most(len(words), lambda n: _fits(" ".join(words[:n]) + _ELLIPSIS, count))
+    start = text.encode()[: limits.SITUATION_BYTES].decode("utf-8", "ignore")
+    words = start.split(" ")
+    torn = len(start) < len(text) and text[len(start)] != " "  # the last of these is not all of a word
+    whole = _most(len(words) - torn, lambda n: _fits(" ".join(words[:n]) + _ELLIPSIS, count))
     if whole:
         return " ".join(words[:whole]) + _ELLIPSIS
     chars = _most(len(words[0]), lambda n: _fits(words[0][:n] + _ELLIPSIS, count))
