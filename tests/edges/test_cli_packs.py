@@ -341,7 +341,8 @@ def test_why_says_of_every_message_what_became_of_it(cli: Cli, written: Path) ->
         assert told_of(answer["entries"]) == told_of(expected or covering)
         seen += bool(covering)
     assert seen >= 6
-    assert cli("why", "order", str(messages[0].seq)).out == cli("why", "order", f"m{messages[0].seq}").out
+    first, second = (cli("why", "order", name).out for name in (str(messages[0].seq), f"m{messages[0].seq}"))
+    assert re.sub(r"\d+ s ago", "", first) == re.sub(r"\d+ s ago", "", second)
 
 
 def test_why_says_of_a_large_result_where_it_lies(cli: Cli, written: Path) -> None:

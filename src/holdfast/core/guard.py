@@ -36,9 +36,6 @@ ALONE_CHARS = 3
 """So many characters in words that are not common make a value known wherever it stands; a shorter one needs its key."""
 RETOLD_WORDS = 4
 """A statement of so many words that tell something is known in other words, too."""
-TOGETHER_WORDS = 30
-"""Sentences that follow on one another are read as one, if they have no more words: what has a number or a name in it may
-be told in two steps."""
 RETOLD_SHARE = 0.8
 """So many of its words must be there, and all of its numbers and names."""
 COMPARED = 16
@@ -123,10 +120,30 @@ def anchors(value: Json) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, found)))
 
 
+_SEEN_BYTES = 16 << 20
+_SEEN: dict[str, frozenset[str]] = {}
+_ROOM = [_SEEN_BYTES]
+"""The words of texts that were looked at, and about how many bytes are left for more."""
+
+
 def words(text: str) -> frozenset[str]:
-    """What anchors are compared with."""
-    found = Words(text)
-    return frozenset(_searched(found.norms, found.touching))
+    """What anchors are compared with. The same texts are looked at for every model call, so they are kept in mind."""
+    known = _SEEN.get(text)
+    if known is None:
+        found = Words(text)
+        known = frozenset(_searched(found.norms, found.touching))
+        _remember(text, known)
+    return known
+
+
+def _remember(text: str, found: frozenset[str]) -> None:
+    """All is forgotten when it gets too much: it is soon there again."""
+    _ROOM[0] -= len(text) + 64 * len(found)
+    if _ROOM[0] < 0:
+        _SEEN.clear()
+        _ROOM[0] = _SEEN_BYTES - len(text)
+    if _ROOM[0] >= 0:
+        _SEEN[text] = found
 
 
 def cuts(text: str, facts: Sequence[Stated], spans: Sequence[Span] = (), question: str = "") -> tuple[Cut, ...]:
@@ -490,10 +507,7 @@ class _Look:
         found: list[_Told] = []
         norms = self.words.norms
         telling = {word for word, stemmed in stems.items() if stemmed in index}
-        for first, last, apart in (
-            *((*each, False) for each in self.layout.units()),
-            *((*each, True) for each in self.layout.together(TOGETHER_WORDS)),
-        ):
+        for first, last in self.layout.units():
             own = norms[first : last + 1]
             if telling.isdisjoint(own):
                 continue
@@ -501,7 +515,7 @@ class _Look:
             likely = dict.fromkeys(islice((each for word in own for each in index.get(stems[word], ())), COMPARED))
             self.unsure |= len(likely) == COMPARED
             for each in likely:
-                if not each.is_in(said) or (apart and (each.live or not each.needed)):
+                if not each.is_in(said):
                     continue
                 places = [place for place, word in enumerate(own, first) if stems[word] in each.stems]
                 if not each.live:

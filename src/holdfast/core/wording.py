@@ -226,14 +226,6 @@ class Layout:
                 if self.clause_lasts[clause] - self.clause_firsts[clause] < SENTENCE_WORDS:
                     yield self.clause_firsts[clause], self.clause_lasts[clause]
 
-    def together(self, most: int) -> Iterator[tuple[int, int]]:
-        """Sentences that follow on one another, two or three of them, if they are as short as that together."""
-        ends = [*zip(self.sentence_firsts, self.sentence_lasts, strict=True)]
-        for at, (first, _) in enumerate(ends):
-            for _, last in ends[at + 1 : at + 3]:
-                if last - first < most:
-                    yield first, last
-
 
 def occurrences(found: Words, patterns: Sequence[tuple[str, ...]], most: int) -> Iterator[tuple[int, int, int]]:
     """Where the words of these stand in their order: the first word, the last, and which it is; of those that end at one
