@@ -24,7 +24,7 @@ import msgspec
 
 from holdfast.core.detect.words import GENERIC, STOP, stem, word_set
 from holdfast.core.infer import text_of
-from holdfast.core.wording import GAP, NESTED, SENTENCE_WORDS, Layout, Words, is_spaceless, occurrences
+from holdfast.core.wording import GAP, NESTED, SENTENCE_WORDS, Layout, Memory, Words, is_spaceless, occurrences
 from holdfast.model.content import Json
 from holdfast.model.pack import Guard
 
@@ -120,30 +120,17 @@ def anchors(value: Json) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-_SEEN_BYTES = 16 << 20
-_SEEN: dict[str, frozenset[str]] = {}
-_ROOM = [_SEEN_BYTES]
-"""The words of texts that were looked at, and about how many bytes are left for more."""
+_seen: Memory[frozenset[str]] = Memory(16 << 20)
 
 
 def words(text: str) -> frozenset[str]:
     """What anchors are compared with. The same texts are looked at for every model call, so they are kept in mind."""
-    known = _SEEN.get(text)
+    known = _seen.get(text)
     if known is None:
         found = Words(text)
         known = frozenset(_searched(found.norms, found.touching))
-        _remember(text, known)
+        _seen.put(text, known, 64 * len(known))
     return known
-
-
-def _remember(text: str, found: frozenset[str]) -> None:
-    """All is forgotten when it gets too much: it is soon there again."""
-    _ROOM[0] -= len(text) + 64 * len(found)
-    if _ROOM[0] < 0:
-        _SEEN.clear()
-        _ROOM[0] = _SEEN_BYTES - len(text)
-    if _ROOM[0] >= 0:
-        _SEEN[text] = found
 
 
 def cuts(text: str, facts: Sequence[Stated], spans: Sequence[Span] = (), question: str = "") -> tuple[Cut, ...]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 SENTENCE_WORDS = 60
 """A longer sentence is read clause by clause, and a longer clause only for what stands in it word for word."""
@@ -47,6 +50,25 @@ _BREAK = re.compile(
     re.IGNORECASE,
 )
 """Where a clause ends; with `full`, a sentence does."""
+
+
+class Memory(Generic[T]):
+    """What was found in texts, up to so many bytes. All is forgotten when it gets too much: it is soon there again."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+        self._found: dict[str, T] = {}
+
+    def get(self, text: str) -> T | None:
+        return self._found.get(text)
+
+    def put(self, text: str, found: T, weight: int) -> None:
+        self._left -= len(text) + weight
+        if self._left < 0:
+            self._found.clear()
+            self._left = self._most - len(text) - weight
+        if self._left >= 0:
+            self._found[text] = found
 
 
 class Words:
