@@ -6,8 +6,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-import zlib
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,19 +14,17 @@ import pytest
 
 import holdfast
 from holdfast import Engine, Ladder, Message, Observation, Policy, Proposal, Span, errors
-from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.errors import InvalidInput
 from holdfast.model import limits
 from holdfast.testing import hostile
-from holdfast.testing.hostile import Case
-from tests.edges.engines import Desk, contents, log_of, refused, store_of
-from tests.edges.entrance import Entrance
+from tests.edges.engines import Desk, contents, log_of, refused
 from tests.edges.fact_engines import GUEST, STORES, Hearing, own, proposal, shelf, values
 from tests.edges.fact_entrances import FACT_ENTRANCES
+from tests.edges.hostile_entrances import MESSAGE_CHARS, check_entrances, printable
 from tests.support import figure
 
 SAMPLE = figure(24, 1)
 """One value in so many is handed in, other ones at each entrance."""
-MESSAGE_CHARS = 2_000
 
 
 OF_SESSIONS = ("observe", "accept", "decline", "fact", "search", "ledger")
@@ -51,48 +47,8 @@ def test_every_argument_of_every_method_has_an_entrance() -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "memory awaited"])
 def test_every_value_at_every_entrance_is_taken_or_refused(kind: str, desk: Desk) -> None:
-    wrong: dict[str, list[str]] = defaultdict(list)
-    engine = desk.open(kind)
-    for number, (name, entrance) in enumerate(FACT_ENTRANCES.items()):
-        tenant = engine.acting_as(tenant=f"t{number}")
-        tenant.create_session("s").record("user", "before")
-        shift = zlib.crc32(name.encode())
-        for at, case in enumerate(hostile.CASES):
-            if (at + shift) % (SAMPLE if kind == "memory" else 4 * SAMPLE) == 0:
-                trouble = _trouble(tenant, entrance, case, at)
-                if trouble:
-                    wrong[f"{name}: {trouble}"].append(case.name)
-    assert not wrong, (
-        "\n".join(f"{said}: {cases[:5]}" for said, cases in wrong.items()).encode(errors="replace").decode()
-    )
-
-
-def _trouble(engine: Any, entrance: Entrance, case: Case, number: int) -> str:
-    """What is wrong with what comes back; nothing if it is as it should be."""
-    entrance.prepare(engine, number)
-    before, value = store_of(engine).totals(), case.make()
-    try:
-        back = entrance.use(engine, value, number)
-    except HoldfastError as error:
-        fits = isinstance(error, InvalidInput) or (isinstance(error, entrance.also) and entrance.fits(value))
-        if not fits or not _printable(error):
-            return f"{type(error).__name__}: {error}"[:200]
-        return "" if store_of(engine).totals() == before else "refused, and something was stored"
-    except Exception as error:
-        return "" if isinstance(error, entrance.also) else f"raw {type(error).__name__}: {error}"[:200]
-    if not entrance.fits(value):
-        return "taken, but no value of this kind should be"
-    expected = entrance.expected(case.make())
-    same = back is value or (type(back) is type(expected) and _encoded(back) == _encoded(expected))
-    return "" if same else f"not what went in: {back!r:.100}"
-
-
-def _encoded(value: Any) -> bytes:
-    return msgspec.json.encode(value, order="deterministic")
-
-
-def _printable(error: HoldfastError) -> bool:
-    return len(str(error).encode()) > 0 and len(str(error)) < MESSAGE_CHARS
+    engine = check_entrances(desk, kind, FACT_ENTRANCES, SAMPLE)
+    assert engine.verify().problems == ()
 
 
 # Contradictions and bounds
@@ -283,7 +239,7 @@ def test_a_policy_or_detector_that_cannot_be_meant_is_refused_at_opening(awaited
     odd = [("policy", *each) for each in BAD_POLICIES.items()] + [("detector", *each) for each in BAD_DETECTORS.items()]
     for option, name, value in odd:
         error = _refusal(desk, awaited=awaited, **{option: value})
-        if error is None or not _printable(error):
+        if error is None or not printable(error):
             taken.append(f"{option}: {name}")
     assert taken == []
     assert not any(desk.folder.iterdir())

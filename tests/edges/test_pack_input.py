@@ -4,16 +4,13 @@ was to be settled first; or a pack that can be shown, kept, and read again."""
 from __future__ import annotations
 
 import inspect
-import zlib
-from collections import defaultdict
 
 import pytest
 
 import holdfast
-from holdfast.testing import hostile
 from tests.edges.engines import Desk
+from tests.edges.hostile_entrances import check_entrances
 from tests.edges.pack_entrances import PACK_ENTRANCES, opened
-from tests.edges.test_fact_input import _trouble
 from tests.support import figure
 
 SAMPLE = figure(36, 1)
@@ -37,18 +34,5 @@ def test_every_argument_of_every_method_has_an_entrance(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "memory awaited"])
 def test_every_value_at_every_entrance_is_taken_or_refused(kind: str, desk: Desk) -> None:
-    wrong: dict[str, list[str]] = defaultdict(list)
-    engine = desk.open(kind)
-    for number, (name, entrance) in enumerate(PACK_ENTRANCES.items()):
-        tenant = engine.acting_as(tenant=f"t{number}")
-        opened(tenant)
-        shift = zlib.crc32(name.encode())
-        for at, case in enumerate(hostile.CASES):
-            if (at + shift) % (SAMPLE if kind == "memory" else 4 * SAMPLE) == 0:
-                trouble = _trouble(tenant, entrance, case, at)
-                if trouble:
-                    wrong[f"{name}: {trouble}"].append(case.name)
-    assert not wrong, (
-        "\n".join(f"{said}: {cases[:5]}" for said, cases in wrong.items()).encode(errors="replace").decode()
-    )
+    engine = check_entrances(desk, kind, PACK_ENTRANCES, SAMPLE, opened)
     assert engine.verify().problems == ()

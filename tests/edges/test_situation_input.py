@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import zlib
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +17,11 @@ from holdfast import UPDATE_SITUATION, Situation, errors
 from holdfast.context.reasoning import NOTHING
 from holdfast.model import limits
 from holdfast.model.situation import FIELDS, MODES
-from holdfast.testing import hostile
 from tests.core.basics import json_objects, json_values
 from tests.edges.cli import HOSTILE, Cli
 from tests.edges.engines import Desk, contents, refused
+from tests.edges.hostile_entrances import check_entrances
 from tests.edges.situation_entrances import SITUATION_ENTRANCES
-from tests.edges.test_fact_input import _trouble
 from tests.support import CountingIds, SteppingClock, figure
 
 SAMPLE = figure(24, 1)
@@ -44,20 +41,7 @@ def test_every_argument_of_every_method_has_an_entrance() -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "memory awaited"])
 def test_every_value_at_every_entrance_is_taken_or_refused(kind: str, desk: Desk) -> None:
-    wrong: dict[str, list[str]] = defaultdict(list)
-    engine = desk.open(kind)
-    for number, (name, entrance) in enumerate(SITUATION_ENTRANCES.items()):
-        tenant = engine.acting_as(tenant=f"t{number}")
-        tenant.create_session("s")
-        shift = zlib.crc32(name.encode())
-        for at, case in enumerate(hostile.CASES):
-            if (at + shift) % (SAMPLE if kind == "memory" else 4 * SAMPLE) == 0:
-                trouble = _trouble(tenant, entrance, case, at)
-                if trouble:
-                    wrong[f"{name}: {trouble}"].append(case.name)
-    assert not wrong, (
-        "\n".join(f"{said}: {cases[:5]}" for said, cases in wrong.items()).encode(errors="replace").decode()
-    )
+    engine = check_entrances(desk, kind, SITUATION_ENTRANCES, SAMPLE, lambda tenant: tenant.create_session("s"))
     assert engine.verify().problems == ()
 
 

@@ -4,8 +4,6 @@ and a sound state."""
 from __future__ import annotations
 
 import inspect
-import zlib
-from collections import defaultdict
 from typing import Any
 
 import msgspec
@@ -13,9 +11,8 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.testing import hostile
 from tests.edges.engines import Desk, contents, refused
-from tests.edges.test_fact_input import _trouble
+from tests.edges.hostile_entrances import check_entrances
 from tests.edges.view_entrances import PIECE, VIEW_ENTRANCES
 from tests.support import figure
 
@@ -57,20 +54,7 @@ def test_every_argument_of_every_method_has_an_entrance() -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "memory awaited"])
 def test_every_value_at_every_entrance_is_taken_or_refused(kind: str, desk: Desk) -> None:
-    wrong: dict[str, list[str]] = defaultdict(list)
-    engine = desk.open(kind)
-    for number, (name, entrance) in enumerate(VIEW_ENTRANCES.items()):
-        tenant = engine.acting_as(tenant=f"t{number}")
-        tenant.create_session("s").record("user", "before")
-        shift = zlib.crc32(name.encode())
-        for at, case in enumerate(hostile.CASES):
-            if (at + shift) % (SAMPLE if kind == "memory" else 4 * SAMPLE) == 0:
-                trouble = _trouble(tenant, entrance, case, at)
-                if trouble:
-                    wrong[f"{name}: {trouble}"].append(case.name)
-    assert not wrong, (
-        "\n".join(f"{said}: {cases[:5]}" for said, cases in wrong.items()).encode(errors="replace").decode()
-    )
+    engine = check_entrances(desk, kind, VIEW_ENTRANCES, SAMPLE)
     assert engine.verify().problems == ()
 
 
