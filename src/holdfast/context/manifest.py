@@ -16,6 +16,7 @@ from holdfast.model.names import LedgerId, Scope
 from holdfast.model.pack import Brief, Entry, Exposure, Fate, Manifest, Request, Section, TokenSummary
 from holdfast.model.policy import Policy
 from holdfast.model.state import OpenCall
+from holdfast.model.tools import Tool
 
 RENDERER = "packs/1"
 """Raised whenever the same material would be laid out in other words."""
@@ -63,6 +64,11 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     exposed: tuple[Exposure, ...]
     counter: str
     policy: Policy
+
+
+def tools_text(tools: Sequence[Tool]) -> str:
+    """Tools as they are counted and hashed."""
+    return codec.encode([[each.name, each.description, each.parameters] for each in tools]).decode()
 
 
 def digest(text: str) -> str:

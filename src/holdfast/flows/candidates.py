@@ -28,7 +28,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.frames import checked_handle, handles, read_handle
 from holdfast.flows.inform_facts import NEWEST, facts_by_id, ledger_where, state_of
 from holdfast.flows.inform_frames import event_at
-from holdfast.flows.knowing import ledgers_of
+from holdfast.flows.knowing import InUse, in_use, ledgers_of
 from holdfast.flows.place import Place
 from holdfast.flows.read import piece_at
 from holdfast.model import limits
@@ -39,20 +39,21 @@ from holdfast.model.layers import Surrounding
 from holdfast.model.messages import Item, Unit
 from holdfast.model.names import LedgerId
 from holdfast.model.pack import Fate, Request
-from holdfast.model.rows import FactRow, LedgerRow, ledger_of
+from holdfast.model.rows import FactRow, ledger_of
 from holdfast.model.state import SessionState
 
 Within = tuple[tuple[FactScope, str], ...]
 
 
 class Ledgers(NamedTuple):
-    """The ledgers that a pack reads, in the order in which they have a say, and the last event of each."""
+    """The ledgers that a pack reads, in the order in which they have a say, and what its reader may know."""
 
-    ids: tuple[LedgerId, ...]
-    versions: tuple[int, ...]
-    places: tuple[int, ...]
-    """Among all that the session may read."""
+    used: tuple[InUse, ...]
     permissions: tuple[str, ...] | None
+
+    @property
+    def ids(self) -> tuple[LedgerId, ...]:
+        return tuple(each.ledger for each in self.used)
 
 
 class Found(NamedTuple):
@@ -68,17 +69,7 @@ class Found(NamedTuple):
 
 
 def ledgers_in_use(place: Place, state: SessionState, permissions: tuple[str, ...] | None) -> Flow[Ledgers]:
-    """Those that were ever written to; mostly the session's own is not among them."""
-    known = {codec.encode_stream_key(each.stream): (at, each) for at, each in enumerate(ledgers_of(place.scope, state))}
-    where: dict[str, str | int] = {"tenant": place.context.tenant}
-    rows = yield from effects.rows(LedgerRow, where, None, len(known), among={"ledger": list(known)})
-    found = sorted((known[row.ledger], row.version) for row in rows)
-    return Ledgers(
-        tuple(each for (_, each), _ in found),
-        tuple(version for _, version in found),
-        tuple(at for (at, _), _ in found),
-        permissions,
-    )
+    return Ledgers(tuple((yield from in_use(ledgers_of(place.scope, state)))), permissions)
 
 
 # Facts

@@ -23,7 +23,7 @@ from holdfast.errors import PlanStale
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.inform_facts import NEWEST, ledger_where, state_of
-from holdfast.flows.knowing import Scopes, checked_scopes, ledgers_of
+from holdfast.flows.knowing import InUse, Scopes, checked_scopes, in_use, ledgers_of
 from holdfast.flows.ledgers import writer_for
 from holdfast.flows.place import Place, order
 from holdfast.flows.read import message as message_of
@@ -35,7 +35,7 @@ from holdfast.model.messages import Item, Message, Unit
 from holdfast.model.names import LedgerId
 from holdfast.model.pack import Guard
 from holdfast.model.plan import Redacted, RedactionWhy, Reduction
-from holdfast.model.rows import FactRow, LedgerRow, MentionRow, Order
+from holdfast.model.rows import FactRow, MentionRow, Order
 from holdfast.model.state import SessionState
 
 __all__ = ["Guarded", "Watch", "guard_items", "guard_text", "settle_redactions", "shown_guarded", "watch"]
@@ -61,7 +61,7 @@ def watch(
     as_of_us: int,
     question: str = "",
     deferring: bool = True,
-    used: Sequence[tuple[int, LedgerId]] | None = None,
+    used: Sequence[InUse] | None = None,
 ) -> Flow[Watch]:
     """All that has to be known to show these items, as they would be shown without a guard, and these texts.
 
@@ -69,7 +69,8 @@ def watch(
     as many dead ones are looked at. `question` is the text of the question; the newest message of the user is it if it says
     the same, or if none is given. Without `deferring`, also what died just now is kept out, whatever the policy says.
     `used` are the ledgers of the session that were ever written to, if that is known."""
-    ledgers = (yield from _in_use(ledgers_of(place.scope, state))) if used is None else used
+    used = (yield from in_use(ledgers_of(place.scope, state))) if used is None else used
+    ledgers = [(each.place, each.ledger) for each in used]
     if not ledgers:
         return Watch(policy=policy, question=question)
     opaque = yield from _opaque(place, items)
@@ -158,15 +159,6 @@ class _Reader(msgspec.Struct, frozen=True):
             ended = True
             since = fact.ended_us if fact.ended_us is not None else fact.expires_us or 0
         return Known(fact.id, fact.key, found.ledger.stream.key, since, ended)
-
-
-def _in_use(ledgers: Sequence[LedgerId]) -> Flow[list[tuple[int, LedgerId]]]:
-    """Those that were ever written to, each with its place among all."""
-    keys = [codec.encode_stream_key(each.stream) for each in ledgers]
-    where: dict[str, str | int] = {"tenant": ledgers[0].tenant}
-    rows = yield from effects.rows(LedgerRow, where, None, len(keys), among={"ledger": keys})
-    used = {row.ledger for row in rows}
-    return [(at, each) for at, (each, key) in enumerate(zip(ledgers, keys, strict=True)) if key in used]
 
 
 def _candidates(ledger: LedgerId, words: Sequence[str]) -> Flow[list[FactRow]]:

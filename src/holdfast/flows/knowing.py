@@ -7,7 +7,7 @@ never current, whether or not somebody swept; reading changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, overload
+from typing import Literal, NamedTuple, overload
 
 import msgspec
 
@@ -361,6 +361,24 @@ def ledgers_of(scope: Scope, state: SessionState) -> list[LedgerId]:
     """The ledgers that a session reads: its own, then those that it was opened with, in their order."""
     others = (LedgerId(scope.tenant, key[0], key[1:]) for key in state.ledgers)  # type: ignore[arg-type]
     return list(dict.fromkeys([own_ledger(scope), *others]))
+
+
+class InUse(NamedTuple):
+    """A ledger that was ever written to, its place among all that were asked for, and its last event."""
+
+    place: int
+    ledger: LedgerId
+    version: int
+
+
+def in_use(ledgers: Sequence[LedgerId]) -> Flow[list[InUse]]:
+    """Those that were ever written to, in their order; mostly a session's own is not among them."""
+    keys = [codec.encode_stream_key(each.stream) for each in ledgers]
+    where: dict[str, str | int] = {"tenant": ledgers[0].tenant}
+    rows = yield from effects.rows(LedgerRow, where, None, len(keys), among={"ledger": keys})
+    versions = {row.ledger: row.version for row in rows}
+    found = enumerate(zip(ledgers, keys, strict=True))
+    return [InUse(at, each, versions[key]) for at, (each, key) in found if key in versions]
 
 
 def checked_scopes(within: object) -> tuple[tuple[FactScope, str], ...]:

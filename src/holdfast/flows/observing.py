@@ -26,6 +26,7 @@ from holdfast.flows.knowing import (
     Scopes,
     checked_scopes,
     current,
+    in_use,
     ledgers_of,
     one_of,
     own_ledger,
@@ -56,7 +57,6 @@ from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import LedgerId, StreamId, checked_name
 from holdfast.model.observed import Judged, Observed
-from holdfast.model.rows import LedgerRow
 from holdfast.model.state import OpenProposal, SessionState
 from holdfast.ports import Detector
 
@@ -121,7 +121,7 @@ def search(place: Place, query: str, /, *, within: Scopes = (), limit: int = 50)
     one that has the say is there; the session's own scope is looked into, others if `within` names them."""
     state = yield from _there(place)
     writer = _reader(place, state)
-    ledgers = yield from _in_use(ledgers_of(place.scope, state))
+    ledgers = [each.ledger for each in (yield from in_use(ledgers_of(place.scope, state)))]
     scopes: list[tuple[FactScope, str]] = [*checked_scopes(within), ("session", place.scope.session)]
     found = yield from search_in(place.context, ledgers, writer.permissions, query, scopes, limit)
     kept: list[Known] = []
@@ -129,14 +129,6 @@ def search(place: Place, query: str, /, *, within: Scopes = (), limit: int = 50)
         if known.fact.claim or (yield from _has_the_say(place.context, ledgers, writer, known)):
             kept.append(known)
     return tuple(kept)
-
-
-def _in_use(ledgers: Sequence[LedgerId]) -> Flow[list[LedgerId]]:
-    """Those that were ever written to; mostly the session's own is not among them."""
-    used: list[LedgerId] = []
-    for each in ledgers:
-        used += [each] if (yield from effects.rows(LedgerRow, ledger_where(each.stream), None, 1)) else []
-    return used
 
 
 def _has_the_say(context: Context, ledgers: Sequence[LedgerId], writer: Writer, known: Known) -> Flow[bool]:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from holdfast import codec
 from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
-from holdfast.context.manifest import Made, Seen, Stands
+from holdfast.context.manifest import Made, Seen, Stands, tools_text
 from holdfast.context.redacting import disowns, guard_quotes
 from holdfast.core.calibrate import calibrated
 from holdfast.core.infer import text_of
 from holdfast.core.messages import calls_open
 from holdfast.core.situation import situation_of
+from holdfast.core.wording import Memory
 from holdfast.errors import Contended, CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall
 from holdfast.flows import candidates, effects, guarding, planning
 from holdfast.flows import history as histories
@@ -53,7 +53,6 @@ from holdfast.model.pack import (
 )
 from holdfast.model.plan import Level
 from holdfast.model.state import SessionState
-from holdfast.model.tools import Tool
 
 if TYPE_CHECKING:
     from holdfast.render.packs import Pack
@@ -61,11 +60,11 @@ if TYPE_CHECKING:
 _TAIL_SHARE = 4
 """The history leaves one in so many tokens of a budget to what stands behind it, if there is so much."""
 _PURPOSE = "model call"
-_KNOWN: dict[tuple[str, str], int] = {}
-"""Tokens of texts that were counted before, by the counter's name: most of a pack was in the one before."""
-_KNOWN_TEXTS = 1 << 13
-_KNOWN_CHARS = 4_096
-"""Of so many texts, none of them longer than this."""
+_COUNTED: Memory[int] = Memory(8 << 20)
+"""Tokens of texts, by the counter's name: most of a pack was in the one before."""
+_ENTRY_BYTES = 128
+_COUNTED_CHARS = 4_096
+"""What is longer is counted each time."""
 
 
 def pack(
@@ -160,7 +159,7 @@ def _at_once(place: Place, state: SessionState, asked: Asked, brief: Brief) -> F
     """What there is to choose from, of ledgers that stayed as they are while it was gathered."""
     for _ in range(limits.VIEW_TRIES):
         found = yield from _gathered(place, state, asked, brief)
-        if not found.used.ids:
+        if not found.used.used:
             return found
         if (yield from candidates.ledgers_in_use(place, state, found.used.permissions)) == found.used:
             return found
@@ -232,7 +231,7 @@ def _gathered(
         within=request.within,
         as_of_us=request.as_of_us,
         question=request.query if request.stated else "",
-        used=list(zip(used.places, used.ids, strict=True)),
+        used=used.used,
     )
     guarded = guarding.guard_items(watch, items, place.context.counter.count)
     return _Gathered(request, first, system, view, late, used, tuple(found), tuple(pieces), watch, guarded)
@@ -241,13 +240,13 @@ def _gathered(
 def _counted(place: Place, text: str) -> int:
     """Tokens of a text that is likely to come again."""
     counter = place.context.counter
-    if len(text) > _KNOWN_CHARS:
+    if len(text) > _COUNTED_CHARS:
         return counter.count(text)
-    known = _KNOWN.get((counter.name, text))
+    name = f"{counter.name} {text}"
+    known = _COUNTED.get(name)
     if known is None:
-        if len(_KNOWN) >= _KNOWN_TEXTS:
-            _KNOWN.clear()
-        known = _KNOWN[counter.name, text] = counter.count(text)
+        known = counter.count(text)
+        _COUNTED.put(name, known, _ENTRY_BYTES)
     return known
 
 
@@ -289,11 +288,6 @@ def _prefix(place: Place, state: SessionState, brief: Brief) -> Flow[tuple[tuple
     return tuple(system), tuple(first)
 
 
-def tools_text(tools: Sequence[Tool]) -> str:
-    """Tools as they are counted."""
-    return codec.encode([[each.name, each.description, each.parameters] for each in tools]).decode()
-
-
 def _introduced(identity: Identity) -> str:
     """Who speaks, as the channel knows."""
     name = identity.user_name or identity.user_id
@@ -327,9 +321,7 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     history = _history_tokens(found, measure)
     if not _priced(place, state, request) and before + pinned + history <= request.effective:
         return changed
-    before += max(
-        0, history - measure(found.view.tokens, found.view.blocks)
-    )  # a plan knows nothing of the guard's notes
+    before += max(0, history - measure(found.view.tokens, found.view.blocks))  # a plan knows no notes of the guard
     plan = yield from planning.compact(
         place, window=request.effective, model=request.model or None, before=min(before, request.effective)
     )
@@ -367,7 +359,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
     count, measure = functools.partial(_counted, place), functools.partial(calibrated, state.calibration)
     guarded, watch = found.guarded, found.watch
     items, history = guarded.items, _history_tokens(found, measure)
-    seen = functools.partial(_seen, state, place.frame, found, measure)
+    seen = functools.cache(functools.partial(_seen, state, place.frame, found, measure))
     if request.profile.history == "relevant":
         kept = [each.item for each in seen() if each.fate in ("included", "reduced")]
         items, history = tuple(kept), measure(sum(each.tokens for each in kept), sum(each.blocks for each in kept))
@@ -397,7 +389,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         scope=place.scope,
         frame=place.frame,
         version=state.version,
-        ledgers=tuple(zip(found.used.ids, found.used.versions, strict=True)),
+        ledgers=tuple((each.ledger, each.version) for each in found.used.used),
         request=request,
         boundary=boundary,
         candidates=tuple((each.ledger, each.fact.id, each.score) for each in found.found if each.fate != "withheld"),

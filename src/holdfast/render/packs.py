@@ -10,8 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast import codec
-from holdfast.context.manifest import Made, manifest_of
+from holdfast.context.manifest import Made, manifest_of, tools_text
 from holdfast.context.words import explained
 from holdfast.model.frames import Reservation
 from holdfast.model.messages import History
@@ -66,8 +65,8 @@ class Pack:
     @functools.cached_property
     def context_hash(self) -> str:
         """The SHA-256 of all that is shown."""
-        tools = codec.encode([[each.name, each.description, each.parameters] for each in self.tools])
-        return hashlib.sha256(b"\n".join([self.text.encode("utf-8", "surrogatepass"), tools])).hexdigest()
+        whole = f"{self.text}\n{tools_text(self.tools)}"
+        return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
     @functools.cached_property
     def manifest(self) -> Manifest:
