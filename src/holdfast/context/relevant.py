@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from holdfast.core.detect import cues, values
+from holdfast.core import values
+from holdfast.core.detect import cues
 from holdfast.core.detect.words import FILLING, STOP, sentences, word_set, words
 from holdfast.core.infer import text_of
 from holdfast.model.facts import Fact

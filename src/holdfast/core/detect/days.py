@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 
-from holdfast.core.detect.values import Mention
+from holdfast.core.values import Mention
 
 LATEST_US = 253_370_764_800_000_000
 """The year 9999: what lies behind it is no time that a calendar can tell."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from holdfast.core.detect import cues
 from holdfast.core.detect.reading import PERSONS, Held, Reading, Scene, akin
-from holdfast.core.detect.values import Mention, name_norm, same
 from holdfast.core.detect.words import FILLING, STOP, content, stem, word_set
+from holdfast.core.values import Mention, name_norm, same
 
 SHORT_WORDS = 7
 CURT_WORDS = 4

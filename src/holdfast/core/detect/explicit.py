@@ -13,8 +13,8 @@ from holdfast.core.detect.cues import Mood
 from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, earnest, is_current, is_earnest
 from holdfast.core.detect.keyed import keyed
 from holdfast.core.detect.reading import Held, Reading, Scene
-from holdfast.core.detect.values import Mention, name_norm
 from holdfast.core.detect.words import STOP, content, words
+from holdfast.core.values import Mention, name_norm
 
 AROUND_CHARACTERS = 60
 """How far around a value it is looked for what is said of it."""

@@ -10,8 +10,8 @@ from holdfast.core.detect.cues import Mood
 from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, is_current
 from holdfast.core.detect.phrases import Place, names_another, norms, phrase, repeats
 from holdfast.core.detect.reading import Held, Scene
-from holdfast.core.detect.values import Mention, same
 from holdfast.core.detect.words import GENERIC, KIN, STOP, content, word_set, words
+from holdfast.core.values import Mention, same
 from holdfast.model.detection import Rule
 
 SUBJECT_WORDS = 6

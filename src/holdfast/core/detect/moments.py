@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from holdfast.core.detect import cues
-from holdfast.core.detect.values import Mention, mentions, same
 from holdfast.core.detect.words import STOP
+from holdfast.core.values import Mention, mentions, same
 
 AHEAD_CHARACTERS = 60
 HOURS = 12

@@ -7,8 +7,8 @@ import re
 from holdfast.core.detect import moments
 from holdfast.core.detect.cues import Mood
 from holdfast.core.detect.reading import Held, Scene
-from holdfast.core.detect.values import name_norm
 from holdfast.core.detect.words import FILLING, STOP, words
+from holdfast.core.values import name_norm
 
 Place = tuple[int, int]
 """Characters of the message observed."""

@@ -13,7 +13,6 @@ import msgspec
 
 from holdfast.core.detect import cues, moments
 from holdfast.core.detect.days import day_of
-from holdfast.core.detect.values import Kind, Mention, Norm, mentions, name_norm, names, same, whole
 from holdfast.core.detect.words import (
     BEFORE_CHARACTERS,
     BEFORE_MESSAGES,
@@ -32,6 +31,7 @@ from holdfast.core.detect.words import (
     word_set,
     words,
 )
+from holdfast.core.values import Kind, Mention, Norm, mentions, name_norm, names, same, whole
 from holdfast.model.detection import Candidate, Observation, Said, Span
 
 CLAUSE_CHARACTERS = 80

@@ -9,9 +9,9 @@ from holdfast.core.detect.evidence import evidence, fits
 from holdfast.core.detect.findings import LIKELY, Finding, is_earnest
 from holdfast.core.detect.keyed import is_anothers
 from holdfast.core.detect.reading import Held, Reading, Scene
-from holdfast.core.detect.values import OPPOSITE, Mention, same, whole
 from holdfast.core.detect.weights import LABEL, OFFERED, VALUE, confidence
 from holdfast.core.detect.words import STOP, stem, words
+from holdfast.core.values import OPPOSITE, Mention, same, whole
 from holdfast.model.content import Json
 from holdfast.model.detection import Observation, Proposal, Rule, Span
 

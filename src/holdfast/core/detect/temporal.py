@@ -8,7 +8,7 @@ from datetime import date
 
 from holdfast.core.detect.days import LATEST_US, day_of
 from holdfast.core.detect.reading import Held, Scene
-from holdfast.core.detect.values import Mention
+from holdfast.core.values import Mention
 
 _DEADLINE = re.compile(
     r"\b(?:deadlines?|due|expir\w+|valid|until|till|by|before|offer|window|renews?|ends?|last\sday)\b", re.IGNORECASE
