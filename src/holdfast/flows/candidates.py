@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.context.assemble import Piece
+from holdfast.context.fact_lines import constrains, fact_line, one_line
 from holdfast.context.levels import light
 from holdfast.core import relevance, stack
 from holdfast.core.authority import may_know, outranks
@@ -211,7 +212,7 @@ def fact_pieces(
     """Constraints first, then in the order in which they fit."""
     pieces: list[Piece] = []
     beside = _beside_the_point(found, request, items)
-    for each in sorted(found, key=lambda one: not _constrains(one.fact)):
+    for each in sorted(found, key=lambda one: not constrains(one.fact)):
         fact, home = each.fact, used.ids[each.ledger]
         gone = each.gone
         review = (yield from _review(home, fact, used, request)) if fact.review else ""
@@ -222,8 +223,8 @@ def fact_pieces(
             Piece(
                 id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home}",
                 section="facts",
-                text="" if gone else light(_fact_line(fact, review)),
-                priority="critical" if _constrains(fact) else "medium",
+                text="" if gone else light(fact_line(fact, request.as_of_us, review)),
+                priority="critical" if constrains(fact) else "medium",
                 score=each.score,
                 recency=fact.at_us,
                 source=_said_by(fact, home),
@@ -238,7 +239,7 @@ def fact_pieces(
 
 def _beside_the_point(found: Sequence[Found], request: Request, items: Sequence[Item]) -> dict[tuple[int, str], str]:
     """The facts that have too little to do with the question, and with what was said if only what is relevant is shown."""
-    chosen = [each for each in found if not each.gone and not _constrains(each.fact)]
+    chosen = [each for each in found if not each.gone and not constrains(each.fact)]
     if request.profile.history == "relevant":
         from holdfast.context.relevant import fitting_facts  # noqa: PLC0415 - a good part of the time of an import
 
@@ -251,20 +252,6 @@ def _beside_the_point(found: Sequence[Found], request: Request, items: Sequence[
         for each, fit in zip(chosen, fits, strict=True)
         if not fit
     }
-
-
-def _constrains(fact: Fact) -> bool:
-    return fact.is_constraint and not fact.claim
-
-
-def _fact_line(fact: Fact, review: str) -> str:
-    value = " ".join(value_text(fact.value).split())
-    key = fact.key if fact.scope in ("global", "session") else f"{fact.key} ({fact.scope} {fact.scope_id})"
-    if fact.claim:
-        return f"- claim by {fact.authority}, not confirmed: {key}: {value}"
-    if _constrains(fact):
-        return f"- CONSTRAINT ({fact.authority}) {key}: {value}"
-    return f"- {key}: {value}{review}"
 
 
 def _said_by(fact: Fact, home: LedgerId) -> str:
@@ -282,7 +269,7 @@ def _review(home: LedgerId, fact: Fact, used: Ledgers, request: Request) -> Flow
         now = (yield from facts_by_id(home.stream, [dead.fact.superseded_by])).get(dead.fact.superseded_by)
     if now is None or not _may_be_shown(now.fact, used, request):
         return f" (under review: it rests on {dead.fact.key}, which holds no more)"
-    value = " ".join(value_text(now.fact.value).split())
+    value = one_line(now.fact.value)
     return f" (under review: it rests on {dead.fact.key}, which is now {value})"
 
 
