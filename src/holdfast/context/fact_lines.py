@@ -6,14 +6,18 @@ without any other context what to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from holdfast.core.infer import text_of
 from holdfast.core.validity import read_validity
 from holdfast.model.content import Json
+from holdfast.model.detection import Proposal
 from holdfast.model.facts import Fact
 
 _DAY_US = 86_400_000_000
+_ASK = "ask before relying on it"
+_MAY_HAVE = {"retract": "it may not hold", "expire": "its time may be over"}
 
 
 def constrains(fact: Fact) -> bool:
@@ -29,6 +33,49 @@ def fact_line(fact: Fact, now_us: int, note: str = "") -> str:
     if constrains(fact):
         return f"- CONSTRAINT ({fact.authority}) {told}{note}"
     return f"- {told}{note}"
+
+
+def describe_dispute(fact: Fact, proposal: Proposal | None) -> str:
+    """Who disagrees with a fact: those who took it back without the authority for it, and what the conversation may have
+    changed; empty if nobody does."""
+    notes: list[str] = []
+    if fact.disputes:
+        who = " and ".join(dict.fromkeys(each.authority for each in fact.disputes))
+        notes.append(f" (stated by {fact.authority}; withdrawn by {who}, not confirmed: {_ASK})")
+    if proposal is not None:
+        what = _MAY_HAVE.get(proposal.change, "it may have changed")
+        if proposal.change == "supersede" and proposal.value is not None:
+            what = f"it may now be {one_line(proposal.value)}"
+        notes.append(f" (disputed: the conversation says that {what}; {_ASK})")
+    return "".join(notes)
+
+
+def describe_review(source: Fact | None, instead: Fact | None) -> str:
+    """What a fact under review rests on, as far as the reader may know: the source that ended, and what holds now."""
+    if source is None:
+        return " (under review: something that it rests on has changed; check before relying on it)"
+    if instead is None:
+        return f" (under review: it rests on {source.key}, which does not hold; check before relying on it)"
+    value = one_line(instead.value)
+    return f" (under review: it rests on {source.key}, which is now {value}; check before relying on it)"
+
+
+def beside_their_facts(facts: Iterable[Fact]) -> list[int]:
+    """The places of these facts, in an order in which each claim follows the fact that it is made against."""
+    order, claims = list[int](), dict[tuple[str, str, str], list[int]]()
+    known = [*facts]
+    held = {_slot(each) for each in known if not each.claim}
+    for at, each in enumerate(known):
+        if each.claim and _slot(each) in held:
+            claims.setdefault(_slot(each), []).append(at)
+    for at, each in enumerate(known):
+        if not (each.claim and _slot(each) in held):
+            order += [at, *claims.pop(_slot(each), ())]
+    return order
+
+
+def _slot(fact: Fact) -> tuple[str, str, str]:
+    return fact.key, fact.scope, fact.scope_id
 
 
 def one_line(value: Json) -> str:

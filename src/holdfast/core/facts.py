@@ -182,7 +182,8 @@ def _repetition(
             if {*known.depends_on} != {*new.depends_on}:
                 return None  # what was derived is said outright now, by one who has more to say
             events.append(FactEndorsed(fact=known.id, authority=authority, by=new.source.identity))
-        if known.review and not new.review and not outranks(ladder, known.authority, authority):
+        doubted = known.review or (known.disputes and not events)
+        if doubted and not new.review and not outranks(ladder, known.authority, authority):
             events.append(confirmed(known, new.source.identity, "", given))
         return tuple(events)
     for claim in slot:

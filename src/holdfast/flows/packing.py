@@ -217,7 +217,7 @@ def _gathered(
         *map(_note, histories.late_note(late, items)),
         *candidates.environment_pieces(state, request),
         *candidates.situation_pieces(situation_of(state.standing(place.frame)).fields),
-        *(yield from candidates.fact_pieces(place, used, found, request, items)),
+        *(yield from candidates.fact_pieces(place, used, found, request, items, state.proposals)),
         *candidates.working_pieces(state, request),
         *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items))),
         *candidates.breadcrumb_pieces(state, place.frame),
@@ -480,7 +480,9 @@ def _corrections(guarded: Guarded, found: Sequence[Found]) -> list[Piece]:
     """What is told of dead values that are still in view, until a boundary takes them out."""
     pieces: list[Piece] = []
     for name in dict.fromkeys(each.key for each in guarded.exposed):
-        now = next((each.fact for each in found if each.fact.key == name and not each.gone), None)
+        now = next(
+            (each.fact for each in found if each.fact.key == name and not each.gone and not each.fact.claim), None
+        )
         value = "" if now is None else f"; it is now {' '.join(text_of(now.value).split())}"
         text = f"- {name}: what was said of it before holds no more{value}"
         pieces.append(
