@@ -2,8 +2,8 @@
 
 The benchmark has fields that the API has, too: those are passed on as they are. A few things it writes in other ways, since
 it has no field for them; what is done about those is listed in `BEYOND_FIELDS`, and can be switched off to see what it is
-worth. Nothing here knows a question, an answer or a phrase: what is superseded, supposed, disputed, out of date or beside the
-point is for the engine to tell.
+worth. Nothing here knows a question, an answer or a phrase: what is superseded, supposed, disputed, out of date or beside
+the point is for the engine to tell.
 """
 
 from __future__ import annotations
