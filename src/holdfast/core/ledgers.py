@@ -283,7 +283,7 @@ def _anchor(value: Json) -> str:
     found = guard.anchors(value)
     if len(found) > 1:
         return guard.SEVERAL
-    return "" if not found else found[0] if guard.anchor(value) else f"={found[0]}"
+    return "" if not found else found[0] if guard.anchor(value) else f"!{found[0]}"
 
 
 def _mention_rows(home: dict[str, str], fact: Fact) -> Iterator[MentionRow]:

@@ -6,7 +6,7 @@ limits, not by how much there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -22,6 +22,8 @@ from holdfast.core.infer import text_of as value_text
 from holdfast.core.layers import LOCATION, TIMEZONE, ran_out
 from holdfast.core.ledgers import words
 from holdfast.core.previews import shown_as
+from holdfast.core.subjects import subject_of
+from holdfast.core.terms import Terms
 from holdfast.errors import BlobNotFound, HandleNotFound, InvalidContent
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -34,12 +36,14 @@ from holdfast.flows.read import piece_at
 from holdfast.model import limits
 from holdfast.model.content import Body, Json, Part, text_of
 from holdfast.model.facts import Fact, FactScope, FactState, Search
+from holdfast.model.frames import frame_seq
 from holdfast.model.handles import Handle, handle_seq, piece_of
 from holdfast.model.layers import Surrounding
 from holdfast.model.messages import Item, Unit
 from holdfast.model.names import LedgerId
 from holdfast.model.pack import Fate, Request
 from holdfast.model.rows import FactRow, ledger_of
+from holdfast.model.situation import Situation
 from holdfast.model.state import SessionState
 
 Within = tuple[tuple[FactScope, str], ...]
@@ -286,6 +290,38 @@ def _review(home: LedgerId, fact: Fact, used: Ledgers, request: Request) -> Flow
     return f" (under review: it rests on {dead.fact.key}, which is now {value})"
 
 
+def past_pieces(used: Ledgers, request: Request, found: Sequence[Found], in_view: Collection[str]) -> Flow[list[Piece]]:
+    """For a question about the past: the earlier values of the keys that it names, marked as such. If it names none, those of
+    the superseded facts in view."""
+    stems = frozenset(Terms(request.query).norms)
+    keys = dict.fromkeys((*in_view, *(each.fact.key for each in found)))
+    named = [key for key in keys if subject_of(key).is_named(stems)] or list(in_view)
+    pieces: list[Piece] = []
+    for home in used.ids if named else ():
+        where = ledger_where(home.stream) | {"live": 0}
+        rows = yield from effects.rows(
+            FactRow, where, None, limits.PAST_FACTS, among={"subject": sorted(named)}, order=NEWEST
+        )
+        for fact in (state_of(row).fact for row in rows):
+            here = fact.scope == "global" or (fact.scope, fact.scope_id) in request.within
+            if fact.claim or not here or not may_know(fact.requires, used.permissions):
+                continue
+            ended = "" if fact.ended_us is None else f", until {_moment(fact.ended_us, 'UTC')}"
+            pieces.append(
+                Piece(
+                    id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home}",
+                    section="facts",
+                    text=light(f"- earlier value of {fact.key}, no longer current{ended}: {_line(fact.value)}"),
+                    priority="high",
+                    recency=fact.at_us,
+                    source=_said_by(fact, home),
+                    authority=fact.authority,
+                    known_by=f"{fact.id} past",
+                )
+            )
+    return pieces
+
+
 # Things at hand, and around
 
 
@@ -304,6 +340,7 @@ def working_pieces(state: SessionState, request: Request) -> list[Piece]:
                 label=len(f"- {name}: "),
                 score=score,
                 recency=item.at_us,
+                origin=item.seq,
                 source="working set",
                 gone="" if score >= request.profile.least_score else f"does not fit the question ({score:.2f})",
             )
@@ -339,6 +376,7 @@ def environment_pieces(state: SessionState, request: Request) -> list[Piece]:
                 label=len(f"- {name}: "),
                 priority="high" if name == LOCATION else "medium",
                 recency=item.observed_us,
+                origin=item.seq,
                 source="environment",
                 gone=f"a newer observation ({newer[name]}) tells of the same thing" if name in newer else "",
             )
@@ -385,7 +423,7 @@ def fitting(query: str) -> Callable[[str], float]:
     return fit
 
 
-def situation_pieces(fields: Iterable[tuple[str, str]]) -> list[Piece]:
+def situation_pieces(situation: Situation) -> list[Piece]:
     return [
         Piece(
             id=name,
@@ -394,9 +432,10 @@ def situation_pieces(fields: Iterable[tuple[str, str]]) -> list[Piece]:
             label=len(f"- {name}: "),
             priority="high",
             recency=-number,
+            origin=situation.stated[name].seq if name in situation.stated else situation.version,
             source="situation",
         )
-        for number, (name, text) in enumerate(fields)
+        for number, (name, text) in enumerate(situation.fields)
     ]
 
 
@@ -418,6 +457,7 @@ def breadcrumb_pieces(state: SessionState, frame: str | None) -> list[Piece]:
                 recency=each.depth,
                 source="frame",
                 at=each.touched,
+                origin=frame_seq(each.id),
             )
         )
     return pieces
@@ -453,7 +493,7 @@ def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[
     for name in request.include:
         if name not in found:
             at = handle_seq(name) or (piece_of(name) or (0,))[0]
-            piece = Piece(id=name, section="handles", text="", source=name, wanted=True, at=at)
+            piece = Piece(id=name, section="handles", text="", source=name, wanted=True, at=at, origin=at)
             if name in request.exclude:
                 pieces.append(_replaced(piece, gone="excluded by the request"))
             else:
@@ -488,6 +528,7 @@ def _handle_piece(handle: Handle, score: float, wanted: bool) -> Piece:
         recency=handle.at,
         source=origin,
         at=handle.at,
+        origin=handle.at,
         wanted=wanted,
     )
 
