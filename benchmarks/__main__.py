@@ -28,6 +28,7 @@ NAMES = (
     "tokens",
     "trajectories",
     "dialogues",
+    "truth",
     "statebench",
     "postgres",
     "frames",
