@@ -19,7 +19,7 @@ from benchmarks.harness import Bench, Spread
 from benchmarks.loose_values import Span, find_mentions, is_bare_number
 from benchmarks.report import Goal, Line, Table
 from benchmarks.truth.guarding import NEAR
-from benchmarks.truth.world import SteppingClock
+from benchmarks.truth.world import open_engine
 
 NAME = "guard_dialogues"
 TITLE = "what the guard hides in the talk of people"
@@ -110,13 +110,13 @@ def pack_turns(dialogue: Dialogue) -> list[int]:
     return sorted({change.turn for change in dialogue.changes} | {len(dialogue.turns) - 1})
 
 
-def play(dialogue: NamedDialogue) -> Iterator[PackView]:
+def play(dialogue: NamedDialogue, guard: str | None = None) -> Iterator[PackView]:
     """Record each turn, and assert what the annotators saw in it, with the message as its provenance."""
     turns = pack_turns(dialogue)
     live: dict[str, str] = {}
     since: dict[str, int] = {}
     deaths: list[Death] = []
-    with holdfast.open("memory:", clock=SteppingClock()) as engine:
+    with open_engine(guard) as engine:
         ledger = engine.ledger(user="ada")
         session = engine.create_session("talk", actor="ada", ledgers=[ledger.id])
         messages: list[holdfast.Message] = []
@@ -212,16 +212,28 @@ def check_readable(view: PackView, death: Death) -> None:
         return
     view.counts["dead numbers" if number else "dead values"] += 1
     for turn in before:
-        shown = view.shown[turn]
-        markers = [found.span() for found in _MARKER.finditer(shown) if found.group() not in view.said[turn]]
-        for start, end in find_mentions(death.value, shown):
-            noted = any(first - NEAR <= end <= last or first <= start < last for first, last in markers)
-            if not noted:
-                view.faults.append(
-                    Fault("readable number" if number else "readable", turn, f"{death.key}: {death.value}")
-                )
-                view.counts["numbers readable" if number else "values readable"] += 1
-                return
+        if is_readable(death, view.said[turn], view.shown[turn]):
+            kind: FaultKind = "readable number" if number else "readable"
+            view.faults.append(Fault(kind, turn, f"{death.key}: {death.value}"))
+            return
+
+
+def is_readable(death: Death, said: str, shown: str) -> bool:
+    """A mention of the dead value is shown without a marker that names its key, in it or right behind it."""
+    markers = [
+        Span(*found.span())
+        for found in _MARKER.finditer(shown)
+        if found.group() not in said and letters(death.key) in letters(found.group())
+    ]
+    return any(
+        not any(marker.start - NEAR <= end and start < marker.end for marker in markers)
+        for start, end in find_mentions(death.value, shown)
+    )
+
+
+def letters(text: str) -> str:
+    """Letters and digits alone: a key is shown with or without its punctuation."""
+    return re.sub(r"[\W_]", "", text.lower())
 
 
 def lines(counts: Counter[str]) -> list[Line]:
@@ -238,8 +250,8 @@ def lines(counts: Counter[str]) -> list[Line]:
         ("pieces hidden whose value is live under another key", counts["live elsewhere"], hidden, None),
         ("pieces marked that are no dead value there", counts["marked"], counts["pieces marked"], None),
         ("words hidden beside the value, by piece", counts["words hidden beside the value"], hidden, None),
-        ("dead values readable without a note", counts["values readable"], counts["dead values"], READABLE),
-        ("dead bare numbers readable, in any meaning", counts["numbers readable"], counts["dead numbers"], None),
+        ("dead values readable without a note", counts["readable"], counts["dead values"], READABLE),
+        ("dead bare numbers readable, in any meaning", counts["readable number"], counts["dead numbers"], None),
     )
     return [
         Line(

@@ -36,10 +36,16 @@ class Question(msgspec.Struct, frozen=True):
     value: Any
 
 
+def open_engine(guard: str | None = None) -> holdfast.Engine:
+    """A store in memory with the default settings, or with another guard than the default."""
+    if guard is None:
+        return holdfast.open("memory:", clock=SteppingClock())
+    return holdfast.open("memory:", clock=SteppingClock(), policy=holdfast.Policy(guard=guard))  # type: ignore[arg-type]
+
+
 class World:
     def __init__(self, guard: str | None = None) -> None:
-        policy: dict[str, Any] = {} if guard is None else {"policy": holdfast.Policy(guard=guard)}  # type: ignore[arg-type]
-        self._engine = holdfast.open("memory:", clock=SteppingClock(), **policy)
+        self._engine = open_engine(guard)
         self._ledgers: dict[Owner, holdfast.Ledger] = {
             "user": self._engine.ledger(user="ada"),
             "organization": self._engine.ledger(organization="acme"),
