@@ -1,9 +1,9 @@
 """Views without superseded values: the guard, applied to the items of a conversation and to the texts behind them.
 
 Laws: without a fact that may not be shown every item comes back as it is. Only text that stands in the log before the end
-of a fact is looked at for it, and nothing of the current turn. The arguments of a call and the signed parts of a provider are
-never edited: a note stands beside them. Of what the reader may not know, nothing comes out: no id, no key, no number; and
-what readers typed themselves stays as they typed it, so that a right guess looks like a wrong one.
+of a fact is looked at for it, and nothing of the current turn. The arguments of a call and the signed parts of a provider
+are never edited: a note stands beside them. Of what the reader may not know, nothing comes out: no id, no key, no number;
+and what readers typed themselves stays as they typed it, so that a right guess looks like a wrong one.
 """
 
 from __future__ import annotations

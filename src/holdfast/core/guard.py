@@ -62,7 +62,8 @@ _OTHERS = frozenset(
         ),
     )
 )
-_POSSESSIVE = word_set("my his her their our your the a")
+_POSSESSIVE = word_set("my his her their our your")
+_STOP_INSIDE = re.compile(r"[.!?\n]\s*\S")
 _THEIRS = word_set("his her their")
 _CONTRACTED = word_set("it that there what here he she who let where how")
 """With an apostrophe and an s, these are no possessives."""
@@ -137,10 +138,18 @@ def probes(text: str) -> frozenset[str]:
     known = _seen.get(text)
     if known is None:
         known = frozenset(norm[:ANCHOR_CHARS] for norm in Terms(text).norms if norm != GAP)
+        known |= {part for norm in known if norm[0] == "=" for part in _beginnings(norm)}
         days = {f"~{norm[1:]}" for norm in known if norm[0] == "#"}
         known |= days | {f"#{norm[1:]}" for norm in known if norm[0] == "~"}  # the 6th may be March 6th
         _seen.put(text, known, 64 * len(known))
     return known
+
+
+def _beginnings(url: str) -> Iterator[str]:
+    at = url.find("/")
+    while at > 0:
+        yield url[:at]
+        at = url.find("/", at + 1)
 
 
 def leaves(value: Json) -> list[str]:
@@ -200,6 +209,8 @@ class _Leaf(NamedTuple):
     strength: Strength
     capital: bool
     """Written with a capital letter."""
+    stops: bool
+    """With what looks like the end of a sentence in it."""
 
 
 @lru_cache(maxsize=1 << 12)
@@ -210,8 +221,8 @@ def _leaf(value: str) -> _Leaf | None:
     if not norms or GAP in norms:
         return None
     details = tuple(terms.details.get(at) for at in places)
-    capital = value[terms.starts[places[0]]].isupper()
-    return _Leaf(norms, details, strength_of(value), capital)
+    capital = details[0] is None and value[terms.starts[places[0]]].isupper()
+    return _Leaf(norms, details, strength_of(value), capital, _STOP_INSIDE.search(value) is not None)
 
 
 class _Pattern(NamedTuple):
@@ -233,6 +244,9 @@ class _Known:
         for fact in facts:
             for leaf in filter(None, map(_leaf, leaves(fact.value))):
                 self.patterns.setdefault(leaf.norms, []).append(_Pattern(fact, leaf))
+                if len(leaf.norms) == 2 and all(leaf.details):  # Friday 5 pm, or 5 pm on Friday
+                    turned = leaf._replace(norms=leaf.norms[::-1], details=leaf.details[::-1])
+                    self.patterns.setdefault(turned.norms, []).append(_Pattern(fact, turned))
                 if len(leaf.norms) == 1 and leaf.details[0] and leaf.details[0].kind in ("date", "ordinal"):
                     other = ("#" if leaf.norms[0][0] == "~" else "~") + leaf.norms[0][1:]
                     self.patterns.setdefault((other,), []).append(_Pattern(fact, leaf, day=True))
@@ -303,6 +317,8 @@ class _Place(NamedTuple):
     first: int
     last: int
     patterns: tuple[_Pattern, ...]
+    stop: int = 0
+    """Where it ends, if that is within the last term: the first part of a URL."""
 
 
 class _Reading:
@@ -352,6 +368,7 @@ class _Reading:
 
     def places(self) -> Iterator[_Place]:
         """Where the values of facts stand, live ones too."""
+        yield from self._urls()
         vocabulary = frozenset(self.terms.norms)
         wanted = sorted(each for each in self.known.patterns if vocabulary.issuperset(each))
         if not wanted:
@@ -370,9 +387,18 @@ class _Reading:
                 if fitting:
                     yield _Place(low, high, fitting)
 
+    def _urls(self) -> Iterator[_Place]:
+        """URLs that begin with one that is a value."""
+        known = [norms[0] for norms in self.known.patterns if len(norms) == 1 and norms[0][0] == "="]
+        for at, norm in enumerate(self.terms.norms) if known else ():
+            for each in known:
+                if norm.startswith(f"{each}/"):
+                    stop = self.terms.stops[at] - len(norm) + len(each)
+                    yield _Place(at, at, tuple(self.known.patterns[each,]), stop)
+
     def _fits(self, pattern: _Pattern, details: Sequence[Detail | None], first: int, last: int) -> bool:
         """Whether details such as the month or the currency agree; and the sentences: no value goes on in another one."""
-        if self.layout.sentences[first] != self.layout.sentences[last] and len(pattern.leaf.norms) < 4:
+        if self.layout.sentences[first] != self.layout.sentences[last] and not pattern.leaf.stops:
             return False
         if pattern.day:
             kinds = {each.kind for each in (*details, *pattern.leaf.details) if each is not None}
@@ -394,10 +420,8 @@ class _Reading:
         subject = subject_of(fact.key)
         secret = fact.standing == "withheld"
         named = self._names(place, subject)
-        if alike:  # the same value is live: the clause must name this key, and none of theirs
-            others = any(each.key == fact.key or self._names(place, subject_of(each.key)) for each in alike)
-            if not named or others:
-                return None
+        if alike and (not named or any(self._may_mean(place, each, fact) for each in alike)):
+            return None
         if fact.id in self.sources:
             return "redact", True
         if leaf.strength is Strength.DISTINCTIVE:
@@ -406,13 +430,38 @@ class _Reading:
             return self._judge_common(place, pattern, subject, named)
         if named and self._is_same_case(place, leaf, named):
             return "redact", True
-        if not self._is_same_case(place, leaf, False):
+        if not self._is_same_case(place, leaf, False) or self._is_anothers(*self._clause(place.first), subject):
             return None
         if secret:
             return ("redact", True) if leaf.strength is Strength.TYPED else None
-        if leaf.strength is Strength.TYPED:
+        if leaf.strength is Strength.TYPED or self._is_beside(place, subject):
             return "annotate", False
         return ("annotate", False) if self._is_of_self(place, subject) else None
+
+    def _may_mean(self, place: _Place, live: Stated, dead: Stated) -> bool:
+        """Whether a clause may mean the live fact with the same value: it names its key no less than the other one."""
+        if live.key == dead.key:
+            return True
+        stems = self._stems(place)
+        return self._names(place, subject_of(live.key)) and (
+            subject_of(live.key).count(stems) >= subject_of(dead.key).count(stems)
+        )
+
+    def _is_beside(self, place: _Place, subject: Subject) -> bool:
+        """Whether the next clause, or the one before, names the key and no other name: Dana, your manager, …"""
+        clause, sentence = self.layout.clauses[place.first], self.layout.sentences[place.first]
+        for other in (clause - 1, clause + 1):
+            if not 0 <= other < len(self.layout.clause_firsts):
+                continue
+            low, high = self.layout.clause_firsts[other], self.layout.clause_lasts[other]
+            if self.layout.sentences[low] != sentence or not subject.is_named(
+                frozenset(self.terms.norms[low : high + 1])
+            ):
+                continue
+            names = [at for at in range(low, high + 1) if self.text[self.terms.starts[at]].isupper()]
+            if not names and not self._is_anothers(low, high, subject):
+                return True
+        return False
 
     def _judge_common(self, place: _Place, pattern: _Pattern, subject: Subject, named: bool) -> tuple[str, bool] | None:
         if named and self._is_near(place, subject, flag=pattern.leaf.norms[0] in _FLAGS):
@@ -434,20 +483,41 @@ class _Reading:
         return named and not any(map(str.isupper, self.text))
 
     def _clause(self, at: int) -> tuple[int, int]:
+        """The terms of the clause that a term stands in; of a row, all of it."""
+        if self.structure.is_table(self.terms.starts[at]):
+            sentence = self.layout.sentences[at]
+            return self.layout.sentence_firsts[sentence], self.layout.sentence_lasts[sentence]
         clause = self.layout.clauses[at]
         return self.layout.clause_firsts[clause], self.layout.clause_lasts[clause]
 
     def _names(self, place: _Place, subject: Subject) -> bool:
         """Whether the clause of a value names a key, and speaks of no other owner of such a thing."""
+        around = self._around(place)
+        stems = self._stems(place)
+        if around and self._is_anothers(around[0], around[-1], subject):
+            return False
+        if subject.is_named(stems):
+            return not self._is_another_kind(around, subject)
+        return not subject.verbs.isdisjoint(stems) and not _ADDRESSED.isdisjoint(stems)
+
+    def _around(self, place: _Place) -> list[int]:
+        """The other terms of the clause."""
         low, high = self._clause(place.first)
         high = max(high, self._clause(place.last)[1])
-        around = [at for at in range(low, high + 1) if not place.first <= at <= place.last]
-        stems = frozenset(self.terms.norms[at] for at in around)
-        if self._is_anothers(low, high, subject):
+        return [at for at in range(low, high + 1) if not place.first <= at <= place.last]
+
+    def _stems(self, place: _Place) -> frozenset[str]:
+        return frozenset(self.terms.norms[at] for at in self._around(place)) | self.label | self.asked
+
+    def _is_another_kind(self, around: Sequence[int], subject: Subject) -> bool:
+        """Whether a clause names another thing of the kind: the marketing budget, where the key is `trip budget`."""
+        if len(subject.words) < 2 or self.label or self.asked:
             return False
-        if subject.is_named(stems | self.label | self.asked):
-            return True
-        return not subject.verbs.isdisjoint(stems) and not _ADDRESSED.isdisjoint(stems)
+        norms = self.terms.norms
+        if any(norms[at] in each for at in around for each in subject.words[:-1]):
+            return False
+        heads = [at for at in around if norms[at] in subject.words[-1] and at - 1 in around]
+        return any(norms[at - 1] not in COMMON_WORDS and norms[at - 1][0] not in "#@~" for at in heads)
 
     def _is_anothers(self, low: int, high: int, subject: Subject) -> bool:
         """Whether a clause speaks of somebody else: `my sister`, `Tom's budget`, `their hotel`."""
@@ -491,7 +561,7 @@ class _Reading:
     # Making statements
 
     def _stated(self, place: _Place, judged: Sequence[tuple[_Pattern, tuple[str, bool]]]) -> Iterator[Statement]:
-        start, stop = self.terms.starts[place.first], self.terms.stops[place.last]
+        start, stop = self.terms.starts[place.first], place.stop or self.terms.stops[place.last]
         for certain in (True, False):
             facts = [each.fact for each, (_, sure) in judged if sure is certain]
             if facts:

@@ -23,6 +23,7 @@ COMMON_WORDS = STOP | word_set(
 _UNITS = word_set("km kg g mg m mi h min s % day week month year night people person mb gb tb euro")
 _TYPED, _EXACT = "#@~=+", "=+"
 _YEAR = re.compile(r"#(?:19|20)\d\d")
+_INNER_CAPITAL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _LARGE_SUM = 100
 _LARGE_NUMBER = 1_000
 
@@ -32,7 +33,7 @@ class Strength(IntEnum):
 
     COMMON: a short or everyday value (yes, 3, green). It states the fact only next to its key.
     NAME: one capitalised word. It states the fact in a clause that names the key; beside "I" or "our" it gets a note.
-    TYPED: a precise time, date or amount, or a name of several words. It gets a note anywhere.
+    TYPED: a precise time, date or amount, a name of several words or with capitals inside (MySQL). It gets a note anywhere.
     DISTINCTIVE: an e-mail address, URL, telephone or account number; letters with digits, long enough; four or more terms.
     It states the fact anywhere."""
 
@@ -54,7 +55,7 @@ def strength_of(value: str) -> Strength:
         if words and _is_code(terms, words, typed, bool(capitals)):
             return Strength.DISTINCTIVE
         return Strength.TYPED if _is_precise(terms) else Strength.COMMON
-    if len(capitals) > 1:
+    if len(capitals) > 1 or _INNER_CAPITAL.search(value):
         return Strength.TYPED
     return Strength.NAME if capitals and terms.norms[capitals[0]] not in COMMON_WORDS else Strength.COMMON
 
@@ -85,7 +86,7 @@ def _is_precise(terms: Terms) -> bool:
         return True
     for at, detail in terms.details.items():
         norm = terms.norms[at]
-        if detail.kind == "date" or (detail.kind == "time" and (":" in terms.text or float(norm[1:]) % 60)):
+        if detail.kind == "date" or (detail.kind == "time" and (":" in terms.text or detail.exact[0] is not None)):
             return True
         if detail.kind == "amount":
             unit = detail.exact[0]

@@ -12,7 +12,8 @@ ITEM_WORDS = 4
 
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 _INLINE = re.compile(r"`[^`\n]{1,200}`")
-_ROW = re.compile(r"^[ \t]{0,12}(?:[-*•+]|\d{1,3}[.)])[ \t]+\S|\|[^|\n]{0,200}\||\t", re.MULTILINE)
+_ROW = re.compile(r"^[ \t]{0,12}(?:[-*•+]|\d{1,3}[.)])[ \t]+\S")
+_TABLE = re.compile(r"\|[^|\n]{0,200}\||\t")
 _CODE_LINE = re.compile(
     r"^[ \t]{0,40}(?:(?:def|class|import|return|const|let|var|export|SELECT|INSERT|UPDATE)\b.*[;:(){}=*]"
     r"|[\w.\"'\[\]-]{1,80}[ \t]?=[ \t]?\S|[\w.-]{1,80}\(.*\)|.*[{};]$|\$ \S)",
@@ -46,7 +47,12 @@ class Structure:
         line = self._text[self._line_start(start) : self.line_end(stop)]
         if _CODE_LINE.match(line):
             return "code"
-        return "rows" if _ROW.search(line) or self._is_enumeration(line, start) else "prose"
+        return "rows" if self.is_table(start) or _ROW.search(line) or self._is_enumeration(line, start) else "prose"
+
+    def is_table(self, at: int) -> bool:
+        """Whether a line is a row of a table, whose cells belong together."""
+        line = self._text[self._line_start(at) : self.line_end(at)]
+        return _TABLE.search(line) is not None or (line.count(",") > 1 and ", " not in line)
 
     def line_end(self, at: int) -> int:
         end = self._text.find("\n", at)

@@ -19,7 +19,7 @@ _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 _SEGMENT = re.compile(r"[./:]")
 
 _RELATED = (
-    ("name surname firstname lastname", "name surname mr mrs ms miss", "call"),
+    ("name surname firstname lastname", "name surname mr mrs ms miss hello hi hey dear", "call"),
     ("city town home residence country hometown location", "home city town", "live reside base resident"),
     ("address", "address", "live ship deliver send post"),
     ("employer company employment workplace", "employer company job", "work employ join at"),
@@ -45,7 +45,7 @@ _RELATED = (
     ("birthday birthdate", "birthday birthdate", "born"),
     ("language", "language", "speak"),
     ("diet allergy", "diet allergy", "eat"),
-    ("school university college", "school university college", "study"),
+    ("school university college", "school university college", "study attend go"),
     ("password passcode pin", "password passcode pin", ""),
     ("status state", "status state", ""),
 )
@@ -67,7 +67,13 @@ def _lexicon() -> tuple[Mapping[str, frozenset[str]], Mapping[str, frozenset[str
 
 
 _NOUNS, _VERBS = _lexicon()
-_EMPTY = frozenset(map(fold, GENERIC)) | frozenset(map(fold, word_set("default favourite preferred preference setting choice option my our user")))
+_EMPTY = frozenset(
+    map(
+        fold,
+        GENERIC
+        | word_set("default favourite preferred preference setting choice option my our user first full given family"),
+    )
+)
 """Words of a key that do not say what it is about."""
 
 
@@ -85,6 +91,10 @@ class Subject(msgspec.Struct, frozen=True):
         value tells, by any of them."""
         matched = [not each.isdisjoint(stems) for each in self.words]
         return bool(matched) and (matched[-1] or sum(matched) > 1 or (any(matched) and self._is_measured))
+
+    def count(self, stems: frozenset[str]) -> int:
+        """How many of its words are among these."""
+        return sum(not each.isdisjoint(stems) for each in self.words)
 
     @property
     def _is_measured(self) -> bool:

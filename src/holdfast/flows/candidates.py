@@ -291,8 +291,8 @@ def _review(home: LedgerId, fact: Fact, used: Ledgers, request: Request) -> Flow
 
 
 def past_pieces(used: Ledgers, request: Request, found: Sequence[Found], in_view: Collection[str]) -> Flow[list[Piece]]:
-    """For a question about the past: the earlier values of the keys that it names, marked as such. If it names none, those of
-    the superseded facts in view."""
+    """For a question about the past: the earlier values of the keys that it names, marked as such. If it names none, those
+    of the superseded facts in view."""
     stems = frozenset(Terms(request.query).norms)
     keys = dict.fromkeys((*in_view, *(each.fact.key for each in found)))
     named = [key for key in keys if subject_of(key).is_named(stems)] or list(in_view)

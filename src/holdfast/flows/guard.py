@@ -1,7 +1,8 @@
 """What the guard has to know, looked up: which facts the text in view may state, and which of them may not be shown.
 
-Laws: nothing of it is stored as text, and the transcript stays as it is; what is looked up follows the text in view, not the
-ledgers; order is that of the log, never that of a clock; who may not know of a fact learns nothing of it from what is stored.
+Laws: nothing of it is stored as text, and the transcript stays as it is; what is looked up follows the text in view, not
+the ledgers; order is that of the log, never that of a clock; who may not know of a fact learns nothing of it from what is
+stored.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ def watch(
     """All that has to be known to show these items, as they would be shown without a guard, and these texts, each with the
     seq of the event that it came with.
 
-    The facts that they may state are found by their terms. Of each ledger, no more than the newest GUARD_FACTS live ones and
-    as many dead ones are looked at. `turn` is the first event of the current turn: without one it begins with the newest
-    message of the user, or, where no user speaks, with the last item; 0 is for none. Without `deferring`, what ended just
+    The facts that they may state are found by their terms. Of each ledger, no more than the newest GUARD_FACTS live ones
+    and as many dead ones are looked at. `turn` is the first event of the current turn: without one it begins with the
+    newest message of the user, or, where no user speaks, with the last item; 0 is for none. Without `deferring`, what ended just
     now is kept out as well, whatever the policy says. `used` are the ledgers of the session that were ever written to, if
     that is known."""
     used = (yield from in_use(ledgers_of(place.scope, state))) if used is None else used
