@@ -310,7 +310,7 @@ def past_pieces(used: Ledgers, request: Request, found: Sequence[Found], in_view
             pieces.append(
                 Piece(
                     id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home}",
-                    section="facts",
+                    section="notes",
                     text=light(f"- earlier value of {fact.key}, no longer current{ended}: {_line(fact.value)}"),
                     priority="high",
                     recency=fact.at_us,
