@@ -258,6 +258,7 @@ def find_statements(
     *,
     spans: Sequence[Span] = (),
     sources: Collection[str] = (),
+    echoes: Collection[str] = (),
     before: str = "",
     label: str = "",
     sure: bool = True,
@@ -265,12 +266,13 @@ def find_statements(
     """Where a text states facts that are dead or withheld, in order and apart from each other.
 
     `spans` are the places where its provenance says that it states them, `sources` the ids of the facts that come from this
-    text as a whole. `before` is the message before it, which may be a question, and `label` the name under which the text
-    stands in JSON. Without `sure`, nothing is certain: there are notes only."""
+    text as a whole, `echoes` of those that the assistant, whose text it is, was told before. `before` is the message before
+    it, which may be a question, and `label` the name under which the text stands in JSON. Without `sure`, nothing is
+    certain: there are notes only."""
     known = _Known(facts)
     if not known.gone:
         return ()
-    found = list(_Reading(text, known, spans, frozenset(sources), before, label).statements())
+    found = list(_Reading(text, known, spans, frozenset(sources), frozenset(echoes), before, label).statements())
     if not sure:
         found = [each if each.action == "withhold" else each._replace(action="annotate") for each in found]
     return tuple(_joined(found))
@@ -278,7 +280,7 @@ def find_statements(
 
 def repeats(text: str, facts: Sequence[Stated]) -> tuple[str, ...]:
     """The ids of the facts whose value stands in a text, whatever it means there."""
-    places = _Reading(text, _Known(facts), (), frozenset(), "", "").places()
+    places = _Reading(text, _Known(facts), (), frozenset(), frozenset(), "", "").places()
     return tuple(dict.fromkeys(each.fact.id for place in places for each in place.patterns))
 
 
@@ -325,9 +327,16 @@ class _Reading:
     """One look at a text."""
 
     def __init__(
-        self, text: str, known: _Known, spans: Sequence[Span], sources: frozenset[str], before: str, label: str
+        self,
+        text: str,
+        known: _Known,
+        spans: Sequence[Span],
+        sources: frozenset[str],
+        echoes: frozenset[str],
+        before: str,
+        label: str,
     ) -> None:
-        self.text, self.known, self.spans, self.sources = text, known, spans, sources
+        self.text, self.known, self.spans, self.sources, self.echoes = text, known, spans, sources, echoes
         self.terms = Terms(text, [each.span() for each in _MARKER.finditer(text)] if "[" in text else [])
         self.layout = self.terms.layout()
         self.structure = Structure(text)
@@ -430,6 +439,8 @@ class _Reading:
             return self._judge_common(place, pattern, subject, named)
         if named and self._is_same_case(place, leaf, named):
             return "redact", True
+        if fact.id in self.echoes:
+            return "annotate", False
         if not self._is_same_case(place, leaf, False) or self._is_anothers(*self._clause(place.first), subject):
             return None
         if secret:
@@ -472,9 +483,19 @@ class _Reading:
         before = self.terms.norms[first - 1] if first else ""
         said = {*self.terms.norms[max(0, first - 3) : first]}
         typed = pattern.leaf.norms[0][0] in "#@~"
+        if pattern.fact.id in self.echoes and self._is_echo(place, pattern):
+            return "annotate", False
         if not typed and pattern.fact.standing == "dead" and before in _COPULA and said & _SELF:
             return "annotate", False
         return None
+
+    def _is_echo(self, place: _Place, pattern: _Pattern) -> bool:
+        """Whether a common value that the assistant was told is likely to be that one: a word that is not in any text, a
+        time, a weekday, a day of a month. A bare number may count anything."""
+        detail = self.terms.details.get(place.first)
+        if detail is None:
+            return any(len(norm) > 3 and norm not in COMMON_WORDS and norm[0] != "#" for norm in pattern.leaf.norms)
+        return detail.kind in ("time", "weekday", "date") or (detail.kind == "ordinal" and not self._counts(place.last))
 
     def _is_same_case(self, place: _Place, leaf: _Leaf, named: bool) -> bool:
         """Whether a name is written as one: Orange is no orange. A text in small letters throughout may name it, too."""
@@ -587,9 +608,12 @@ class _Reading:
         if len(key) > KEY_CHARS or not _NAMEABLE.fullmatch(key):
             return False
         norms = frozenset(Terms(key).norms)
-        return not any(
-            norms.issuperset(each) for each, patterns in self.known.patterns.items() if not all(map(_is_live, patterns))
+        telling = (
+            norms.issuperset(each)
+            for each, patterns in self.known.patterns.items()
+            if any(not _is_live(one) and one.leaf.strength > Strength.COMMON for one in patterns)
         )
+        return not any(telling)
 
 
 def _is_live(pattern: _Pattern) -> bool:

@@ -72,9 +72,9 @@ def watch(
 
     The facts that they may state are found by their terms. Of each ledger, no more than the newest GUARD_FACTS live ones
     and as many dead ones are looked at. `turn` is the first event of the current turn: without one it begins with the
-    newest message of the user, or, where no user speaks, with the last item; 0 is for none. Without `deferring`, what ended just
-    now is kept out as well, whatever the policy says. `used` are the ledgers of the session that were ever written to, if
-    that is known."""
+    newest message of the user, or, where no user speaks, with the last item; 0 is for none. Without `deferring`, what ended
+    just now is kept out as well, whatever the policy says. `used` are the ledgers of the session that were ever written
+    to, if that is known."""
     used = (yield from in_use(ledgers_of(place.scope, state))) if used is None else used
     ledgers = [(each.place, each.ledger) for each in used]
     if not ledgers:
