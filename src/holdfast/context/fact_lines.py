@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from holdfast.context.assemble import Piece
 from holdfast.core.infer import text_of
 from holdfast.core.validity import read_validity
 from holdfast.model.content import Json
 from holdfast.model.detection import Proposal
 from holdfast.model.facts import Fact
+from holdfast.model.state import OpenProposal
 
 _DAY_US = 86_400_000_000
 _ASK = "ask before relying on it"
@@ -72,6 +74,20 @@ def beside_their_facts(facts: Iterable[Fact]) -> list[int]:
         if not (each.claim and _slot(each) in held):
             order += [at, *claims.pop(_slot(each), ())]
     return order
+
+
+def rank_line(fact: Fact, score: float, before: Piece | None) -> tuple[float, int]:
+    """The score and the recency of a line: those of a claim are below the ones of the line before, which tells the fact that
+    it is made against."""
+    if not fact.claim or before is None:
+        return score, fact.at_us
+    return min(score, before.score), min(fact.at_us, before.recency - 1)
+
+
+def identify_line(fact: Fact, waiting: OpenProposal | None) -> str:
+    """What tells a line from what it was before. No digest of a value outlives it: it could be guessed."""
+    disputes = " ".join(f"{each.authority} {each.at_us}" for each in fact.disputes)
+    return " ".join((fact.id, fact.review, disputes, "" if waiting is None else waiting.id)).rstrip()
 
 
 def _slot(fact: Fact) -> tuple[str, str, str]:

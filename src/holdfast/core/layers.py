@@ -136,12 +136,13 @@ def begun(event: Event | None) -> dict[str, Any]:
 def folded(state: SessionState, event: Event | None, event_type: str, time_us: int) -> dict[str, Any]:
     """What an event about a layer changes. Of one that was erased nobody knows what it set; but if it cleared something,
     all may have been meant, and nothing must come back."""
+    seq = state.version + 1
     match event:
         case WorkingSet():
-            new = WorkingItem(event.value, time_us, event.expires_us)
+            new = WorkingItem(event.value, time_us, event.expires_us, seq)
             return _changed(state, "working", {**_lasting(state.working, time_us), event.item: new})
         case EnvironmentObserved():
-            seen = Surrounding(event.value, event.observed_us, event.expires_us)
+            seen = Surrounding(event.value, event.observed_us, event.expires_us, seq)
             return _changed(state, "environment", {**state.environment, event.item: seen})
         case WorkingCleared(items=items):
             return _changed(state, "working", _without(state.working, items))
@@ -179,6 +180,12 @@ def _lasting(layer: Mapping[str, WorkingItem], time_us: int) -> dict[str, Workin
 def _without(layer: _Layer, items: Iterable[str]) -> dict[str, _Item]:
     gone = {*items}
     return {name: item for name, item in layer.items() if name not in gone}
+
+
+def seqs_of(state: SessionState) -> Iterator[int]:
+    """The numbers of the events that what is at hand and around came with."""
+    yield from (item.seq for item in state.working.values())
+    yield from (item.seq for item in state.environment.values())
 
 
 def weight_of(state: SessionState) -> int:

@@ -6,7 +6,7 @@ limits, not by how much there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -21,6 +21,8 @@ from holdfast.context.fact_lines import (
     describe_dispute,
     describe_review,
     fact_line,
+    identify_line,
+    rank_line,
 )
 from holdfast.context.levels import light
 from holdfast.core import relevance, stack
@@ -29,6 +31,8 @@ from holdfast.core.infer import text_of as value_text
 from holdfast.core.layers import LOCATION, TIMEZONE, ran_out
 from holdfast.core.ledgers import words
 from holdfast.core.previews import shown_as
+from holdfast.core.subjects import subject_of
+from holdfast.core.terms import Terms
 from holdfast.errors import BlobNotFound, HandleNotFound, InvalidContent
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -41,12 +45,14 @@ from holdfast.flows.read import piece_at
 from holdfast.model import limits
 from holdfast.model.content import Body, Json, Part, text_of
 from holdfast.model.facts import Fact, FactScope, FactState, Search
+from holdfast.model.frames import frame_seq
 from holdfast.model.handles import Handle, handle_seq, piece_of
 from holdfast.model.layers import Surrounding
 from holdfast.model.messages import Item, Unit
 from holdfast.model.names import LedgerId
 from holdfast.model.pack import Fate, Request
 from holdfast.model.rows import FactRow, ledger_of
+from holdfast.model.situation import Situation
 from holdfast.model.state import OpenProposal, SessionState
 
 Within = tuple[tuple[FactScope, str], ...]
@@ -249,7 +255,7 @@ def fact_pieces(
             gone = gone or "needs a review, since something that it rests on has changed"
         gone = gone or beside.get((each.ledger, fact.id), "")
         note = review + describe_dispute(fact, None if waiting is None else waiting.proposal)
-        score, recency = _below(pieces, fact, each.score)
+        score, recency = rank_line(fact, each.score, pieces[-1] if pieces else None)
         pieces.append(
             Piece(
                 id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home}",
@@ -262,23 +268,10 @@ def fact_pieces(
                 authority=fact.authority,
                 gone=gone,
                 fate=each.fate,
-                known_by=_known_by(fact, waiting),
+                known_by=identify_line(fact, waiting),
             )
         )
     return pieces
-
-
-def _below(before: Sequence[Piece], fact: Fact, score: float) -> tuple[float, int]:
-    """How a fact ranks: a claim below the line before it, which is that of the fact that it is against."""
-    if not fact.claim or not before:
-        return score, fact.at_us
-    return min(score, before[-1].score), min(fact.at_us, before[-1].recency - 1)
-
-
-def _known_by(fact: Fact, waiting: OpenProposal | None) -> str:
-    """What tells a line from what it was before. No digest of a value outlives it: it could be guessed."""
-    disputes = " ".join(f"{each.authority} {each.at_us}" for each in fact.disputes)
-    return " ".join((fact.id, fact.review, disputes, "" if waiting is None else waiting.id)).rstrip()
 
 
 def _beside_the_point(found: Sequence[Found], request: Request, items: Sequence[Item]) -> dict[tuple[int, str], str]:
@@ -314,6 +307,38 @@ def _review(home: LedgerId, fact: Fact, used: Ledgers, request: Request) -> Flow
     return describe_review(dead.fact, now.fact if now is not None and _may_be_shown(now.fact, used, request) else None)
 
 
+def past_pieces(used: Ledgers, request: Request, found: Sequence[Found], in_view: Collection[str]) -> Flow[list[Piece]]:
+    """For a question about the past: the earlier values of the keys that it names, marked as such. If it names none, those
+    of the superseded facts in view."""
+    stems = frozenset(Terms(request.query).norms)
+    keys = dict.fromkeys((*in_view, *(each.fact.key for each in found)))
+    named = [key for key in keys if subject_of(key).is_named(stems)] or list(in_view)
+    pieces: list[Piece] = []
+    for home in used.ids if named else ():
+        where = ledger_where(home.stream) | {"live": 0}
+        rows = yield from effects.rows(
+            FactRow, where, None, limits.PAST_FACTS, among={"subject": sorted(named)}, order=NEWEST
+        )
+        for fact in (state_of(row).fact for row in rows):
+            here = fact.scope == "global" or (fact.scope, fact.scope_id) in request.within
+            if fact.claim or not here or not may_know(fact.requires, used.permissions):
+                continue
+            ended = "" if fact.ended_us is None else f", until {_moment(fact.ended_us, 'UTC')}"
+            pieces.append(
+                Piece(
+                    id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home}",
+                    section="notes",
+                    text=light(f"- earlier value of {fact.key}, no longer current{ended}: {_line(fact.value)}"),
+                    priority="high",
+                    recency=fact.at_us,
+                    source=_said_by(fact, home),
+                    authority=fact.authority,
+                    known_by=f"{fact.id} past",
+                )
+            )
+    return pieces
+
+
 # Things at hand, and around
 
 
@@ -332,6 +357,7 @@ def working_pieces(state: SessionState, request: Request) -> list[Piece]:
                 label=len(f"- {name}: "),
                 score=score,
                 recency=item.at_us,
+                origin=item.seq,
                 source="working set",
                 gone="" if score >= request.profile.least_score else f"does not fit the question ({score:.2f})",
             )
@@ -367,6 +393,7 @@ def environment_pieces(state: SessionState, request: Request) -> list[Piece]:
                 label=len(f"- {name}: "),
                 priority="high" if name == LOCATION else "medium",
                 recency=item.observed_us,
+                origin=item.seq,
                 source="environment",
                 gone=f"a newer observation ({newer[name]}) tells of the same thing" if name in newer else "",
             )
@@ -413,7 +440,7 @@ def fitting(query: str) -> Callable[[str], float]:
     return fit
 
 
-def situation_pieces(fields: Iterable[tuple[str, str]]) -> list[Piece]:
+def situation_pieces(situation: Situation) -> list[Piece]:
     return [
         Piece(
             id=name,
@@ -422,9 +449,10 @@ def situation_pieces(fields: Iterable[tuple[str, str]]) -> list[Piece]:
             label=len(f"- {name}: "),
             priority="high",
             recency=-number,
+            origin=situation.stated[name].seq if name in situation.stated else situation.version,
             source="situation",
         )
-        for number, (name, text) in enumerate(fields)
+        for number, (name, text) in enumerate(situation.fields)
     ]
 
 
@@ -446,6 +474,7 @@ def breadcrumb_pieces(state: SessionState, frame: str | None) -> list[Piece]:
                 recency=each.depth,
                 source="frame",
                 at=each.touched,
+                origin=frame_seq(each.id),
             )
         )
     return pieces
@@ -481,7 +510,7 @@ def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[
     for name in request.include:
         if name not in found:
             at = handle_seq(name) or (piece_of(name) or (0,))[0]
-            piece = Piece(id=name, section="handles", text="", source=name, wanted=True, at=at)
+            piece = Piece(id=name, section="handles", text="", source=name, wanted=True, at=at, origin=at)
             if name in request.exclude:
                 pieces.append(_replaced(piece, gone="excluded by the request"))
             else:
@@ -516,6 +545,7 @@ def _handle_piece(handle: Handle, score: float, wanted: bool) -> Piece:
         recency=handle.at,
         source=origin,
         at=handle.at,
+        origin=handle.at,
         wanted=wanted,
     )
 

@@ -231,6 +231,8 @@ GUARD_WORDS = 4_000
 GUARD_FACTS = 2_000
 """Live facts, and dead ones, of one ledger that a view is compared with: the newest of those that it may tell."""
 
+PAST_FACTS = 20
+"""Earlier values that a pack shows for a question about the past, of each ledger."""
 REDACTED_FACTS = 32
 """Facts that one item is said to tell."""
 
