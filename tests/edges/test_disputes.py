@@ -224,3 +224,16 @@ def test_a_claim_is_never_shown_without_the_fact_that_it_is_against(desk: Desk) 
         assert fact or not claim
         shown.add((fact, claim))
     assert (True, True) in shown
+
+
+@pytest.mark.parametrize(("profile", "shown"), [("balanced", True), ("high_stakes", False)])
+def test_what_says_of_itself_that_it_is_invalid_is_left_out_where_the_stakes_are_high(
+    profile: str, shown: bool, home: Engine
+) -> None:
+    session = home.create_session("s")
+    own(session).assert_("plan", "[INVALIDATED - based on wrong data] We need 8 people")
+    made = session.pack("What is the plan?", profile=profile)
+    assert ("8 people" in made.text) is shown
+    if not shown:
+        [entry] = [each for each in made.manifest.entries if each.section == "facts"]
+        assert (entry.fate, entry.reason) == ("omitted", "says of itself that it is invalid")

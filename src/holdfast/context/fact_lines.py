@@ -33,8 +33,15 @@ def fact_line(fact: Fact, now_us: int, note: str = "") -> str:
     if fact.claim:
         return f"- claim by {fact.authority}, not confirmed: {told}"
     if constrains(fact):
-        return f"- CONSTRAINT ({fact.authority}) {told}{note}"
+        return f"- CONSTRAINT ({_kind(fact)}) {told}{note}"
     return f"- {told}{note}"
+
+
+def _kind(fact: Fact) -> str:
+    """What kind of constraint it is, and who states it."""
+    if fact.constraint_type in (None, fact.authority):
+        return fact.authority
+    return f"{fact.constraint_type}, stated by {fact.authority}"
 
 
 def describe_dispute(fact: Fact, proposal: Proposal | None) -> str:
@@ -77,8 +84,8 @@ def beside_their_facts(facts: Iterable[Fact]) -> list[int]:
 
 
 def rank_line(fact: Fact, score: float, before: Piece | None) -> tuple[float, int]:
-    """The score and the recency of a line: those of a claim are below the ones of the line before, which tells the fact that
-    it is made against."""
+    """The score and the recency of a line: those of a claim are below the ones of the line before, which tells the fact
+    that it is made against."""
     if not fact.claim or before is None:
         return score, fact.at_us
     return min(score, before.score), min(fact.at_us, before.recency - 1)

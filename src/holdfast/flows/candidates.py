@@ -27,6 +27,7 @@ from holdfast.context.fact_lines import (
 from holdfast.context.levels import light
 from holdfast.core import relevance, stack
 from holdfast.core.authority import may_know, outranks
+from holdfast.core.infer import declares_itself_invalid
 from holdfast.core.infer import text_of as value_text
 from holdfast.core.layers import LOCATION, TIMEZONE, ran_out
 from holdfast.core.ledgers import words
@@ -253,6 +254,8 @@ def fact_pieces(
         review = (yield from _review(home, fact, used, request)) if fact.review else ""
         if review and omits:
             gone = gone or "needs a review, since something that it rests on has changed"
+        if request.profile.review == "omit" and declares_itself_invalid(fact.value):
+            gone = gone or "says of itself that it is invalid"
         gone = gone or beside.get((each.ledger, fact.id), "")
         note = review + describe_dispute(fact, None if waiting is None else waiting.proposal)
         score, recency = rank_line(fact, each.score, pieces[-1] if pieces else None)
