@@ -36,7 +36,11 @@ from holdfast.context.assemble import HEADINGS
 BUDGET = 8_000
 _MARKS = re.compile(r"\((?:under review|disputed|stated by)\b|not confirmed|\[(?:superseded|outdated|no longer)")
 """How a line says that what it tells may not be so."""
-_SECTIONS = {HEADINGS["facts"]: "in_facts", HEADINGS["environment"]: "in_environment"}
+_SECTIONS = {
+    HEADINGS["facts"]: "in_facts",
+    HEADINGS["environment"]: "in_environment",
+    HEADINGS["notes"]: "in_notes",
+}
 _HEADS = frozenset(HEADINGS.values())
 
 
