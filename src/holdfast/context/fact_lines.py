@@ -19,7 +19,6 @@ from holdfast.model.state import OpenProposal
 
 _DAY_US = 86_400_000_000
 _ASK = "ask before relying on it"
-_MAY_HAVE = {"retract": "it may not hold", "expire": "its time may be over"}
 
 
 def constrains(fact: Fact) -> bool:
@@ -52,11 +51,17 @@ def describe_dispute(fact: Fact, proposal: Proposal | None) -> str:
         who = " and ".join(dict.fromkeys(each.authority for each in fact.disputes))
         notes.append(f" (stated by {fact.authority}; withdrawn by {who}, not confirmed: {_ASK})")
     if proposal is not None:
-        what = _MAY_HAVE.get(proposal.change, "it may have changed")
-        if proposal.change == "supersede" and proposal.value is not None:
-            what = f"it may now be {one_line(proposal.value)}"
-        notes.append(f" (disputed: the conversation says that {what}; {_ASK})")
+        notes.append(f" ({_doubt(proposal)}; {_ASK})")
     return "".join(notes)
+
+
+def _doubt(proposal: Proposal) -> str:
+    if proposal.change == "expire":
+        return "may be out of date: its time seems to be over"
+    what = "it may not hold" if proposal.change == "retract" else "it may have changed"
+    if proposal.change == "supersede" and proposal.value is not None:
+        what = f"it may now be {one_line(proposal.value)}"
+    return f"disputed: the conversation says that {what}"
 
 
 def describe_review(source: Fact | None, instead: Fact | None) -> str:
