@@ -491,8 +491,12 @@ class _Reading:
 
     def _is_echo(self, place: _Place, pattern: _Pattern) -> bool:
         """Whether a common value that the assistant was told is likely to be that one: a word that is not in any text, a
-        time, a weekday, a day of a month. A bare number may count anything."""
+        time, a weekday, a day of a month. A bare number may count anything, but for one as in `a table for 3`."""
         detail = self.terms.details.get(place.first)
+        if pattern.leaf.norms[0][0] == "#" and len(pattern.leaf.norms) == 1:
+            ahead = self.terms.norms[place.first - 1] if place.first else ""
+            if ahead == "for" and not self._counts(place.last):
+                return True
         if detail is None:
             return any(len(norm) > 3 and norm not in COMMON_WORDS and norm[0] != "#" for norm in pattern.leaf.norms)
         return detail.kind in ("time", "weekday", "date") or (detail.kind == "ordinal" and not self._counts(place.last))
