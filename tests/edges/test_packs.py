@@ -232,7 +232,7 @@ def test_what_rests_on_something_dead_is_marked_or_left_out(policy: Any, desk: D
         assert reasons(made.manifest, "facts")["k2"].startswith("needs a review")
     else:
         assert lines(made, "- route") == [
-            "- route: by the river (under review: it rests on address, which is now 5 Oak Ave)"
+            "- route: by the river (under review: it rests on address, which is now 5 Oak Ave; check before relying on it)"
         ]
 
 
