@@ -5,8 +5,9 @@ Laws: a fact never has more authority than the channel that it comes through; wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -63,6 +64,9 @@ from holdfast.model.log import Appended
 from holdfast.model.names import LedgerId, Scope, StreamId, check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.rows import FactRow, ledger_of
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _LONG = "Put what is long into the blob store with put_blob() and keep a reference."
 
 
@@ -84,6 +88,22 @@ def ledger_named(
         return checked_ledger(ledger, context.tenant)
     ((kind, name),) = given.items()
     return LedgerId(context.tenant, kind, (checked_name(kind, name),))  # type: ignore[arg-type]
+
+
+def with_current_identity(
+    flow: Callable[Concatenate[LedgerPlace, P], Flow[T]],
+) -> Callable[Concatenate[LedgerPlace, P], Flow[T]]:
+    """A flow over a ledger, on behalf of whoever speaks when it runs: a handle that a session gave out long ago has no
+    permission that was revoked since."""
+
+    @functools.wraps(flow)
+    def run(place: LedgerPlace, /, *args: P.args, **kwargs: P.kwargs) -> Flow[T]:
+        if place.session is not None:
+            state = yield from load(place.session.stream, place.context.cache, fresh=True)
+            place = msgspec.structs.replace(place, writer=writer_for(place.context, state.identity))
+        return (yield from flow(place, *args, **kwargs))
+
+    return run
 
 
 def writer_for(context: Context, identity: Identity | None) -> Writer:
