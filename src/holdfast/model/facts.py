@@ -70,6 +70,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_o
     id: str
     key: str
     value: Json
+    ledger: LedgerId | None = None
+    """Where it lives: filled in when it is read. An id means something only together with it."""
     ref: str = ""
     """Its name in the world outside, which may use a name twice."""
     source: FactSource = FactSource()
