@@ -17,7 +17,7 @@ from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, Se
 
 SNAPSHOT = (6, "af3d79ffabcf0e2c")
 LEDGER = (1, "a9c218f0bea76856")
-PROJECTION = (6, "2f35ccf91706ebb2")
+PROJECTION = (7, "2f35ccf91706ebb2")
 PAYLOADS = {
     ("session.created", 3): "bbbe2192ac52cd2d",
     ("message.recorded", 3): "1202fc175cc77679",

@@ -30,6 +30,10 @@ def rules(state: LedgerState, facts: Mapping[str, FactState]) -> dict[str, bool]
         "what is dead has a time of death, and only that": all(
             each.is_valid == (each.ended_us is None) for each in known
         ),
+        "a fact that ended, and only that, has the version of its ledger at which it did": all(
+            each.ended_seq == 0 if each.is_valid else fact_seq(each.id) < each.ended_seq <= state.version
+            for each in known
+        ),
         "what was superseded, and only that, has something in its place": all(
             (each.status == "superseded") == (each.superseded_by is not None) for each in known
         ),

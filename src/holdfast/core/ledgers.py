@@ -39,6 +39,18 @@ _WORD_CHARS = 64
 _READ_CHARS = 64 << 10
 
 
+_REINSTATED: dict[str, Any] = {
+    "status": "live",
+    "superseded_by": None,
+    "ended_us": None,
+    "ended_seq": 0,
+    "rule": None,
+    "why": "",
+    "against": "",
+}
+"""The end of a fact, undone."""
+
+
 def step(state: LedgerState, event_type: str, time_us: int) -> LedgerState:
     """The state after one more event."""
     return LedgerState(
@@ -71,16 +83,17 @@ def touched(event: Event | None) -> tuple[str, ...]:
 
 def applied(facts: Mapping[str, FactState], event: Event | None, seq: int, time_us: int) -> dict[str, FactState]:
     """The facts that an event makes or changes, as they are after it."""
+    ended = {"ended_us": time_us, "ended_seq": seq}
     match event:
         case FactAsserted():
             made = {fact_id(seq): FactState(fact=_asserted(event, seq, time_us))}
             return made | _with(facts, event.depends_on, sources=True)
         case FactSuperseded():
-            return _superseded(facts, event, time_us)
+            return _superseded(facts, event, ended)
         case FactRetracted():
-            return _ended(facts, event.facts, event.mentions, status="retracted", ended_us=time_us, why=event.reason)
+            return _ended(facts, event.facts, event.mentions, status="retracted", why=event.reason, **ended)
         case FactExpired():
-            return _ended(facts, event.facts, (), status="expired", ended_us=time_us, why=event.reason)
+            return _ended(facts, event.facts, (), status="expired", why=event.reason, **ended)
         case FactMarked():
             return _marked(facts, event)
         case FactConfirmed():
@@ -92,10 +105,8 @@ def applied(facts: Mapping[str, FactState], event: Event | None, seq: int, time_
         case FactEndorsed():
             return _endorsed(facts, event)
         case FactReinstated():
-            taken = _ended(facts, event.instead, (), status="retracted", ended_us=time_us, why=event.reason)
-            return taken | _changed(
-                facts, (event.fact,), status="live", superseded_by=None, ended_us=None, rule=None, why="", against=""
-            )
+            taken = _ended(facts, event.instead, (), status="retracted", why=event.reason, **ended)
+            return taken | _changed(facts, (event.fact,), **_REINSTATED)
     return {}
 
 
@@ -153,16 +164,18 @@ def _more(fact: Fact, mentions: tuple[Mention, ...]) -> tuple[Mention, ...]:
     return tuple(sorted({*fact.mentions, *mentions}))[: limits.FACT_LINKS]
 
 
-def _superseded(facts: Mapping[str, FactState], event: FactSuperseded, time_us: int) -> dict[str, FactState]:
+def _superseded(
+    facts: Mapping[str, FactState], event: FactSuperseded, ended: Mapping[str, int]
+) -> dict[str, FactState]:
     changed = _ended(
         facts,
         (event.fact,),
         event.mentions,
         status="superseded",
         superseded_by=event.by,
-        ended_us=time_us,
         rule=event.rule,
         why=event.reason,
+        **ended,
     )
     by, old = facts.get(event.by), changed.get(event.fact)
     if by is not None and old is not None:

@@ -1,6 +1,7 @@
 """Values as text states them: what kind each is, what it amounts to, and whether two of them are the same.
 
-Every pattern is one pass over the text with bounded repetitions: no text makes it slow.
+The one normaliser of values: the detector, the guard and the protection of live values compare by it. Every pattern is one
+pass over the text with bounded repetitions: no text makes it slow.
 """
 
 from __future__ import annotations
@@ -14,7 +15,22 @@ import msgspec
 from holdfast.core.detect.words import stem, word_set
 
 Kind: TypeAlias = Literal[
-    "money", "percent", "time", "date", "duration", "number", "ordinal", "code", "name", "flag", "text", "moment"
+    "email",
+    "url",
+    "phone",
+    "iban",
+    "money",
+    "percent",
+    "time",
+    "date",
+    "duration",
+    "number",
+    "ordinal",
+    "code",
+    "name",
+    "flag",
+    "text",
+    "moment",
 ]
 Norm: TypeAlias = tuple[str | float | None, ...]
 
@@ -38,7 +54,18 @@ _NUMBERS = (
     "seventeen eighteen "
     "nineteen twenty"
 )
-_TENS = {"thirty": 30.0, "forty": 40.0, "fifty": 50.0, "sixty": 60.0, "hundred": 100.0, "couple": 2.0, "dozen": 12.0}
+_TENS = {
+    "thirty": 30.0,
+    "forty": 40.0,
+    "fifty": 50.0,
+    "sixty": 60.0,
+    "seventy": 70.0,
+    "eighty": 80.0,
+    "ninety": 90.0,
+    "hundred": 100.0,
+    "couple": 2.0,
+    "dozen": 12.0,
+}
 _WORTH = {word: float(at) for at, word in enumerate(_NUMBERS.split())} | _TENS
 _SCALE = {"k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9, "billion": 1e9}
 _MONTH_NAMES = "january february march april may june july august september october november december"
@@ -47,6 +74,8 @@ _ORDINAL_NAMES = "first second third fourth fifth sixth seventh eighth ninth ten
 _MONTHS, _DAYS, _ORDINALS = _MONTH_NAMES.split(), _DAY_NAMES.split(), _ORDINAL_NAMES.split()
 
 _N = r"(?:" + "|".join(sorted(_WORTH, key=len, reverse=True)) + r")"
+_SPELLED = r"(?:(?:an? )?" + _N + r"(?:(?:-| and | )(?:" + _N + r"|thousand)\b){0,5})"
+"""A number in words: `twenty-five`, `three hundred and fifty`, `two thousand`."""
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
     r"nov(?:ember)?|dec(?:ember)?)\b\.?"
@@ -68,8 +97,13 @@ _KINDS: dict[str, tuple[str, ...]] = {
         r"[$€£] ?" + _AMOUNT + _LARGE,
         r"\b" + _AMOUNT + _LARGE + r" (?:dollars?|bucks|euros?|pounds?|usd|eur|gbp)\b",
         r"\b" + _AMOUNT + r"(?:k|mn?|bn?) (?:dollars?|bucks|euros?|pounds?|usd|eur|gbp)\b",
+        r"\b" + _SPELLED + r" (?:dollars?|bucks|euros?|pounds?|usd|eur|gbp)\b",
+        r"\b" + _AMOUNT + r" ?[€£]",
     ),
-    "percent": (r"\b\d{1,6}(?:\.\d{1,4})? ?(?:%|percent\b|per cent\b)",),
+    "percent": (
+        r"\b\d{1,6}(?:\.\d{1,4})? ?(?:%|percent\b|per cent\b)",
+        r"\b" + _SPELLED + r" (?:percent|per cent)\b",
+    ),
     "date": (
         r"\b\d{4}-\d{2}-\d{2}(?!\d)",
         r"\b\d{1,2}/\d{1,2}(?:/\d{2,4})?\b",
@@ -85,6 +119,8 @@ _KINDS: dict[str, tuple[str, ...]] = {
     ),
     "time": (
         r"\b(?:half past|quarter past|quarter to) (?:\d{1,2}|" + _N + r")\b(?: " + _HALF + r")?",
+        r"\b(?:five|ten|twenty|twenty-five) (?:past|to) (?:\d{1,2}|" + _N + r")\b(?: " + _HALF + r")?",
+        r"\b\d{1,2}\.\d{2} ?(?:[ap]\.m\.|[ap]\.?m\b)",
         r"\b(?:morning|afternoon|evening) \d{1,2}(?::\d{2})?\b(?! ?(?:people|persons?|tickets?))",
         r"\b\d{1,2}:\d{2}(?: ?" + _HALF + r")?",
         r"\b(?:\d{1,2}|" + _N + r")" + _CLOCK + r"(?: " + _HALF + r")?",
@@ -97,7 +133,11 @@ _KINDS: dict[str, tuple[str, ...]] = {
         r"(?-i:\b\d{1,6}(?:,? (?:[A-Z][\w'’]{0,30}(?:\.\w{1,9})?|\d{1,3}" + _TH + r"|" + _ROAD + r")){1,6}"
         r"(?: (?<=\w )\d{1,5})?(?:,? # ?\w{1,6}|,? #\w{1,6})?)",
     ),
-    "number": (r"(?<![\w.])\d[\d,]{0,14}(?:\.\d{1,6})?\b(?![-/]\d)", r"\b" + _N + r"\b"),
+    "number": (
+        r"(?<![\w.])\d[\d,]{0,14}(?:\.\d{1,6})?k\b",
+        r"(?<![\w.])\d[\d,]{0,14}(?:\.\d{1,6})?\b(?![-/]\d)",
+        r"\b" + _SPELLED + r"\b",
+    ),
 }
 """How each kind is written; the first that fits at a place is it. A space stands for any white space."""
 _NAMED = re.compile(
@@ -108,6 +148,17 @@ _VALUE = re.compile(
     "|".join(f"(?P<{kind}>{'|'.join(patterns)})" for kind, patterns in _KINDS.items()).replace(" ", r"\s"),
     re.IGNORECASE,
 )
+_EXACT = re.compile(
+    r"(?P<email>(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5})"
+    r"|(?P<url>\b(?:https?://|www\.)[^\s<>\"'`\])}]{3,300})"
+    r"|(?P<iban>\b[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){3,7}(?:\s?[A-Z0-9]{1,3})?\b)"
+    r"|(?P<phone>(?<![\w.,:/$€£#-])(?:\+\d{1,3}[\s.-]?)?(?:\(\d{1,5}\)[\s.-]?)?\d{2,5}(?:[\s.-]\d{2,7}){1,4}"
+    r"(?![\w%€£$]|[.,:/-]\d)|(?<![\w.])\+\d{7,15}\b|(?<![\w.,:/$€£#-])0\d{8,13}\b)"
+)
+"""Values whose every character counts; they are looked for first, so that no other kind takes a part of one."""
+PHONE_DIGITS = range(7, 16)
+COUNTRY_DIGITS = 3
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[.-]\d{1,2}[.-]\d{2,4}")
 _START = re.compile(r"[$€£#]?[^\W_]+")
 _OPENERS = word_set(
     f"{_NUMBERS} {' '.join(_TENS)} {_MONTH_NAMES} {_DAY_NAMES} {_ORDINAL_NAMES} sept tues thur thurs next this last "
@@ -129,18 +180,38 @@ MENTIONS = 48
 """Values and names that are read in a text, the first ones."""
 
 
-def mentions(text: str) -> list[Mention]:
+def exact(text: str) -> list[Mention]:
+    """E-mail addresses, URLs, telephone numbers and account numbers, whole."""
+    found: list[Mention] = []
+    for match in _EXACT.finditer(text):
+        kind, stated = match.lastgroup or "", match[0]
+        if kind in {"email", "url"}:
+            stated = stated.rstrip(".,;:!?'\"*-") if kind == "url" else stated.rstrip(".-")
+            norm = re.sub(r"^https?://(?:www\.)?|^www\.", "", stated.lower()).rstrip("/")
+        else:
+            norm = re.sub(r"[^0-9A-Z]", "", stated)
+            if kind == "phone" and (len(norm) not in PHONE_DIGITS or _ISO_DATE.fullmatch(stated)):
+                continue
+        found.append(Mention(kind, match.start(), match.start() + len(stated), (norm,)))  # type: ignore[arg-type]
+    return found
+
+
+def mentions(text: str, most: int = MENTIONS) -> list[Mention]:
     """What is stated there, of every kind but names and free text, in order; none overlaps another."""
     found: list[Mention] = []
+    ahead = exact(text)[::-1]
     done = 0
     for opening in _START.finditer(text):
         at = opening.start()
-        if len(found) == MENTIONS:
+        if len(found) >= most:
             break
+        while ahead and ahead[-1].start <= at + (text[at] == "#"):
+            found.append(ahead.pop())
+            done = max(done, found[-1].end)
         if at < done or not _may_begin(text, opening[0], opening.end()):
             continue
         match = _VALUE.match(text, at)
-        if match is None:
+        if match is None or (ahead and match.end() > ahead[-1].start):
             continue
         done = match.end()
         group = match.lastgroup or ""
@@ -187,7 +258,7 @@ def name_norm(stated: str) -> Norm:
 def _norm(kind: str, stated: str) -> Norm | None:
     match kind:
         case "money" | "percent":
-            return (_amount(stated),)
+            return (_amount(stated),) if re.search(r"\d", stated) else (_number(stated),)
         case "number":
             return (_number(stated),)
         case "duration":
@@ -211,11 +282,31 @@ def _amount(stated: str) -> float:
 
 
 def _number(stated: str) -> float:
-    return _WORTH[stated] if stated in _WORTH else float(stated.replace(",", ""))
+    if stated[0].isdigit():
+        scaled = stated[-1] == "k"
+        return float(stated.rstrip("k").replace(",", "")) * (1e3 if scaled else 1.0)
+    total = part = 0.0
+    for word in re.findall(r"[a-z]+", stated):
+        worth = _WORTH.get(word, 0.0)
+        if word == "thousand":
+            total, part = total + (part or 1.0) * 1e3, 0.0
+        elif word in {"hundred", "dozen"}:
+            part = (part or 1.0) * worth
+        else:
+            part += worth
+    return total + part
+
+
+_PAST_OR_TO = re.compile(r"(five|ten|twenty|twenty-five) (past|to) (.+)")
 
 
 def _time(stated: str) -> Norm | None:
     """Minutes since midnight, and whether they may be meant twelve hours later."""
+    stated = " ".join(stated.split())
+    if relative := _PAST_OR_TO.fullmatch(stated):
+        hour = _time(relative[3] if "m" in relative[3] else f"{relative[3]} o'clock")
+        minutes = _number(relative[1]) * (1 if relative[2] == "past" else -1)
+        return None if hour is None else ((float(hour[0] or 0) + minutes) % 1440, hour[1])
     if stated in {"noon", "midday"}:
         return (720.0, None)
     if stated == "midnight":
@@ -224,7 +315,7 @@ def _time(stated: str) -> Norm | None:
     if hour is None:
         return None
     at = _number(hour[0]) * 60
-    minute = re.search(r":(\d{2})", stated)
+    minute = re.search(r"[:.](\d{2})", stated)
     at += float(minute[1]) if minute else 0.0
     if stated.startswith(("half", "quarter")):
         at += 30 if stated.startswith("half") else 15 if "past" in stated[:14] else -15
@@ -271,9 +362,17 @@ def same(one: Mention, other: Mention) -> bool:
         return a[2] == b[2] and (a[1] == b[1] or None in (a[1], b[1])) and (a[3] == b[3] or None in (a[3], b[3]))
     if one.kind == "date" and a[0] == b[0] == "week":
         return a[1] == b[1]
+    if one.kind == "phone":
+        return same_phone(str(a[0]), str(b[0]))
     if one.kind == "name":
         return bool(a) and bool(b) and (set(a) <= set(b) or set(b) <= set(a))
     return a == b
+
+
+def same_phone(one: str, other: str) -> bool:
+    """Whether these digits are one telephone number: with or without its country, a zero in front or not."""
+    short, long = sorted((one.lstrip("0"), other.lstrip("0")), key=len)
+    return len(short) >= PHONE_DIGITS.start and long.endswith(short) and len(long) - len(short) <= COUNTRY_DIGITS
 
 
 def whole(text: str) -> Mention | None:

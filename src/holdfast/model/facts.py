@@ -103,6 +103,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_o
     reason: str = ""
     """Why it was asserted."""
     ended_us: int | None = None
+    ended_seq: int = 0
+    """The version of its ledger at which it ended; 0 while it lives."""
     rule: SupersessionRule | None = None
     """Which rule superseded it."""
     why: str = ""
