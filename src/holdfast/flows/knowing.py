@@ -352,7 +352,7 @@ def search_in(
     asked = Search(
         tenant=context.tenant,
         ledgers=tuple(codec.encode_stream_key(ledger.stream) for ledger in ledgers),
-        words=relevance.query_words(query),
+        words=relevance.query_terms(query),
         permissions=permissions,
         scopes=checked_scopes(within),
         now_us=context.clock.now_us(),
