@@ -6,6 +6,7 @@ limits, not by how much there is.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -27,7 +28,6 @@ from holdfast.core import relevance, stack
 from holdfast.core.authority import may_know, outranks
 from holdfast.core.infer import text_of as value_text
 from holdfast.core.layers import LOCATION, TIMEZONE, ran_out
-from holdfast.core.ledgers import words
 from holdfast.core.previews import shown_as
 from holdfast.core.subjects import subject_of
 from holdfast.core.terms import Terms
@@ -129,7 +129,7 @@ def _looked_up(place: Place, used: Ledgers, request: Request) -> Flow[dict[tuple
     asked = Search(
         tenant=place.context.tenant,
         ledgers=tuple(codec.encode_stream_key(each.stream) for each in used.ids),
-        words=relevance.query_words(request.query),
+        words=relevance.query_terms(request.query),
         permissions=used.permissions,
         scopes=(("global", ""), *request.within),
         now_us=request.as_of_us,
@@ -446,14 +446,7 @@ def _line(value: Json) -> str:
 
 def fitting(query: str) -> Callable[[str], float]:
     """How well texts fit a query: the share of its words that they have, from 0 to 1."""
-    asked = frozenset(map(relevance.stem, relevance.query_words(query)))
-
-    def fit(text: str) -> float:
-        if not asked:
-            return 0.0
-        return round(len(asked & {relevance.stem(word) for word in words(text)}) / len(asked), 6)
-
-    return fit
+    return functools.partial(relevance.share, relevance.asked_for(query))
 
 
 def situation_pieces(situation: Situation) -> list[Piece]:
