@@ -29,7 +29,7 @@ from holdfast.core.authority import may_know, outranks
 from holdfast.core.infer import text_of as value_text
 from holdfast.core.layers import LOCATION, TIMEZONE, ran_out
 from holdfast.core.previews import shown_as
-from holdfast.core.subjects import subject_of
+from holdfast.core.subjects import root, subject_of
 from holdfast.core.terms import Terms
 from holdfast.errors import BlobNotFound, HandleNotFound, InvalidContent
 from holdfast.flows import effects
@@ -326,7 +326,7 @@ def _review(home: LedgerId, fact: Fact, used: Ledgers, request: Request) -> Flow
 def past_pieces(used: Ledgers, request: Request, found: Sequence[Found], in_view: Collection[str]) -> Flow[list[Piece]]:
     """For a question about the past: the earlier values of the keys that it names, marked as such. If it names none, those
     of the superseded facts in view."""
-    stems = frozenset(Terms(request.query).norms)
+    stems = frozenset(map(root, Terms(request.query).norms))
     keys = dict.fromkeys((*in_view, *(each.fact.key for each in found)))
     named = [key for key in keys if subject_of(key).is_named(stems)] or list(in_view)
     pieces: list[Piece] = []
