@@ -50,6 +50,7 @@ PAYLOADS = {
     ("budget.granted", 1): "65e8bce6c827a268",
     ("call.started", 1): "714a7c8f077f5e03",
     ("actor.resumed", 1): "7a1e4638b568d101",
+    ("identity.refreshed", 1): "57917da15a16b9ae",
     ("working.set", 1): "4d57089d7b3d610f",
     ("working.cleared", 1): "d9983581638d4327",
     ("environment.observed", 1): "d1dfe482cba2922d",

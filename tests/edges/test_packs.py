@@ -381,7 +381,7 @@ def test_nobody_writes_a_line_of_ours(desk: Desk) -> None:
         beginnings = [each.split(":")[0] for each in text.splitlines()]
         assert "Question" not in beginnings
         assert "- CONSTRAINT (policy) pay" not in beginnings
-        assert "[system]" not in beginnings
+        assert beginnings.count("[system]") == text.count("[system]\nThe user's authority: peer.\n")
         assert beginnings.count("Facts that hold now (a constraint must be kept)") <= 1
     assert made.explain().count("\n  + ") == len(made.manifest.of("included"))
 

@@ -142,7 +142,7 @@ def fact(ledger: holdfast.LedgerId, fact: holdfast.Fact) -> dict[str, Any]:
     return {
         "tenant": ledger.tenant,
         **_home(ledger),
-        **plain(fact),
+        **(plain(fact) | _home(ledger)),
         "claim": fact.claim,
         "is_valid": fact.is_valid,
         "needs_review": fact.needs_review,

@@ -21,8 +21,8 @@ from holdfast.core.detect.words import word_set
 from holdfast.core.infer import text_of
 from holdfast.core.strength import COMMON_WORDS, Strength, strength_of
 from holdfast.core.structure import Structure
-from holdfast.core.subjects import Subject, subject_of
-from holdfast.core.terms import Detail, Terms, agree, fold
+from holdfast.core.subjects import Subject, root, subject_of
+from holdfast.core.terms import Detail, Terms, agree
 from holdfast.core.wording import GAP, NESTED, Memory, occurrences
 from holdfast.model.content import Json
 from holdfast.model.pack import Guard
@@ -45,7 +45,7 @@ _ADDRESSED = _SELF | word_set("you your user customer guest they")
 _COPULA = word_set("am m are re been is prefer use take speak drive")
 _WANTED = frozenset(
     map(
-        fold,
+        root,
         word_set(
             "book find fly flight trip travel visit go ticket send buy order need want like love look search show tell ask "
             "call remind recommend plan"
@@ -55,7 +55,7 @@ _WANTED = frozenset(
 """A clause with one of these asks for something: a name in it need not be the owner's."""
 _OTHERS = frozenset(
     map(
-        fold,
+        root,
         word_set(
             "mother father mom dad sister brother wife husband son daughter friend colleague parent coworker neighbor aunt "
             "uncle cousin client kid roommate partner girlfriend boyfriend niece nephew grandmother grandfather flatmate"
@@ -338,12 +338,13 @@ class _Reading:
     ) -> None:
         self.text, self.known, self.spans, self.sources, self.echoes = text, known, spans, sources, echoes
         self.terms = Terms(text, [each.span() for each in _MARKER.finditer(text)] if "[" in text else [])
+        self.roots = _roots(self.terms)
         self.layout = self.terms.layout()
         self.structure = Structure(text)
-        self.label = frozenset(Terms(label).norms)
+        self.label = frozenset(_roots(Terms(label)))
         self.asked: frozenset[str] = frozenset()
         if before and len(self.terms.norms) <= ANSWER_TERMS and before.rstrip().endswith("?"):
-            self.asked = frozenset(Terms(before).norms)
+            self.asked = frozenset(_roots(Terms(before)))
         self._clauses: dict[int, tuple[int, int]] = {}
 
     def statements(self) -> Iterator[Statement]:
@@ -465,9 +466,7 @@ class _Reading:
             if not 0 <= other < len(self.layout.clause_firsts):
                 continue
             low, high = self.layout.clause_firsts[other], self.layout.clause_lasts[other]
-            if self.layout.sentences[low] != sentence or not subject.is_named(
-                frozenset(self.terms.norms[low : high + 1])
-            ):
+            if self.layout.sentences[low] != sentence or not subject.is_named(frozenset(self.roots[low : high + 1])):
                 continue
             names = [at for at in range(low, high + 1) if self.text[self.terms.starts[at]].isupper()]
             if not names and not self._is_anothers(low, high, subject):
@@ -491,8 +490,12 @@ class _Reading:
 
     def _is_echo(self, place: _Place, pattern: _Pattern) -> bool:
         """Whether a common value that the assistant was told is likely to be that one: a word that is not in any text, a
-        time, a weekday, a day of a month. A bare number may count anything."""
+        time, a weekday, a day of a month. A bare number may count anything, but for one as in `a table for 3`."""
         detail = self.terms.details.get(place.first)
+        if pattern.leaf.norms[0][0] == "#" and len(pattern.leaf.norms) == 1:
+            ahead = self.terms.norms[place.first - 1] if place.first else ""
+            if ahead == "for" and not self._counts(place.last):
+                return True
         if detail is None:
             return any(len(norm) > 3 and norm not in COMMON_WORDS and norm[0] != "#" for norm in pattern.leaf.norms)
         return detail.kind in ("time", "weekday", "date") or (detail.kind == "ordinal" and not self._counts(place.last))
@@ -528,13 +531,13 @@ class _Reading:
         return [at for at in range(low, high + 1) if not place.first <= at <= place.last]
 
     def _stems(self, place: _Place) -> frozenset[str]:
-        return frozenset(self.terms.norms[at] for at in self._around(place)) | self.label | self.asked
+        return frozenset(self.roots[at] for at in self._around(place)) | self.label | self.asked
 
     def _is_another_kind(self, around: Sequence[int], subject: Subject) -> bool:
         """Whether a clause names another thing of the kind: the marketing budget, where the key is `trip budget`."""
         if len(subject.words) < 2 or self.label or self.asked:
             return False
-        norms = self.terms.norms
+        norms = self.roots
         if any(norms[at] in each for at in around for each in subject.words[:-1]):
             return False
         heads = [at for at in around if norms[at] in subject.words[-1] and at - 1 in around]
@@ -542,7 +545,7 @@ class _Reading:
 
     def _is_anothers(self, low: int, high: int, subject: Subject) -> bool:
         """Whether a clause speaks of somebody else: `my sister`, `Tom's budget`, `their hotel`."""
-        norms = self.terms.norms
+        norms = self.roots
         for at in range(low, high + 1):
             norm, ahead = norms[at], norms[at - 1] if at > low else ""
             if norm in _OTHERS and ahead in _POSSESSIVE and norm not in subject.own:
@@ -563,7 +566,7 @@ class _Reading:
         if self.label or self.asked:
             return True
         low, high = self._clause(place.first)
-        norms = self.terms.norms
+        norms = self.roots
         for at in range(low, high + 1):
             if norms[at] not in subject.nouns or place.first <= at <= place.last or (flag and at > place.first):
                 continue
@@ -576,7 +579,7 @@ class _Reading:
     def _is_of_self(self, place: _Place, subject: Subject) -> bool:
         """Whether the owner speaks of themselves, and does not ask for something."""
         low, high = self._clause(place.first)
-        stems = frozenset(self.terms.norms[low : high + 1])
+        stems = frozenset(self.roots[low : high + 1])
         return not stems.isdisjoint(_SELF) and stems.isdisjoint(_WANTED) and not self._is_anothers(low, high, subject)
 
     # Making statements
@@ -614,6 +617,11 @@ class _Reading:
             if any(not _is_live(one) and one.leaf.strength > Strength.COMMON for one in patterns)
         )
         return not any(telling)
+
+
+def _roots(terms: Terms) -> list[str]:
+    """The terms as keys are compared by."""
+    return [norm if norm == GAP or norm[0] in "#@~=+" else root(norm) for norm in terms.norms]
 
 
 def _is_live(pattern: _Pattern) -> bool:

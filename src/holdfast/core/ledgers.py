@@ -15,6 +15,7 @@ import msgspec
 from holdfast import codec
 from holdfast.core import guard
 from holdfast.core.infer import text_of
+from holdfast.core.stems import terms
 from holdfast.model import limits
 from holdfast.model.content import Json
 from holdfast.model.events import (
@@ -281,8 +282,8 @@ def _fact_row(home: dict[str, str], state: FactState) -> FactRow:
         constrains=int(fact.is_valid and fact.is_constraint),
         expires_us=fact.expires_us,
         requires=codec.encode(fact.requires).decode() if fact.requires else "",
-        key_words=" ".join(words(fact.key)),
-        words=" ".join(words(text_of(fact.value))[: limits.FACT_WORDS]),
+        key_words=" ".join(terms(words(fact.key))),
+        words=" ".join(terms(words(text_of(fact.value))[: limits.FACT_WORDS])),
         anchor=_anchor(fact.value),
         state=codec.encode(state).decode(),
     )

@@ -6,6 +6,7 @@ limits, not by how much there is.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -30,9 +31,8 @@ from holdfast.core.authority import may_know, outranks
 from holdfast.core.infer import declares_itself_invalid
 from holdfast.core.infer import text_of as value_text
 from holdfast.core.layers import LOCATION, TIMEZONE, ran_out
-from holdfast.core.ledgers import words
 from holdfast.core.previews import shown_as
-from holdfast.core.subjects import subject_of
+from holdfast.core.subjects import root, subject_of
 from holdfast.core.terms import Terms
 from holdfast.errors import BlobNotFound, HandleNotFound, InvalidContent
 from holdfast.flows import effects
@@ -132,7 +132,7 @@ def _looked_up(place: Place, used: Ledgers, request: Request) -> Flow[dict[tuple
     asked = Search(
         tenant=place.context.tenant,
         ledgers=tuple(codec.encode_stream_key(each.stream) for each in used.ids),
-        words=relevance.query_words(request.query),
+        words=relevance.query_terms(request.query),
         permissions=used.permissions,
         scopes=(("global", ""), *request.within),
         now_us=request.as_of_us,
@@ -261,7 +261,7 @@ def fact_pieces(
         score, recency = rank_line(fact, each.score, pieces[-1] if pieces else None)
         pieces.append(
             Piece(
-                id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home}",
+                id=piece_id(each, used.ids),
                 section="facts",
                 text="" if gone else light(fact_line(fact, request.as_of_us, note)),
                 priority="critical" if constrains(fact) else "medium",
@@ -275,6 +275,11 @@ def fact_pieces(
             )
         )
     return pieces
+
+
+def piece_id(found: Found, ledgers: Sequence[LedgerId]) -> str:
+    """What a fact is called in a pack: with its ledger, if several are read."""
+    return found.fact.id if len(ledgers) == 1 else f"{found.fact.id}@{ledgers[found.ledger]}"
 
 
 def _beside_the_point(found: Sequence[Found], request: Request, items: Sequence[Item]) -> dict[tuple[int, str], str]:
@@ -313,7 +318,7 @@ def _review(home: LedgerId, fact: Fact, used: Ledgers, request: Request) -> Flow
 def past_pieces(used: Ledgers, request: Request, found: Sequence[Found], in_view: Collection[str]) -> Flow[list[Piece]]:
     """For a question about the past: the earlier values of the keys that it names, marked as such. If it names none, those
     of the superseded facts in view."""
-    stems = frozenset(Terms(request.query).norms)
+    stems = frozenset(map(root, Terms(request.query).norms))
     keys = dict.fromkeys((*in_view, *(each.fact.key for each in found)))
     named = [key for key in keys if subject_of(key).is_named(stems)] or list(in_view)
     pieces: list[Piece] = []
@@ -433,14 +438,7 @@ def _line(value: Json) -> str:
 
 def fitting(query: str) -> Callable[[str], float]:
     """How well texts fit a query: the share of its words that they have, from 0 to 1."""
-    asked = frozenset(map(relevance.stem, relevance.query_words(query)))
-
-    def fit(text: str) -> float:
-        if not asked:
-            return 0.0
-        return round(len(asked & {relevance.stem(word) for word in words(text)}) / len(asked), 6)
-
-    return fit
+    return functools.partial(relevance.share, relevance.asked_for(query))
 
 
 def situation_pieces(situation: Situation) -> list[Piece]:

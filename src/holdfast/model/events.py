@@ -14,7 +14,7 @@ from holdfast.model.detection import Proposal, Settled
 from holdfast.model.facts import FactScope, FactSource, MemoryType, Mention, SupersessionRule
 from holdfast.model.frames import Ending, Limits
 from holdfast.model.handles import HandleKind, Priority
-from holdfast.model.layers import Identity
+from holdfast.model.layers import Identity, IdentityRefreshed
 from holdfast.model.plan import Figures, Fold, Level, Op, Reduction, Residency, Tier, Why
 from holdfast.model.situation import ActionRecorded, SituationUpdated
 from holdfast.model.view_events import ContextRedacted, PackRecorded
@@ -562,6 +562,7 @@ Event: TypeAlias = (
     | BudgetGranted
     | CallStarted
     | ActorResumed
+    | IdentityRefreshed
     | WorkingSet
     | WorkingCleared
     | EnvironmentObserved

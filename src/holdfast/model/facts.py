@@ -79,6 +79,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_o
     id: str
     key: str
     value: Json
+    ledger: LedgerId | None = None
+    """Where it lives: filled in when it is read. An id means something only together with it."""
     ref: str = ""
     """Its name in the world outside, which may use a name twice."""
     source: FactSource = FactSource()
@@ -199,7 +201,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     ledgers: tuple[str, ...]
     """Keys of their streams, as `encode_stream_key` writes them."""
     words: tuple[str, ...]
-    """Lower-case words of letters and digits; any of them may match. None at all: nothing matches."""
+    """Stems of words, and their kin, as rows have them: lower-case letters and digits; any of them may match, and only what
+    is equal does. None at all: nothing matches."""
     permissions: tuple[str, ...] | None = None
     """The reader's; None for one who may know everything."""
     scopes: tuple[tuple[FactScope, str], ...] = (("global", ""),)
