@@ -11,8 +11,10 @@ distinctive: `core.strength` has the rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -35,6 +37,8 @@ KEY_CHARS = 80
 """A longer key is not named in a marker."""
 NEAR_TERMS = 3
 """A common value states a fact only if no more terms than these stand between it and the key."""
+CLAUSE_TERMS = 60
+"""Of a longer clause, as many terms on either side of a value are read."""
 ANSWER_TERMS = 6
 """A message of no more terms may be the bare answer to the question before it."""
 
@@ -63,6 +67,7 @@ _OTHERS = frozenset(
     )
 )
 _POSSESSIVE = word_set("my his her their our your")
+_WRAP = re.compile(r"[,;]?[^\S\n]*\n[^\S\n]*")
 _STOP_INSIDE = re.compile(r"[.!?\n]\s*\S")
 _THEIRS = word_set("his her their")
 _CONTRACTED = word_set("it that there what here he she who let where how")
@@ -250,6 +255,16 @@ class _Known:
                 if len(leaf.norms) == 1 and leaf.details[0] and leaf.details[0].kind in ("date", "ordinal"):
                     other = ("#" if leaf.norms[0][0] == "~" else "~") + leaf.norms[0][1:]
                     self.patterns.setdefault((other,), []).append(_Pattern(fact, leaf, day=True))
+        self._nameable: dict[str, bool] = {}
+
+    def is_nameable(self, key: str) -> bool:
+        """Whether a marker may name a key: short and plain, and without a value that may not be shown."""
+        if key not in self._nameable:
+            norms = frozenset(Terms(key[:KEY_CHARS]).norms)
+            values = (each for each, patterns in self.patterns.items() if not all(map(_is_live, patterns)))
+            plain = len(key) <= KEY_CHARS and _NAMEABLE.fullmatch(key) is not None
+            self._nameable[key] = plain and not any(map(norms.issuperset, values))
+        return self._nameable[key]
 
 
 def find_statements(
@@ -321,6 +336,23 @@ class _Place(NamedTuple):
     """Where it ends, if that is within the last term: the first part of a URL."""
 
 
+class _Cover:
+    """Stretches of terms, to be asked whether one of them has another one inside."""
+
+    def __init__(self, stretches: Iterable[tuple[int, int]]) -> None:
+        longest: dict[int, int] = {}
+        for first, last in stretches:
+            longest[first] = max(last, longest.get(first, last))
+        self._longest = longest
+        self._firsts = sorted(longest)
+        self._reach = list(accumulate((longest[first] for first in self._firsts), max))
+
+    def exceeds(self, first: int, last: int) -> bool:
+        """Whether one of them is longer than this stretch and holds all of it."""
+        before = bisect_left(self._firsts, first)
+        return self._longest.get(first, last) > last or (before > 0 and self._reach[before - 1] >= last)
+
+
 class _Reading:
     """One look at a text."""
 
@@ -335,18 +367,14 @@ class _Reading:
         self.asked: frozenset[str] = frozenset()
         if before and len(self.terms.norms) <= ANSWER_TERMS and before.rstrip().endswith("?"):
             self.asked = frozenset(Terms(before).norms)
-        self._clauses: dict[int, tuple[int, int]] = {}
 
     def statements(self) -> Iterator[Statement]:
         yield from self._provided()
         places = list(self.places())
-        live = [(each.first, each.last, each) for each in places if any(_is_live(one) for one in each.patterns)]
+        live = _Cover((each.first, each.last) for each in places if any(map(_is_live, each.patterns)))
         for place in places:
             gone = [each for each in place.patterns if not _is_live(each)]
-            if not gone or any(
-                low <= place.first and place.last <= high and (low, high) != (place.first, place.last)
-                for low, high, _ in live
-            ):
+            if not gone or live.exceeds(place.first, place.last):
                 continue
             alike = [each.fact for each in place.patterns if _is_live(each)]
             judged = [(each, self._judge(place, each, alike)) for each in gone]
@@ -389,21 +417,26 @@ class _Reading:
 
     def _urls(self) -> Iterator[_Place]:
         """URLs that begin with one that is a value."""
-        known = [norms[0] for norms in self.known.patterns if len(norms) == 1 and norms[0][0] == "="]
-        for at, norm in enumerate(self.terms.norms) if known else ():
-            for each in known:
-                if norm.startswith(f"{each}/"):
-                    stop = self.terms.stops[at] - len(norm) + len(each)
-                    yield _Place(at, at, tuple(self.known.patterns[each,]), stop)
+        for at, norm in enumerate(self.terms.norms):
+            for each in _beginnings(norm) if norm[0] == "=" else ():
+                if (each,) in self.known.patterns:
+                    start = self.terms.starts[at]
+                    within = self.text[start : self.terms.stops[at]].lower().find(each[1:])
+                    yield _Place(at, at, tuple(self.known.patterns[each,]), start + within + len(each) - 1)
 
     def _fits(self, pattern: _Pattern, details: Sequence[Detail | None], first: int, last: int) -> bool:
         """Whether details such as the month or the currency agree; and the sentences: no value goes on in another one."""
-        if self.layout.sentences[first] != self.layout.sentences[last] and not pattern.leaf.stops:
+        if not pattern.leaf.stops and not self._is_one_sentence(first, last):
             return False
         if pattern.day:
             kinds = {each.kind for each in (*details, *pattern.leaf.details) if each is not None}
             return "ordinal" in kinds and "date" in kinds and not self._counts(last)
         return all(agree(one, two) for one, two in zip(pattern.leaf.details, details, strict=True))
+
+    def _is_one_sentence(self, first: int, last: int) -> bool:
+        """Whether terms stand in one sentence, which may be wrapped."""
+        ends = (at for at in range(first, last) if self.layout.sentences[at] != self.layout.sentences[at + 1])
+        return all(_WRAP.fullmatch(self.text, self.terms.stops[at], self.terms.starts[at + 1]) for at in ends)
 
     def _counts(self, at: int) -> bool:
         """Whether an ordinal counts something: the 6th floor."""
@@ -419,12 +452,12 @@ class _Reading:
         fact, leaf = pattern.fact, pattern.leaf
         subject = subject_of(fact.key)
         secret = fact.standing == "withheld"
+        if not alike and (fact.id in self.sources or leaf.strength is Strength.DISTINCTIVE):
+            return "redact", True
         named = self._names(place, subject)
         if alike and (not named or any(self._may_mean(place, each, fact) for each in alike)):
             return None
-        if fact.id in self.sources:
-            return "redact", True
-        if leaf.strength is Strength.DISTINCTIVE:
+        if fact.id in self.sources or leaf.strength is Strength.DISTINCTIVE:
             return "redact", True
         if leaf.strength is Strength.COMMON:
             return self._judge_common(place, pattern, subject, named)
@@ -454,6 +487,7 @@ class _Reading:
             if not 0 <= other < len(self.layout.clause_firsts):
                 continue
             low, high = self.layout.clause_firsts[other], self.layout.clause_lasts[other]
+            low, high = max(low, place.first - CLAUSE_TERMS), min(high, place.last + CLAUSE_TERMS)
             if self.layout.sentences[low] != sentence or not subject.is_named(
                 frozenset(self.terms.norms[low : high + 1])
             ):
@@ -486,9 +520,11 @@ class _Reading:
         """The terms of the clause that a term stands in; of a row, all of it."""
         if self.structure.is_table(self.terms.starts[at]):
             sentence = self.layout.sentences[at]
-            return self.layout.sentence_firsts[sentence], self.layout.sentence_lasts[sentence]
+            low, high = self.layout.sentence_firsts[sentence], self.layout.sentence_lasts[sentence]
+            return max(low, at - CLAUSE_TERMS), min(high, at + CLAUSE_TERMS)
         clause = self.layout.clauses[at]
-        return self.layout.clause_firsts[clause], self.layout.clause_lasts[clause]
+        low, high = self.layout.clause_firsts[clause], self.layout.clause_lasts[clause]
+        return max(low, at - CLAUSE_TERMS), min(high, at + CLAUSE_TERMS)
 
     def _names(self, place: _Place, subject: Subject) -> bool:
         """Whether the clause of a value names a key, and speaks of no other owner of such a thing."""
@@ -565,7 +601,10 @@ class _Reading:
         for certain in (True, False):
             facts = [each.fact for each, (_, sure) in judged if sure is certain]
             if facts:
-                yield self._statement(start, stop, facts, "redact" if certain else "annotate", certain=certain)
+                found = self._statement(start, stop, facts, "redact" if certain else "annotate", certain=certain)
+                if found.action == "redact" and "\n" in self.text[start:stop]:  # it may be two things, in two lines
+                    found = found._replace(action="annotate")
+                yield found._replace(note_at=max(found.note_at, self.terms.stops[place.last]))
                 return
 
     def _statement(self, start: int, stop: int, facts: Sequence[Stated], action: str, *, certain: bool) -> Statement:
@@ -577,19 +616,10 @@ class _Reading:
         elif form != "prose" or self.label:
             action = "annotate"
         dead = next((each for each in facts if each.standing == "dead"), None)
-        key = dead.key if dead and not withheld and self._is_nameable(dead.key) else ""
+        key = dead.key if dead and not withheld and self.known.is_nameable(dead.key) else ""
         replaced = dead is not None and dead.replaced
         ids = tuple(each.id for each in facts)
         return Statement(start, stop, ids, key, action, certain, replaced, note_at)  # type: ignore[arg-type]
-
-    def _is_nameable(self, key: str) -> bool:
-        """Whether a marker may name a key: short and plain, and without a value that may not be shown."""
-        if len(key) > KEY_CHARS or not _NAMEABLE.fullmatch(key):
-            return False
-        norms = frozenset(Terms(key).norms)
-        return not any(
-            norms.issuperset(each) for each, patterns in self.known.patterns.items() if not all(map(_is_live, patterns))
-        )
 
 
 def _is_live(pattern: _Pattern) -> bool:
