@@ -37,6 +37,7 @@ from holdfast.model.events import (
     Event,
     FactAsserted,
     FactConfirmed,
+    FactDisputed,
     FactEndorsed,
     FactExpired,
     FactMarked,
@@ -418,6 +419,7 @@ _fact_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(FactRetracted, facts=_some_ids, reason=_texts, mentions=_mentions),
     st.builds(FactExpired, facts=_some_ids, reason=_texts),
     st.builds(FactMarked, facts=_some_ids, because=_ids),
+    st.builds(FactDisputed, fact=_ids, by=_texts, authority=st.just("guest"), reason=_texts),
     st.builds(FactReinstated, fact=_ids, instead=st.just(()) | _some_ids, reason=_texts),
     st.builds(FactConfirmed, fact=_ids, by=_texts, reason=_texts, depends_on=st.just(()) | _some_ids),
     st.builds(

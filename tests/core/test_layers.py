@@ -28,6 +28,7 @@ from holdfast.model.commands import (
     NewMessage,
     ObserveEnvironment,
     RecordMessages,
+    RefreshIdentity,
     ResetSession,
     SetWorking,
     TimeOutSession,
@@ -43,7 +44,7 @@ from holdfast.model.events import (
     WorkingCleared,
     WorkingSet,
 )
-from holdfast.model.layers import Identity, Surrounding, WorkingItem
+from holdfast.model.layers import Identity, IdentityRefreshed, Surrounding, WorkingItem
 from holdfast.model.log import Recorded
 from holdfast.model.names import LedgerId, Scope
 from holdfast.model.state import SessionState
@@ -293,8 +294,8 @@ def test_layers_are_what_plain_dictionaries_would_be(monkeypatch: pytest.MonkeyP
 
 @given(st.lists(st.tuples(strategies.commands(st.just(SCOPE)), strategies.givens), max_size=12))
 @settings(max_examples=EXAMPLES)
-def test_no_command_changes_an_identity_or_what_is_read(orders: list[tuple[Command, Given]]) -> None:
-    """Nor does what it makes happen; only erasing the creation itself takes it away, and then he has less of a say."""
+def test_only_a_refresh_changes_an_identity_and_nothing_what_is_read(orders: list[tuple[Command, Given]]) -> None:
+    """Nor does what a command makes happen; only erasing what said it takes it away, and then the user has less say."""
     creation = sessions.decide(SessionState(), CreateSession(scope=SCOPE, identity=ADA, ledgers=(ACME,)), _at(1))
     log: list[tuple[Event | None, str, int]] = [(event, event.name, 1) for event in creation]
     for command, given_ in orders:
@@ -308,8 +309,42 @@ def test_no_command_changes_an_identity_or_what_is_read(orders: list[tuple[Comma
                 log[seq - 1] = (None, *log[seq - 1][1:])
             log.append((event, event.name, given_.time_us))
     state = _folded(log)
-    whole = log[0][0] is not None
-    assert (state.identity, state.ledgers) == ((ADA, (ACME,)) if whole else (layers.UNKNOWN, ()))
+    expected = [
+        (layers.UNKNOWN if event is None else event.identity)  # type: ignore[union-attr]
+        for event, name, _ in log
+        if name in (SessionCreated.name, IdentityRefreshed.name)
+    ]
+    assert state.identity == expected[-1]
+    assert state.ledgers == ((ACME,) if log[0][0] is not None else ())
+    assert invariants.check(state) == []
+
+
+def test_a_refresh_replaces_all_fields_and_the_weight_follows() -> None:
+    created = sessions.decide(SessionState(), CreateSession(scope=SCOPE, identity=ADA), _at(1))
+    state = fold(SessionState(), created[0], created[0].name, 1)
+    less = Identity(user_name="Ada", authority="CFO")
+    [event] = sessions.decide(state, RefreshIdentity(scope=SCOPE, identity=less), _at(2))
+    assert event == IdentityRefreshed(identity=less)
+    state = fold(state, event, event.name, 2)
+    assert state.identity == less
+    assert state.bulk == len(codec.encode(less))
+    assert sessions.decide(state, RefreshIdentity(scope=SCOPE, identity=less), _at(3)) == ()
+    state = fold(state, IdentityRefreshed(), IdentityRefreshed.name, 4)
+    assert (state.identity, state.bulk) == (Identity(), 0)
+    state = fold(state, None, IdentityRefreshed.name, 5)
+    assert (state.identity, state.bulk) == (layers.UNKNOWN, 0)
+
+
+def test_a_refresh_that_no_command_can_have_made_is_a_fault() -> None:
+    created = SessionCreated(identity=ADA)
+    state = fold(SessionState(), created, created.name, 1)
+    for forged in (Identity(permissions=("b", "a")), Identity(user_name="a\nb"), Identity(authority="")):
+        assert fault(state, IdentityRefreshed(identity=forged), IdentityRefreshed.name) is not None
+    assert fault(state, IdentityRefreshed(identity=Identity()), IdentityRefreshed.name) is None
+    closed = msgspec.structs.replace(state, status="closed")
+    assert fault(closed, IdentityRefreshed(), IdentityRefreshed.name) is None
+    destroyed = msgspec.structs.replace(state, status="destroyed")
+    assert fault(destroyed, IdentityRefreshed(), IdentityRefreshed.name) is not None
 
 
 def test_who_spoke_is_unknown_after_the_creation_was_erased_and_trusted_least() -> None:

@@ -9,7 +9,8 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.guard import Span, Stated, Statement, anchors, find_statements, probes, repeats, show
+from holdfast.core.guard import anchors, find_statements, probes, repeats, show
+from holdfast.core.patterns import Span, Stated, Statement
 from holdfast.core.strength import Strength, strength_of
 from holdfast.model.content import Json
 from holdfast.model.pack import GUARDS, Guard

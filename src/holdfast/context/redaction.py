@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import guard
-from holdfast.core.guard import Span, Stated, Statement
+from holdfast.core.patterns import Span, Stated, Statement
 from holdfast.core.shown import pieces_of
 from holdfast.model import limits
 from holdfast.model.content import Body, Data, Json, Opaque, Part, Text, ToolResult, text_of
@@ -152,13 +152,16 @@ class _Report:
         *,
         typed: bool = False,
         ids: frozenset[str] = frozenset(),
+        told: dict[str, None] | None = None,
     ) -> None:
-        self._watch, self.at, self._typed, self._ids = watch, at, typed, ids
+        self._watch, self.at, self._typed, self._ids, self._told = watch, at, typed, ids, told
         self._first, self._last = first, last
         """The events that its text comes from."""
         self.facts: dict[str, None] = {}
         self._marks: list[tuple[str, str, bool]] = []
         self.exposed: dict[str, None] = {}
+        self.stated: dict[str, None] = {}
+        """The facts that it states for certain: the assistant may echo them later."""
         self.must_hide = False
         """A part that cannot be edited states what is withheld."""
 
@@ -181,6 +184,7 @@ class _Report:
             facts,
             spans=[each for each in spans if each.id in names],
             sources=sources,
+            echoes=self._told or (),
             before=before,
             label=label,
         )
@@ -204,6 +208,8 @@ class _Report:
     def _note(self, statements: Sequence[Statement], editable: bool) -> None:
         for each in statements:
             self._marks.append((each.key, each.action if editable else "beside", each.certain))
+            if each.certain:
+                self.stated |= dict.fromkeys(each.ids)
             if each.action != "withhold":
                 self.facts |= dict.fromkeys(each.ids)
 
@@ -258,12 +264,12 @@ def guard_items(watch: Watch, items: Sequence[Item], count: Callable[[str], int]
         return Guarded(tuple(items))
     shown: list[Item] = []
     reports: list[_Report] = []
-    before = ""
+    before, told = "", dict[str, None]()
     for item in items:
         if isinstance(item, Summary):
             shown.append(_summary(watch, item, count, reports))
         else:
-            shown.append(_unit(watch, item, count, reports, before))
+            shown.append(_unit(watch, item, count, reports, before, told))
             before = item.messages[-1].text
     redacted = {each.at: redaction for each in reports if (redaction := each.redacted) is not None}
     exposed = {(each.at, name): None for each in reports for name in each.exposed}
@@ -311,8 +317,16 @@ def _summary(watch: Watch, item: Summary, count: Callable[[str], int], reports: 
     return item if text == item.text else msgspec.structs.replace(item, text=text, tokens=count(text))
 
 
-def _unit(watch: Watch, unit: Unit, count: Callable[[str], int], reports: list[_Report], before: str) -> Item:
-    own = [_report(watch, each) for each in unit.messages]
+def _unit(
+    watch: Watch,
+    unit: Unit,
+    count: Callable[[str], int],
+    reports: list[_Report],
+    before: str,
+    told: dict[str, None],
+) -> Item:
+    """`told` are the facts that were stated before: what this unit states is added to them."""
+    own = [_report(watch, each, told) for each in unit.messages]
     notes: dict[str, tuple[str, ...]] = {}
     messages: list[Message] = []
     for message, report in zip(unit.messages, own, strict=True):
@@ -320,6 +334,7 @@ def _unit(watch: Watch, unit: Unit, count: Callable[[str], int], reports: list[_
             notes[call.id] = report.beside(spell(call.args))
         messages.append(_message(watch, message, count, report, before, notes))
         before = message.text
+        told |= report.stated
     if any(report.must_hide for report in own):
         return _collapsed(watch, unit, count, reports)
     reports += own
@@ -328,9 +343,10 @@ def _unit(watch: Watch, unit: Unit, count: Callable[[str], int], reports: list[_
     return Unit(tuple(messages), unit.open)
 
 
-def _report(watch: Watch, message: Message) -> _Report:
+def _report(watch: Watch, message: Message, told: dict[str, None]) -> _Report:
     ids = frozenset((message.id, *(result.tool_call_id for result in message.tool_results)))
-    return _Report(watch, message.seq, message.seq, message.seq, typed=message.role == "user", ids=ids)
+    echoed = told if message.role == "assistant" else None
+    return _Report(watch, message.seq, message.seq, message.seq, typed=message.role == "user", ids=ids, told=echoed)
 
 
 def _message(
@@ -455,7 +471,7 @@ def _collapsed(watch: Watch, unit: Unit, count: Callable[[str], int], reports: l
     merged = _Report(watch, unit.first, unit.first, unit.last)
     merged.collapse()
     for message in unit.messages:
-        report = _report(watch, message)
+        report = _report(watch, message, {})
         text = _message(watch, message, count, report, "", {}).text
         calls = (f"[called {call.name} with {_leaf(_value('', call.args, report))}]" for call in message.tool_calls)
         lines.append(" ".join(filter(None, (f"{message.role}:", text, *calls))))

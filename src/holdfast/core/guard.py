@@ -11,20 +11,27 @@ distinctive: `core.strength` has the rule.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import accumulate
-from typing import Literal, NamedTuple
-
-import msgspec
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from holdfast.core.detect.words import word_set
-from holdfast.core.infer import text_of
-from holdfast.core.strength import COMMON_WORDS, Strength, strength_of
+from holdfast.core.patterns import (
+    KEY_CHARS,
+    Cover,
+    Known,
+    Leaf,
+    Pattern,
+    Span,
+    Stated,
+    Statement,
+    is_live,
+    leaf_of,
+    leaves,
+)
+from holdfast.core.strength import COMMON_WORDS, Strength
 from holdfast.core.structure import Structure
-from holdfast.core.subjects import Subject, subject_of
-from holdfast.core.terms import Detail, Terms, agree, fold
+from holdfast.core.subjects import Subject, root, subject_of
+from holdfast.core.terms import Detail, Terms, agree
 from holdfast.core.wording import GAP, NESTED, Memory, occurrences
 from holdfast.model.content import Json
 from holdfast.model.pack import Guard
@@ -33,8 +40,6 @@ ANCHOR_CHARS = 64
 """Of a term that rows are looked up by."""
 SEVERAL = "*"
 """Stands for the anchor of a value that is made of several."""
-KEY_CHARS = 80
-"""A longer key is not named in a marker."""
 NEAR_TERMS = 3
 """A common value states a fact only if no more terms than these stand between it and the key."""
 CLAUSE_TERMS = 60
@@ -49,7 +54,7 @@ _ADDRESSED = _SELF | word_set("you your user customer guest they")
 _COPULA = word_set("am m are re been is prefer use take speak drive")
 _WANTED = frozenset(
     map(
-        fold,
+        root,
         word_set(
             "book find fly flight trip travel visit go ticket send buy order need want like love look search show tell ask "
             "call remind recommend plan"
@@ -59,7 +64,7 @@ _WANTED = frozenset(
 """A clause with one of these asks for something: a name in it need not be the owner's."""
 _OTHERS = frozenset(
     map(
-        fold,
+        root,
         word_set(
             "mother father mom dad sister brother wife husband son daughter friend colleague parent coworker neighbor aunt "
             "uncle cousin client kid roommate partner girlfriend boyfriend niece nephew grandmother grandfather flatmate"
@@ -68,50 +73,14 @@ _OTHERS = frozenset(
 )
 _POSSESSIVE = word_set("my his her their our your")
 _WRAP = re.compile(r"[,;]?[^\S\n]*\n[^\S\n]*")
-_STOP_INSIDE = re.compile(r"[.!?\n]\s*\S")
 _THEIRS = word_set("his her their")
 _CONTRACTED = word_set("it that there what here he she who let where how")
 """With an apostrophe and an s, these are no possessives."""
-_NAMEABLE = re.compile(r"[\w .:/@'-]+")
 _MARKER = re.compile(
     rf"\[(?:outdated(?:: [^\[\]\n]{{1,{KEY_CHARS}}})?|withheld"
     rf"|[^\[\]\n]{{1,{KEY_CHARS}}} (?:has changed since|no longer applies))\]"
 )
 """What this module itself puts in, and so does not read."""
-
-
-class Stated(msgspec.Struct, frozen=True):
-    """A fact that the guard knows of."""
-
-    id: str
-    key: str
-    value: Json
-    standing: Literal["live", "dead", "withheld"]
-    replaced: bool = False
-    """Whether something else holds in its place now."""
-
-
-class Statement(NamedTuple):
-    """Characters of a text that state what is superseded, or withheld."""
-
-    start: int
-    stop: int
-    ids: tuple[str, ...]
-    key: str
-    """The key to name; empty where none is to be named."""
-    action: Literal["redact", "annotate", "withhold"]
-    certain: bool
-    replaced: bool
-    note_at: int
-    """Where a note stands: right behind the value, or at the end of a line of code."""
-
-
-class Span(NamedTuple):
-    """Characters of a text that state a fact, as its provenance says."""
-
-    start: int
-    stop: int
-    id: str
 
 
 # Looking up
@@ -157,20 +126,6 @@ def _beginnings(url: str) -> Iterator[str]:
         at = url.find("/", at + 1)
 
 
-def leaves(value: Json) -> list[str]:
-    """The values that a value is made of, as text."""
-    found, ahead = [], [value]
-    while ahead:
-        each = ahead.pop()
-        if isinstance(each, dict):
-            ahead += [each[name] for name in sorted(each, reverse=True)]
-        elif isinstance(each, list):
-            ahead += reversed(each)
-        else:
-            found.append(text_of(each))
-    return found
-
-
 # Showing
 
 
@@ -208,71 +163,13 @@ def _note_of(statement: Statement) -> str:
 # Finding
 
 
-class _Leaf(NamedTuple):
-    norms: tuple[str, ...]
-    details: tuple[Detail | None, ...]
-    strength: Strength
-    capital: bool
-    """Written with a capital letter."""
-    stops: bool
-    """With what looks like the end of a sentence in it."""
-
-
-@lru_cache(maxsize=1 << 12)
-def _leaf(value: str) -> _Leaf | None:
-    terms = Terms(value)
-    places = terms.significant() or range(len(terms.norms))
-    norms = tuple(terms.norms[at] for at in places)
-    if not norms or GAP in norms:
-        return None
-    details = tuple(terms.details.get(at) for at in places)
-    capital = details[0] is None and value[terms.starts[places[0]]].isupper()
-    return _Leaf(norms, details, strength_of(value), capital, _STOP_INSIDE.search(value) is not None)
-
-
-class _Pattern(NamedTuple):
-    """One way in which the value of a fact may stand in a text."""
-
-    fact: Stated
-    leaf: _Leaf
-    day: bool = False
-    """A day of a month, where either the text or the value tells no month."""
-
-
-class _Known:
-    """Facts as they are looked for."""
-
-    def __init__(self, facts: Sequence[Stated]) -> None:
-        self.facts = facts
-        self.gone = {each.id: each for each in facts if each.standing != "live"}
-        self.patterns: dict[tuple[str, ...], list[_Pattern]] = {}
-        for fact in facts:
-            for leaf in filter(None, map(_leaf, leaves(fact.value))):
-                self.patterns.setdefault(leaf.norms, []).append(_Pattern(fact, leaf))
-                if len(leaf.norms) == 2 and all(leaf.details):  # Friday 5 pm, or 5 pm on Friday
-                    turned = leaf._replace(norms=leaf.norms[::-1], details=leaf.details[::-1])
-                    self.patterns.setdefault(turned.norms, []).append(_Pattern(fact, turned))
-                if len(leaf.norms) == 1 and leaf.details[0] and leaf.details[0].kind in ("date", "ordinal"):
-                    other = ("#" if leaf.norms[0][0] == "~" else "~") + leaf.norms[0][1:]
-                    self.patterns.setdefault((other,), []).append(_Pattern(fact, leaf, day=True))
-        self._nameable: dict[str, bool] = {}
-
-    def is_nameable(self, key: str) -> bool:
-        """Whether a marker may name a key: short and plain, and without a value that may not be shown."""
-        if key not in self._nameable:
-            norms = frozenset(Terms(key[:KEY_CHARS]).norms)
-            values = (each for each, patterns in self.patterns.items() if not all(map(_is_live, patterns)))
-            plain = len(key) <= KEY_CHARS and _NAMEABLE.fullmatch(key) is not None
-            self._nameable[key] = plain and not any(map(norms.issuperset, values))
-        return self._nameable[key]
-
-
 def find_statements(
     text: str,
     facts: Sequence[Stated],
     *,
     spans: Sequence[Span] = (),
     sources: Collection[str] = (),
+    echoes: Collection[str] = (),
     before: str = "",
     label: str = "",
     sure: bool = True,
@@ -280,12 +177,13 @@ def find_statements(
     """Where a text states facts that are dead or withheld, in order and apart from each other.
 
     `spans` are the places where its provenance says that it states them, `sources` the ids of the facts that come from this
-    text as a whole. `before` is the message before it, which may be a question, and `label` the name under which the text
-    stands in JSON. Without `sure`, nothing is certain: there are notes only."""
-    known = _Known(facts)
+    text as a whole, `echoes` of those that the assistant, whose text it is, was told before. `before` is the message before
+    it, which may be a question, and `label` the name under which the text stands in JSON. Without `sure`, nothing is
+    certain: there are notes only."""
+    known = Known(facts)
     if not known.gone:
         return ()
-    found = list(_Reading(text, known, spans, frozenset(sources), before, label).statements())
+    found = list(_Reading(text, known, spans, frozenset(sources), frozenset(echoes), before, label).statements())
     if not sure:
         found = [each if each.action == "withhold" else each._replace(action="annotate") for each in found]
     return tuple(_joined(found))
@@ -293,7 +191,7 @@ def find_statements(
 
 def repeats(text: str, facts: Sequence[Stated]) -> tuple[str, ...]:
     """The ids of the facts whose value stands in a text, whatever it means there."""
-    places = _Reading(text, _Known(facts), (), frozenset(), "", "").places()
+    places = _Reading(text, Known(facts), (), frozenset(), frozenset(), "", "").places()
     return tuple(dict.fromkeys(each.fact.id for place in places for each in place.patterns))
 
 
@@ -331,52 +229,43 @@ class _Place(NamedTuple):
 
     first: int
     last: int
-    patterns: tuple[_Pattern, ...]
+    patterns: tuple[Pattern, ...]
     stop: int = 0
     """Where it ends, if that is within the last term: the first part of a URL."""
-
-
-class _Cover:
-    """Stretches of terms, to be asked whether one of them has another one inside."""
-
-    def __init__(self, stretches: Iterable[tuple[int, int]]) -> None:
-        longest: dict[int, int] = {}
-        for first, last in stretches:
-            longest[first] = max(last, longest.get(first, last))
-        self._longest = longest
-        self._firsts = sorted(longest)
-        self._reach = list(accumulate((longest[first] for first in self._firsts), max))
-
-    def exceeds(self, first: int, last: int) -> bool:
-        """Whether one of them is longer than this stretch and holds all of it."""
-        before = bisect_left(self._firsts, first)
-        return self._longest.get(first, last) > last or (before > 0 and self._reach[before - 1] >= last)
 
 
 class _Reading:
     """One look at a text."""
 
     def __init__(
-        self, text: str, known: _Known, spans: Sequence[Span], sources: frozenset[str], before: str, label: str
+        self,
+        text: str,
+        known: Known,
+        spans: Sequence[Span],
+        sources: frozenset[str],
+        echoes: frozenset[str],
+        before: str,
+        label: str,
     ) -> None:
-        self.text, self.known, self.spans, self.sources = text, known, spans, sources
+        self.text, self.known, self.spans, self.sources, self.echoes = text, known, spans, sources, echoes
         self.terms = Terms(text, [each.span() for each in _MARKER.finditer(text)] if "[" in text else [])
+        self.roots = _roots(self.terms)
         self.layout = self.terms.layout()
         self.structure = Structure(text)
-        self.label = frozenset(Terms(label).norms)
+        self.label = frozenset(_roots(Terms(label)))
         self.asked: frozenset[str] = frozenset()
         if before and len(self.terms.norms) <= ANSWER_TERMS and before.rstrip().endswith("?"):
-            self.asked = frozenset(Terms(before).norms)
+            self.asked = frozenset(_roots(Terms(before)))
 
     def statements(self) -> Iterator[Statement]:
         yield from self._provided()
         places = list(self.places())
-        live = _Cover((each.first, each.last) for each in places if any(map(_is_live, each.patterns)))
+        live = Cover((each.first, each.last) for each in places if any(map(is_live, each.patterns)))
         for place in places:
-            gone = [each for each in place.patterns if not _is_live(each)]
+            gone = [each for each in place.patterns if not is_live(each)]
             if not gone or live.exceeds(place.first, place.last):
                 continue
-            alike = [each.fact for each in place.patterns if _is_live(each)]
+            alike = [each.fact for each in place.patterns if is_live(each)]
             judged = [(each, self._judge(place, each, alike)) for each in gone]
             yield from self._stated(place, [(each, how) for each, how in judged if how is not None])
 
@@ -390,9 +279,9 @@ class _Reading:
 
     def _is_live(self, start: int, stop: int) -> bool:
         """Whether these characters are the value of a live fact."""
-        leaf = _leaf(self.text[start:stop])
+        leaf = leaf_of(self.text[start:stop])
         found = self.known.patterns.get(leaf.norms, ()) if leaf else ()
-        return any(_is_live(each) for each in found)
+        return any(is_live(each) for each in found)
 
     def places(self) -> Iterator[_Place]:
         """Where the values of facts stand, live ones too."""
@@ -424,7 +313,7 @@ class _Reading:
                     within = self.text[start : self.terms.stops[at]].lower().find(each[1:])
                     yield _Place(at, at, tuple(self.known.patterns[each,]), start + within + len(each) - 1)
 
-    def _fits(self, pattern: _Pattern, details: Sequence[Detail | None], first: int, last: int) -> bool:
+    def _fits(self, pattern: Pattern, details: Sequence[Detail | None], first: int, last: int) -> bool:
         """Whether details such as the month or the currency agree; and the sentences: no value goes on in another one."""
         if not pattern.leaf.stops and not self._is_one_sentence(first, last):
             return False
@@ -447,7 +336,7 @@ class _Reading:
 
     # Judging
 
-    def _judge(self, place: _Place, pattern: _Pattern, alike: Sequence[Stated]) -> tuple[str, bool] | None:
+    def _judge(self, place: _Place, pattern: Pattern, alike: Sequence[Stated]) -> tuple[str, bool] | None:
         """What is done about one fact where its value stands, and whether it is certain; None for nothing."""
         fact, leaf = pattern.fact, pattern.leaf
         subject = subject_of(fact.key)
@@ -463,6 +352,8 @@ class _Reading:
             return self._judge_common(place, pattern, subject, named)
         if named and self._is_same_case(place, leaf, named):
             return "redact", True
+        if fact.id in self.echoes:
+            return "annotate", False
         if not self._is_same_case(place, leaf, False) or self._is_anothers(*self._clause(place.first), subject):
             return None
         if secret:
@@ -488,16 +379,14 @@ class _Reading:
                 continue
             low, high = self.layout.clause_firsts[other], self.layout.clause_lasts[other]
             low, high = max(low, place.first - CLAUSE_TERMS), min(high, place.last + CLAUSE_TERMS)
-            if self.layout.sentences[low] != sentence or not subject.is_named(
-                frozenset(self.terms.norms[low : high + 1])
-            ):
+            if self.layout.sentences[low] != sentence or not subject.is_named(frozenset(self.roots[low : high + 1])):
                 continue
             names = [at for at in range(low, high + 1) if self.text[self.terms.starts[at]].isupper()]
             if not names and not self._is_anothers(low, high, subject):
                 return True
         return False
 
-    def _judge_common(self, place: _Place, pattern: _Pattern, subject: Subject, named: bool) -> tuple[str, bool] | None:
+    def _judge_common(self, place: _Place, pattern: Pattern, subject: Subject, named: bool) -> tuple[str, bool] | None:
         if named and self._is_near(place, subject, flag=pattern.leaf.norms[0] in _FLAGS):
             return "redact", True
         if len(pattern.leaf.norms) > 1 and named:
@@ -506,11 +395,25 @@ class _Reading:
         before = self.terms.norms[first - 1] if first else ""
         said = {*self.terms.norms[max(0, first - 3) : first]}
         typed = pattern.leaf.norms[0][0] in "#@~"
+        if pattern.fact.id in self.echoes and self._is_echo(place, pattern):
+            return "annotate", False
         if not typed and pattern.fact.standing == "dead" and before in _COPULA and said & _SELF:
             return "annotate", False
         return None
 
-    def _is_same_case(self, place: _Place, leaf: _Leaf, named: bool) -> bool:
+    def _is_echo(self, place: _Place, pattern: Pattern) -> bool:
+        """Whether a common value that the assistant was told is likely to be that one: a word that is not in any text, a
+        time, a weekday, a day of a month. A bare number may count anything, but for one as in `a table for 3`."""
+        detail = self.terms.details.get(place.first)
+        if pattern.leaf.norms[0][0] == "#" and len(pattern.leaf.norms) == 1:
+            ahead = self.terms.norms[place.first - 1] if place.first else ""
+            if ahead == "for" and not self._counts(place.last):
+                return True
+        if detail is None:
+            return any(len(norm) > 3 and norm not in COMMON_WORDS and norm[0] != "#" for norm in pattern.leaf.norms)
+        return detail.kind in ("time", "weekday", "date") or (detail.kind == "ordinal" and not self._counts(place.last))
+
+    def _is_same_case(self, place: _Place, leaf: Leaf, named: bool) -> bool:
         """Whether a name is written as one: Orange is no orange. A text in small letters throughout may name it, too."""
         if not leaf.capital or self.text[self.terms.starts[place.first]].isupper():
             return True
@@ -543,13 +446,13 @@ class _Reading:
         return [at for at in range(low, high + 1) if not place.first <= at <= place.last]
 
     def _stems(self, place: _Place) -> frozenset[str]:
-        return frozenset(self.terms.norms[at] for at in self._around(place)) | self.label | self.asked
+        return frozenset(self.roots[at] for at in self._around(place)) | self.label | self.asked
 
     def _is_another_kind(self, around: Sequence[int], subject: Subject) -> bool:
         """Whether a clause names another thing of the kind: the marketing budget, where the key is `trip budget`."""
         if len(subject.words) < 2 or self.label or self.asked:
             return False
-        norms = self.terms.norms
+        norms = self.roots
         if any(norms[at] in each for at in around for each in subject.words[:-1]):
             return False
         heads = [at for at in around if norms[at] in subject.words[-1] and at - 1 in around]
@@ -557,7 +460,7 @@ class _Reading:
 
     def _is_anothers(self, low: int, high: int, subject: Subject) -> bool:
         """Whether a clause speaks of somebody else: `my sister`, `Tom's budget`, `their hotel`."""
-        norms = self.terms.norms
+        norms = self.roots
         for at in range(low, high + 1):
             norm, ahead = norms[at], norms[at - 1] if at > low else ""
             if norm in _OTHERS and ahead in _POSSESSIVE and norm not in subject.own:
@@ -578,7 +481,7 @@ class _Reading:
         if self.label or self.asked:
             return True
         low, high = self._clause(place.first)
-        norms = self.terms.norms
+        norms = self.roots
         for at in range(low, high + 1):
             if norms[at] not in subject.nouns or place.first <= at <= place.last or (flag and at > place.first):
                 continue
@@ -591,12 +494,12 @@ class _Reading:
     def _is_of_self(self, place: _Place, subject: Subject) -> bool:
         """Whether the owner speaks of themselves, and does not ask for something."""
         low, high = self._clause(place.first)
-        stems = frozenset(self.terms.norms[low : high + 1])
+        stems = frozenset(self.roots[low : high + 1])
         return not stems.isdisjoint(_SELF) and stems.isdisjoint(_WANTED) and not self._is_anothers(low, high, subject)
 
     # Making statements
 
-    def _stated(self, place: _Place, judged: Sequence[tuple[_Pattern, tuple[str, bool]]]) -> Iterator[Statement]:
+    def _stated(self, place: _Place, judged: Sequence[tuple[Pattern, tuple[str, bool]]]) -> Iterator[Statement]:
         start, stop = self.terms.starts[place.first], place.stop or self.terms.stops[place.last]
         for certain in (True, False):
             facts = [each.fact for each, (_, sure) in judged if sure is certain]
@@ -622,8 +525,9 @@ class _Reading:
         return Statement(start, stop, ids, key, action, certain, replaced, note_at)  # type: ignore[arg-type]
 
 
-def _is_live(pattern: _Pattern) -> bool:
-    return pattern.fact.standing == "live"
+def _roots(terms: Terms) -> list[str]:
+    """The terms as keys are compared by."""
+    return [norm if norm == GAP or norm[0] in "#@~=+" else root(norm) for norm in terms.norms]
 
 
 # Questions about the past

@@ -13,7 +13,14 @@ from functools import lru_cache
 import msgspec
 
 from holdfast.core.detect.words import GENERIC, KIN, word_set
+from holdfast.core.stems import stem
 from holdfast.core.terms import fold
+
+
+def root(word: str) -> str:
+    """A word as keys and clauses are compared by: `lives`, `living` and `live` are one."""
+    return stem(fold(word))
+
 
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 _SEGMENT = re.compile(r"[./:]")
@@ -51,25 +58,25 @@ _RELATED = (
 )
 """Words of keys; the nouns by which people name such a thing; and the verbs by which they say it of someone."""
 _MEASURES = frozenset(
-    map(fold, word_set("time date day size count number amount status rate quantity level hour month year type"))
+    map(root, word_set("time date day size count number amount status rate quantity level hour month year type"))
 )
 """The last word of a key that a value of its kind tells by itself: `appointment time`, `party size`."""
 
 
 def _lexicon() -> tuple[Mapping[str, frozenset[str]], Mapping[str, frozenset[str]]]:
-    nouns = {fold(word): frozenset(map(fold, kin)) for word, kin in KIN.items()}
+    nouns = {root(word): frozenset(map(root, kin)) for word, kin in KIN.items()}
     verbs: dict[str, frozenset[str]] = {}
     for keys, named, done in _RELATED:
-        for word in map(fold, keys.split()):
-            nouns[word] = nouns.get(word, frozenset()) | frozenset(map(fold, named.split()))
-            verbs[word] = verbs.get(word, frozenset()) | frozenset(map(fold, done.split()))
+        for word in map(root, keys.split()):
+            nouns[word] = nouns.get(word, frozenset()) | frozenset(map(root, named.split()))
+            verbs[word] = verbs.get(word, frozenset()) | frozenset(map(root, done.split()))
     return nouns, verbs
 
 
 _NOUNS, _VERBS = _lexicon()
 _EMPTY = frozenset(
     map(
-        fold,
+        root,
         GENERIC
         | word_set("default favourite preferred preference setting choice option my our user first full given family"),
     )
@@ -109,7 +116,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1 << 12)
 def subject_of(key: str) -> Subject:
-    parts = list(dict.fromkeys(fold(part.lower()) for part in _PART.findall(_SEGMENT.split(key)[-1])))
+    parts = list(dict.fromkeys(root(part.lower()) for part in _PART.findall(_SEGMENT.split(key)[-1])))
     telling = [part for part in parts if part not in _EMPTY] or parts
     verbs = frozenset().union(*(_VERBS.get(each, frozenset()) for each in telling)) if telling else frozenset()
     return Subject(tuple(_NOUNS.get(each, frozenset()) | {each} for each in telling), verbs, frozenset(parts))

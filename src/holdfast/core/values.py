@@ -378,8 +378,8 @@ def _date(stated: str) -> Norm:
         return ("day", None if at is None else float(at), float(day[1]), float(year[0]) if year else None)
     spelled = re.search(r"\b" + _NTH, stated)
     if spelled and month:
-        at = next(float(n) for n, name in enumerate(_MONTHS, 1) if name.startswith(month[0][:3]))
-        return ("day", at, float(_ORDINALS.index(spelled[0]) + 1), float(year[0]) if year else None)
+        of = next(float(n) for n, name in enumerate(_MONTHS, 1) if name.startswith(month[0][:3]))
+        return ("day", of, float(_ORDINALS.index(spelled[0]) + 1), float(year[0]) if year else None)
     week = re.search(_DAY, stated)
     if week:
         which = "next" if "next" in stated else ""

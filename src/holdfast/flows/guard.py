@@ -17,7 +17,7 @@ from holdfast import codec
 from holdfast.context.redaction import Ending, Guarded, Watch, guard_items, guard_text, parts_of, texts_of
 from holdfast.core import guard, infer
 from holdfast.core.authority import may_know, outranks
-from holdfast.core.guard import Span, Stated
+from holdfast.core.patterns import Span, Stated
 from holdfast.core.shown import by_message, pieces_of
 from holdfast.errors import PlanStale
 from holdfast.flows import effects
@@ -72,9 +72,9 @@ def watch(
 
     The facts that they may state are found by their terms. Of each ledger, no more than the newest GUARD_FACTS live ones
     and as many dead ones are looked at. `turn` is the first event of the current turn: without one it begins with the
-    newest message of the user, or, where no user speaks, with the last item; 0 is for none. Without `deferring`, what ended just
-    now is kept out as well, whatever the policy says. `used` are the ledgers of the session that were ever written to, if
-    that is known."""
+    newest message of the user, or, where no user speaks, with the last item; 0 is for none. Without `deferring`, what ended
+    just now is kept out as well, whatever the policy says. `used` are the ledgers of the session that were ever written
+    to, if that is known."""
     used = (yield from in_use(ledgers_of(place.scope, state))) if used is None else used
     ledgers = [(each.place, each.ledger) for each in used]
     if not ledgers:
@@ -205,8 +205,9 @@ def _endings(
         ended = when.get((each.ledger, fact.ended_seq))
         if ended is not None:
             last = max((seq for seq, position in positions.items() if position and position < ended), default=0)
-        else:  # it ran out, and only a clock says when
-            last = max((seq for seq in near if times.get(seq, 0) < (fact.expires_us or 0)), default=0)
+        else:  # it ran out, or its row is from an older process: only a clock says when
+            over = fact.expires_us or 0 if fact.ended_us is None else fact.ended_us
+            last = max((seq for seq in near if times.get(seq, 0) < over), default=0)
         endings[name] = Ending(
             fact=fact.id,
             key=fact.key,

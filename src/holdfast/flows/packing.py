@@ -216,7 +216,7 @@ def _gathered(
         *(_note(each, late[-1].seq) for each in histories.late_note(late, items)),
         *candidates.environment_pieces(state, request),
         *candidates.situation_pieces(situation_of(state.standing(place.frame))),
-        *(yield from candidates.fact_pieces(place, used, found, request, items)),
+        *(yield from candidates.fact_pieces(place, used, found, request, items, state.proposals)),
         *candidates.working_pieces(state, request),
         *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items))),
         *candidates.breadcrumb_pieces(state, place.frame),
@@ -290,13 +290,14 @@ def _prefix(place: Place, state: SessionState, brief: Brief) -> Flow[tuple[tuple
 
 
 def _introduced(identity: Identity) -> str:
-    """Who speaks, as the channel knows."""
+    """Who speaks, as the channel knows; the authority always, in the word that the program gave for it."""
     name = identity.user_name or identity.user_id
     at = ", ".join(filter(None, (identity.department, identity.organization)))
-    if not name and not at:
-        return ""
-    about = ", ".join(filter(None, (identity.authority, at)))
-    return f"The user is {name} ({about})." if name else f"The user is from {at} ({identity.authority})."
+    who = f"The user is {name} ({at})." if name and at else f"The user is {name}." if name else ""
+    if at and not name:
+        who = f"The user is from {at}."
+    authority = f"The user's authority: {identity.authority or 'unknown'}."
+    return f"{who} {authority}" if who else authority
 
 
 # Settling
@@ -482,7 +483,9 @@ def _corrections(found: _Gathered) -> list[Piece]:
     """For each key of which the view states an outdated value: its current one, unless that is among the facts anyway."""
     exposed = {each.key for each in found.guarded.exposed}
     keys = [*exposed, *(found.watch.endings[name].key for name in found.guarded.superseded)]
-    shown = {each.fact.key for each in found.found if not each.gone}
+    lines = {each.id for each in found.pieces if each.section == "facts" and not each.gone}
+    ids = found.used.ids
+    shown = {each.fact.key for each in found.found if candidates.piece_id(each, ids) in lines and not each.fact.claim}
     pieces: list[Piece] = []
     for key in dict.fromkeys(keys):
         if key in shown and key not in exposed:

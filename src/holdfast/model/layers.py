@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -11,7 +12,8 @@ from holdfast.model.content import Json
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who speaks in a session, as the channel that opened it knows. Set once; nothing that is said changes it."""
+    """Who speaks in a session, as the channel that opened it knows. Only the program sets and refreshes it; nothing that is
+    said changes it."""
 
     user_name: str = ""
     user_id: str = ""
@@ -20,6 +22,14 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     department: str = ""
     organization: str = ""
     permissions: tuple[str, ...] = ()
+
+
+class IdentityRefreshed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The program replaced the identity of a session: authority and permissions are these from now on."""
+
+    name: ClassVar[str] = "identity.refreshed"
+    version: ClassVar[int] = 1
+    identity: Identity = Identity()
 
 
 class WorkingItem(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -207,6 +207,9 @@ FACT_BYTES = 64 << 10
 FACT_WORDS = 1_000
 """Words of a fact's value that a search finds it by."""
 
+FACT_DISPUTES = 16
+"""Those who took a fact back without the authority for it that it names: the newest ones."""
+
 FACT_LINKS = 1_000
 """Facts that one names: what it depends on, supersedes or comes from, and where it is stated."""
 
