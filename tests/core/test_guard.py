@@ -171,7 +171,7 @@ def test_a_longer_url_keeps_its_rest() -> None:
             Strength.DISTINCTIVE,
             "12 Main St|SD-2210|korallenriff77|a@b.example|www.a.example/b|+1 555 123 4567|DE89370400440532013000",
         ),
-        (Strength.DISTINCTIVE, "ship every parcel by courier|5551234567|TP 571"),
+        (Strength.DISTINCTIVE, "ship every parcel by courier|5551234567|TP 571|5 Oak Ave|5 Oak Avenue"),
         (Strength.TYPED, "9:30|March 6th|5,000 euros|1234|Ada Byron|MySQL|3 pm Friday|2026-03-06"),
         (Strength.NAME, "Rome|Alice|Globex"),
         (Strength.COMMON, "yes|3|green|ok|15%|2027|five|Yes|swordfish|3 pm|no"),
