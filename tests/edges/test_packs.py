@@ -281,7 +281,8 @@ def test_what_has_run_out_is_out_whenever_that_is(desk: Desk) -> None:
     ledger.assert_("rule", "never Valparaiso by air", ttl_s=60, is_constraint=True)
     session.set_working("note", "Valparaiso has a port", ttl_s=60)
     session.set_environment("weather", "rain in Valparaiso", ttl_s=60)
-    session.record("assistant", "It goes to Valparaiso.")
+    session.record("assistant", "Your city is Valparaiso.")
+    session.record("user", "I see.")
     start = clock.now_us()
     assert session.pack(budget=BUDGET).text.count("Valparaiso") == 5
     clock.now_s += 60
@@ -331,9 +332,8 @@ def test_the_question_is_never_masked(guard: Any, engine: holdfast.Engine) -> No
     session.record("user", text)
     assert text in session.pack(guard=guard).text
     session.record("assistant", "I cannot say.")
-    later = session.pack("And now?", guard=guard).text
-    assert SECRET not in later
-    assert ("still to Valparaiso?" in later) == (guard == "off")
+    session.record("user", "And now?")
+    assert text in session.pack(guard=guard).text, "it was typed by the reader, after the change"
 
 
 @pytest.mark.parametrize("value", ["yes", "5", "ok", "no"])
@@ -345,9 +345,11 @@ def test_a_common_value_is_known_where_its_key_is_named(value: str, engine: hold
     session.record("assistant", f"I see. There are {value} of them, {value}.")
     session.set_working("express", value)
     session.set_environment("count", value)
+    session.record("user", "And then?")
     ledger.assert_("express", "maybe")
     made = session.pack("What now?")
-    assert f"express: {value}" not in made.text
+    assert "express: [outdated: express]" in made.text
+    assert not lines(made, f"- express: {value}\n")
     assert f"There are {value} of them, {value}." in made.text, "that tells of something else"
     assert lines(made, f"- count: {value}")
 

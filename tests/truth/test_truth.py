@@ -99,11 +99,11 @@ def test_ids_are_unique() -> None:
 
 @pytest.mark.parametrize("case", GUARD_CASES, ids=lambda case: case.id)
 def test_without_a_guard_everything_is_readable(case: GuardCase) -> None:
-    """The scoring sees each text where nothing hides it."""
+    """The scoring sees each text where nothing hides it. The ledger answers questions about the past, guard or not."""
     outcome = run_guard(case, guard="off")
     assert set(outcome.keep.values()) <= {"kept"}
     assert set(outcome.hide.values()) <= {"exposed"}
-    assert set(outcome.note.values()) <= {"without a note"}
+    assert set(outcome.note.values()) <= {"without a note", "noted" if case.category == "question about the past" else ""}
 
 
 @pytest.mark.parametrize(

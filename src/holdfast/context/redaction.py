@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import guard
-from holdfast.core.guard import Span, Stated, Statement
+from holdfast.core.patterns import Span, Stated, Statement
 from holdfast.core.shown import pieces_of
 from holdfast.model import limits
 from holdfast.model.content import Body, Data, Json, Opaque, Part, Text, ToolResult, text_of

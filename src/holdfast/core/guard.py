@@ -12,14 +12,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
-from typing import Literal, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from holdfast.core.detect.words import word_set
-from holdfast.core.infer import text_of
-from holdfast.core.strength import COMMON_WORDS, Strength, strength_of
+from holdfast.core.patterns import (
+    KEY_CHARS,
+    Cover,
+    Known,
+    Leaf,
+    Pattern,
+    Span,
+    Stated,
+    Statement,
+    is_live,
+    leaf_of,
+    leaves,
+)
+from holdfast.core.strength import COMMON_WORDS, Strength
 from holdfast.core.structure import Structure
 from holdfast.core.subjects import Subject, root, subject_of
 from holdfast.core.terms import Detail, Terms, agree
@@ -31,10 +40,10 @@ ANCHOR_CHARS = 64
 """Of a term that rows are looked up by."""
 SEVERAL = "*"
 """Stands for the anchor of a value that is made of several."""
-KEY_CHARS = 80
-"""A longer key is not named in a marker."""
 NEAR_TERMS = 3
 """A common value states a fact only if no more terms than these stand between it and the key."""
+CLAUSE_TERMS = 60
+"""Of a longer clause, as many terms on either side of a value are read."""
 ANSWER_TERMS = 6
 """A message of no more terms may be the bare answer to the question before it."""
 
@@ -63,50 +72,15 @@ _OTHERS = frozenset(
     )
 )
 _POSSESSIVE = word_set("my his her their our your")
-_STOP_INSIDE = re.compile(r"[.!?\n]\s*\S")
+_WRAP = re.compile(r"[,;]?[^\S\n]*\n[^\S\n]*")
 _THEIRS = word_set("his her their")
 _CONTRACTED = word_set("it that there what here he she who let where how")
 """With an apostrophe and an s, these are no possessives."""
-_NAMEABLE = re.compile(r"[\w .:/@'-]+")
 _MARKER = re.compile(
     rf"\[(?:outdated(?:: [^\[\]\n]{{1,{KEY_CHARS}}})?|withheld"
     rf"|[^\[\]\n]{{1,{KEY_CHARS}}} (?:has changed since|no longer applies))\]"
 )
 """What this module itself puts in, and so does not read."""
-
-
-class Stated(msgspec.Struct, frozen=True):
-    """A fact that the guard knows of."""
-
-    id: str
-    key: str
-    value: Json
-    standing: Literal["live", "dead", "withheld"]
-    replaced: bool = False
-    """Whether something else holds in its place now."""
-
-
-class Statement(NamedTuple):
-    """Characters of a text that state what is superseded, or withheld."""
-
-    start: int
-    stop: int
-    ids: tuple[str, ...]
-    key: str
-    """The key to name; empty where none is to be named."""
-    action: Literal["redact", "annotate", "withhold"]
-    certain: bool
-    replaced: bool
-    note_at: int
-    """Where a note stands: right behind the value, or at the end of a line of code."""
-
-
-class Span(NamedTuple):
-    """Characters of a text that state a fact, as its provenance says."""
-
-    start: int
-    stop: int
-    id: str
 
 
 # Looking up
@@ -152,20 +126,6 @@ def _beginnings(url: str) -> Iterator[str]:
         at = url.find("/", at + 1)
 
 
-def leaves(value: Json) -> list[str]:
-    """The values that a value is made of, as text."""
-    found, ahead = [], [value]
-    while ahead:
-        each = ahead.pop()
-        if isinstance(each, dict):
-            ahead += [each[name] for name in sorted(each, reverse=True)]
-        elif isinstance(each, list):
-            ahead += reversed(each)
-        else:
-            found.append(text_of(each))
-    return found
-
-
 # Showing
 
 
@@ -203,55 +163,6 @@ def _note_of(statement: Statement) -> str:
 # Finding
 
 
-class _Leaf(NamedTuple):
-    norms: tuple[str, ...]
-    details: tuple[Detail | None, ...]
-    strength: Strength
-    capital: bool
-    """Written with a capital letter."""
-    stops: bool
-    """With what looks like the end of a sentence in it."""
-
-
-@lru_cache(maxsize=1 << 12)
-def _leaf(value: str) -> _Leaf | None:
-    terms = Terms(value)
-    places = terms.significant() or range(len(terms.norms))
-    norms = tuple(terms.norms[at] for at in places)
-    if not norms or GAP in norms:
-        return None
-    details = tuple(terms.details.get(at) for at in places)
-    capital = details[0] is None and value[terms.starts[places[0]]].isupper()
-    return _Leaf(norms, details, strength_of(value), capital, _STOP_INSIDE.search(value) is not None)
-
-
-class _Pattern(NamedTuple):
-    """One way in which the value of a fact may stand in a text."""
-
-    fact: Stated
-    leaf: _Leaf
-    day: bool = False
-    """A day of a month, where either the text or the value tells no month."""
-
-
-class _Known:
-    """Facts as they are looked for."""
-
-    def __init__(self, facts: Sequence[Stated]) -> None:
-        self.facts = facts
-        self.gone = {each.id: each for each in facts if each.standing != "live"}
-        self.patterns: dict[tuple[str, ...], list[_Pattern]] = {}
-        for fact in facts:
-            for leaf in filter(None, map(_leaf, leaves(fact.value))):
-                self.patterns.setdefault(leaf.norms, []).append(_Pattern(fact, leaf))
-                if len(leaf.norms) == 2 and all(leaf.details):  # Friday 5 pm, or 5 pm on Friday
-                    turned = leaf._replace(norms=leaf.norms[::-1], details=leaf.details[::-1])
-                    self.patterns.setdefault(turned.norms, []).append(_Pattern(fact, turned))
-                if len(leaf.norms) == 1 and leaf.details[0] and leaf.details[0].kind in ("date", "ordinal"):
-                    other = ("#" if leaf.norms[0][0] == "~" else "~") + leaf.norms[0][1:]
-                    self.patterns.setdefault((other,), []).append(_Pattern(fact, leaf, day=True))
-
-
 def find_statements(
     text: str,
     facts: Sequence[Stated],
@@ -269,7 +180,7 @@ def find_statements(
     text as a whole, `echoes` of those that the assistant, whose text it is, was told before. `before` is the message before
     it, which may be a question, and `label` the name under which the text stands in JSON. Without `sure`, nothing is
     certain: there are notes only."""
-    known = _Known(facts)
+    known = Known(facts)
     if not known.gone:
         return ()
     found = list(_Reading(text, known, spans, frozenset(sources), frozenset(echoes), before, label).statements())
@@ -280,7 +191,7 @@ def find_statements(
 
 def repeats(text: str, facts: Sequence[Stated]) -> tuple[str, ...]:
     """The ids of the facts whose value stands in a text, whatever it means there."""
-    places = _Reading(text, _Known(facts), (), frozenset(), frozenset(), "", "").places()
+    places = _Reading(text, Known(facts), (), frozenset(), frozenset(), "", "").places()
     return tuple(dict.fromkeys(each.fact.id for place in places for each in place.patterns))
 
 
@@ -318,7 +229,7 @@ class _Place(NamedTuple):
 
     first: int
     last: int
-    patterns: tuple[_Pattern, ...]
+    patterns: tuple[Pattern, ...]
     stop: int = 0
     """Where it ends, if that is within the last term: the first part of a URL."""
 
@@ -329,7 +240,7 @@ class _Reading:
     def __init__(
         self,
         text: str,
-        known: _Known,
+        known: Known,
         spans: Sequence[Span],
         sources: frozenset[str],
         echoes: frozenset[str],
@@ -345,20 +256,16 @@ class _Reading:
         self.asked: frozenset[str] = frozenset()
         if before and len(self.terms.norms) <= ANSWER_TERMS and before.rstrip().endswith("?"):
             self.asked = frozenset(_roots(Terms(before)))
-        self._clauses: dict[int, tuple[int, int]] = {}
 
     def statements(self) -> Iterator[Statement]:
         yield from self._provided()
         places = list(self.places())
-        live = [(each.first, each.last, each) for each in places if any(_is_live(one) for one in each.patterns)]
+        live = Cover((each.first, each.last) for each in places if any(map(is_live, each.patterns)))
         for place in places:
-            gone = [each for each in place.patterns if not _is_live(each)]
-            if not gone or any(
-                low <= place.first and place.last <= high and (low, high) != (place.first, place.last)
-                for low, high, _ in live
-            ):
+            gone = [each for each in place.patterns if not is_live(each)]
+            if not gone or live.exceeds(place.first, place.last):
                 continue
-            alike = [each.fact for each in place.patterns if _is_live(each)]
+            alike = [each.fact for each in place.patterns if is_live(each)]
             judged = [(each, self._judge(place, each, alike)) for each in gone]
             yield from self._stated(place, [(each, how) for each, how in judged if how is not None])
 
@@ -372,9 +279,9 @@ class _Reading:
 
     def _is_live(self, start: int, stop: int) -> bool:
         """Whether these characters are the value of a live fact."""
-        leaf = _leaf(self.text[start:stop])
+        leaf = leaf_of(self.text[start:stop])
         found = self.known.patterns.get(leaf.norms, ()) if leaf else ()
-        return any(_is_live(each) for each in found)
+        return any(is_live(each) for each in found)
 
     def places(self) -> Iterator[_Place]:
         """Where the values of facts stand, live ones too."""
@@ -399,21 +306,26 @@ class _Reading:
 
     def _urls(self) -> Iterator[_Place]:
         """URLs that begin with one that is a value."""
-        known = [norms[0] for norms in self.known.patterns if len(norms) == 1 and norms[0][0] == "="]
-        for at, norm in enumerate(self.terms.norms) if known else ():
-            for each in known:
-                if norm.startswith(f"{each}/"):
-                    stop = self.terms.stops[at] - len(norm) + len(each)
-                    yield _Place(at, at, tuple(self.known.patterns[each,]), stop)
+        for at, norm in enumerate(self.terms.norms):
+            for each in _beginnings(norm) if norm[0] == "=" else ():
+                if (each,) in self.known.patterns:
+                    start = self.terms.starts[at]
+                    within = self.text[start : self.terms.stops[at]].lower().find(each[1:])
+                    yield _Place(at, at, tuple(self.known.patterns[each,]), start + within + len(each) - 1)
 
-    def _fits(self, pattern: _Pattern, details: Sequence[Detail | None], first: int, last: int) -> bool:
+    def _fits(self, pattern: Pattern, details: Sequence[Detail | None], first: int, last: int) -> bool:
         """Whether details such as the month or the currency agree; and the sentences: no value goes on in another one."""
-        if self.layout.sentences[first] != self.layout.sentences[last] and not pattern.leaf.stops:
+        if not pattern.leaf.stops and not self._is_one_sentence(first, last):
             return False
         if pattern.day:
             kinds = {each.kind for each in (*details, *pattern.leaf.details) if each is not None}
             return "ordinal" in kinds and "date" in kinds and not self._counts(last)
         return all(agree(one, two) for one, two in zip(pattern.leaf.details, details, strict=True))
+
+    def _is_one_sentence(self, first: int, last: int) -> bool:
+        """Whether terms stand in one sentence, which may be wrapped."""
+        ends = (at for at in range(first, last) if self.layout.sentences[at] != self.layout.sentences[at + 1])
+        return all(_WRAP.fullmatch(self.text, self.terms.stops[at], self.terms.starts[at + 1]) for at in ends)
 
     def _counts(self, at: int) -> bool:
         """Whether an ordinal counts something: the 6th floor."""
@@ -424,17 +336,17 @@ class _Reading:
 
     # Judging
 
-    def _judge(self, place: _Place, pattern: _Pattern, alike: Sequence[Stated]) -> tuple[str, bool] | None:
+    def _judge(self, place: _Place, pattern: Pattern, alike: Sequence[Stated]) -> tuple[str, bool] | None:
         """What is done about one fact where its value stands, and whether it is certain; None for nothing."""
         fact, leaf = pattern.fact, pattern.leaf
         subject = subject_of(fact.key)
         secret = fact.standing == "withheld"
+        if not alike and (fact.id in self.sources or leaf.strength is Strength.DISTINCTIVE):
+            return "redact", True
         named = self._names(place, subject)
         if alike and (not named or any(self._may_mean(place, each, fact) for each in alike)):
             return None
-        if fact.id in self.sources:
-            return "redact", True
-        if leaf.strength is Strength.DISTINCTIVE:
+        if fact.id in self.sources or leaf.strength is Strength.DISTINCTIVE:
             return "redact", True
         if leaf.strength is Strength.COMMON:
             return self._judge_common(place, pattern, subject, named)
@@ -466,6 +378,7 @@ class _Reading:
             if not 0 <= other < len(self.layout.clause_firsts):
                 continue
             low, high = self.layout.clause_firsts[other], self.layout.clause_lasts[other]
+            low, high = max(low, place.first - CLAUSE_TERMS), min(high, place.last + CLAUSE_TERMS)
             if self.layout.sentences[low] != sentence or not subject.is_named(frozenset(self.roots[low : high + 1])):
                 continue
             names = [at for at in range(low, high + 1) if self.text[self.terms.starts[at]].isupper()]
@@ -473,7 +386,7 @@ class _Reading:
                 return True
         return False
 
-    def _judge_common(self, place: _Place, pattern: _Pattern, subject: Subject, named: bool) -> tuple[str, bool] | None:
+    def _judge_common(self, place: _Place, pattern: Pattern, subject: Subject, named: bool) -> tuple[str, bool] | None:
         if named and self._is_near(place, subject, flag=pattern.leaf.norms[0] in _FLAGS):
             return "redact", True
         if len(pattern.leaf.norms) > 1 and named:
@@ -488,7 +401,7 @@ class _Reading:
             return "annotate", False
         return None
 
-    def _is_echo(self, place: _Place, pattern: _Pattern) -> bool:
+    def _is_echo(self, place: _Place, pattern: Pattern) -> bool:
         """Whether a common value that the assistant was told is likely to be that one: a word that is not in any text, a
         time, a weekday, a day of a month. A bare number may count anything, but for one as in `a table for 3`."""
         detail = self.terms.details.get(place.first)
@@ -500,7 +413,7 @@ class _Reading:
             return any(len(norm) > 3 and norm not in COMMON_WORDS and norm[0] != "#" for norm in pattern.leaf.norms)
         return detail.kind in ("time", "weekday", "date") or (detail.kind == "ordinal" and not self._counts(place.last))
 
-    def _is_same_case(self, place: _Place, leaf: _Leaf, named: bool) -> bool:
+    def _is_same_case(self, place: _Place, leaf: Leaf, named: bool) -> bool:
         """Whether a name is written as one: Orange is no orange. A text in small letters throughout may name it, too."""
         if not leaf.capital or self.text[self.terms.starts[place.first]].isupper():
             return True
@@ -510,9 +423,11 @@ class _Reading:
         """The terms of the clause that a term stands in; of a row, all of it."""
         if self.structure.is_table(self.terms.starts[at]):
             sentence = self.layout.sentences[at]
-            return self.layout.sentence_firsts[sentence], self.layout.sentence_lasts[sentence]
+            low, high = self.layout.sentence_firsts[sentence], self.layout.sentence_lasts[sentence]
+            return max(low, at - CLAUSE_TERMS), min(high, at + CLAUSE_TERMS)
         clause = self.layout.clauses[at]
-        return self.layout.clause_firsts[clause], self.layout.clause_lasts[clause]
+        low, high = self.layout.clause_firsts[clause], self.layout.clause_lasts[clause]
+        return max(low, at - CLAUSE_TERMS), min(high, at + CLAUSE_TERMS)
 
     def _names(self, place: _Place, subject: Subject) -> bool:
         """Whether the clause of a value names a key, and speaks of no other owner of such a thing."""
@@ -584,12 +499,15 @@ class _Reading:
 
     # Making statements
 
-    def _stated(self, place: _Place, judged: Sequence[tuple[_Pattern, tuple[str, bool]]]) -> Iterator[Statement]:
+    def _stated(self, place: _Place, judged: Sequence[tuple[Pattern, tuple[str, bool]]]) -> Iterator[Statement]:
         start, stop = self.terms.starts[place.first], place.stop or self.terms.stops[place.last]
         for certain in (True, False):
             facts = [each.fact for each, (_, sure) in judged if sure is certain]
             if facts:
-                yield self._statement(start, stop, facts, "redact" if certain else "annotate", certain=certain)
+                found = self._statement(start, stop, facts, "redact" if certain else "annotate", certain=certain)
+                if found.action == "redact" and "\n" in self.text[start:stop]:  # it may be two things, in two lines
+                    found = found._replace(action="annotate")
+                yield found._replace(note_at=max(found.note_at, self.terms.stops[place.last]))
                 return
 
     def _statement(self, start: int, stop: int, facts: Sequence[Stated], action: str, *, certain: bool) -> Statement:
@@ -601,31 +519,15 @@ class _Reading:
         elif form != "prose" or self.label:
             action = "annotate"
         dead = next((each for each in facts if each.standing == "dead"), None)
-        key = dead.key if dead and not withheld and self._is_nameable(dead.key) else ""
+        key = dead.key if dead and not withheld and self.known.is_nameable(dead.key) else ""
         replaced = dead is not None and dead.replaced
         ids = tuple(each.id for each in facts)
         return Statement(start, stop, ids, key, action, certain, replaced, note_at)  # type: ignore[arg-type]
-
-    def _is_nameable(self, key: str) -> bool:
-        """Whether a marker may name a key: short and plain, and without a value that may not be shown."""
-        if len(key) > KEY_CHARS or not _NAMEABLE.fullmatch(key):
-            return False
-        norms = frozenset(Terms(key).norms)
-        telling = (
-            norms.issuperset(each)
-            for each, patterns in self.known.patterns.items()
-            if any(not _is_live(one) and one.leaf.strength > Strength.COMMON for one in patterns)
-        )
-        return not any(telling)
 
 
 def _roots(terms: Terms) -> list[str]:
     """The terms as keys are compared by."""
     return [norm if norm == GAP or norm[0] in "#@~=+" else root(norm) for norm in terms.norms]
-
-
-def _is_live(pattern: _Pattern) -> bool:
-    return pattern.fact.standing == "live"
 
 
 # Questions about the past

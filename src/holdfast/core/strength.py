@@ -64,7 +64,7 @@ def _is_code(terms: Terms, words: list[int], typed: list[int], capital: bool) ->
     """Whether letters and digits together are enough to know a value by: 12 Main Street, SD-2210, TP 571."""
     joined = any(_is_joined(terms, at) for at in words if terms.norms[at] not in _UNITS)
     digits = max(sum(map(str.isdigit, terms.norms[at])) for at in typed)
-    size = sum(map(str.isalnum, terms.text))
+    size = sum(map(str.isalnum, "".join(terms.norms)))  # 5 Oak Ave is as long as 5 Oak Avenue
     return (capital or joined) and (size >= LONG_CHARS or (digits >= LONG_NUMBER and size > LONG_NUMBER + 1))
 
 

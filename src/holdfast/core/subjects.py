@@ -96,12 +96,14 @@ class Subject(msgspec.Struct, frozen=True):
     def is_named(self, stems: frozenset[str]) -> bool:
         """Whether a clause with these stems names it: by its head, by two of its words, or, if its head is what any such
         value tells, by any of them."""
-        matched = [not each.isdisjoint(stems) for each in self.words]
-        return bool(matched) and (matched[-1] or sum(matched) > 1 or (any(matched) and self._is_measured))
+        if not self.words:
+            return False
+        count = self.count(stems)
+        return not self.words[-1].isdisjoint(stems) or count > 1 or (count > 0 and self._is_measured)
 
     def count(self, stems: frozenset[str]) -> int:
-        """How many of its words are among these."""
-        return sum(not each.isdisjoint(stems) for each in self.words)
+        """How many of its words are among these; one stem stands for one word."""
+        return min(sum(not each.isdisjoint(stems) for each in self.words), len(self.nouns & stems))
 
     @property
     def _is_measured(self) -> bool:

@@ -7,6 +7,7 @@ telephone number make no difference; a term never stands within a longer word or
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ TYPED_MENTIONS = 100_000
 """Typed values that are read in one text."""
 _HALF_DAY = 720
 _PHONE_TAIL = 7
+_LONG_DIGITS = 10
+"""So many digits in a row are compared as a telephone number is."""
 _JOINTS = "-‐‑–/._&@#\\"
 """What joins letters or digits into a longer word, where no space stands beside it."""
 MINOR = word_set("a an and at by for from in is of on the to")
@@ -25,6 +28,7 @@ MINOR = word_set("a an and at by for from in is of on the to")
 _CURRENCIES = {"€": "eur", "euro": "eur", "eur": "eur", "£": "gbp", "pound": "gbp", "gbp": "gbp"} | dict.fromkeys(
     ("$", "dollar", "buck", "usd"), "usd"
 )
+_COUNT = re.compile(r"(?!an?\b)[\w.]+", re.IGNORECASE)
 _CURRENCY = re.compile("|".join(map(re.escape, sorted(_CURRENCIES, key=len, reverse=True))), re.IGNORECASE)
 _SHORT = {
     "st": "street",
@@ -48,6 +52,7 @@ _SHORT = {
     "mile": "mi",
     "hour": "h",
     "hr": "h",
+    "hrs": "h",
     "minute": "min",
     "sec": "s",
     "second": "s",
@@ -59,6 +64,13 @@ _SHORT = {
     "licence": "license",
     "tyre": "tire",
     "cheque": "check",
+    "defence": "defense",
+    "offence": "offense",
+    "jewellery": "jewelry",
+    "aluminium": "aluminum",
+    "pyjama": "pajama",
+    "cosy": "cozy",
+    "storey": "story",
 }
 _SPELLINGS = (
     (re.compile(r"^(.{3,})our(s|ed|ing|ite|able|ful)?$"), r"\1or\2"),
@@ -69,6 +81,8 @@ _SPELLINGS = (
     (re.compile(r"^(.{3,})ll(ed|ing|er|ers)$"), r"\1l\2"),
 )
 """British spellings, and the American ones that they are compared by."""
+_BRITISH = re.compile(r"our|is|yse|tre|ogue|ll")
+"""What any of them has in it; most words have none of it."""
 
 
 class Detail(NamedTuple):
@@ -78,17 +92,10 @@ class Detail(NamedTuple):
     exact: tuple[str | float | None, ...]
 
 
-class Match(NamedTuple):
-    """Terms of a text, from the first to the last, that state a value."""
-
-    first: int
-    last: int
-
-
 @lru_cache(maxsize=1 << 14)
 def fold(word: str) -> str:
     """A word as it is compared: its stem, in American spelling, not abbreviated."""
-    for pattern, spelling in _SPELLINGS:
+    for pattern, spelling in _SPELLINGS if _BRITISH.search(word) else ():
         word = pattern.sub(spelling, word)
     plain = stem(word)
     return _SHORT.get(plain, plain)
@@ -104,17 +111,16 @@ class Terms:
         self.stops: list[int] = []
         self.norms: list[str] = []
         self.details: dict[int, Detail] = {}
-        ahead = [each for each in values.mentions(text, TYPED_MENTIONS) if _typed(text, each) is not None][::-1]
+        ahead = [(each, typed) for each in _counted(text) if (typed := _typed(text, each)) is not None][::-1]
         done = -1
         for at, norm in enumerate(words.norms):
             start, stop = words.starts[at], words.stops[at]
-            while ahead and ahead[-1].end <= start:
+            while ahead and ahead[-1][0].end <= start:
                 ahead.pop()
             if start < done:
                 continue
-            if ahead and ahead[-1].start <= start and norm != GAP:
-                mention = ahead.pop()
-                done = self._add_typed(mention)
+            if ahead and ahead[-1][0].start <= start and norm != GAP:
+                done = self._add_typed(*ahead.pop())
                 continue
             self._add(start, stop, norm if norm == GAP else _number(norm) or fold(norm))
 
@@ -123,11 +129,8 @@ class Terms:
         self.stops.append(stop)
         self.norms.append(norm)
 
-    def _add_typed(self, mention: values.Mention) -> int:
-        found = _typed(self.text, mention)
-        assert found is not None
-        norm, detail = found
-        self.details[len(self.norms)] = detail
+    def _add_typed(self, mention: values.Mention, typed: tuple[str, Detail]) -> int:
+        norm, self.details[len(self.norms)] = typed
         article = 4 if self.text[mention.start : mention.start + 4].lower() == "the " else 0
         self._add(mention.start + article, mention.end, norm)
         return mention.end
@@ -155,6 +158,17 @@ class Terms:
         return Layout(self)
 
 
+def _counted(text: str) -> Iterator[values.Mention]:
+    """The values in a text; of a duration, its number: what it counts is a word as any other."""
+    for each in values.mentions(text, TYPED_MENTIONS):
+        if each.kind != "duration":
+            yield each
+            continue
+        count = _COUNT.match(text, each.start)
+        if count is not None:
+            yield values.Mention("number", each.start, count.end(), each.norm[:1])
+
+
 def _number(norm: str) -> str:
     """A number among words; empty for what is none."""
     return f"#{norm}" if norm[0].isdecimal() else ""
@@ -176,6 +190,8 @@ def _typed(text: str, mention: values.Mention) -> tuple[str, Detail] | None:
         case "money" | "percent" | "number":
             if stated[0] == "0" and stated.isdigit() and len(stated) > 1:
                 return f"#{stated}", Detail("number", ("",))
+            if stated.isdigit() and len(stated) >= _LONG_DIGITS:
+                return f"+{stated[-_PHONE_TAIL:]}", Detail("phone", (stated,))
             found = _CURRENCY.search(stated) if mention.kind == "money" else None
             unit = _CURRENCIES[found[0].lower()] if found else "%" if mention.kind == "percent" else ""
             return _plain_number(float(mention.norm[0] or 0)), Detail("amount", (unit,))

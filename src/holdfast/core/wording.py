@@ -45,7 +45,8 @@ _ORDINAL = frozenset(("st", "nd", "rd", "th"))
 
 
 _BREAK = re.compile(
-    r"(?P<full>\n|(?<!\b[DM]r)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)[.!?…](?=[\"'”’)\]]*+(?:\s|\Z))|[。！？])|(?<!\d),|,(?!\d)|[;|\t，；、]|\s[-–—]++(?=\s)|—"
+    r"(?P<full>\n|(?=[.!?…])(?<!\b[DM]r)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)"
+    r"[.!?…](?=[\"'”’)\]]*+(?:\s|\Z))|[。！？])|(?<!\d),|,(?!\d)|[;|\t，；、]|\s[-–—]++(?=\s)|—"
     r"|(?P<word>\b(?:and|but|or|while|whereas|because|although|though|instead|however)\b)",
     re.IGNORECASE,
 )

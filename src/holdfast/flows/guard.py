@@ -17,7 +17,7 @@ from holdfast import codec
 from holdfast.context.redaction import Ending, Guarded, Watch, guard_items, guard_text, parts_of, texts_of
 from holdfast.core import guard, infer
 from holdfast.core.authority import may_know, outranks
-from holdfast.core.guard import Span, Stated
+from holdfast.core.patterns import Span, Stated
 from holdfast.core.shown import by_message, pieces_of
 from holdfast.errors import PlanStale
 from holdfast.flows import effects
@@ -111,9 +111,9 @@ def watch(
         for term in guard.anchors(each.fact.value) if several else (each.anchor.removeprefix("!"),):
             by_term.setdefault(term, []).append(at)
     by_place = {term: tuple(places) for term, places in by_term.items()}
-    near = sorted({seq for seq, text in sources if seq and not guard.probes(text).isdisjoint(by_place)} | spans.keys())
+    near = _near(sources, by_place, items) | spans.keys()
     defers = place.context.policy.deaths == "deferred" and deferring
-    endings = yield from _endings(place, state, items, barred, near, reader, defers)
+    endings = yield from _endings(place, state, items, barred, sorted(near), reader, defers)
     secret = [each for each in stated if each.standing == "withheld"]
     return Watch(
         policy=policy,
@@ -126,6 +126,14 @@ def watch(
         typed=(yield from _typed(place, items, secret)) if secret else {},
         opaque=opaque,
     )
+
+
+def _near(
+    sources: Sequence[tuple[int, str]], by_term: Mapping[str, tuple[int, ...]], items: Sequence[Item]
+) -> set[int]:
+    """The events of texts that may state a fact; of a summary, both ends, since a fact may have ended between them."""
+    found = {seq for seq, text in sources if seq and not guard.probes(text).isdisjoint(by_term)}
+    return found | {item.first for item in items if isinstance(item, Summary) and item.last in found}
 
 
 def show_guarded(
