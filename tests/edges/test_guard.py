@@ -377,13 +377,13 @@ def test_arguments_of_a_call_are_never_edited_and_a_note_stands_in_the_result(en
     reply = session.record("assistant", "Done.", tool_calls=[{"name": "ship", "args": {"to": OLD, "who": [NAME]}}])
     session.result(reply.tool_calls[0], "the slip is 77-B")
     session.record("user", "What now?")
-    before = session.history()
+    before = session.history().items
     ledger.assert_("shipping_address", NEW)
-    after = session.history()
-    assert len(after.items) == len(before.items) == 3
-    assert (after.items[0], after.items[2]) == (before.items[0], before.items[2])
-    called, result = after.items[1].messages
-    assert called == before.items[1].messages[0]
+    after = session.history().items
+    assert len(after) == len(before) == 3
+    assert (after[0], after[2]) == (before[0], before[2])
+    called, result = session.history().messages[1:3]
+    assert called == reply
     assert result.text == "the slip is 77-B\n[The arguments of this call contain an outdated value: shipping_address]"
     assert everywhere(session, OLD)
     assert everywhere(session, "[The arguments of this call contain an outdated value: shipping_address]")
@@ -409,7 +409,7 @@ def test_what_is_signed_is_never_edited(desk: Desk, where: str) -> None:
     else:
         assert everywhere(session, f"I am sure, {NAME}.")
         assert everywhere(session, "[This message states an outdated value: shipping_address]")
-    assert session.history().items[1].messages[0].content[0] == session.messages()[1].content[0]
+    assert session.history().messages[1].content[0] == session.messages()[1].content[0]
 
 
 def test_signed_parts_that_state_nothing_old_stay_as_they_are(engine: holdfast.Engine) -> None:

@@ -202,7 +202,7 @@ def test_a_death_may_wait_and_the_manifest_admits_it(desk: Desk) -> None:
     assert lines(made, "- Earlier") == ["- Earlier statements about city are outdated. Current value: Lisbon."]
     assert lines(made, "- city") == ["- city: Lisbon"]
     assert [(each.at, each.key) for each in made.manifest.exposed] == [(told, "city")]
-    assert "Still shown though no longer true, until the next boundary: city." in made.explain()
+    assert "Outdated values still shown, until the next boundary: city." in made.explain()
     with refused(engine, errors.CriticalOverflow):
         session.pack("word " * 3_000, budget=BUDGET)
     talk(session, 12)

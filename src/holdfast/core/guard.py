@@ -76,7 +76,7 @@ _WRAP = re.compile(r"[,;]?[^\S\n]*\n[^\S\n]*")
 _THEIRS = word_set("his her their")
 _CONTRACTED = word_set("it that there what here he she who let where how")
 """With an apostrophe and an s, these are no possessives."""
-_MARKER = re.compile(
+MARKER = re.compile(
     rf"\[(?:outdated(?:: [^\[\]\n]{{1,{KEY_CHARS}}})?|withheld"
     rf"|[^\[\]\n]{{1,{KEY_CHARS}}} (?:has changed since|no longer applies))\]"
 )
@@ -135,7 +135,7 @@ def show(text: str, statements: Sequence[Statement], policy: Guard) -> str:
     for each in statements:
         if each.action == "withhold" or (policy == "redact" and each.action == "redact"):
             edits[each.start, each.stop] = marker_of(each)
-        elif policy != "off" and not _MARKER.match(text, each.note_at + 1):
+        elif policy != "off" and not MARKER.match(text, each.note_at + 1):
             at = (each.note_at, each.note_at)
             note = f" {_note_of(each)}"
             edits[at] = edits[at] + note if at in edits and note not in edits[at] else note
@@ -248,7 +248,7 @@ class _Reading:
         label: str,
     ) -> None:
         self.text, self.known, self.spans, self.sources, self.echoes = text, known, spans, sources, echoes
-        self.terms = Terms(text, [each.span() for each in _MARKER.finditer(text)] if "[" in text else [])
+        self.terms = Terms(text, [each.span() for each in MARKER.finditer(text)] if "[" in text else [])
         self.roots = _roots(self.terms)
         self.layout = self.terms.layout()
         self.structure = Structure(text)

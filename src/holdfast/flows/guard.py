@@ -105,13 +105,8 @@ def watch(
         Stated(name, each.fact.key, each.fact.value, reader.standing(each.fact), name in current)
         for name, each in found.items()
     )
-    by_term: dict[str, list[int]] = {}
-    for at, each in enumerate(found.values()):
-        several = each.anchor == guard.SEVERAL
-        for term in guard.anchors(each.fact.value) if several else (each.anchor.removeprefix("!"),):
-            by_term.setdefault(term, []).append(at)
-    by_place = {term: tuple(places) for term, places in by_term.items()}
-    near = _near(sources, by_place, items) | spans.keys()
+    by_term = _by_term(list(found.values()))
+    near = _near(sources, by_term, items) | spans.keys()
     defers = place.context.policy.deaths == "deferred" and deferring
     endings = yield from _endings(place, state, items, barred, sorted(near), reader, defers)
     secret = [each for each in stated if each.standing == "withheld"]
@@ -120,12 +115,22 @@ def watch(
         facts=stated,
         endings=endings,
         spans=spans,
-        by_term=by_place,
+        by_term=by_term,
         current={barred[name].fact.key: " ".join(infer.text_of(fact.value).split()) for name, fact in current.items()},
         turn=_turn_of(items) if turn is None else turn,
         typed=(yield from _typed(place, items, secret)) if secret else {},
         opaque=opaque,
     )
+
+
+def _by_term(found: Sequence[_Found]) -> dict[str, tuple[int, ...]]:
+    """The places of the facts that a term leads to."""
+    places: dict[str, list[int]] = {}
+    for at, each in enumerate(found):
+        several = each.anchor == guard.SEVERAL
+        for term in guard.anchors(each.fact.value) if several else (each.anchor.removeprefix("!"),):
+            places.setdefault(term, []).append(at)
+    return {term: tuple(some) for term, some in places.items()}
 
 
 def _near(

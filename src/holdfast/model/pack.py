@@ -37,8 +37,8 @@ Fate: TypeAlias = Literal["included", "reduced", "omitted", "missing", "withheld
 """In as it is · in, in a shorter form · left out · could not be read · kept from this reader."""
 
 Guard: TypeAlias = Literal["redact", "annotate", "off"]
-"""What is done where the value of a dead fact is told: the statement gives way to a marker that names the key; it stays,
-with a note that it holds no more; or nothing."""
+"""What is done where a text states the value of a superseded fact: a marker that names the key replaces the value; the
+value stays, with a note; or nothing."""
 GUARDS: tuple[Guard, ...] = get_args(Guard)
 
 
