@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import msgspec
 
-from holdfast.core.detect import cues, explicit, moments, phrases, temporal, topics
+from holdfast.core.detect import cues, moments, phrases, temporal, topics
+from holdfast.core.detect.answers import find_answers
+from holdfast.core.detect.corrections import read_corrections
 from holdfast.core.detect.evidence import evidence, fits
 from holdfast.core.detect.findings import LIKELY, Finding, is_earnest
 from holdfast.core.detect.keyed import is_anothers
+from holdfast.core.detect.predicates import read_predicates
 from holdfast.core.detect.reading import Held, Reading, Scene
+from holdfast.core.detect.statements import judge_statements, read_statements
 from holdfast.core.detect.weights import LABEL, OFFERED, VALUE, confidence
 from holdfast.core.detect.words import STOP, stem, words
 from holdfast.core.values import OPPOSITE, Mention, same, whole
@@ -64,7 +70,12 @@ def _surest(scene: Scene) -> list[Finding]:
     """One finding a fact, the surest; a value in the text is the new one of one fact alone."""
     if not scene.held:
         return []
-    findings = [*explicit.found(scene), *implied(scene)] if not topics.exploring(scene) else []
+    findings: list[Finding] = []
+    if not topics.exploring(scene):
+        read = (read_statements(scene, scene.said), read_corrections(scene), read_predicates(scene))
+        findings += judge_statements(scene, chain.from_iterable(read))
+        findings += find_answers(scene)
+        findings += implied(scene)
     findings = [_hedged(scene, each) for each in findings if each.confidence >= WORTH_SAYING]
     findings.sort(key=lambda each: (-each.confidence, each.change != "supersede"))
     chosen: dict[str, Finding] = {}
@@ -142,6 +153,8 @@ def implied(scene: Scene) -> list[Finding]:
                 sure = min(sure, UNBOUND)
             if where is scene.said and sure > ASIDE and _is_aside(scene, held, mention):
                 sure = min(sure, ASIDE)
+            if not held.domain:
+                sure = min(sure, ASIDE)
             other = None if where is scene.said else where
             cue = mood.correction if mood else ""
             rule: Rule = "explicit" if cue else "implicit"
@@ -175,7 +188,7 @@ def _changed(scene: Scene, finding: Finding) -> Proposal:
     value: Json = None
     if finding.new is not None:
         start, end = where.span(*finding.new)
-        value = _value(finding.held, where.said.text[start:end], where, finding.new[0])
+        value = finding.value or _value(finding.held, where.said.text[start:end], where, finding.new[0])
         if finding.reading is None or where.said.seq in scene.known:
             new = Span(0 if finding.reading is None else where.said.seq, start, end)
     told = f"{finding.cue}: " if finding.cue else ""
