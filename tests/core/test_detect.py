@@ -104,8 +104,8 @@ MADE_OF_SEVERAL: list[tuple[str, dict[str, Json], Json, str]] = [
         "Thursday at 3pm",
         "explicit",
     ),
-    ("Let's do the meeting Thursday at 3pm", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "implicit"),
-    ("Let's do the meeting Thursday at 3.", {"meeting": "Tuesday at 2pm"}, "Thursday at 3", "implicit"),
+    ("Let's do the meeting Thursday at 3pm", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "explicit"),
+    ("Let's do the meeting Thursday at 3.", {"meeting": "Tuesday at 2pm"}, "Thursday at 3", "explicit"),
     ("Actually, the meeting is on Thursday at 3pm.", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "explicit"),
     ("let's move the meeting to Thursday at 3pm", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "explicit"),
     (

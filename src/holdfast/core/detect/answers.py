@@ -21,7 +21,7 @@ _ASSENT = compile_phrases(
     r"make it so|i'm (?:fine|good|ok(?:ay)?|happy) with (?:that|it)|confirmed|agreed|deal|please|aye|affirmative|good idea|that'd be great|"
     r"that would (?:be great|work|be perfect|do))(?!\w)"
 )
-_RESERVE = compile_phrases(
+RESERVE = compile_phrases(
     r"\b(?:but|however|first|wait|not|don't|dont|no|nope|let me|later|maybe|perhaps|think|hold|until|unless|if|ask|check|rather|instead|"
     r"though|although|actually|before|yet|sure about|can't|cannot|another|else|different|after)\b|\?"
 )
@@ -46,7 +46,7 @@ def find_answers(scene: Scene) -> Iterator[Finding]:
     last = scene.last
     if last is None or "?" not in last.text or scene.said.said.role != "user":
         return
-    if _ASSENT.match(scene.said.text) and not _RESERVE.search(scene.said.text):
+    if _ASSENT.match(scene.said.text) and not RESERVE.search(scene.said.text):
         yield from _agreed(scene, last)
     elif len(scene.said.words) <= ANSWER_WORDS and "?" not in scene.said.text:
         yield from _answered(scene, last)
@@ -75,25 +75,18 @@ def _answered(scene: Scene, last: Reading) -> Iterator[Finding]:
     if len(asked) != 1 or opening is None:
         return
     held = asked[0]
-    # an opening word may be the beginning of the value itself, as `The` of a name
-    for at in dict.fromkeys((opening.end(), *(word.start for word in scene.said.words if word.start <= opening.end()))):
-        value = whole_value(held, scene.said, at, len(scene.said.text), asked=True)
-        if value is None or not _CLOSING.match(scene.said.text, value.end):
-            continue
-        stated = scene.said.lower[value.start : value.end]
-        offered = stated in last.lower
-        if value.certain or offered:
-            place = (value.start, value.end)
-            yield Finding(held, "supersede", "explicit", "answered", LIKELY, place)
+    value = whole_value(held, scene.said, opening.end(), len(scene.said.text), asked=True)
+    if value is None or not _CLOSING.match(scene.said.text, value.end):
         return
+    if value.certain or scene.said.lower[value.start : value.end] in last.lower:
+        yield Finding(held, "supersede", "explicit", "answered", LIKELY, (value.start, value.end), value=value.whole)
 
 
 def _asked_for(scene: Scene, last: Reading) -> list[Held]:
     """The facts that a question is about."""
-    found = []
-    for each in scene.subjects(last):
-        if not each.foreign and (each.share == 1 or each.head):
-            found.append(each.held)
-    if not found:
-        found = [held for held in scene.held if any(place.index == len(scene.before) - 1 for place in held.places)]
+    found = [
+        each.held
+        for each in scene.subjects(last)
+        if not each.foreign and not each.held.domain and (each.share == 1 or each.head)
+    ]
     return list(dict.fromkeys(found))

@@ -16,7 +16,11 @@ PART_LETTERS = 2
 _NOT_AHEAD = compile_phrases(
     r"(?P<link>(?:,? (?:and |but )?not|,? instead of|,? rather than|,? no longer|,? no more|, never) (?:the |at |on |in |an? |for )?)[\"'“]?$"
 )
-_FROM_AHEAD = compile_phrases(r"\b(?:from|replac(?:e|ed|ing)|swap(?:ped|ping)?|chang(?:e|ed|ing)|switch(?:ed|ing)?|mov(?:e|ed|ing)) (?:the |it |it from )?[\"'“]?$")
+_FROM_AHEAD = compile_phrases(r"\b(?:replac(?:e|ed|ing)|swap(?:ped|ping)?|chang(?:e|ed|ing)|switch(?:ed|ing)?|mov(?:e|ed|ing)) (?:the |it |it from )?[\"'“]?$")
+_FROM = compile_phrases(
+    r"\b(?:chang|switch|mov|updat|revis|reschedul|postpon|push|shift|rais|lower|reduc|cut|went|gone|go|transfer|extend|slip|jump|drop)(?:e|ed|es|ing|s|ped|ping)?"
+    r"(?: [\w'-]{1,20}){0,6}? from (?:the )?[\"'“]?$"
+)
 _NEW_BEHIND = compile_phrases(r"[\"'”]? (?:to|with|by|for|→|->|=>)" + FILL)
 _BUT_BEHIND = compile_phrases(
     r"[\"'”]?(?:,| -|;|\.)?(?: but| it's| it is| that's| i meant| i mean| make it| rather| sorry|:)*" + FILL
@@ -36,7 +40,13 @@ _POINT = compile_phrases(
     + FILL
 )
 _IT_IS = compile_phrases(r"\b(?:it's|it is|it should be|it should read|it must be|it will be|it'll be|that's|that should be|now it's)" + FILL)
-_BACK = compile_phrases(r"\b(?:go|went|gone|going|switch|switched|revert|reverted|return|back) (?:back )?to" + FILL)
+_BACK = compile_phrases(r"\b(?:(?:go|went|gone|going|switch(?:ed|ing)?|chang(?:e|ed|ing)|return(?:ed|ing)?|mov(?:e|ed|ing)) back|revert(?:ed|ing)?(?: back)?|back) to" + FILL)
+
+
+_SETS_RIGHT = compile_phrases(
+    r"\W{0,10}(?:(?:oh|ah|hm+|um|uh|well|wait|so)\W{1,3}){0,2}(?:no|nope|nah|sorry|actually|correction|wait|my mistake|oops|whoops|scratch that|apologies|"
+    r"i meant|wrong|that's (?:wrong|not right|incorrect))\b"
+)
 
 
 def read_corrections(scene: Scene) -> Iterator[Statement]:
@@ -74,10 +84,10 @@ def _beside(reading: Reading, held: Held, start: int, end: int) -> tuple[Value, 
     opens = re.compile(r"(?:\bnot|\bno|isn't|n't)\s(?:the |at |on |in |an? |for )?[\"'“]?$", re.IGNORECASE).search(ahead)
     if opens is not None:
         return _behind(reading, held, _BUT_BEHIND, end, start)
-    if _FROM_AHEAD.search(ahead):
-        begin = _FROM_AHEAD.search(ahead)
+    begin = _FROM_AHEAD.search(ahead) or _FROM.search(ahead)
+    if begin is not None:
         found = _behind(reading, held, _NEW_BEHIND, end, start)
-        return None if found is None or begin is None else (found[0], start - len(ahead) + begin.start(), found[2])
+        return None if found is None else (found[0], start - len(ahead) + begin.start(), found[2])
     return _behind(reading, held, _NOW_BEHIND, end, start)
 
 
@@ -96,10 +106,10 @@ def _before(reading: Reading, held: Held, low: int, end: int) -> Value | None:
     stop = end - (text[end - 1 : end] == ",")
     stop -= 4 if text[:stop].lower().endswith(" now") else 0
     places = [*reading.mentions, *reading.names, *reading.by_kind.get("moment", ())]
-    starts = sorted({each.start for each in places if low <= each.start and each.end == stop})
-    starts += [word.start for word in reading.words if max(low, stop - 60) <= word.start < stop]
-    for start in sorted(starts):
-        if not _OPENS.search(text[max(low, start - 24) : start]) and start != low:
+    exact = {each.start for each in places if low <= each.start and each.end == stop and held.shape == "typed"}
+    starts = [word.start for word in reading.words if max(low, stop - 60) <= word.start < stop]
+    for start in sorted({*exact, *starts}):
+        if start not in exact and not _OPENS.search(text[max(low, start - 24) : start]) and start != low:
             continue
         value = whole_value(held, reading, start, stop)
         if value is not None and value.end == stop:
@@ -164,8 +174,11 @@ def _pointed(scene: Scene) -> Iterator[Statement]:
             if not fitting:
                 continue
             held, value = fitting[0]
+            if held.shape in {"name", "label"} and not value.certain and found["verb" if pattern is _POINT else 0].lower().startswith("mak"):
+                continue
             certain = len(fitting) == 1 and (value.certain or pattern is not _IT_IS)
-            if pattern is _IT_IS and not re.search(r"\bnow\b|\bnot\b", reading.text[found.start() : value.end + 12]):
+            plain = re.search(r"\bnow\b|\bnot\b", reading.text[found.start() : value.end + 12])
+            if pattern is _IT_IS and not plain and not _SETS_RIGHT.match(reading.text):
                 certain = False
             yield Statement(held, value, found.start(), value.end, "it", certain, changes=True)
             break
@@ -177,7 +190,8 @@ def _fitting(scene: Scene, start: int, at: int, limit: int, *, asked: bool) -> l
     reading = scene.said
     named = [each.held for each in scene.subjects(reading) if each.end <= start and not each.foreign]
     others = [each for each in scene.subjects(reading) if each.end <= start and each.foreign]
-    kinds = [named[-1:], _recent(scene)] if not others else [named[-1:]]
+    recent = [held for held in _recent(scene) if not held.domain]
+    kinds = [named[-1:], recent] if not others else [named[-1:]]
     for group in kinds:
         found = [
             (held, value)
@@ -186,7 +200,7 @@ def _fitting(scene: Scene, start: int, at: int, limit: int, *, asked: bool) -> l
         ]
         if found:
             return found
-    typed = [held for held in scene.held if held.shape not in {"name", "label", "statement", "flag"}]
+    typed = [held for held in scene.held if held.shape not in {"name", "label", "statement", "flag"} and not held.domain]
     if others or named or scene.before:
         return []
     return [(held, value) for held in typed if (value := whole_value(held, reading, at, limit)) is not None]

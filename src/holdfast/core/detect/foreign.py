@@ -48,7 +48,7 @@ _DOCUMENT = (
 _COMPOSE = re.compile(
     r"(?:(?<=^)|(?<=[.!?;:,\n]\s)|(?<=\n)|\b(?:please|pls|you|u|me|and|to|then|just|also|let's|help|now|can)\s)"
     r"(?:\s{0,4})(?P<verb>(?:re-?)?(?:write|draft|compose|translate|summari[sz]e|paraphrase|proofread|rephrase|reword|"
-    r"dictate|type out|mock up|role-?play|simulate|invent|make up|read out|spell-?check)\b)",
+    r"dictate|type out|mock up|role-?play|simulate|invent|make up|read out|spell-?check|sketch|brainstorm|outline)\b(?!\s?:))",
     _FLAGS,
 )
 """The speaker asks for a text: what is said behind is its content, not theirs."""

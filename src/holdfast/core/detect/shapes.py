@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.core.detect.words import STOP, word_set
+from holdfast.core.detect.words import STOP, stem, word_set
 from holdfast.core.values import Mention, mentions, name_norm
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _ROADS = (
 )
 _CAPITAL = r"(?:[A-Z][\w'’.-]{0,30}|\d{1,3}(?:st|nd|rd|th)|of|the|de|la|le|di|del|von|van|der|am|an|im)"
 _HOUSE = r"\d{1,6}[A-Za-z]?(?:[-/]\d{1,4}[A-Za-z]?)?"
-_UNIT = r"(?:(?:flat|apt|apartment|unit|suite|room|floor|no)\.?\s?#?\w{1,6}|#\s?\w{1,6}|\d{1,2}(?:st|nd|rd|th)\sfloor)"
+_UNIT = r"(?:(?:[Ff]lat|[Aa]pt|[Aa]partment|[Uu]nit|[Ss]uite|[Rr]oom|[Ff]loor)\.?\s#?\w{1,6}\b|[Nn]o\.?\s?\d{1,5}\b|#\s?\w{1,6}|\d{1,2}(?:st|nd|rd|th)\sfloor)"
 _STREET = re.compile(
     r"(?:(?:flat|apt|apartment|unit|suite)\s\w{1,6},?\s)?(?:"
     + _HOUSE
@@ -61,7 +61,7 @@ _STREET_LOWER = re.compile(_HOUSE + r"\s(?:[a-z'’-]{2,20}\s){1,3}" + _ROADS + 
 _TOWN = re.compile(
     r"(?:,?\s" + _UNIT + r"|(?:,|\sin)\s(?!(?:Please|Thanks|Thank|Not|And|But|So|Also|The|My|I|It|Can|Could|If)\b)(?:"
     + _POSTCODE
-    + r"\s)?(?:[A-Z][\w'’-]{1,25})(?:[\s-](?:[A-Z][\w'’-]{1,25}|upon|on|sur|am|an|de|la)){0,3}(?:,?\s"
+    + r"\s)?(?:[A-Z][\w'’-]{1,25})(?:[\s-](?:(?![A-Z]{1,2}\d)[A-Z][\w'’-]{1,25}|upon|on|sur|am|an|de|la)){0,3}(?:,?\s"
     + _POSTCODE
     + r"\b)?|,?\s"
     + _POSTCODE
@@ -73,7 +73,7 @@ _TOWN_LOWER = re.compile(
 _LABEL_END = re.compile(
     r"(?:[,;!?\n()]|\.(?=\s|$)|\s[-–—]+\s|:\s|[\"”’']?(?:\s|^)(?:instead|now|please|pls|plz|because|since|as of|from now|from "
     r"here|but|then|so|rather|going forward|effective|if|when|where|which|who|that|thanks|thx|thank|cheers|lol|again|today|"
-    r"after all|for me|for us|too|as well|this time|not|no longer|any ?more|while|until|before|after|ok|okay|right|yet|already|"
+    r"after all|for me|for us|too|as well|this time|not|no longer|any ?more|while|until|before|after|ok|okay|right|yet|already|sounds?|works?|looks?|"
     r"from|at|on|in|with|by|per|anyway|though|tho|btw|and (?:i|we|you|he|she|they|it|the|my|our|please|can|could|would|let|"
     r"also|then|not|that|have|make|send|tell|update|change|move|set|cancel|build|book|add|remove|give|get|see|check|keep|"
     r"use|put|is|are|was|will|should)|is|are|was|were|has|have|had|will|would|should|could|can|to|for|as|or|i|you|we|he|she|they|it|"
@@ -90,6 +90,7 @@ _DIFFERENCE = re.compile(
 """Behind a number: it is a difference, and no value."""
 
 _FUNCTION = word_set(
+    "it's its that's i'm i've i'd i'll we're we've we'll they're he's she's there's here's what's who's let's it he she they we i "
     "a about absolutely actually almost also always an and as at barely being between both by coming either even "
     "ever everything extremely for from getting going gonna hardly having here how in just kinda least less like "
     "looking making mine more most mostly much my nearly never no none not nothing of on one only or our ours part "
@@ -179,7 +180,8 @@ def shape_of(held: Held) -> Shape:
         return "statement"
     if re.search(r"\d", text) and _CODE.fullmatch(text):
         return "code"
-    return "name" if text[:1].isupper() else "label"
+    words = [word for word in text.split() if word[:1].isalpha() and word not in STOP]
+    return "name" if words and all(word[:1].isupper() for word in words) else "label"
 
 
 def _is_address(held: Held) -> bool:
@@ -215,7 +217,10 @@ def whole_value(held: Held, reading: Reading, start: int, limit: int, *, asked: 
         found = _label(held, text, start, limit, asked=asked)
     if found is None or _DIFFERENCE.match(text, found.end):
         return None
-    return found if not _states_old(held, text[found.start : found.end]) else None
+    stated = text[found.start : found.end]
+    if shape == "range":
+        found = msgspec.structs.replace(found, whole=complete_range(held, stated))
+    return found if not _states_old(held, found.whole or stated) else None
 
 
 def _states_old(held: Held, stated: str) -> bool:
@@ -227,7 +232,7 @@ def _states_old(held: Held, stated: str) -> bool:
 
 _RELATED: dict[str, frozenset[str]] = {
     "money": word_set("money number"),
-    "number": word_set("number money duration percent"),
+    "number": word_set("number money percent duration"),
     "percent": word_set("percent number"),
     "duration": word_set("duration"),
     "date": word_set("date moment"),
@@ -245,13 +250,15 @@ def _typed(held: Held, reading: Reading, start: int, limit: int) -> Value | None
         for each in reading.by_kind.get(kind, ())
         if each.start == start or (kind in {"date", "moment"} and start == each.start + 4 and reading.lower[each.start : start] == "the ")
     ]
-    found = [each for each in found if each.end <= limit + VALUE_CHARACTERS]
+    found = [each for each in found if _is_of_kind(held, each)]
     if not found:
         return _bare_hour(held, reading, start)
     best = max(found, key=lambda each: each.end)
     best = best.parts[0] if len(best.parts) == 1 else best
     if held.kind in {"date", "time"} and best.kind == "moment" and len(best.parts) > 1:
         own = [part for part in best.parts if part.kind == held.kind]
+        if own and not any(held.differs(part) for part in own):
+            return None
         if len(own) != 1 and held.kind == "time":
             return Value(best.start, best.end)
         best = own[0] if held.kind == "time" and len(own) == 1 and own[0].start == start else best
@@ -266,6 +273,15 @@ def _typed(held: Held, reading: Reading, start: int, limit: int) -> Value | None
     return Value(min(start, best.start) if best.start == start else start, best.end)
 
 
+def _is_of_kind(held: Held, each: Mention) -> bool:
+    """Whether a value of a related kind will do: a moment with a day in it for a day, hours for a number of hours."""
+    if held.kind in {"date", "time"} and each.kind == "moment":
+        return any(part.kind == held.kind for part in each.parts)
+    if held.kind == "number" and each.kind == "duration":
+        return held.lasts or stem(str(each.norm[1])) in held.key.own
+    return True
+
+
 def _counts_unit(reading: Reading, number: Mention) -> bool:
     """Whether what stands behind a number is its unit or no noun at all."""
     return re.match(r"\s?(?:hours?|h|hrs?|units?|items?|pieces?|people|persons?|from|per|a|in|as|now|and|or)\b", reading.text[number.end : number.end + 12]) is not None
@@ -277,6 +293,14 @@ def _bare_hour(held: Held, reading: Reading, start: int) -> Value | None:
         return None
     match = re.compile(r"\d{1,2}(?=\s*(?:[,.!?;]|$|instead|please|pls|now|sharp|not))").match(reading.text, start)
     return Value(start, match.end(), certain=False) if match and 0 < int(match[0]) <= 24 else None
+
+
+def complete_range(held: Held, stated: str) -> str:
+    """The old value with its span of hours replaced, where a span alone is stated for a day and a span."""
+    own = _RANGE.search(held.text)
+    if held.shape != "range" or own is None or _RANGE.fullmatch(stated) is None:
+        return ""
+    return (held.text[: own.start()] + stated + held.text[own.end() :]) if own[0].strip() != held.text.strip() else ""
 
 
 def _bare_number(reading: Reading, start: int) -> Value | None:
@@ -348,15 +372,24 @@ def _label(held: Held, text: str, start: int, limit: int, *, asked: bool) -> Val
         behind = text[joined.end() : joined.end() + 1]
         end = joined.start() if not (behind.isupper() and text[start : start + 1].isupper()) else end
     stated = text[start:end].rstrip(_TRIM)
-    end = start + len(stated)
-    words = stated.split()
+    bare = _without_key(held, stated)
+    end = start + len(bare)
+    words = bare.split()
     if not words or len(words) > LABEL_WORDS or (stop is None and end - start >= VALUE_CHARACTERS):
         return None
     lower_case = not re.search(r"[A-Z]", text.replace("I", ""))
-    if not _is_label(held, stated, words, lower_case=lower_case, asked=asked or bool(_CONDITIONS & {*held.key.own})):
+    if not _is_label(held, bare, words, lower_case=lower_case, asked=asked or bool(_CONDITIONS & {*held.key.own})):
         return None
-    certain = stated[:1].isupper() or bool(re.search(r"\d", words[0])) or _is_attribute(held)
+    certain = bare[:1].isupper() or bool(re.search(r"\d", words[0])) or _is_attribute(held) or bare != stated
     return Value(start, end, certain=certain)
+
+
+def _without_key(held: Held, stated: str) -> str:
+    """`Premium` of `Premium plan`, where the key says that it is a plan."""
+    words = stated.split()
+    while len(words) > 1 and stem(words[-1]) in held.key.own and stem(words[-1]) not in held.norm:
+        words.pop()
+    return stated[: len(stated) - len(stated.split(maxsplit=len(words))[-1])].rstrip(_TRIM) if len(words) < len(stated.split()) else stated
 
 
 def _is_label(held: Held, stated: str, words: list[str], *, lower_case: bool, asked: bool) -> bool:
@@ -376,6 +409,19 @@ def _is_label(held: Held, stated: str, words: list[str], *, lower_case: bool, as
     if held.shape == "name":
         return lower_case and len(words) <= SHORT_LABEL and _may_be_name(held, words)
     return len(words) <= max(SHORT_LABEL, len(held.text.split()))
+
+
+def is_no_value(stated: str) -> bool:
+    """Whether a phrase says how something is, or what is done, and names nothing."""
+    first = stated.lower().split()[:1]
+    return not first or first[0] in _STATES or first[0] in _FUNCTION or first[0] in _FILLERS or first[0] in _DOINGS
+
+
+_DOINGS = word_set(
+    "leave leaving go going make making set setting get getting find finding book booking change changing feel be become reservation "
+    "date time area reference number phone appointment doctor departing arriving earlier later cancel pick drop return start play"
+)
+"""Words that the place of a value is often taken by in talk about errands."""
 
 
 def _may_be_name(held: Held, words: list[str]) -> bool:

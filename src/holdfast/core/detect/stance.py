@@ -170,7 +170,7 @@ _HEDGE = _any(
     r"leaning (?:towards?|to)|thinking (?:of|about)|consider(?:ing)?|tempted|toying with|or so|something like|"
     r"(?:got to|gotta|have to|need to|must|will|i'll|let me|should) (?:first )?(?:ask|check|confirm|double-?check|verify|"
     r"talk to|think about|sleep on|discuss|run it|clear it)|sleep on it|can't remember|don't remember|if i remember|iirc|afaik|"
-    r"as far as i (?:know|remember)|tbc|tbd|to be confirmed|roughly|more or less|ish|or maybe|ideally|hopefully|"
+    r"as far as i (?:know|remember)|tbc|tbd|to be confirmed|rough(?:ly)?|estimated?|ballpark|guess(?:ing)?|more or less|ish|or maybe|ideally|hopefully|"
     r"(?:would|'d) (?:prefer|rather|like|suggest|propose)(?! to (?:chang|mov|updat|set|switch|correct|cancel|mak|reschedul|"
     r"us|go|book|hav))|in principle|on paper|don't quote me|rumou?r\w*|i heard|we heard|heard (?:from|that)|no idea|who knows|"
     r"up in the air|still (?:open|deciding|discussing|negotiating|waiting)|waiting (?:for|on|to hear)|pending|subject to|"
@@ -178,11 +178,12 @@ _HEDGE = _any(
 )
 _IDLE = _any(
     r"brainstorm\w*|don't (?:save|store|record|remember|note|write|change|update|do|touch) (?:it|that|any|this|them|anything)|"
-    r"ignore (?:that|this|it)|never ?mind|forget (?:it|that|what i)|scratch that|nothing to change|no changes?|off the record|"
+    r"nothing to change|no changes?|off the record|"
     r"just (?:an? )?(?:idea|thought|thinking|brainstorming|exploring|example|test|question)|thinking (?:out )?loud|in my head|spitball\w*|"
     r"don't act on",
 )
 """It is said not to count."""
+_TAKEN_BACK = _any(r"ignore (?:that|this|it)|never ?mind|forget (?:it|that|what i)|scratch that")
 _IRONY = _any(
     r"yeah,? right|as if|sure,? and|basically|practically|lol|lmao|rofl|haha+|ha ha|hehe|just kidding|jk|kidding|joking|"
     r"in your dreams|pigs (?:can |might )?fly|santa(?: claus)?|the queen of|queen of england|batman|the pope|elvis|"
@@ -233,7 +234,7 @@ def surround(text: str, sentence: Sentence, start: int, value: tuple[int, int] |
     cuts = [found.span() for found in _SEPARATOR.finditer(text, sentence.start, sentence.end)]
     low = max((end for _, end in cuts if end <= start), default=sentence.start)
     high = min((begin for begin, _ in cuts if begin >= stop), default=sentence.end)
-    middle = text[start : value[0]] if value and value[0] > start else text[start:stop]
+    middle = text[start : value[0]] if value else ""
     return Surroundings(
         before=text[sentence.start : low],
         lead=text[low:start],
@@ -303,7 +304,7 @@ def _reported(around: Surroundings, dated: bool, changes: bool) -> Meaning:
         return Meaning("doubtful", "report")
     for part in (around.lead, around.before):
         found = _REPORT.search(part)
-        if found is None or (part is around.before and not part.rstrip().endswith((":", ","))):
+        if found is None or (part is around.before and part[found.end() :].strip(" ,:")):
             continue
         if _OWN_REPORT.search(found["who"]):
             if _OWN_SAYING.fullmatch(found["verb"]):
@@ -317,9 +318,10 @@ def _reported(around: Surroundings, dated: bool, changes: bool) -> Meaning:
 
 def _joked(around: Surroundings, dated: bool, changes: bool) -> Meaning:
     near = around.before + around.lead + around.inside + around.tail + around.after
-    if _IDLE.search(near) or _IDLE.match(around.following.lstrip()):
+    following = around.following.lstrip()
+    if _IDLE.search(near) or _IDLE.match(following) or _TAKEN_BACK.match(following):
         return Meaning("none", "idle talk")
-    if _IRONY.search(near) or _IRONY.match(around.following.lstrip()) or _EMOJI.search(near):
+    if _IRONY.search(near) or _IRONY.match(following) or _EMOJI.search(near):
         return Meaning("none", "irony")
     return EARNEST
 

@@ -11,8 +11,8 @@ from itertools import islice
 
 import msgspec
 
-from holdfast.core.detect import stance
-from holdfast.core.detect.findings import DOUBTFUL, LIKELY, SURE, Finding
+from holdfast.core.detect import cues, stance
+from holdfast.core.detect.findings import DOUBTFUL, LIKELY, SURE, Finding, is_current
 from holdfast.core.detect.reading import Held, Reading, Scene
 from holdfast.core.detect.shapes import Value, whole_value
 from holdfast.core.detect.subjects import Subject
@@ -32,14 +32,14 @@ FILL = (
     r"set to|changed to|moved to|switched to|updated to|rescheduled to|rescheduled for|scheduled for|back to|back on|back at|"
     r"pushed to|pushed back to|brought forward to|moved back to|moved up to|shifted to|cut to|raised to|lowered to|reduced to|"
     r"increased to|about|around|roughly|approximately|at least|at most|up to|over|under|nearly|almost|only|exactly|"
-    r"going to be|no longer|to be|from now on|as of now|as of today|officially|therefore|hence|the following|:|=|\"|'|“)(?![\w-])){0,5}) *"
+    r"going to be|no longer|to be|from now on|as of now|as of today|officially|therefore|hence|the following)(?![\w-])| ?[:=\"'“](?!\d\d\b)){0,5}) *"
 )
 _APPROXIMATE = compile_phrases(r"\b(?:about|around|roughly|approximately|at least|at most|up to|over|under|nearly|almost)\b")
 _IS = compile_phrases(
     r"(?: \([^)\n]{1,40}\))?(?:"
     r"(?: (?:is|are|will be|should be|must be|shall be|needs to be|need to be|has to be|ought to be|has been|have been|"
     r"would be|could be|might be|may be|becomes|became|equals|stands at|reads|is to be|got|should read|should say|should now be|"
-    r"will now be|now is|are to be|is going to be|has become|'s)|'s| ?[:=]| ?(?:→|->|=>))" + FILL + r")"
+    r"will now be|now is|are to be|is going to be|has become|'s)|'s| ?[:=](?!\d\d\b)| ?(?:→|->|=>))" + FILL + r")"
 )
 _MOVES = compile_phrases(
     r"(?:'s)?(?: (?:has|have|had|was|were|is|are|just|now|been|being|got|gets|getting|will|be|officially|since|recently|already|also)){0,4} "
@@ -57,10 +57,10 @@ _VERBS = (
     r"(?:e|ed|es|ing|s|t|y|ied|d)?"
 )
 _VERB_AHEAD = compile_phrases(r"\b(?P<verb>" + _VERBS + r")(?: (?:over|back|up|forward))? $")
-_PUT_AHEAD = compile_phrases(r"\b(?:mak(?:e|ing)|made|set|sett(?:ing)|put) $")
+_PUT_AHEAD = compile_phrases(r"\b(?:mak(?:e|ing)|made|set|sett(?:ing)|put|(?:let's|lets|we'll|we can|can we|could we|please|to|shall we) (?:do|have|hold)) $")
 _PAST_VERB = compile_phrases(r"(?:\w+ed|cut|set|put|made|brought|gave|forgot)$")
 _ACTION = compile_phrases(
-    r"(?: (?:back|over|up|down|out|forward|again))?(?: (?:away )?(?:from|by) [^,.;!?\n]{1,60}?)?(?: (?:to|as|into|with|for|at|on|until|by)| ?[:=]| ?(?:→|->|=>))(?!\w)"
+    r"(?: (?:back|over|up|down|out|forward|again))?(?: (?:away )?(?:from|by) [^,.;!?\n]{1,60}?)?(?: (?:to|as|into|with|for|at|on|until|by)| ?[:=](?!\d\d\b)| ?(?:→|->|=>))(?!\w)"
     + FILL
 )
 _WANT_AHEAD = compile_phrases(r"\b(?:want|need|would like|'d like|like|wants) $")
@@ -83,7 +83,7 @@ _REPLACED = compile_phrases(
 )
 _CANCEL_AHEAD = compile_phrases(
     r"\b(?:cancel(?:l?ing|l?ed)?|scrap(?:ping|ped)?|call(?:ed|ing)? off|drop(?:ping|ped)?|delet(?:e|ed|ing)|remov(?:e|ed|ing)|"
-    r"get rid of|ditch(?:ed)?|bin|scratch|skip|discard|take out|took out|clear|erase|forget(?: about)?|axe|void|kill|"
+    r"get rid of|ditch(?:ed)?|bin|scratch|skip|discard|take out|took out|clear|erase|(?<![\w'] )forget(?: about)?|(?:please|just|so|and) forget(?: about)?|axe|void|kill|"
     r"lose|strike|wipe|unset|disregard|abandon(?:ed)?|cut out|withdraw) $"
 )
 _CANCEL_BEHIND = compile_phrases(
@@ -126,7 +126,7 @@ def read_statements(scene: Scene, reading: Reading) -> Iterator[Statement]:
     """All statements of a message, however they are meant."""
     for subject in scene.subjects(reading):
         sentence = sentence_at(reading, subject.start)
-        if sentence is None or subject.foreign:
+        if sentence is None or subject.foreign or not is_current(scene, subject.held):
             continue
         yield from islice(_read(reading, subject, sentence), 1)
 
@@ -187,7 +187,7 @@ def _ahead(reading: Reading, subject: Subject, sentence: Sentence) -> tuple[str,
 def _acted(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
     """`change my address to …`, `make the window …`."""
     ahead, low = _ahead(reading, subject, sentence)
-    verb = _VERB_AHEAD.search(ahead)
+    verb = _VERB_AHEAD.search(ahead) or _PUT_AHEAD.search(ahead)
     if verb is None:
         return
     found = _ACTION.match(reading.text, subject.end)
@@ -267,6 +267,8 @@ def _followed(reading: Reading, subject: Subject, sentence: Sentence) -> Iterato
 def _cancelled(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
     """`cancel the hotel`, `the meeting is off`, `I don't have a backup phone any more`."""
     text = reading.text
+    if subject.held.kind == "flag" or cues.GONE.search(subject.held.candidate.text):
+        return
     ahead, low = _ahead(reading, subject, sentence)
     verb = _CANCEL_AHEAD.search(ahead)
     gone = _GONE_AHEAD.search(ahead)
@@ -279,8 +281,6 @@ def _cancelled(reading: Reading, subject: Subject, sentence: Sentence) -> Iterat
         return
     stop = behind.end() if behind else subject.end
     start = subject.start if behind else low + (verb or gone).start()  # type: ignore[union-attr]
-    if gone is not None:
-        start = subject.start
     if verb is not None and re.match(r"\s(?:to|from|if)\s", text[stop : stop + 6]):
         return
     certain = subject.rivals == 0 and (subject.share == 1 or subject.head)
@@ -303,6 +303,7 @@ def judge_statement(scene: Scene, statement: Statement) -> Finding | None:
     sure = SURE if statement.changes else LIKELY
     if meaning.stance == "doubtful" or not statement.certain:
         sure = DOUBTFUL
-    rule: Rule = "explicit" if statement.changes else "implicit"
+    told = statement.changes or cues.CORRECTION.search(scene.said.text, sentence.start, sentence.end)
+    rule: Rule = "explicit" if told else "implicit"
     part = value.whole if value else ""
     return Finding(held, statement.change, rule, statement.cue, sure, place, value=part)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.core.detect.words import Word, word_set
+from holdfast.core.detect.words import STOP, Word, word_set
 
 if TYPE_CHECKING:
     from holdfast.core.detect.reading import Held, Reading
@@ -57,6 +57,8 @@ _ALIASES: dict[str, frozenset[str]] = {
 }
 """Words that people use for a word of a key, whatever it is of."""
 _OWN = word_set("my our")
+_ASKED_FOR = word_set("your which what")
+"""How the other side speaks of the user's things."""
 _PLAIN_DETERMINERS = word_set("the this that a an")
 _OTHERS = word_set(
     "his her their your its whose someone's somebody's everyone's another other others any every each which what no these those"
@@ -106,7 +108,7 @@ _COUNTED = word_set("number date name type amount color colour time size price c
 """`the number of guests` is one phrase."""
 _COMPLEMENT = re.compile(
     r"\s(?P<link>of|for|on|in|at)\s(?P<det>(?:the|my|our|this|that|a|an|his|her|their|your)\s)?(?P<rest>[\w'&-]{1,25}(?:\s[\w'&-]{1,25}){0,2}?)"
-    r"(?=\s(?:is|are|was|has|will|should|to|from|moved|changed|went|now|back)\b|:|'s\b)",
+    r"(?=\s(?:is|are|was|has|will|should|to|from|moved|changed|went|now|back)\b|:(?!\d)|'s\b)",
     re.IGNORECASE,
 )
 _OWN_COMPLEMENT = word_set(
@@ -164,7 +166,7 @@ def _index(facts: Sequence[Held]) -> dict[str, list[tuple[Held, str]]]:
 
 
 def _words_of(held: Held) -> tuple[str, ...]:
-    return held.key.telling or held.key.own
+    return tuple(word for word in held.key.telling if word not in STOP) or held.key.own
 
 
 def _corrected(word: Word, at: int, names: dict[str, list[tuple[Held, str]]]) -> str:
@@ -278,7 +280,7 @@ def _phrase_start(reading: Reading, at: int) -> tuple[int, str, bool, bool]:
         if not _SAME_PHRASE.fullmatch(reading.text[before.end : words[first].start]):
             break
         lower = before.lower
-        if lower == "your" and reading.said.role == "assistant":
+        if lower in _ASKED_FOR and reading.said.role == "assistant":
             return first, owner, True, False
         if lower in _OWN or lower in _PLAIN_DETERMINERS:
             return first, owner, lower in _OWN, False
