@@ -18,7 +18,7 @@ _NOT_AHEAD = compile_phrases(
 )
 _FROM_AHEAD = compile_phrases(r"\b(?:replac(?:e|ed|ing)|swap(?:ped|ping)?|chang(?:e|ed|ing)|switch(?:ed|ing)?|mov(?:e|ed|ing)) (?:the |it |it from )?[\"'“]?$")
 _FROM = compile_phrases(
-    r"\b(?:chang|switch|mov|updat|revis|reschedul|postpon|push|shift|rais|lower|reduc|cut|went|gone|go|transfer|extend|slip|jump|drop)(?:e|ed|es|ing|s|ped|ping)?"
+    r"\b(?:chang|switch|mov|updat|revis|reschedul|postpon|push|shift|rais|lower|reduc|cut|went|extend|slip|jump|drop)(?:e|ed|es|ing|s|ped|ping)?"
     r"(?: [\w'-]{1,20}){0,6}? from (?:the )?[\"'“]?$"
 )
 _NEW_BEHIND = compile_phrases(r"[\"'”]? (?:to|with|by|for|→|->|=>)" + FILL)

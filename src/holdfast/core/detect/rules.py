@@ -26,6 +26,8 @@ WORTH_SAYING = 0.3
 """What is less sure than this is not proposed at all."""
 CERTAIN = 0.93
 """How sure the evidence must be: what it puts below is right too seldom to act on without asking."""
+AGREED = 0.95
+"""The same, for a value that was only agreed to."""
 UNBOUND = 0.75
 """How sure a value of the right kind may be alone, with nothing that ties it to the candidate: never enough to act on."""
 ASIDE = 0.45
@@ -79,7 +81,7 @@ def _surest(scene: Scene) -> list[Finding]:
         findings += judge_statements(scene, chain.from_iterable(read))
         findings += find_answers(scene)
         findings += (each for found in (*explicit.found(scene), *implied(scene)) if (each := _gated(scene, found)))
-    findings = [_hedged(scene, each) for each in findings if each.confidence >= WORTH_SAYING]
+    findings = [_capped(scene, each) for each in findings if each.confidence >= WORTH_SAYING]
     findings.sort(key=lambda each: (-each.confidence, each.change != "supersede"))
     chosen: dict[str, Finding] = {}
     taken: set[tuple[bool, int]] = set()
@@ -160,8 +162,11 @@ def _sound(scene: Scene, finding: Finding) -> Finding | None:
     return msgspec.structs.replace(finding, new=(start, end))
 
 
-def _hedged(scene: Scene, finding: Finding) -> Finding:
-    """Less sure, where the text itself is not."""
+def _capped(scene: Scene, finding: Finding) -> Finding:
+    """Less sure, where the text itself is not, or where a slot of a task is set right in passing: of what is told there by
+    words alone, too much is meant for another slot."""
+    if finding.held.domain and finding.confidence < CERTAIN:
+        finding = msgspec.structs.replace(finding, confidence=min(finding.confidence, UNBOUND))
     at = finding.new[0] if finding.new and finding.reading is None else -1
     mood = scene.said.mood_at(at)
     if mood is None or not mood.hedged:
@@ -182,7 +187,7 @@ def implied(scene: Scene) -> list[Finding]:
             told = [*evidence(held, mention, scene, where)]
             weights = OFFERED if where is not scene.said else LABEL if held.is_label else VALUE
             sure = confidence(weights, told)
-            if sure < CERTAIN or (where is scene.said and not BINDING & {*told}):
+            if (where is not scene.said and sure < AGREED) or (where is scene.said and not BINDING & {*told}):
                 sure = min(sure, UNBOUND)
             if where is scene.said and sure > ASIDE and _is_aside(scene, held, mention):
                 sure = min(sure, ASIDE)

@@ -222,7 +222,8 @@ def _stated_first(reading: Reading, subject: Subject, sentence: Sentence) -> Ite
         start = low + used.start("value")
         value = _value(reading, subject, start, low + used.end("value"))
         making = used["verb"].lower().startswith(("mak", "made", "appoint", "nominat", "name"))
-        if value is not None and value.end >= low + used.end("value") - 1 and (used["link"] or making):
+        linked = making or (used["link"] or "").strip().lower() in ({"as", "for"} if used["verb"].lower() in {"use", "using"} else {"as", "down as", "to be"})
+        if value is not None and value.end >= low + used.end("value") - 1 and linked:
             yield _statement(reading, subject, value, low + used.start(), "", "use", changes=True)
             return
     linked = _VALUE_IS_AHEAD.search(ahead)
