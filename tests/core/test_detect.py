@@ -487,7 +487,7 @@ def test_a_commitment_outlives_a_preference() -> None:
 
 def test_what_must_be_is_not_switched_in_passing() -> None:
     facts: dict[str, Json] = {"cadence": "must be weekly", "review_preference": "Prefer weekly reviews"}
-    found = changes(observed("Actually, let's switch to biweekly instead.", facts))
+    found = changes(observed("Actually, let's switch to biweekly instead.", facts), ASKED)
     assert list(found) == ["review_preference"]
 
 

@@ -188,10 +188,12 @@ def _fitting(scene: Scene, start: int, at: int, limit: int, *, asked: bool) -> l
     """The facts that a pointing word may mean, with the value: those named before it in the text, or else those that the
     talk was about, or else the only ones with such a value."""
     reading = scene.said
-    named = [each.held for each in scene.subjects(reading) if each.end <= start and not each.foreign]
-    others = [each for each in scene.subjects(reading) if each.end <= start and each.foreign]
+    ahead = [each for each in scene.subjects(reading) if each.end <= start]
+    others = [each for each in ahead if each.foreign]
+    last = max((each.start for each in ahead if not each.foreign), default=-1)
+    named = [each.held for each in ahead if each.start == last and not each.foreign]
     recent = [held for held in _recent(scene) if not held.domain]
-    kinds = [named[-1:], recent] if not others else [named[-1:]]
+    kinds = [named, recent] if not others else [named]
     for group in kinds:
         found = [
             (held, value)

@@ -45,13 +45,13 @@ _CAPITAL = r"(?:[A-Z][\w'’.-]{0,30}|\d{1,3}(?:st|nd|rd|th)|of|the|de|la|le|di|
 _HOUSE = r"\d{1,6}[A-Za-z]?(?:[-/]\d{1,4}[A-Za-z]?)?"
 _UNIT = r"(?:(?:[Ff]lat|[Aa]pt|[Aa]partment|[Uu]nit|[Ss]uite|[Rr]oom|[Ff]loor)\.?\s#?\w{1,6}\b|[Nn]o\.?\s?\d{1,5}\b|#\s?\w{1,6}|\d{1,2}(?:st|nd|rd|th)\sfloor)"
 _STREET = re.compile(
-    r"(?:(?:flat|apt|apartment|unit|suite)\s\w{1,6},?\s)?(?:"
+    r"(?:(?:[Ff]lat|[Aa]pt|[Aa]partment|[Uu]nit|[Ss]uite)\s\w{1,6},?\s)?(?:"
     + _HOUSE
     + r",?\s(?:"
     + _CAPITAL
     + r"\s){0,4}?(?:[A-Z][\w'’-]{0,30}|(?i:"
     + _ROADS
-    + r"))(?:\s(?:[A-Z][\w'’-]{0,30}|"
+    + r"))(?:\s(?!(?:Apt|Flat|Unit|Suite|Floor|Apartment|No)\b)(?:[A-Z][\w'’-]{0,30}|"
     + _ROADS
     + r")){0,4}\b\.?|(?:(?:[A-Z][\w'’.-]{0,30}|de|la|do|da|van|der|von|dem|den)\s){0,4}[A-Z][\w'’.ßäöü-]{1,30}\s"
     + _HOUSE
@@ -402,6 +402,8 @@ def _is_label(held: Held, stated: str, words: list[str], *, lower_case: bool, as
         return False
     if mentions(stated) and any(each.kind not in {"name", "number", "ordinal", "code"} for each in mentions(stated)):
         return held.kind == "text" and bool(held.inner)
+    if re.search(r"\d", words[0]) and not re.search(r"\d", held.text):
+        return False
     if stated[:1].isupper() or re.search(r"\d", words[0]):
         return not (_DEMONYM.fullmatch(words[0]) and _PERSONS & {*held.key.own})
     if not asked and _PARTICIPLE.fullmatch(first) and not _PARTICIPLE.search(held.text.lower()):

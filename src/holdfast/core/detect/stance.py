@@ -40,13 +40,14 @@ _SEPARATOR = re.compile(
 )
 """Between clauses."""
 _POLITE = _first(
-    r"(?:can|could|would|will|can't|cannot|may|might) (?:you|u|we|i)(?: (?:please|pls|kindly|just|maybe|perhaps|also|then|"
+    r"(?:can|could|would|will|can't|cannot|may|might) (?:you|u|we)(?: (?:please|pls|kindly|just|maybe|perhaps|also|then|"
     r"guys|quickly|go ahead and|ask you to|have you|get you to))* (?!(?:remind|tell|explain|confirm|verify|check|see|remember|"
     r"believe|say|know|show|find out|afford|still|imagine|help me understand)\b)\w+",
     r"(?:would|do) you mind|is it (?:possible|ok(?:ay)?|too late) to|any chance (?:you|we) (?:can|could)|why don't (?:you|we)",
     r"please|pls|plz|mind (?:chang|mov|updat|sett|switch)ing|how about (?:we|you)|i was wondering if you (?:could|can)",
 )
 """A question in form, an instruction in meaning."""
+_MAY_I = _first(r"(?:can|could|may) i (?!still)\w+")
 _ASKING = _first(
     r"what(?:'s|s|'re)?|when(?:'s)?|where(?:'s)?|who(?:'s|se)?|which|why|how(?:'s)?|does|did|do|is|are|was|were|has|have|had|am|"
     r"will|would|could|can|should|shall|may|might|must",
@@ -134,15 +135,18 @@ _FUTURE = _any(
     r"next (?:week|month|quarter|year|semester|season|term|spring|summer|autumn|fall|winter|sprint|release|"
     r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|october|november|"
     r"december|time)",
-    r"(?:from|starting|beginning|effective|as of|as from|with effect from|come)(?! (?:now|today|immediately|this (?:morning|moment|"
-    r"minute)|yesterday|here|scratch|the (?:start|top)|with))(?: (?:on|in|from))?(?: the)? "
-    r"(?:next|tomorrow|later|\d|q[1-4]|mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|summer|"
-    r"winter|spring|autumn|fall|first|new year|end)\w*",
-    r"tomorrow|soon|eventually|in the (?:new year|future|spring|summer|autumn|fall|winter|coming|next)|(?:by|at|towards) the end "
+    r"tomorrow|soon|eventually|in (?:the )?(?:new year|future|spring|summer|autumn|fall|winter|coming|next)|(?:by|at|towards) the end "
     r"of|later (?:this|on|in)|in (?:a|an|two|three|four|five|six|\d{1,2}) (?:days?|weeks?|months?|years?|hours?)(?: time)?|"
     r"after the (?:move|summer|holidays?|break|merger|weekend|launch)|shortly|down the road|before long|going to|gonna|"
     r"about to|planning to|plan to|due to|set to (?:be|become|move|change)|upcoming|in (?:january|february|march|april|june|july|"
     r"august|september|october|november|december)",
+)
+_FROM_THEN = _any(
+    r"(?:from|starting|beginning|effective|as of|as from|with effect from|come)(?! (?:now|today|immediately|this (?:morning|moment|"
+    r"minute)|yesterday|here|scratch|the (?:start|top)|with))(?: (?:on|in|from))?(?: the)? "
+    r"(?:next|tomorrow|later|\d|q[1-4]|mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|summer|"
+    r"winter|spring|autumn|fall|first|new year|end)\w*",
+    r"next (?:week|month|quarter|year|semester|season|term|spring|summer|autumn|winter)",
 )
 _SOMEDAY = _any(r"someday|some day|one day|in my dreams|ever|when i grow up|in a perfect world|in another life")
 _ONCE = _any(
@@ -199,6 +203,7 @@ _WISH = _any(
 )
 _WOULD = _any(r"would|wouldn't|'d be|would've|might have|could have|should have been|should've been")
 _MAY = _any(r"might|may|could")
+_MAY_LEAD = _any(r"(?:i|we|they|he|she) (?:could|might|may)")
 
 
 class Meaning(msgspec.Struct, frozen=True):
@@ -257,8 +262,10 @@ def judge(around: Surroundings, *, dated: bool = False, changes: bool = False) -
 
 
 def _asked(around: Surroundings, dated: bool, changes: bool) -> Meaning:
-    own = around.lead + around.inside
+    own = around.lead + (around.inside or "go")
     polite = _POLITE.match(own) or _POLITE.match(around.before) or (_POLITE.match(around.before + own))
+    if _MAY_I.match(own):
+        return Meaning("doubtful", "question")
     if not polite and (_ASKING.match(own) and not _STATEMENT_OPENING.match(own)):
         return Meaning("none", "question")
     if _EMBEDDED.search(around.lead):
@@ -330,6 +337,8 @@ def _timed(around: Surroundings, dated: bool, changes: bool) -> Meaning:
     own = around.lead + " " + around.inside + " " + around.tail
     if not changes and _PAST.search(around.lead + " " + around.inside):
         return Meaning("none", "past")
+    if _FROM_THEN.search(around.before + around.lead) or (not dated and _FROM_THEN.search(around.tail)):
+        return Meaning("doubtful", "future")
     if dated:
         return EARNEST
     if _FUTURE.search(own) or _FUTURE.search(around.before) or _FUTURE.match(around.after.lstrip(" ,;")):
@@ -348,6 +357,6 @@ def _scoped(around: Surroundings, dated: bool, changes: bool) -> Meaning:
 
 def _hedged(around: Surroundings) -> Meaning:
     near = " ".join((around.before, around.lead, around.inside, around.tail, around.after))
-    if _HEDGE.search(near) or _HEDGE.match(around.following.lstrip(" .!?")) or _MAY.search(around.inside):
+    if _HEDGE.search(near) or _HEDGE.match(around.following.lstrip(" .!?")) or _MAY.search(around.inside) or _MAY_LEAD.search(around.lead):
         return Meaning("doubtful", "hedge")
     return EARNEST

@@ -68,7 +68,7 @@ _WANTED = compile_phrases(r" (?:to be|to become|set to|changed to|moved to|switc
 _VALUE_IS_AHEAD = compile_phrases(r" (?:is|are|becomes|became|will be|'s)(?: now| officially| actually)?(?: going to be)? $")
 _USE_AHEAD = compile_phrases(
     r"\b(?P<verb>use|using|put|take|have|make|making|made|set|list|register|pick|choose|want|save|store|go with|appoint\w*|nominate\w*|name\w*) "
-    r"(?P<value>[^,.;!?\n]{1,60}?)(?P<link> (?:as|for|to be|in|down as))? $"
+    r"(?P<value>[^,;!?\n]{1,60}?)(?P<link> (?:as|for|to be|in|down as))? $"
 )
 _FOLLOW_UP = compile_phrases(
     r"\b(?:it's|it is|its|it should be|it should read|it must be|that's|that is|the (?:new|right|correct|actual|real) (?:one|number|date|"
@@ -297,7 +297,7 @@ def judge_statement(scene: Scene, statement: Statement) -> Finding | None:
     if sentence is None:
         return None
     around = stance.surround(scene.said.text, sentence, statement.start, place, statement.stop)
-    dated = held.kind in {"date", "time", "moment"} or held.shape == "range"
+    dated = held.kind in {"date", "time", "moment"}
     meaning = stance.judge(around, dated=dated, changes=statement.changes)
     if meaning.stance == "none":
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.core.detect.words import STOP, Word, word_set
+from holdfast.core.detect.words import GENERIC, STOP, Word, word_set
 
 if TYPE_CHECKING:
     from holdfast.core.detect.reading import Held, Reading
@@ -22,8 +22,8 @@ LONG_WORD = 8
 """A word of so many letters may have two slips."""
 
 _ALIASES: dict[str, frozenset[str]] = {
-    "phone": word_set("mobile cell telephone cellphone"),
-    "mobile": word_set("phone cell cellphone"),
+    "phone": word_set("mobile cell telephone cellphone number"),
+    "mobile": word_set("phone cell cellphone number"),
     "email": word_set("mail e-mail"),
     "mail": word_set("email e-mail"),
     "surname": word_set("lastname"),
@@ -103,12 +103,13 @@ _BEHIND = word_set(
     "canceled wrong right soon later there here off on"
 )
 """Words that may follow a phrase, and do not make it a part of a longer one."""
+_LINKS = word_set("at by for in is no of on the last new v")
 _TAKES_MORE = word_set("role number name date time address value setting settings field entry details info code id")
 _COUNTED = word_set("number date name type amount color colour time size price cost count total day place title version")
 """`the number of guests` is one phrase."""
 _COMPLEMENT = re.compile(
     r"\s(?P<link>of|for|on|in|at)\s(?P<det>(?:the|my|our|this|that|a|an|his|her|their|your)\s)?(?P<rest>[\w'&-]{1,25}(?:\s[\w'&-]{1,25}){0,2}?)"
-    r"(?=\s(?:is|are|was|has|will|should|to|from|moved|changed|went|now|back)\b|:(?!\d)|'s\b)",
+    r"(?=\s(?:is|are|was|has|will|should|to|from|moved|changed|went|now|back)\b|:(?!\d)|'s\b|[.,;!?]|\s*$)",
     re.IGNORECASE,
 )
 _OWN_COMPLEMENT = word_set(
@@ -159,9 +160,11 @@ def _index(facts: Sequence[Held]) -> dict[str, list[tuple[Held, str]]]:
         for own in keyed:
             for word in (own, *_ALIASES.get(own, ())):
                 names.setdefault(word, []).append((held, own))
-            if len(held.key.own) > 1:
-                for joined in ("-".join(held.key.own), "".join(held.key.own)):
-                    names.setdefault(joined, []).append((held, own))
+        for count in range(2, len(held.key.own) + 1):
+            for at in range(len(held.key.own) - count + 1):
+                run = held.key.own[at : at + count]
+                for joined in ("-".join(run), "".join(run)):
+                    names.setdefault(joined, []).extend((held, word) for word in run if word in keyed)
     return names
 
 
@@ -215,9 +218,10 @@ def _named(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]) 
     tail = ""
     if at + 1 < len(words) and _SAME_PHRASE.fullmatch(reading.text[words[at].end : words[at + 1].start]):
         tail = words[at + 1].lower
-        if words[at + 1].stem in _TAKES_MORE:
+        if words[at + 1].stem in _TAKES_MORE or words[at + 1].stem in GENERIC - STOP - _LINKS:
             last = at + 1
-    compound = bool(tail) and tail[0].isalpha() and tail not in _BEHIND and not _is_value(reading, words[at + 1].start)
+    compound = bool(tail) and last == at and tail[0].isalpha() and tail not in _BEHIND
+    compound = compound and not _is_value(reading, words[at + 1].start)
     end = words[last].end
     inner = words[first : last + 1]
     complement = _COMPLEMENT.match(reading.text, end)
@@ -245,6 +249,7 @@ def _named(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]) 
             and each.lower not in held.key.own
             and each.lower not in held.key.domain
             and each.stem not in _TAKES_MORE
+            and each.stem not in held.norms
             and each.stem not in _COUNTED
             and each.lower != "of"
             and not (each.lower in _PLAIN and each.lower not in names)
