@@ -214,6 +214,8 @@ class Meaning(msgspec.Struct, frozen=True):
 
 
 EARNEST = Meaning("earnest")
+_APART = " | "
+"""Between parts of a sentence that are looked at together: no phrase goes across the statement itself."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -324,7 +326,7 @@ def _reported(around: Surroundings, dated: bool, changes: bool) -> Meaning:
 
 
 def _joked(around: Surroundings, dated: bool, changes: bool) -> Meaning:
-    near = around.before + around.lead + around.inside + around.tail + around.after
+    near = _APART.join((around.before, around.lead, around.inside, around.tail, around.after))
     following = around.following.lstrip()
     if _IDLE.search(near) or _IDLE.match(following) or _TAKEN_BACK.match(following):
         return Meaning("none", "idle talk")
@@ -334,7 +336,7 @@ def _joked(around: Surroundings, dated: bool, changes: bool) -> Meaning:
 
 
 def _timed(around: Surroundings, dated: bool, changes: bool) -> Meaning:
-    own = around.lead + " " + around.inside + " " + around.tail
+    own = _APART.join((around.lead, around.inside, around.tail))
     if not changes and _PAST.search(around.lead + " " + around.inside):
         return Meaning("none", "past")
     if _FROM_THEN.search(around.before + around.lead) or (not dated and _FROM_THEN.search(around.tail)):
@@ -347,7 +349,7 @@ def _timed(around: Surroundings, dated: bool, changes: bool) -> Meaning:
 
 
 def _scoped(around: Surroundings, dated: bool, changes: bool) -> Meaning:
-    near = " ".join((around.before, around.lead, around.inside, around.tail, around.after))
+    near = _APART.join((around.before, around.lead, around.inside, around.tail, around.after))
     if _ONCE.search(near):
         return Meaning("none", "scope")
     if _SCOPE.search(near):
@@ -356,7 +358,7 @@ def _scoped(around: Surroundings, dated: bool, changes: bool) -> Meaning:
 
 
 def _hedged(around: Surroundings) -> Meaning:
-    near = " ".join((around.before, around.lead, around.inside, around.tail, around.after))
+    near = _APART.join((around.before, around.lead, around.inside, around.tail, around.after))
     if _HEDGE.search(near) or _HEDGE.match(around.following.lstrip(" .!?")) or _MAY.search(around.inside) or _MAY_LEAD.search(around.lead):
         return Meaning("doubtful", "hedge")
     return EARNEST
