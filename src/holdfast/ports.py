@@ -68,6 +68,10 @@ class EventStore(Index, Protocol):
     def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
         """Events of all streams and tenants after the cursor: none skipped, repeated or out of order."""
 
+    def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """Where these events stand in the order of the feed: values that compare as the events of all streams do; an empty
+        tuple for an event that is not there. They compare within one store only: another one counts in its own way."""
+
     def head(self, stream: StreamId) -> Head | None: ...
 
     def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[Head, ...]:
@@ -121,6 +125,8 @@ class AsyncEventStore(Protocol):
     ) -> tuple[Recorded, ...]: ...
 
     async def feed(self, cursor: str = "", *, limit: int) -> FeedPage: ...
+
+    async def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]: ...
 
     async def head(self, stream: StreamId) -> Head | None: ...
 

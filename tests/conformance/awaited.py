@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from holdfast.model.facts import Search
@@ -58,6 +58,9 @@ class Awaited:
 
     def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
         return self._loop.run(self._store.feed(cursor, limit=limit))
+
+    def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        return self._loop.run(self._store.positions(stream, seqs))
 
     def head(self, stream: StreamId) -> Head | None:
         return self._loop.run(self._store.head(stream))

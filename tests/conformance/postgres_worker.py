@@ -46,6 +46,18 @@ def open_and_append(url: str, number: int) -> list[str]:
         return [push(store, SHARED, b"%d" % number).id, store.append(own).events[0].id]
 
 
+def append_to_one_and_to_own(url: str, number: int) -> list[str]:
+    """Events for a shared stream and for one of its own, in turns; the ids of what was acknowledged, in that order."""
+    _start.wait(TOGETHER_S)
+    acknowledged = []
+    with closing(PostgresStore(url)) as store:
+        for at in range(15):
+            acknowledged.append(push(store, SHARED, b"%d" % number).id)
+            own = append_of(write_to(stream_named(f"own {number}"), at))
+            acknowledged.append(store.append(own).events[0].id)
+    return acknowledged
+
+
 def record_some(url: str, number: int) -> list[str]:
     """A few messages for the session that all record to."""
     texts = [f"{number}/{at}" for at in range(5)]

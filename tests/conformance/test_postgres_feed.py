@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Literal, TypeAlias
 
 import pytest
@@ -22,7 +23,17 @@ from holdfast.storage.postgres import log
 from holdfast.storage.postgres.migrate import shipped
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.sql import Migration
-from holdfast.testing.appends import ONE, TWO, append_of, assert_sound, fill, stream_named, write_to
+from holdfast.testing.appends import (
+    ONE,
+    TWO,
+    all_events,
+    append_of,
+    assert_sound,
+    fill,
+    positions_in_feed_order,
+    stream_named,
+    write_to,
+)
 from tests.conformance.postgres_tools import (
     Raw,
     Refused,
@@ -33,6 +44,7 @@ from tests.conformance.postgres_tools import (
     two_roles,
     wait_until_blocked,
 )
+from tests.conformance.postgres_worker import append_to_one_and_to_own, in_processes
 from tests.crash.feed_worker import GONE, Disorder, Follower
 from tests.postgres import fresh_url
 from tests.support import figure
@@ -224,6 +236,18 @@ def test_without_the_guard_in_streams_disorder_is_found() -> None:
         Follower(100).read_all(careless.store)
     assert any("stands before the one it follows" in fault for fault in careless.store.check())
     careless.close()
+
+
+def test_positions_compare_as_each_process_was_told_of_its_events() -> None:
+    url = fresh_url()
+    with closing(PostgresStore(url)) as store:
+        of_each = in_processes(4, append_to_one_and_to_own, url)
+        stored = [event.id for event in all_events(store)]
+        positions = dict(zip(stored, positions_in_feed_order(store), strict=True))
+        assert sorted(stored) == sorted(each for ids in of_each for each in ids)
+        for ids in of_each:
+            assert ids == sorted(ids, key=positions.__getitem__)
+        assert_sound(store)
 
 
 def test_what_was_rolled_back_is_never_shown_and_leaves_no_gap(bench: Bench) -> None:

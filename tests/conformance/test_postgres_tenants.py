@@ -261,6 +261,7 @@ FORGETFUL: dict[str, tuple[Any, ...]] = {
     "read": (*STREAM, "b", 0, 10),
     "read_back": (*STREAM, "b", 10, 10),
     "read_back_types": (*STREAM, "b", 10, ["message.recorded"], 10),
+    "positions": (*STREAM, "b", [1, 2]),
     "find": ("b", "ask"),
     "snapshot": ("b", "session", '["ada","many"]'),
 }
@@ -305,6 +306,8 @@ def test_a_superuser_too_gets_only_what_is_the_tenants(lookalikes: PostgresStore
     assert [event.payload for event in store.read(stream, limit=10)] == [mine, mine]
     assert [event.payload for event in store.read_back(stream, limit=10)] == [mine, mine]
     assert [event.payload for event in store.read_back(stream, limit=10, types=["noted"])] == [mine, mine]
+    assert all(store.positions(stream, (1, 2)))
+    assert not {*store.positions(stream, (1, 2))} & {*store.positions(others, (1, 2))}
     assert [event.payload for event in store.find(one, "key")] == [mine]
     assert store.find(one, f"only {other}") == ()
     assert store.snapshot(stream) == Snapshot(2, 1, mine)
@@ -425,6 +428,7 @@ LARGE: dict[str, tuple[Any, ...]] = {
     "read": (*LONG, "a", 0, 100),
     "read_back": (*LONG, "a", 1 << 53, 100),
     "read_back_types": (*LONG, "a", 1 << 53, ["noted"], 100),
+    "positions": (*LONG, "a", list(range(1, 20_000, 60))),
     "find": ("a", "4000/1"),
     "snapshot": LONG,
     "feed": (1, "3", 20_000, 100),

@@ -47,6 +47,7 @@ from holdfast.model.rows import (
     SessionRow,
     TokenRow,
 )
+from holdfast.storage import common
 from holdfast.storage.sql import Migration, select_rows
 from holdfast.storage.sqlite import connect
 from holdfast.storage.sqlite.log import SQL, WORDING
@@ -255,6 +256,12 @@ def test_rows_are_found_by_the_index_that_is_there_for_them(
         (plan,) = plan_of(laid_out, *query)
         assert f"USING INDEX {index} ({' AND '.join(f'{column}=?' for column in columns)}" in plan
         assert (after is None and not most) == plan.endswith(f"{columns[-1]}=?)"), plan
+
+
+def test_positions_are_found_by_the_stream_and_the_seqs(laid_out: apsw.Connection) -> None:
+    plan = plan_of(laid_out, SQL["positions"], (*common.stream_key(ONE), "[1,2]"))
+    assert any("sqlite_autoindex_events_1 (stream_no=? AND seq=?)" in line for line in plan), plan
+    assert not any(line.startswith("SCAN") and "json_each" not in line for line in plan), plan
 
 
 AMONG: dict[str, tuple[type[Row], Mapping[str, str | int], str, str]] = {

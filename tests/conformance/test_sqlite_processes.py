@@ -11,7 +11,7 @@ import apsw
 
 from holdfast.storage.sqlite.migrate import shipped
 from holdfast.storage.sqlite.store import SqliteStore
-from holdfast.testing.appends import all_events, assert_sound, stream_events
+from holdfast.testing.appends import all_events, assert_sound, positions_in_feed_order, stream_events
 from tests.conformance.workers import (
     SHARED,
     append_to_one_and_to_own,
@@ -23,9 +23,13 @@ from tests.conformance.workers import (
 
 def test_processes_lose_and_double_nothing(tmp_path: Path) -> None:
     path = str(tmp_path / "agent.db")
-    acknowledged = [each for ids in in_processes(4, append_to_one_and_to_own, path) for each in ids]
+    of_each = in_processes(4, append_to_one_and_to_own, path)
+    acknowledged = [each for ids in of_each for each in ids]
     store = SqliteStore(path)
     stored = [event.id for event in all_events(store)]
+    positions = dict(zip(stored, positions_in_feed_order(store), strict=True))
+    for ids in of_each:  # in the order in which a process was told of them
+        assert ids == sorted(ids, key=positions.__getitem__)
     assert sorted(stored) == sorted(acknowledged)
     assert len(stored) == len(set(stored)) == 200
     told: dict[bytes, list[int]] = defaultdict(list)

@@ -34,6 +34,7 @@ from holdfast.model.commands import (
     RecordMessages,
     RecordPack,
     RedactContext,
+    RefreshIdentity,
     ReissueToken,
     ReplaceHandle,
     ReserveTokens,
@@ -102,7 +103,7 @@ from holdfast.model.events import (
 )
 from holdfast.model.frames import ENDINGS, Limits
 from holdfast.model.handles import HANDLE_KINDS, SCORES
-from holdfast.model.layers import Identity
+from holdfast.model.layers import Identity, IdentityRefreshed
 from holdfast.model.log import GENESIS, Append, Head, NewEvent, Recorded, StreamWrite
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.plan import (
@@ -348,6 +349,7 @@ ledger_keys = st.lists(st.tuples(st.sampled_from(["user", "project"]), names), m
 items = st.sampled_from(["draft", "timezone", "location", "weather"]) | names
 some_items = st.lists(items, max_size=3, unique=True).map(sorted).map(tuple)
 layer_events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(IdentityRefreshed, identity=identities),
     st.builds(WorkingSet, item=items, value=json_values, expires_us=times),
     st.builds(WorkingCleared, items=some_items),
     st.builds(EnvironmentObserved, item=items, value=json_values, observed_us=whole_numbers, expires_us=times),
@@ -438,6 +440,7 @@ def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Comm
 
 def _layer_commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[Command]:
     return st.one_of(
+        st.builds(RefreshIdentity, scope=scope, identity=identities),
         st.builds(SetWorking, scope=scope, item=items, value=json_values, ttl_us=times),
         st.builds(ClearWorking, scope=scope, items=some_items),
         st.builds(

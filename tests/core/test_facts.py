@@ -7,6 +7,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,6 +37,7 @@ from holdfast.model.events import (
     Event,
     FactAsserted,
     FactConfirmed,
+    FactDisputed,
     FactEndorsed,
     FactExpired,
     FactMarked,
@@ -294,12 +296,56 @@ def test_whatever_is_decided_leads_to_a_sound_ledger(story: list[tuple[LedgerCom
             assert shelf.facts == before
             continue
         assert fact_rules.check(shelf.state, shelf.facts) == []
+        check_ends(shelf)
         for each, state in before.items():
             if state.fact.is_valid and not state.fact.ran_out(now) and not shelf.facts[each].fact.is_valid:
                 assert not outranks(LADDER, state.fact.authority, writer.authority), "a lower one ended a higher one's"
     for command, now, writer in story[-1:]:
         if isinstance(command, AssertFact) and not command.supersedes and command.valid_from_us is None:
             check_repeated(shelf, command, now, writer)
+
+
+def check_ends(shelf: Shelf) -> None:
+    """What is dead ended with the last event that ended it."""
+    for each, state in shelf.facts.items():
+        ends = [seq for seq, event in enumerate(shelf.events, 1) if each in ended_by(event)]
+        assert state.fact.ended_seq == (0 if state.fact.is_valid else ends[-1])
+
+
+def ended_by(event: Event) -> tuple[str, ...]:
+    match event:
+        case FactSuperseded(fact=fact):
+            return (fact,)
+        case FactRetracted(facts=facts) | FactExpired(facts=facts) | FactReinstated(instead=facts):
+            return facts
+    return ()
+
+
+def test_a_fact_that_ended_has_the_version_of_its_ledger_at_which_it_did() -> None:
+    """Whatever the clock says: the order is that of the events."""
+    shelf = Shelf()
+    for number, value in enumerate(("Oslo", "Rome", "Bern")):
+        shelf.give(AssertFact(ledger=LEDGER, key="town", value=value), now=100 - number)
+    shelf.give(AssertFact(ledger=LEDGER, key="plan", value="a walk", depends_on=("k4",)), now=50)
+    assert [state.fact.ended_seq for state in shelf.facts.values()] == [3, 5, 0, 0]
+    shelf.give(RetractFact(ledger=LEDGER, fact="k6"), now=40)
+    assert shelf.facts["k6"].fact.ended_seq == 7
+    shelf.give(ReinstateFact(ledger=LEDGER, fact="k1"), now=30)
+    assert [state.fact.ended_seq for state in shelf.facts.values()] == [0, 5, 8, 7]
+    shelf.give(ExpireFact(ledger=LEDGER, fact="k1"), now=20)
+    assert shelf.facts["k1"].fact.ended_seq == shelf.state.version == 9
+
+
+@pytest.mark.parametrize("wrong", [{"ended_seq": 0}, {"ended_seq": 4}, {"ended_seq": 1}, {"status": "live"}])
+def test_an_end_at_a_version_that_cannot_be_is_found_out(wrong: dict[str, Any]) -> None:
+    shelf = Shelf()
+    for value in ("Oslo", "Rome"):
+        shelf.give(AssertFact(ledger=LEDGER, key="town", value=value))
+    first = shelf.facts["k1"]
+    assert (first.fact.ended_seq, fact_rules.check(shelf.state, shelf.facts)) == (3, [])
+    shelf.facts["k1"] = msgspec.structs.replace(first, fact=msgspec.structs.replace(first.fact, **wrong))
+    broken = fact_rules.check(shelf.state, shelf.facts)
+    assert "a fact that ended, and only that, has the version of its ledger at which it did" in broken
 
 
 def check_repeated(shelf: Shelf, command: AssertFact, now: int, writer: Writer) -> None:
@@ -373,6 +419,7 @@ _fact_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(FactRetracted, facts=_some_ids, reason=_texts, mentions=_mentions),
     st.builds(FactExpired, facts=_some_ids, reason=_texts),
     st.builds(FactMarked, facts=_some_ids, because=_ids),
+    st.builds(FactDisputed, fact=_ids, by=_texts, authority=st.just("guest"), reason=_texts),
     st.builds(FactReinstated, fact=_ids, instead=st.just(()) | _some_ids, reason=_texts),
     st.builds(FactConfirmed, fact=_ids, by=_texts, reason=_texts, depends_on=st.just(()) | _some_ids),
     st.builds(

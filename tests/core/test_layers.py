@@ -28,6 +28,7 @@ from holdfast.model.commands import (
     NewMessage,
     ObserveEnvironment,
     RecordMessages,
+    RefreshIdentity,
     ResetSession,
     SetWorking,
     TimeOutSession,
@@ -43,7 +44,7 @@ from holdfast.model.events import (
     WorkingCleared,
     WorkingSet,
 )
-from holdfast.model.layers import Identity, Surrounding, WorkingItem
+from holdfast.model.layers import Identity, IdentityRefreshed, Surrounding, WorkingItem
 from holdfast.model.log import Recorded
 from holdfast.model.names import LedgerId, Scope
 from holdfast.model.state import SessionState
@@ -73,23 +74,25 @@ Entry = tuple[str, Any]
 
 
 class Plain:
-    """Two dictionaries: the values, with their times, by name."""
+    """Two dictionaries: the values, with their times and the numbers of their events, by name."""
 
     def __init__(self) -> None:
-        self.working: dict[str, tuple[Any, int, int | None]] = {}
-        self.around: dict[str, tuple[Any, int, int | None]] = {}
+        self.working: dict[str, tuple[Any, int, int | None, int]] = {}
+        self.around: dict[str, tuple[Any, int, int | None, int]] = {}
+        self.version = 0
 
     def apply(self, entry: Entry, now: int) -> None:
         what, said = entry
+        self.version += 1
         if what.startswith("set"):
             self.working = {name: each for name, each in self.working.items() if each[2] is None or each[2] > now}
         match what:
             case "set":
                 name, value, ttl = said
-                self.working[name] = (value, now, None if ttl is None else now + ttl)
+                self.working[name] = (value, now, None if ttl is None else now + ttl, self.version)
             case "seen":
                 name, value, at, until = said
-                self.around[name] = (value, at, until)
+                self.around[name] = (value, at, until, self.version)
             case "put away" | "forgotten":
                 layer = self.working if what == "put away" else self.around
                 for name in said:
@@ -105,10 +108,10 @@ class Plain:
     def size(self) -> int:
         """As bytes of JSON."""
         each = [*self.working.items(), *self.around.items()]
-        return sum(len(codec.encode(name)) + len(codec.encode(value)) for name, (value, _, _) in each)
+        return sum(len(codec.encode(name)) + len(codec.encode(value)) for name, (value, *_) in each)
 
 
-def _fits(layer: dict[str, tuple[Any, int, int | None]]) -> bool:
+def _fits(layer: dict[str, tuple[Any, int, int | None, int]]) -> bool:
     size = sum(len(codec.encode(name)) + len(codec.encode(each[0])) for name, each in layer.items())
     return len(layer) <= FEW_ITEMS and size <= FEW_BYTES
 
@@ -187,14 +190,14 @@ class Layers(RuleBasedStateMachine):
         ends = until if ttl is None else seen + ttl
         if there and at is None:
             seen = max(seen, there[1])
-        if there and (seen < there[1] or codec.encode([value, seen, ends]) == codec.encode(there)):
+        if there and (seen < there[1] or codec.encode([value, seen, ends]) == codec.encode(there[:3])):
             return self.give(command, [])
         new: Entry = ("seen", (name, value, seen, ends))
         others = {other: each for other, each in self.plain.around.items() if other != name}
-        if _fits({**others, name: (value, seen, ends)}):
+        if _fits({**others, name: (value, seen, ends, 0)}):
             return self.give(command, [new])
-        over = {other for other, (_, _, end) in others.items() if end is not None and end <= self.now}
-        if not _fits({**{other: others[other] for other in {*others} - over}, name: (value, seen, ends)}):
+        over = {other for other, (_, _, end, _) in others.items() if end is not None and end <= self.now}
+        if not _fits({**{other: others[other] for other in {*others} - over}, name: (value, seen, ends, 0)}):
             return self.refused(command, errors.TooLarge)
         return self.give(command, [("forgotten", over), new])
 
@@ -291,8 +294,8 @@ def test_layers_are_what_plain_dictionaries_would_be(monkeypatch: pytest.MonkeyP
 
 @given(st.lists(st.tuples(strategies.commands(st.just(SCOPE)), strategies.givens), max_size=12))
 @settings(max_examples=EXAMPLES)
-def test_no_command_changes_an_identity_or_what_is_read(orders: list[tuple[Command, Given]]) -> None:
-    """Nor does what it makes happen; only erasing the creation itself takes it away, and then he has less of a say."""
+def test_only_a_refresh_changes_an_identity_and_nothing_what_is_read(orders: list[tuple[Command, Given]]) -> None:
+    """Nor does what a command makes happen; only erasing what said it takes it away, and then the user has less say."""
     creation = sessions.decide(SessionState(), CreateSession(scope=SCOPE, identity=ADA, ledgers=(ACME,)), _at(1))
     log: list[tuple[Event | None, str, int]] = [(event, event.name, 1) for event in creation]
     for command, given_ in orders:
@@ -306,8 +309,42 @@ def test_no_command_changes_an_identity_or_what_is_read(orders: list[tuple[Comma
                 log[seq - 1] = (None, *log[seq - 1][1:])
             log.append((event, event.name, given_.time_us))
     state = _folded(log)
-    whole = log[0][0] is not None
-    assert (state.identity, state.ledgers) == ((ADA, (ACME,)) if whole else (layers.UNKNOWN, ()))
+    expected = [
+        (layers.UNKNOWN if event is None else event.identity)  # type: ignore[union-attr]
+        for event, name, _ in log
+        if name in (SessionCreated.name, IdentityRefreshed.name)
+    ]
+    assert state.identity == expected[-1]
+    assert state.ledgers == ((ACME,) if log[0][0] is not None else ())
+    assert invariants.check(state) == []
+
+
+def test_a_refresh_replaces_all_fields_and_the_weight_follows() -> None:
+    created = sessions.decide(SessionState(), CreateSession(scope=SCOPE, identity=ADA), _at(1))
+    state = fold(SessionState(), created[0], created[0].name, 1)
+    less = Identity(user_name="Ada", authority="CFO")
+    [event] = sessions.decide(state, RefreshIdentity(scope=SCOPE, identity=less), _at(2))
+    assert event == IdentityRefreshed(identity=less)
+    state = fold(state, event, event.name, 2)
+    assert state.identity == less
+    assert state.bulk == len(codec.encode(less))
+    assert sessions.decide(state, RefreshIdentity(scope=SCOPE, identity=less), _at(3)) == ()
+    state = fold(state, IdentityRefreshed(), IdentityRefreshed.name, 4)
+    assert (state.identity, state.bulk) == (Identity(), 0)
+    state = fold(state, None, IdentityRefreshed.name, 5)
+    assert (state.identity, state.bulk) == (layers.UNKNOWN, 0)
+
+
+def test_a_refresh_that_no_command_can_have_made_is_a_fault() -> None:
+    created = SessionCreated(identity=ADA)
+    state = fold(SessionState(), created, created.name, 1)
+    for forged in (Identity(permissions=("b", "a")), Identity(user_name="a\nb"), Identity(authority="")):
+        assert fault(state, IdentityRefreshed(identity=forged), IdentityRefreshed.name) is not None
+    assert fault(state, IdentityRefreshed(identity=Identity()), IdentityRefreshed.name) is None
+    closed = msgspec.structs.replace(state, status="closed")
+    assert fault(closed, IdentityRefreshed(), IdentityRefreshed.name) is None
+    destroyed = msgspec.structs.replace(state, status="destroyed")
+    assert fault(destroyed, IdentityRefreshed(), IdentityRefreshed.name) is not None
 
 
 def test_who_spoke_is_unknown_after_the_creation_was_erased_and_trusted_least() -> None:

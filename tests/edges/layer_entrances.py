@@ -95,6 +95,15 @@ def _done(method: str, **option: Any) -> Callable[[Any, Any, int], object]:
     return use
 
 
+def _refreshed(field: str) -> Callable[[Any, Any, int], object]:
+    def use(engine: Any, value: Any, number: int) -> object:
+        session = engine.session(f"s{number}")
+        session.refresh_identity(msgspec.structs.replace(Identity(), **{field: value}))
+        return getattr(session.state().identity, field)
+
+    return use
+
+
 IDENTITY_ENTRANCES: dict[str, Entrance] = {
     "create_session(identity)": Entrance(_created("identity"), or_none(never)),
     "create_session(identity's user_name)": Entrance(_identified("user_name"), is_text),
@@ -121,6 +130,9 @@ IDENTITY_ENTRANCES: dict[str, Entrance] = {
 }
 
 LAYER_ENTRANCES: dict[str, Entrance] = {
+    "refresh_identity(identity)": Entrance(_done("refresh_identity"), never),
+    "refresh_identity(identity's authority)": Entrance(_refreshed("authority"), is_text),
+    "refresh_identity(identity's department)": Entrance(_refreshed("department"), is_text),
     "set_working(name)": Entrance(_kept("working", _name, name=...), is_text),
     "set_working(value)": Entrance(_kept("working", _value, value=...), is_json),
     "set_working(ttl_s)": Entrance(_kept("working", _span_us, ttl_s=...), _is_span, _in_us),

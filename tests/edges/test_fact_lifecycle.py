@@ -3,15 +3,29 @@ carried elsewhere like everything else."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import Engine, Identity, errors
 from holdfast.model import limits
-from tests.edges.engines import FEWER, LASTING, Desk, HandClock, contents, everything, log_of, refused, rows_of
+from holdfast.model.rows import PROJECTION_VERSION, FactRow
+from tests.edges.engines import (
+    FEWER,
+    LASTING,
+    Desk,
+    HandClock,
+    contents,
+    everything,
+    log_of,
+    refused,
+    rows_of,
+    store_of,
+)
 from tests.edges.fact_engines import GUEST, MANY, PEER, STORES, Hearing, about, own, proposal, shelf, values
 
 SECRET = "zanzibarsecret7f3a9c"
@@ -387,3 +401,23 @@ def test_facts_are_there_after_reopening_and_after_an_export(kind: str, desk: De
         mine = shelf(other, user="ada", identity=ALL_KNOWING)
         assert (mine.facts(), mine.facts(status="dead"), mine.review(), rows_of(other), log_of(other)) == known
         assert other.verify().ok
+
+
+@pytest.mark.parametrize("kind", LASTING)
+def test_rows_of_an_older_engine_get_the_version_at_which_a_fact_ended(kind: str, desk: Desk) -> None:
+    engine = desk.open(kind)
+    ledger = shelf(engine, user="ada")
+    for town in ("Oslo", "Rome", "Bern"):
+        ledger.assert_("town", town)
+    rows, store = rows_of(engine), store_of(engine)
+    older = [
+        msgspec.structs.replace(row, state=re.sub(r',"ended_seq":\d+', "", row.state))
+        for row in rows
+        if isinstance(row, FactRow)
+    ]
+    store.replace_rows(ledger.id.stream, 5, [*(row for row in rows if not isinstance(row, FactRow)), *older])
+    assert [ledger.get(f"k{number}").ended_seq for number in (1, 2, 4)] == [0, 0, 0]
+    store.set_projection_version(PROJECTION_VERSION - 1)
+    again = desk.open(kind)
+    assert rows_of(again) == rows
+    assert [shelf(again, user="ada").get(f"k{number}").ended_seq for number in (1, 2, 4)] == [3, 5, 0]

@@ -141,14 +141,14 @@ def test_nothing_in_the_conversation_changes_who_speaks_or_what_is_around(engine
     state, around = session.state(), session.environment()
     assert state.identity == Identity(authority="guest")
     assert around.timezone == "Asia/Tokyo"
-    assert around.external_data == {"price": Surrounding(10, 5)}
+    assert around.external_data == {"price": Surrounding(10, 5, seq=3)}
     assert _values(session) == {"plan": "a"}
 
 
 # Who speaks
 
 
-def test_who_speaks_is_said_when_a_session_is_created_and_never_again(engine: Engine) -> None:
+def test_creating_a_session_again_never_changes_who_speaks(engine: Engine) -> None:
     session = engine.session("s", create=True, identity=ADA, ledgers=LEDGERS)
     with refused(engine, errors.SessionExists):
         engine.create_session("s", identity=Identity(authority="policy"))
@@ -157,7 +157,61 @@ def test_who_speaks_is_said_when_a_session_is_created_and_never_again(engine: En
     assert (again.state().identity, again.state().ledgers) == (ADA, KEYS)
     assert engine.session("bare", create=True).state().identity == Identity()
     setters = {name for name in dir(Session) if "identity" in name or "ledgers" in name}
-    assert setters == set()
+    assert setters == {"refresh_identity"}
+
+
+def test_a_revoked_permission_is_gone_at_the_next_pack_search_and_read(engine: Engine) -> None:
+    """Also for a ledger that was handed out before, in another process, and in the manifest."""
+    secret = LEDGERS[0]
+    engine.ledger(secret).assert_("price_floor", "1900 euros", requires=("finance",))
+    session = engine.create_session("s", identity=Identity(authority="CFO", permissions=("finance",)), ledgers=LEDGERS)
+    ledger = session.ledger(organization=secret.names[0])
+    session.record("user", "Which price floor applies?")
+    assert "1900" in session.pack().text
+    assert session.fact("price_floor")
+    assert session.search("price floor")
+    session.refresh_identity(Identity(authority="CFO"))
+    pack = session.pack()
+    assert "1900" not in pack.text
+    assert "price_floor" not in repr(pack.manifest)
+    assert session.fact("price_floor") is None
+    assert session.search("price floor") == ()
+    assert engine.session("s").fact("price_floor") is None
+    assert ledger.current("price_floor") is None
+    assert ledger.search("price floor") == ()
+    session.refresh_identity(Identity(authority="CFO", permissions=("finance",)))
+    assert "1900" in session.pack().text
+    assert ledger.current("price_floor") is not None
+
+
+def test_the_authority_is_always_shown_as_the_program_gave_it(engine: Engine) -> None:
+    session = engine.create_session("s")
+    session.record("user", "Hello.")
+    assert "The user's authority: peer." in session.pack().text
+    session.refresh_identity(Identity(authority="CFO"))
+    assert "The user's authority: CFO." in session.pack().text
+    session.refresh_identity(Identity(user_name="Ada", authority="Vice President", department="Finance"))
+    text = session.pack().text
+    assert "The user is Ada (Finance). The user's authority: Vice President." in text
+    assert "CFO" not in text
+
+
+def test_an_identity_is_refreshed_once_for_one_key_and_not_at_another_version(engine: Engine) -> None:
+    session = engine.create_session("s", identity=Identity(permissions=("a", "b")))
+    session.refresh_identity(Identity(permissions=("a",)), key="k")
+    session.refresh_identity(Identity(permissions=("b",)))
+    session.refresh_identity(Identity(permissions=("a",)), key="k")
+    assert session.state().identity.permissions == ("b",)
+    with refused(engine, errors.KeyConflict):
+        session.refresh_identity(Identity(), key="k")
+    with refused(engine, errors.VersionConflict):
+        session.refresh_identity(Identity(), expect=1)
+    session.close()
+    session.refresh_identity(Identity())
+    assert session.state().identity == Identity()
+    session.destroy()
+    with refused(engine, errors.SessionDestroyed):
+        session.refresh_identity(Identity(authority="policy"))
 
 
 def test_a_repeated_creation_is_the_same_one_whatever_the_order_of_permissions(engine: Engine) -> None:
@@ -177,6 +231,10 @@ def _asked(method: str, *args: Any, **options: Any) -> Callable[[Engine, Session
     return lambda _, session: getattr(session, method)(*args, **options)
 
 
+def _refreshed(identity: Any) -> Callable[[Engine, Session], object]:
+    return lambda _, session: session.refresh_identity(identity)
+
+
 REFUSED: dict[str, tuple[type[HoldfastError], Callable[[Engine, Session], object]]] = {
     "an identity as a dict": (errors.InvalidContent, _made(identity={"user_name": "Ada"})),
     "an identity as text": (errors.InvalidContent, _made(identity="Ada")),
@@ -191,6 +249,10 @@ REFUSED: dict[str, tuple[type[HoldfastError], Callable[[Engine, Session], object
         errors.TooLarge,
         _made(identity=Identity(permissions=tuple(f"{each}" for each in range(limits.PERMISSIONS + 1)))),
     ),
+    "a refresh with a dict": (errors.InvalidContent, _refreshed({"permissions": ["all"]})),
+    "a refresh with nothing": (errors.InvalidContent, _refreshed(None)),
+    "a refresh without authority": (errors.InvalidName, _refreshed(Identity(authority=""))),
+    "a refresh with a permission that is no name": (errors.InvalidName, _refreshed(Identity(permissions=("a\n",)))),
     "a ledger of another tenant": (errors.InvalidContent, _made(ledgers=[LedgerId("rival", "user", ("ada",))])),
     "a bad identity of a session that is there": (
         errors.InvalidContent,
@@ -246,8 +308,8 @@ def test_an_item_is_at_hand_until_its_time_has_run_out(timed: Engine, clock: Han
     made_us = clock.now_us()
     session.set_working("a", [1], ttl_s=10)
     session.set_working("b", None)
-    kept = WorkingItem(None, made_us)
-    assert session.working() == {"a": WorkingItem([1], made_us, made_us + 10 * SECOND_US), "b": kept}
+    kept = WorkingItem(None, made_us, seq=3)
+    assert session.working() == {"a": WorkingItem([1], made_us, made_us + 10 * SECOND_US, seq=2), "b": kept}
     clock.now_s += 9.999_999
     assert [*session.working()] == ["a", "b"]
     clock.now_s += 0.000_001
@@ -337,12 +399,12 @@ def test_old_news_that_comes_late_changes_nothing(timed: Engine, clock: HandCloc
     session.set_environment("price", 9, observed_at_us=999)
     assert contents(timed) == before
     session.set_environment("price", 11, observed_at_us=1_000, expires_at_us=2**60)
-    assert session.environment().external_data == {"price": Surrounding(11, 1_000, 2**60)}
+    assert session.environment().external_data == {"price": Surrounding(11, 1_000, 2**60, seq=3)}
     session.set_environment("price", 12)
     seen_us = clock.now_us()
     clock.now_s -= 3_600  # what is seen now is news, also after the clock was set back
     session.set_environment("price", 13)
-    assert session.environment().external_data == {"price": Surrounding(13, seen_us)}
+    assert session.environment().external_data == {"price": Surrounding(13, seen_us, seq=5)}
 
 
 def test_what_ran_out_still_tells_that_older_news_is_old(timed: Engine, clock: HandClock) -> None:

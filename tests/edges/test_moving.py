@@ -25,7 +25,7 @@ from holdfast.model.rows import BlobRow
 from holdfast.runtime import moving
 from holdfast.runtime.moving import Copied, copy
 from holdfast.storage.postgres.migrate import present
-from holdfast.testing.appends import LOOKALIKES, all_heads, append_of, write_to
+from holdfast.testing.appends import LOOKALIKES, all_heads, append_of, positions_in_feed_order, write_to
 from tests.crash.worker import Nursery
 from tests.edges import copy_worker
 from tests.edges.engines import Desk, busy, contents, log_of, rows_of, store_replaced
@@ -82,6 +82,8 @@ def bodies(engine: holdfast.Engine) -> dict[tuple[str, str], bytes]:
 def check_moved(source: holdfast.Engine, target: holdfast.Engine) -> None:
     """Events in their order, heads, rows and bodies are the same, and the copy stands on its own."""
     check_same(source, target)
+    positions = positions_in_feed_order(target.store)
+    assert positions == sorted(set(positions))
     assert target.verify().problems == ()
 
 

@@ -232,7 +232,7 @@ def test_what_rests_on_something_dead_is_marked_or_left_out(policy: Any, desk: D
         assert reasons(made.manifest, "facts")["k2"].startswith("needs a review")
     else:
         assert lines(made, "- route") == [
-            "- route: by the river (under review: it rests on address, which is now 5 Oak Ave)"
+            "- route: by the river (under review: it rests on address, which is now 5 Oak Ave; check before relying on it)"
         ]
 
 
@@ -376,7 +376,7 @@ def test_nobody_writes_a_line_of_ours(desk: Desk) -> None:
         beginnings = [each.split(":")[0] for each in text.splitlines()]
         assert "Question" not in beginnings
         assert "- CONSTRAINT (policy) pay" not in beginnings
-        assert "[system]" not in beginnings
+        assert beginnings.count("[system]") == text.count("[system]\nThe user's authority: peer.\n")
         assert beginnings.count("Facts that hold now (a constraint must be kept)") <= 1
     assert made.explain().count("\n  + ") == len(made.manifest.of("included"))
 

@@ -155,8 +155,7 @@ def _show_state(session: holdfast.Session, state: holdfast.SessionState, now_us:
         say(f"models read {usage.input_tokens:,} tokens ({cached}) and wrote {usage.output_tokens:,}")
     if state.idle_timeout_us:
         say(f"times out after {span(state.idle_timeout_us / 1e6)} without a change")
-    if state.identity != holdfast.Identity():
-        say("speaks ", clean(_identity(state.identity)))
+    say("speaks ", clean(_identity(state.identity)))
     if state.ledgers:
         others = ", ".join(f"{kind} {'/'.join(names)}" for kind, *names in state.ledgers)
         say(clean(f"knows its own facts, and those of {others}"))
@@ -180,7 +179,7 @@ def _show_state(session: holdfast.Session, state: holdfast.SessionState, now_us:
 def _identity(identity: holdfast.Identity) -> str:
     names = [identity.user_name or identity.user_id or "somebody", identity.department, identity.organization]
     permissions = f"; may {', '.join(identity.permissions)}" if identity.permissions else ""
-    return f"{', '.join(filter(None, names))}, with the authority of {identity.authority}{permissions}"
+    return f"{', '.join(filter(None, names))}, with the authority of {identity.authority or 'unknown'}{permissions}"
 
 
 @sessions.command()

@@ -36,6 +36,7 @@ _WORDS = {
     "budget.granted": "{frame}, {amount} tokens",
     "call.started": "{call}{within}, attempt {attempt}, key {key}",
     "actor.resumed": "{found}",
+    "identity.refreshed": "{speaker}",
     "working.set": "{item}: {value}",
     "working.cleared": "{items}",
     "environment.observed": "{item}: {value}",
@@ -47,6 +48,7 @@ _WORDS = {
     "fact.promoted": "{fact}{against}, now {scope} {scope_id}: {reason}",
     "fact.endorsed": "{fact}{against}, {authority}, by {by}: {reason}",
     "fact.confirmed": "{fact}, by {by}: {reason}",
+    "fact.disputed": "{fact}, by {by}, {authority}: {reason}",
     "fact.reinstated": "{fact}{instead}: {reason}",
     "fact.marked": "{facts}, since {because} is dead",
     "situation.updated": "{by}{within}, in iteration {iteration}: {stated}",
@@ -119,6 +121,7 @@ def _more(event: holdfast.Recorded, said: dict[str, Any]) -> dict[str, str]:
         "proposed": count(len(proposals) if isinstance(proposals, list) else 0, "proposal"),
         "stated": _stated(said),
         "did": _did(said),
+        "speaker": _speaker(said),
         "decision": "accepted" if said.get("accepted") is True else "declined",
     }
 
@@ -126,6 +129,16 @@ def _more(event: holdfast.Recorded, said: dict[str, Any]) -> dict[str, str]:
 def _piece(said: object) -> str:
     """The handle of a piece of a message."""
     return f"h{_figure(said.get('message'))}_{_figure(said.get('piece'))}" if isinstance(said, dict) else ""
+
+
+def _speaker(said: dict[str, Any]) -> str:
+    """Who speaks from now on, and with which rights."""
+    identity = said.get("identity")
+    found: dict[str, Any] = identity if isinstance(identity, dict) else {}
+    name = _figure(found.get("user_name") or found.get("user_id") or "unnamed")
+    return (
+        f"{name}, {_figure(found.get('authority', 'peer'))}; permissions: {_listed(found.get('permissions')) or 'none'}"
+    )
 
 
 def _stated(said: dict[str, Any]) -> str:

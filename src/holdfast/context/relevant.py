@@ -20,6 +20,7 @@ from holdfast.core import values
 from holdfast.core.detect import cues
 from holdfast.core.detect.words import FILLING, STOP, sentences, word_set, words
 from holdfast.core.infer import text_of
+from holdfast.core.stems import stem
 from holdfast.model.facts import Fact
 from holdfast.model.messages import Item, Summary
 from holdfast.model.pack import Profile
@@ -147,7 +148,7 @@ def _fitting(query: str, facts: Sequence[Fact], said: Sequence[str]) -> list[str
         return ["there are few"] * len(facts)
     texts = [f"{fact.key.replace('_', ' ')} {text_of(fact.value)[:READ_CHARACTERS]}" for fact in facts]
     read = [frozenset(stems(text)) for text in texts]
-    asked = _Asked({*stems(query)} - _COUNTED, (), Counter(stem for each in read for stem in each), len(facts))
+    asked = _Asked({*stems(query)} - _COUNTED, (), Counter(one for each in read for one in each), len(facts))
     common = Counter(name for text in texts for name in _names(text))
     told = [frozenset(stems(text[:READ_CHARACTERS])) for text in said]
     named = {name for text in said for name in _names(text[:READ_CHARACTERS]) if common[name] <= FEW_FACTS // 4}
@@ -212,11 +213,8 @@ def _spoken(text: str) -> tuple[str, str]:
 
 def stems(text: str) -> list[str]:
     """What a text is about: its words, without those that any may have."""
-    return [
-        word.stem
-        for word in words(text)
-        if word.lower not in STOP and word.lower not in FILLING and (len(word.stem) > 1 or word.stem.isdigit())
-    ]
+    telling = (word.lower for word in words(text) if word.lower not in STOP and word.lower not in FILLING)
+    return [found for found in map(stem, telling) if len(found) > 1 or found.isdigit()]
 
 
 def _alike(one: str, other: str) -> bool:
@@ -247,7 +245,7 @@ class _Asked:
 
 def _asked(query: str, said: Sequence[_Said], facts: Sequence[Fact]) -> _Asked:
     own = {*stems(query[:READ_CHARACTERS])}
-    common = Counter(stem for each in said for stem in each.stems)
+    common = Counter(one for each in said for one in each.stems)
     beside: set[str] = set()
     for fact in facts:
         found = {*stems(f"{fact.key.replace('_', ' ')} {text_of(fact.value)[:READ_CHARACTERS]}")}

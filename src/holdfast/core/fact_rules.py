@@ -30,12 +30,17 @@ def rules(state: LedgerState, facts: Mapping[str, FactState]) -> dict[str, bool]
         "what is dead has a time of death, and only that": all(
             each.is_valid == (each.ended_us is None) for each in known
         ),
+        "a fact that ended, and only that, has the version of its ledger at which it did": all(
+            each.ended_seq == 0 if each.is_valid else fact_seq(each.id) < each.ended_seq <= state.version
+            for each in known
+        ),
         "what was superseded, and only that, has something in its place": all(
             (each.status == "superseded") == (each.superseded_by is not None) for each in known
         ),
         "nothing supersedes itself, not even through others": not _turning(facts),
         "no fact depends on itself": all(each.id not in each.depends_on for each in known),
         "only what lives needs a review": all(each.is_valid or not each.review for each in known),
+        "only what lives is disputed": all(each.is_valid or not each.disputes for each in known),
         "one source has one current fact for a key": all(count == 1 for count in slots.values()),
         "what others depend on knows it": all(
             facts[source].sources for each in known for source in each.depends_on if source in facts

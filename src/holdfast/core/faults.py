@@ -30,10 +30,12 @@ from holdfast.model.events import (
     SessionTimedOut,
     SummaryRecorded,
 )
+from holdfast.model.layers import IdentityRefreshed
 from holdfast.model.state import SessionState
 
 _AFTER_CLOSING = {
     EvidenceKept.name,
+    IdentityRefreshed.name,
     SummaryRecorded.name,
     SessionDestroyed.name,
     OffloadAcknowledged.name,

@@ -1,8 +1,8 @@
 """The layers of a session beside its facts: who speaks, what is at hand, what is around.
 
-Laws: an identity is set once, with its session, and no command changes it; what is at hand goes with the conversation, what
-is around stays until the session ends; no observation replaces a newer one; what has run out counts for nothing, and makes
-room.
+Laws: an identity is set with its session, and changes only when the program refreshes it, as a whole; what is at hand goes
+with the conversation, what is around stays until the session ends; no observation replaces a newer one; what has run out
+counts for nothing, and makes room.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import Any, TypeAlias, get_args
 from holdfast import codec
 from holdfast.errors import InvalidContent, InvalidInput, shown
 from holdfast.model import limits
-from holdfast.model.commands import ClearEnvironment, ClearWorking, Given, LayerCommand, ObserveEnvironment, SetWorking
+from holdfast.model.commands import (
+    ClearEnvironment,
+    ClearWorking,
+    Given,
+    LayerCommand,
+    ObserveEnvironment,
+    RefreshIdentity,
+    SetWorking,
+)
 from holdfast.model.content import Json
 from holdfast.model.events import (
     EnvironmentCleared,
@@ -23,18 +31,25 @@ from holdfast.model.events import (
     WorkingCleared,
     WorkingSet,
 )
-from holdfast.model.layers import Identity, Surrounding, WorkingItem
+from holdfast.model.layers import Identity, IdentityRefreshed, Surrounding, WorkingItem
 from holdfast.model.names import LedgerId, LedgerKind, check_size, checked_name
 from holdfast.model.state import SessionState
 
-OF_LAYERS = {WorkingSet.name, WorkingCleared.name, EnvironmentObserved.name, EnvironmentCleared.name}
+OF_LAYERS = {
+    IdentityRefreshed.name,
+    WorkingSet.name,
+    WorkingCleared.name,
+    EnvironmentObserved.name,
+    EnvironmentCleared.name,
+}
 
 TIMEZONE = "timezone"
 LOCATION = "location"
 """What is around under these names has places of its own in an environment."""
 
 UNKNOWN = Identity(authority="")
-"""Who spoke in a session whose creation was erased: nobody knows, so he stands at the foot of every ladder."""
+"""Who spoke in a session when the event that said so was erased: unknown, so at the foot of every ladder, without any
+permission."""
 
 _KINDS: tuple[LedgerKind, ...] = get_args(LedgerKind)
 _NAMES = ("user_name", "user_id", "department", "organization")
@@ -52,6 +67,8 @@ def ran_out(item: _Item, time_us: int) -> bool:
 
 def decide(state: SessionState, command: LayerCommand, given: Given) -> tuple[Event, ...]:
     match command:
+        case RefreshIdentity(identity=identity):
+            return () if identity == state.identity else (IdentityRefreshed(identity=identity),)
         case SetWorking():
             return _set(state, command, given)
         case ObserveEnvironment():
@@ -136,12 +153,15 @@ def begun(event: Event | None) -> dict[str, Any]:
 def folded(state: SessionState, event: Event | None, event_type: str, time_us: int) -> dict[str, Any]:
     """What an event about a layer changes. Of one that was erased nobody knows what it set; but if it cleared something,
     all may have been meant, and nothing must come back."""
+    seq = state.version + 1
+    if event_type == IdentityRefreshed.name:
+        return _refreshed(state, event.identity if isinstance(event, IdentityRefreshed) else UNKNOWN)
     match event:
         case WorkingSet():
-            new = WorkingItem(event.value, time_us, event.expires_us)
+            new = WorkingItem(event.value, time_us, event.expires_us, seq)
             return _changed(state, "working", {**_lasting(state.working, time_us), event.item: new})
         case EnvironmentObserved():
-            seen = Surrounding(event.value, event.observed_us, event.expires_us)
+            seen = Surrounding(event.value, event.observed_us, event.expires_us, seq)
             return _changed(state, "environment", {**state.environment, event.item: seen})
         case WorkingCleared(items=items):
             return _changed(state, "working", _without(state.working, items))
@@ -152,6 +172,15 @@ def folded(state: SessionState, event: Event | None, event_type: str, time_us: i
     if event_type == EnvironmentObserved.name:
         return {}
     return _changed(state, "working" if event_type == WorkingCleared.name else "environment", {})
+
+
+def _refreshed(state: SessionState, identity: Identity) -> dict[str, Any]:
+    return {"identity": identity, "bulk": state.bulk + _identity_size(identity) - _identity_size(state.identity)}
+
+
+def _identity_size(identity: Identity) -> int:
+    """What an identity adds to the weight of a state; one of whom nothing is known adds nothing."""
+    return 0 if identity in (Identity(), UNKNOWN) else len(codec.encode(identity))
 
 
 def ended(state: SessionState, *, closing: bool) -> dict[str, Any]:
@@ -179,6 +208,12 @@ def _lasting(layer: Mapping[str, WorkingItem], time_us: int) -> dict[str, Workin
 def _without(layer: _Layer, items: Iterable[str]) -> dict[str, _Item]:
     gone = {*items}
     return {name: item for name, item in layer.items() if name not in gone}
+
+
+def seqs_of(state: SessionState) -> Iterator[int]:
+    """The numbers of the events that what is at hand and around came with."""
+    yield from (item.seq for item in state.working.values())
+    yield from (item.seq for item in state.environment.values())
 
 
 def weight_of(state: SessionState) -> int:
@@ -261,6 +296,8 @@ def layer_faults(state: SessionState, event: Event | None, erased: Collection[in
     match event:
         case SessionCreated():
             yield from _of_creation(event)
+        case IdentityRefreshed(identity=identity):
+            yield from _of_identity(identity)
         case WorkingSet():
             yield from _of_item(event.item, event.value, (event.expires_us,))
             if not erased and not _within(state.working):  # what ran out since may have made room for this one
@@ -283,13 +320,17 @@ def layer_faults(state: SessionState, event: Event | None, erased: Collection[in
 
 
 def _of_creation(event: SessionCreated) -> Iterator[str]:
-    if not _sound(checked_identity, event.identity) or checked_identity(event.identity) != event.identity:
-        yield "an identity is made of names, its permissions in order"
+    yield from _of_identity(event.identity)
     keys = event.ledgers
     if len({*keys}) != len(keys) or len(keys) > limits.SESSION_LEDGERS:
         yield "a session reads so many ledgers at most, each once"
     if not all(_sound(_check_key, key) for key in keys):
         yield "a ledger goes by its kind and its names"
+
+
+def _of_identity(identity: Identity) -> Iterator[str]:
+    if not _sound(checked_identity, identity) or checked_identity(identity) != identity:
+        yield "an identity is made of names, its permissions in order"
 
 
 def _of_item(name: str, value: Json, times_us: Iterable[int | None]) -> Iterator[str]:

@@ -15,12 +15,14 @@ import msgspec
 from holdfast import codec
 from holdfast.core import guard
 from holdfast.core.infer import text_of
+from holdfast.core.stems import terms
 from holdfast.model import limits
 from holdfast.model.content import Json
 from holdfast.model.events import (
     Event,
     FactAsserted,
     FactConfirmed,
+    FactDisputed,
     FactEndorsed,
     FactExpired,
     FactMarked,
@@ -29,7 +31,7 @@ from holdfast.model.events import (
     FactRetracted,
     FactSuperseded,
 )
-from holdfast.model.facts import Fact, FactState, Mention, fact_id, fact_seq
+from holdfast.model.facts import Dispute, Fact, FactState, Mention, fact_id, fact_seq
 from holdfast.model.names import LedgerId
 from holdfast.model.rows import DependRow, FactRow, LedgerRow, MentionRow, Row
 from holdfast.model.state import LedgerState
@@ -37,6 +39,18 @@ from holdfast.model.state import LedgerState
 _WORD = re.compile(r"[^\W_]+")
 _WORD_CHARS = 64
 _READ_CHARS = 64 << 10
+
+
+_REINSTATED: dict[str, Any] = {
+    "status": "live",
+    "superseded_by": None,
+    "ended_us": None,
+    "ended_seq": 0,
+    "rule": None,
+    "why": "",
+    "against": "",
+}
+"""The end of a fact, undone."""
 
 
 def step(state: LedgerState, event_type: str, time_us: int) -> LedgerState:
@@ -64,38 +78,41 @@ def touched(event: Event | None) -> tuple[str, ...]:
             return (event.fact, *event.instead)
         case FactConfirmed():
             return (event.fact, *event.depends_on)
-        case FactPromoted(fact=fact) | FactEndorsed(fact=fact):
+        case FactPromoted(fact=fact) | FactEndorsed(fact=fact) | FactDisputed(fact=fact):
             return (fact,)
     return ()
 
 
 def applied(facts: Mapping[str, FactState], event: Event | None, seq: int, time_us: int) -> dict[str, FactState]:
     """The facts that an event makes or changes, as they are after it."""
+    ended = {"ended_us": time_us, "ended_seq": seq}
     match event:
         case FactAsserted():
             made = {fact_id(seq): FactState(fact=_asserted(event, seq, time_us))}
             return made | _with(facts, event.depends_on, sources=True)
         case FactSuperseded():
-            return _superseded(facts, event, time_us)
+            return _superseded(facts, event, ended)
         case FactRetracted():
-            return _ended(facts, event.facts, event.mentions, status="retracted", ended_us=time_us, why=event.reason)
+            return _ended(facts, event.facts, event.mentions, status="retracted", why=event.reason, **ended)
         case FactExpired():
-            return _ended(facts, event.facts, (), status="expired", ended_us=time_us, why=event.reason)
+            return _ended(facts, event.facts, (), status="expired", why=event.reason, **ended)
         case FactMarked():
             return _marked(facts, event)
         case FactConfirmed():
             on = {"depends_on": event.depends_on} if event.depends_on else {}
-            return _with(facts, event.depends_on, sources=True) | _changed(facts, (event.fact,), review="", **on)
+            return _with(facts, event.depends_on, sources=True) | _changed(
+                facts, (event.fact,), review="", disputes=(), **on
+            )
         case FactPromoted():
             moved = {"scope": event.scope, "scope_id": event.scope_id, "against": event.against}
             return _changed(facts, (event.fact,), **moved | ({"requires": event.requires} if event.requires else {}))
         case FactEndorsed():
             return _endorsed(facts, event)
+        case FactDisputed():
+            return _disputed(facts, event, time_us)
         case FactReinstated():
-            taken = _ended(facts, event.instead, (), status="retracted", ended_us=time_us, why=event.reason)
-            return taken | _changed(
-                facts, (event.fact,), status="live", superseded_by=None, ended_us=None, rule=None, why="", against=""
-            )
+            taken = _ended(facts, event.instead, (), status="retracted", why=event.reason, **ended)
+            return taken | _changed(facts, (event.fact,), **_REINSTATED)
     return {}
 
 
@@ -143,7 +160,7 @@ def _ended(
     facts: Mapping[str, FactState], ids: tuple[str, ...], mentions: tuple[Mention, ...], **changes: Any
 ) -> dict[str, FactState]:
     """What is dead needs no review any more. The mentions are the first one's."""
-    ended = _changed(facts, ids, review="", **changes)
+    ended = _changed(facts, ids, review="", disputes=(), **changes)
     if mentions and ids[0] in ended:
         ended |= _changed(ended, ids[:1], mentions=_more(ended[ids[0]].fact, mentions))
     return ended
@@ -153,16 +170,18 @@ def _more(fact: Fact, mentions: tuple[Mention, ...]) -> tuple[Mention, ...]:
     return tuple(sorted({*fact.mentions, *mentions}))[: limits.FACT_LINKS]
 
 
-def _superseded(facts: Mapping[str, FactState], event: FactSuperseded, time_us: int) -> dict[str, FactState]:
+def _superseded(
+    facts: Mapping[str, FactState], event: FactSuperseded, ended: Mapping[str, int]
+) -> dict[str, FactState]:
     changed = _ended(
         facts,
         (event.fact,),
         event.mentions,
         status="superseded",
         superseded_by=event.by,
-        ended_us=time_us,
         rule=event.rule,
         why=event.reason,
+        **ended,
     )
     by, old = facts.get(event.by), changed.get(event.fact)
     if by is not None and old is not None:
@@ -198,7 +217,14 @@ def _endorsed(facts: Mapping[str, FactState], event: FactEndorsed) -> dict[str, 
         return {}
     source = msgspec.structs.replace(facts[event.fact].fact.source, authority=event.authority)
     more = {"requires": event.requires} if event.requires else {}
-    return _changed(facts, (event.fact,), source=source, against=event.against, **more)
+    return _changed(facts, (event.fact,), source=source, against=event.against, disputes=(), **more)
+
+
+def _disputed(facts: Mapping[str, FactState], event: FactDisputed, time_us: int) -> dict[str, FactState]:
+    if event.fact not in facts:
+        return {}
+    disputes = (*facts[event.fact].fact.disputes, Dispute(event.by, event.authority, time_us))
+    return _changed(facts, (event.fact,), disputes=disputes[-limits.FACT_DISPUTES :])
 
 
 def ledger_row(ledger: LedgerId, state: LedgerState) -> LedgerRow:
@@ -256,8 +282,8 @@ def _fact_row(home: dict[str, str], state: FactState) -> FactRow:
         constrains=int(fact.is_valid and fact.is_constraint),
         expires_us=fact.expires_us,
         requires=codec.encode(fact.requires).decode() if fact.requires else "",
-        key_words=" ".join(words(fact.key)),
-        words=" ".join(words(text_of(fact.value))[: limits.FACT_WORDS]),
+        key_words=" ".join(terms(words(fact.key))),
+        words=" ".join(terms(words(text_of(fact.value))[: limits.FACT_WORDS])),
         anchor=_anchor(fact.value),
         state=codec.encode(state).decode(),
     )
@@ -270,7 +296,7 @@ def _anchor(value: Json) -> str:
     found = guard.anchors(value)
     if len(found) > 1:
         return guard.SEVERAL
-    return "" if not found else found[0] if guard.anchor(value) else f"={found[0]}"
+    return "" if not found else found[0] if guard.anchor(value) else f"!{found[0]}"
 
 
 def _mention_rows(home: dict[str, str], fact: Fact) -> Iterator[MentionRow]:

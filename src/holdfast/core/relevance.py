@@ -11,10 +11,12 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from holdfast.core.infer import text_of
 from holdfast.core.ledgers import words
+from holdfast.core.stems import KIN_WEIGHT, Term, term
 from holdfast.model import limits
 from holdfast.model.facts import Fact, fact_seq
 
@@ -39,34 +41,60 @@ def query_words(query: str) -> tuple[str, ...]:
     return tuple(rare or found)[: limits.SEARCH_WORDS]
 
 
-@functools.lru_cache(maxsize=1 << 14)
-def stem(word: str) -> str:
-    """Roughly what words of one kind have in common: ship, ships, shipped, shipping."""
-    for end in ("ings", "ing", "ies", "ed", "es", "s"):
-        if word.endswith(end) and len(word) - len(end) >= 3:
-            word = word[: -len(end)]
-            double = end[0] in "ie" and end != "es" and word[-1] == word[-2] not in "aeiouls"
-            return word[:-1] if double else word
-    return word
+def query_terms(query: str) -> tuple[str, ...]:
+    """What an index is asked for: the stems of these words, and then their kin."""
+    found = [term(word) for word in query_words(query)]
+    asked = (*(each.stem for each in found), *(each.kin for each in found if each.kin))
+    return tuple(dict.fromkeys(asked))[: limits.SEARCH_WORDS]
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return _known_words(text) if len(text) <= _SHORT_CHARS else tuple(words(text))
+class Asked(NamedTuple):
+    """What a query asks for, as words are compared."""
+
+    terms: frozenset[Term]
+    stems: frozenset[str]
+    kin: frozenset[str]
+
+
+def asked_for(query: str) -> Asked:
+    found = frozenset(term(word) for word in query_words(query))
+    return Asked(found, frozenset(each.stem for each in found), frozenset(each.kin for each in found) - {""})
+
+
+def share(asked: Asked, text: str) -> float:
+    """The share of a query's words that a text has, from 0 to 1; for kin of a word it is less."""
+    found = _terms(text)
+    stems, near = {each.stem for each in found}, {each.kin for each in found} - {""}
+    has = sum(1.0 if each.stem in stems else KIN_WEIGHT if each.kin in near else 0.0 for each in asked.terms)
+    return round(has / len(asked.terms), 6) if asked.terms else 0.0
+
+
+def _terms(text: str) -> tuple[Term, ...]:
+    return _known_terms(text) if len(text) <= _SHORT_CHARS else tuple(map(term, words(text)))
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _known_words(text: str) -> tuple[str, ...]:
-    return tuple(words(text))
+def _known_terms(text: str) -> tuple[Term, ...]:
+    return tuple(map(term, words(text)))
 
 
-def _fits(asked: set[str], facts: Sequence[Fact]) -> list[float]:
+def _counted(asked: Asked, found: Iterable[Term]) -> dict[str, float]:
+    """How often each word that is asked for is among these, its kin beside it."""
+    counts: dict[str, float] = {}
+    for each in found:
+        if each.stem in asked.stems:
+            counts[each.stem] = counts.get(each.stem, 0.0) + 1
+        elif each.kin in asked.kin:
+            counts[each.kin] = counts.get(each.kin, 0.0) + KIN_WEIGHT
+    return counts
+
+
+def _fits(asked: Asked, facts: Sequence[Fact]) -> list[float]:
     """How well each of them fits by its words alone, the best with 1: a word counts for more if few have it."""
-    begins = tuple(asked)  # a word begins with its stem, so all others need not be stemmed
     lengths, counted = [], []
     for fact in facts:
-        found = (*_words(fact.key), *_words(text_of(fact.value)))
-        alike = (stem(word) for word in found if word.startswith(begins))
-        counted.append(Counter(each for each in alike if each in asked))
+        found = (*_terms(fact.key), *_terms(text_of(fact.value)))
+        counted.append(_counted(asked, found))
         lengths.append(len(found))
     common = Counter(word for each in counted for word in each)
     mean = sum(lengths) / len(lengths) if lengths else 1.0
@@ -84,14 +112,15 @@ def _fits(asked: set[str], facts: Sequence[Fact]) -> list[float]:
 
 def ranking(query: str, facts: Sequence[Fact]) -> list[tuple[int, float]]:
     """The places of these facts with a score from 0 to 3, the best first; of equals, claims last and the newest first."""
-    asked = {stem(word) for word in query_words(query)}
+    asked = asked_for(query)
     names = {name.lower().rstrip(".,:/") for name in _NAME.findall(query[:_READ_CHARS])} - _COMMON
     scored = []
     for at, (fact, fit) in enumerate(zip(facts, _fits(asked, facts), strict=True)):
-        key = {stem(word) for word in _words(fact.key)}
+        key = {*_terms(fact.key)}
         value = text_of(fact.value)[:_READ_CHARS].lower()
         named = sum(name in value for name in names) / len(names) if names else 0.0
-        scored.append((at, round(fit + (len(key & asked) / len(key) if key else 0.0) + named, 6)))
+        named += sum(min(each, 1.0) for each in _counted(asked, key).values()) / len(key) if key else 0.0
+        scored.append((at, round(fit + named, 6)))
 
     def place(one: tuple[int, float]) -> tuple[float, bool, int, int]:
         fact = facts[one[0]]

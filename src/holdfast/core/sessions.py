@@ -32,6 +32,7 @@ from holdfast.model.commands import (
     RecordMessages,
     RecordPack,
     RedactContext,
+    RefreshIdentity,
     ResetSession,
     ResumeActor,
     SituationCommand,
@@ -111,7 +112,8 @@ def _in_layers_or_frames(
         check_open(state, command.scope)
         return proposals.decide(state, command, given)
     if isinstance(command, LayerCommand):
-        check_open(state, command.scope)
+        if not isinstance(command, RefreshIdentity):  # a closed session can still be read: permissions stay revocable
+            check_open(state, command.scope)
         return layers.decide(state, command, given)
     if isinstance(command, SituationCommand):
         check_open(state, command.scope)

@@ -135,7 +135,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     ),
     "number": (
         r"(?<![\w.])\d[\d,]{0,14}(?:\.\d{1,6})?k\b",
-        r"(?<![\w.])\d[\d,]{0,14}(?:\.\d{1,6})?\b(?![-/]\d)",
+        r"(?<![\w.])\d[\d,]{0,14}(?:\.\d{1,6})?\b(?![-/.]\d)",
         r"\b" + _SPELLED + r"\b",
     ),
 }
@@ -304,9 +304,9 @@ def _time(stated: str) -> Norm | None:
     """Minutes since midnight, and whether they may be meant twelve hours later."""
     stated = " ".join(stated.split())
     if relative := _PAST_OR_TO.fullmatch(stated):
-        hour = _time(relative[3] if "m" in relative[3] else f"{relative[3]} o'clock")
+        full = _time(relative[3] if "m" in relative[3] else f"{relative[3]} o'clock")
         minutes = _number(relative[1]) * (1 if relative[2] == "past" else -1)
-        return None if hour is None else ((float(hour[0] or 0) + minutes) % 1440, hour[1])
+        return None if full is None else ((float(full[0] or 0) + minutes) % 1440, full[1])
     if stated in {"noon", "midday"}:
         return (720.0, None)
     if stated == "midnight":

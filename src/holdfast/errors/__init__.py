@@ -17,6 +17,7 @@
     │   ├── ScopeMismatch        a frame of another session
     │   ├── InvalidLedger        what names no ledger
     │   ├── AmbiguousFact        a name that several facts have
+    │   ├── ForeignFact          a fact of another ledger than the one that is asked
     │   └── TooLarge             over one of the named bounds
     ├── NotFound (also a LookupError)
     │   ├── SessionNotFound
@@ -108,6 +109,7 @@ from holdfast.errors.facts import AmbiguousFact as AmbiguousFact
 from holdfast.errors.facts import AuthorityExceeded as AuthorityExceeded
 from holdfast.errors.facts import FactNotFound as FactNotFound
 from holdfast.errors.facts import FactNotLive as FactNotLive
+from holdfast.errors.facts import ForeignFact as ForeignFact
 from holdfast.errors.facts import InvalidLedger as InvalidLedger
 from holdfast.errors.facts import NotAuthorised as NotAuthorised
 from holdfast.errors.facts import PermissionMissing as PermissionMissing

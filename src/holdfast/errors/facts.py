@@ -20,6 +20,15 @@ class AmbiguousFact(InvalidInput):
     facts: str
 
 
+class ForeignFact(InvalidInput):
+    """The fact {fact!r} is in the ledger {home}, not in the ledger {ledger}. Use the ledger that it was read from. Nothing
+    was stored."""
+
+    fact: str
+    home: str
+    ledger: str
+
+
 class FactNotFound(NotFound):
     """There is no fact {fact!r} in the ledger {ledger}. Pass the id, the name outside or the key of one that is there: see
     facts()."""

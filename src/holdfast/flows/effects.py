@@ -96,6 +96,11 @@ def feed(cursor: str, limit: int) -> Flow[FeedPage]:
     return answer
 
 
+def positions(stream: StreamId, seqs: Sequence[int]) -> Flow[tuple[tuple[int, ...], ...]]:
+    answer: tuple[tuple[int, ...], ...] = yield Call("positions", (stream, seqs))
+    return answer
+
+
 def head(stream: StreamId) -> Flow[Head | None]:
     answer: Head | None = yield Call("head", (stream,))
     return answer

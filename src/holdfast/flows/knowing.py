@@ -14,7 +14,7 @@ import msgspec
 from holdfast import codec
 from holdfast.core import relevance
 from holdfast.core.authority import may_know, rank
-from holdfast.errors import FactNotFound, InvalidContent, shown
+from holdfast.errors import FactNotFound, ForeignFact, InvalidContent, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.inform_facts import Reading, facts_by_id, ledger_where, seen, state_of
@@ -28,6 +28,33 @@ from holdfast.model.state import SessionState
 
 Scopes = Sequence[tuple[FactScope, str]]
 """Scopes with their ids: what may be looked into beside what holds everywhere."""
+
+
+def fact_name(place: LedgerPlace, what: str, fact: object) -> str:
+    """What a fact of this ledger is called by: its id, or the name that was given for it. One that was read from another
+    ledger is refused, since its id means another fact here."""
+    if type(fact) is not Fact:
+        return checked_name(what, fact)
+    _check_home(place, fact)
+    return checked_name(what, fact.id)
+
+
+def _check_home(place: LedgerPlace, fact: Fact) -> None:
+    home, here = fact.ledger, place.ledger
+    if home is None or home == here:
+        return
+    if type(home) is not LedgerId:
+        raise InvalidContent(reason=f"the ledger of a fact is a holdfast.LedgerId, not {shown(home)}")
+    named = [f"{each.tenant}: {each}" if home.tenant != here.tenant else f"{each}" for each in (home, here)]
+    raise ForeignFact(fact=str(fact.id), home=named[0], ledger=named[1])
+
+
+def _key_of(place: LedgerPlace, fact: object) -> str:
+    """A key, or that of a fact of this ledger."""
+    if type(fact) is not Fact:
+        return checked_name("the key of a fact", fact)
+    _check_home(place, fact)
+    return checked_name("the key of a fact", fact.key)
 
 
 def current(place: LedgerPlace, name: str, /, *, scope: FactScope = "global", scope_id: str = "") -> Flow[Fact | None]:
@@ -98,9 +125,10 @@ def by_id(place: LedgerPlace, fact: str, *, absent_ok: bool = False) -> Flow[Fac
     raise FactNotFound(ledger=place.ledger, fact=fact)
 
 
-def get(place: LedgerPlace, fact: str, /) -> Flow[Fact]:
-    """A fact, live or dead, by its id; or by its name outside or its key, as far as that is clear."""
-    return (yield from meant(place, checked_name("fact", fact)))
+def get(place: LedgerPlace, fact: str | Fact, /) -> Flow[Fact]:
+    """A fact, live or dead, by its id; or by its name outside or its key, as far as that is clear. One that was read before
+    is read again."""
+    return (yield from meant(place, fact_name(place, "fact", fact)))
 
 
 def _whole(place: LedgerPlace, state: FactState) -> Flow[Fact]:
@@ -117,9 +145,10 @@ def _whole(place: LedgerPlace, state: FactState) -> Flow[Fact]:
             derived = tuple(each for each, one in found.items() if may_know(one.fact.requires, permissions))
     value = codec.checked_json("the value", fact.value)  # the caller may do with it as he likes; ours stays
     if not hidden:
-        return msgspec.structs.replace(fact, value=value, derived_facts=derived)
+        return msgspec.structs.replace(fact, ledger=place.ledger, value=value, derived_facts=derived)
     return msgspec.structs.replace(
         fact,
+        ledger=place.ledger,
         value=value,
         derived_facts=derived,
         supersedes=tuple(each for each in fact.supersedes if each not in hidden),
@@ -130,10 +159,10 @@ def _whole(place: LedgerPlace, state: FactState) -> Flow[Fact]:
     )
 
 
-def history(place: LedgerPlace, name: str, /, *, limit: int = 100) -> Flow[tuple[Fact, ...]]:
-    """All that was ever held to be true under a key, oldest first: the newest so many, with what they superseded and what
-    superseded them, also under other keys."""
-    checked_name("the key of a fact", name)
+def history(place: LedgerPlace, name: str | Fact, /, *, limit: int = 100) -> Flow[tuple[Fact, ...]]:
+    """All that was ever held to be true under a key, or that of a fact, oldest first: the newest so many, with what they
+    superseded and what superseded them, also under other keys."""
+    name = _key_of(place, name)
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
     where = ledger_where(place.ledger.stream) | {"subject": name}
     newest = yield from seen(where, place.writer.permissions, limit)
@@ -158,8 +187,12 @@ def _linked(place: LedgerPlace, found: dict[str, FactState], name: str) -> Flow[
                 ahead.append(state)
 
 
-def why(place: LedgerPlace, name: str, /, *, scope: FactScope = "global", scope_id: str = "") -> Flow[Why]:
-    """Why a key has the value that it has: what came before, who disagrees, what it rests on and what rests on it."""
+def why(place: LedgerPlace, name: str | Fact, /, *, scope: FactScope = "global", scope_id: str = "") -> Flow[Why]:
+    """Why a key has the value that it has: what came before, who disagrees, what it rests on and what rests on it. A fact
+    stands for its key in its scope."""
+    if type(name) is Fact:
+        scope, scope_id = name.scope, name.scope_id
+    name = _key_of(place, name)
     checked_home(scope, scope_id)
     facts = yield from history(place, name, limit=limits.CHAIN_FACTS)
     if not facts:
@@ -198,6 +231,8 @@ def _links(fact: Fact) -> Iterator[Link]:
     what = f"claimed by {by}, against {fact.against}" if fact.claim else f"asserted by {by}"
     on = f", from {', '.join(fact.depends_on)}" if fact.depends_on else ""
     yield Link(fact.at_us, fact.id, f"{what} ({source.authority}){on}")
+    for each in fact.disputes:
+        yield Link(each.at_us, fact.id, f"withdrawn by {each.by} ({each.authority}), not confirmed")
     if fact.ended_us is not None:
         what = fact.status
         if fact.superseded_by is not None:
@@ -274,7 +309,7 @@ def _row_of(place: LedgerPlace, fact: str | Fact | None) -> Flow[FactRow | None]
     """Where a page goes on: also behind a fact that was erased meanwhile."""
     if fact is None:
         return None
-    name = fact.id if type(fact) is Fact else checked_name("after", fact)
+    name = fact_name(place, "after", fact)
     if not fact_seq(name):
         raise InvalidContent(reason=f"a page goes on after a fact of the one before, not after {shown(name)}")
     where = ledger_where(place.ledger.stream)
@@ -319,7 +354,7 @@ def search_in(
     asked = Search(
         tenant=context.tenant,
         ledgers=tuple(codec.encode_stream_key(ledger.stream) for ledger in ledgers),
-        words=relevance.query_words(query),
+        words=relevance.query_terms(query),
         permissions=permissions,
         scopes=checked_scopes(within),
         now_us=context.clock.now_us(),

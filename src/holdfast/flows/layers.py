@@ -1,4 +1,4 @@
-"""What is at hand in a session, and what is around it.
+"""Who speaks in a session, what is at hand in it, and what is around it.
 
 Law: only these operations set it. Nothing that is said in the conversation does, whoever says it, and no tool's result.
 """
@@ -18,9 +18,9 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.ingest import microseconds
 from holdfast.flows.load import load
 from holdfast.flows.place import Place, order
-from holdfast.model.commands import ClearEnvironment, ClearWorking, ObserveEnvironment, SetWorking
+from holdfast.model.commands import ClearEnvironment, ClearWorking, ObserveEnvironment, RefreshIdentity, SetWorking
 from holdfast.model.content import Json
-from holdfast.model.layers import Environment, Surrounding, WorkingItem
+from holdfast.model.layers import Environment, Identity, Surrounding, WorkingItem
 from holdfast.model.names import check_size, checked_name, checked_whole
 from holdfast.model.state import SessionState
 
@@ -28,6 +28,23 @@ T = TypeVar("T", WorkingItem, Surrounding)
 
 LAST_DATE_US = 253_370_764_800_000_000
 """The year 9999 begins: the last one that a calendar has."""
+
+
+def refresh_identity(
+    place: Place,
+    identity: Identity,
+    *,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+) -> Flow[None]:
+    """Replace the identity of the session with what the authenticated channel says now: all of its fields.
+
+    From then on a pack, a search, a read or a write through the session has these permissions and this authority, in every
+    process; what needs a revoked permission is withheld. This is for the program that runs the session: nothing in the
+    conversation can do it. The same identity again changes nothing. A closed session can be refreshed too."""
+    command = RefreshIdentity(scope=place.scope, identity=layers.checked_identity(identity))
+    yield from order(place, command, key=key, expect=expect, cause=cause)
 
 
 def set_working(

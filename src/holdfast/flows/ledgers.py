@@ -5,8 +5,9 @@ Laws: a fact never has more authority than the channel that it comes through; wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -22,7 +23,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.inform_facts import SOONEST
 from holdfast.flows.ingest import microseconds
-from holdfast.flows.knowing import by_id, checked_home, meant, name_or_none, one_of, slot_of
+from holdfast.flows.knowing import by_id, checked_home, fact_name, meant, name_or_none, one_of, slot_of
 from holdfast.flows.load import load
 from holdfast.flows.place import Context, LedgerPlace, on_ledger, together
 from holdfast.model import limits
@@ -63,6 +64,9 @@ from holdfast.model.log import Appended
 from holdfast.model.names import LedgerId, Scope, StreamId, check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.rows import FactRow, ledger_of
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _LONG = "Put what is long into the blob store with put_blob() and keep a reference."
 
 
@@ -84,6 +88,22 @@ def ledger_named(
         return checked_ledger(ledger, context.tenant)
     ((kind, name),) = given.items()
     return LedgerId(context.tenant, kind, (checked_name(kind, name),))  # type: ignore[arg-type]
+
+
+def with_current_identity(
+    flow: Callable[Concatenate[LedgerPlace, P], Flow[T]],
+) -> Callable[Concatenate[LedgerPlace, P], Flow[T]]:
+    """A flow over a ledger, on behalf of whoever speaks when it runs: a handle that a session gave out long ago has no
+    permission that was revoked since."""
+
+    @functools.wraps(flow)
+    def run(place: LedgerPlace, /, *args: P.args, **kwargs: P.kwargs) -> Flow[T]:
+        if place.session is not None:
+            state = yield from load(place.session.stream, place.context.cache, fresh=True)
+            place = msgspec.structs.replace(place, writer=writer_for(place.context, state.identity))
+        return (yield from flow(place, *args, **kwargs))
+
+    return run
 
 
 def writer_for(context: Context, identity: Identity | None) -> Writer:
@@ -252,12 +272,12 @@ def _assertion(
         valid_from_us=None if valid_from_us is None else checked_whole("valid_from_us", valid_from_us),
         expires_us=None if expires_at_us is None else checked_whole("expires_at_us", expires_at_us),
         ttl_us=None if ttl_s is None else microseconds("ttl_s", ttl_s),
-        supersedes=_names("supersedes", supersedes),
-        depends_on=_names("depends_on", depends_on),
+        supersedes=_names(place, "supersedes", supersedes),
+        depends_on=_names(place, "depends_on", depends_on),
         is_constraint=None if is_constraint is None else checked_flag("is_constraint", is_constraint),
         constraint_type=None if constraint_type is None else checked_name("constraint_type", constraint_type),
         requires=checked_permissions(requires),
-        provenance=_names("provenance", provenance),
+        provenance=_names(place, "provenance", provenance),
         time_sensitive=None if time_sensitive is None else checked_flag("time_sensitive", time_sensitive),
         reason=_checked_reason(reason),
     )
@@ -301,7 +321,7 @@ def supersede(
     cause: str | None = None,
 ) -> Flow[Fact]:
     """One fact that is there takes the place of another; returns the superseded one."""
-    old, new = _name("fact", fact), _name("by", by)
+    old, new = fact_name(place, "fact", fact), fact_name(place, "by", by)
     command = SupersedeFact(ledger=place.ledger, fact=old, by=new, reason=_checked_reason(reason))
     return (yield from _changed(place, command, key, cause))
 
@@ -310,8 +330,9 @@ def retract(
     place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
 ) -> Flow[tuple[Fact, ...]]:
     """Take a fact back, and everything that was derived from it; returns what is dead now, as far as one may know of it.
-    Nothing comes in its place, and what it superseded stays dead."""
-    name = _name("fact", fact)
+    Nothing comes in its place, and what it superseded stays dead. Of what a higher authority says nothing ends: that it was
+    withdrawn is kept as a dispute, which packs show beside the fact until someone who may confirms or retracts it."""
+    name = fact_name(place, "fact", fact)
     command = RetractFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
     appended = yield from _order(place, command, key, cause)
     dead: list[Fact] = []
@@ -321,14 +342,17 @@ def retract(
             for each in event.facts:
                 found = yield from by_id(place, each, absent_ok=True)
                 dead += [found] if found is not None else []
-    return tuple(dead) if appended.events else ((yield from meant(place, name, dead=True)),)
+    if appended.events:
+        return tuple(dead)
+    known = yield from meant(place, name, dead=True)
+    return () if known.is_valid else (known,)
 
 
 def expire(
     place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
 ) -> Flow[Fact]:
     """End a fact because its time is over; those that depend on it need a review."""
-    name = _name("fact", fact)
+    name = fact_name(place, "fact", fact)
     command = ExpireFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
     return (yield from _changed(place, command, key, cause))
 
@@ -345,7 +369,7 @@ def promote(
 ) -> Flow[Fact]:
     """Let a fact of a narrower scope, a draft above all, hold in a wider one. There it supersedes what its authority lets
     it supersede, or is a claim."""
-    name = _name("fact", fact)
+    name = fact_name(place, "fact", fact)
     wider, wider_id = checked_home(scope, scope_id)
     command = PromoteFact(
         ledger=place.ledger,
@@ -368,7 +392,7 @@ def endorse(
 ) -> Flow[Fact]:
     """Stand for a fact with more authority than it has, up to one's own; it takes the permission `facts:endorse`. A claim
     that is no longer outranked becomes the current fact."""
-    name = _name("fact", fact)
+    name = fact_name(place, "fact", fact)
     asked = None if authority is None else checked_name("authority", authority)
     command = EndorseFact(ledger=place.ledger, fact=name, authority=asked, reason=_checked_reason(reason))
     return (yield from _changed(place, command, key, cause))
@@ -378,7 +402,7 @@ def confirm(
     place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
 ) -> Flow[Fact]:
     """A fact that needed a review was reviewed, and holds."""
-    name = _name("fact", fact)
+    name = fact_name(place, "fact", fact)
     command = ConfirmFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
     return (yield from _changed(place, command, key, cause))
 
@@ -387,7 +411,7 @@ def reinstate(
     place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
 ) -> Flow[Fact]:
     """Let a superseded fact live again; what stood in its place is taken back."""
-    name = _name("fact", fact)
+    name = fact_name(place, "fact", fact)
     command = ReinstateFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
     return (yield from _changed(place, command, key, cause))
 
@@ -397,7 +421,7 @@ def erase(
 ) -> Flow[None]:
     """Remove these facts for good, by their ids: what they said is in no event, row or index any more. Those that depend on
     them need a review."""
-    command = EraseFacts(ledger=place.ledger, facts=_names("facts", facts), reason=_checked_reason(reason))
+    command = EraseFacts(ledger=place.ledger, facts=_names(place, "facts", facts), reason=_checked_reason(reason))
     yield from _order(place, command, key, None)
 
 
@@ -504,16 +528,11 @@ def checked_permissions(permissions: object) -> tuple[str, ...]:
     return tuple(sorted({checked_name("permission", each) for each in permissions}))  # type: ignore[attr-defined]
 
 
-def _name(what: str, fact: object) -> str:
-    """The one fact that is meant."""
-    return fact.id if type(fact) is Fact else checked_name(what, fact)
-
-
-def _names(what: str, names: object) -> tuple[str, ...]:
+def _names(place: LedgerPlace, what: str, names: object) -> tuple[str, ...]:
     """One name or several, of facts or of what facts come from."""
     several = names if type(names) in (list, tuple) else [names]
     check_size(what, len(several), "names", "FACT_LINKS", "Name fewer.")  # type: ignore[arg-type]
-    return tuple(_name(what, each) for each in several)  # type: ignore[attr-defined]
+    return tuple(fact_name(place, what, each) for each in several)  # type: ignore[attr-defined]
 
 
 def _checked_reason(reason: object) -> str:

@@ -89,7 +89,7 @@ def ledger(
         if found not in ledgers_of(place.scope, state):
             reason = f"the session {place.scope.session!r} was not opened with it"
             raise InvalidLedger(value=str(found), reason=reason)
-    return LedgerPlace(place.context, found, writer_for(place.context, state.identity))
+    return LedgerPlace(place.context, found, writer_for(place.context, state.identity), place.scope)
 
 
 def fact(place: Place, name: str, /, *, scope: FactScope = "global", scope_id: str = "") -> Flow[Fact | None]:

@@ -64,6 +64,8 @@ class LedgerPlace(msgspec.Struct, frozen=True):
     context: Context
     ledger: LedgerId
     writer: Writer
+    session: Scope | None = None
+    """The session through which it is seen: whoever speaks there at the time of an operation is the one who sees."""
 
 
 def order(

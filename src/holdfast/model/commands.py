@@ -283,6 +283,12 @@ class ResumeActor(_Command, frozen=True, kw_only=True, tag="resume_actor"):
     pass
 
 
+class RefreshIdentity(_Command, frozen=True, kw_only=True, tag="refresh_identity"):
+    """Replace the identity of the session, as the authenticated channel gives it now."""
+
+    identity: Identity
+
+
 class SetWorking(_Command, frozen=True, kw_only=True, tag="set_working"):
     item: str
     value: Json
@@ -458,7 +464,7 @@ FrameCommand: TypeAlias = (
     | ResumeActor
 )
 
-LayerCommand: TypeAlias = SetWorking | ClearWorking | ObserveEnvironment | ClearEnvironment
+LayerCommand: TypeAlias = RefreshIdentity | SetWorking | ClearWorking | ObserveEnvironment | ClearEnvironment
 
 SituationCommand: TypeAlias = UpdateSituation | RecordAction
 

@@ -14,7 +14,7 @@ from holdfast.model.detection import Proposal, Settled
 from holdfast.model.facts import FactScope, FactSource, MemoryType, Mention, SupersessionRule
 from holdfast.model.frames import Ending, Limits
 from holdfast.model.handles import HandleKind, Priority
-from holdfast.model.layers import Identity
+from holdfast.model.layers import Identity, IdentityRefreshed
 from holdfast.model.plan import Figures, Fold, Level, Op, Reduction, Residency, Tier, Why
 from holdfast.model.situation import ActionRecorded, SituationUpdated
 from holdfast.model.view_events import ContextRedacted, PackRecorded
@@ -481,6 +481,16 @@ class FactConfirmed(_Event, frozen=True, kw_only=True):
     depends_on: tuple[str, ...] = ()
 
 
+class FactDisputed(_Event, frozen=True, kw_only=True):
+    """Someone with too little authority took a fact back: it stands, and is shown as disputed."""
+
+    name = "fact.disputed"
+    fact: str
+    by: str
+    authority: str
+    reason: str = ""
+
+
 class FactReinstated(_Event, frozen=True, kw_only=True):
     """A superseded fact lives again, and what stood in its place is taken back."""
 
@@ -552,6 +562,7 @@ Event: TypeAlias = (
     | BudgetGranted
     | CallStarted
     | ActorResumed
+    | IdentityRefreshed
     | WorkingSet
     | WorkingCleared
     | EnvironmentObserved
@@ -563,6 +574,7 @@ Event: TypeAlias = (
     | FactPromoted
     | FactEndorsed
     | FactConfirmed
+    | FactDisputed
     | FactReinstated
     | FactMarked
     | FactsProposed

@@ -64,12 +64,23 @@ class FactSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """The number of the event elsewhere, for what another system wrote."""
 
 
+class Dispute(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Someone with too little authority to end a fact took it back."""
+
+    by: str
+    """Who, as the channel knows."""
+    authority: str
+    at_us: int = 0
+
+
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """One thing that is, or was, held to be true. Dead ones stay, so that every chain can be walked."""
 
     id: str
     key: str
     value: Json
+    ledger: LedgerId | None = None
+    """Where it lives: filled in when it is read. An id means something only together with it."""
     ref: str = ""
     """Its name in the world outside, which may use a name twice."""
     source: FactSource = FactSource()
@@ -91,6 +102,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_o
     """Those that live and depend on it: filled in when it is read."""
     review: str = ""
     """The dead fact because of which this one needs a review; empty if it needs none."""
+    disputes: tuple[Dispute, ...] = ()
+    """Who took it back without the authority to end it, until someone who has it confirms it."""
     is_constraint: bool = False
     constraint_type: str | None = None
     requires: tuple[str, ...] = ()
@@ -101,6 +114,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_o
     reason: str = ""
     """Why it was asserted."""
     ended_us: int | None = None
+    ended_seq: int = 0
+    """The version of its ledger at which it ended; 0 while it lives."""
     rule: SupersessionRule | None = None
     """Which rule superseded it."""
     why: str = ""
@@ -118,6 +133,10 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_o
     @property
     def needs_review(self) -> bool:
         return bool(self.review)
+
+    @property
+    def is_disputed(self) -> bool:
+        return bool(self.disputes)
 
     @property
     def authority(self) -> str:
@@ -182,7 +201,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     ledgers: tuple[str, ...]
     """Keys of their streams, as `encode_stream_key` writes them."""
     words: tuple[str, ...]
-    """Lower-case words of letters and digits; any of them may match. None at all: nothing matches."""
+    """Stems of words, and their kin, as rows have them: lower-case letters and digits; any of them may match, and only what
+    is equal does. None at all: nothing matches."""
     permissions: tuple[str, ...] | None = None
     """The reader's; None for one who may know everything."""
     scopes: tuple[tuple[FactScope, str], ...] = (("global", ""),)

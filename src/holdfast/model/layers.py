@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -11,7 +12,8 @@ from holdfast.model.content import Json
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who speaks in a session, as the channel that opened it knows. Set once; nothing that is said changes it."""
+    """Who speaks in a session, as the channel that opened it knows. Only the program sets and refreshes it; nothing that is
+    said changes it."""
 
     user_name: str = ""
     user_id: str = ""
@@ -22,12 +24,22 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     permissions: tuple[str, ...] = ()
 
 
+class IdentityRefreshed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The program replaced the identity of a session: authority and permissions are these from now on."""
+
+    name: ClassVar[str] = "identity.refreshed"
+    version: ClassVar[int] = 1
+    identity: Identity = Identity()
+
+
 class WorkingItem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something at hand, gone with the session."""
 
     value: Json
     at_us: int
     expires_us: int | None = None
+    seq: int = 0
+    """Of the event that it came with."""
 
 
 class Surrounding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,6 +48,8 @@ class Surrounding(msgspec.Struct, frozen=True, omit_defaults=True):
     value: Json
     observed_us: int
     expires_us: int | None = None
+    seq: int = 0
+    """Of the event that it came with."""
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,12 +80,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     latter is chosen anew for each call, so it costs a prompt cache."""
     recent_turns: int = 2
     """How many of the newest turns are in whatever they tell of, if only what is relevant is."""
+    review: Literal["mark", "omit"] = "mark"
+    """A fact that rests on something that has changed is shown with a mark, beside what holds now; or left out."""
 
 
 PROFILES: dict[str, Profile] = {
     each.name: each
     for each in (
-        Profile(name="high_stakes", fact_share=0.5, least_score=0.05, history="relevant", recent_turns=1),
+        Profile(
+            name="high_stakes", fact_share=0.5, least_score=0.05, history="relevant", recent_turns=1, review="omit"
+        ),
         Profile(name="balanced"),
         Profile(name="comprehensive", fact_share=0.85),
     )

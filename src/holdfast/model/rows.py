@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.model.names import LedgerId, Scope, StreamId
 
-PROJECTION_VERSION = 6
+PROJECTION_VERSION = 7
 """Raised whenever a row type, or what projecting puts into it, changes: opening an older store then rebuilds."""
 
 
@@ -227,7 +227,8 @@ class FactRow(Row, frozen=True, kw_only=True):
     requires: str
     """The permissions that it takes to know of it: a JSON array, sorted; empty for none."""
     key_words: str
-    """What a search finds it by: the words of its key, lower-case, with blanks between them."""
+    """What a search finds it by: the words of its key as stems, and their kin, with blanks between them. No store changes
+    them: what is looked for is stemmed alike."""
     words: str
     """And those of its value."""
     anchor: str

@@ -55,6 +55,13 @@ def awaiting(
     return functools.update_wrapper(method, flow)
 
 
+def on_ledger(
+    flow: Callable[Concatenate[LedgerPlace, P], Flow[T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """A flow over a ledger as a method to await."""
+    return awaiting(ledger_flows.with_current_identity(flow))
+
+
 def building(
     flow: Callable[Concatenate[Any, P], Flow[T]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
@@ -185,6 +192,7 @@ class AsyncSession(_AsyncWorking):
     close = awaiting(session_flows.close)
     destroy = awaiting(session_flows.destroy)
     erase = awaiting(session_flows.erase)
+    refresh_identity = awaiting(layer_flows.refresh_identity)
     set_working = awaiting(layer_flows.set_working)
     working = awaiting(layer_flows.working)
     clear_working = awaiting(layer_flows.clear_working)
@@ -245,21 +253,21 @@ class AsyncLedger(Shelved):
     """What is known of a user, a project, an organisation or in one session, as someone may see it. Holds no state of its
     own: any number of sessions and processes may read and write one ledger at once."""
 
-    assert_ = awaiting(ledger_flows.assert_)
-    assert_all = awaiting(ledger_flows.assert_all)
-    supersede = awaiting(ledger_flows.supersede)
-    retract = awaiting(ledger_flows.retract)
-    expire = awaiting(ledger_flows.expire)
-    promote = awaiting(ledger_flows.promote)
-    endorse = awaiting(ledger_flows.endorse)
-    confirm = awaiting(ledger_flows.confirm)
-    reinstate = awaiting(ledger_flows.reinstate)
-    erase = awaiting(ledger_flows.erase)
-    current = awaiting(knowing.current)
-    get = awaiting(knowing.get)
-    history = awaiting(knowing.history)
-    why = awaiting(knowing.why)
-    facts = awaiting(knowing.facts)
-    review = awaiting(knowing.review)
-    constraints = awaiting(knowing.constraints)
-    search = awaiting(knowing.search)
+    assert_ = on_ledger(ledger_flows.assert_)
+    assert_all = on_ledger(ledger_flows.assert_all)
+    supersede = on_ledger(ledger_flows.supersede)
+    retract = on_ledger(ledger_flows.retract)
+    expire = on_ledger(ledger_flows.expire)
+    promote = on_ledger(ledger_flows.promote)
+    endorse = on_ledger(ledger_flows.endorse)
+    confirm = on_ledger(ledger_flows.confirm)
+    reinstate = on_ledger(ledger_flows.reinstate)
+    erase = on_ledger(ledger_flows.erase)
+    current = on_ledger(knowing.current)
+    get = on_ledger(knowing.get)
+    history = on_ledger(knowing.history)
+    why = on_ledger(knowing.why)
+    facts = on_ledger(knowing.facts)
+    review = on_ledger(knowing.review)
+    constraints = on_ledger(knowing.constraints)
+    search = on_ledger(knowing.search)

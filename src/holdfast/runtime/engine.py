@@ -92,7 +92,8 @@ class Engine:
         cause: str | None = None,
     ) -> Session:
         """A new session; SessionExists if there is one of that name. `idle_timeout_s` is how long it may be idle before
-        `sweep` ends it, `identity` who speaks in it, for good, and `ledgers` are those that it reads after its own."""
+        `sweep` ends it, `identity` who speaks in it until the program refreshes it, and `ledgers` are those that it reads
+        after its own."""
         place = place_of(self._place, actor, session, thread)
         made = session_flows.create(
             place, metadata, idle_timeout_s=idle_timeout_s, identity=identity, ledgers=ledgers, key=key, cause=cause

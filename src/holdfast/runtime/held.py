@@ -53,6 +53,11 @@ def blocking(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatena
     return functools.update_wrapper(method, flow)
 
 
+def on_ledger(flow: Callable[Concatenate[LedgerPlace, P], Flow[T]]) -> Callable[Concatenate[Any, P], T]:
+    """A flow over a ledger as a method that blocks."""
+    return blocking(ledger_flows.with_current_identity(flow))
+
+
 def building(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatenate[Any, P], T]:
     """A flow that builds a pack as a method: the handle remembers it for the reply."""
 
@@ -200,6 +205,7 @@ class Session(_Working):
     close = blocking(session_flows.close)
     destroy = blocking(session_flows.destroy)
     erase = blocking(session_flows.erase)
+    refresh_identity = blocking(layer_flows.refresh_identity)
     set_working = blocking(layer_flows.set_working)
     working = blocking(layer_flows.working)
     clear_working = blocking(layer_flows.clear_working)
@@ -276,21 +282,21 @@ class Ledger(Shelved):
     """What is known of a user, a project, an organisation or in one session, as someone may see it. Holds no state of its
     own: any number of sessions and processes may read and write one ledger at once."""
 
-    assert_ = blocking(ledger_flows.assert_)
-    assert_all = blocking(ledger_flows.assert_all)
-    supersede = blocking(ledger_flows.supersede)
-    retract = blocking(ledger_flows.retract)
-    expire = blocking(ledger_flows.expire)
-    promote = blocking(ledger_flows.promote)
-    endorse = blocking(ledger_flows.endorse)
-    confirm = blocking(ledger_flows.confirm)
-    reinstate = blocking(ledger_flows.reinstate)
-    erase = blocking(ledger_flows.erase)
-    current = blocking(knowing.current)
-    get = blocking(knowing.get)
-    history = blocking(knowing.history)
-    why = blocking(knowing.why)
-    facts = blocking(knowing.facts)
-    review = blocking(knowing.review)
-    constraints = blocking(knowing.constraints)
-    search = blocking(knowing.search)
+    assert_ = on_ledger(ledger_flows.assert_)
+    assert_all = on_ledger(ledger_flows.assert_all)
+    supersede = on_ledger(ledger_flows.supersede)
+    retract = on_ledger(ledger_flows.retract)
+    expire = on_ledger(ledger_flows.expire)
+    promote = on_ledger(ledger_flows.promote)
+    endorse = on_ledger(ledger_flows.endorse)
+    confirm = on_ledger(ledger_flows.confirm)
+    reinstate = on_ledger(ledger_flows.reinstate)
+    erase = on_ledger(ledger_flows.erase)
+    current = on_ledger(knowing.current)
+    get = on_ledger(knowing.get)
+    history = on_ledger(knowing.history)
+    why = on_ledger(knowing.why)
+    facts = on_ledger(knowing.facts)
+    review = on_ledger(knowing.review)
+    constraints = on_ledger(knowing.constraints)
+    search = on_ledger(knowing.search)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -127,6 +127,13 @@ def order_columns(table: type[Row], order: Order, bounded: Collection[str]) -> t
 def bounded(position: int) -> int:
     """A position as every store can hold it; beyond, all are equally far away."""
     return max(-limits.WHOLE_NUMBER, min(position, limits.WHOLE_NUMBER))
+
+
+def seq_chunks(seqs: Iterable[int]) -> Iterator[list[int]]:
+    """The seqs that an event can have, each once, as many at a time as one query takes."""
+    wanted = sorted({seq for seq in seqs if 1 <= seq <= limits.WHOLE_NUMBER})
+    for start in range(0, len(wanted), limits.READ_EVENTS):
+        yield wanted[start : start + limits.READ_EVENTS]
 
 
 def stream_key(stream: StreamId) -> tuple[str, str, str]:

@@ -41,6 +41,8 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._streams: dict[StreamId, list[Recorded]] = {}
         self._order: list[tuple[StreamId, int]] = []
+        self._positions: dict[StreamId, list[int]] = {}
+        """Of each event of a stream, its place in `_order`, counted from 1."""
         self._keys: dict[tuple[str, str], tuple[tuple[StreamId, int], ...]] = {}
         self._snapshots: dict[StreamId, Snapshot] = {}
         self._rows: dict[str, dict[StreamId, dict[tuple[str | int, ...], Row]]] = {}
@@ -71,6 +73,7 @@ class MemoryStore:
         for event in recorded:
             self._streams.setdefault(event.stream, []).append(event)
             self._order.append((event.stream, event.seq))
+            self._positions.setdefault(event.stream, []).append(len(self._order))
 
     def _name(self, events: Sequence[Recorded]) -> None:
         for event in events:
@@ -187,6 +190,11 @@ class MemoryStore:
             return FeedPage(
                 tuple(self._streams[stream][seq - 1] for stream, seq in page), str(at + len(page)) if page else cursor
             )
+
+    def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        with self._open():
+            known = self._positions.get(stream, ())
+            return tuple((known[seq - 1],) if 1 <= seq <= len(known) else () for seq in seqs)
 
     def head(self, stream: StreamId) -> Head | None:
         with self._open():

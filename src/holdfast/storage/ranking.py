@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
@@ -36,7 +35,7 @@ def _may_know(fact: FactRow, permissions: Sequence[str] | None) -> bool:
 
 def ranked(facts: Sequence[FactRow], words: Sequence[str], limit: int) -> tuple[tuple[FactRow, float], ...]:
     """Those with any of the words, best first, by BM25: a word counts for more if few have it, and often, and are short."""
-    wanted = dict.fromkeys(map(_stem, words))
+    wanted = dict.fromkeys(words)
     weights = [_weights(fact) for fact in facts]
     lengths = [1 + fact.key_words.count(" ") + fact.words.count(" ") for fact in facts]
     mean = sum(lengths) / len(lengths) if lengths else 1
@@ -56,17 +55,7 @@ def ranked(facts: Sequence[FactRow], words: Sequence[str], limit: int) -> tuple[
 
 
 def _weights(fact: FactRow) -> Counter[str]:
-    weights = Counter(map(_stem, fact.words.split()))
+    weights = Counter(fact.words.split())
     for word in fact.key_words.split():
-        weights[_stem(word)] += KEY_WEIGHT
+        weights[word] += KEY_WEIGHT
     return weights
-
-
-def _stem(word: str) -> str:
-    """Without its accents, and without the endings that the forms of one English word differ by most often."""
-    if not word.isascii():
-        word = "".join(each for each in unicodedata.normalize("NFD", word) if not unicodedata.combining(each))
-    for ending in ("ingly", "edly", "ings", "ing", "ies", "ied", "ed", "es", "s", "y", "e"):
-        if word.endswith(ending) and len(word) - len(ending) > 2 and not word.endswith("ss"):
-            return word[: -len(ending)]
-    return word

@@ -57,6 +57,9 @@ class ThreadedStore:
     async def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
         return await self.call(self.blocking.feed, cursor, limit=limit)
 
+    async def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        return await self.call(self.blocking.positions, stream, seqs)
+
     async def head(self, stream: StreamId) -> Head | None:
         return await self.call(self.blocking.head, stream)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -244,8 +245,21 @@ def stream_events(store: EventStore, stream: StreamId) -> Iterator[Recorded]:
         after = page[-1].seq
 
 
+def positions_in_feed_order(store: EventStore) -> list[tuple[int, ...]]:
+    """The positions of all events, one after the other as the feed has the events."""
+    places = [(event.stream, event.seq) for event in all_events(store, limit=limits.READ_EVENTS)]
+    seqs: dict[StreamId, list[int]] = defaultdict(list)
+    for stream, seq in places:
+        seqs[stream].append(seq)
+    positions: dict[tuple[StreamId, int], tuple[int, ...]] = {}
+    for stream, some in seqs.items():
+        positions.update(zip([(stream, seq) for seq in some], store.positions(stream, some), strict=True))
+    return [positions[place] for place in places]
+
+
 def assert_sound(store: EventStore) -> None:
-    """Every chain runs from its beginning to its head, and the feed holds the same events as the streams."""
+    """Every chain runs from its beginning to its head, and the feed holds the same events as the streams, in the order of
+    their positions."""
     assert store.check() == ()
     events = 0
     for head in all_heads(store):
@@ -255,7 +269,10 @@ def assert_sound(store: EventStore) -> None:
             at = Head(head.stream, event.seq, event.hash)
             events += 1
         assert at == head
-    assert sum(1 for _ in all_events(store)) == events == store.totals().events
+    positions = positions_in_feed_order(store)
+    assert len(positions) == events == store.totals().events
+    assert () not in positions
+    assert positions == sorted(set(positions))
 
 
 def fill(store: EventStore, stream: StreamId, count: int) -> tuple[Recorded, ...]:

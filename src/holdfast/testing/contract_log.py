@@ -295,6 +295,63 @@ class Reading(StoreFixtures):
         with pytest.raises(InvalidCursor):
             store.feed(cursor, limit=5)
 
+    def test_positions_compare_as_the_appends_came(self, store: EventStore) -> None:
+        """Whatever the streams are called, whichever tenant they are of, and whatever the clock said."""
+        streams = (TWO, LEDGER, stream_named(tenant="theirs"), ONE, OTHER_LEDGER)
+        positions: list[tuple[int, ...]] = []
+        for version in range(3):
+            for number, stream in enumerate(streams):
+                append = append_of(write_to(stream, version))
+                store.append(msgspec.structs.replace(append, time_us=9_000 - 100 * version - number))
+                positions += store.positions(stream, (version + 1,))
+        assert positions == sorted({*positions} - {()})
+        read = [store.positions(stream, (1, 2, 3)) for stream in streams]
+        assert [position for some in zip(*read, strict=True) for position in some] == positions
+
+    def test_positions_within_one_append_are_those_of_the_feed(self, store: EventStore) -> None:
+        fill(store, ONE, 1)
+        streams = (TWO, OTHER_LEDGER, ONE, LEDGER)
+        writes = [write_to(stream, int(stream == ONE), b"[1]", b"[2]") for stream in streams]
+        events = store.append(append_of(*writes)).events
+        fill(store, TWO, 1)
+        assert store.feed(limit=PAGE).events[1:-1] == events
+        positions = [store.positions(event.stream, (event.seq,))[0] for event in events]
+        assert positions == sorted(set(positions))
+        assert store.positions(ONE, (1,))[0] < positions[0]
+        assert positions[-1] < store.positions(TWO, (3,))[0]
+
+    def test_an_event_that_is_not_there_has_no_position(self, store: EventStore) -> None:
+        fill(store, ONE, 2)
+        first, second = store.positions(ONE, (1, 2))
+        assert store.positions(ONE, (3, 2, 0, -1, FAR, 1, -FAR, 2)) == ((), second, (), (), (), first, (), second)
+        theirs = stream_named(tenant="theirs")
+        for stream in (TWO, theirs, stream_named("session' OR 1=1 --"), ledger_named("nobody")):
+            assert store.positions(stream, (1, 2)) == ((), ())
+        assert (store.positions(ONE, ()), store.positions(TWO, ())) == ((), ())
+
+    def test_more_positions_than_one_query_takes(self, store: EventStore) -> None:
+        size = limits.COMMAND_EVENTS
+        appended = 0
+        while appended <= PAGE:
+            store.append(append_of(write_to(ONE, appended, *[b"{}"] * size)))
+            appended += size
+        seqs = list(range(1, appended + 1))
+        positions = store.positions(ONE, seqs)
+        assert list(positions) == sorted({*positions} - {()})
+        assert store.positions(ONE, [*seqs[::-1], appended + 1, *seqs]) == (*positions[::-1], (), *positions)
+
+    def test_positions_last(self, store: EventStore) -> None:
+        """When the store is opened again, and when the content is erased."""
+        fill(store, ONE, 2)
+        fill(store, TWO, 1)
+        before = store.positions(ONE, (1, 2)) + store.positions(TWO, (1,))
+        store.append(append_of(write_to(ONE, 2, erase=[1])))
+        reopened = self.reopen(store) or store
+        assert reopened.positions(ONE, (1, 2)) + reopened.positions(TWO, (1,)) == before
+        fill(reopened, TWO, 1)
+        assert max(before) < reopened.positions(ONE, (3,))[0] < reopened.positions(TWO, (2,))[0]
+        reopened.close()
+
     def test_heads_come_in_the_order_of_their_streams(self, store: EventStore) -> None:
         keys = [
             ("a", "b"),
@@ -401,6 +458,15 @@ class Adopting(StoreFixtures):
         assert store.feed(limit=PAGE).events == events
         assert store.head(ONE) == Head(ONE, 4, events[4].hash)
         assert store.append(append_of(write_to(ONE, 4, b"[7]"))).events[0].seq == 5
+
+    @pytest.mark.parametrize("size", [1, 4, 6])
+    def test_adopted_events_have_positions_in_the_order_of_their_source(self, store: EventStore, size: int) -> None:
+        here = fill(store, stream_named("here"), 2)
+        events = self.history()
+        for at in range(0, len(events), size):
+            store.adopt(events[at : at + size], {}, {})
+        positions = [store.positions(event.stream, (event.seq,))[0] for event in here + events]
+        assert positions == sorted({*positions} - {()})
 
     def test_adopted_keys_are_known(self, store: EventStore) -> None:
         events = self.history()

@@ -563,6 +563,7 @@ USES: dict[str, Callable[[EventStore], object]] = {
     "find": lambda store: store.find(ONE.tenant, "key"),
     "read": lambda store: store.read(ONE, limit=1),
     "read_back": lambda store: store.read_back(ONE, limit=1),
+    "positions": lambda store: store.positions(ONE, (1,)),
     "feed": lambda store: store.feed(limit=1),
     "head": lambda store: store.head(ONE),
     "heads": lambda store: store.heads(limit=1),

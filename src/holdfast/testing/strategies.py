@@ -209,6 +209,18 @@ class _StoreMachine(RuleBasedStateMachine):
         ]
         assert list(self.store.read_back(stream, before=before, limit=limit, types=sorted(types))) == wanted[:limit]
 
+    @rule(stream=streams, seqs=st.lists(st.integers(-1, 12), max_size=5))
+    def positions(self, stream: StreamId, seqs: list[int]) -> None:
+        """They compare as the events stand in the feed."""
+        order = {place: number for number, place in enumerate(self.model.feed)}
+        found = {(stream, seq): each for seq, each in zip(seqs, self.store.positions(stream, seqs), strict=True)}
+        assert {place for place, position in found.items() if position} == {*found} & {*order}
+        last = self.model.feed[-1:]
+        found.update((place, self.store.positions(place[0], place[1:])[0]) for place in last)
+        known = sorted({*found} & {*order}, key=order.__getitem__)
+        assert sorted(known, key=found.__getitem__) == known
+        assert len({found[place] for place in known}) == len(known)
+
     @rule(limit=st.integers(1, 5))
     def page_through(self, limit: int) -> None:
         assert tuple(all_events(self.store, limit=limit)) == self.model.at(self.model.feed)

@@ -142,6 +142,9 @@ class AsyncPostgresStore(ThreadedStore):
     async def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
         return await self._run(lambda _: log.feed(cursor, limit))
 
+    async def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        return await self._run(lambda _: log.positions(stream, seqs))
+
     async def head(self, stream: StreamId) -> Head | None:
         return await self._run(lambda _: log.head(stream))
 

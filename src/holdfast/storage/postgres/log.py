@@ -379,6 +379,15 @@ def _place_of(cursor: str) -> tuple[int, str, int]:
     return era, words[1], int(words[2])
 
 
+def positions(stream: StreamId, seqs: Sequence[int]) -> Operation[tuple[tuple[int, ...], ...]]:
+    found: dict[int, tuple[int, ...]] = {}
+    for chunk in common.seq_chunks(seqs):
+        values = (*common.stream_key(stream), stream.tenant, bigints(chunk))
+        for seq, era, xid, position in (yield Ask(stream.tenant, SQL["positions"], values)):
+            found[seq] = (era, int(xid), position)
+    return tuple(found.get(seq, ()) for seq in seqs)
+
+
 def head(stream: StreamId) -> Operation[Head | None]:
     for version, digest in (yield Ask(stream.tenant, SQL["head"], common.stream_key(stream))):
         return Head(stream, version, digest)

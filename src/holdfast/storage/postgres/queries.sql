@@ -69,6 +69,12 @@ ORDER BY e.era, e.xid, e.position LIMIT %b;
 -- name: at_cursor
 SELECT 1 FROM events WHERE era = %b AND xid = (%b::text)::xid8 AND position = %b;
 
+-- name: positions
+SELECT e.seq, e.era, e.xid::text, e.position
+FROM events e
+WHERE e.stream_no = (SELECT stream_no FROM streams WHERE tenant = %b AND kind = %b AND key = %b) AND e.tenant = %b
+  AND e.seq = ANY (%b::bigint[]);
+
 -- name: find
 SELECT s.tenant, s.kind, s.key, k.part, e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal,
        e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload

@@ -140,6 +140,9 @@ class PostgresStore:
     def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
         return self.run(lambda _: log.feed(cursor, limit))
 
+    def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        return self.run(lambda _: log.positions(stream, seqs))
+
     def head(self, stream: StreamId) -> Head | None:
         return self.run(lambda _: log.head(stream))
 

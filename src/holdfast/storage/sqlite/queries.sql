@@ -46,6 +46,10 @@ SELECT s.tenant, s.kind, s.key, e.position, e.seq, e.command, e.ordinal, e.type,
 FROM events e JOIN streams s USING (stream_no)
 WHERE e.position > ? ORDER BY e.position LIMIT ?;
 
+-- name: positions
+SELECT e.seq, e.position FROM events e JOIN streams s USING (stream_no)
+WHERE s.tenant = ? AND s.kind = ? AND s.key = ? AND e.seq IN (SELECT value FROM json_each(?));
+
 -- name: find
 SELECT s.tenant, s.kind, s.key, e.position, e.seq, e.command, e.ordinal, e.type, e.version, e.time_us, e.principal,
        e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload

@@ -137,6 +137,14 @@ class SqliteStore:
                 raise errors.InvalidCursor(cursor=cursor)
             return FeedPage(tuple(common.placed(row) for row in page), str(page[-1][3]) if page else cursor)
 
+    def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        found: dict[int, tuple[int, ...]] = {}
+        with self._read() as connection:
+            for chunk in common.seq_chunks(seqs):
+                values = (*common.stream_key(stream), codec.encode(chunk).decode())
+                found.update((seq, (position,)) for seq, position in connection.execute(SQL["positions"], values))
+        return tuple(found.get(seq, ()) for seq in seqs)
+
     def head(self, stream: StreamId) -> Head | None:
         with self._read() as connection:
             _, head = read_head(connection, stream)
