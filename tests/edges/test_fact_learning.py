@@ -11,7 +11,7 @@ from holdfast import Policy
 from tests.edges.fact_engines import Hearing, about, own, proposal, shelf, values
 
 
-def _learned(answer: Any, *ledgers: dict[str, str], policy: Policy | None = None, role: Any = "user") -> dict[str, Any]:
+def _learned(answer: Any, *ledgers: dict[str, Any], policy: Policy | None = None, role: Any = "user") -> dict[str, Any]:
     """The ledgers that hold something once it was observed, by name."""
     more: dict[str, Any] = {} if policy is None else {"policy": policy}
     with holdfast.open("memory:", detector=Hearing(answer), **more) as engine:
@@ -26,7 +26,9 @@ def _new(**changes: Any) -> Any:
     return lambda _: (proposal(**changes),)
 
 
-USER, OTHER, PROJECT = {"user": "ada"}, {"user": "ben"}, {"project": "apollo"}
+USER: dict[str, Any] = {"user": "ada"}
+OTHER: dict[str, Any] = {"user": "ben"}
+PROJECT: dict[str, Any] = {"project": "apollo"}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ USER, OTHER, PROJECT = {"user": "ada"}, {"user": "ben"}, {"project": "apollo"}
         (({"user": "cai"}, OTHER), "session"),
     ],
 )
-def test_what_the_user_says_of_something_new_is_the_users(ledgers: tuple[dict[str, str], ...], home: str) -> None:
+def test_what_the_user_says_of_something_new_is_the_users(ledgers: tuple[dict[str, Any], ...], home: str) -> None:
     assert _learned(_new(), *ledgers) == {home: {"k": "v"}}
 
 

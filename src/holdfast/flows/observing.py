@@ -422,10 +422,8 @@ def _judged(
     policy = place.context.policy
     own = own_ledger(place.scope)
     about = shown_facts.get(proposal.fact or "")
-    if about is not None:
-        home = about.ledger
-    else:
-        home = learned if proposal.scope == "global" else own
+    learned = learned if proposal.scope == "global" else own
+    home = learned if about is None else about.ledger
     outcome: Outcome = "applied"
     why = ""
     if proposal.change not in _CHANGING:

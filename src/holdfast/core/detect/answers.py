@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from holdfast.core.detect.findings import FAIR, LIKELY, Finding
@@ -15,29 +14,39 @@ ANSWER_WORDS = 12
 
 _ASSENT = compile_phrases(
     r"\W{0,10}(?:(?:oh|ah|ok(?:ay)?|great|hm+|well|sure|yes|yeah)\W{1,3}){0,2}(?:"
-    r"y(?:es|eah|ea|ep|up|as|ah)|sure(?: thing)?|ok(?:ay)?|okey|perfect|great|absolutely|definitely|of course|correct|exactly|right|"
-    r"indeed|go ahead|please do|do (?:it|that|so)|sounds (?:good|great|perfect|fine|right|lovely|like a plan)|works for (?:me|us)|that works|"
-    r"that(?:'s| is| would be) (?:right|correct|fine|great|perfect|good|ok(?:ay)?|it)|fine(?: by me| with me)?|let's do (?:it|that)|"
-    r"make it so|i'm (?:fine|good|ok(?:ay)?|happy) with (?:that|it)|confirmed|agreed|deal|please|aye|affirmative|good idea|that'd be great|"
+    r"y(?:es|eah|ea|ep|up|as|ah)|sure(?: thing)?|ok(?:ay)?|okey|perfect|great|absolutely|definitely|of course|correct|"
+    r"exactly|right|"
+    r"indeed|go ahead|please do|do (?:it|that|so)|sounds (?:good|great|perfect|fine|right|lovely|like a plan)|works for "
+    r"(?:me|us)|that works|"
+    r"that(?:'s| is| would be) (?:right|correct|fine|great|perfect|good|ok(?:ay)?|it)|fine(?: by me| with me)?|let's do "
+    r"(?:it|that)|"
+    r"make it so|i'm (?:fine|good|ok(?:ay)?|happy) with (?:that|it)|confirmed|agreed|deal|please|aye|affirmative|good "
+    r"idea|that'd be great|"
     r"that would (?:be great|work|be perfect|do))(?!\w)"
 )
 RESERVE = compile_phrases(
-    r"\b(?:but|however|first|wait|not|don't|dont|no|nope|let me|later|maybe|perhaps|think|hold|until|unless|if|ask|check|rather|instead|"
+    r"\b(?:but|however|first|wait|not|don't|dont|no|nope|let me|later|maybe|perhaps|think|hold|until|unless|if|ask|"
+    r"check|rather|instead|"
     r"though|although|actually|before|yet|sure about|can't|cannot|another|else|different|after)\b|\?"
 )
 _OFFERING = compile_phrases(
-    r"\b(?:should|shall|may|can|could|do|would|want|ought)\b|\bi(?:'ll| will| can| could)\b|\bhow about\b|\bwhat about\b|\bso (?:i|that's|it's|your|the)\b|"
+    r"\b(?:should|shall|may|can|could|do|would|want|ought)\b|\bi(?:'ll| will| can| could)\b|\bhow about\b|\bwhat "
+    r"about\b|\bso (?:i|that's|it's|your|the)\b|"
     r"\bdid you mean\b|\bdo you mean\b|\bcorrect\?|\bright\?|\bok(?:ay)?\?"
 )
 _OPENING = compile_phrases(
-    r"\W{0,10}(?:(?:oh|ah|ok(?:ay)?|great|hm+|well|sure|yes|yeah|no|nope|sorry|actually|thanks|please|then|in that case)\W{1,3}){0,3}"
-    r"(?:(?:i'd|i would|we'd|we would|i'll|i will|we'll|we will|i|we|let's|lets|let us|please|pls|just|can we|could we)\s){0,2}"
-    r"(?:(?:like|want|prefer|rather have|rather|love|take|have|do|use|pick|choose|go with|go for|stay at|stay in|be at|make it|say|book|"
+    r"\W{0,10}(?:(?:oh|ah|ok(?:ay)?|great|hm+|well|sure|yes|yeah|no|nope|sorry|actually|thanks|please|then|in that "
+    r"case)\W{1,3}){0,3}"
+    r"(?:(?:i'd|i would|we'd|we would|i'll|i will|we'll|we will|i|we|let's|lets|let us|please|pls|just|can we|could "
+    r"we)\s){0,2}"
+    r"(?:(?:like|want|prefer|rather have|rather|love|take|have|do|use|pick|choose|go with|go for|stay at|stay in|be at|"
+    r"make it|say|book|"
     r"go to|make that|change it to|put|set it to|it's|its|it is|it should be|that's)\s){0,2}"
     r"(?:(?:at|on|in|to|for|by|the|a|an|my|around)\s){0,2}"
 )
 _CLOSING = compile_phrases(
-    r"[\s.,!]*(?:(?:please|pls|plz|thanks|thank you|thx|cheers|ta|then|instead|now|for me|works best|is fine|is better|would be great|would be better|"
+    r"[\s.,!]*(?:(?:please|pls|plz|thanks|thank you|thx|cheers|ta|then|instead|now|for me|works best|is fine|is better|"
+    r"would be great|would be better|"
     r"sounds good|it is|if possible|if you can|that works|would work|suits me(?: better)?)[\s.,!]*){0,3}$"
 )
 

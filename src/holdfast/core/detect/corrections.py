@@ -1,4 +1,5 @@
-"""What a text says of a value that it names or points at: `Meier, not Meyer`, `from Tuesday to Friday`, `make it 7 pm`."""
+"""What a text says of a value that it names or points at: `Meier, not Meyer`, `from Tuesday to Friday`, `make it 7 "
+"pm`."""
 
 from __future__ import annotations
 
@@ -14,11 +15,16 @@ PART_LETTERS = 2
 """A shorter part of a value is not looked for."""
 
 _NOT_AHEAD = compile_phrases(
-    r"(?P<link>(?:,? (?:and |but )?not|,? instead of|,? rather than|,? no longer|,? no more|, never) (?:the |at |on |in |an? |for )?)[\"'“]?$"
+    r"(?P<link>(?:,? (?:and |but )?not|,? instead of|,? rather than|,? no longer|,? no more|, never) (?:the |at |on |in "
+    r"|an? |for )?)[\"'“]?$"
 )
-_FROM_AHEAD = compile_phrases(r"\b(?:replac(?:e|ed|ing)|swap(?:ped|ping)?|chang(?:e|ed|ing)|switch(?:ed|ing)?|mov(?:e|ed|ing)) (?:the |it |it from )?[\"'“]?$")
+_FROM_AHEAD = compile_phrases(
+    r"\b(?:replac(?:e|ed|ing)|swap(?:ped|ping)?|chang(?:e|ed|ing)|switch(?:ed|ing)?|mov(?:e|ed|ing)) (?:the |it |it "
+    r"from )?[\"'“]?$"
+)
 _FROM = compile_phrases(
-    r"\b(?:chang|switch|mov|updat|revis|reschedul|postpon|push|shift|rais|lower|reduc|cut|went|extend|slip|jump|drop)(?:e|ed|es|ing|s|ped|ping)?"
+    r"\b(?:chang|switch|mov|updat|revis|reschedul|postpon|push|shift|rais|lower|reduc|cut|went|extend|slip|jump|"
+    r"drop)(?:e|ed|es|ing|s|ped|ping)?"
     r"(?: [\w'-]{1,20}){0,6}? from (?:the )?[\"'“]?$"
 )
 _NEW_BEHIND = compile_phrases(r"[\"'”]? (?:to|with|by|for|→|->|=>)" + FILL)
@@ -26,25 +32,33 @@ _BUT_BEHIND = compile_phrases(
     r"[\"'”]?(?:,| -|;|\.)?(?: but| it's| it is| that's| i meant| i mean| make it| rather| sorry|:)*" + FILL
 )
 _NOW_BEHIND = compile_phrases(
-    r"[\"'”]? (?:is wrong|was wrong|is not right|isn't right|is now|has become|became|becomes|→|->|=>)(?:,| -|;|\.|:)?(?: it's| it is| it should be| should be| the right one is)?"
-    + FILL
+    r"[\"'”]? (?:is wrong|was wrong|is not right|isn't right|is now|has become|became|becomes|→|->|=>)(?:,| -|;|\.|"
+    r":)?(?: it's| it is| it should be| should be| the right one is)?" + FILL
 )
 _OPENS = compile_phrases(
-    r"(?:^|[,;:.!?\n—-] ?|\b(?:it's|it is|its|that's|is|are|be|make it|make that|use|with|called|named|say|said|meant|mean|to|for|on|at|in|want|take|have|"
+    r"(?:^|[,;:.!?\n—-] ?|\b(?:it's|it is|its|that's|is|are|be|make it|make that|use|with|called|named|say|said|meant|"
+    r"mean|to|for|on|at|in|want|take|have|"
     r"as|by|no|sorry|actually|do|try|now|using|with|prefer|is called|go with) )[\"'“]?(?:the |a |an )?$"
 )
 _POINT = compile_phrases(
-    r"\b(?P<verb>mak(?:e|ing)|chang(?:e|ed|ing)|set|mov(?:e|ed|ing)|switch(?:ed|ing)?|put|push(?:ed|ing)?|updat(?:e|ed|ing)|reschedul(?:e|ed|ing)|"
-    r"correct|bump|rais(?:e|ed)|lower|turn|shift|bring|rename|revert|reset|cut) (?:it|that|this|them|both|everything)(?: all)?"
-    r"(?: (?:back|over|up|down|forward))?(?: (?:from [^,.;!?\n]{1,40}? )?(?:to|at|on|for|into|as|be|read|say))?"
-    + FILL
+    r"\b(?P<verb>mak(?:e|ing)|chang(?:e|ed|ing)|set|mov(?:e|ed|ing)|switch(?:ed|ing)?|put|push(?:ed|ing)?|updat(?:e|ed|"
+    r"ing)|reschedul(?:e|ed|ing)|"
+    r"correct|bump|rais(?:e|ed)|lower|turn|shift|bring|rename|revert|reset|cut) (?:it|that|this|them|both|"
+    r"everything)(?: all)?"
+    r"(?: (?:back|over|up|down|forward))?(?: (?:from [^,.;!?\n]{1,40}? )?(?:to|at|on|for|into|as|be|read|say))?" + FILL
 )
-_IT_IS = compile_phrases(r"\b(?:it's|it is|it should be|it should read|it must be|it will be|it'll be|that's|that should be|now it's)" + FILL)
-_BACK = compile_phrases(r"\b(?:(?:go|went|gone|going|switch(?:ed|ing)?|chang(?:e|ed|ing)|return(?:ed|ing)?|mov(?:e|ed|ing)) back|revert(?:ed|ing)?(?: back)?|back) to" + FILL)
+_IT_IS = compile_phrases(
+    r"\b(?:it's|it is|it should be|it should read|it must be|it will be|it'll be|that's|that should be|now it's)" + FILL
+)
+_BACK = compile_phrases(
+    r"\b(?:(?:go|went|gone|going|switch(?:ed|ing)?|chang(?:e|ed|ing)|return(?:ed|ing)?|mov(?:e|ed|ing)) back|"
+    r"revert(?:ed|ing)?(?: back)?|back) to" + FILL
+)
 
 
 _SETS_RIGHT = compile_phrases(
-    r"\W{0,10}(?:(?:oh|ah|hm+|um|uh|well|wait|so)\W{1,3}){0,2}(?:no|nope|nah|sorry|actually|correction|wait|my mistake|oops|whoops|scratch that|apologies|"
+    r"\W{0,10}(?:(?:oh|ah|hm+|um|uh|well|wait|so)\W{1,3}){0,2}(?:no|nope|nah|sorry|actually|correction|wait|my mistake|"
+    r"oops|whoops|scratch that|apologies|"
     r"i meant|wrong|that's (?:wrong|not right|incorrect))\b"
 )
 
@@ -81,7 +95,9 @@ def _beside(reading: Reading, held: Held, start: int, end: int) -> tuple[Value, 
         value = _before(reading, held, sentence.start, start - len(ahead) + link.start("link"))
         if value is not None:
             return value, value.start, end
-    opens = re.compile(r"(?:\bnot|\bno|isn't|n't)\s(?:the |at |on |in |an? |for )?[\"'“]?$", re.IGNORECASE).search(ahead)
+    opens = re.compile(r"(?:\bnot|\bno|isn't|n't)\s(?:the |at |on |in |an? |for )?[\"'“]?$", re.IGNORECASE).search(
+        ahead
+    )
     if opens is not None:
         return _behind(reading, held, _BUT_BEHIND, end, start)
     begin = _FROM_AHEAD.search(ahead) or _FROM.search(ahead)
@@ -136,7 +152,10 @@ def _part_renamed(scene: Scene, held: Held) -> Iterator[Statement]:
             new = next((each for each in reading.words if each.end == end), None)
             if new is None or new.lower[0].isdigit() != part[0].isdigit() or new.lower == part.lower():
                 continue
-            made = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", lambda _, to=new: reading.text[to.start : to.end], held.text, count=1)  # type: ignore[misc]
+            at = re.search(rf"(?<!\w){re.escape(part)}(?!\w)", held.text)
+            if at is None:
+                continue
+            made = held.text[: at.start()] + reading.text[new.start : new.end] + held.text[at.end() :]
             value = Value(new.start, new.end, whole=made)
             yield Statement(held, value, new.start, word.end, "not", certain=True, changes=True)
             return
@@ -174,7 +193,11 @@ def _pointed(scene: Scene) -> Iterator[Statement]:
             if not fitting:
                 continue
             held, value = fitting[0]
-            if held.shape in {"name", "label"} and not value.certain and found["verb" if pattern is _POINT else 0].lower().startswith("mak"):
+            if (
+                held.shape in {"name", "label"}
+                and not value.certain
+                and found["verb" if pattern is _POINT else 0].lower().startswith("mak")
+            ):
                 continue
             certain = len(fitting) == 1 and (value.certain or pattern is not _IT_IS)
             plain = re.search(r"\bnow\b|\bnot\b", reading.text[found.start() : value.end + 12])
@@ -202,7 +225,9 @@ def _fitting(scene: Scene, start: int, at: int, limit: int, *, asked: bool) -> l
         ]
         if found:
             return found
-    typed = [held for held in scene.held if held.shape not in {"name", "label", "statement", "flag"} and not held.domain]
+    typed = [
+        held for held in scene.held if held.shape not in {"name", "label", "statement", "flag"} and not held.domain
+    ]
     if others or named or scene.before:
         return []
     return [(held, value) for held in typed if (value := whole_value(held, reading, at, limit)) is not None]

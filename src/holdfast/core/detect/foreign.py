@@ -1,4 +1,4 @@
-"""Parts of a message that are not the speaker's own statement: code, quoted mail, pasted threads, dictated text, quotations.
+"""Parts of a message that the speaker does not state themselves: code, mail, pasted threads, dictation, quotations.
 
 They are blanked out with spaces, so all positions stay as they are and no rule can read them.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+
+from holdfast.core.detect.words import word_set
 
 QUOTED_WORDS = 3
 """A quotation of fewer words is a name or a value; a longer one is somebody's sentence."""
@@ -29,12 +31,13 @@ _HEADER = re.compile(
 """Where a mail begins; what follows is its text."""
 _SPEAKER = re.compile(
     r"^[ \t]{0,8}(?:\[[^\]\n]{1,30}\][ \t]{0,4}|\d{1,2}:\d{2}[ \t]{0,4}(?:[ap]m)?[ \t]{0,4}[-–]?[ \t]{0,4})?"
-    r"<?@?(?P<who>[^\W\d_][\w.-]{0,20}(?: [A-Z][\w.-]{0,20})?)>?(?: \([^)\n]{1,30}\))?[ \t]?:[ \t](?P<line>[^\n]{1,500})$",
+    r"<?@?(?P<who>[^\W\d_][\w.-]{0,20}(?: [A-Z][\w.-]{0,20})?)>?(?: \([^)\n]{1,30}\))?[ \t]?:[ "
+    r"\t](?P<line>[^\n]{1,500})$",
     re.MULTILINE,
 )
-_FIELDS = frozenset(
+_FIELDS = word_set(
     "name email mail e-mail phone mobile tel telephone address street city town date time price budget iban url link "
-    "website hotel flight gate seat room meeting deadline title status theme language note update correction fyi ps".split()
+    "website hotel flight gate seat room meeting deadline title status theme language note update correction fyi ps"
 )
 """Words before a colon that name what is told, not who speaks."""
 _DOCUMENT = (
@@ -42,13 +45,15 @@ _DOCUMENT = (
     r"outputs?|tutorials?|docs|readme|transcripts?|threads?|tickets?|clauses?|passages?|paragraphs?|lines?|sentences?|"
     r"quotes?|lyrics|excerpts?|chats?|conversations?|stor(?:y|ies)|novels?|poems?|essays?|scripts?|scenes?|dialogues?|"
     r"examples?|templates?|replies|reply|memos?|announcements?|press release|blog|headlines?|captions?|configs?|"
-    r"code|functions?|files?|sms|voicemails?|screenshots?|ads?|cards?|speech|toasts?|invitations?|invites?|summar(?:y|ies)|"
+    r"code|functions?|files?|sms|voicemails?|screenshots?|ads?|cards?|speech|toasts?|invitations?|invites?|summar(?:y|"
+    r"ies)|"
     r"letters?|briefs?|mock-?ups?|slides?|subject lines?|auto-?repl(?:y|ies)|out-of-office)"
 )
 _COMPOSE = re.compile(
     r"(?:(?<=^)|(?<=[.!?;:,\n]\s)|(?<=\n)|\b(?:please|pls|you|u|me|and|to|then|just|also|let's|help|now|can)\s)"
     r"(?:\s{0,4})(?P<verb>(?:re-?)?(?:write|draft|compose|translate|summari[sz]e|paraphrase|proofread|rephrase|reword|"
-    r"dictate|type out|mock up|role-?play|simulate|invent|make up|read out|spell-?check|sketch|brainstorm|outline)\b(?!\s?:))",
+    r"dictate|type out|mock up|role-?play|simulate|invent|make up|read out|spell-?check|sketch|brainstorm|"
+    r"outline)\b(?!\s?:))",
     _FLAGS,
 )
 """The speaker asks for a text: what is said behind is its content, not theirs."""

@@ -7,16 +7,13 @@ from collections.abc import Iterator
 
 from holdfast.core.detect import cues
 from holdfast.core.detect.cues import Mood
-from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, is_current
-from holdfast.core.detect.phrases import Place, names_another, norms, phrase, repeats
+from holdfast.core.detect.findings import DOUBTFUL, LIKELY, Finding, is_current
+from holdfast.core.detect.phrases import Place, names_another, phrase, repeats
 from holdfast.core.detect.reading import Held, Scene
 from holdfast.core.detect.words import GENERIC, KIN, STOP, content, word_set, words
 from holdfast.core.values import Mention, same
 from holdfast.model.detection import Rule
 
-SUBJECT_WORDS = 6
-"""Before a new value, among which the key must be named."""
-SUBJECT_CHARACTERS = 200
 UNHEARD_WORDS = 3
 """So many words that were not heard before may stand beside a new value, and it may still be about what was said."""
 KIN_SHARE = 0.7
@@ -31,18 +28,7 @@ _PLAIN = word_set(
 )
 """Words before a key's that do not make it another thing's."""
 _AMENDED = word_set("money percent date time duration")
-_COPULA = re.compile(
-    r"\b(?:is|are|'s|will be|should be|must be|has been|have been|was changed|stands|becomes?|now|to|=)\b|:",
-    re.IGNORECASE,
-)
-_SUBJECT = re.compile(
-    r"\b(?:the|our|my)\s(?:[\w'-]{1,30}\s){1,4}(?:is|are|will\sbe|should\sbe|has\sbeen)\s(?:\w{1,12}\s){0,2}$",
-    re.IGNORECASE,
-)
-"""A plain subject and its verb, right before what is said of it."""
-_INVERSE = re.compile(r"\s(?:is|are|will be|becomes?|became)\s(?:now\s)?(?:the|our|my|your)\s", re.IGNORECASE)
 _POINTING = re.compile(r"\b(?:that|it|this|those|these|them)\b", re.IGNORECASE)
-_KEPT = re.compile(r"\b(?:keep|still|stays?|remains?|unchanged|leave|same)\b[^,;]{0,40}", re.IGNORECASE)
 
 
 def keyed(scene: Scene, mood: Mood) -> Iterator[Finding]:

@@ -11,7 +11,8 @@ from holdfast.core.detect.statements import FILL, Statement, compile_phrases, se
 from holdfast.core.detect.words import word_set
 
 _SELF = (
-    r"(?:^|(?<=[\s,.;:!?(]))(?:i|we)(?:'m|'re|'ve|'ll|'d| am| are| have| will)?(?: (?:now|just|recently|finally|currently|both|already|also|"
+    r"(?:^|(?<=[\s,.;:!?(]))(?:i|we)(?:'m|'re|'ve|'ll|'d| am| are| have| will)?(?: (?:now|just|recently|finally|"
+    r"currently|both|already|also|"
     r"actually|officially|since|then|all|be|been)){0,2} "
 )
 _TABLE: tuple[tuple[str, frozenset[str], str], ...] = (
@@ -25,18 +26,38 @@ _TABLE: tuple[tuple[str, frozenset[str], str], ...] = (
         word_set("employer company workplace job"),
         "work",
     ),
-    (r"(?:stay|staying|stayed|booked into|checked into|checking into|booked) (?:at|in|into)?", word_set("hotel accommodation lodging stay"), "stay"),
+    (
+        r"(?:stay|staying|stayed|booked into|checked into|checking into|booked) (?:at|in|into)?",
+        word_set("hotel accommodation lodging stay"),
+        "stay",
+    ),
     (r"(?:drive|driving|bought|got|have|switched to|own)", word_set("car vehicle"), "drive"),
     (r"(?:report|reporting|answer) to", word_set("manager boss supervisor lead"), "report"),
     (r"(?:weigh|weighing)", word_set("weight"), "weigh"),
     (r"(?:earn|earning|make|making|paid|on)", word_set("salary income pay wage"), "earn"),
     (r"(?:turned|turning|became|aged)", word_set("age"), "turn"),
-    (r"(?:fly|flying|leave|leaving|depart|departing|set off|setting off)(?: (?:out|off))?(?: (?:on|at))?", word_set("departure outbound"), "leave"),
-    (r"(?:return|returning|fly back|flying back|come back|coming back|get back|getting back|fly home|flying home)(?: (?:on|at))?", word_set("return"), "return"),
+    (
+        r"(?:fly|flying|leave|leaving|depart|departing|set off|setting off)(?: (?:out|off))?(?: (?:on|at))?",
+        word_set("departure outbound"),
+        "leave",
+    ),
+    (
+        r"(?:return|returning|(?:fly|flying|come|coming|get|getting) (?:back|home))(?: (?:on|at))?",
+        word_set("return"),
+        "return",
+    ),
     (r"(?:arrive|arriving|land|landing|get in|getting in)(?: (?:on|at))?", word_set("arrival"), "arrive"),
     (r"(?:got|get|been|are|am|getting)?", word_set("marital relationship"), "be"),
-    (r"(?:switched|changed|moved|migrated|upgraded|downgraded|gone|going|went)(?: over)? to", word_set("plan provider bank browser editor database framework tool stack subscription diet phone laptop"), "switch"),
-    (r"(?:use|using|on|have|running|speak|speaking|eat|eating)", word_set("browser editor database framework tool os laptop language"), "use"),
+    (
+        r"(?:switched|changed|moved|migrated|upgraded|downgraded|gone|going|went)(?: over)? to",
+        word_set("plan provider bank browser editor database framework tool stack subscription diet phone laptop"),
+        "switch",
+    ),
+    (
+        r"(?:use|using|on|have|running|speak|speaking|eat|eating)",
+        word_set("browser editor database framework tool os laptop language"),
+        "use",
+    ),
     (r"(?:go by|called|named)", word_set("name nickname"), "call"),
     (r"(?:'m|am|are)?", word_set("diet"), "be"),
 )
@@ -44,7 +65,9 @@ _FRAMES = [(compile_phrases(_SELF + verb + FILL), keys, cue) for verb, keys, cue
 _ME = (
     (compile_phrases(r"\b(?:please )?(?:call|address) me" + FILL), word_set("name nickname"), "call"),
     (
-        compile_phrases(r"\b(?:reach|call|text|ring|contact|phone|email|mail|message|write to) me (?:at|on|under|via)" + FILL),
+        compile_phrases(
+            r"\b(?:reach|call|text|ring|contact|phone|email|mail|message|write to) me (?:at|on|under|via)" + FILL
+        ),
         word_set("phone mobile cell email mail contact"),
         "reach",
     ),
@@ -54,8 +77,6 @@ _STATUS = compile_phrases(
     r"(?P<status>married|divorced|engaged|widowed|separated|single)\b"
 )
 _NOW = re.compile(r"\s(?:now|instead|these days|from now on|nowadays)\b|,\s(?:not|no longer)\b", re.IGNORECASE)
-_CERTAIN = frozenset(("move", "work", "call", "report", "stay"))
-"""Verbs that can hardly be meant otherwise."""
 
 
 def read_predicates(scene: Scene) -> Iterator[Statement]:
@@ -72,13 +93,20 @@ def read_predicates(scene: Scene) -> Iterator[Statement]:
             fitting = [
                 (held, value)
                 for held in holders
-                if (value := whole_value(held, scene.said, found.end(), sentence.end)) is not None and _fits(held, scene, value)
+                if (value := whole_value(held, scene.said, found.end(), sentence.end)) is not None
+                and _fits(held, scene, value)
             ]
             if not fitting:
                 continue
             held, value = fitting[0]
-            now = _NOW.match(text, value.end) is not None or re.search(r"\b(?:now|just|moved|joined|switched)\b", found[0], re.IGNORECASE)
-            certain = len(fitting) == 1 and value.certain and (now is not None or cue in {"call", "reach"} or _was_asked(scene, held))
+            now = _NOW.match(text, value.end) is not None or re.search(
+                r"\b(?:now|just|moved|joined|switched)\b", found[0], re.IGNORECASE
+            )
+            certain = (
+                len(fitting) == 1
+                and value.certain
+                and (now is not None or cue in {"call", "reach"} or _was_asked(scene, held))
+            )
             yield Statement(held, value, found.start(), value.end, cue, bool(certain), changes=True)
             break
 

@@ -18,7 +18,7 @@ from holdfast.core.detect.shapes import is_no_value, whole_value
 from holdfast.core.detect.statements import judge_statements, read_statements
 from holdfast.core.detect.weights import LABEL, OFFERED, VALUE, confidence
 from holdfast.core.detect.words import STOP, stem, words
-from holdfast.core.values import OPPOSITE, Mention, same, whole
+from holdfast.core.values import OPPOSITE, Mention
 from holdfast.model.content import Json
 from holdfast.model.detection import Observation, Proposal, Rule, Span
 
@@ -118,7 +118,11 @@ def _gated(scene: Scene, finding: Finding) -> Finding | None:
     value = whole_value(held, scene.said, finding.new[0], mood.sentence.end, asked=True)
     if value is None or not _is_meant(scene, value.start, (value.start, value.end), held):
         return None
-    sure = finding.confidence if scene.rivals(held)[1] == "sole" or finding.cue in {"not", "no"} else min(finding.confidence, DOUBTFUL)
+    sure = (
+        finding.confidence
+        if scene.rivals(held)[1] == "sole" or finding.cue in {"not", "no"}
+        else min(finding.confidence, DOUBTFUL)
+    )
     return msgspec.structs.replace(finding, new=(value.start, value.end), value=value.whole, confidence=sure)
 
 
@@ -128,7 +132,9 @@ def _is_named(scene: Scene, held: Held, at: int) -> bool:
     if mood is None or not held.norms.isdisjoint(held.key.telling):
         return False
     return any(
-        mood.sentence.start <= each.start < mood.sentence.end for each in scene.subjects(scene.said) if each.held is held
+        mood.sentence.start <= each.start < mood.sentence.end
+        for each in scene.subjects(scene.said)
+        if each.held is held
     )
 
 
@@ -137,7 +143,7 @@ def _is_meant(scene: Scene, at: int, place: tuple[int, int] | None, held: Held) 
     if mood is None:
         return False
     around = stance.surround(scene.said.text, mood.sentence, at, place, place[1] if place else at)
-    return stance.judge(around, dated=held.is_typed, changes=True).stance == "earnest"
+    return stance.judge(msgspec.structs.replace(around, dated=held.is_typed, changes=True)).stance == "earnest"
 
 
 def _sound(scene: Scene, finding: Finding) -> Finding | None:

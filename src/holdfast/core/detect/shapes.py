@@ -26,24 +26,31 @@ SHORT_LABEL = 3
 """So many words may a value in small letters have."""
 
 _RANGE = re.compile(
-    r"(?<![\w:.])\d{1,2}(?::\d{2})?\s?(?:[ap]m)?\s?(?:-|–|to|until|till)\s?\d{1,2}(?::\d{2})?\s?(?:[ap]m\b)?(?![\w:/]|[.,-]\d)",
+    r"(?<![\w:.])\d{1,2}(?::\d{2})?\s?(?:[ap]m)?\s?(?:-|–|to|until|till)\s?\d{1,2}(?::\d{2})?\s?(?:[ap]m\b)?(?![\w:/]|"
+    r"[.,-]\d)",
     re.IGNORECASE,
 )
 _QUANTITY = re.compile(
     r"\d[\d,]{0,12}(?:\.\d{1,4})?\s?(?:[a-zµ°²³%/]{1,12}|[A-Z]{1,4})\b(?:\s(?:a|per|each)\s[a-z]{1,10})?", re.IGNORECASE
 )
 _CODE = re.compile(
-    r"(?=[\w-]{0,20}\d|[A-Za-z]{1,3}\s\d)(?:[A-Z]{1,4}\s?-?\d[\w-]{0,15}|[\w]{1,20}(?:[-_./][\w]{1,20}){0,5}|[A-Za-z]{2}\s\d{2,4})"
+    r"(?=[\w-]{0,20}\d|[A-Za-z]{1,3}\s\d)(?:[A-Z]{1,4}\s?-?\d[\w-]{0,15}|[\w]{1,20}(?:[-_./][\w]{1,20}){0,5}|"
+    r"[A-Za-z]{2}\s\d{2,4})"
 )
 _POSTCODE = r"(?:[A-Z]{1,2}\d[A-Z\d]?\s?\d[A-Z]{2}|\d{4,6}(?:-\d{3,4})?|[A-Z]{2}\s\d{5})"
 _ROADS = (
-    r"(?:street|st|road|rd|avenue|ave|lane|ln|drive|dr|boulevard|blvd|highway|hwy|way|court|ct|square|sq|terrace|close|crescent|"
-    r"place|pl|parade|grove|gardens?|hill|row|walk|mews|quay|park|plaza|stra(?:ß|ss)e|weg|platz|allee|gasse|rue|via|calle|rua|"
+    r"(?:street|st|road|rd|avenue|ave|lane|ln|drive|dr|boulevard|blvd|highway|hwy|way|court|ct|square|sq|terrace|close|"
+    r"crescent|"
+    r"place|pl|parade|grove|gardens?|hill|row|walk|mews|quay|park|plaza|stra(?:ß|ss)e|weg|platz|allee|gasse|rue|via|"
+    r"calle|rua|"
     r"avenida|bridge|wharf|yard|green|rise|view|alley|circle|trail|pike|parkway|pkwy)"
 )
 _CAPITAL = r"(?:[A-Z][\w'’.-]{0,30}|\d{1,3}(?:st|nd|rd|th)|of|the|de|la|le|di|del|von|van|der|am|an|im)"
 _HOUSE = r"\d{1,6}[A-Za-z]?(?:[-/]\d{1,4}[A-Za-z]?)?"
-_UNIT = r"(?:(?:[Ff]lat|[Aa]pt|[Aa]partment|[Uu]nit|[Ss]uite|[Rr]oom|[Ff]loor)\.?\s#?\w{1,6}\b|[Nn]o\.?\s?\d{1,5}\b|#\s?\w{1,6}|\d{1,2}(?:st|nd|rd|th)\sfloor)"
+_UNIT = (
+    r"(?:(?:[Ff]lat|[Aa]pt|[Aa]partment|[Uu]nit|[Ss]uite|[Rr]oom|[Ff]loor)\.?\s#?\w{1,6}\b|"
+    r"[Nn]o\.?\s?\d{1,5}\b|#\s?\w{1,6}|\d{1,2}(?:st|nd|rd|th)\sfloor)"
+)
 _STREET = re.compile(
     r"(?:(?:[Ff]lat|[Aa]pt|[Aa]partment|[Uu]nit|[Ss]uite)\s\w{1,6},?\s)?(?:"
     + _HOUSE
@@ -59,7 +66,9 @@ _STREET = re.compile(
 )
 _STREET_LOWER = re.compile(_HOUSE + r"\s(?:[a-z'’-]{2,20}\s){1,3}" + _ROADS + r"\b\.?", re.IGNORECASE)
 _TOWN = re.compile(
-    r"(?:,?\s" + _UNIT + r"|(?:,|\sin)\s(?!(?:Please|Thanks|Thank|Not|And|But|So|Also|The|My|I|It|Can|Could|If)\b)(?:"
+    r"(?:,?\s"
+    + _UNIT
+    + r"|(?:,|\sin)\s(?!(?:Please|Thanks|Thank|Not|And|But|So|Also|The|My|I|It|Can|Could|If)\b)(?:"
     + _POSTCODE
     + r"\s)?(?:[A-Z][\w'’-]{1,25})(?:[\s-](?:(?![A-Z]{1,2}\d)[A-Z][\w'’-]{1,25}|upon|on|sur|am|an|de|la)){0,3}(?:,?\s"
     + _POSTCODE
@@ -68,29 +77,37 @@ _TOWN = re.compile(
     + r"\b(?:\s[A-Z][\w'’-]{1,25}){0,2})"
 )
 _TOWN_LOWER = re.compile(
-    r",\s(?P<town>[a-z'’-]{3,20}(?:\s[a-z'’-]{3,20})?)(?:,?\s(?P<code>[a-z]{1,2}\d[a-z\d]?\s?\d[a-z]{2}|\d{4,6}))?(?=[.,;!?\n]|$)"
+    r",\s(?P<town>[a-z'’-]{3,20}(?:\s[a-z'’-]{3,20})?)(?:,?\s(?P<code>[a-z]{1,2}\d[a-z\d]?\s?\d[a-z]{2}|"
+    r"\d{4,6}))?(?=[.,;!?\n]|$)"
 )
 _LABEL_END = re.compile(
-    r"(?:[,;!?\n()]|\.(?=\s|$)|\s[-–—]+\s|:\s|[\"”’']?(?:\s|^)(?:instead|now|please|pls|plz|because|since|as of|from now|from "
-    r"here|but|then|so|rather|going forward|effective|if|when|where|which|who|that|thanks|thx|thank|cheers|lol|again|today|"
-    r"after all|for me|for us|too|as well|this time|not|no longer|any ?more|while|until|before|after|ok|okay|right|yet|already|sounds?|works?|looks?|"
-    r"from|at|on|in|with|by|per|anyway|though|tho|btw|and (?:i|we|you|he|she|they|it|the|my|our|please|can|could|would|let|"
+    r"(?:[,;!?\n()]|\.(?=\s|$)|\s[-–—]+\s|:\s|[\"”’']?(?:\s|^)(?:instead|now|please|pls|plz|because|since|as of|from "
+    r"now|from "
+    r"here|but|then|so|rather|going forward|effective|if|when|where|which|who|that|thanks|thx|thank|cheers|lol|again|"
+    r"today|"
+    r"after all|for me|for us|too|as well|this time|not|no longer|any ?more|while|until|before|after|ok|okay|right|yet|"
+    r"already|sounds?|works?|looks?|"
+    r"from|at|on|in|with|by|per|anyway|though|tho|btw|and (?:i|we|you|he|she|they|it|the|my|our|please|can|could|would|"
+    r"let|"
     r"also|then|not|that|have|make|send|tell|update|change|move|set|cancel|build|book|add|remove|give|get|see|check|keep|"
-    r"use|put|is|are|was|will|should)|is|are|was|were|has|have|had|will|would|should|could|can|to|for|as|or|i|you|we|he|she|they|it|"
+    r"use|put|is|are|was|will|should)|is|are|was|were|has|have|had|will|would|should|could|can|to|for|as|or|i|you|we|he|"
+    r"she|they|it|"
     r"my|your|our|their|his|her)(?=\s|[,;.!?]|$))",
     re.IGNORECASE,
 )
 _AND_END = re.compile(r"\sand\s", re.IGNORECASE)
 _TRIM = " \t\"'“”‘’`*_.,;:-–—"
 _DIFFERENCE = re.compile(
-    r"\s(?:more|less|fewer|over|short|away|late|early|left|too|extra|higher|lower|behind|ahead|older|younger|below|above|off|"
+    r"\s(?:more|less|fewer|over|short|away|late|early|left|too|extra|higher|lower|behind|ahead|older|younger|below|"
+    r"above|off|"
     r"cheaper|better|worse|longer|shorter|faster|slower|ago|apart|each way)\b",
     re.IGNORECASE,
 )
 """Behind a number: it is a difference, and no value."""
 
 _FUNCTION = word_set(
-    "it's its that's i'm i've i'd i'll we're we've we'll they're he's she's there's here's what's who's let's it he she they we i "
+    "it's its that's i'm i've i'd i'll we're we've we'll they're he's she's there's here's what's who's let's it he she "
+    "they we i "
     "a about absolutely actually almost also always an and as at barely being between both by coming either even "
     "ever everything extremely for from getting going gonna hardly having here how in just kinda least less like "
     "looking making mine more most mostly much my nearly never no none not nothing of on one only or our ours part "
@@ -137,8 +154,10 @@ _DEMONYM = re.compile(
     r"(?:[A-Z][a-z]{2,12}(?:ian|ish|ese)|German|French|Dutch|Swiss|American|Mexican|African|European|Korean|Greek|Thai)"
 )
 _ATTRIBUTES = word_set(
-    "status theme mode color colour level plan type branch slot preference diet language format tone style priority size cuisine "
-    "food environment tier stage phase role position title gender visibility layout currency unit severity category class "
+    "status theme mode color colour level plan type branch slot preference diet language format tone style priority "
+    "size cuisine "
+    "food environment tier stage phase role position title gender visibility layout currency unit severity category "
+    "class "
     "frequency cadence billing payment method channel seat allergy religion occupation profession mood weather genre "
     "material shape wifi password username nickname pronouns hobby interest topic subject goal focus approach strategy "
     "framework database editor shell os browser model engine tool stack font direction timezone zone region"
@@ -147,7 +166,8 @@ _ATTRIBUTES = word_set(
 _CONDITIONS = word_set("status state stage phase condition availability progress")
 """Keys whose value says how something is."""
 _PERSONS = word_set(
-    "manager owner lead reviewer boss assignee contact assistant doctor dentist lawyer teacher coach partner wife husband "
+    "manager owner lead reviewer boss assignee contact assistant doctor dentist lawyer teacher coach partner wife "
+    "husband "
     "editor author approver sponsor supervisor host speaker chair organizer organiser driver nanny agent"
 )
 
@@ -200,9 +220,9 @@ def whole_value(held: Held, reading: Reading, start: int, limit: int, *, asked: 
     text = reading.text
     limit = min(limit, start + VALUE_CHARACTERS)
     if shape == "typed":
-        found = _typed(held, reading, start, limit)
+        found = _typed(held, reading, start)
     elif shape == "address":
-        found = _address(text, start, limit)
+        found = _address(text, start)
     elif shape in {"range", "quantity", "code"}:
         pattern = {"range": _RANGE, "quantity": _QUANTITY, "code": _CODE}[shape]
         match = pattern.match(text, start, limit)
@@ -242,13 +262,14 @@ _RELATED: dict[str, frozenset[str]] = {
 }
 
 
-def _typed(held: Held, reading: Reading, start: int, limit: int) -> Value | None:
+def _typed(held: Held, reading: Reading, start: int) -> Value | None:
     kinds = _RELATED.get(held.kind, frozenset((held.kind,)))
     found = [
         each
         for kind in kinds
         for each in reading.by_kind.get(kind, ())
-        if each.start == start or (kind in {"date", "moment"} and start == each.start + 4 and reading.lower[each.start : start] == "the ")
+        if each.start == start
+        or (kind in {"date", "moment"} and start == each.start + 4 and reading.lower[each.start : start] == "the ")
     ]
     found = [each for each in found if _is_of_kind(held, each)]
     if not found:
@@ -284,7 +305,13 @@ def _is_of_kind(held: Held, each: Mention) -> bool:
 
 def _counts_unit(reading: Reading, number: Mention) -> bool:
     """Whether what stands behind a number is its unit or no noun at all."""
-    return re.match(r"\s?(?:hours?|h|hrs?|units?|items?|pieces?|people|persons?|from|per|a|in|as|now|and|or)\b", reading.text[number.end : number.end + 12]) is not None
+    return (
+        re.match(
+            r"\s?(?:hours?|h|hrs?|units?|items?|pieces?|people|persons?|from|per|a|in|as|now|and|or)\b",
+            reading.text[number.end : number.end + 12],
+        )
+        is not None
+    )
 
 
 def _bare_hour(held: Held, reading: Reading, start: int) -> Value | None:
@@ -321,12 +348,18 @@ def _as_code(text: str, found: Value | None, held: Held) -> Value | None:
     if found is None:
         return None
     stated = text[found.start : found.end]
-    if not re.search(r"\d", stated) or (held.text[:1].isalpha() and not stated[:1].isalpha() and not held.text.islower()):
+    if not re.search(r"\d", stated) or (
+        held.text[:1].isalpha() and not stated[:1].isalpha() and not held.text.islower()
+    ):
         return None
-    return None if re.match(r"\s(?:days?|weeks?|hours?|people|times|euros|dollars|percent|%)", text[found.end :][:10]) else found
+    return (
+        None
+        if re.match(r"\s(?:days?|weeks?|hours?|people|times|euros|dollars|percent|%)", text[found.end :][:10])
+        else found
+    )
 
 
-def _address(text: str, start: int, limit: int) -> Value | None:
+def _address(text: str, start: int) -> Value | None:
     street = _STREET.match(text, start)
     if street is not None:
         end = street.end()
@@ -353,8 +386,10 @@ def _address(text: str, start: int, limit: int) -> Value | None:
 
 
 _FILLERS = word_set(
-    "thanks thx thank please pls cheers ok okay sorry now not instead the and but so also since because then too right yeah yes "
-    "you i we my can could would update let just asap again mate today tomorrow btw fyi lol ta regards kind best from with for"
+    "thanks thx thank please pls cheers ok okay sorry now not instead the and but so also since because then too right "
+    "yeah yes "
+    "you i we my can could would update let just asap again mate today tomorrow btw fyi lol ta regards kind best from "
+    "with for"
 )
 
 
@@ -389,7 +424,11 @@ def _without_key(held: Held, stated: str) -> str:
     words = stated.split()
     while len(words) > 1 and stem(words[-1]) in held.key.own and stem(words[-1]) not in held.norm:
         words.pop()
-    return stated[: len(stated) - len(stated.split(maxsplit=len(words))[-1])].rstrip(_TRIM) if len(words) < len(stated.split()) else stated
+    return (
+        stated[: len(stated) - len(stated.split(maxsplit=len(words))[-1])].rstrip(_TRIM)
+        if len(words) < len(stated.split())
+        else stated
+    )
 
 
 def _is_label(held: Held, stated: str, words: list[str], *, lower_case: bool, asked: bool) -> bool:
@@ -409,7 +448,7 @@ def _is_label(held: Held, stated: str, words: list[str], *, lower_case: bool, as
     if not asked and _PARTICIPLE.fullmatch(first) and not _PARTICIPLE.search(held.text.lower()):
         return False
     if held.shape == "name":
-        return lower_case and len(words) <= SHORT_LABEL and _may_be_name(held, words)
+        return lower_case and len(words) <= SHORT_LABEL and _may_be_name(held)
     return len(words) <= max(SHORT_LABEL, len(held.text.split()))
 
 
@@ -420,15 +459,19 @@ def is_no_value(stated: str) -> bool:
 
 
 _DOINGS = word_set(
-    "leave leaving go going make making set setting get getting find finding book booking change changing feel be become reservation "
-    "date time area reference number phone appointment doctor departing arriving earlier later cancel pick drop return start play"
+    "leave leaving go going make making set setting get getting find finding book booking change changing feel be "
+    "become reservation "
+    "date time area reference number phone appointment doctor departing arriving earlier later cancel pick drop return "
+    "start play"
 )
 """Words that the place of a value is often taken by in talk about errands."""
 
 
-def _may_be_name(held: Held, words: list[str]) -> bool:
+def _may_be_name(held: Held) -> bool:
     """In a text without capitals a name has none; a word that is an attribute's may be anything."""
-    return _is_attribute(held) or bool({*held.key.own} & word_set("name city town country employer company surname hotel brand"))
+    return _is_attribute(held) or bool(
+        {*held.key.own} & word_set("name city town country employer company surname hotel brand")
+    )
 
 
 def _is_attribute(held: Held) -> bool:

@@ -36,20 +36,24 @@ def _first(*phrases: str) -> re.Pattern[str]:
 
 
 _SEPARATOR = re.compile(
-    r"[,;:–—]\s+|\s-{1,2}\s|(?<![\w'])(?:but|so|because|and|though|although|however|plus|cause|cos|cuz)\s", re.IGNORECASE
+    r"[,;:–—]\s+|\s-{1,2}\s|(?<![\w'])(?:but|so|because|and|though|although|however|plus|cause|cos|cuz)\s",
+    re.IGNORECASE,
 )
 """Between clauses."""
 _POLITE = _first(
     r"(?:can|could|would|will|can't|cannot|may|might) (?:you|u|we)(?: (?:please|pls|kindly|just|maybe|perhaps|also|then|"
-    r"guys|quickly|go ahead and|ask you to|have you|get you to))* (?!(?:remind|tell|explain|confirm|verify|check|see|remember|"
+    r"guys|quickly|go ahead and|ask you to|have you|get you to))* (?!(?:remind|tell|explain|confirm|verify|check|see|"
+    r"remember|"
     r"believe|say|know|show|find out|afford|still|imagine|help me understand)\b)\w+",
-    r"(?:would|do) you mind|is it (?:possible|ok(?:ay)?|too late) to|any chance (?:you|we) (?:can|could)|why don't (?:you|we)",
+    r"(?:would|do) you mind|is it (?:possible|ok(?:ay)?|too late) to|any chance (?:you|we) (?:can|could)|why don't "
+    r"(?:you|we)",
     r"please|pls|plz|mind (?:chang|mov|updat|sett|switch)ing|how about (?:we|you)|i was wondering if you (?:could|can)",
 )
 """A question in form, an instruction in meaning."""
 _MAY_I = _first(r"(?:can|could|may) i (?!still)\w+")
 _ASKING = _first(
-    r"what(?:'s|s|'re)?|when(?:'s)?|where(?:'s)?|who(?:'s|se)?|which|why|how(?:'s)?|does|did|do|is|are|was|were|has|have|had|am|"
+    r"what(?:'s|s|'re)?|when(?:'s)?|where(?:'s)?|who(?:'s|se)?|which|why|how(?:'s)?|does|did|do|is|are|was|were|has|"
+    r"have|had|am|"
     r"will|would|could|can|should|shall|may|might|must",
     r"(?:is|are|was|were|do|does|did|should|would|could|can|has|have|wo|ai)n'?t",
     r"any (?:idea|chance|news)|(?:do|did) you know|i(?:'m| am)? wonder(?:ing)?|"
@@ -58,8 +62,10 @@ _ASKING = _first(
 _STATEMENT_OPENING = _first(r"(?:is|was|has|does|did|will|would|can|may|should) (?=called|now\b|the one)")
 _EMBEDDED = _any(
     r"if|whether|why|how|what|where|who|whose|which|what's",
-    r"(?:confirm|verify|double-?check|check|prove|pretend|make sure|ensure|assume|assumes|assuming|notice|wonder\w*)(?: that)?",
-    r"remind (?:me|us|him|her|them)|asked (?:me|you|him|her|them)|forgot|forget|remember when|surprised|glad|happy|sad|shame",
+    r"(?:confirm|verify|double-?check|check|prove|pretend|make sure|ensure|assume|assumes|assuming|notice|wonder\w*)(?: "
+    r"that)?",
+    r"remind (?:me|us|him|her|them)|asked (?:me|you|him|her|them)|forgot|forget|remember when|surprised|glad|happy|sad|"
+    r"shame",
 )
 """Before a statement in its clause: it is asked about, checked or remarked on."""
 _TAG = re.compile(
@@ -69,14 +75,18 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _CONDITION = _any(
-    r"if(?! (?:possible|you (?:can|could|don't mind|please|would|wouldn't mind|like|have (?:a|the) (?:moment|minute|sec))|"
+    r"if(?! (?:possible|you (?:can|could|don't mind|please|would|wouldn't mind|like|have (?:a|the) (?:moment|minute|"
+    r"sec))|"
     r"that'?s (?:ok|okay|fine|alright|possible)|it'?s (?:ok|okay|possible|not too late)|need be|so|not already))",
     r"unless|in case|whenever|provided|providing|assuming|as soon as|as long as|on condition|depending on|"
-    r"suppos(?:e|ing|edly)|imagine|pretend(?:ing)?|what if|hypothetical(?:ly)?|theoretical(?:ly)?|in theory|let's say|lets say|"
+    r"suppos(?:e|ing|edly)|imagine|pretend(?:ing)?|what if|hypothetical(?:ly)?|theoretical(?:ly)?|in theory|let's say|"
+    r"lets say|"
     r"say (?:we|i|you|the|my|our)|were to|in a world where|should (?:it|he|she|they|you|anything)|thought experiment|"
     r"scenario|had (?:i|we|you)",
 )
-_LEADING = _any(r"when(?! (?:will|can|is|are)\b)|once(?! (?:again|more)\b)|until|till|after (?:i|we|you|he|she|they|it|the)")
+_LEADING = _any(
+    r"when(?! (?:will|can|is|are)\b)|once(?! (?:again|more)\b)|until|till|after (?:i|we|you|he|she|they|it|the)"
+)
 """Before a statement, and not yet come to pass."""
 _ONLY_IF = re.compile(
     r"\W{0,4}(?:but |and |though |only |just |that is,? |i\.e\. )*(?:if|unless|provided|once|as long as|assuming|"
@@ -85,29 +95,36 @@ _ONLY_IF = re.compile(
 )
 _IF_BEHIND = _any(
     r"if(?! (?:possible|you (?:can|could|don't mind|please)|that'?s (?:ok|okay|fine)|it'?s (?:ok|okay)))|unless|provided|"
-    r"assuming|as long as|in case|once (?:i|we|you|he|she|they|it|the|my|our)|when (?:i|we|you|he|she|they|it|the|my|our)|"
+    r"assuming|as long as|in case|once (?:i|we|you|he|she|they|it|the|my|our)|when (?:i|we|you|he|she|they|it|the|my|"
+    r"our)|"
     r"after (?:i|we|you|he|she|they)|as soon as"
 )
 _NEGATION = _any(
     r"(?:do|does|did|wo|ca|should|would|could|is|was|were|are|has|have|had|must|need)n'?t(?! (?:you|we|forget|mind)\b)",
     r"(?:do|does|did|will|can|should|would|could|is|was|are|has|have|must|may) not|cannot|never|nobody|no ?one|nothing|"
-    r"no need|no way|not going to|not (?:to )?(?:chang|mov|updat|switch|set)\w*|not like|not as if|rather than|instead of|"
-    r"without|stop|avoid|nearly|almost|refuse\w*|hardly|no reason|neither|dont|please not|not yet|not that|it'?s not|isnt|wasnt|no longer",
+    r"no need|no way|not going to|not (?:to )?(?:chang|mov|updat|switch|set)\w*|not like|not as if|rather than|instead "
+    r"of|"
+    r"without|stop|avoid|nearly|almost|refuse\w*|hardly|no reason|neither|dont|please not|not yet|not that|it'?s not|"
+    r"isnt|wasnt|no longer",
 )
 _KEPT = _any(
     r"keep|keeps|keeping|kept|leave|leaves|leaving|still|stays?|staying|remains?|unchanged|the same|as is|as it is|"
     r"already|as planned|like before"
 )
 _SAYING = (
-    r"(?:said|says|say|saying|tells|told|thinks?|thought|claims?|claimed|claiming|insists?|insisted|reckons?|reckoned|believes?|"
-    r"believed|mentioned|mentions|wrote|writes|heard|hears|hear|asked|asks|asking|suggest(?:s|ed|ing)?|propos(?:es|ed|ing)|agreed|"
+    r"(?:said|says|say|saying|tells|told|thinks?|thought|claims?|claimed|claiming|insists?|insisted|reckons?|reckoned|"
+    r"believes?|"
+    r"believed|mentioned|mentions|wrote|writes|heard|hears|hear|asked|asks|asking|suggest(?:s|ed|ing)?|propos(?:es|ed|"
+    r"ing)|agreed|"
     r"agrees|assumes?|assumed|announced|texted|emailed|messaged|pinged|swears|swore|joked|jokes|wants?|wanted|hopes?|"
-    r"hoped|wishes|promised|promises|posted|tweeted|guessed|argues|argued|complained|complains|shows?|showed|reads?|stated|"
+    r"hoped|wishes|promised|promises|posted|tweeted|guessed|argues|argued|complained|complains|shows?|showed|reads?|"
+    r"stated|"
     r"states|informed|notified|confirmed|confirms|decided|recommended|recommends|advised|advises|requested|requests|"
     r"expects?|expected|prefers?|preferred)"
 )
 _REPORT = re.compile(
-    r"(?P<who>(?:[\w'-]{1,20}\s+){1,5}?)(?:(?:just|also|even|always|keeps?|still|already|has|have|had|once|only|now)\s+){0,2}"
+    r"(?P<who>(?:[\w'-]{1,20}\s+){1,5}?)(?:(?:just|also|even|always|keeps?|still|already|has|have|had|once|only|"
+    r"now)\s+){0,2}"
     r"(?P<verb>"
     + _SAYING
     + r")(?:\s+(?:me|us|you|him|her|them|everyone|everybody|people|to me))?(?:\s+(?:yesterday|today|earlier|"
@@ -115,75 +132,108 @@ _REPORT = re.compile(
     re.IGNORECASE,
 )
 _OWN_REPORT = re.compile(r"(?:^|\s)(?:i|we)(?:'ve|'d)?\s*$", re.IGNORECASE)
-_OWN_SAYING = _any(r"said|say|told|mentioned|wrote|confirmed|decided|asked|emailed|texted|agreed|requested|signed|confirm|let")
+_OWN_SAYING = _any(
+    r"said|say|told|mentioned|wrote|confirmed|decided|asked|emailed|texted|agreed|requested|signed|confirm|let"
+)
 _AUTHORITIES = _any(
-    r"airline|bank|hr|hotel|landlord|landlady|doctor'?s? (?:office|surgery)|clinic|hospital|insurer|insurance|provider|carrier|"
+    r"airline|bank|hr|hotel|landlord|landlady|doctor'?s? (?:office|surgery)|clinic|hospital|insurer|insurance|provider|"
+    r"carrier|"
     r"courier|board|council|university|college|school|dentist|garage|court|embassy|it|payroll|registrar|company|railway|"
-    r"operator|organi[sz]ers?|doctor|nurse|surgeon|physio|pharmacist|consultant|pilot|captain|conductor|crew|station|tower|agency|travel agent|restaurant|venue|shop|store|vet|surgery|consulate|ministry|tax office|utility|"
-    r"employer|firm|gym|library|post office|delivery company|it department|finance|accounts|reception|event team|gp|practice|"
+    r"operator|organi[sz]ers?|doctor|nurse|surgeon|physio|pharmacist|consultant|pilot|captain|conductor|crew|station|"
+    r"tower|agency|travel agent|restaurant|venue|shop|store|vet|surgery|consulate|ministry|tax office|utility|"
+    r"employer|firm|gym|library|post office|delivery company|it department|finance|accounts|reception|event team|gp|"
+    r"practice|"
     r"dvla|dmv|lufthansa|ryanair|easyjet|ba|registry|conference|studio|salon|workshop|dealer|dealership|supplier|vendor"
 )
 """Who has the say about the thing itself: what they tell of it is so."""
-_PER = re.compile(r"\b(?:according to|rumou?r has it|word is|allegedly|supposedly|i (?:was|'ve been|have been) told)\b", re.IGNORECASE)
+_PER = re.compile(
+    r"\b(?:according to|rumou?r has it|word is|allegedly|supposedly|i (?:was|'ve been|have been) told)\b", re.IGNORECASE
+)
 _PAST = _any(
-    r"in (?:19|20)\d\d|back (?:when|then|in)|used to(?: be)?|(?:years?|months?|weeks?|days?) ago|previously|formerly|originally|"
-    r"at (?:the|that) time|as a (?:kid|child|student|teenager)|when i was|in those days|in the past|once upon|before (?:that|the|we|i)|"
-    r"last (?:year|month|week|summer|winter|spring|autumn|fall|time|night|quarter)|yesterday|earlier|initially|first thought|"
+    r"in (?:19|20)\d\d|back (?:when|then|in)|used to(?: be)?|(?:years?|months?|weeks?|days?) ago|previously|formerly|"
+    r"originally|"
+    r"at (?:the|that) time|as a (?:kid|child|student|teenager)|when i was|in those days|in the past|once upon|before "
+    r"(?:that|the|we|i)|"
+    r"last (?:year|month|week|summer|winter|spring|autumn|fall|time|night|quarter)|yesterday|earlier|initially|first "
+    r"thought|"
     r"had (?:been|thought)|at first",
 )
 _FUTURE = _any(
     r"next (?:week|month|quarter|year|semester|season|term|spring|summer|autumn|fall|winter|sprint|release|"
-    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|october|november|"
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|october|"
+    r"november|"
     r"december|time)",
-    r"tomorrow|soon|eventually|in (?:the )?(?:new year|future|spring|summer|autumn|fall|winter|coming|next)|(?:by|at|towards) the end "
-    r"of|later (?:this|on|in)|in (?:a|an|two|three|four|five|six|\d{1,2}) (?:days?|weeks?|months?|years?|hours?)(?: time)?|"
+    r"tomorrow|soon|eventually|in (?:the )?(?:new year|future|spring|summer|autumn|fall|winter|coming|next)|(?:by|at|"
+    r"towards) the end "
+    r"of|later (?:this|on|in)|in (?:a|an|two|three|four|five|six|\d{1,2}) (?:days?|weeks?|months?|years?|hours?)(?: "
+    r"time)?|"
     r"after the (?:move|summer|holidays?|break|merger|weekend|launch)|shortly|down the road|before long|going to|gonna|"
-    r"about to|planning to|plan to|due to|set to (?:be|become|move|change)|upcoming|in (?:january|february|march|april|june|july|"
+    r"about to|planning to|plan to|due to|set to (?:be|become|move|change)|upcoming|in (?:january|february|march|april|"
+    r"june|july|"
     r"august|september|october|november|december)",
 )
 _FROM_THEN = _any(
-    r"(?:from|starting|beginning|effective|as of|as from|with effect from|come)(?! (?:now|today|immediately|this (?:morning|moment|"
+    r"(?:from|starting|beginning|effective|as of|as from|with effect from|come)(?! (?:now|today|immediately|this "
+    r"(?:morning|moment|"
     r"minute)|yesterday|here|scratch|the (?:start|top)|with))(?: (?:on|in|from))?(?: the)? "
-    r"(?:next|tomorrow|later|\d|q[1-4]|mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|summer|"
+    r"(?:next|tomorrow|later|\d|q[1-4]|mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|"
+    r"summer|"
     r"winter|spring|autumn|fall|first|new year|end)\w*",
     r"next (?:week|month|quarter|year|semester|season|term|spring|summer|autumn|winter)",
 )
 _SOMEDAY = _any(r"someday|some day|one day|in my dreams|ever|when i grow up|in a perfect world|in another life")
 _ONCE = _any(
-    r"(?:just|only) (?:for )?this (?:once|time|one)|this once|this time only|this one time|(?:just|only) once|as a one-?off|one-?off|"
-    r"for (?:this|that|the) (?:\w+ ){0,2}(?:only|alone)|only for (?:this|that|the)|for (?:this|that) (?:one|order|task|request|"
-    r"message|email|reply|question|answer|example|exercise|test|run|calculation|comparison|chart|report|slide|demo|simulation|"
-    r"purpose)|locally|on my (?:machine|laptop|local)|ran it|tried it|tested it|for the sake of|in (?:this|the) (?:example|"
+    r"(?:just|only) (?:for )?this (?:once|time|one)|this once|this time only|this one time|(?:just|only) once|as a "
+    r"one-?off|one-?off|"
+    r"for (?:this|that|the) (?:\w+ ){0,2}(?:only|alone)|only for (?:this|that|the)|for (?:this|that) (?:one|order|task|"
+    r"request|"
+    r"message|email|reply|question|answer|example|exercise|test|run|calculation|comparison|chart|report|slide|demo|"
+    r"simulation|"
+    r"purpose)|locally|on my (?:machine|laptop|local)|ran it|tried it|tested it|for the sake of|in (?:this|the) "
+    r"(?:example|"
     r"exercise|test|simulation|game|story|demo|mock-?up|sandbox|fixture|sample)|dummy|placeholder|fictional|made-up|fake|"
-    r"as an example|for (?:testing|test purposes|illustration|fun)|as a (?:test|placeholder|joke)|in the (?:unit )?tests?",
+    r"as an example|for (?:testing|test purposes|illustration|fun)|as a (?:test|placeholder|joke)|in the (?:unit "
+    r")?tests?",
 )
 _SCOPE = _any(
-    r"for now|for (?:today|tonight|the moment|the time being|the rest of|the duration|a (?:while|bit|week|few|couple))|temporar\w+|"
-    r"today only|only today|just (?:for )?(?:today|tonight|the|tomorrow)|until (?!now)|till|while (?:i|we|he|she|they|the)|during|"
+    r"for now|for (?:today|tonight|the moment|the time being|the rest of|the duration|a (?:while|bit|week|few|couple))|"
+    r"temporar\w+|"
+    r"today only|only today|just (?:for )?(?:today|tonight|the|tomorrow)|until (?!now)|till|while (?:i|we|he|she|they|"
+    r"the)|during|"
     r"this (?:week|weekend|month|quarter|sprint|semester|term|summer|winter|season|trip)(?! (?:is|was))|on weekends?|"
-    r"(?:on|in|for) (?:the )?(?:staging|dev|development|test|testing|qa|sandbox|preview|demo|ci|local|localhost|pre-?prod|beta)"
+    r"(?:on|in|for) (?:the )?(?:staging|dev|development|test|testing|qa|sandbox|preview|demo|ci|local|localhost|"
+    r"pre-?prod|beta)"
     r"(?: (?:environment|env|server|branch|build|system))?|working title|drafts?|tentative\w*|not final|provisional\w*|"
     r"pencil(?:led|ed)? in|interim|stand-?in|as a stopgap|trial|in the meantime|meanwhile|over (?:easter|christmas|the)|"
     r"for the (?:weekend|week|holidays?|trip|conference|demo|test|summer|draft|pilot|experiment)",
 )
 _HEDGE = _any(
-    r"i (?:kind of |sort of )?(?:think|thnik|guess|believe|suppose|reckon|assume|imagine|suspect|feel like)|maybe|mayb|perhaps|"
-    r"probably|prob|possibly|potentially|not (?:entirely |100% |quite |totally |too |so |completely )?(?:sure|certain|final|"
-    r"decided|confirmed|set in stone)|unsure|might|may (?:be|have|need|move|change|become)|could (?:be|become|move|change|also)|"
+    r"i (?:kind of |sort of )?(?:think|thnik|guess|believe|suppose|reckon|assume|imagine|suspect|feel like)|maybe|mayb|"
+    r"perhaps|"
+    r"probably|prob|possibly|potentially|not (?:entirely |100% |quite |totally |too |so |completely )?(?:sure|certain|"
+    r"final|"
+    r"decided|confirmed|set in stone)|unsure|might|may (?:be|have|need|move|change|become)|could (?:be|become|move|"
+    r"change|also)|"
     r"presumably|apparently|supposedly|allegedly|(?:it )?(?:looks|seems|sounds|appears) (?:like|as if|that|to be)|seems?|"
     r"leaning (?:towards?|to)|thinking (?:of|about)|consider(?:ing)?|tempted|toying with|or so|something like|"
     r"(?:got to|gotta|have to|need to|must|will|i'll|let me|should) (?:first )?(?:ask|check|confirm|double-?check|verify|"
-    r"talk to|think about|sleep on|discuss|run it|clear it)|sleep on it|can't remember|don't remember|if i remember|iirc|afaik|"
-    r"as far as i (?:know|remember)|tbc|tbd|to be confirmed|rough(?:ly)?|estimated?|ballpark|guess(?:ing)?|more or less|ish|or maybe|ideally|hopefully|"
-    r"(?:would|'d) (?:prefer|rather|like|suggest|propose)(?! to (?:chang|mov|updat|set|switch|correct|cancel|mak|reschedul|"
-    r"us|go|book|hav))|in principle|on paper|don't quote me|rumou?r\w*|i heard|we heard|heard (?:from|that)|no idea|who knows|"
+    r"talk to|think about|sleep on|discuss|run it|clear it)|sleep on it|can't remember|don't remember|if i remember|"
+    r"iirc|afaik|"
+    r"as far as i (?:know|remember)|tbc|tbd|to be confirmed|rough(?:ly)?|estimated?|ballpark|guess(?:ing)?|more or less|"
+    r"ish|or maybe|ideally|hopefully|"
+    r"(?:would|'d) (?:prefer|rather|like|suggest|propose)(?! to (?:chang|mov|updat|set|switch|correct|cancel|mak|"
+    r"reschedul|"
+    r"us|go|book|hav))|in principle|on paper|don't quote me|rumou?r\w*|i heard|we heard|heard (?:from|that)|no idea|who "
+    r"knows|"
     r"up in the air|still (?:open|deciding|discussing|negotiating|waiting)|waiting (?:for|on|to hear)|pending|subject to|"
     r"shouldn't it|unless|depends",
 )
 _IDLE = _any(
-    r"brainstorm\w*|don't (?:save|store|record|remember|note|write|change|update|do|touch) (?:it|that|any|this|them|anything)|"
+    r"brainstorm\w*|don't (?:save|store|record|remember|note|write|change|update|do|touch) (?:it|that|any|this|them|"
+    r"anything)|"
     r"nothing to change|no changes?|off the record|"
-    r"just (?:an? )?(?:idea|thought|thinking|brainstorming|exploring|example|test|question)|thinking (?:out )?loud|in my head|spitball\w*|"
+    r"just (?:an? )?(?:idea|thought|thinking|brainstorming|exploring|example|test|question)|thinking (?:out )?loud|in "
+    r"my head|spitball\w*|"
     r"don't act on",
 )
 """It is said not to count."""
@@ -197,7 +247,8 @@ _IRONY = _any(
 )
 _EMOJI = re.compile("[\U0001f602\U0001f923\U0001f644\U0001f643\U0001f609\U0001f61c]|[;:]-?[pPD)](?!\\w)")
 _WISH = _any(
-    r"wish(?:es|ed)?|hope|hoping|dream(?:s|ing|ed)?|(?:would|'d) (?:really |so |absolutely )?love|if only|would be (?:nice|great|"
+    r"wish(?:es|ed)?|hope|hoping|dream(?:s|ing|ed)?|(?:would|'d) (?:really |so |absolutely )?love|if only|would be "
+    r"(?:nice|great|"
     r"cool|lovely|good|better|perfect|ideal)|fantasi[sz]e|longing|can't wait|looking forward|deserve|ought to have|"
     r"(?:would|'d) kill for|my dream|goal is to|hopefully one day",
 )
@@ -234,6 +285,10 @@ class Surroundings(msgspec.Struct, frozen=True):
     following: str
     """What is said next."""
     question: bool
+    dated: bool = False
+    """Its value is a day or a time, which lies ahead by nature."""
+    changes: bool = False
+    """It tells of a change that was made, so a word for the past says when."""
 
 
 def surround(text: str, sentence: Sentence, start: int, value: tuple[int, int] | None, stop: int) -> Surroundings:
@@ -253,17 +308,16 @@ def surround(text: str, sentence: Sentence, start: int, value: tuple[int, int] |
     )
 
 
-def judge(around: Surroundings, *, dated: bool = False, changes: bool = False) -> Meaning:
-    """How a statement is meant. `dated` says that its value is a day or a time, which lies ahead by nature; `changes` that
-    it tells of a change that was made, so that a word for the past says when."""
+def judge(around: Surroundings) -> Meaning:
+    """How a statement is meant."""
     for look in (_asked, _supposed, _denied, _reported, _joked, _timed, _scoped):
-        meaning = look(around, dated, changes)
+        meaning = look(around)
         if meaning.stance != "earnest":
             return meaning
     return _hedged(around)
 
 
-def _asked(around: Surroundings, dated: bool, changes: bool) -> Meaning:
+def _asked(around: Surroundings) -> Meaning:
     own = around.lead + (around.inside or "go")
     polite = _POLITE.match(own) or _POLITE.match(around.before) or (_POLITE.match(around.before + own))
     if _MAY_I.match(own):
@@ -273,7 +327,11 @@ def _asked(around: Surroundings, dated: bool, changes: bool) -> Meaning:
     if _EMBEDDED.search(around.lead):
         return Meaning("none", "embedded question")
     if not around.question:
-        return Meaning("none", "question") if _TAG.search(around.tail + around.after) and "n't" in around.after else EARNEST
+        return (
+            Meaning("none", "question")
+            if _TAG.search(around.tail + around.after) and "n't" in around.after
+            else EARNEST
+        )
     rest = around.tail + around.after
     if _TAG.search(rest):
         return Meaning("none", "question")
@@ -287,7 +345,7 @@ def _clauses(text: str) -> list[str]:
     return [each for each in _SEPARATOR.split(text) if each]
 
 
-def _supposed(around: Surroundings, dated: bool, changes: bool) -> Meaning:
+def _supposed(around: Surroundings) -> Meaning:
     ahead = around.before + around.lead
     if _CONDITION.search(ahead) or _LEADING.search(ahead) or _CONDITION.search(around.inside):
         return Meaning("none", "condition")
@@ -300,7 +358,7 @@ def _supposed(around: Surroundings, dated: bool, changes: bool) -> Meaning:
     return EARNEST
 
 
-def _denied(around: Surroundings, dated: bool, changes: bool) -> Meaning:
+def _denied(around: Surroundings) -> Meaning:
     if _NEGATION.search(around.lead) or _NEGATION.search(around.inside):
         return Meaning("none", "negation")
     if _KEPT.search(around.inside) or _KEPT.search(around.lead):
@@ -308,7 +366,7 @@ def _denied(around: Surroundings, dated: bool, changes: bool) -> Meaning:
     return EARNEST
 
 
-def _reported(around: Surroundings, dated: bool, changes: bool) -> Meaning:
+def _reported(around: Surroundings) -> Meaning:
     if _PER.search(around.before + around.lead):
         return Meaning("doubtful", "report")
     for part in (around.lead, around.before):
@@ -325,7 +383,7 @@ def _reported(around: Surroundings, dated: bool, changes: bool) -> Meaning:
     return EARNEST
 
 
-def _joked(around: Surroundings, dated: bool, changes: bool) -> Meaning:
+def _joked(around: Surroundings) -> Meaning:
     near = _APART.join((around.before, around.lead, around.inside, around.tail, around.after))
     following = around.following.lstrip()
     if _IDLE.search(near) or _IDLE.match(following) or _TAKEN_BACK.match(following):
@@ -335,20 +393,20 @@ def _joked(around: Surroundings, dated: bool, changes: bool) -> Meaning:
     return EARNEST
 
 
-def _timed(around: Surroundings, dated: bool, changes: bool) -> Meaning:
+def _timed(around: Surroundings) -> Meaning:
     own = _APART.join((around.lead, around.inside, around.tail))
-    if not changes and _PAST.search(around.lead + " " + around.inside):
+    if not around.changes and _PAST.search(around.lead + " " + around.inside):
         return Meaning("none", "past")
-    if _FROM_THEN.search(around.before + around.lead) or (not dated and _FROM_THEN.search(around.tail)):
+    if _FROM_THEN.search(around.before + around.lead) or (not around.dated and _FROM_THEN.search(around.tail)):
         return Meaning("doubtful", "future")
-    if dated:
+    if around.dated:
         return EARNEST
     if _FUTURE.search(own) or _FUTURE.search(around.before) or _FUTURE.match(around.after.lstrip(" ,;")):
         return Meaning("doubtful", "future")
     return EARNEST
 
 
-def _scoped(around: Surroundings, dated: bool, changes: bool) -> Meaning:
+def _scoped(around: Surroundings) -> Meaning:
     near = _APART.join((around.before, around.lead, around.inside, around.tail, around.after))
     if _ONCE.search(near):
         return Meaning("none", "scope")
@@ -359,6 +417,11 @@ def _scoped(around: Surroundings, dated: bool, changes: bool) -> Meaning:
 
 def _hedged(around: Surroundings) -> Meaning:
     near = _APART.join((around.before, around.lead, around.inside, around.tail, around.after))
-    if _HEDGE.search(near) or _HEDGE.match(around.following.lstrip(" .!?")) or _MAY.search(around.inside) or _MAY_LEAD.search(around.lead):
+    if (
+        _HEDGE.search(near)
+        or _HEDGE.match(around.following.lstrip(" .!?"))
+        or _MAY.search(around.inside)
+        or _MAY_LEAD.search(around.lead)
+    ):
         return Meaning("doubtful", "hedge")
     return EARNEST

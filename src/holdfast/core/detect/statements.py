@@ -28,77 +28,105 @@ def compile_phrases(pattern: str) -> re.Pattern[str]:
 
 
 FILL = (
-    r"(?P<fill>(?: ?(?:now|actually|currently|officially|really|just|simply|instead|at|on|in|for|by|called|named|spelled|spelt|"
-    r"set to|changed to|moved to|switched to|updated to|rescheduled to|rescheduled for|scheduled for|back to|back on|back at|"
-    r"pushed to|pushed back to|brought forward to|moved back to|moved up to|shifted to|cut to|raised to|lowered to|reduced to|"
+    r"(?P<fill>(?: ?(?:now|actually|currently|officially|really|just|simply|instead|at|on|in|for|by|called|named|"
+    r"spelled|spelt|"
+    r"set to|changed to|moved to|switched to|updated to|rescheduled to|rescheduled for|scheduled for|back to|back on|"
+    r"back at|"
+    r"pushed to|pushed back to|brought forward to|moved back to|moved up to|shifted to|cut to|raised to|lowered to|"
+    r"reduced to|"
     r"increased to|about|around|roughly|approximately|at least|at most|up to|over|under|nearly|almost|only|exactly|"
-    r"going to be|no longer|to be|from now on|as of now|as of today|officially|therefore|hence|the following)(?![\w-])| ?[:=\"'“](?!\d\d\b)){0,5}) *"
+    r"going to be|no longer|to be|from now on|as of now|as of today|officially|therefore|hence|the following)(?![\w-])| "
+    r"?[:=\"'“](?!\d\d\b)){0,5}) *"
 )
-_APPROXIMATE = compile_phrases(r"\b(?:about|around|roughly|approximately|at least|at most|up to|over|under|nearly|almost)\b")
+_APPROXIMATE = compile_phrases(
+    r"\b(?:about|around|roughly|approximately|at least|at most|up to|over|under|nearly|almost)\b"
+)
 _IS = compile_phrases(
     r"(?: \([^)\n]{1,40}\))?(?:"
     r"(?: (?:is|are|will be|should be|must be|shall be|needs to be|need to be|has to be|ought to be|has been|have been|"
-    r"would be|could be|might be|may be|becomes|became|equals|stands at|reads|is to be|got|should read|should say|should now be|"
+    r"would be|could be|might be|may be|becomes|became|equals|stands at|reads|is to be|got|should read|should say|"
+    r"should now be|"
     r"will now be|now is|are to be|is going to be|has become|'s)|'s| ?[:=](?!\d\d\b)| ?(?:→|->|=>))" + FILL + r")"
 )
 _MOVES = compile_phrases(
-    r"(?:'s)?(?: (?:has|have|had|was|were|is|are|just|now|been|being|got|gets|getting|will|be|officially|since|recently|already|also)){0,4} "
-    r"(?P<verb>changed|changes|moved|moves|went|gone|goes|switched|switches|shifted|shifts|pushed|slipped|jumped|climbed|rose|"
-    r"increased|dropped|fell|decreased|rescheduled|updated|set|raised|lowered|reduced|cut|brought|bumped|postponed|delayed|"
-    r"extended|corrected|upgraded|downgraded|renamed|transferred|reassigned|reset|restored|reverted|relocated|relocates|put|"
+    r"(?:'s)?(?: (?:has|have|had|was|were|is|are|just|now|been|being|got|gets|getting|will|be|officially|since|recently|"
+    r"already|also)){0,4} "
+    r"(?P<verb>changed|changes|moved|moves|went|gone|goes|switched|switches|shifted|shifts|pushed|slipped|jumped|"
+    r"climbed|rose|"
+    r"increased|dropped|fell|decreased|rescheduled|updated|set|raised|lowered|reduced|cut|brought|bumped|postponed|"
+    r"delayed|"
+    r"extended|corrected|upgraded|downgraded|renamed|transferred|reassigned|reset|restored|reverted|relocated|relocates|"
+    r"put|"
     r"passed|upped|fixed|adjusted|doubled|assigned|handed|given)"
-    r"(?: (?:up|down|back|over|out|forward|again|slightly|now))?(?: (?:from|by) [^,.;!?\n]{1,60}?)? (?:to|into|at|for|until|on)\b" + FILL
+    r"(?: (?:up|down|back|over|out|forward|again|slightly|now))?(?: (?:from|by) [^,.;!?\n]{1,60}?)? (?:to|into|at|for|"
+    r"until|on)\b" + FILL
 )
 _VERBS = (
-    r"(?:chang|updat|switch|mov|push|shift|reschedul|bump|rais|lower|increas|reduc|adjust|correct|edit|amend|modify|modifi|alter|"
-    r"postpon|delay|extend|shorten|upgrad|downgrad|renam|reset|revert|restor|transfer|reassign|assign|replac|swap|cut|fix|put|set|"
-    r"bring|brought|sett|putt|cutt|swapp|chnag|chang|chagn|cahng|udpat|updat|upat|updt|mvoe|hand|give|gave|turn|lift|drop|drag|"
+    r"(?:chang|updat|switch|mov|push|shift|reschedul|bump|rais|lower|increas|reduc|adjust|correct|edit|amend|modify|"
+    r"modifi|alter|"
+    r"postpon|delay|extend|shorten|upgrad|downgrad|renam|reset|revert|restor|transfer|reassign|assign|replac|swap|cut|"
+    r"fix|put|set|"
+    r"bring|brought|sett|putt|cutt|swapp|chnag|chang|chagn|cahng|udpat|updat|upat|updt|mvoe|hand|give|gave|turn|lift|"
+    r"drop|drag|"
     r"relocat|convert|redirect|forward|schedul|book|rebook|up|upp|mak|made|mark|register|record|save|store|point|rout)"
     r"(?:e|ed|es|ing|s|t|y|ied|d)?"
 )
 _VERB_AHEAD = compile_phrases(r"\b(?P<verb>" + _VERBS + r")(?: (?:over|back|up|forward))? $")
-_PUT_AHEAD = compile_phrases(r"\b(?:mak(?:e|ing)|made|set|sett(?:ing)|put|(?:let's|lets|we'll|we can|can we|could we|please|to|shall we) (?:do|have|hold)) $")
-_PAST_VERB = compile_phrases(r"(?:\w+ed|cut|set|put|made|brought|gave|forgot)$")
+_PUT_AHEAD = compile_phrases(
+    r"\b(?:mak(?:e|ing)|made|set|sett(?:ing)|put|(?:let's|lets|we'll|we can|can we|could we|please|to|shall we) (?:do|"
+    r"have|hold)) $"
+)
 _ACTION = compile_phrases(
-    r"(?: (?:back|over|up|down|out|forward|again))?(?: (?:away )?(?:from|by) [^,.;!?\n]{1,60}?)?(?: (?:to|as|into|with|for|at|on|until|by)| ?[:=](?!\d\d\b)| ?(?:→|->|=>))(?!\w)"
-    + FILL
+    r"(?: (?:back|over|up|down|out|forward|again))?(?: (?:away )?(?:from|by) [^,.;!?\n]{1,60}?)?(?: (?:to|as|into|with|"
+    r"for|at|on|until|by)| ?[:=](?!\d\d\b)| ?(?:→|->|=>))(?!\w)" + FILL
 )
 _WANT_AHEAD = compile_phrases(r"\b(?:want|need|would like|'d like|like|wants) $")
 _WANTED = compile_phrases(r" (?:to be|to become|set to|changed to|moved to|switched to|to say|as|at|on|in)" + FILL)
-_VALUE_IS_AHEAD = compile_phrases(r" (?:is|are|becomes|became|will be|'s)(?: now| officially| actually)?(?: going to be)? $")
+_VALUE_IS_AHEAD = compile_phrases(
+    r" (?:is|are|becomes|became|will be|'s)(?: now| officially| actually)?(?: going to be)? $"
+)
 _USE_AHEAD = compile_phrases(
-    r"\b(?P<verb>use|using|put|take|have|make|making|made|set|list|register|pick|choose|want|save|store|go with|appoint\w*|nominate\w*|name\w*) "
+    r"\b(?P<verb>use|using|put|take|have|make|making|made|set|list|register|pick|choose|want|save|store|go with|"
+    r"appoint\w*|nominate\w*|name\w*) "
     r"(?P<value>[^,;!?\n]{1,60}?)(?P<link> (?:as|for|to be|in|down as))? $"
 )
 _FOLLOW_UP = compile_phrases(
-    r"\b(?:it's|it is|its|it should be|it should read|it must be|that's|that is|the (?:new|right|correct|actual|real) (?:one|number|date|"
-    r"time|address|value|spelling) (?:is|:)|the new one's|now it's|it's now|i have|i've got|i'm on|we have|we've got|i use|"
+    r"\b(?:it's|it is|its|it should be|it should read|it must be|that's|that is|the (?:new|right|correct|actual|real) "
+    r"(?:one|number|date|"
+    r"time|address|value|spelling) (?:is|:)|the new one's|now it's|it's now|i have|i've got|i'm on|we have|we've got|i "
+    r"use|"
     r"we use|i'm using|we're using|i got|we got|make (?:it|that)|use|change it to|set it to|put it (?:at|on|to|back to)|"
-    r"move it (?:back )?to|switch it (?:back )?to|set it back to|go with|it moved to|it's been (?:moved|changed) to|it has been (?:moved|changed) to)"
-    + FILL
+    r"move it (?:back )?to|switch it (?:back )?to|set it back to|go with|it moved to|it's been (?:moved|changed) to|it "
+    r"has been (?:moved|changed) to)" + FILL
 )
 _REPLACED = compile_phrases(
-    r"\b(?:replac\w+|swapp?\w*|sold|lost|traded(?: in)?|exchang\w+|got rid of|chang\w+|updat\w+|switch\w*|broke|upgrad\w+|"
+    r"\b(?:replac\w+|swapp?\w*|sold|lost|traded(?: in)?|exchang\w+|got rid of|chang\w+|updat\w+|switch\w*|broke|"
+    r"upgrad\w+|"
     r"quit|left|dropped|correct\w*|fix\w*|mov\w+|renam\w+) (?:my|our|the) $"
 )
 _CANCEL_AHEAD = compile_phrases(
-    r"\b(?:cancel(?:l?ing|l?ed)?|scrap(?:ping|ped)?|call(?:ed|ing)? off|drop(?:ping|ped)?|delet(?:e|ed|ing)|remov(?:e|ed|ing)|"
-    r"get rid of|ditch(?:ed)?|bin|scratch|skip|discard|take out|took out|clear|erase|(?<![\w'] )forget(?: about)?|(?:please|just|so|and) forget(?: about)?|axe|void|kill|"
+    r"\b(?:cancel(?:l?ing|l?ed)?|scrap(?:ping|ped)?|call(?:ed|ing)? off|drop(?:ping|ped)?|delet(?:e|ed|ing)|remov(?:e|"
+    r"ed|ing)|"
+    r"get rid of|ditch(?:ed)?|bin|scratch|skip|discard|take out|took out|clear|erase|(?<![\w'] )forget(?: about)?|"
+    r"(?:please|just|so|and) forget(?: about)?|axe|void|kill|"
     r"lose|strike|wipe|unset|disregard|abandon(?:ed)?|cut out|withdraw) $"
 )
 _CANCEL_BEHIND = compile_phrases(
-    r"(?: (?:is|are|was|were|has been|have been|'s|got|just got|is now|has now been|been|will be|on \w{3,9} is)){1,2}(?: (?:all|now|"
-    r"officially|completely|off the|been|unfortunately|sadly)){0,2} (?P<word>off|cancell?ed|called off|scrapped|dropped|not happening|no longer happening|no longer on|"
+    r"(?: (?:is|are|was|were|has been|have been|'s|got|just got|is now|has now been|been|will be|on \w{3,9} "
+    r"is)){1,2}(?: (?:all|now|"
+    r"officially|completely|off the|been|unfortunately|sadly)){0,2} (?P<word>off|cancell?ed|called off|scrapped|dropped|"
+    r"not happening|no longer happening|no longer on|"
     r"gone|dead|void|history|off the table|no more|not taking place|withdrawn|discontinued|over and done)(?=[\s.,!;?]|$)"
-    r"|(?: (?:fell|has fallen|falls) through)|(?: isn't happening| won't happen| isn't taking place| no longer (?:exists|applies))(?: any ?more)?|"
+    r"|(?: (?:fell|has fallen|falls) through)|(?: isn't happening| won't happen| isn't taking place| no longer "
+    r"(?:exists|applies))(?: any ?more)?|"
     r" (?:doesn't|does not|don't) (?:exist|apply) any ?more"
 )
 _GONE_AHEAD = compile_phrases(
-    r"\b(?:(?:do not|don't|dont|didn't|won't|will not|can't) (?:have|need|use|want|own|do|require|get)|no longer (?:have|need|use|want|own|require))"
+    r"\b(?:(?:do not|don't|dont|didn't|won't|will not|can't) (?:have|need|use|want|own|do|require|get)|no longer "
+    r"(?:have|need|use|want|own|require))"
     r"(?: a| an| the| my| our| any)? $"
 )
 _NO_LONGER = compile_phrases(r"no longer|any ?more|any longer|these days|after all")
-_OUT_BEHIND = compile_phrases(r" (?:out|off|away|any ?more|altogether|completely)\b")
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -148,9 +176,7 @@ def _value(reading: Reading, subject: Subject, at: int, limit: int, *, asked: bo
     return found
 
 
-def _statement(
-    reading: Reading, subject: Subject, value: Value, start: int, fill: str, cue: str, *, changes: bool
-) -> Statement:
+def _statement(subject: Subject, value: Value, start: int, fill: str, cue: str, *, changes: bool) -> Statement:
     certain = subject.rivals == 0 and not _APPROXIMATE.search(fill)
     certain = certain and (value.certain or (changes and subject.share == 1))
     return Statement(subject.held, value, start, max(value.end, subject.end), cue, certain, changes)
@@ -166,7 +192,7 @@ def _is_stated(reading: Reading, subject: Subject, sentence: Sentence) -> Iterat
         behind = reading.text[value.end : value.end + 30]
         firm = re.search(r"\b(?:now|set to|changed to|moved to|back)\b|^ ?[:=]", found[0], re.IGNORECASE)
         firm = firm or re.match(r"(?: now\b|,? (?:and )?not\b|,? instead\b)", behind, re.IGNORECASE)
-        yield _statement(reading, subject, value, subject.start, found["fill"], "is", changes=firm is not None)
+        yield _statement(subject, value, subject.start, found["fill"], "is", changes=firm is not None)
 
 
 def _moved(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
@@ -176,7 +202,7 @@ def _moved(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[S
         return
     value = _value(reading, subject, found.end(), sentence.end)
     if value is not None:
-        yield _statement(reading, subject, value, subject.start, found["fill"], found["verb"].lower(), changes=True)
+        yield _statement(subject, value, subject.start, found["fill"], found["verb"].lower(), changes=True)
 
 
 def _ahead(reading: Reading, subject: Subject, sentence: Sentence) -> tuple[str, int]:
@@ -199,7 +225,7 @@ def _acted(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[S
         value = _value(reading, subject, subject.end + 1, sentence.end, asked=True)
     if value is not None:
         fill = found["fill"] if found else ""
-        yield _statement(reading, subject, value, low + verb.start(), fill, "change", changes=True)
+        yield _statement(subject, value, low + verb.start(), fill, "change", changes=True)
 
 
 def _wanted(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
@@ -211,7 +237,7 @@ def _wanted(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[
         return
     value = _value(reading, subject, found.end(), sentence.end, asked=True)
     if value is not None:
-        yield _statement(reading, subject, value, low + verb.start(), found["fill"], "want", changes=True)
+        yield _statement(subject, value, low + verb.start(), found["fill"], "want", changes=True)
 
 
 def _stated_first(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
@@ -222,9 +248,11 @@ def _stated_first(reading: Reading, subject: Subject, sentence: Sentence) -> Ite
         start = low + used.start("value")
         value = _value(reading, subject, start, low + used.end("value"))
         making = used["verb"].lower().startswith(("mak", "made", "appoint", "nominat", "name"))
-        linked = making or (used["link"] or "").strip().lower() in ({"as", "for"} if used["verb"].lower() in {"use", "using"} else {"as", "down as", "to be"})
+        linked = making or (used["link"] or "").strip().lower() in (
+            {"as", "for"} if used["verb"].lower() in {"use", "using"} else {"as", "down as", "to be"}
+        )
         if value is not None and value.end >= low + used.end("value") - 1 and linked:
-            yield _statement(reading, subject, value, low + used.start(), "", "use", changes=True)
+            yield _statement(subject, value, low + used.start(), "", "use", changes=True)
             return
     linked = _VALUE_IS_AHEAD.search(ahead)
     if linked is None or subject.bare:
@@ -236,7 +264,7 @@ def _stated_first(reading: Reading, subject: Subject, sentence: Sentence) -> Ite
         value = _value(reading, subject, start, end)
         if value is not None and value.end == end:
             firm = "now" in linked[0].lower() or "new" in reading.text[subject.start : subject.end].lower()
-            made = _statement(reading, subject, value, value.start, "", "is", changes=firm)
+            made = _statement(subject, value, value.start, "", "is", changes=firm)
             yield msgspec.structs.replace(made, certain=made.certain and firm)
             return
 
@@ -244,11 +272,13 @@ def _stated_first(reading: Reading, subject: Subject, sentence: Sentence) -> Ite
 def _followed(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
     """`they replaced my laptop, I have … now`, `my address has changed. It's …`."""
     text = reading.text
-    ahead, low = _ahead(reading, subject, sentence)
+    ahead, _ = _ahead(reading, subject, sentence)
     told = _REPLACED.search(ahead + text[subject.start : subject.start + 4])
     behind = re.compile(
-        r"\s(?:(?:has|have|just|is|was|got|'s|have|hasn't)\s){0,3}(?:been\s)?(?:changed|moved|wrong|incorrect|outdated|out of date|"
-        r"broken|broke|misspelled|misspelt|different|switched|updated|stolen|lost|new|replaced|off by|not right|not correct)\b",
+        r"\s(?:(?:has|have|just|is|was|got|'s|have|hasn't)\s){0,3}(?:been\s)?(?:changed|moved|wrong|incorrect|outdated|"
+        r"out of date|"
+        r"broken|broke|misspelled|misspelt|different|switched|updated|stolen|lost|new|replaced|off by|not right|not "
+        r"correct)\b",
         re.IGNORECASE,
     ).match(text, subject.end)
     if told is None and behind is None:
@@ -262,7 +292,7 @@ def _followed(reading: Reading, subject: Subject, sentence: Sentence) -> Iterato
         return
     value = _value(reading, subject, found.end(), there.end)
     if value is not None and value.certain:
-        yield _statement(reading, subject, value, found.start(), found["fill"], "changed", changes=True)
+        yield _statement(subject, value, found.start(), found["fill"], "changed", changes=True)
 
 
 def _cancelled(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
@@ -298,7 +328,7 @@ def judge_statement(scene: Scene, statement: Statement) -> Finding | None:
         return None
     around = stance.surround(scene.said.text, sentence, statement.start, place, statement.stop)
     dated = held.kind in {"date", "time", "moment"}
-    meaning = stance.judge(around, dated=dated, changes=statement.changes)
+    meaning = stance.judge(msgspec.structs.replace(around, dated=dated, changes=statement.changes))
     if meaning.stance == "none":
         return None
     sure = SURE if statement.changes else LIKELY

@@ -1,4 +1,5 @@
-"""Which fact a phrase names: `my shipping address`, `the meeting`. Whose it is, and whether it is another thing of the kind."""
+"""Which fact a phrase names: `my shipping address`, `the meeting`. Whose it is, and whether it is another thing of the "
+"kind."""
 
 from __future__ import annotations
 
@@ -61,59 +62,87 @@ _ASKED_FOR = word_set("your which what")
 """How the other side speaks of the user's things."""
 _PLAIN_DETERMINERS = word_set("the this that a an")
 _OTHERS = word_set(
-    "his her their your its whose someone's somebody's everyone's another other others any every each which what no these those"
+    "his her their your its whose someone's somebody's everyone's another other others any every each which what no "
+    "these those"
 )
 _PLAIN = word_set(
-    "new current updated revised final official actual correct right real overall total whole entire full exact own present "
-    "latest main primary preferred usual default regular proper personal true precise said following maximum minimum max min "
+    "new current updated revised final official actual correct right real overall total whole entire full exact own "
+    "present "
+    "latest main primary preferred usual default regular proper personal true precise said following maximum minimum "
+    "max min "
     "team company project planned agreed scheduled fixed monthly annual yearly weekly daily"
 )
 """Words before a key's that do not make it another thing."""
-_NEUTRAL = word_set("new current updated revised final official actual correct right real exact own present latest proper true said")
+_NEUTRAL = word_set(
+    "new current updated revised final official actual correct right real exact own present latest proper true said"
+)
 _NOT_IN_PHRASE = word_set(
-    "and or but so because if when while than to from of in on at for with by as into about is are was were be been being am "
-    "has have had do does did will would should could can may might must i you he she it we they me him us them not no yes "
-    "please pls plz change update set move switch push shift reschedule make put cancel scrap drop delete remove edit fix correct "
-    "adjust raise lower increase reduce cut use call book need want like keep leave assign give forget rename reset revert bump "
-    "postpone extend shorten changed updated moved switched pushed shifted rescheduled made cancelled canceled dropped deleted "
-    "removed edited fixed corrected adjusted raised lowered increased reduced assigned gave renamed bumped postponed extended "
-    "lost replaced swapped sold got bought changing updating moving switching cancelling also now then that's it's here's there "
-    "just only actually hey hi hello ok okay well since until all both still back says said thinks insists told tell know let "
-    "replace swap ditch bin kill skip scratch booked wants prefer prefers love hate check confirm amend modify alter bring hold "
-    "schedule book rebook restore upgrade downgrade save store record register note remember take out re regarding concerning "
+    "and or but so because if when while than to from of in on at for with by as into about is are was were be been "
+    "being am "
+    "has have had do does did will would should could can may might must i you he she it we they me him us them not no "
+    "yes "
+    "please pls plz change update set move switch push shift reschedule make put cancel scrap drop delete remove edit "
+    "fix correct "
+    "adjust raise lower increase reduce cut use call book need want like keep leave assign give forget rename reset "
+    "revert bump "
+    "postpone extend shorten changed updated moved switched pushed shifted rescheduled made cancelled canceled dropped "
+    "deleted "
+    "removed edited fixed corrected adjusted raised lowered increased reduced assigned gave renamed bumped postponed "
+    "extended "
+    "lost replaced swapped sold got bought changing updating moving switching cancelling also now then that's it's "
+    "here's there "
+    "just only actually hey hi hello ok okay well since until all both still back says said thinks insists told tell "
+    "know let "
+    "replace swap ditch bin kill skip scratch booked wants prefer prefers love hate check confirm amend modify alter "
+    "bring hold "
+    "schedule book rebook restore upgrade downgrade save store record register note remember take out re regarding "
+    "concerning "
     "chnage udpate chagne upate updte cahnge"
 )
 _KIN = (
-    r"(?:mother|father|mom|dad|mum|mam|sister|brother|wife|husband|son|daughter|friend|colleague|boss|parent|coworker|neighbou?r|aunt|"
+    r"(?:mother|father|mom|dad|mum|mam|sister|brother|wife|husband|son|daughter|friend|colleague|boss|parent|coworker|"
+    r"neighbou?r|aunt|"
     r"uncle|cousin|client|customer|kid|roommate|partner|girlfriend|boyfriend|gf|bf|flatmate|nephew|niece|grandma|grandpa|"
     r"teammate|manager|landlord|assistant|teacher|doctor|fianc[eé]e?|ex)"
 )
 _KIN_OWNER = re.compile(_KIN + r"s", re.IGNORECASE)
 _SAME_PHRASE = re.compile(r"[ \t]|-|_| ?/ ?")
 _BEHIND = word_set(
-    "is are was were be been being will would should could can may might must shall has have had does did do isn't aren't wasn't "
-    "won't needs need to from at on in for of with by as and or but so because if when while than then that which who back "
-    "now again please pls instead moved moves moving changed changes changing went goes became becomes increased rose raised "
-    "dropped fell got gets stays stay remains remain ends starts was's over up down into out not no any anymore too also only just "
-    "today tomorrow yesterday this next last every each the a an my our it he she they we i you says said called named really "
-    "actually currently officially already still however though although thanks thx role number name date time address value "
-    "setting settings field entry details info code one id id's should've stands equals reads switched shifted pushed slipped "
+    "is are was were be been being will would should could can may might must shall has have had does did do isn't "
+    "aren't wasn't "
+    "won't needs need to from at on in for of with by as and or but so because if when while than then that which who "
+    "back "
+    "now again please pls instead moved moves moving changed changes changing went goes became becomes increased rose "
+    "raised "
+    "dropped fell got gets stays stay remains remain ends starts was's over up down into out not no any anymore too "
+    "also only just "
+    "today tomorrow yesterday this next last every each the a an my our it he she they we i you says said called named "
+    "really "
+    "actually currently officially already still however though although thanks thx role number name date time address "
+    "value "
+    "setting settings field entry details info code one id id's should've stands equals reads switched shifted pushed "
+    "slipped "
     "jumped climbed doubled halved got's either before after until till since within without about around under between "
-    "temporarily permanently always never probably maybe effective starting beginning going will've rescheduled cancelled "
+    "temporarily permanently always never probably maybe effective starting beginning going will've rescheduled "
+    "cancelled "
     "canceled wrong right soon later there here off on"
 )
 """Words that may follow a phrase, and do not make it a part of a longer one."""
 _LINKS = word_set("at by for in is no of on the last new v")
 _TAKES_MORE = word_set("role number name date time address value setting settings field entry details info code id")
-_COUNTED = word_set("number date name type amount color colour time size price cost count total day place title version")
+_COUNTED = word_set(
+    "number date name type amount color colour time size price cost count total day place title version"
+)
 """`the number of guests` is one phrase."""
 _COMPLEMENT = re.compile(
-    r"\s(?P<link>of|for|on|in|at)\s(?P<det>(?:the|my|our|this|that|a|an|his|her|their|your)\s)?(?P<rest>[\w'&-]{1,25}(?:\s[\w'&-]{1,25}){0,2}?)"
+    r"\s(?P<link>of|for|on|in|at)\s(?P<det>(?:the|my|our|this|that|a|an|his|her|their|"
+    r"your)\s)?(?P<rest>[\w'&-]{1,25}(?:\s[\w'&-]{1,25}){0,2}?)"
     r"(?=\s(?:is|are|was|has|will|should|to|from|moved|changed|went|now|back)\b|:(?!\d)|'s\b|[.,;!?]|\s*$)",
     re.IGNORECASE,
 )
 _OWN_COMPLEMENT = word_set(
-    "me us myself this it that file record records profile account order delivery booking trip project event system now here "
+    "me us myself this it that file record records profile account order delivery booking trip project event system now "
+    "here "
     "everything contract all calendar app schedule today"
 )
 
@@ -179,9 +208,9 @@ def _corrected(word: Word, at: int, names: dict[str, list[tuple[Held, str]]]) ->
         return ""
     for name in names:
         slips = 2 if len(name) >= LONG_WORD else 1
-        if len(name) >= TYPO_LETTERS and name[0] == lower[0] and abs(len(name) - len(lower)) <= slips:
-            if _distance(name, lower, slips) <= slips:
-                return name
+        alike = len(name) >= TYPO_LETTERS and name[0] == lower[0] and abs(len(name) - len(lower)) <= slips
+        if alike and _distance(name, lower, slips) <= slips:
+            return name
     return ""
 
 
@@ -236,9 +265,12 @@ def _named(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]) 
         keyed = _words_of(held)
         meant = {own_word for word in (*told, *extra) for each, own_word in names.get(word, ()) if each is held}
         if complement is not None:
-            spare = [word for word in extra if word not in meant and word not in held.key.own and word not in _OWN_COMPLEMENT]
+            spare = [
+                word for word in extra if word not in meant and word not in held.key.own and word not in _OWN_COMPLEMENT
+            ]
             foreign_complement = bool(spare) and (
-                complement["link"].lower() in {"of", "for", "at", "in"} and not _is_value(reading, complement.start("rest"))
+                complement["link"].lower() in {"of", "for", "at", "in"}
+                and not _is_value(reading, complement.start("rest"))
             )
         modifiers = [
             word
@@ -305,6 +337,8 @@ def _phrase_start(reading: Reading, at: int) -> tuple[int, str, bool, bool]:
 
 def _is_value(reading: Reading, start: int) -> bool:
     """Whether a value of some kind begins there."""
-    return any(each.start == start for each in reading.mentions) or reading.text[start : start + 1].isupper() or (
-        reading.text[start : start + 1].isdigit()
+    return (
+        any(each.start == start for each in reading.mentions)
+        or reading.text[start : start + 1].isupper()
+        or (reading.text[start : start + 1].isdigit())
     )
