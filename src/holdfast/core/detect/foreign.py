@@ -64,6 +64,8 @@ _SHOWN = re.compile(
     + r"\b[^.!?\n:]{0,60}:"
     r"|\b(?:that|which|it|sign|screen|mail|email|letter|note|text|message|article|post|voicemail|reply|template|line|"
     r"sentence|one) (?:just )?(?:says?|said|reads?|goes|saying|reading)\s{0,2}[:,]"
+    r"|\b(?:send|email|text|message|post|reply|answer|forward)\b[^.!?\n:]{1,40}\b(?:this|that|back|them|him|her|"
+    r"everyone)\s?:"
     r"|\b(?:the following|as follows|for example|for instance|e\.g\.|something like|along the lines of|such as)\s?[:,]",
     _FLAGS,
 )

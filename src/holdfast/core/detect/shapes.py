@@ -83,7 +83,8 @@ _TOWN_LOWER = re.compile(
 _LABEL_END = re.compile(
     r"(?:[,;!?\n()]|\.(?=\s|$)|\s[-–—]+\s|:\s|[\"”’']?(?:\s|^)(?:instead|now|please|pls|plz|because|since|as of|from "
     r"now|from "
-    r"here|but|then|so|rather|going forward|effective|if|when|where|which|who|that|thanks|thx|thank|cheers|lol|again|"
+    r"here|but|then|so|rather|going forward|effective|if|when|where|which|who|that|thanks|thx|thank|cheers|lol|lmao|"
+    r"haha+|jk|again|"
     r"today|"
     r"after all|for me|for us|too|as well|this time|not|no longer|any ?more|while|until|before|after|ok|okay|right|yet|"
     r"already|sounds?|works?|looks?|"
@@ -150,8 +151,9 @@ _STATES = word_set(
 )
 """Words that say how something is: a value only where one is asked for outright, or of a status."""
 _PARTICIPLE = re.compile(r"[a-z]{4,}(?:ing|ly|able|ible|ful|less|ous|ish)")
+_JUDGEMENT = re.compile(r"\s?(?:a|an|one)\s(?-i:[a-z])", re.IGNORECASE)
 _DEMONYM = re.compile(
-    r"(?:[A-Z][a-z]{2,12}(?:ian|ish|ese)|German|French|Dutch|Swiss|American|Mexican|African|European|Korean|Greek|Thai)"
+    r"(?:[A-Z][a-z]{1,12}(?:ian|ish|ese)|German|French|Dutch|Swiss|American|Mexican|African|European|Korean|Greek|Thai)"
 )
 _ATTRIBUTES = word_set(
     "status theme mode color colour level plan type branch slot preference diet language format tone style priority "
@@ -398,7 +400,9 @@ def _is_filling(stated: str) -> bool:
 
 
 def _label(held: Held, text: str, start: int, limit: int, *, asked: bool) -> Value | None:
-    """A phrase up to where something else begins."""
+    """A phrase up to where something else begins. `a mess` is no value, `a Skoda` is one."""
+    if not asked and _JUDGEMENT.match(text, start):
+        return None
     start += len(re.match(r"[\s\"'“‘`*]*(?:(?:the|a|an)\s(?=\S))?[\"'“‘`]?", text[start:limit], re.IGNORECASE)[0])  # type: ignore[index]
     stop = _LABEL_END.search(text, start, limit)
     end = stop.start() if stop else limit
@@ -434,6 +438,8 @@ def _without_key(held: Held, stated: str) -> str:
 def _is_label(held: Held, stated: str, words: list[str], *, lower_case: bool, asked: bool) -> bool:
     first = words[0].lower().strip(_TRIM)
     if first in _FUNCTION or first in _FILLERS:
+        return False
+    if "'s " in stated and "'s " not in held.text:
         return False
     if not asked and (first in _STATES or (words[-1].lower() in _STATES and not stated[:1].isupper())):
         return False

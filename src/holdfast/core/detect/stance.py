@@ -107,6 +107,7 @@ _NEGATION = _any(
     r"without|stop|avoid|nearly|almost|refuse\w*|hardly|no reason|neither|dont|please not|not yet|not that|it'?s not|"
     r"isnt|wasnt|no longer",
 )
+_NOT_LAST = re.compile(r"\bnot(?:\s+to)?\s*$", re.IGNORECASE)
 _KEPT = _any(
     r"keep|keeps|keeping|kept|leave|leaves|leaving|still|stays?|staying|remains?|unchanged|the same|as is|as it is|"
     r"already|as planned|like before"
@@ -125,7 +126,7 @@ _SAYING = (
 _REPORT = re.compile(
     r"(?P<who>(?:[\w'-]{1,20}\s+){1,5}?)(?:(?:just|also|even|always|keeps?|still|already|has|have|had|once|only|"
     r"now)\s+){0,2}"
-    r"(?P<verb>"
+    r"(?P<verb>(?<!second\s)(?<!first\s)(?<!my\s)"
     + _SAYING
     + r")(?:\s+(?:me|us|you|him|her|them|everyone|everybody|people|to me))?(?:\s+(?:yesterday|today|earlier|"
     r"this morning|in the|on the|at the|that|already|know))?(?=\s|[:,]|$)",
@@ -146,6 +147,13 @@ _AUTHORITIES = _any(
     r"dvla|dmv|lufthansa|ryanair|easyjet|ba|registry|conference|studio|salon|workshop|dealer|dealership|supplier|vendor"
 )
 """Who has the say about the thing itself: what they tell of it is so."""
+_RELAYED = re.compile(
+    r"\b(?:tell|inform|notify|remind|warn|email|text|message|let)\s+(?!me\b|us\b|you\b|it\b|"
+    r"go\b)(?:[\w'-]{1,20}\s+){1,3}(?:know|that)\b|"
+    r"\b(?:tell|inform|notify|warn|assure)\s+(?!me\b|us\b|you\b)[\w'-]{1,20}\s*[:,]?\s*$",
+    re.IGNORECASE,
+)
+"""Somebody else is to be told: it may be so, or only be said to be."""
 _PER = re.compile(
     r"\b(?:according to|rumou?r has it|word is|allegedly|supposedly|i (?:was|'ve been|have been) told)\b", re.IGNORECASE
 )
@@ -359,7 +367,7 @@ def _supposed(around: Surroundings) -> Meaning:
 
 
 def _denied(around: Surroundings) -> Meaning:
-    if _NEGATION.search(around.lead) or _NEGATION.search(around.inside):
+    if _NOT_LAST.search(around.lead) or _NEGATION.search(around.lead) or _NEGATION.search(around.inside):
         return Meaning("none", "negation")
     if _KEPT.search(around.inside) or _KEPT.search(around.lead):
         return Meaning("none", "no change")
@@ -367,6 +375,8 @@ def _denied(around: Surroundings) -> Meaning:
 
 
 def _reported(around: Surroundings) -> Meaning:
+    if _RELAYED.search(around.before + around.lead):
+        return Meaning("doubtful", "message to others")
     if _PER.search(around.before + around.lead):
         return Meaning("doubtful", "report")
     for part in (around.lead, around.before):

@@ -80,13 +80,16 @@ _ACTION = compile_phrases(
     r"(?: (?:back|over|up|down|out|forward|again))?(?: (?:away )?(?:from|by) [^,.;!?\n]{1,60}?)?(?: (?:to|as|into|with|"
     r"for|at|on|until|by)| ?[:=](?!\d\d\b)| ?(?:→|->|=>))(?!\w)" + FILL
 )
-_WANT_AHEAD = compile_phrases(r"\b(?:want|need|would like|'d like|like|wants) $")
+_WANT_AHEAD = compile_phrases(
+    r"\b(?:i|we)(?:'d)?(?: would| do| really| just| still| now| also){0,2} (?:want|need|like) $"
+)
 _WANTED = compile_phrases(r" (?:to be|to become|set to|changed to|moved to|switched to|to say|as|at|on|in)" + FILL)
 _VALUE_IS_AHEAD = compile_phrases(
     r" (?:is|are|becomes|became|will be|'s)(?: now| officially| actually)?(?: going to be)? $"
 )
 _USE_AHEAD = compile_phrases(
-    r"\b(?P<verb>use|using|put|take|have|make|making|made|set|list|register|pick|choose|want|save|store|go with|"
+    r"\b(?P<verb>use|using|put|take|have|make|making|made|set|list|register|pick|choose|(?:go |switch |change )?back to|"
+    r"save|store|go with|"
     r"appoint\w*|nominate\w*|name\w*) "
     r"(?P<value>[^,;!?\n]{1,60}?)(?P<link> (?:as|for|to be|in|down as))? $"
 )
@@ -249,7 +252,9 @@ def _stated_first(reading: Reading, subject: Subject, sentence: Sentence) -> Ite
         value = _value(reading, subject, start, low + used.end("value"))
         making = used["verb"].lower().startswith(("mak", "made", "appoint", "nominat", "name"))
         linked = making or (used["link"] or "").strip().lower() in (
-            {"as", "for"} if used["verb"].lower() in {"use", "using"} else {"as", "down as", "to be"}
+            {"as", "for"}
+            if used["verb"].lower().startswith(("use", "using", "go", "switch", "change", "back"))
+            else {"as", "down as", "to be"}
         )
         if value is not None and value.end >= low + used.end("value") - 1 and linked:
             yield _statement(subject, value, low + used.start(), "", "use", changes=True)

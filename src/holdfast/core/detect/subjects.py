@@ -251,7 +251,7 @@ def _named(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]) 
             last = at + 1
     compound = bool(tail) and last == at and tail[0].isalpha() and tail not in _BEHIND
     compound = compound and not _is_value(reading, words[at + 1].start)
-    end = words[last].end
+    end = words[last].end - (2 if words[last].lower.endswith("'s") else 0)
     inner = words[first : last + 1]
     complement = _COMPLEMENT.match(reading.text, end)
     extra: list[str] = []
