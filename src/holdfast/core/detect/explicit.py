@@ -120,8 +120,6 @@ def _retracted(scene: Scene, held: Held, mood: Mood) -> Iterator[Finding]:
     if named and len(named) * 2 >= len(proper):
         firm = cues.HARD.search(held.candidate.text) and not by_key
         yield Finding(held, "retract", "explicit", mood.retraction, DOUBTFUL if firm else LIKELY, at=at)
-    elif by_key and len(by_key) == len(held.key.telling):
-        yield Finding(held, "retract", "explicit", mood.retraction, LIKELY, at=at)
     elif _POINTING.search(scene.said.text[mood.sentence.start : mood.sentence.end]) and held in scene.latest:
         about = stems - {word.stem for word in words(mood.retraction)}
         if not about or by_key or about & set(held.norm):

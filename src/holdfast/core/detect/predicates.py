@@ -31,7 +31,7 @@ _TABLE: tuple[tuple[str, frozenset[str], str], ...] = (
         word_set("hotel accommodation lodging stay"),
         "stay",
     ),
-    (r"(?:drive|driving|bought|got|have|switched to|own)", word_set("car vehicle"), "drive"),
+    (r"(?:drive|driving|switched to)", word_set("car vehicle"), "drive"),
     (r"(?:report|reporting|answer) to", word_set("manager boss supervisor lead"), "report"),
     (r"(?:weigh|weighing)", word_set("weight"), "weigh"),
     (r"(?:earn|earning|make|making|paid|on)", word_set("salary income pay wage"), "earn"),
@@ -62,11 +62,14 @@ _TABLE: tuple[tuple[str, frozenset[str], str], ...] = (
     (r"(?:'m|am|are)?", word_set("diet"), "be"),
 )
 _FRAMES = [(compile_phrases(_SELF + verb + FILL), keys, cue) for verb, keys, cue in _TABLE]
+_IMPERATIVE = r"(?:^|[,.;!?\n] |\b(?:please|just|can|could|you|so|and|to|now|hi|hello) )"
 _ME = (
-    (compile_phrases(r"\b(?:please )?(?:call|address) me" + FILL), word_set("name nickname"), "call"),
+    (compile_phrases(_IMPERATIVE + r"(?:call|address) me" + FILL), word_set("name nickname"), "call"),
     (
         compile_phrases(
-            r"\b(?:reach|call|text|ring|contact|phone|email|mail|message|write to) me (?:at|on|under|via)" + FILL
+            _IMPERATIVE
+            + r"(?:reach|call|text|ring|contact|phone|email|mail|message|write to) me (?:at|on|under|via)"
+            + FILL
         ),
         word_set("phone mobile cell email mail contact"),
         "reach",

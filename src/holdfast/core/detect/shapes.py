@@ -151,6 +151,7 @@ _STATES = word_set(
 )
 """Words that say how something is: a value only where one is asked for outright, or of a status."""
 _PARTICIPLE = re.compile(r"[a-z]{4,}(?:ing|ly|able|ible|ful|less|ous|ish)")
+_OWNED = re.compile(r"-(?:owned|run|based|made|like|style|friendly|free|sized|built|themed)$", re.IGNORECASE)
 _JUDGEMENT = re.compile(r"\s?(?:a|an|one)\s(?-i:[a-z])", re.IGNORECASE)
 _DEMONYM = re.compile(
     r"(?:[A-Z][a-z]{1,12}(?:ian|ish|ese)|German|French|Dutch|Swiss|American|Mexican|African|European|Korean|Greek|Thai)"
@@ -293,7 +294,14 @@ def _typed(held: Held, reading: Reading, start: int) -> Value | None:
         return None
     if held.kind == "moment" and held.whole is not None and len(best.parts) > 1 and held.states(best):
         return None
-    return Value(min(start, best.start) if best.start == start else start, best.end)
+    return Value(start, best.end, certain=not (held.kind in _CALENDAR and _CONTINUES.match(reading.text, best.end)))
+
+
+_CALENDAR = word_set("date time moment")
+_CONTINUES = re.compile(
+    r"\s(?:at|@|from|the)\s\d|,?\s\d{1,2}(?::\d{2})?\b(?!\s?(?:people|persons?|tickets?|guests?))", re.IGNORECASE
+)
+"""Behind a day or a time: there is more of it than was read."""
 
 
 def _is_of_kind(held: Held, each: Mention) -> bool:
@@ -423,6 +431,10 @@ def _label(held: Held, text: str, start: int, limit: int, *, asked: bool) -> Val
     return Value(start, end, certain=certain)
 
 
+_NAME_PARTS = word_set("name number ordinal code")
+"""Kinds of values that may be a part of any name."""
+
+
 def _without_key(held: Held, stated: str) -> str:
     """`Premium` of `Premium plan`, where the key says that it is a plan."""
     words = stated.split()
@@ -439,14 +451,16 @@ def _is_label(held: Held, stated: str, words: list[str], *, lower_case: bool, as
     first = words[0].lower().strip(_TRIM)
     if first in _FUNCTION or first in _FILLERS:
         return False
-    if "'s " in stated and "'s " not in held.text:
+    if (stated[:1].isupper() and _OWNED.search(words[0])) or ("'s " in stated and "'s " not in held.text):
         return False
     if not asked and (first in _STATES or (words[-1].lower() in _STATES and not stated[:1].isupper())):
         return False
     if any(word.lower() in {"i", "you", "me", "is", "was", "very", "really", "too", "so"} for word in words):
         return False
-    if mentions(stated) and any(each.kind not in {"name", "number", "ordinal", "code"} for each in mentions(stated)):
-        return held.kind == "text" and bool(held.inner)
+    found = mentions(stated)
+    kinds = {each.kind for each in found} - _NAME_PARTS
+    if kinds != {each.kind for each in held.inner} - _NAME_PARTS or (kinds and len(found) < len(held.inner)):
+        return False  # a day without its time is a part of such a value
     if re.search(r"\d", words[0]) and not re.search(r"\d", held.text):
         return False
     if stated[:1].isupper() or re.search(r"\d", words[0]):

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from holdfast.core.detect.words import KIN_WORDS as KIN
 from holdfast.core.detect.words import Sentence
 
 Stance: TypeAlias = Literal["earnest", "doubtful", "none"]
@@ -85,7 +86,7 @@ _CONDITION = _any(
     r"scenario|had (?:i|we|you)",
 )
 _LEADING = _any(
-    r"when(?! (?:will|can|is|are)\b)|once(?! (?:again|more)\b)|until|till|after (?:i|we|you|he|she|they|it|the)"
+    r"when(?! (?:will|can|is|are)\b)|(?<!this )once(?! (?:again|more)\b)|until|till|after (?:i|we|you|he|she|they|it|the)"
 )
 """Before a statement, and not yet come to pass."""
 _ONLY_IF = re.compile(
@@ -109,7 +110,9 @@ _NEGATION = _any(
 )
 _NOT_LAST = re.compile(r"\bnot(?:\s+to)?\s*$", re.IGNORECASE)
 _KEPT = _any(
-    r"keep|keeps|keeping|kept|leave|leaves|leaving|still|stays?|staying|remains?|unchanged|the same|as is|as it is|"
+    r"keep|keeps|keeping|kept|leave(?=\s*$)|"
+    r"leave (?:it|that|this|them|the|my|our|everything|things)|still|"
+    r"stays?|staying|remains?|unchanged|the same|as is|as it is|"
     r"already|as planned|like before"
 )
 _SAYING = (
@@ -199,14 +202,17 @@ _ONCE = _any(
     r"simulation|"
     r"purpose)|locally|on my (?:machine|laptop|local)|ran it|tried it|tested it|for the sake of|in (?:this|the) "
     r"(?:example|"
-    r"exercise|test|simulation|game|story|demo|mock-?up|sandbox|fixture|sample)|dummy|placeholder|fictional|made-up|fake|"
+    r"exercise|test|simulation|game|story|demo|mock-?up|sandbox|fixture|sample)|in (?:the|this|that|a|my|our) "
+    r"(?:tutorial|docs|documentation|book|movie|film|novel|video|article|guide|course|lecture|paper|slides?|screenshot|"
+    r"template|readme|script|play|song|quiz|puzzle|riddle|worksheet|case study)|dummy|placeholder|fictional|made-up|fake|"
     r"as an example|for (?:testing|test purposes|illustration|fun)|as a (?:test|placeholder|joke)|in the (?:unit "
     r")?tests?",
 )
 _SCOPE = _any(
     r"for now|for (?:today|tonight|the moment|the time being|the rest of|the duration|a (?:while|bit|week|few|couple))|"
     r"temporar\w+|"
-    r"today only|only today|just (?:for )?(?:today|tonight|the|tomorrow)|until (?!now)|till|while (?:i|we|he|she|they|"
+    r"today only|only today|just (?:for )?(?:today|tonight|the|tomorrow)|until (?!now)|till|"
+    r"while (?:i'm|i|we're|we|he|she|they|"
     r"the)|during|"
     r"this (?:week|weekend|month|quarter|sprint|semester|term|summer|winter|season|trip)(?! (?:is|was))|on weekends?|"
     r"(?:on|in|for) (?:the )?(?:staging|dev|development|test|testing|qa|sandbox|preview|demo|ci|local|localhost|"
@@ -262,7 +268,11 @@ _WISH = _any(
 )
 _WOULD = _any(r"would|wouldn't|'d be|would've|might have|could have|should have been|should've been")
 _MAY = _any(r"might|may|could")
-_MAY_LEAD = _any(r"(?:i|we|they|he|she) (?:could|might|may)")
+_MAY_LEAD = _any(
+    r"(?:i|we|they|he|she|you|someone) (?:could|might|may|should|ought to|shall|would)(?: (?:probably|really|maybe|just))?"
+)
+_BY_OTHERS = _any(r"(?:my|our|his|her|their) " + KIN + r"s?|he|she|somebody|someone|anybody|everybody|everyone")
+"""Who has no say in the speaker's things, before a verb."""
 
 
 class Meaning(msgspec.Struct, frozen=True):
@@ -417,7 +427,8 @@ def _timed(around: Surroundings) -> Meaning:
 
 
 def _scoped(around: Surroundings) -> Meaning:
-    near = _APART.join((around.before, around.lead, around.inside, around.tail, around.after))
+    inside = "" if around.dated else around.inside
+    near = _APART.join((around.before, around.lead, inside, around.tail, around.after))
     if _ONCE.search(near):
         return Meaning("none", "scope")
     if _SCOPE.search(near):
@@ -434,4 +445,6 @@ def _hedged(around: Surroundings) -> Meaning:
         or _MAY_LEAD.search(around.lead)
     ):
         return Meaning("doubtful", "hedge")
+    if _BY_OTHERS.search(around.lead) and not _AUTHORITIES.search(around.lead):
+        return Meaning("doubtful", "deed of others")
     return EARNEST

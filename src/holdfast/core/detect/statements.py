@@ -119,7 +119,7 @@ _CANCEL_BEHIND = compile_phrases(
     r"is)){1,2}(?: (?:all|now|"
     r"officially|completely|off the|been|unfortunately|sadly)){0,2} (?P<word>off|cancell?ed|called off|scrapped|dropped|"
     r"not happening|no longer happening|no longer on|"
-    r"gone|dead|void|history|off the table|no more|not taking place|withdrawn|discontinued|over and done)(?=[\s.,!;?]|$)"
+    r"void|off the table|no more|not taking place|withdrawn|discontinued|over and done)(?=[\s.,!;?]|$)"
     r"|(?: (?:fell|has fallen|falls) through)|(?: isn't happening| won't happen| isn't taking place| no longer "
     r"(?:exists|applies))(?: any ?more)?|"
     r" (?:doesn't|does not|don't) (?:exist|apply) any ?more"
@@ -128,6 +128,9 @@ _GONE_AHEAD = compile_phrases(
     r"\b(?:(?:do not|don't|dont|didn't|won't|will not|can't) (?:have|need|use|want|own|do|require|get)|no longer "
     r"(?:have|need|use|want|own|require))"
     r"(?: a| an| the| my| our| any)? $"
+)
+_LONG_AGO = compile_phrases(
+    r" (?:last (?:week|month|year|summer|winter|spring|time)|(?:years|months|weeks) ago|in (?:19|20)\d\d|before)\b"
 )
 _NO_LONGER = compile_phrases(r"no longer|any ?more|any longer|these days|after all")
 
@@ -181,7 +184,7 @@ def _value(reading: Reading, subject: Subject, at: int, limit: int, *, asked: bo
 
 def _statement(subject: Subject, value: Value, start: int, fill: str, cue: str, *, changes: bool) -> Statement:
     certain = subject.rivals == 0 and not _APPROXIMATE.search(fill)
-    certain = certain and (value.certain or (changes and subject.share == 1))
+    certain = certain and (value.certain or (changes and subject.share == 1 and subject.held.shape != "typed"))
     return Statement(subject.held, value, start, max(value.end, subject.end), cue, certain, changes)
 
 
@@ -316,6 +319,8 @@ def _cancelled(reading: Reading, subject: Subject, sentence: Sentence) -> Iterat
     elif verb is None and behind is None:
         return
     stop = behind.end() if behind else subject.end
+    if _LONG_AGO.match(text, stop):
+        return
     start = subject.start if behind else low + (verb or gone).start()  # type: ignore[union-attr]
     if verb is not None and re.match(r"\s(?:to|from|if)\s", text[stop : stop + 6]):
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.core.detect.words import GENERIC, STOP, Word, word_set
+from holdfast.core.detect.words import GENERIC, KIN_WORDS, STOP, Word, word_set
 
 if TYPE_CHECKING:
     from holdfast.core.detect.reading import Held, Reading
@@ -99,13 +99,7 @@ _NOT_IN_PHRASE = word_set(
     "concerning "
     "chnage udpate chagne upate updte cahnge"
 )
-_KIN = (
-    r"(?:mother|father|mom|dad|mum|mam|sister|brother|wife|husband|son|daughter|friend|colleague|boss|parent|coworker|"
-    r"neighbou?r|aunt|"
-    r"uncle|cousin|client|customer|kid|roommate|partner|girlfriend|boyfriend|gf|bf|flatmate|nephew|niece|grandma|grandpa|"
-    r"teammate|manager|landlord|assistant|teacher|doctor|fianc[eé]e?|ex)"
-)
-_KIN_OWNER = re.compile(_KIN + r"s", re.IGNORECASE)
+_KIN_OWNER = re.compile(KIN_WORDS + r"s", re.IGNORECASE)
 _SAME_PHRASE = re.compile(r"[ \t]|-|_| ?/ ?")
 _BEHIND = word_set(
     "is are was were be been being will would should could can may might must shall has have had does did do isn't "
@@ -270,7 +264,7 @@ def _named(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]) 
             ]
             foreign_complement = bool(spare) and (
                 complement["link"].lower() in {"of", "for", "at", "in"}
-                and not _is_value(reading, complement.start("rest"))
+                and not any(each.start == complement.start("rest") for each in reading.mentions)
             )
         modifiers = [
             word
