@@ -86,7 +86,7 @@ _CONDITION = _any(
     r"scenario|had (?:i|we|you)",
 )
 _LEADING = _any(
-    r"when(?! (?:will|can|is|are)\b)|(?<!this )once(?! (?:again|more)\b)|until|till|after (?:i|we|you|he|she|they|it|the)"
+    r"when(?! (?:will|can|is|are)\b)|(?<!this\s)once(?! (?:again|more)\b)|until|till|after (?:i|we|you|he|she|they|it|the)"
 )
 """Before a statement, and not yet come to pass."""
 _ONLY_IF = re.compile(
