@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from holdfast.core.detect.reading import Held, Reading, Scene
 from holdfast.core.detect.shapes import Value, whole_value
 from holdfast.core.detect.statements import AHEAD_CHARACTERS, FILL, Statement, compile_phrases, sentence_at
 
 RECENT_MESSAGES = 2
+MATCHES = 6
+"""Places where the same thing is looked for, the first ones."""
 PART_LETTERS = 2
 """A shorter part of a value is not looked for."""
 
@@ -76,7 +79,7 @@ def read_corrections(scene: Scene) -> Iterator[Statement]:
 
 def _renamed(reading: Reading, held: Held) -> Iterator[Statement]:
     """The old value is named, and the new one beside it."""
-    for start, end in held.touched(reading):
+    for start, end in held.touched(reading)[:MATCHES]:
         found = _beside(reading, held, start, end)
         if found is not None:
             value, first, last = found
@@ -185,7 +188,7 @@ def _pointed(scene: Scene) -> Iterator[Statement]:
     """`make it 7 pm`: what the text or the talk was about, if there is one such thing alone."""
     reading = scene.said
     for pattern in (_POINT, _BACK, _IT_IS):
-        for found in pattern.finditer(reading.text):
+        for found in islice(pattern.finditer(reading.text), MATCHES):
             sentence = sentence_at(reading, found.start())
             if sentence is None:
                 continue

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from holdfast.core.detect.reading import Held, Scene
 from holdfast.core.detect.shapes import Value, whole_value
 from holdfast.core.detect.statements import FILL, Statement, compile_phrases, sentence_at
 from holdfast.core.detect.words import word_set
 
+MATCHES = 6
+"""Places where a verb is looked at, the first ones."""
 _SELF = (
     r"(?:^|(?<=[\s,.;:!?(]))(?:i|we)(?:'m|'re|'ve|'ll|'d| am| are| have| will)?(?: (?:now|just|recently|finally|"
     r"currently|both|already|also|"
@@ -89,7 +92,7 @@ def read_predicates(scene: Scene) -> Iterator[Statement]:
         holders = [held for held in scene.held if keys & {*held.key.own} and not held.domain]
         if not holders:
             continue
-        for found in frame.finditer(text):
+        for found in islice(frame.finditer(text), MATCHES):
             sentence = sentence_at(scene.said, found.start())
             if sentence is None:
                 continue

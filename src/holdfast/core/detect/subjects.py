@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 PHRASE_WORDS = 5
 """Before the word that names a fact, in the same phrase."""
+FIRST_PHRASES, LAST_PHRASES = 24, 12
+"""Phrases of a text that are looked at: the first ones and the last ones."""
+MEANT = 3
+"""Facts that one phrase may name, the likeliest ones."""
 TYPO_WORDS = 80
 """Words of a text that are looked at for slips of the pen, the first ones."""
 TYPO_LETTERS = 5
@@ -166,13 +171,14 @@ class Subject(msgspec.Struct, frozen=True):
 def find_subjects(held: Sequence[Held], reading: Reading) -> list[Subject]:
     """All phrases that name a fact; of the facts that one phrase names, the ones that it names best come first."""
     names = _index(held)
-    found: list[Subject] = []
+    places: list[int] = []
     for at, word in enumerate(reading.words):
         stem = word.stem if word.stem in names else _corrected(word, at, names)
-        if not stem or _goes_on(reading, at, names):
-            continue
-        found += _named(reading, at, names)
-    return found
+        if stem and not _goes_on(reading, at, names):
+            places.append(at)
+    if len(places) > FIRST_PHRASES + LAST_PHRASES:
+        places = places[:FIRST_PHRASES] + places[-LAST_PHRASES:]
+    return [each for at in places for each in islice(_named(reading, at, names), MEANT)]
 
 
 def _index(facts: Sequence[Held]) -> dict[str, list[tuple[Held, str]]]:
