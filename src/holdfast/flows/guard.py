@@ -205,8 +205,9 @@ def _endings(
         ended = when.get((each.ledger, fact.ended_seq))
         if ended is not None:
             last = max((seq for seq, position in positions.items() if position and position < ended), default=0)
-        else:  # it ran out, and only a clock says when
-            last = max((seq for seq in near if times.get(seq, 0) < (fact.expires_us or 0)), default=0)
+        else:  # it ran out, or its row is from an older process: only a clock says when
+            over = fact.expires_us or 0 if fact.ended_us is None else fact.ended_us
+            last = max((seq for seq in near if times.get(seq, 0) < over), default=0)
         endings[name] = Ending(
             fact=fact.id,
             key=fact.key,
