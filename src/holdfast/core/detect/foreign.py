@@ -66,6 +66,7 @@ _SHOWN = re.compile(
     r"sentence|one) (?:just )?(?:says?|said|reads?|goes|saying|reading)\s{0,2}[:,]"
     r"|\b(?:send|email|text|message|post|reply|answer|forward)\b[^.!?\n:]{1,40}\b(?:this|that|back|them|him|her|"
     r"everyone)\s?:"
+    r"|\b(?:paste|type|enter|copy|print|echo|display|fill in)\b[^.!?\n:]{0,40}:(?=\s)"
     r"|\b(?:the following|as follows|for example|for instance|e\.g\.|something like|along the lines of|such as)\s?[:,]",
     _FLAGS,
 )

@@ -87,14 +87,14 @@ _LABEL_END = re.compile(
     r"haha+|jk|again|"
     r"today|"
     r"after all|for me|for us|too|as well|this time|not|no longer|any ?more|while|until|before|after|ok|okay|right|yet|"
-    r"already|sounds?|works?|looks?|"
+    r"already|these days|nowadays|sounds?|works?|looks?|"
     r"from|at|on|in|with|by|per|anyway|though|tho|btw|and (?:i|we|you|he|she|they|it|the|my|our|please|can|could|would|"
     r"let|"
     r"also|then|not|that|have|make|send|tell|update|change|move|set|cancel|build|book|add|remove|give|get|see|check|keep|"
-    r"use|put|is|are|was|will|should)|is|are|was|were|has|have|had|will|would|should|could|can|to|for|as|or|i|you|we|he|"
+    r"use|put|is|are|was|will|should)|is|are|was|were|has|have|had|will|would|should|could|can|to|for|as|or|I|i|you|we|"
+    r"he|"
     r"she|they|it|"
     r"my|your|our|their|his|her)(?=\s|[,;.!?]|$))",
-    re.IGNORECASE,
 )
 _AND_END = re.compile(r"\sand\s", re.IGNORECASE)
 _TRIM = " \t\"'“”‘’`*_.,;:-–—"

@@ -86,7 +86,8 @@ _CONDITION = _any(
     r"scenario|had (?:i|we|you)",
 )
 _LEADING = _any(
-    r"when(?! (?:will|can|is|are)\b)|(?<!this\s)once(?! (?:again|more)\b)|until|till|after (?:i|we|you|he|she|they|it|the)"
+    r"when(?! (?:will|can|is|are)\b)|(?<!this\s)once(?! (?:again|more)\b)|until|till|after (?:i|we|you|he|she|they|it|"
+    r"the)"
 )
 """Before a statement, and not yet come to pass."""
 _ONLY_IF = re.compile(
@@ -229,7 +230,8 @@ _HEDGE = _any(
     r"decided|confirmed|set in stone)|unsure|might|may (?:be|have|need|move|change|become)|could (?:be|become|move|"
     r"change|also)|"
     r"presumably|apparently|supposedly|allegedly|(?:it )?(?:looks|seems|sounds|appears) (?:like|as if|that|to be)|seems?|"
-    r"leaning (?:towards?|to)|thinking (?:of|about)|consider(?:ing)?|tempted|toying with|or so|something like|"
+    r"leaning (?:towards?|to)|thinking (?:of|about)|consider(?:ing|ed)?|discuss(?:ed|ing)|debat(?:ed|ing)|talk(?:ed|"
+    r"ing) about|thought about|tempted|toying with|or so|something like|"
     r"(?:got to|gotta|have to|need to|must|will|i'll|let me|should) (?:first )?(?:ask|check|confirm|double-?check|verify|"
     r"talk to|think about|sleep on|discuss|run it|clear it)|sleep on it|can't remember|don't remember|if i remember|"
     r"iirc|afaik|"
@@ -269,7 +271,8 @@ _WISH = _any(
 _WOULD = _any(r"would|wouldn't|'d be|would've|might have|could have|should have been|should've been")
 _MAY = _any(r"might|may|could")
 _MAY_LEAD = _any(
-    r"(?:i|we|they|he|she|you|someone) (?:could|might|may|should|ought to|shall|would)(?: (?:probably|really|maybe|just))?"
+    r"(?:i|we|they|he|she|you|someone) (?:could|might|may|should|ought to|shall|would)(?: (?:probably|really|maybe|"
+    r"just))?"
 )
 _BY_OTHERS = _any(r"(?:my|our|his|her|their) " + KIN + r"s?|he|she|somebody|someone|anybody|everybody|everyone")
 """Who has no say in the speaker's things, before a verb."""

@@ -16,7 +16,7 @@ from holdfast.core.detect.findings import DOUBTFUL, LIKELY, SURE, Finding, is_cu
 from holdfast.core.detect.reading import Held, Reading, Scene
 from holdfast.core.detect.shapes import Value, whole_value
 from holdfast.core.detect.subjects import Subject
-from holdfast.core.detect.words import Sentence
+from holdfast.core.detect.words import Sentence, word_set
 from holdfast.model.detection import Change, Rule
 
 AHEAD_CHARACTERS = 90
@@ -182,8 +182,17 @@ def _value(reading: Reading, subject: Subject, at: int, limit: int, *, asked: bo
     return found
 
 
+_KINDS = word_set("address time date day number name url email phone location place hour price code")
+"""Last words of a key that people leave out, where the value itself says of what kind it is."""
+
+
+def _is_meant(subject: Subject) -> bool:
+    """Whether a phrase names the fact and not only what it is of: `spending` is no `spending cap`."""
+    return subject.head or subject.share == 1 or subject.held.key.own[-1] in _KINDS
+
+
 def _statement(subject: Subject, value: Value, start: int, fill: str, cue: str, *, changes: bool) -> Statement:
-    certain = subject.rivals == 0 and not _APPROXIMATE.search(fill)
+    certain = subject.rivals == 0 and not _APPROXIMATE.search(fill) and _is_meant(subject)
     certain = certain and (value.certain or (changes and subject.share == 1 and subject.held.shape != "typed"))
     return Statement(subject.held, value, start, max(value.end, subject.end), cue, certain, changes)
 

@@ -105,7 +105,7 @@ _NOT_IN_PHRASE = word_set(
     "chnage udpate chagne upate updte cahnge"
 )
 _KIN_OWNER = re.compile(KIN_WORDS + r"s", re.IGNORECASE)
-_SAME_PHRASE = re.compile(r"[ \t]|-|_| ?/ ?")
+_SAME_PHRASE = re.compile(r"'?[ \t]|-|_| ?/ ?")
 _BEHIND = word_set(
     "is are was were be been being will would should could can may might must shall has have had does did do isn't "
     "aren't wasn't "
