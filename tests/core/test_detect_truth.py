@@ -273,6 +273,35 @@ STATED: list[tuple[str, Facts, Facts]] = [
     ("My coach is Ibrahim, no longer Kerstin.", {"coach": "Kerstin"}, {"coach": "Ibrahim"}),
     ("I go by Lexi.", {"name": "Alexandra"}, {"name": "Lexi"}),
     ("Reservation name is Okonkwo", {"reservation name": "Smith"}, {"reservation name": "Okonkwo"}),
+    ("Just so you know, our vet is Dr Amari now.", {"vet": "Dr Pohl"}, {"vet": "Dr Amari"}),
+    (
+        "The school moved parents' evening to 6 November.",
+        {"parents evening": "30 October"},
+        {"parents evening": "6 November"},
+    ),
+    ("please set my daily step goal to 9,000", {"daily step goal": "8,000"}, {"daily step goal": "9,000"}),
+    ("Our new slogan is Light Work.", {"slogan": "Hard Work"}, {"slogan": "Light Work"}),
+    (
+        "I've moved! New address: 3 Tannery Court, Northampton NN1 2LP",
+        {"address": "8 Shoe Lane, Northampton"},
+        {"address": "3 Tannery Court, Northampton NN1 2LP"},
+    ),
+    (
+        "the landing page url should be https://go.tern.example/start",
+        {"landing page url": "https://tern.example"},
+        {"landing page url": "https://go.tern.example/start"},
+    ),
+    (
+        "Can you put the haircut on Friday at 3:30 pm instead?",
+        {"haircut": "Thursday at 3:30 pm"},
+        {"haircut": "Friday at 3:30 pm"},
+    ),
+    ("My favourite team is Ajax these days.", {"favourite team": "Feyenoord"}, {"favourite team": "Ajax"}),
+    ("The fine is 80 euros, not 60 euros.", {"fine": "60 euros"}, {"fine": "80 euros"}),
+    ("switch the output format to yaml", {"output format": "json"}, {"output format": "yaml"}),
+    ("Sorry, typo: my email is liv@reed.example", {"email": "lib@reed.example"}, {"email": "liv@reed.example"}),
+    ("My son's school is Hillcrest now.", {"son school": "Westbrook"}, {"son school": "Hillcrest"}),
+    ("Please raise the spending cap to $2,500.", {"spending cap": "$2,000"}, {"spending cap": "$2,500"}),
 ]
 
 
@@ -308,6 +337,7 @@ ENDED: list[tuple[str, Facts, str]] = [
         {"newsletter email": "a@b.example"},
         "newsletter email",
     ),
+    ("we're dropping the pottery class", {"pottery class": "Monday"}, "pottery class"),
 ]
 
 
@@ -605,6 +635,30 @@ NOTHING: dict[str, list[tuple[str, Facts]]] = {
         ("Wow, the new iPhone price is 1,199 euros.", {"price": "49 euros"}),
         ("We never use Slack.", {"chat tool": "Teams"}),
         ("The budget is not 900 euros.", {"budget": "600 euros"}),
+        ("Is the vet Dr Amari?", {"vet": "Dr Pohl"}),
+        ("Our vet is wonderful.", {"vet": "Dr Pohl"}),
+        ("The vet bill is 80 euros.", {"vet": "Dr Pohl", "fine": "60 euros"}),
+        ("The old landing page url is https://go.tern.example/start", {"landing page url": "https://tern.example"}),
+        ("Mum's email is liv@reed.example", {"email": "lib@reed.example"}),
+        ("My neighbour reckons the fine is 80 euros.", {"fine": "60 euros"}),
+        ("If the fine is 80 euros I will appeal.", {"fine": "60 euros"}),
+        ("The haircut was a disaster.", {"haircut": "Thursday"}),
+        ("The haircut is on me.", {"haircut": "Thursday"}),
+        ("My step goal is unrealistic.", {"step goal": "8,000"}),
+        ("I walked 12,000 steps today!", {"step goal": "8,000"}),
+        ("The address is easy to find.", {"address": "8 Shoe Lane"}),
+        ("Paste this into the form: address is 3 Tannery Court", {"address": "8 Shoe Lane"}),
+        ("Rewrite the sentence 'the slogan is Light Work' in French", {"slogan": "Hard Work"}),
+        ("Who came up with the slogan Light Work?", {"slogan": "Hard Work"}),
+        ("In March the slogan was Light Work.", {"slogan": "Hard Work"}),
+        ("Try the output format yaml just for this run.", {"output format": "json"}),
+        ("The output format is weird.", {"output format": "json"}),
+        ("Don't you dare set the output format to yaml.", {"output format": "json"}),
+        ("Dinner is served at the hotel.", {"dinner": "7 pm", "hotel": "Casa Flor"}),
+        ("Dinner was 45 euros.", {"dinner": "7 pm"}),
+        ("My son's school is great.", {"son school": "Westbrook"}),
+        ("The pottery class is Monday, yes.", {"pottery class": "Monday"}),
+        ("Cheers, have a nice weekend", {"pottery class": "Monday"}),
     ],
 }
 
@@ -675,6 +729,13 @@ AT_MOST_ASKED: list[tuple[str, Facts]] = [
     ("It says here my plan is Gold, is that right?", {"plan": "Silver"}),
     ("If I recall correctly my IBAN is DE44 5001 0517 5407 3249 31", {"iban": "DE12 5001 0517 0648 4898 90"}),
     ("Thursday would be better for the meeting, no?", {"meeting": "Tuesday"}),
+    ("We considered changing the slogan to Light Work.", {"slogan": "Hard Work"}),
+    ("Eventually the output format will be yaml.", {"output format": "json"}),
+    ("On my machine the output format is yaml.", {"output format": "json"}),
+    ("I thought the spending cap was $2,500?", {"spending cap": "$2,000"}),
+    ("no idea what my blood pressure is, maybe 130?", {"blood pressure": "120"}),
+    ("My team is Ajax in this game of FIFA.", {"favourite team": "Feyenoord"}),
+    ("Our spending is at $2,500 already.", {"spending cap": "$2,000"}),
 ]
 
 
