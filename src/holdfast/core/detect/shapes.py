@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from holdfast.core.detect.labels import find_label, is_one_name, with_stop
 from holdfast.core.detect.words import STOP, stem, word_set
 from holdfast.core.values import Mention, mentions, name_norm
 
@@ -80,23 +81,6 @@ _TOWN_LOWER = re.compile(
     r",\s(?P<town>[a-z'’-]{3,20}(?:\s[a-z'’-]{3,20})?)(?:,?\s(?P<code>[a-z]{1,2}\d[a-z\d]?\s?\d[a-z]{2}|"
     r"\d{4,6}))?(?=[.,;!?\n]|$)"
 )
-_LABEL_END = re.compile(
-    r"(?:[,;!?\n()]|\.(?=\s|$)|\s[-–—]+\s|:\s|[\"”’']?(?:\s|^)(?:instead|now|please|pls|plz|because|since|as of|from "
-    r"now|from "
-    r"here|but|then|so|rather|going forward|effective|if|when|where|which|who|that|thanks|thx|thank|cheers|lol|lmao|"
-    r"haha+|jk|again|"
-    r"today|"
-    r"after all|for me|for us|too|as well|this time|not|no longer|any ?more|while|until|before|after|ok|okay|right|yet|"
-    r"already|these days|nowadays|sounds?|works?|looks?|"
-    r"from|at|on|in|with|by|per|anyway|though|tho|btw|and (?:i|we|you|he|she|they|it|the|my|our|please|can|could|would|"
-    r"let|"
-    r"also|then|not|that|have|make|send|tell|update|change|move|set|cancel|build|book|add|remove|give|get|see|check|keep|"
-    r"use|put|is|are|was|will|should)|is|are|was|were|has|have|had|will|would|should|could|can|to|for|as|or|I|i|you|we|"
-    r"he|"
-    r"she|they|it|"
-    r"my|your|our|their|his|her)(?=\s|[,;.!?]|$))",
-)
-_AND_END = re.compile(r"\sand\s", re.IGNORECASE)
 _TRIM = " \t\"'“”‘’`*_.,;:-–—"
 _DIFFERENCE = re.compile(
     r"\s(?:more|less|fewer|over|short|away|late|early|left|too|extra|higher|lower|behind|ahead|older|younger|below|"
@@ -182,6 +166,8 @@ class Value(msgspec.Struct, frozen=True):
     end: int
     certain: bool = True
     """Whether it can be nothing else: for a word in small letters it cannot be told."""
+    doubted: bool = False
+    """There may be more of it than was read, so it is not to be acted on."""
     whole: str = ""
     """The whole value, where the text states a part of it and leaves the rest as it was."""
 
@@ -412,23 +398,20 @@ def _label(held: Held, text: str, start: int, limit: int, *, asked: bool) -> Val
     if not asked and _JUDGEMENT.match(text, start):
         return None
     start += len(re.match(r"[\s\"'“‘`*]*(?:(?:the|a|an)\s(?=\S))?[\"'“‘`]?", text[start:limit], re.IGNORECASE)[0])  # type: ignore[index]
-    stop = _LABEL_END.search(text, start, limit)
-    end = stop.start() if stop else limit
-    joined = _AND_END.search(text, start, end)
-    if joined and " and " not in held.text.lower() and "," not in held.text:
-        behind = text[joined.end() : joined.end() + 1]
-        end = joined.start() if not (behind.isupper() and text[start : start + 1].isupper()) else end
+    label = find_label(text, start, limit, held.text)
+    end = label.end
     stated = text[start:end].rstrip(_TRIM)
     bare = _without_key(held, stated)
     end = start + len(bare)
     words = bare.split()
-    if not words or len(words) > LABEL_WORDS or (stop is None and end - start >= VALUE_CHARACTERS):
+    if not words or len(words) > LABEL_WORDS or label.end - start >= VALUE_CHARACTERS:
         return None
     lower_case = not re.search(r"[A-Z]", text.replace("I", ""))
     if not _is_label(held, bare, words, lower_case=lower_case, asked=asked or bool(_CONDITIONS & {*held.key.own})):
         return None
     certain = bare[:1].isupper() or bool(re.search(r"\d", words[0])) or _is_attribute(held) or bare != stated
-    return Value(start, end, certain=certain)
+    certain = certain and label.whole and (held.shape != "name" or not bare[:1].isupper() or is_one_name(bare))
+    return Value(start, with_stop(text, start, end), certain=certain, doubted=not label.whole)
 
 
 _NAME_PARTS = word_set("name number ordinal code")

@@ -46,7 +46,7 @@ _IS = compile_phrases(
     r"(?: (?:is|are|will be|should be|must be|shall be|needs to be|need to be|has to be|ought to be|has been|have been|"
     r"would be|could be|might be|may be|becomes|became|equals|stands at|reads|is to be|got|should read|should say|"
     r"should now be|"
-    r"will now be|now is|are to be|is going to be|has become|'s)|'s| ?[:=](?!\d\d\b)| ?(?:→|->|=>))" + FILL + r")"
+    r"will now be|now is|are to be|is going to be|has become|'s)(?!'?\w)|'s(?!\w)| ?[:=](?!\d\d\b)| ?(?:→|->|=>))" + FILL + r")"
 )
 _MOVES = compile_phrases(
     r"(?:'s)?(?: (?:has|have|had|was|were|is|are|just|now|been|being|got|gets|getting|will|be|officially|since|recently|"

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.core.detect.stops import ends_sentence
+
 READ_CHARACTERS = 6_000
 LAST_CHARACTERS = 2_000
 """Of the message observed, from its beginning and from its end, where it is set right; what stands between them changes
@@ -154,6 +156,8 @@ def sentences(text: str) -> list[Sentence]:
     found: list[Sentence] = []
     start = 0
     for mark in _SENTENCE.finditer(text):
+        if mark[0] == "." and not ends_sentence(text, mark.start()):
+            continue
         found += _cut(text, start, mark.end(), question="?" in mark[0])
         start = mark.end()
     return found + _cut(text, start, len(text), question=False)
