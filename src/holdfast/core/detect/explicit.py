@@ -111,6 +111,11 @@ def _retracted(scene: Scene, held: Held, mood: Mood) -> Iterator[Finding]:
     """It is taken back: named by its key, by what its value names, or by pointing at what was said last."""
     if held.kind == "flag" or cues.GONE.search(held.candidate.text):
         return
+    if held.is_typed and any(
+        mood.sentence.start <= each.start < mood.sentence.end and not held.states(each)
+        for each in scene.said.by_kind.get(held.kind, ())
+    ):
+        return  # another value takes its place: it is set right, and not taken back
     said = cues.RETRACTION.search(scene.said.text, mood.sentence.start, mood.sentence.end)
     at = said.start() if said else mood.sentence.start
     own = [word for word in scene.said.inside(mood) if not _quotes_another(scene, held, word.start)]

@@ -71,6 +71,21 @@ _SHOWN = re.compile(
     _FLAGS,
 )
 """A text of somebody else is shown: it stands behind the colon."""
+_INVENTED = re.compile(
+    r"\b(?:fictitious|fictional|fictive|imaginary|made-up|invented|hypothetical)\s[^\W\d_]"
+    r"|\b(?:prepar|writ|creat|mak|design|draft|work|solv|grad|need|want|giv)(?:e|ing|ing on)?(?: \w{1,12}){0,4} "
+    r"(?:case stud(?:y|ies)|word problems?|(?:exam|quiz|test|homework|interview|practice) (?:questions?|problems?)|"
+    r"thought experiment|role-?play|screenplay|fairy tale|short story)\b",
+    _FLAGS,
+)
+"""What follows is told of something that does not exist."""
+_PROOF = re.compile(
+    r"\b(?:grammar|grammatical(?:ly)?|proof-?read(?:ing)?|(?:correct|proper|good|natural) english|punctuation|"
+    r"sounds? (?:natural|polite|rude|too formal|professional|friendly|idiomatic))\b",
+    _FLAGS,
+)
+"""A text is shown for its wording, before or behind: nothing in the message says how things are."""
+_SAMPLE = re.compile(r"\b(?:examples?|samples?|dummy|placeholder)\b[^.!?\n:]{0,40}:(?=\s)", _FLAGS)
 _QUOTATION = re.compile(
     r"\"(?P<a>[^\"\n]{1,400})\"|“(?P<b>[^”\n]{1,400})”|«(?P<c>[^»\n]{1,400})»|(?<![\w])'(?P<d>[^'\n]{1,300})'(?!\w)|"
     r"‘(?P<e>[^’\n]{1,300})’(?!\w)"
@@ -96,7 +111,7 @@ _DISOWNED = re.compile(
 
 def blank_foreign(text: str) -> str:
     """The text with spaces in the place of all that the speaker does not say for themselves. The length stays."""
-    for spans in (_code, _mail, _thread, _quotations, _composed):
+    for spans in (_code, _mail, _thread, _quotations, _composed, _invented):
         text = _blank(text, spans(text))
     return text
 
@@ -158,3 +173,14 @@ def _composed(text: str) -> Iterator[tuple[int, int]]:
         yield start, len(text) if _COLON.search(text, start, end) else end
     for found in _SHOWN.finditer(text):
         yield found.end(), len(text)
+
+
+def _invented(text: str) -> Iterator[tuple[int, int]]:
+    """What is made up, or shown for its wording."""
+    if _PROOF.search(text):
+        yield 0, len(text)
+        return
+    for pattern in (_INVENTED, _SAMPLE):
+        found = pattern.search(text)
+        if found is not None:
+            yield found.start(), len(text)

@@ -410,8 +410,8 @@ def _label(held: Held, text: str, start: int, limit: int, *, asked: bool) -> Val
     if not _is_label(held, bare, words, lower_case=lower_case, asked=asked or bool(_CONDITIONS & {*held.key.own})):
         return None
     certain = bare[:1].isupper() or bool(re.search(r"\d", words[0])) or _is_attribute(held) or bare != stated
-    certain = certain and label.whole and (held.shape != "name" or not bare[:1].isupper() or is_one_name(bare))
-    return Value(start, with_stop(text, start, end), certain=certain, doubted=not label.whole)
+    doubted = not label.whole or (held.shape == "name" and bare[:1].isupper() and not is_one_name(bare))
+    return Value(start, with_stop(text, start, end), certain=certain and not doubted, doubted=doubted)
 
 
 _NAME_PARTS = word_set("name number ordinal code")

@@ -214,7 +214,7 @@ _SCOPE = _any(
     r"temporar\w+|"
     r"today only|only today|just (?:for )?(?:today|tonight|the|tomorrow)|until (?!now)|till|"
     r"while (?:i'm|i|we're|we|he|she|they|"
-    r"the)|during|"
+    r"the|my|our)|while \w{1,20}(?:'s| is| are)|during|"
     r"this (?:week|weekend|month|quarter|sprint|semester|term|summer|winter|season|trip)(?! (?:is|was))|on weekends?|"
     r"(?:on|in|for) (?:the )?(?:staging|dev|development|test|testing|qa|sandbox|preview|demo|ci|local|localhost|"
     r"pre-?prod|beta)"
@@ -222,6 +222,12 @@ _SCOPE = _any(
     r"pencil(?:led|ed)? in|interim|stand-?in|as a stopgap|trial|in the meantime|meanwhile|over (?:easter|christmas|the)|"
     r"for the (?:weekend|week|holidays?|trip|conference|demo|test|summer|draft|pilot|experiment)",
 )
+_FOR_ONE = re.compile(
+    r"\W{0,4}(?:(?:and|but|so|also|ok|okay|btw)\W{1,2})?for\s(?:the|my|our|this|that|his|her|their|a|an|[A-Z][\w'-]{1,20})"
+    r"\s(?!(?:record|sake|avoidance|most|first|next|last|best)\b)(?:[\w'-]{1,20}\s?){1,4}(?:,\s|$)",
+)
+"""`For the Tokyo trip, …`: it holds for that alone."""
+_AS_BEFORE = re.compile(r"[\s,]{0,3}(?:just )?(?:as|like|same as) (?:before|ever|it was|always)\b", re.IGNORECASE)
 _HEDGE = _any(
     r"i (?:kind of |sort of )?(?:think|thnik|guess|believe|suppose|reckon|assume|imagine|suspect|feel like)|maybe|mayb|"
     r"perhaps|"
@@ -241,6 +247,8 @@ _HEDGE = _any(
     r"reschedul|"
     r"us|go|book|hav))|in principle|on paper|don't quote me|rumou?r\w*|i heard|we heard|heard (?:from|that)|no idea|who "
     r"knows|"
+    r"(?:pretty|fairly|quite|almost|reasonably|nearly|rather|90%|95%|99%) (?:sure|certain|confident|positive)|"
+    r"if memory serves|(?:just |still )?checking (?:the|with|on|that|it|now|again)|(?:i'll|let me|will) (?:look|find out)|"
     r"up in the air|still (?:open|deciding|discussing|negotiating|waiting)|waiting (?:for|on|to hear)|pending|subject to|"
     r"shouldn't it|unless|depends",
 )
@@ -382,6 +390,8 @@ def _supposed(around: Surroundings) -> Meaning:
 def _denied(around: Surroundings) -> Meaning:
     if _NOT_LAST.search(around.lead) or _NEGATION.search(around.lead) or _NEGATION.search(around.inside):
         return Meaning("none", "negation")
+    if _AS_BEFORE.match(around.tail + around.after):
+        return Meaning("none", "no change")
     if _KEPT.search(around.inside) or _KEPT.search(around.lead):
         return Meaning("none", "no change")
     return EARNEST
@@ -434,7 +444,7 @@ def _scoped(around: Surroundings) -> Meaning:
     near = _APART.join((around.before, around.lead, inside, around.tail, around.after))
     if _ONCE.search(near):
         return Meaning("none", "scope")
-    if _SCOPE.search(near):
+    if _SCOPE.search(near) or _FOR_ONE.match(around.before) or _FOR_ONE.match(around.lead):
         return Meaning("doubtful", "scope")
     return EARNEST
 

@@ -351,7 +351,7 @@ def judge_statement(scene: Scene, statement: Statement) -> Finding | None:
     if meaning.stance == "none":
         return None
     sure = SURE if statement.changes else LIKELY
-    if meaning.stance == "doubtful" or not statement.certain:
+    if meaning.stance == "doubtful" or not statement.certain or (value is not None and value.doubted):
         sure = DOUBTFUL
     told = statement.changes or cues.CORRECTION.search(scene.said.text, sentence.start, sentence.end)
     rule: Rule = "explicit" if told else "implicit"
