@@ -18,7 +18,8 @@ PART_LETTERS = 2
 """A shorter part of a value is not looked for."""
 
 _NOT_AHEAD = compile_phrases(
-    r"(?P<link>(?:,? (?:and |but )?not|,? instead of|,? rather than|,? no longer|,? no more|, never) (?:the |at |on |in "
+    r"(?P<link>(?:,? (?:and |but )?not|,? instead of|,? rather than|,? no longer|,? no more|, never) (?:the |at |on "
+    r"|in "
     r"|an? |for )?)[\"'“]?$"
 )
 _FROM_AHEAD = compile_phrases(
@@ -32,10 +33,12 @@ _FROM = compile_phrases(
 )
 _NEW_BEHIND = compile_phrases(r"[\"'”]? (?:to|with|by|for|→|->|=>)" + FILL)
 _BUT_BEHIND = compile_phrases(
-    r"[\"'”]?(?:,| -|;|\.)?(?: but| it's| it is| that's| i meant| i mean| make it| rather| sorry|:)*" + FILL
+    r"[\"'”]?(?: any ?more| any longer)?(?:,| -|;|\.)?(?: but| it's| its| it is| that's| i meant| i mean| make it| "
+    r"rather| sorry|:)*" + FILL
 )
 _NOW_BEHIND = compile_phrases(
-    r"[\"'”]? (?:is wrong|was wrong|is not right|isn't right|is now|has become|became|becomes|→|->|=>)(?:,| -|;|\.|"
+    r"[\"'”]?,? (?:(?:was|has been|got|is|were|is being)(?: now| just| recently)? replaced (?:by|with)|is wrong|was "
+    r"wrong|is not right|isn't right|is now|has become|became|becomes|→|->|=>)(?:,| -|;|\.|"
     r":)?(?: it's| it is| it should be| should be| the right one is)?" + FILL
 )
 _OPENS = compile_phrases(
@@ -46,12 +49,18 @@ _OPENS = compile_phrases(
 _POINT = compile_phrases(
     r"\b(?P<verb>mak(?:e|ing)|chang(?:e|ed|ing)|set|mov(?:e|ed|ing)|switch(?:ed|ing)?|put|push(?:ed|ing)?|updat(?:e|ed|"
     r"ing)|reschedul(?:e|ed|ing)|"
-    r"correct|bump|rais(?:e|ed)|lower|turn|shift|bring|rename|revert|reset|cut) (?:it|that|this|them|both|"
+    r"correct(?:ed)?|bump(?:ed)?|rais(?:e|ed)|lower(?:ed)?|turn(?:ed)?|shift(?:ed)?|bring|brought|renamed?|"
+    r"revert(?:ed)?|reset|cut|"
+    r"increased?|reduced?|upgraded?|adjust(?:ed)?) (?:it|that|this|them|both|"
     r"everything)(?: all)?"
     r"(?: (?:back|over|up|down|forward))?(?: (?:from [^,.;!?\n]{1,40}? )?(?:to|at|on|for|into|as|be|read|say))?" + FILL
 )
 _IT_IS = compile_phrases(
     r"\b(?:it's|it is|it should be|it should read|it must be|it will be|it'll be|that's|that should be|now it's)" + FILL
+)
+_OUGHT = compile_phrases(
+    r"(?:^|[,.;!] )(?:(?:no|nope|hm+|actually|sorry|it|that|this)[\s,]{1,2}){0,2}(?:should|must|needs to|has to|"
+    r"ought to) (?:be|read|say)" + FILL
 )
 _BACK = compile_phrases(
     r"\b(?:(?:go|went|gone|going|switch(?:ed|ing)?|chang(?:e|ed|ing)|return(?:ed|ing)?|mov(?:e|ed|ing)) back|"
@@ -59,6 +68,17 @@ _BACK = compile_phrases(
 )
 
 
+_IMPERATIVE = compile_phrases(
+    r"(?:use|take|put|make|set|go|try|pick|choose|switch|change|move|let|book|send|call|please|keep|add|have|get|"
+    r"give|we|i|it|"
+    r"that|there|my|our|the|with) "
+)
+_REPLACES = compile_phrases(
+    r"(?: has| have| just| now){0,2} (?:replaced|replaces|succeeded|succeeds) (?:the )?[\"'“]?$"
+)
+_APPOSITION = re.compile(r",\s(?:the|my|our)\s[\w' -]{1,30}$", re.IGNORECASE)
+"""Between a new value and the old one: what it is."""
+_IT_IS_BEHIND = compile_phrases(r"\b(?:but|it's|its|it is|rather|i meant|i mean)\b")
 _SETS_RIGHT = compile_phrases(
     r"\W{0,10}(?:(?:oh|ah|hm+|um|uh|well|wait|so)\W{1,3}){0,2}(?:no|nope|nah|sorry|actually|correction|wait|my mistake|"
     r"oops|whoops|scratch that|apologies|"
@@ -83,7 +103,11 @@ def _renamed(reading: Reading, held: Held) -> Iterator[Statement]:
         found = _beside(reading, held, start, end)
         if found is not None:
             value, first, last = found
-            yield Statement(held, value, first, last, "not", value.certain or held.shape != "label", changes=True)
+            told = first < start or _IT_IS_BEHIND.search(
+                reading.text, end, value.start
+            )  # exchanged, or denied outright
+            certain = value.certain or held.shape != "label" or bool(told)
+            yield Statement(held, value, first, last, "not", certain, changes=True)
             return
 
 
@@ -95,14 +119,20 @@ def _beside(reading: Reading, held: Held, start: int, end: int) -> tuple[Value, 
     ahead = text[max(sentence.start, start - AHEAD_CHARACTERS) : start]
     link = _NOT_AHEAD.search(ahead)
     if link is not None:
-        value = _before(reading, held, sentence.start, start - len(ahead) + link.start("link"))
+        value = value_before(reading, held, sentence.start, start - len(ahead) + link.start("link"))
         if value is not None:
             return value, value.start, end
-    opens = re.compile(r"(?:\bnot|\bno|isn't|n't)\s(?:the |at |on |in |an? |for )?[\"'“]?$", re.IGNORECASE).search(
-        ahead
-    )
+    opens = re.compile(
+        r"(?:\bnot|\bno|isn't|n't|\bno longer|\b(?:is|was|are)nt)\s(?:the |at |on |in |an? |for )?[\"'“]?$",
+        re.IGNORECASE,
+    ).search(ahead)
     if opens is not None:
         return _behind(reading, held, _BUT_BEHIND, end, start)
+    taken = _REPLACES.search(ahead)
+    if taken is not None:
+        value = value_before(reading, held, sentence.start, start - len(ahead) + taken.start())
+        if value is not None and value.certain and re.match(r"[\"'”]?\s*(?:[.,;!?]|$)", text[end : end + 9]):
+            return value, value.start, end
     begin = _FROM_AHEAD.search(ahead) or _FROM.search(ahead)
     if begin is not None:
         found = _behind(reading, held, _NEW_BEHIND, end, start)
@@ -114,26 +144,34 @@ def _behind(reading: Reading, held: Held, link: re.Pattern[str], end: int, start
     found = link.match(reading.text, end)
     if found is None or not found[0].strip():
         return None
-    value = whole_value(held, reading, found.end(), min(len(reading.text), found.end() + AHEAD_CHARACTERS))
+    limit = min(len(reading.text), found.end() + AHEAD_CHARACTERS)
+    value = whole_value(held, reading, found.end(), limit, asked=link is _NEW_BEHIND)
     # the old value is denied, the new one stated: the statement begins where the new one does
     return None if value is None else (value, value.start if link is _BUT_BEHIND else start, value.end)
 
 
-def _before(reading: Reading, held: Held, low: int, end: int) -> Value | None:
+def value_before(reading: Reading, held: Held, low: int, end: int) -> Value | None:
     """The value that ends at a place, as far back as it is one."""
     text = reading.text
     stop = end - (text[end - 1 : end] == ",")
     stop -= 4 if text[:stop].lower().endswith(" now") else 0
+    counted = [
+        word for word in reading.words if word.end == stop and word.stem in held.key.own and held.kind == "number"
+    ]
+    stop -= counted[0].end - counted[0].start + 1 if counted else 0
     places = [*reading.mentions, *reading.names, *reading.by_kind.get("moment", ())]
     exact = {each.start for each in places if low <= each.start and each.end == stop and held.shape == "typed"}
     starts = [word.start for word in reading.words if max(low, stop - 60) <= word.start < stop]
     for start in sorted({*exact, *starts}):
+        if start == low and _IMPERATIVE.match(text, start, stop):
+            continue
         if start not in exact and not _OPENS.search(text[max(low, start - 24) : start]) and start != low:
             continue
         value = whole_value(held, reading, start, stop)
         if value is not None and value.end == stop:
             return value
-    return None
+    apposition = _APPOSITION.search(text[max(low, stop - 40) : stop])
+    return value_before(reading, held, low, stop - len(apposition[0])) if apposition else None
 
 
 def _part_renamed(scene: Scene, held: Held) -> Iterator[Statement]:
@@ -168,10 +206,10 @@ def _is_talked_of(scene: Scene, held: Held) -> bool:
     """Whether the text or what was said just before it is about a fact: it is named, or its value stated."""
     if any(each.held is held and not each.foreign for each in scene.subjects(scene.said)):
         return True
-    return held in _recent(scene)
+    return held in find_recent(scene)
 
 
-def _recent(scene: Scene) -> list[Held]:
+def find_recent(scene: Scene) -> list[Held]:
     """The facts that the last messages name or state."""
     found = [
         each.held
@@ -187,7 +225,7 @@ def _recent(scene: Scene) -> list[Held]:
 def _pointed(scene: Scene) -> Iterator[Statement]:
     """`make it 7 pm`: what the text or the talk was about, if there is one such thing alone."""
     reading = scene.said
-    for pattern in (_POINT, _BACK, _IT_IS):
+    for pattern in (_POINT, _BACK, _OUGHT, _IT_IS):
         for found in islice(pattern.finditer(reading.text), MATCHES):
             sentence = sentence_at(reading, found.start())
             if sentence is None:
@@ -203,7 +241,8 @@ def _pointed(scene: Scene) -> Iterator[Statement]:
             ):
                 continue
             certain = len(fitting) == 1 and (value.certain or pattern is not _IT_IS)
-            plain = re.search(r"\bnow\b|\bnot\b", reading.text[found.start() : value.end + 12])
+            near = reading.text[max(sentence.start, found.start() - 14) : value.end + 12]
+            plain = re.search(r"\b(?:now|not|these days|nowadays)\b", near, re.IGNORECASE)
             if pattern is _IT_IS and not plain and not _SETS_RIGHT.match(reading.text):
                 certain = False
             yield Statement(held, value, found.start(), value.end, "it", certain, changes=True)
@@ -218,7 +257,7 @@ def _fitting(scene: Scene, start: int, at: int, limit: int, *, asked: bool) -> l
     others = [each for each in ahead if each.foreign]
     last = max((each.start for each in ahead if not each.foreign), default=-1)
     named = [each.held for each in ahead if each.start == last and not each.foreign]
-    recent = [held for held in _recent(scene) if not held.domain]
+    recent = [held for held in find_recent(scene) if not held.domain]
     kinds = [named, recent] if not others else [named]
     for group in kinds:
         found = [

@@ -91,7 +91,8 @@ _QUOTATION = re.compile(
     r"‘(?P<e>[^’\n]{1,300})’(?!\w)"
 )
 _SAYING = re.compile(
-    r"\b(?:says?|said|saying|reads?|reading|like|wrote|writes?|text|message|line|sentence|subject|titled?|tweeted|posted|"
+    r"\b(?:says?|said|saying|reads?|reading|like|wrote|writes?|text|message|line|sentence|subject|titled?|tweeted|"
+    r"posted|"
     r"asked|told|quote|example|phrase|words|string|input|e\.g\.|answer|reply)\s?[:,]?\s{0,3}$",
     _FLAGS,
 )

@@ -11,7 +11,8 @@ ITEM_WORDS = 3
 """A part of a list, or a remark in brackets that belongs to a name, has at most so many words."""
 
 _LABEL_END = re.compile(
-    r"(?:[,;!?\n()]|[\u2600-\u27bf\U0001f300-\U0001faff]|\.(?=\s|$)|\s[-–—]+\s|:\s|[\"”’']?(?:\s|^)(?:instead|now|please|pls|plz|because|since|as of|from "
+    r"(?:[,;!?\n()]|[\u2600-\u27bf\U0001f300-\U0001faff]|\.(?=\s|$)|\s[\w.]{1,30}\s?=|\s[-–—]+\s|:\s|[\"”’']?(?:\s|"
+    r"^)(?:instead|now|please|pls|plz|because|since|as of|from "
     r"now|from "
     r"here|but|then|so|rather|going forward|effective|if|when|where|which|who|that|thanks|thx|thank|cheers|lol|lmao|"
     r"haha+|jk|again|"
@@ -20,12 +21,15 @@ _LABEL_END = re.compile(
     r"already|these days|nowadays|sounds?|works?|looks?|"
     r"from|at|on|in|with|by|per|anyway|though|tho|btw|and (?:i|we|you|he|she|they|it|the|my|our|please|can|could|would|"
     r"let|"
-    r"also|then|not|that|have|make|send|tell|update|change|move|set|cancel|build|book|add|remove|give|get|see|check|keep|"
+    r"also|then|not|that|have|make|send|tell|update|change|move|set|cancel|build|book|add|remove|give|get|see|check|"
+    r"keep|"
     r"use|put|is|are|was|will|should)|is|are|was|were|has|have|had|will|would|should|could|can|to|for|as|or|I|i|you|we|"
     r"he|"
     r"she|they|it|"
-    r"my|your|our|their|his|her|once more|once again|due to|thanks to|owing to|starting|for good|permanently|henceforth|"
-    r"onwards?|unless|except|except for|apart from|courtesy of|following|given|nobody|everyone|its|it's|that's|i'm|we're)(?=\s|[,;.!?]|$))",
+    r"my|your|our|their|his|her|once more|once again|last|yesterday|tomorrow|tonight|this|due to|thanks to|owing to|"
+    r"starting|for good|permanently|henceforth|"
+    r"onwards?|unless|except|except for|apart from|courtesy of|following|given|nobody|everyone|its|it's|that's|i'm|"
+    r"we're)(?=\s|[,;.!?]|$))",
 )
 _AND_END = re.compile(r"\sand\s", re.IGNORECASE)
 _SUFFIX = re.compile(
@@ -36,10 +40,20 @@ _BRACKETS = re.compile(r"\s?\((?P<inner>[^()\n]{1,30})\)")
 _ITEM = re.compile(r",\s(?P<item>[^,;.!?\n()]{1,40})(?=[,;.!?\n)]|$)")
 _LEADS_ON = re.compile(
     r"\s(?:at|on|in|by|with|for)\s(?:the\s)?(?!(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|January|February|March|April|"
-    r"May|June|July|August|September|October|November|December|I\b)[A-Z]|\sor\s"
+    r"May|June|July|August|September|October|November|December|I\b)[A-Z]|\s(?:or|to)\s"
 )
 """A phrase goes on behind a name, and may well be a part of it: `Bar at the Park`."""
-_IN_NAMES = word_set("of the and de la le di del du von van der den dem da do dos am an im in on upon by sur zu y e & al bin ibn")
+_NAME_GOES_ON = re.compile(
+    r",\s(?:the\s)?(?!(?:Thanks|Thank|Please|Cheers|Not|Inc|No)\b)[A-Z\d][\w'-]{0,20}(?:\s(?:&|and|of|the|"
+    r"[A-Z\d][\w'-]{0,20})){0,4}"
+    r"\s?(?:[.;!?\n]|$)"
+)
+"""Behind a comma there is nothing but a name or a number: it may be a part, as in `Earth, Wind & Fire`."""
+_LINKS = word_set("at on in with by for to from")
+"""They end no phrase, where the old value has the same one inside."""
+_IN_NAMES = word_set(
+    "of the and de la le di del du von van der den dem da do dos am an im in on upon by sur zu y e & al bin ibn"
+)
 """Words in small letters inside of names."""
 
 
@@ -59,11 +73,13 @@ def find_label(text: str, start: int, limit: int, old: str) -> Label:
             break
         at = goes_on
     end = stop.start() if stop else limit
+    end -= 4 * text[start:end].lower().endswith(" and")
     joined = _AND_END.search(text, start, end)
     if joined and " and " not in old.lower() and "," not in old:
         behind = text[joined.end() : joined.end() + 1]
         end = joined.start() if not (behind.isupper() and text[start : start + 1].isupper()) else end
     whole = not (_LEADS_ON.match(text, end) and text[start : start + 1].isupper()) and text[end : end + 4] != " or "
+    whole = whole and not (text[start : start + 1].isupper() and _NAME_GOES_ON.match(text, end))
     whole = whole and not ("," in old and text[end : end + 2] == ", " and "," not in text[start:end])
     return Label(start, end, whole=whole)
 
@@ -80,6 +96,9 @@ def _goes_on(text: str, start: int, stop: re.Match[str], old: str) -> int:
             return suffix.end() - suffix[0].endswith(".") if _closes(text, suffix.end()) else suffix.end()
         item = _ITEM.match(text, at) if "," in old and "," not in text[start:at] else None
         return item.end() if item and _is_item(item["item"]) else 0
+    word = stop[0].strip().lower()
+    if word in _LINKS and f" {word} " in old.lower() and f" {word} " not in text[start:at].lower():
+        return stop.end()
     if mark == "(":
         inner = _BRACKETS.match(text, at)
         return inner.end() if inner and _is_item(inner["inner"]) and _closes(text, inner.end()) else 0

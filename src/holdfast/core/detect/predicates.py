@@ -24,6 +24,7 @@ _TABLE: tuple[tuple[str, frozenset[str], str], ...] = (
         word_set("address home city town residence location country street"),
         "move",
     ),
+    (r"(?:at|over at)", word_set("address"), "at"),
     (
         r"(?:work|working|started|starting|joined|employed)(?: (?:for|at|with|by|over at))?",
         word_set("employer company workplace job"),
@@ -61,6 +62,7 @@ _TABLE: tuple[tuple[str, frozenset[str], str], ...] = (
         word_set("browser editor database framework tool os laptop language"),
         "use",
     ),
+    (r"(?:(?:got|was|been|am|get) )?promoted to", word_set("job title role position rank"), "promote"),
     (r"(?:go by|called|named)", word_set("name nickname"), "call"),
     (r"(?:'m|am|are)?", word_set("diet"), "be"),
 )
@@ -100,7 +102,7 @@ def read_predicates(scene: Scene) -> Iterator[Statement]:
                 (held, value)
                 for held in holders
                 if (value := whole_value(held, scene.said, found.end(), sentence.end)) is not None
-                and _fits(held, scene, value)
+                and _fits(held, scene, value, cue)
             ]
             if not fitting:
                 continue
@@ -111,14 +113,16 @@ def read_predicates(scene: Scene) -> Iterator[Statement]:
             certain = (
                 len(fitting) == 1
                 and value.certain
-                and (now is not None or cue in {"call", "reach"} or _was_asked(scene, held))
+                and (now is not None or cue in {"call", "reach", "promote"} or _was_asked(scene, held))
             )
             yield Statement(held, value, found.start(), value.end, cue, bool(certain), changes=True)
             break
 
 
-def _fits(held: Held, scene: Scene, value: Value) -> bool:
+def _fits(held: Held, scene: Scene, value: Value, cue: str) -> bool:
     """A name has a capital here, whatever the rest is written in: what people do is told in small letters."""
+    if cue == "at":
+        return held.shape == "address"
     if held.shape not in {"name", "label"}:
         return True
     return scene.said.text[value.start : value.start + 1].isupper() or bool({"diet", "language"} & {*held.key.own})

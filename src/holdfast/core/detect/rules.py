@@ -12,6 +12,7 @@ from holdfast.core.detect.corrections import read_corrections
 from holdfast.core.detect.evidence import evidence, fits
 from holdfast.core.detect.findings import DOUBTFUL, LIKELY, Finding, is_earnest
 from holdfast.core.detect.keyed import is_anothers
+from holdfast.core.detect.patterns import read_patterns
 from holdfast.core.detect.predicates import read_predicates
 from holdfast.core.detect.reading import Held, Reading, Scene
 from holdfast.core.detect.shapes import is_no_value, whole_value
@@ -77,7 +78,12 @@ def _surest(scene: Scene) -> list[Finding]:
         return []
     findings: list[Finding] = []
     if not topics.exploring(scene):
-        read = (read_statements(scene, scene.said), read_corrections(scene), read_predicates(scene))
+        read = (
+            read_statements(scene, scene.said),
+            read_corrections(scene),
+            read_predicates(scene),
+            read_patterns(scene),
+        )
         findings += judge_statements(scene, chain.from_iterable(read))
         findings += find_answers(scene)
         findings += (each for found in (*explicit.found(scene), *implied(scene)) if (each := _gated(scene, found)))

@@ -12,17 +12,22 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from holdfast.core.detect.labels import find_label, is_one_name, with_stop
+from holdfast.core.detect.stops import is_abbreviated
 from holdfast.core.detect.words import STOP, stem, word_set
-from holdfast.core.values import Mention, mentions, name_norm
+from holdfast.core.values import Mention, mentions, name_norm, same
 
 if TYPE_CHECKING:
     from holdfast.core.detect.reading import Held, Reading
 
-Shape: TypeAlias = Literal["typed", "range", "quantity", "code", "address", "name", "label", "flag", "statement"]
+Shape: TypeAlias = Literal[
+    "typed", "range", "quantity", "code", "token", "address", "name", "label", "flag", "statement"
+]
 
 VALUE_CHARACTERS = 120
 """The longest value that is read out of a sentence."""
 LABEL_WORDS = 5
+NAME_WORDS = 8
+"""So many words has the longest name, all of them with capitals."""
 SHORT_LABEL = 3
 """So many words may a value in small letters have."""
 
@@ -38,6 +43,8 @@ _CODE = re.compile(
     r"(?=[\w-]{0,20}\d|[A-Za-z]{1,3}\s\d)(?:[A-Z]{1,4}\s?-?\d[\w-]{0,15}|[\w]{1,20}(?:[-_./][\w]{1,20}){0,5}|"
     r"[A-Za-z]{2}\s\d{2,4})"
 )
+_TOKEN = re.compile(r"(?=\S{0,100}[@/_.#:+\\\d-])[^\s,;!?()\"“”]{2,100}(?<![.:'])")
+"""One word with marks in it: a handle, a path, a file, a code for a door."""
 _POSTCODE = r"(?:[A-Z]{1,2}\d[A-Z\d]?\s?\d[A-Z]{2}|\d{4,6}(?:-\d{3,4})?|[A-Z]{2}\s\d{5})"
 _ROADS = (
     r"(?:street|st|road|rd|avenue|ave|lane|ln|drive|dr|boulevard|blvd|highway|hwy|way|court|ct|square|sq|terrace|close|"
@@ -50,7 +57,7 @@ _CAPITAL = r"(?:[A-Z][\w'’.-]{0,30}|\d{1,3}(?:st|nd|rd|th)|of|the|de|la|le|di|
 _HOUSE = r"\d{1,6}[A-Za-z]?(?:[-/]\d{1,4}[A-Za-z]?)?"
 _UNIT = (
     r"(?:(?:[Ff]lat|[Aa]pt|[Aa]partment|[Uu]nit|[Ss]uite|[Rr]oom|[Ff]loor)\.?\s#?\w{1,6}\b|"
-    r"[Nn]o\.?\s?\d{1,5}\b|#\s?\w{1,6}|\d{1,2}(?:st|nd|rd|th)\sfloor)"
+    r"[Nn]o\.?\s?\d{1,5}\b|\d{1,2}[ºª°](?:\s?[A-Z]\b)?|#\s?\w{1,6}|\d{1,2}(?:st|nd|rd|th)\sfloor)"
 )
 _STREET = re.compile(
     r"(?:(?:[Ff]lat|[Aa]pt|[Aa]partment|[Uu]nit|[Ss]uite)\s\w{1,6},?\s)?(?:"
@@ -91,13 +98,15 @@ _DIFFERENCE = re.compile(
 """Behind a number: it is a difference, and no value."""
 
 _FUNCTION = word_set(
-    "it's its that's i'm i've i'd i'll we're we've we'll they're he's she's there's here's what's who's let's it he she "
+    "it's its that's i'm i've i'd i'll we're we've we'll they're he's she's there's here's what's who's let's it "
+    "he she "
     "they we i "
     "a about absolutely actually almost also always an and as at barely being between both by coming either even "
     "ever everything extremely for from getting going gonna hardly having here how in just kinda least less like "
     "looking making mine more most mostly much my nearly never no none not nothing of on one only or our ours part "
     "quite rather really so some something somewhat somewhere sort still such supposed than that the their there "
-    "these this those to totally trying under used very what when where which who why with yes you your yours"
+    "these this those nobody everyone everybody someone somebody anyone whoever neither whichever whatever "
+    "anything to totally trying under used very what when where which who why with yes you your yours"
 )
 """Words that begin no value."""
 _STATES = word_set(
@@ -140,6 +149,9 @@ _JUDGEMENT = re.compile(r"\s?(?:a|an|one)\s(?-i:[a-z])", re.IGNORECASE)
 _DEMONYM = re.compile(
     r"(?:[A-Z][a-z]{1,12}(?:ian|ish|ese)|German|French|Dutch|Swiss|American|Mexican|African|European|Korean|Greek|Thai)"
 )
+_GIVEN_IAN = re.compile(
+    r"(?:Sebast|Christ|Br|Viv|Jul|Dam|Adr|Fab|Flor|Gill|Lill|Maximil|Kil|Mar|Hadr|Dor|Bast|Cypr|Valer)ian"
+)
 _ATTRIBUTES = word_set(
     "status theme mode color colour level plan type branch slot preference diet language format tone style priority "
     "size cuisine "
@@ -159,6 +171,11 @@ _PERSONS = word_set(
 )
 
 
+_GIVEN_NAME = re.compile(r"April|May|June|August|Summer|Autumn|Wednesday")
+"""Names of people that are words for times as well."""
+_DATED = word_set("date day month time deadline birthday start end launch release")
+
+
 class Value(msgspec.Struct, frozen=True):
     """A whole value in a text."""
 
@@ -176,6 +193,8 @@ def shape_of(held: Held) -> Shape:
     text = held.text
     if held.kind == "flag":
         return "flag"
+    if held.kind == "number" and re.search(r"[#*]", text) and _TOKEN.fullmatch(text):
+        return "token"
     if held.kind in {"name", "text", "code", "number", "duration"} or held.whole is None:
         if _is_address(held):
             return "address"
@@ -186,11 +205,18 @@ def shape_of(held: Held) -> Shape:
     if held.whole is not None and held.kind not in {"name", "code", "text"}:
         return "typed"
     if held.is_sentence:
-        return "statement"
+        return "token" if _is_token(text) else "statement"
     if re.search(r"\d", text) and _CODE.fullmatch(text):
         return "code"
+    if _is_token(text):
+        return "token"
     words = [word for word in text.split() if word[:1].isalpha() and word not in STOP]
     return "name" if words and all(word[:1].isupper() for word in words) else "label"
+
+
+def _is_token(text: str) -> bool:
+    marked = re.search(r"[@/_.#:+\\]", text.rstrip(".")) is not None
+    return marked and _TOKEN.fullmatch(text) is not None and not is_abbreviated(text, len(text) - 1)
 
 
 def _is_address(held: Held) -> bool:
@@ -205,15 +231,15 @@ def whole_value(held: Held, reading: Reading, start: int, limit: int, *, asked: 
     asked for outright, as in `set the status to …`, so that a word for a state is one."""
     shape = held.shape
     if shape in {"flag", "statement"}:
-        return None
+        return _part(held, reading, start) if shape == "statement" else None
     text = reading.text
     limit = min(limit, start + VALUE_CHARACTERS)
     if shape == "typed":
         found = _typed(held, reading, start)
     elif shape == "address":
         found = _address(text, start)
-    elif shape in {"range", "quantity", "code"}:
-        pattern = {"range": _RANGE, "quantity": _QUANTITY, "code": _CODE}[shape]
+    elif shape in {"range", "quantity", "code", "token"}:
+        pattern = {"range": _RANGE, "quantity": _QUANTITY, "code": _CODE, "token": _TOKEN}[shape]
         match = pattern.match(text, start, limit)
         found = Value(start, start + len(match[0].rstrip(" .-"))) if match else None
         if found is None and shape == "range":
@@ -224,12 +250,30 @@ def whole_value(held: Held, reading: Reading, start: int, limit: int, *, asked: 
             found = _as_code(text, found, held)
     else:
         found = _label(held, text, start, limit, asked=asked)
+    if found is None and (part := _part(held, reading, start)) is not None:
+        return part
     if found is None or _DIFFERENCE.match(text, found.end):
         return None
     stated = text[found.start : found.end]
     if shape == "range":
         found = msgspec.structs.replace(found, whole=complete_range(held, stated))
     return found if not _states_old(held, found.whole or stated) else None
+
+
+_PART_END = re.compile(r"\s*(?:[.!?;]|$|,\s(?:same|the rest|everything else|otherwise)\b|(?:now|instead|please|pls)\b)")
+"""Behind a part of a value: nothing more is said of it."""
+
+
+def _part(held: Held, reading: Reading, start: int) -> Value | None:
+    """`Thursday` for `Wednesday 16:30 with Mrs. Adler`: the rest stays as it was."""
+    if held.whole is not None or held.shape not in {"label", "name", "statement"}:
+        return None
+    new = next((each for each in reading.mentions if each.start == start and each.kind in {"date", "time"}), None)
+    own = [each for each in held.inner if new is not None and each.kind == new.kind]
+    if new is None or len(own) != 1 or same(own[0], new) or not _PART_END.match(reading.text, new.end):
+        return None
+    whole = held.text[: own[0].start] + reading.text[new.start : new.end] + held.text[own[0].end :]
+    return Value(start, new.end, whole=whole)
 
 
 def _states_old(held: Held, stated: str) -> bool:
@@ -261,6 +305,11 @@ def _typed(held: Held, reading: Reading, start: int) -> Value | None:
         or (kind in {"date", "moment"} and start == each.start + 4 and reading.lower[each.start : start] == "the ")
     ]
     found = [each for each in found if _is_of_kind(held, each)]
+    lettered = (
+        _LETTERED.match(reading.text, start) if isinstance(held.candidate.value, str) and held.text.isdigit() else None
+    )
+    if lettered is not None and not found:
+        return Value(start, lettered.end())
     if not found:
         return _bare_hour(held, reading, start)
     best = max(found, key=lambda each: each.end)
@@ -283,6 +332,8 @@ def _typed(held: Held, reading: Reading, start: int) -> Value | None:
     return Value(start, best.end, certain=not (held.kind in _CALENDAR and _CONTINUES.match(reading.text, best.end)))
 
 
+_LETTERED = re.compile(r"(?:\d{1,3}[A-Z]|[A-Z]\d{1,3})\b(?![-./]\w)")
+"""A number with a letter, for the number of a terminal or a room."""
 _CALENDAR = word_set("date time moment")
 _CONTINUES = re.compile(
     r"\s(?:at|@|from|the)\s\d|,?\s\d{1,2}(?::\d{2})?\b(?!\s?(?:people|persons?|tickets?|guests?))", re.IGNORECASE
@@ -303,7 +354,9 @@ def _counts_unit(reading: Reading, number: Mention) -> bool:
     """Whether what stands behind a number is its unit or no noun at all."""
     return (
         re.match(
-            r"\s?(?:hours?|h|hrs?|units?|items?|pieces?|people|persons?|from|per|a|in|as|now|and|or)\b",
+            r"\s?(?:hours?|h|hrs?|units?|items?|pieces?|people|persons?|from|per|a|in|as|now|and|or|since|already|"
+            r"because|until|till|"
+            r"today|again|instead|please|pls|these|this|but|so|with|at|on|to|which|not|they|it)\b",
             reading.text[number.end : number.end + 12],
         )
         is not None
@@ -367,7 +420,7 @@ def _address(text: str, start: int) -> Value | None:
         lower = _TOWN_LOWER.match(text, end)
         if lower and (lower["code"] or not _is_filling(lower["town"])) and text[start:end].islower():
             end = lower.end()
-        return Value(start, start + len(text[start:end].rstrip(" ,.")))
+        return _whole_address(text, start, end)
     street = _STREET_LOWER.match(text, start)
     if street is None:
         return None
@@ -378,14 +431,22 @@ def _address(text: str, start: int) -> Value | None:
     else:
         more = _TOWN.match(text, end)
         end = more.end() if more else end
-    return Value(start, start + len(text[start:end].rstrip(" ,.")))
+    return _whole_address(text, start, end)
+
+
+_ADDRESS_GOES_ON = re.compile(r",\s?(?:[\d#]|[A-Z][\w.-]{0,20}(?:\s?[,.;]|\s\d|$))")
+
+
+def _whole_address(text: str, start: int, end: int) -> Value:
+    end = start + len(text[start:end].rstrip(" ,."))
+    return Value(start, end, doubted=_ADDRESS_GOES_ON.match(text, end) is not None)
 
 
 _FILLERS = word_set(
     "thanks thx thank please pls cheers ok okay sorry now not instead the and but so also since because then too right "
     "yeah yes "
     "you i we my can could would update let just asap again mate today tomorrow btw fyi lol ta regards kind best from "
-    "with for"
+    "with for idea clue preference problem worries matter"
 )
 
 
@@ -397,14 +458,22 @@ def _label(held: Held, text: str, start: int, limit: int, *, asked: bool) -> Val
     """A phrase up to where something else begins. `a mess` is no value, `a Skoda` is one."""
     if not asked and _JUDGEMENT.match(text, start):
         return None
-    start += len(re.match(r"[\s\"'“‘`*]*(?:(?:the|a|an)\s(?=\S))?[\"'“‘`]?", text[start:limit], re.IGNORECASE)[0])  # type: ignore[index]
+    article = _ARTICLE.match(text, start, limit)
+    start = article.end() if article else start
+    quoted = _QUOTED.match(text, start - 1, limit) if start else None
+    if quoted is not None and (text[start - 1] in '"“' and quoted.start() == start - 1):
+        return Value(start, quoted.end("inner"))
     label = find_label(text, start, limit, held.text)
     end = label.end
     stated = text[start:end].rstrip(_TRIM)
     bare = _without_key(held, stated)
     end = start + len(bare)
     words = bare.split()
-    if not words or len(words) > LABEL_WORDS or label.end - start >= VALUE_CHARACTERS:
+    if (
+        not words
+        or len(words) > (NAME_WORDS if is_one_name(bare) else LABEL_WORDS)
+        or label.end - start >= VALUE_CHARACTERS
+    ):
         return None
     lower_case = not re.search(r"[A-Z]", text.replace("I", ""))
     if not _is_label(held, bare, words, lower_case=lower_case, asked=asked or bool(_CONDITIONS & {*held.key.own})):
@@ -414,6 +483,10 @@ def _label(held: Held, text: str, start: int, limit: int, *, asked: bool) -> Val
     return Value(start, with_stop(text, start, end), certain=certain and not doubted, doubted=doubted)
 
 
+_ARTICLE = re.compile(r"[\s\"'“‘`*]*(?:(?:the|a|an|(?:The|A|An)(?=\s[a-z]))\s(?=\S))?[\"'“‘`]?")
+_QUOTED = re.compile(r"[\"“](?P<inner>[^\"“”\n]{1,80})[\"”](?=[\s.,;!?)]|$)")
+_POSITIONS = word_set("first second third fourth fifth last latter former other same next previous")
+"""They say which of several is meant, and name none."""
 _NAME_PARTS = word_set("name number ordinal code")
 """Kinds of values that may be a part of any name."""
 
@@ -421,7 +494,11 @@ _NAME_PARTS = word_set("name number ordinal code")
 def _without_key(held: Held, stated: str) -> str:
     """`Premium` of `Premium plan`, where the key says that it is a plan."""
     words = stated.split()
-    while len(words) > 1 and stem(words[-1]) in held.key.own and stem(words[-1]) not in held.norm:
+    while (
+        len(words) > 1
+        and (words[-1] in {"one", "ones"} or stem(words[-1]) in held.key.own)
+        and (stem(words[-1]) not in held.norm)
+    ):
         words.pop()
     return (
         stated[: len(stated) - len(stated.split(maxsplit=len(words))[-1])].rstrip(_TRIM)
@@ -432,27 +509,42 @@ def _without_key(held: Held, stated: str) -> str:
 
 def _is_label(held: Held, stated: str, words: list[str], *, lower_case: bool, asked: bool) -> bool:
     first = words[0].lower().strip(_TRIM)
-    if first in _FUNCTION or first in _FILLERS:
+    if len(words) == 1 and first in _POSITIONS:
         return False
-    if (stated[:1].isupper() and _OWNED.search(words[0])) or ("'s " in stated and "'s " not in held.text):
+    titled = words[0] == "The" and len(words) > 1
+    if (first in _FUNCTION or first in _FILLERS) and not titled:
         return False
-    if not asked and (first in _STATES or (words[-1].lower() in _STATES and not stated[:1].isupper())):
+    if (stated[:1].isupper() and _OWNED.search(words[0])) or (
+        "'s " in stated and "'s " not in held.text and not is_one_name(stated)
+    ):
+        return False
+    if not asked and (
+        (first in _STATES and not (stated[:1].isupper() and len(words) > 1))
+        or (words[-1].lower() in _STATES and not stated[:1].isupper())
+    ):
         return False
     if any(word.lower() in {"i", "you", "me", "is", "was", "very", "really", "too", "so"} for word in words):
         return False
-    found = mentions(stated)
+    found = (
+        []
+        if held.shape == "name" and _GIVEN_NAME.fullmatch(stated) and not _DATED & {*held.key.own}
+        else mentions(stated)
+    )
     kinds = {each.kind for each in found} - _NAME_PARTS
     if kinds != {each.kind for each in held.inner} - _NAME_PARTS or (kinds and len(found) < len(held.inner)):
         return False  # a day without its time is a part of such a value
     if re.search(r"\d", words[0]) and not re.search(r"\d", held.text):
         return False
     if stated[:1].isupper() or re.search(r"\d", words[0]):
-        return not (_DEMONYM.fullmatch(words[0]) and _PERSONS & {*held.key.own})
+        of_people = _DEMONYM.fullmatch(words[0]) is not None and _GIVEN_IAN.fullmatch(words[0]) is None
+        return not (
+            of_people and (_PERSONS & {*held.key.own} or (len(words) == 1 and not asked and not _is_attribute(held)))
+        )
     if not asked and _PARTICIPLE.fullmatch(first) and not _PARTICIPLE.search(held.text.lower()):
         return False
     if held.shape == "name":
         return lower_case and len(words) <= SHORT_LABEL and _may_be_name(held)
-    return len(words) <= max(SHORT_LABEL, len(held.text.split()))
+    return len(words) <= max(SHORT_LABEL + 2 * ("," in stated and "," in held.text), len(held.text.split()))
 
 
 def is_no_value(stated: str) -> bool:
@@ -473,7 +565,10 @@ _DOINGS = word_set(
 def _may_be_name(held: Held) -> bool:
     """In a text without capitals a name has none; a word that is an attribute's may be anything."""
     return _is_attribute(held) or bool(
-        {*held.key.own} & word_set("name city town country employer company surname hotel brand")
+        {*held.key.own}
+        & word_set(
+            "name city town country employer company surname hotel brand university college school bank gym club team"
+        )
     )
 
 

@@ -37,12 +37,14 @@ def _first(*phrases: str) -> re.Pattern[str]:
 
 
 _SEPARATOR = re.compile(
-    r"[,;:–—]\s+|\s-{1,2}\s|(?<![\w'])(?:but|so|because|and|though|although|however|plus|cause|cos|cuz)\s",
+    r"[,;:–—]\s+|(?<![\w'])any\s?more\s(?=it)|\s-{1,2}\s|(?<![\w'])(?:but|so|because|and|though|although|however|"
+    r"plus|cause|cos|cuz)\s",
     re.IGNORECASE,
 )
 """Between clauses."""
 _POLITE = _first(
-    r"(?:can|could|would|will|can't|cannot|may|might) (?:you|u|we)(?: (?:please|pls|kindly|just|maybe|perhaps|also|then|"
+    r"(?:can|could|would|will|can't|cannot|may|might) (?:you|u|we)(?: (?:please|pls|kindly|just|maybe|perhaps|also|"
+    r"then|"
     r"guys|quickly|go ahead and|ask you to|have you|get you to))* (?!(?:remind|tell|explain|confirm|verify|check|see|"
     r"remember|"
     r"believe|say|know|show|find out|afford|still|imagine|help me understand)\b)\w+",
@@ -58,12 +60,13 @@ _ASKING = _first(
     r"will|would|could|can|should|shall|may|might|must",
     r"(?:is|are|was|were|do|does|did|should|would|could|can|has|have|wo|ai)n'?t",
     r"any (?:idea|chance|news)|(?:do|did) you know|i(?:'m| am)? wonder(?:ing)?|"
-    r"(?:tell|remind|ask|show|explain to) (?:me|us|them|him|her)(?! (?:that|at|on|by|via)\b)|guess",
+    r"(?:tell|remind|ask|show|explain to) (?:me|us|them|him|her)(?! (?:that|at|on|by|via)\b)|guess(?! what\b)",
 )
-_STATEMENT_OPENING = _first(r"(?:is|was|has|does|did|will|would|can|may|should) (?=called|now\b|the one)")
+_STATEMENT_OPENING = _first(r"(?<=now.)is|(?:is|was|has|does|did|will|would|can|may|should) (?=called|now\b|the one)")
 _EMBEDDED = _any(
     r"if|whether|why|how|what|where|who|whose|which|what's",
-    r"(?:confirm|verify|double-?check|check|prove|pretend|make sure|ensure|assume|assumes|assuming|notice|wonder\w*)(?: "
+    r"(?:confirm|verify|double-?check|check|prove|pretend|make sure|ensure|assume|assumes|assuming|notice|"
+    r"wonder\w*)(?: "
     r"that)?",
     r"remind (?:me|us|him|her|them)|asked (?:me|you|him|her|them)|forgot|forget|remember when|surprised|glad|happy|sad|"
     r"shame",
@@ -96,7 +99,8 @@ _ONLY_IF = re.compile(
     re.IGNORECASE,
 )
 _IF_BEHIND = _any(
-    r"if(?! (?:possible|you (?:can|could|don't mind|please)|that'?s (?:ok|okay|fine)|it'?s (?:ok|okay)))|unless|provided|"
+    r"if(?! (?:possible|you (?:can|could|don't mind|please)|that'?s (?:ok|okay|fine)|it'?s (?:ok|okay)))|unless|"
+    r"provided|"
     r"assuming|as long as|in case|once (?:i|we|you|he|she|they|it|the|my|our)|when (?:i|we|you|he|she|they|it|the|my|"
     r"our)|"
     r"after (?:i|we|you|he|she|they)|as soon as"
@@ -143,7 +147,8 @@ _OWN_SAYING = _any(
 _AUTHORITIES = _any(
     r"airline|bank|hr|hotel|landlord|landlady|doctor'?s? (?:office|surgery)|clinic|hospital|insurer|insurance|provider|"
     r"carrier|"
-    r"courier|board|council|university|college|school|dentist|garage|court|embassy|it|payroll|registrar|company|railway|"
+    r"courier|board|council|university|college|school|dentist|garage|court|embassy|it|payroll|registrar|company|"
+    r"railway|"
     r"operator|organi[sz]ers?|doctor|nurse|surgeon|physio|pharmacist|consultant|pilot|captain|conductor|crew|station|"
     r"tower|agency|travel agent|restaurant|venue|shop|store|vet|surgery|consulate|ministry|tax office|utility|"
     r"employer|firm|gym|library|post office|delivery company|it department|finance|accounts|reception|event team|gp|"
@@ -205,7 +210,8 @@ _ONCE = _any(
     r"(?:example|"
     r"exercise|test|simulation|game|story|demo|mock-?up|sandbox|fixture|sample)|in (?:the|this|that|a|my|our) "
     r"(?:tutorial|docs|documentation|book|movie|film|novel|video|article|guide|course|lecture|paper|slides?|screenshot|"
-    r"template|readme|script|play|song|quiz|puzzle|riddle|worksheet|case study)|dummy|placeholder|fictional|made-up|fake|"
+    r"template|readme|script|play|song|quiz|puzzle|riddle|worksheet|case study)|dummy|placeholder|fictional|made-up|"
+    r"fake|"
     r"as an example|for (?:testing|test purposes|illustration|fun)|as a (?:test|placeholder|joke)|in the (?:unit "
     r")?tests?",
 )
@@ -215,18 +221,43 @@ _SCOPE = _any(
     r"today only|only today|just (?:for )?(?:today|tonight|the|tomorrow)|until (?!now)|till|"
     r"while (?:i'm|i|we're|we|he|she|they|"
     r"the|my|our)|while \w{1,20}(?:'s| is| are)|during|"
-    r"this (?:week|weekend|month|quarter|sprint|semester|term|summer|winter|season|trip)(?! (?:is|was))|on weekends?|"
+    r"this (?:week|weekend|month|year|quarter|sprint|semester|term|summer|winter|season|trip)(?! (?:is|was))|on "
+    r"weekends?|"
     r"(?:on|in|for) (?:the )?(?:staging|dev|development|test|testing|qa|sandbox|preview|demo|ci|local|localhost|"
     r"pre-?prod|beta)"
     r"(?: (?:environment|env|server|branch|build|system))?|working title|drafts?|tentative\w*|not final|provisional\w*|"
-    r"pencil(?:led|ed)? in|interim|stand-?in|as a stopgap|trial|in the meantime|meanwhile|over (?:easter|christmas|the)|"
+    r"in (?:version|release) \w+|on the (?:website|site|page|form|label)|pencil(?:led|ed)? in|interim|stand-?in|as "
+    r"a stopgap|trial|in the meantime|meanwhile|over (?:easter|christmas|the)|"
     r"for the (?:weekend|week|holidays?|trip|conference|demo|test|summer|draft|pilot|experiment)",
 )
 _FOR_ONE = re.compile(
-    r"\W{0,4}(?:(?:and|but|so|also|ok|okay|btw)\W{1,2})?for\s(?:the|my|our|this|that|his|her|their|a|an|[A-Z][\w'-]{1,20})"
-    r"\s(?!(?:record|sake|avoidance|most|first|next|last|best)\b)(?:[\w'-]{1,20}\s?){1,4}(?:,\s|$)",
+    r"\W{0,4}(?:(?:and|but|so|also|ok|okay|btw)\W{1,2})?(?:[Oo]nly\s|[Jj]ust\s)?[Ff]or\s(?:(?:Mon|Tues|Wednes|Thurs|"
+    r"Fri|Satur|Sun)day,|the|my|our|this|that|his|her|their|a|an|[A-Z][\w'-]{1,20})"
+    r"\s?(?!(?:record|sake|avoidance|most|first|next|last|best)\b)(?:[\w'-]{1,20}\s?){0,4}(?:,\s|$)",
 )
 """`For the Tokyo trip, …`: it holds for that alone."""
+_FOR_SOME = re.compile(
+    r"\sfor\s(?!(?:everyone|everybody|all|good|sure|real|certain|now|me|us|you|free|the\s(?:whole|entire|record)|"
+    r"both|any|each|"
+    r"every|a\schange|once|ever|your|anyone|life|my|our)\b)\w",
+    re.IGNORECASE,
+)
+"""Behind a value: it is so for some, and not at large."""
+_ELSEWHERE = _any(
+    r"(?:in|on|at) (?:their|his|her|your|its|someone's|somebody's) \w+|the (?:docs?|documentation|tutorials?|manual|"
+    r"readme|"
+    r"examples?|article|guide|spec|template|book|course|video|internet|website|wiki) (?:says?|has|have|uses?|shows?|"
+    r"recommends?|"
+    r"suggests?|lists?|is on|runs?)"
+)
+"""It is so there, and not here."""
+_TODAY = re.compile(
+    r"(?<!of)(?<!from)(?<!since)(?<!until)\s(?:today|tonight|this (?:morning|afternoon|evening))\b", re.IGNORECASE
+)
+_PRESENT = re.compile(r"\b(?:is|are)\b|'s\b", re.IGNORECASE)
+_LONG_PAST = _any(
+    r"last time|back then|(?:years|months|decades) ago|at the time|in (?:19|20)\d\d|in those days|once upon"
+)
 _AS_BEFORE = re.compile(r"[\s,]{0,3}(?:just )?(?:as|like|same as) (?:before|ever|it was|always)\b", re.IGNORECASE)
 _HEDGE = _any(
     r"i (?:kind of |sort of )?(?:think|thnik|guess|believe|suppose|reckon|assume|imagine|suspect|feel like)|maybe|mayb|"
@@ -235,21 +266,27 @@ _HEDGE = _any(
     r"final|"
     r"decided|confirmed|set in stone)|unsure|might|may (?:be|have|need|move|change|become)|could (?:be|become|move|"
     r"change|also)|"
-    r"presumably|apparently|supposedly|allegedly|(?:it )?(?:looks|seems|sounds|appears) (?:like|as if|that|to be)|seems?|"
+    r"presumably|apparently|supposedly|allegedly|(?:it )?(?:looks|seems|sounds|appears) (?:like|as if|that|to be)|"
+    r"seems?|"
     r"leaning (?:towards?|to)|thinking (?:of|about)|consider(?:ing|ed)?|discuss(?:ed|ing)|debat(?:ed|ing)|talk(?:ed|"
     r"ing) about|thought about|tempted|toying with|or so|something like|"
-    r"(?:got to|gotta|have to|need to|must|will|i'll|let me|should) (?:first )?(?:ask|check|confirm|double-?check|verify|"
+    r"(?:got to|gotta|have to|need to|must|will|i'll|let me|should) (?:first )?(?:ask|check|confirm|double-?check|"
+    r"verify|"
     r"talk to|think about|sleep on|discuss|run it|clear it)|sleep on it|can't remember|don't remember|if i remember|"
     r"iirc|afaik|"
-    r"as far as i (?:know|remember)|tbc|tbd|to be confirmed|rough(?:ly)?|estimated?|ballpark|guess(?:ing)?|more or less|"
+    r"as far as i (?:know|remember)|tbc|tbd|to be confirmed|rough(?:ly)?|estimated?|ballpark|guess(?:ing)?|more or "
+    r"less|"
     r"ish|or maybe|ideally|hopefully|"
     r"(?:would|'d) (?:prefer|rather|like|suggest|propose)(?! to (?:chang|mov|updat|set|switch|correct|cancel|mak|"
     r"reschedul|"
-    r"us|go|book|hav))|in principle|on paper|don't quote me|rumou?r\w*|i heard|we heard|heard (?:from|that)|no idea|who "
+    r"us|go|book|hav))|in principle|on paper|don't quote me|rumou?r\w*|i heard|we heard|heard (?:from|that)|no idea|"
+    r"who "
     r"knows|"
     r"(?:pretty|fairly|quite|almost|reasonably|nearly|rather|90%|95%|99%) (?:sure|certain|confident|positive)|"
-    r"if memory serves|(?:just |still )?checking (?:the|with|on|that|it|now|again)|(?:i'll|let me|will) (?:look|find out)|"
-    r"up in the air|still (?:open|deciding|discussing|negotiating|waiting)|waiting (?:for|on|to hear)|pending|subject to|"
+    r"if memory serves|(?:just |still )?checking (?:the|with|on|that|it|now|again)|(?:i'll|let me|will) (?:look|"
+    r"find out)|"
+    r"up in the air|still (?:open|deciding|discussing|negotiating|waiting)|waiting (?:for|on|to hear)|pending|"
+    r"subject to|"
     r"shouldn't it|unless|depends",
 )
 _IDLE = _any(
@@ -263,15 +300,17 @@ _IDLE = _any(
 """It is said not to count."""
 _TAKEN_BACK = _any(r"ignore (?:that|this|it)|never ?mind|forget (?:it|that|what i)|scratch that")
 _IRONY = _any(
-    r"yeah,? right|as if|sure,? and|basically|practically|lol|lmao|rofl|haha+|ha ha|hehe|just kidding|jk|kidding|joking|"
+    r"yeah,? right|as if|sure,? and|basically|practically|lol|lmao|rofl|haha+|ha ha|hehe|just kidding|jk|kidding|"
+    r"joking|"
     r"in your dreams|pigs (?:can |might )?fly|santa(?: claus)?|the queen of|queen of england|batman|the pope|elvis|"
     r"my (?:new )?best friend|as always|as usual|surprise,? surprise|what a surprise|shocker|/s|who'?s counting|"
     r"apparently (?:my|the) new|might as well|for all i care|oh (?:great|joy|wonderful|sure|fantastic|perfect|lovely)|"
     r"how (?:nice|lovely|wonderful)|of course it is|yay|at this rate|by the look of it|feels like",
 )
-_EMOJI = re.compile("[\U0001f602\U0001f923\U0001f644\U0001f643\U0001f609\U0001f61c]|[;:]-?[pPD)](?!\\w)")
+_EMOJI = re.compile("[\U0001f602\U0001f923\U0001f643\U0001f609\U0001f61c]|[;:]-?[pPD)](?!\\w)")
 _WISH = _any(
-    r"wish(?:es|ed)?|hope|hoping|dream(?:s|ing|ed)?|(?:would|'d) (?:really |so |absolutely )?love|if only|would be "
+    r"wish(?:es|ed)?|hope|(?:about|high) time|hoping|dream(?:s|ing|ed)?|(?:would|'d) (?:really |so |absolutely "
+    r")?love|if only|would be "
     r"(?:nice|great|"
     r"cool|lovely|good|better|perfect|ideal)|fantasi[sz]e|longing|can't wait|looking forward|deserve|ought to have|"
     r"(?:would|'d) kill for|my dream|goal is to|hopefully one day",
@@ -430,6 +469,8 @@ def _timed(around: Surroundings) -> Meaning:
     own = _APART.join((around.lead, around.inside, around.tail))
     if not around.changes and _PAST.search(around.lead + " " + around.inside):
         return Meaning("none", "past")
+    if around.changes and _LONG_PAST.search(around.tail) and not _PRESENT.search(around.inside):
+        return Meaning("none", "past")
     if _FROM_THEN.search(around.before + around.lead) or (not around.dated and _FROM_THEN.search(around.tail)):
         return Meaning("doubtful", "future")
     if around.dated:
@@ -444,6 +485,12 @@ def _scoped(around: Surroundings) -> Meaning:
     near = _APART.join((around.before, around.lead, inside, around.tail, around.after))
     if _ONCE.search(near):
         return Meaning("none", "scope")
+    if not around.changes and _FOR_SOME.match(around.tail):
+        return Meaning("doubtful", "scope")
+    if _ELSEWHERE.search(around.before + around.lead):
+        return Meaning("none", "scope")
+    if _TODAY.search(around.tail) and (_PRESENT.search(around.inside) or not around.inside):
+        return Meaning("doubtful", "scope")
     if _SCOPE.search(near) or _FOR_ONE.match(around.before) or _FOR_ONE.match(around.lead):
         return Meaning("doubtful", "scope")
     return EARNEST

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
@@ -16,7 +16,7 @@ from holdfast.core.detect.findings import DOUBTFUL, LIKELY, SURE, Finding, is_cu
 from holdfast.core.detect.reading import Held, Reading, Scene
 from holdfast.core.detect.shapes import Value, whole_value
 from holdfast.core.detect.subjects import Subject
-from holdfast.core.detect.words import Sentence, word_set
+from holdfast.core.detect.words import Sentence, word_set, words
 from holdfast.model.detection import Change, Rule
 
 AHEAD_CHARACTERS = 90
@@ -35,7 +35,8 @@ FILL = (
     r"pushed to|pushed back to|brought forward to|moved back to|moved up to|shifted to|cut to|raised to|lowered to|"
     r"reduced to|"
     r"increased to|about|around|roughly|approximately|at least|at most|up to|over|under|nearly|almost|only|exactly|"
-    r"going to be|no longer|to be|from now on|as of now|as of today|officially|therefore|hence|the following)(?![\w-])| "
+    r"going to be|no longer|to be|from now on|as of now|as of today|officially|therefore|hence|the "
+    r"following)(?![\w-])| "
     r"?[:=\"'“](?!\d\d\b)){0,5}) *"
 )
 _APPROXIMATE = compile_phrases(
@@ -46,18 +47,26 @@ _IS = compile_phrases(
     r"(?: (?:is|are|will be|should be|must be|shall be|needs to be|need to be|has to be|ought to be|has been|have been|"
     r"would be|could be|might be|may be|becomes|became|equals|stands at|reads|is to be|got|should read|should say|"
     r"should now be|"
-    r"will now be|now is|are to be|is going to be|has become|'s)(?!'?\w)|'s(?!\w)| ?[:=](?!\d\d\b)| ?(?:→|->|=>))" + FILL + r")"
+    r"will now be|now is|are to be|is going to be|has become|'s)(?!'?\w)|'s(?!\w)| ?[:=](?!\d\d\b)| ?(?:→|->|=>))"
+    + FILL
+    + r")"
 )
 _MOVES = compile_phrases(
-    r"(?:'s)?(?: (?:has|have|had|was|were|is|are|just|now|been|being|got|gets|getting|will|be|officially|since|recently|"
+    r"(?:'s)?(?: (?:has|have|had|was|were|is|are|just|now|been|being|got|gets|getting|will|be|officially|since|"
+    r"recently|"
     r"already|also)){0,4} "
     r"(?P<verb>changed|changes|moved|moves|went|gone|goes|switched|switches|shifted|shifts|pushed|slipped|jumped|"
     r"climbed|rose|"
     r"increased|dropped|fell|decreased|rescheduled|updated|set|raised|lowered|reduced|cut|brought|bumped|postponed|"
     r"delayed|"
-    r"extended|corrected|upgraded|downgraded|renamed|transferred|reassigned|reset|restored|reverted|relocated|relocates|"
+    r"extended|corrected|upgraded|downgraded|renamed|transferred|reassigned|reset|restored|reverted|relocated|"
+    r"relocates|"
     r"put|"
-    r"passed|upped|fixed|adjusted|doubled|assigned|handed|given)"
+    r"passed|upped|fixed|adjusted|doubled|assigned|handed|given|(?!(?:relat|compar|link|ti|limit|attach|connect|"
+    r"suppos|us|"
+    r"want|need|tri|plann|hop|allow|expect|address|restrict|add|agre|belong|appli|refer|respond|point|decid|devot|"
+    r"stick|"
+    r"forward|invit)ed\b)[a-z]{3,12}ed)"
     r"(?: (?:up|down|back|over|out|forward|again|slightly|now))?(?: (?:from|by) [^,.;!?\n]{1,60}?)? (?:to|into|at|for|"
     r"until|on)\b" + FILL
 )
@@ -88,7 +97,8 @@ _VALUE_IS_AHEAD = compile_phrases(
     r" (?:is|are|becomes|became|will be|'s)(?: now| officially| actually)?(?: going to be)? $"
 )
 _USE_AHEAD = compile_phrases(
-    r"\b(?P<verb>use|using|put|take|have|make|making|made|set|list|register|pick|choose|(?:go |switch |change )?back to|"
+    r"\b(?P<verb>use|using|put|take|have|make|making|made|set|list|register|pick|choose|(?:go |switch |change "
+    r")?back to|"
     r"save|store|go with|"
     r"appoint\w*|nominate\w*|name\w*) "
     r"(?P<value>[^,;!?\n]{1,60}?)(?P<link> (?:as|for|to be|in|down as))? $"
@@ -98,8 +108,11 @@ _FOLLOW_UP = compile_phrases(
     r"(?:one|number|date|"
     r"time|address|value|spelling) (?:is|:)|the new one's|now it's|it's now|i have|i've got|i'm on|we have|we've got|i "
     r"use|"
-    r"we use|i'm using|we're using|i got|we got|make (?:it|that)|use|change it to|set it to|put it (?:at|on|to|back to)|"
-    r"move it (?:back )?to|switch it (?:back )?to|set it back to|go with|it moved to|it's been (?:moved|changed) to|it "
+    r"we use|i'm using|we're using|i got|we got|make (?:it|that)|use|change it to|set it to|put it (?:at|on|to|back "
+    r"to)|"
+    r"move it (?:back )?to|switch it (?:back )?to|set it back to|go with|it moved to|it's been (?:moved|changed) to|"
+    r"now is|"
+    r"(?:she|he|it|they)(?:'s| is|'re| are)(?: now)?(?: called| named)?|(?:his|her|its|their|the)(?: new)? name is|it "
     r"has been (?:moved|changed) to)" + FILL
 )
 _REPLACED = compile_phrases(
@@ -115,9 +128,11 @@ _CANCEL_AHEAD = compile_phrases(
     r"lose|strike|wipe|unset|disregard|abandon(?:ed)?|cut out|withdraw) $"
 )
 _CANCEL_BEHIND = compile_phrases(
-    r"(?: (?:is|are|was|were|has been|have been|'s|got|just got|is now|has now been|been|will be|on \w{3,9} "
+    r"(?:'s(?= been)|(?= (?:is|are|was|were|has|have|'s|got|just|been|will|on)\b))(?: (?:is|are|was|were|has been|"
+    r"have been|'s|got|just got|is now|has now been|been|will be|on \w{3,9} "
     r"is)){1,2}(?: (?:all|now|"
-    r"officially|completely|off the|been|unfortunately|sadly)){0,2} (?P<word>off|cancell?ed|called off|scrapped|dropped|"
+    r"officially|completely|off the|been|unfortunately|sadly)){0,2} (?P<word>off|cancell?ed|called off|scrapped|"
+    r"dropped|sold|gone|"
     r"not happening|no longer happening|no longer on|"
     r"void|off the table|no more|not taking place|withdrawn|discontinued|over and done)(?=[\s.,!;?]|$)"
     r"|(?: (?:fell|has fallen|falls) through)|(?: isn't happening| won't happen| isn't taking place| no longer "
@@ -126,8 +141,27 @@ _CANCEL_BEHIND = compile_phrases(
 )
 _GONE_AHEAD = compile_phrases(
     r"\b(?:(?:do not|don't|dont|didn't|won't|will not|can't) (?:have|need|use|want|own|do|require|get)|no longer "
-    r"(?:have|need|use|want|own|require))"
+    r"(?:have|need|use|want|own|require)|there(?:'s| is| are) no|no more)"
     r"(?: a| an| the| my| our| any)? $"
+)
+_SOLD_AHEAD = compile_phrases(
+    r"\b(?:i|we)(?:'ve| have)?(?: just| finally| already| now| both){0,2} (?:sold|returned|gave away|given away|"
+    r"scrapped|"
+    r"got rid of|sent back|cancell?ed|deleted) $"
+)
+_DO_AWAY = compile_phrases(
+    r"\b(?:delete|remove|cancel|drop|scrap|discard|forget|clear|erase|take) (?:it|that|them)(?: out| off)?(?: "
+    r"please| pls| then)?"
+    r"\s*(?:[.!]|$)"
+)
+_OVER_BEHIND = compile_phrases(
+    r"(?:'s)?(?: (?:has|have|is|are|just|now|been|no longer|not)){0,3} (?:expired|ended|over|done|finished|gone|valid|"
+    r"needed|used|dead|closed|void|obsolete|sold|cancell?ed)\b"
+)
+_FROM_RECORDS = compile_phrases(
+    r" from (?:the |my |our |your |this )?(?:\w{1,15} )?(?:files?|records?|profile|list|account|system|database|"
+    r"form|notes|"
+    r"calendar|booking|order|settings|memory|config|page|document|schedule|plan|here)\b"
 )
 _LONG_AGO = compile_phrases(
     r" (?:last (?:week|month|year|summer|winter|spring|time)|(?:years|months|weeks) ago|in (?:19|20)\d\d|before)\b"
@@ -146,6 +180,8 @@ class Statement(msgspec.Struct, frozen=True):
     changes: bool
     """It tells of a change, or asks for one."""
     change: Change = "supersede"
+    aside: tuple[int, int] | None = None
+    """What stands between its subject and its verb, and belongs to neither."""
 
 
 def judge_statements(scene: Scene, statements: Iterable[Statement]) -> Iterator[Finding]:
@@ -175,7 +211,7 @@ def _read(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[St
         yield from read(reading, subject, sentence)
 
 
-def _value(reading: Reading, subject: Subject, at: int, limit: int, *, asked: bool = False) -> Value | None:
+def value_of(reading: Reading, subject: Subject, at: int, limit: int, *, asked: bool = False) -> Value | None:
     found = whole_value(subject.held, reading, at, limit, asked=asked)
     if found is None or (not subject.head and subject.share < 1 and subject.held.shape in {"name", "label"}):
         return None
@@ -191,7 +227,7 @@ def _is_meant(subject: Subject) -> bool:
     return subject.head or subject.share == 1 or subject.held.key.own[-1] in _KINDS
 
 
-def _statement(subject: Subject, value: Value, start: int, fill: str, cue: str, *, changes: bool) -> Statement:
+def make_statement(subject: Subject, value: Value, start: int, fill: str, cue: str, *, changes: bool) -> Statement:
     certain = subject.rivals == 0 and not _APPROXIMATE.search(fill) and _is_meant(subject)
     certain = certain and (value.certain or (changes and subject.share == 1 and subject.held.shape != "typed"))
     return Statement(subject.held, value, start, max(value.end, subject.end), cue, certain, changes)
@@ -199,35 +235,49 @@ def _statement(subject: Subject, value: Value, start: int, fill: str, cue: str, 
 
 def _is_stated(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
     """`my address is …`, `new IBAN: …`."""
-    found = _IS.match(reading.text, subject.end)
+    yield from _stated_at(reading, subject, subject.end, sentence)
+
+
+def follow_verb(reading: Reading, subject: Subject, at: int, sentence: Sentence) -> Statement | None:
+    """What the verb at a place says of a subject."""
+    statements = chain(_stated_at(reading, subject, at, sentence), _moved_at(reading, subject, at, sentence))
+    return next(statements, None)
+
+
+def _stated_at(reading: Reading, subject: Subject, at: int, sentence: Sentence) -> Iterator[Statement]:
+    found = _IS.match(reading.text, at)
     if found is None or found.end() > sentence.end or "no longer" in found["fill"]:
         return
-    value = _value(reading, subject, found.end(), sentence.end)
+    value = value_of(reading, subject, found.end(), sentence.end)
     if value is not None:
         behind = reading.text[value.end : value.end + 30]
         firm = re.search(r"\b(?:now|set to|changed to|moved to|back)\b|^ ?[:=]", found[0], re.IGNORECASE)
         firm = firm or re.match(r"(?: now\b|,? (?:and )?not\b|,? instead\b)", behind, re.IGNORECASE)
-        yield _statement(subject, value, subject.start, found["fill"], "is", changes=firm is not None)
+        yield make_statement(subject, value, subject.start, found["fill"], "is", changes=firm is not None)
 
 
 def _moved(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
     """`the deadline has been moved to …`."""
-    found = _MOVES.match(reading.text, subject.end)
+    yield from _moved_at(reading, subject, subject.end, sentence)
+
+
+def _moved_at(reading: Reading, subject: Subject, at: int, sentence: Sentence) -> Iterator[Statement]:
+    found = _MOVES.match(reading.text, at)
     if found is None or found.end() > sentence.end:
         return
-    value = _value(reading, subject, found.end(), sentence.end)
+    value = value_of(reading, subject, found.end(), sentence.end)
     if value is not None:
-        yield _statement(subject, value, subject.start, found["fill"], found["verb"].lower(), changes=True)
+        yield make_statement(subject, value, subject.start, found["fill"], found["verb"].lower(), changes=True)
 
 
-def _ahead(reading: Reading, subject: Subject, sentence: Sentence) -> tuple[str, int]:
+def text_ahead(reading: Reading, subject: Subject, sentence: Sentence) -> tuple[str, int]:
     low = max(sentence.start, subject.start - AHEAD_CHARACTERS)
     return reading.text[low : subject.start], low
 
 
 def _acted(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
     """`change my address to …`, `make the window …`."""
-    ahead, low = _ahead(reading, subject, sentence)
+    ahead, low = text_ahead(reading, subject, sentence)
     verb = _VERB_AHEAD.search(ahead) or _PUT_AHEAD.search(ahead)
     if verb is None:
         return
@@ -235,33 +285,33 @@ def _acted(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[S
     at = found.end() if found else subject.end + 1
     if found is None and not _PUT_AHEAD.search(ahead):
         return
-    value = _value(reading, subject, at, sentence.end, asked=True)
+    value = value_of(reading, subject, at, sentence.end, asked=True)
     if value is None and found is not None and _PUT_AHEAD.search(ahead):
-        value = _value(reading, subject, subject.end + 1, sentence.end, asked=True)
+        value = value_of(reading, subject, subject.end + 1, sentence.end, asked=True)
     if value is not None:
         fill = found["fill"] if found else ""
-        yield _statement(subject, value, low + verb.start(), fill, "change", changes=True)
+        yield make_statement(subject, value, low + verb.start(), fill, "change", changes=True)
 
 
 def _wanted(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
     """`I want the theme to be …`."""
-    ahead, low = _ahead(reading, subject, sentence)
+    ahead, low = text_ahead(reading, subject, sentence)
     verb = _WANT_AHEAD.search(ahead)
     found = _WANTED.match(reading.text, subject.end) if verb else None
     if verb is None or found is None:
         return
-    value = _value(reading, subject, found.end(), sentence.end, asked=True)
+    value = value_of(reading, subject, found.end(), sentence.end, asked=True)
     if value is not None:
-        yield _statement(subject, value, low + verb.start(), found["fill"], "want", changes=True)
+        yield make_statement(subject, value, low + verb.start(), found["fill"], "want", changes=True)
 
 
 def _stated_first(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
     """`Sarah is now the owner`, `use … as my e-mail`, `make Wei the reviewer`."""
-    ahead, low = _ahead(reading, subject, sentence)
+    ahead, low = text_ahead(reading, subject, sentence)
     used = _USE_AHEAD.search(ahead)
     if used is not None:
         start = low + used.start("value")
-        value = _value(reading, subject, start, low + used.end("value"))
+        value = value_of(reading, subject, start, low + used.end("value"))
         making = used["verb"].lower().startswith(("mak", "made", "appoint", "nominat", "name"))
         linked = making or (used["link"] or "").strip().lower() in (
             {"as", "for"}
@@ -269,7 +319,7 @@ def _stated_first(reading: Reading, subject: Subject, sentence: Sentence) -> Ite
             else {"as", "down as", "to be"}
         )
         if value is not None and value.end >= low + used.end("value") - 1 and linked:
-            yield _statement(subject, value, low + used.start(), "", "use", changes=True)
+            yield make_statement(subject, value, low + used.start(), "", "use", changes=True)
             return
     linked = _VALUE_IS_AHEAD.search(ahead)
     if linked is None or subject.bare:
@@ -278,21 +328,30 @@ def _stated_first(reading: Reading, subject: Subject, sentence: Sentence) -> Ite
     starts = {each.start for each in (*reading.mentions, *reading.names) if each.end == end}
     starts |= {each.start for each in reading.by_kind.get("moment", ()) if each.end == end}
     for start in sorted(starts):
-        value = _value(reading, subject, start, end)
+        value = value_of(reading, subject, start, end)
         if value is not None and value.end == end:
             firm = "now" in linked[0].lower() or "new" in reading.text[subject.start : subject.end].lower()
-            made = _statement(subject, value, value.start, "", "is", changes=firm)
+            made = make_statement(subject, value, value.start, "", "is", changes=firm)
             yield msgspec.structs.replace(made, certain=made.certain and firm)
             return
+
+
+_TOLD_BEHIND = re.compile(
+    r"(?:\sagain|\snow|\stoo|\salready)?\s?(?:[:,–—-]|[^\w\s,.;!?()#@/\"'+-]{1,3})?\s?", re.IGNORECASE
+)
+_GOT_NEW = compile_phrases(r"\b(?:i|we)(?:'ve)?(?: now| just){0,2} (?:have|got|get)(?: got)? $")
+_NEW_ONE = compile_phrases(r"\bnew\b")
 
 
 def _followed(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
     """`they replaced my laptop, I have … now`, `my address has changed. It's …`."""
     text = reading.text
-    ahead, _ = _ahead(reading, subject, sentence)
+    ahead, _ = text_ahead(reading, subject, sentence)
     told = _REPLACED.search(ahead + text[subject.start : subject.start + 4])
+    if told is None and _NEW_ONE.search(text, subject.start, subject.end):
+        told = _GOT_NEW.search(ahead)
     behind = re.compile(
-        r"\s(?:(?:has|have|just|is|was|got|'s|have|hasn't)\s){0,3}(?:been\s)?(?:changed|moved|wrong|incorrect|outdated|"
+        r"(?:'s)?\s(?:(?:has|have|just|is|was|got|'s|have)\s){0,3}(?:been\s)?(?:changed|moved|wrong|incorrect|outdated|"
         r"out of date|"
         r"broken|broke|misspelled|misspelt|different|switched|updated|stolen|lost|new|replaced|off by|not right|not "
         r"correct)\b",
@@ -301,15 +360,21 @@ def _followed(reading: Reading, subject: Subject, sentence: Sentence) -> Iterato
     if told is None and behind is None:
         return
     at = behind.end() if behind else subject.end
+    if behind is not None and subject.held.shape not in {"name", "label"}:
+        place = _TOLD_BEHIND.match(text, at)
+        value = value_of(reading, subject, place.end() if place else at, sentence.end)
+        if value is not None and value.certain:
+            yield make_statement(subject, value, subject.start, "", "changed", changes=True)
+            return
     found = _FOLLOW_UP.search(text, at, min(len(text), at + AHEAD_CHARACTERS))
     if found is None:
         return
     there = sentence_at(reading, found.start())
     if there is None:
         return
-    value = _value(reading, subject, found.end(), there.end)
+    value = value_of(reading, subject, found.end(), there.end)
     if value is not None and value.certain:
-        yield _statement(subject, value, found.start(), found["fill"], "changed", changes=True)
+        yield make_statement(subject, value, found.start(), found["fill"], "changed", changes=True)
 
 
 def _cancelled(reading: Reading, subject: Subject, sentence: Sentence) -> Iterator[Statement]:
@@ -317,8 +382,8 @@ def _cancelled(reading: Reading, subject: Subject, sentence: Sentence) -> Iterat
     text = reading.text
     if subject.held.kind == "flag" or cues.GONE.search(subject.held.candidate.text):
         return
-    ahead, low = _ahead(reading, subject, sentence)
-    verb = _CANCEL_AHEAD.search(ahead)
+    ahead, low = text_ahead(reading, subject, sentence)
+    verb = _CANCEL_AHEAD.search(ahead) or _SOLD_AHEAD.search(ahead)
     gone = _GONE_AHEAD.search(ahead)
     behind = _CANCEL_BEHIND.match(text, subject.end)
     if gone is not None:
@@ -326,16 +391,40 @@ def _cancelled(reading: Reading, subject: Subject, sentence: Sentence) -> Iterat
         if not _NO_LONGER.search(gone[0]) and not _NO_LONGER.match(rest.lstrip()):
             return
     elif verb is None and behind is None:
+        yield from _done_away(reading, subject)
         return
     stop = behind.end() if behind else subject.end
-    if _LONG_AGO.match(text, stop):
+    if _LONG_AGO.match(text, stop) and not (verb and _SOLD_AHEAD.search(ahead)):
         return
     start = subject.start if behind else low + (verb or gone).start()  # type: ignore[union-attr]
-    if verb is not None and re.match(r"\s(?:to|from|if)\s", text[stop : stop + 6]):
+    kept = re.match(r"\s(?:to|from|if)\s", text[stop : stop + 6])
+    if verb is not None and kept and not _FROM_RECORDS.match(text, stop):
         return
     certain = subject.rivals == 0 and (subject.share == 1 or subject.head)
     cue = "cancel" if verb or behind else "no longer"
     yield Statement(subject.held, None, start, stop, cue, certain, changes=True, change="retract")
+
+
+def _done_away(reading: Reading, subject: Subject) -> Iterator[Statement]:
+    """`the promo code has expired, delete it`."""
+    over = _OVER_BEHIND.match(reading.text, subject.end)
+    found = (
+        _DO_AWAY.search(reading.text, over.end(), min(len(reading.text), over.end() + AHEAD_CHARACTERS))
+        if over
+        else None
+    )
+    if found is None or sentence_at(reading, found.start()) is None:
+        return
+    certain = subject.rivals == 0 and (subject.share == 1 or subject.head)
+    yield Statement(subject.held, None, subject.start, found.end(), "delete", certain, changes=True, change="retract")
+
+
+def _without_key(held: Held, text: str) -> str:
+    """What is said of a fact without its name, which may look like a negation: `my bus stop`."""
+    named = [word for word in words(text) if word.stem in held.key.own]
+    for word in named:
+        text = text[: word.start] + "x" * (word.end - word.start) + text[word.end :]
+    return text
 
 
 def judge_statement(scene: Scene, statement: Statement) -> Finding | None:
@@ -346,6 +435,12 @@ def judge_statement(scene: Scene, statement: Statement) -> Finding | None:
     if sentence is None:
         return None
     around = stance.surround(scene.said.text, sentence, statement.start, place, statement.stop)
+    if statement.aside is not None and value is not None:
+        start, end = statement.aside
+        inside = scene.said.text[statement.start : start] + scene.said.text[end : value.start]
+        before = around.before + scene.said.text[start:end]
+        around = msgspec.structs.replace(around, before=before, inside=inside)
+    around = msgspec.structs.replace(around, inside=_without_key(held, around.inside))
     dated = held.kind in {"date", "time", "moment"}
     meaning = stance.judge(msgspec.structs.replace(around, dated=dated, changes=statement.changes))
     if meaning.stance == "none":

@@ -7,20 +7,21 @@ import re
 _TOKEN_CHARACTERS = 12
 """Before a full stop: no abbreviation is longer."""
 
-_BEFORE_NAME = frozenset(
-    "dr mr mrs ms mx prof st ste mt ft rev hon capt cpt lt col gen sgt sr sra fr br ing dipl mag vs no nr tel ext approx "
-    "fig vol ca dept univ mme mlle".split()
+_BEFORE_NAME = re.compile(
+    r"dr|mr|mrs|ms|mx|prof|st|ste|mt|ft|rev|hon|capt|cpt|lt|col|gen|sgt|sr|sra|fr|br|ing|dipl|mag|vs|dept|univ|mme|mlle"
 )
-"""What they shorten is followed by a name or a number."""
-_BEHIND_NAME = frozenset(
-    "inc ltd co corp bros jr sr rd ave blvd ln sq hwy pl str est etc p.m a.m ph.d m.d u.s u.k u.s.a e.g i.e b.sc m.sc b.a m.a "
-    "s.a s.p.a a.g e.v d.c min max hrs hr mon tue tues wed thu thur thurs fri sat sun jan feb mar apr jun jul aug sep "
-    "sept oct nov dec".split()
+"""What they shorten is followed by a name."""
+_BEFORE_NUMBER = re.compile(r"no|nr|tel|ext|approx|fig|vol|ca|pp?")
+_BEHIND_NAME = re.compile(
+    r"inc|ltd|co|corp|bros|jr|sr|rd|ave|blvd|ln|sq|hwy|pl|str|est|etc|p\.m|a\.m|ph\.d|m\.d|u\.s|u\.k|u\.s\.a|e\.g|i\.e|b\.sc|"
+    r"m\.sc|b\.a|m\.a|s\.a|s\.p\.a|a\.g|e\.v|d\.c|hrs|hr|mon|tues?|wed|thur?s?|fri|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
 )
 """They close a name or an amount: behind them a sentence may begin."""
 _TOKEN = re.compile(r"(?<![\w.])[^\W\d_]+(?:\.[^\W\d_]+)*$")
 _LEGAL_FORM = re.compile(r"\s(?:KG|KGaA|OHG|Ltd|Inc|LLC|LLP|PLC|plc|Pty|SA|AG|GmbH)\b")
-_INITIAL_BEFORE = re.compile(r"(?:^|[\s.(])(?:(?:[A-Z]|[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof)\.|[A-Z][a-z]+)\s?$")
+_INITIAL_BEFORE = re.compile(
+    r"(?:^|[\s.(])(?:(?:[A-Z]|[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof)\.|[A-Z][a-z]+|is|are|be|by|to|with|called|now|as)\s?$"
+)
 _NAME_BEHIND = re.compile(r"\s?[A-Z](?:\.|[\w'-]+)")
 _OPENER = re.compile(
     r"\s(?:Please|Can|Could|The|My|Our|It|This|That|I|We|You|Thanks|And|But|So|If|What|When|Then|Also|No|Not|Yes|Is|"
@@ -33,18 +34,24 @@ def ends_sentence(text: str, at: int) -> bool:
     found = _TOKEN.search(text[max(0, at - _TOKEN_CHARACTERS) : at])
     if found is None:
         return True
-    token = found[0].lower()
+    word = found[0].lower()
     if re.match(r"\s*$", text[at + 1 : at + 3]) and at + 3 >= len(text):
         return True
     behind = text[at + 1 : at + 1 + 2 * _TOKEN_CHARACTERS]
-    if token in _BEFORE_NAME:
-        return re.match(r"\s[\w\"'(]", behind) is None or (token != "st" and _OPENER.match(behind) is not None)
-    if token in _BEHIND_NAME:
-        return re.match(r"\s+[^\W\d_]", behind) is not None and behind.lstrip()[:1].isupper() and (
-            _LEGAL_FORM.match(behind) is None
+    if _BEFORE_NUMBER.fullmatch(word):
+        return re.match(r"\s?#?\d", behind) is None
+    if _BEFORE_NAME.fullmatch(word):
+        return re.match(r"\s[\w\"'(]", behind) is None or (word != "st" and _OPENER.match(behind) is not None)
+    if _BEHIND_NAME.fullmatch(word):
+        return (
+            re.match(r"\s+[^\W\d_]", behind) is not None
+            and behind.lstrip()[:1].isupper()
+            and (_LEGAL_FORM.match(behind) is None)
         )
-    if len(token) == 1 and found[0].isupper():
+    if len(word) == 1 and found[0].isupper():
         ahead = text[max(0, at - 1 - 2 * _TOKEN_CHARACTERS) : at - 1]
+        if re.match(r"\s?[A-Z]\.", behind):
+            return False
         named = _NAME_BEHIND.match(behind) is not None and _OPENER.match(behind) is None
         return not (named and _INITIAL_BEFORE.search(ahead))
     return True
@@ -53,4 +60,5 @@ def ends_sentence(text: str, at: int) -> bool:
 def is_abbreviated(text: str, at: int) -> bool:
     """Whether the full stop at a place belongs to the word before it, even if it ends a sentence too."""
     found = _TOKEN.search(text[max(0, at - _TOKEN_CHARACTERS) : at])
-    return found is not None and found[0].lower() in (_BEHIND_NAME | _BEFORE_NAME) - {"no", "st", "min", "max", "sat", "sun"}
+    word = found[0].lower() if found else ""
+    return word != "st" and (_BEHIND_NAME.fullmatch(word) or _BEFORE_NAME.fullmatch(word)) is not None

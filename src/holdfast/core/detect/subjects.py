@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.core.detect.words import GENERIC, KIN_WORDS, STOP, Word, word_set
+from holdfast.core.detect.words import GENERIC, KIN_WORDS, STOP, Word, stem, word_set
 
 if TYPE_CHECKING:
     from holdfast.core.detect.reading import Held, Reading
@@ -66,6 +66,14 @@ _OWN = word_set("my our")
 _ASKED_FOR = word_set("your which what")
 """How the other side speaks of the user's things."""
 _PLAIN_DETERMINERS = word_set("the this that a an")
+_ANOTHER = "given anew"
+"""Whose it is that was given to the speaker anew."""
+_PRONOUNS = word_set("his her their its")
+KIN_OR_PET = word_set(
+    "son daughter wife husband partner mother father mom mum dad sister brother kid child baby dog cat pet horse "
+    "grandma grandpa"
+)
+"""Whose things a key may be about, and a pronoun may mean."""
 _OTHERS = word_set(
     "his her their your its whose someone's somebody's everyone's another other others any every each which what no "
     "these those"
@@ -73,13 +81,13 @@ _OTHERS = word_set(
 _PLAIN = word_set(
     "new current updated revised final official actual correct right real overall total whole entire full exact own "
     "present "
-    "latest main primary preferred usual default regular proper personal true precise said following maximum minimum "
-    "max min "
+    "latest main primary preferred usual regular proper personal true precise said following "
     "team company project planned agreed scheduled fixed monthly annual yearly weekly daily"
 )
 """Words before a key's that do not make it another thing."""
 _NEUTRAL = word_set(
-    "new current updated revised final official actual correct right real exact own present latest proper true said"
+    "new current updated revised final official actual correct right real exact own present latest proper true "
+    "said many much"
 )
 _NOT_IN_PHRASE = word_set(
     "and or but so because if when while than to from of in on at for with by as into about is are was were be been "
@@ -102,16 +110,26 @@ _NOT_IN_PHRASE = word_set(
     "bring hold "
     "schedule book rebook restore upgrade downgrade save store record register note remember take out re regarding "
     "concerning "
-    "chnage udpate chagne upate updte cahnge"
+    "fyi btw bruh bro dude guys folks omg lol hmm um uh oh hey yo psst anyway stays remains morning evening chnage "
+    "udpate chagne upate updte cahnge"
 )
 _KIN_OWNER = re.compile(KIN_WORDS + r"s", re.IGNORECASE)
+_GIVEN = re.compile(
+    r"(?:\b(?:gave|given|assigned|issued|sent)\s(?:me|us)|\b(?:i|we)(?:'ve)?\s(?:got|have|received))\s(?:an?\s)?$",
+    re.IGNORECASE,
+)
+"""Before `another`: it takes the place of the speaker's own."""
+_THERE_IS = re.compile(r"\bthere(?:'s|\sis|\sare)\s$", re.IGNORECASE)
 _SAME_PHRASE = re.compile(r"'?[ \t]|-|_| ?/ ?")
 _BEHIND = word_set(
     "is are was were be been being will would should could can may might must shall has have had does did do isn't "
     "aren't wasn't "
-    "won't needs need to from at on in for of with by as and or but so because if when while than then that which who "
+    "won't isnt arent wasnt wont dont doesnt hasnt ain't needs need to from at on in for of with by as and or but "
+    "so because if when while than then that which who "
     "back "
-    "now again please pls instead moved moves moving changed changes changing went goes became becomes increased rose "
+    "suits works fits sounds looks comes seems runs leaves starts ends needs uses now again please pls take takes "
+    "use put pick choose make instead moved moves moving changed changes changing went goes became becomes "
+    "increased rose "
     "raised "
     "dropped fell got gets stays stay remains remain ends starts was's over up down into out not no any anymore too "
     "also only just "
@@ -121,7 +139,8 @@ _BEHIND = word_set(
     "value "
     "setting settings field entry details info code one id id's should've stands equals reads switched shifted pushed "
     "slipped "
-    "jumped climbed doubled halved got's either before after until till since within without about around under between "
+    "jumped climbed doubled halved got's either before after until till since within without about around under "
+    "between "
     "temporarily permanently always never probably maybe effective starting beginning going will've rescheduled "
     "cancelled "
     "canceled wrong right soon later there here off on"
@@ -140,7 +159,8 @@ _COMPLEMENT = re.compile(
     re.IGNORECASE,
 )
 _OWN_COMPLEMENT = word_set(
-    "me us myself this it that file record records profile account order delivery booking trip project event system now "
+    "me us myself this it that file record records profile account order delivery booking trip project event "
+    "system now "
     "here "
     "everything contract all calendar app schedule today"
 )
@@ -164,6 +184,8 @@ class Subject(msgspec.Struct, frozen=True):
     """The speaker calls it theirs."""
     bare: bool
     """No article stands before it."""
+    joined: bool = False
+    """It is foreign only because of the word behind it, which may as well be a value."""
     rivals: int = 0
     """Other facts that the phrase names as well."""
 
@@ -173,8 +195,8 @@ def find_subjects(held: Sequence[Held], reading: Reading) -> list[Subject]:
     names = _index(held)
     places: list[int] = []
     for at, word in enumerate(reading.words):
-        stem = word.stem if word.stem in names else _corrected(word, at, names)
-        if stem and not _goes_on(reading, at, names):
+        named = word.stem if word.stem in names else _corrected(word, at, names)
+        if named and not _goes_on(reading, at, names):
             places.append(at)
     if len(places) > FIRST_PHRASES + LAST_PHRASES:
         places = places[:FIRST_PHRASES] + places[-LAST_PHRASES:]
@@ -189,6 +211,9 @@ def _index(facts: Sequence[Held]) -> dict[str, list[tuple[Held, str]]]:
         for own in keyed:
             for word in (own, *_ALIASES.get(own, ())):
                 names.setdefault(word, []).append((held, own))
+        written = stem(held.candidate.key)
+        if not written.isalpha() and " " not in written:
+            names.setdefault(written, []).extend((held, own) for own in keyed)
         for count in range(2, len(held.key.own) + 1):
             for at in range(len(held.key.own) - count + 1):
                 run = held.key.own[at : at + count]
@@ -241,7 +266,7 @@ def _goes_on(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]
 
 
 def _named(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]) -> Iterator[Subject]:
-    first, owner, own, bare = _phrase_start(reading, at)
+    first, owner, own, bare = _phrase_start(reading, at, names)
     last = at
     words = reading.words
     tail = ""
@@ -249,7 +274,9 @@ def _named(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]) 
         tail = words[at + 1].lower
         if words[at + 1].stem in _TAKES_MORE or words[at + 1].stem in GENERIC - STOP - _LINKS:
             last = at + 1
-    compound = bool(tail) and last == at and tail[0].isalpha() and tail not in _BEHIND
+    compound = (
+        bool(tail) and last == at and tail[0].isalpha() and tail not in _BEHIND and not tail.endswith(("ed", "ly"))
+    )
     compound = compound and not _is_value(reading, words[at + 1].start)
     end = words[last].end - (2 if words[last].lower.endswith("'s") else 0)
     inner = words[first : last + 1]
@@ -270,6 +297,7 @@ def _named(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]) 
             ]
             foreign_complement = bool(spare) and (
                 complement["link"].lower() in {"of", "for", "at", "in"}
+                and not (complement["link"].lower() == "in" and (complement["det"] or "").strip().lower() in _OWN)
                 and not any(each.start == complement.start("rest") for each in reading.mentions)
             )
         modifiers = [
@@ -286,7 +314,7 @@ def _named(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]) 
             and each.lower != "of"
             and not (each.lower in _PLAIN and each.lower not in names)
         ]
-        possessor = owner and owner not in {*held.key.own, *held.key.domain}
+        possessor = _is_anothers(owner, held, reading)
         subjects.append(
             Subject(
                 held,
@@ -295,19 +323,41 @@ def _named(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]) 
                 share=len(meant) / len(keyed),
                 words=len(meant),
                 head=keyed[-1] in meant,
-                foreign=bool(modifiers) or bool(possessor) or foreign_complement or compound,
+                foreign=bool(modifiers) or possessor or foreign_complement or compound,
+                joined=compound and not (modifiers or possessor or foreign_complement),
                 own=own,
                 bare=bare,
             )
         )
+    yield from _with_rivals(subjects, told, names)
+
+
+def _is_anothers(owner: str, held: Held, reading: Reading) -> bool:
+    """Whether what belongs to an owner is not what a key is about."""
+    if owner == _ANOTHER:
+        return held.shape in {"name", "label", "statement", "flag"}
+    first = held.key.own[:1]
+    if owner in _PRONOUNS and KIN_OR_PET.intersection(first) and reading.stems.intersection(first):
+        return False
+    return bool(owner) and stem(owner) not in {*held.key.own, *held.key.domain}
+
+
+def _with_rivals(
+    subjects: list[Subject], told: Sequence[str], names: dict[str, list[tuple[Held, str]]]
+) -> Iterator[Subject]:
+    """Subjects of one phrase, the likeliest first, and how many other facts the phrase may mean as well."""
     subjects.sort(key=lambda each: (-each.share, not each.head, -each.words))
     for each in subjects:
         rank = (each.share, each.head, each.words)
-        alike = [one for one in subjects if one is not each and (one.share, one.head, one.words) == rank]
-        yield msgspec.structs.replace(each, rivals=len(alike))
+        alike = {one.held for one in subjects if one is not each and (one.share, one.head, one.words) == rank}
+        if not any(word in each.held.key.own and word not in GENERIC for word in told):
+            # another word stands for the key's: it may stand for that of any other key as well
+            alike |= {one for entry in names.values() for one, _ in entry if {*told} & {*one.key.own}}
+            alike |= {one.held for one in subjects}
+        yield msgspec.structs.replace(each, rivals=len(alike - {each.held}))
 
 
-def _phrase_start(reading: Reading, at: int) -> tuple[int, str, bool, bool]:
+def _phrase_start(reading: Reading, at: int, names: dict[str, list[tuple[Held, str]]]) -> tuple[int, str, bool, bool]:
     """The first word of a phrase, whose it is, whether it is the speaker's, and whether no article stands before it."""
     words = reading.words
     first = at
@@ -321,6 +371,10 @@ def _phrase_start(reading: Reading, at: int) -> tuple[int, str, bool, bool]:
             return first, owner, True, False
         if lower in _OWN or lower in _PLAIN_DETERMINERS:
             return first, owner, lower in _OWN, False
+        if lower in {"another", "different"} and _GIVEN.search(reading.text, max(0, before.start - 20), before.start):
+            return first, owner or _ANOTHER, True, False
+        if lower == "no" and _THERE_IS.search(reading.text, max(0, before.start - 12), before.start):
+            return first, owner, False, True
         if lower in _OTHERS:
             return first, owner or lower, False, False
         if lower.endswith(("'s", "s'")) or reading.text[before.end : before.end + 1] == "'":
@@ -329,10 +383,15 @@ def _phrase_start(reading: Reading, at: int) -> tuple[int, str, bool, bool]:
             owner = lower
         elif lower == "of" and first > 1 and words[first - 2].stem in _COUNTED:
             first -= 1
-        elif lower in _NOT_IN_PHRASE or lower[0].isdigit():
+        elif (lower in _NOT_IN_PHRASE and not _share_key(before, words[first], names)) or lower[0].isdigit():
             break
         first -= 1
     return first, owner, False, True
+
+
+def _share_key(one: Word, other: Word, names: dict[str, list[tuple[Held, str]]]) -> bool:
+    """Whether both words are of one key, as `shift` and `lead` are."""
+    return any(held is each for held, _ in names.get(one.stem, ()) for each, _ in names.get(other.stem, ()))
 
 
 def _is_value(reading: Reading, start: int) -> bool:

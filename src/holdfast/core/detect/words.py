@@ -28,6 +28,7 @@ KEY_CHARACTERS = 200
 _WORD = re.compile(r"[^\W_]+(?:[-'’.&][^\W_]+)*")
 _SENTENCE = re.compile(r"[.!?;\n]+(?=\s|$)|\n|\s[-–—]+\s")
 _KEY_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
+_POSSESSIVE = re.compile(r"(?<=\w)['’]s?(?!\w)")
 _DOMAIN = re.compile(r"[./:]")
 
 
@@ -178,7 +179,7 @@ def key_of(key: str) -> Key:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(stem(part) for part in _KEY_PART.findall(text)))
+    return tuple(dict.fromkeys(stem(part) for part in _KEY_PART.findall(_POSSESSIVE.sub("", text))))
 
 
 def content(found: Sequence[Word]) -> list[str]:
