@@ -119,7 +119,7 @@ def _beside(reading: Reading, held: Held, start: int, end: int) -> tuple[Value, 
     ahead = text[max(sentence.start, start - AHEAD_CHARACTERS) : start]
     link = _NOT_AHEAD.search(ahead)
     if link is not None:
-        value = value_before(reading, held, sentence.start, start - len(ahead) + link.start("link"))
+        value = value_before(reading, held, sentence.start, start - len(ahead) + link.start("link"), asked=True)
         if value is not None:
             return value, value.start, end
     opens = re.compile(
@@ -150,7 +150,7 @@ def _behind(reading: Reading, held: Held, link: re.Pattern[str], end: int, start
     return None if value is None else (value, value.start if link is _BUT_BEHIND else start, value.end)
 
 
-def value_before(reading: Reading, held: Held, low: int, end: int) -> Value | None:
+def value_before(reading: Reading, held: Held, low: int, end: int, *, asked: bool = False) -> Value | None:
     """The value that ends at a place, as far back as it is one."""
     text = reading.text
     stop = end - (text[end - 1 : end] == ",")
@@ -167,7 +167,7 @@ def value_before(reading: Reading, held: Held, low: int, end: int) -> Value | No
             continue
         if start not in exact and not _OPENS.search(text[max(low, start - 24) : start]) and start != low:
             continue
-        value = whole_value(held, reading, start, stop)
+        value = whole_value(held, reading, start, stop, asked=asked)
         if value is not None and value.end == stop:
             return value
     apposition = _APPOSITION.search(text[max(low, stop - 40) : stop])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from holdfast.core.detect.labels import find_label, is_one_name, with_stop
-from holdfast.core.detect.stops import is_abbreviated
+from holdfast.core.detect.stops import ends_sentence, is_abbreviated
 from holdfast.core.detect.words import STOP, stem, word_set
 from holdfast.core.values import Mention, mentions, name_norm, same
 
@@ -411,7 +411,8 @@ def _as_code(text: str, found: Value | None, held: Held) -> Value | None:
 def _address(text: str, start: int) -> Value | None:
     street = _STREET.match(text, start)
     if street is not None:
-        end = street.end()
+        saint = _SAINT.match(text, start + len(street[0].rstrip(".")))
+        end = saint.end() if saint and not ends_sentence(text, saint.start()) else street.end()
         for _ in range(4):
             more = _TOWN.match(text, end)
             if more is None:
@@ -434,6 +435,8 @@ def _address(text: str, start: int) -> Value | None:
     return _whole_address(text, start, end)
 
 
+_SAINT = re.compile(r"(?<=\sSt)\.(?:\s[A-Z][\w'’-]{1,30}){1,4}")
+"""Behind a house number, `St.` begins a name: `5 St. Anne's Court`."""
 _ADDRESS_GOES_ON = re.compile(r",\s?(?:[\d#]|[A-Z][\w.-]{0,20}(?:\s?[,.;]|\s\d|$))")
 
 

@@ -299,6 +299,15 @@ _IDLE = _any(
 )
 """It is said not to count."""
 _TAKEN_BACK = _any(r"ignore (?:that|this|it)|never ?mind|forget (?:it|that|what i)|scratch that")
+_RETHOUGHT = re.compile(
+    r"\W{0,4}(?:(?:hm+|oh|uh|um|ah)\W{1,3})?(?:wait|no,? wait|hold on|hang on|scratch that|oops|correction|i mean|"
+    r"make that|or rather|"
+    r"actually,? (?:no|wait|make|not|it's|it is|leave|scratch)|sorry,? (?:no|not|i mean|make|wait|it's|wrong)|no,? "
+    r"(?:not|make|it's|"
+    r"sorry|actually))\b",
+    re.IGNORECASE,
+)
+"""What was said is set right at once."""
 _IRONY = _any(
     r"yeah,? right|as if|sure,? and|basically|practically|lol|lmao|rofl|haha+|ha ha|hehe|just kidding|jk|kidding|"
     r"joking|"
@@ -460,6 +469,8 @@ def _joked(around: Surroundings) -> Meaning:
     following = around.following.lstrip()
     if _IDLE.search(near) or _IDLE.match(following) or _TAKEN_BACK.match(following):
         return Meaning("none", "idle talk")
+    if _RETHOUGHT.match(following):
+        return Meaning("doubtful", "second thought")
     if _IRONY.search(near) or _IRONY.match(following) or _EMOJI.search(near):
         return Meaning("none", "irony")
     return EARNEST

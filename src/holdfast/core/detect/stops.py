@@ -41,7 +41,7 @@ def ends_sentence(text: str, at: int) -> bool:
     if _BEFORE_NUMBER.fullmatch(word):
         return re.match(r"\s?#?\d", behind) is None
     if _BEFORE_NAME.fullmatch(word):
-        return re.match(r"\s[\w\"'(]", behind) is None or (word != "st" and _OPENER.match(behind) is not None)
+        return re.match(r"\s[\w\"'(]", behind) is None or _OPENER.match(behind) is not None
     if _BEHIND_NAME.fullmatch(word):
         return (
             re.match(r"\s+[^\W\d_]", behind) is not None
