@@ -109,6 +109,16 @@ CHANGES: list[tuple[str, Facts, Facts]] = [
     ("We chose Friday for the delivery.", {"delivery": "Thursday"}, {"delivery": "Friday"}),
     ("There will be 14 guests, not 12.", {"guests": 12}, {"guests": 14}),
     ('Our new slogan is "Built to last".', {"slogan": "Made for you"}, {"slogan": "Built to last"}),
+    ("My pronouns are they/them.", {"pronouns": "she/her"}, {"pronouns": "they/them"}),
+    ("Kim was elected chair yesterday.", {"chair": "Raj"}, {"chair": "Kim"}),
+    ("The priority is high, not low.", {"priority": "low"}, {"priority": "high"}),
+    ("Change the meeting to Tuesday. Wait, no, Wednesday.", {"meeting": "Monday"}, {"meeting": "Wednesday"}),
+    ("We moved to New York City.", {"city": "Boston"}, {"city": "New York City"}),
+    (
+        "Our office address is 5 St. Anne's Court, London W1F 0BQ.",
+        {"office address": "1 King St., London"},
+        {"office address": "5 St. Anne's Court, London W1F 0BQ"},
+    ),
     ("take the rope off the gear list", {"gear list": "tent, rope, lamp"}, {"gear list": "tent, lamp"}),
     ("add matches to the gear list", {"gear list": "tent, rope, lamp"}, {"gear list": "tent, rope, lamp, matches"}),
     ("fyi the due date sliped to 9 June", {"due date": "2 June"}, {"due date": "9 June"}),
@@ -143,6 +153,13 @@ ANSWERS: list[tuple[str, str, Facts, Facts]] = [
         "no no, O negative!",
         {"blood type": "A positive"},
         {"blood type": "O negative"},
+    ),
+    (">How many seats do you need?", "7", {"seats": 4}, {"seats": 7}),
+    (
+        ">The memory limit is 256 MB.",
+        "should be 512 MB",
+        {"memory limit": "256 MB"},
+        {"memory limit": "512 MB"},
     ),
     (">Your seat is 14C.", "nope, 15D", {"seat": "14C"}, {"seat": "15D"}),
     (
@@ -197,6 +214,7 @@ KEPT: list[tuple[str, Facts]] = [
     ("Only for Tuesday, the shift lead is Omar.", {"shift lead": "Yuki"}),
     ("The default timeout is 60 in version 3.", {"timeout": 30}),
     ("It's about time the payroll provider was changed to Gusto.", {"payroll provider": "ADP"}),
+    ("The deadline is 5 May... actually no, leave it.", {"deadline": "1 May"}),
     # made up, or shown for its wording
     ("A fictitious company has a budget problem. The budget is 900 now.", {"budget": "500"}),
     ("Is this correct English: my deadline has been moved to 12 May", {"deadline": "5 May"}),

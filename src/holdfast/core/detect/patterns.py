@@ -110,7 +110,7 @@ _SEPARATES = re.compile(r"\s+(?=[\w.]{1,40}\s?=)|\s*(?:[,;\n]|\band\b|&)\s*(?:an
 _LEADS = compile_phrases(
     r"\W{0,4}(?:(?:please|pls|ok|okay|hi|hey|so|set|make|now|new settings|settings|update|fyi)[\s,:]{1,2}){0,3}"
 )
-_CLOSES = compile_phrases(r"(?: (?:please|pls|plz|thanks|thx|now|from now on|instead|ta)){0,2}\s*[.!]{0,3}\s*$")
+_CLOSES = compile_phrases(r"(?: (?:please|pls|plz|thanks|thx|now|from now on|instead|ta)){0,2}\s{0,9}[.!]{0,3}\s{0,9}$")
 
 
 def read_patterns(scene: Scene) -> Iterator[Statement]:

@@ -169,7 +169,7 @@ def _sound(scene: Scene, finding: Finding) -> Finding | None:
     if not phrases.leads_on(held.text):
         end = start + len(phrases.trimmed(reading.text[start:end]))
     said = {word.stem for word in words(reading.text[start:end]) if word.lower not in STOP}
-    if said <= {*held.key.own, *held.key.domain} and not said & {*held.norm}:
+    if held.shape != "token" and said <= {*held.key.own, *held.key.domain} and not said & {*held.norm}:
         return None
     return msgspec.structs.replace(finding, new=(start, end))
 

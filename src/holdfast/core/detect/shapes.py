@@ -37,7 +37,8 @@ _RANGE = re.compile(
     re.IGNORECASE,
 )
 _QUANTITY = re.compile(
-    r"\d[\d,]{0,12}(?:\.\d{1,4})?\s?(?:[a-zµ°²³%/]{1,12}|[A-Z]{1,4})\b(?:\s(?:a|per|each)\s[a-z]{1,10})?", re.IGNORECASE
+    r"[-−]?\d[\d,]{0,12}(?:\.\d{1,4})?\s?(?:[a-zµ°²³%/]{1,12}|[A-Z]{1,4})\b(?:\s(?:a|per|each)\s[a-z]{1,10})?",
+    re.IGNORECASE,
 )
 _CODE = re.compile(
     r"(?=[\w-]{0,20}\d|[A-Za-z]{1,3}\s\d)(?:[A-Z]{1,4}\s?-?\d[\w-]{0,15}|[\w]{1,20}(?:[-_./][\w]{1,20}){0,5}|"
@@ -494,14 +495,14 @@ _NAME_PARTS = word_set("name number ordinal code")
 """Kinds of values that may be a part of any name."""
 
 
+def _repeats_key(held: Held, word: str) -> bool:
+    return (word in {"one", "ones"} or stem(word) in held.key.own) and stem(word) not in held.norm
+
+
 def _without_key(held: Held, stated: str) -> str:
     """`Premium` of `Premium plan`, where the key says that it is a plan."""
     words = stated.split()
-    while (
-        len(words) > 1
-        and (words[-1] in {"one", "ones"} or stem(words[-1]) in held.key.own)
-        and (stem(words[-1]) not in held.norm)
-    ):
+    while len(words) > 1 and words[-1][:1].islower() and _repeats_key(held, words[-1]):
         words.pop()
     return (
         stated[: len(stated) - len(stated.split(maxsplit=len(words))[-1])].rstrip(_TRIM)

@@ -62,7 +62,10 @@ _ASKING = _first(
     r"any (?:idea|chance|news)|(?:do|did) you know|i(?:'m| am)? wonder(?:ing)?|"
     r"(?:tell|remind|ask|show|explain to) (?:me|us|them|him|her)(?! (?:that|at|on|by|via)\b)|guess(?! what\b)",
 )
-_STATEMENT_OPENING = _first(r"(?<=now.)is|(?:is|was|has|does|did|will|would|can|may|should) (?=called|now\b|the one)")
+_STATEMENT_OPENING = _first(
+    r"(?<=now.)is|(?:should|must) (?:be|read|say)",
+    r"(?:is|was|has|does|did|will|would|can|may|should) (?=called|now\b|the one)",
+)
 _EMBEDDED = _any(
     r"if|whether|why|how|what|where|who|whose|which|what's",
     r"(?:confirm|verify|double-?check|check|prove|pretend|make sure|ensure|assume|assumes|assuming|notice|"

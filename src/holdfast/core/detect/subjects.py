@@ -110,7 +110,8 @@ _NOT_IN_PHRASE = word_set(
     "bring hold "
     "schedule book rebook restore upgrade downgrade save store record register note remember take out re regarding "
     "concerning "
-    "fyi btw bruh bro dude guys folks omg lol hmm um uh oh hey yo psst anyway stays remains morning evening chnage "
+    "how when where why elected appointed named fyi btw bruh bro dude guys folks omg lol hmm um uh oh hey yo psst "
+    "anyway stays remains morning evening chnage "
     "udpate chagne upate updte cahnge"
 )
 _KIN_OWNER = re.compile(KIN_WORDS + r"s", re.IGNORECASE)
