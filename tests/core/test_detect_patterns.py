@@ -204,6 +204,8 @@ KEPT: list[tuple[str, Facts]] = [
     ("For the Oslo trip my hotel is Casa Lima.", {"hotel": "Aster"}),
     ("For the Oslo trip, the contact is Ben.", {"contact": "Ida"}),
     ("While Dana's on leave the project lead is Farah.", {"project lead": "Jonas"}),
+    ("The berth is C12 until Sunday.", {"marina berth": "B7"}),
+    ("I earned $70 yesterday, please update my hourly rate.", {"hourly rate": "$60"}),
     ("This week the standup lead is Farah.", {"standup lead": "Jonas"}),
     ("The payroll provider is Gusto or Rippling.", {"payroll provider": "ADP"}),
     ("My favourite band is Earth, Wind & Fire.", {"favourite band": "Queen"}),
@@ -261,6 +263,9 @@ KEPT: list[tuple[str, Facts]] = [
     ("Ben charges $70 an hour, is my hourly rate too low? Please fix the typo.", {"hourly rate": "$60"}),
     # cancellations
     ("Should I remove my middle name from the file?", {"middle name": "Rose"}),
+    ("My bike is gone for repair.", {"bike": "Trek"}),
+    ("Delete the hotel from my favourites list.", {"hotel": "Aster"}),
+    ("The hotel is over there, delete it.", {"hotel": "Aster"}),
     ("I nearly sold the boat.", {"boat": "Dufour 34"}),
     ("My uncle sold the boat.", {"boat": "Dufour 34"}),
     ("If the voucher has expired, delete it.", {"voucher": "SAVE20"}),

@@ -94,6 +94,7 @@ _NOTE_BEHIND = compile_phrases(
     r"[^,.;!?\n]{1,40})){0,3}\s*(?:[.!]|$)"
 )
 _OWN = compile_phrases(r"(?:^|[\s,;(])(?:i|we|i'm|i've|i'd|we're|we've|im|ive|my|our)\b")
+_PAST = compile_phrases(r"\b(?:yesterday|ago|once|used to|was|were|paid|earned|had)\b")
 _INTRODUCES = compile_phrases(r"\b(?:at|to|with|in|for|an?|called|joined|is|by) (?:the )?(?=[^\W_])")
 _TAKE_OFF = compile_phrases(
     r"\b(?:take|remove|drop|delete|strike|cross|scratch|leave) (?:the )?(?P<item>[^,;.!?\n]{1,40}?) (?P<off>off|"
@@ -216,7 +217,11 @@ def _noted(reading: Reading, subject: Subject, _: Sentence) -> Iterator[Statemen
         return
     stop = low + link.start("link")
     there = sentence_at(reading, max(0, stop - 1))
-    if there is None or not _OWN.search(reading.text, there.start, stop):
+    if (
+        there is None
+        or not _OWN.search(reading.text, there.start, stop)
+        or _PAST.search(reading.text, there.start, stop)
+    ):
         return
     found = [*_values_within(reading, subject, there.start, stop)]
     if len(found) == 1:

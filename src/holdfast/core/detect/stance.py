@@ -221,7 +221,7 @@ _ONCE = _any(
 _SCOPE = _any(
     r"for now|for (?:today|tonight|the moment|the time being|the rest of|the duration|a (?:while|bit|week|few|couple))|"
     r"temporar\w+|"
-    r"today only|only today|just (?:for )?(?:today|tonight|the|tomorrow)|until (?!now)|till|"
+    r"today only|only today|just (?:for )?(?:today|tonight|the|tomorrow)|until(?! now)|till|"
     r"while (?:i'm|i|we're|we|he|she|they|"
     r"the|my|our)|while \w{1,20}(?:'s| is| are)|during|"
     r"this (?:week|weekend|month|year|quarter|sprint|semester|term|summer|winter|season|trip)(?! (?:is|was))|on "
@@ -229,7 +229,8 @@ _SCOPE = _any(
     r"(?:on|in|for) (?:the )?(?:staging|dev|development|test|testing|qa|sandbox|preview|demo|ci|local|localhost|"
     r"pre-?prod|beta)"
     r"(?: (?:environment|env|server|branch|build|system))?|working title|drafts?|tentative\w*|not final|provisional\w*|"
-    r"in (?:version|release) \w+|on the (?:website|site|page|form|label)|pencil(?:led|ed)? in|interim|stand-?in|as "
+    r"in (?:version|release) \w+|at home|on the (?:website|site|page|form|label)|pencil(?:led|ed)? in|interim|"
+    r"stand-?in|as "
     r"a stopgap|trial|in the meantime|meanwhile|over (?:easter|christmas|the)|"
     r"for the (?:weekend|week|holidays?|trip|conference|demo|test|summer|draft|pilot|experiment)",
 )

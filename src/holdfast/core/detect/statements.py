@@ -132,7 +132,7 @@ _CANCEL_BEHIND = compile_phrases(
     r"have been|'s|got|just got|is now|has now been|been|will be|on \w{3,9} "
     r"is)){1,2}(?: (?:all|now|"
     r"officially|completely|off the|been|unfortunately|sadly)){0,2} (?P<word>off|cancell?ed|called off|scrapped|"
-    r"dropped|sold|gone|"
+    r"dropped|sold|"
     r"not happening|no longer happening|no longer on|"
     r"void|off the table|no more|not taking place|withdrawn|discontinued|over and done)(?=[\s.,!;?]|$)"
     r"|(?: (?:fell|has fallen|falls) through)|(?: isn't happening| won't happen| isn't taking place| no longer "
@@ -155,11 +155,11 @@ _DO_AWAY = compile_phrases(
     r"\s*(?:[.!]|$)"
 )
 _OVER_BEHIND = compile_phrases(
-    r"(?:'s)?(?: (?:has|have|is|are|just|now|been|no longer|not)){0,3} (?:expired|ended|over|done|finished|gone|valid|"
-    r"needed|used|dead|closed|void|obsolete|sold|cancell?ed)\b"
+    r"(?:'s)?(?: (?:has|have|is|are|just|now|been|no longer|not)){0,3} (?:expired|ended|finished|valid|"
+    r"needed|dead|void|obsolete|sold|cancell?ed)\b"
 )
 _FROM_RECORDS = compile_phrases(
-    r" from (?:the |my |our |your |this )?(?:\w{1,15} )?(?:files?|records?|profile|list|account|system|database|"
+    r" from (?:the |my |our |your |this )?(?:\w{1,15} )?(?:files?|records?|profile|account|system|database|"
     r"form|notes|"
     r"calendar|booking|order|settings|memory|config|page|document|schedule|plan|here)\b"
 )
