@@ -18,7 +18,7 @@ from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
 from holdfast.context.manifest import Made, Seen, Stands, tools_text
 from holdfast.core.calibrate import calibrated
-from holdfast.core.guard import asks_about_past
+from holdfast.core.guard import past_keys
 from holdfast.core.messages import calls_open
 from holdfast.core.situation import situation_of
 from holdfast.core.wording import Memory
@@ -232,9 +232,9 @@ def _gathered(
         used=used.used,
     )
     guarded = guard.guard_items(watch, items, place.context.counter.count)
-    if asks_about_past(request.query):
-        in_view = dict.fromkeys(watch.endings[name].key for name in guarded.superseded)
-        pieces += yield from candidates.past_pieces(used, request, found, in_view)
+    in_view = dict.fromkeys(watch.endings[name].key for name in guarded.superseded)
+    wanted = past_keys(request.query, {*in_view, *(each.fact.key for each in found)}, in_view)
+    pieces += yield from candidates.past_pieces(used, request, wanted)
     return _Gathered(request, first, system, view, late, used, tuple(found), tuple(pieces), watch, guarded)
 
 
@@ -480,19 +480,16 @@ def _how(item: Item, redacted: set[int], reduced: set[int]) -> tuple[Literal["in
 
 
 def _corrections(found: _Gathered) -> list[Piece]:
-    """For each key of which the view states an outdated value: its current one, unless that is among the facts anyway."""
+    """For each key of which the view states an outdated value: its current one. Where the value was redacted, only if the
+    current one is no candidate of this pack: else its rank decides."""
     exposed = {each.key for each in found.guarded.exposed}
-    keys = [*exposed, *(found.watch.endings[name].key for name in found.guarded.superseded)]
-    lines = {each.id for each in found.pieces if each.section == "facts" and not each.gone}
-    ids = found.used.ids
-    shown = {each.fact.key for each in found.found if candidates.piece_id(each, ids) in lines and not each.fact.claim}
+    ranked = {each.fact.key for each in found.found if not each.fact.claim}
+    hidden = [found.watch.endings[name].key for name in found.guarded.superseded]
     pieces: list[Piece] = []
-    for key in dict.fromkeys(keys):
-        if key in shown and key not in exposed:
-            continue
+    for key in dict.fromkeys((*exposed, *(key for key in hidden if key not in ranked))):
         now = found.watch.current.get(key, "")
         text = f"- Earlier statements about {key} are outdated."
-        text += f" Current value: {now}." if now else " It has no current value."
+        text += f" Current value: {now.rstrip('.')}." if now else " It has no current value."
         pieces.append(Piece(id=f"correction of {key}", section="notes", text=text, priority="critical", source="guard"))
     return pieces
 
