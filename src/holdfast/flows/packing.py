@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 _TAIL_SHARE = 4
 """The history leaves one in so many tokens of a budget to what stands behind it, if there is so much."""
 _PURPOSE = "model call"
+TASK = "Task for this call:"
+LATEST = "The latest message of the user, which the summary above stands for:"
 _COUNTED: Memory[int] = Memory(8 << 20)
 """Tokens of texts, by the counter's name: most of a pack was in the one before."""
 _ENTRY_BYTES = 128
@@ -92,11 +94,12 @@ def pack(
 ) -> Flow[Pack]:
     """What the next model call is shown: never more than `budget` tokens, nothing dead, no call without its result.
 
-    `query` is what it is about; without one, the newest message of the user is. One that is not in the conversation yet
-    stands at the end, and is kept together with the reply. `role` names one of the briefs that the store was opened with;
-    `brief` is one of your own. `include` and `exclude` name handles. `within` names the scopes of facts that are looked
-    into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request to the
-    provider names it; `max_output` is the most that it may answer.
+    `query` is what it is about; without one, the newest message of the user is. One that nobody said ranks what there is to
+    choose from and is kept in the manifest; it is never recorded as a message, and the model is shown it, as the task of
+    this call, only if the conversation leaves nothing to answer. `role` names one of the briefs that the store was opened
+    with; `brief` is one of your own. `include` and `exclude` name handles. `within` names the scopes of facts that are
+    looked into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request
+    to the provider names it; `max_output` is the most that it may answer.
 
     Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
     carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
@@ -230,7 +233,7 @@ def _gathered(
         policy=request.guard,
         within=request.within,
         as_of_us=request.as_of_us,
-        question=request.query if request.stated else "",
+        question=request.query if request.stated and not request.asked else "",
         used=used.used,
     )
     guarded = guarding.guard_items(watch, items, place.context.counter.count)
@@ -349,7 +352,14 @@ def _asked_tokens(place: Place, state: SessionState, request: Request) -> int:
 
 
 def _question(request: Request) -> str:
-    return f"Question: {request.query}" if request.stated else ""
+    """What the model is to answer, where the history does not end with it. Quoted: whatever it says, it is one thing that
+    stands in our words."""
+    if not request.stated:
+        return ""
+    lines = request.query.strip().splitlines()
+    if request.asked and len(lines) == 1:
+        return f"{TASK} {lines[0]}"
+    return "\n".join([TASK if request.asked else LATEST, *(f"> {line}" for line in lines)])
 
 
 # Assembling
