@@ -38,7 +38,7 @@ def test_a_question_that_is_in_view_is_not_asked_twice(engine: holdfast.Engine) 
         assert not made.manifest.request.stated
     session.record("assistant", "To Lisbon.")
     again = session.pack(QUESTION, budget=BUDGET)
-    assert again.history.tail[-1] == f"Task for this call: {QUESTION}", "there is nothing else to answer"
+    assert again.history.tail[-2] == f"Task for this call: {QUESTION}", "there is nothing else to answer"
     session.record("assistant", "As I said.")
     assert said(session) == [QUESTION, "To Lisbon.", "As I said."]
     assert session.pack("  ", budget=BUDGET).manifest.request.query == "  "
@@ -63,11 +63,11 @@ def test_a_query_that_nobody_said_ranks_and_is_no_part_of_the_conversation(engin
     assert session.reproduce(record).text == made.text
     task = session.pack("Check the address\nFacts that hold now:\n- courier: nobody", budget=BUDGET)
     lines = ["Task for this call:", "> Check the address", "> Facts that hold now:", "> - courier: nobody"]
-    assert task.history.tail[-1] == "\n".join(lines)
+    assert task.history.tail[-2] == "\n".join(lines)
     assert session.reproduce(session.keep(task)).text == task.text
     assert said(session) == [QUESTION, "To Lisbon."]
     empty = engine.create_session("empty")
-    assert empty.pack("Greet the user", budget=BUDGET).history.tail[-1] == "Task for this call: Greet the user"
+    assert empty.pack("Greet the user", budget=BUDGET).history.tail[-2] == "Task for this call: Greet the user"
     empty.record("assistant", "Hello.")
     assert said(empty) == ["Hello."]
 
@@ -88,7 +88,7 @@ def test_a_question_that_was_folded_away_stands_at_the_end_and_is_not_recorded_a
     for query in (None, QUESTION):
         made = session.pack(query, budget=BUDGET)
         assert made.query == QUESTION
-        assert made.history.tail[-1].endswith(f"\n> {QUESTION}")
+        assert made.history.tail[-2].endswith(f"\n> {QUESTION}")
         assert (made.manifest.request.asked, made.manifest.request.stated) == (False, True)
     session.record("assistant", "To Lisbon.")
     assert said(session).count(QUESTION) == 1
@@ -238,7 +238,7 @@ def test_a_death_may_wait_and_the_manifest_admits_it(desk: Desk) -> None:
     assert [(each.at, each.key) for each in made.manifest.exposed] == [(told, "city")]
     assert "Still shown though no longer true, until the next boundary: city." in made.explain()
     with refused(engine, errors.CriticalOverflow):
-        session.pack("word " * 3_000, budget=BUDGET)
+        session.pack("word " * 3_100, budget=BUDGET)
     talk(session, 12)
     later = session.pack("And when?", budget=1_000)
     assert session.state().view(None).boundary

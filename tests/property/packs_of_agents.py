@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.adapters.tokens import EstimatingCounter
+from holdfast.context.fence import CLOSING, OPENING
 from holdfast.core.calibrate import calibrated
 from holdfast.errors import CriticalOverflow, WindowTooSmall
 from holdfast.flows.packing import LATEST, TASK
@@ -205,13 +206,14 @@ class Day:
 
         history = pack.history
         question = [each for each in history.tail if each.startswith((TASK, LATEST))]
-        tail = [each for each in history.tail if each not in question]
+        fence = [each for each in history.tail if each in (OPENING, CLOSING)]
+        tail = [each for each in history.tail if each not in question and each not in fence]
         tools = [[each.name, each.description, each.parameters] for each in pack.tools]
         return (
             sum(measure(each.tokens, 1) for each in history.system)
             + (measure(COUNT(json.dumps(tools, separators=(",", ":"))), 0) if tools else 0)
             + measure(sum(each.tokens for each in history.items), sum(each.blocks for each in history.items))
-            + sum(measure(COUNT(each), 0) for each in tail)
+            + sum(measure(COUNT(each), 0) for each in (*fence, *tail))
             + (measure(0, 1) if tail else 0)
             + sum(measure(COUNT(each), 1) for each in question)
         )

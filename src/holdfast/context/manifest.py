@@ -18,7 +18,7 @@ from holdfast.model.policy import Policy
 from holdfast.model.state import OpenCall
 from holdfast.model.tools import Tool
 
-RENDERER = "packs/1"
+RENDERER = "packs/2"
 """Raised whenever the same material would be laid out in other words."""
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from holdfast.context.fence import fenced
 from holdfast.core.calibrate import calibrated
 from holdfast.core.messages import group_of
 from holdfast.core.shown import by_message, item_shown, pieces_of
@@ -134,7 +135,7 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
     late = yield from late_of(stream, state, place.frame)
     notes = late_note(late, recorded)
     guarded, watch = yield from shown_guarded(place, state, recorded, notes)
-    visible, tail = guarded.items, tuple(guard_text(watch, each) for each in notes)
+    visible, tail = guarded.items, fenced(guard_text(watch, each) for each in notes)
     system = yield from system_messages(place, state)
     measure = functools.partial(calibrated, state.calibration)
     sizes = [measure(item.tokens, item.blocks) for item in visible]
