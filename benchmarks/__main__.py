@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
+import msgspec
 
 from benchmarks.harness import Bench, Spread, file_system, fsyncs
 from benchmarks.report import Machine, Results, Table
@@ -28,6 +29,8 @@ NAMES = (
     "tokens",
     "trajectories",
     "dialogues",
+    "truth",
+    "guard_dialogues",
     "statebench",
     "postgres",
     "frames",
@@ -42,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(NAMES)}; all of them if none is named")
     parser.add_argument("--folder", type=Path, help="where to write; a new folder in this one if not given")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="recorded sessions and dialogues")
+    parser.add_argument("--samples", type=Path, help="a folder for packs to read (guard_dialogues)")
     parser.add_argument("--quick", action="store_true", help="a small run: the ratios are rougher")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     options = parser.parse_args(arguments)
@@ -49,24 +53,25 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.folder or Path.cwd()) as folder:
-        results = measure(options.names or NAMES, Path(folder), quick=options.quick, data=options.data)
+        bench = Bench(Path(folder), options.quick, options.data, options.samples)
+        results = measure(options.names or NAMES, bench)
     if options.json is not None:
         options.json.write_bytes(results.json() + b"\n")
     return 1 if results.failed else 0
 
 
-def measure(names: Sequence[str], folder: Path, *, quick: bool, data: Path) -> Results:
-    machine = describe(folder)
+def measure(names: Sequence[str], bench: Bench) -> Results:
+    machine = describe(bench.folder)
     print(machine)
     if machine.file_system == "tmpfs":
         print("This is memory: nothing here is durable, and no ratio says anything of a disk.")
     tables: list[Table] = []
     failed: list[str] = []
     for name in names:
-        own = folder / name
-        own.mkdir()
+        own = msgspec.structs.replace(bench, folder=bench.file(name))
+        own.folder.mkdir()
         try:
-            found: Table | list[Table] = importlib.import_module(f"benchmarks.{name}").run(Bench(own, quick, data))
+            found: Table | list[Table] = importlib.import_module(f"benchmarks.{name}").run(own)
         except Exception:  # noqa: BLE001 - one that cannot run takes no other with it
             print(f"\n{name}: could not be measured\n{traceback.format_exc()}", flush=True)
             failed.append(name)
@@ -78,7 +83,7 @@ def measure(names: Sequence[str], folder: Path, *, quick: bool, data: Path) -> R
     lines = [line for table in tables for line in table.lines if line.met is not None]
     missed = [line for line in lines if not line.met]
     print(f"\n{len(lines) - len(missed)} of {len(lines)} goals met.")
-    return Results(machine, quick, tables, failed)
+    return Results(machine, bench.quick, tables, failed)
 
 
 def describe(folder: Path) -> Machine:

@@ -90,6 +90,8 @@ class Bench(msgspec.Struct, frozen=True):
     quick: bool
     data: Path = Path("../shared/data")
     """Recorded sessions and dialogues; nothing here ships them."""
+    samples: Path | None = None
+    """Where to write samples to read, for benchmarks that have some."""
 
     def pick(self, full: int, quick: int) -> int:
         return quick if self.quick else full

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -66,6 +66,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = msgspec.field(default_factory=list)
     wrong: str = ""
     """What must never be and was: this fails the run, as no missed goal does."""
+    failures: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    """Single cases that failed, in full. They are too long for the table and are only in the JSON."""
 
     def __str__(self) -> str:
         head = ("what", self.ours, self.theirs, "ratio", "goal", "", "limit met")

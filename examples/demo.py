@@ -433,8 +433,9 @@ def compared(session: holdfast.Session) -> None:
         print(f"    {name:<10} {tokens:>8,} tokens  {bar(tokens, whole, tint)}")
         dead, live = text.count(OLD), text.count(NEW)
         say(f"tells the address that holds {live} times, the dead one {dead} times", " " * 12)
-    marker = re.search(r"^.*\[superseded: .*$", last.text, re.MULTILINE)
-    say(f"where the old one was told, the pack says: {marker[0].strip() if marker else 'nothing'}")
+    request = QUESTIONS[0].replace(OLD, "[outdated: shipping_address]")
+    corrected = next(each for each in calls if request in each.text)
+    say(f"since the correction the model reads her request as: {request}")
     ours = sum(each.cached * prices.cache_read + (each.tokens - each.cached) * prices.cache_write for each in calls)
     theirs = sum(
         each.plain_cached * prices.cache_read + (each.plain - each.plain_cached) * prices.cache_write for each in calls
@@ -442,8 +443,9 @@ def compared(session: holdfast.Session) -> None:
     say(f"input of all {len(calls)} calls at the prices of {MODEL}, cached as far as can be:")
     for name, cost, tint in (("packs", ours, "32"), ("transcript", theirs, "31")):
         print(f"    {name:<10} {money(cost):>8}         {bar(cost, max(ours, theirs), tint)}")
-    assert OLD not in last.text
+    assert OLD not in last.text + corrected.text
     assert NEW in last.text
+    assert NEW in corrected.text
     assert OLD in said
     assert last.tokens < last.plain
 

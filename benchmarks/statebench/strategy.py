@@ -1,14 +1,8 @@
 """Holdfast as a memory strategy of StateBench: what happens goes into a session and a ledger, and the context of a query is
-a pack.
-
-What the data writes as text, and an agent's program would say in the call, is said in the call here: `[RESTRICTED: …]` is
-a permission that the reader lacks, and `[SCOPE: …]` is the task that something at hand belongs to. Nothing else is read
-here; what is superseded, supposed or beside the point is for the engine to tell.
-"""
+a pack. `mapping` lists all that is done to the data on the way."""
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 
 from statebench.baselines.base import ContextResult, FactMetadata, MemoryStrategy  # type: ignore[import-not-found]
@@ -22,15 +16,14 @@ from statebench.schema.timeline import (  # type: ignore[import-not-found]
 )
 
 import holdfast
+from benchmarks.statebench.mapping import NO_ID, split_restriction, split_task
+from holdfast.core.authority import lowest, outranks
 from holdfast.model.content import Role
 from holdfast.model.pack import Entry, Profile
 
-PROFILE = "high_stakes"
-NO_ID = "W-AUTO"
+PROFILE = "balanced"
 LEDGER = "timeline"
-_RESTRICTED = re.compile(r"\[RESTRICTED\b[^\]]*\]\s*")
-_SCOPED = re.compile(r"\[SCOPE:\s*(?P<task>[^\]]+)\]\s*")
-_RUNGS = holdfast.Ladder().rungs
+_LADDER = holdfast.Ladder()
 
 
 class Clock:
@@ -48,9 +41,12 @@ class Clock:
 
 
 class HoldfastStrategy(MemoryStrategy):  # type: ignore[misc]
-    def __init__(self, token_budget: int = 8_000, profile: str | Profile = PROFILE) -> None:
+    def __init__(
+        self, token_budget: int = 8_000, profile: str | Profile = PROFILE, *, beyond_fields: bool = True
+    ) -> None:
         super().__init__(token_budget)
         self._profile = profile
+        self._beyond_fields = beyond_fields
         self._engine: holdfast.Engine | None = None
         self.reset()
 
@@ -90,18 +86,9 @@ class HoldfastStrategy(MemoryStrategy):  # type: ignore[misc]
         )
         self._session = self._engine.create_session("timeline", identity=identity, ledgers=[self._ledger.id])
         for fact in start.persistent_facts:
-            self._assert(
-                fact.id,
-                fact.key,
-                fact.value,
-                fact.source.type,
-                fact.source.authority,
-                depends_on=fact.depends_on,
-                constraint=fact.is_constraint,
-                constraint_type=fact.constraint_type,
-            )
+            self._assert(fact)
         for number, item in enumerate(start.working_set):
-            self._at_hand(f"{item.item_type} {number}", item.content)
+            self._set_working(f"{item.item_type} {number}", item.content)
         for name, value in start.environment.items():
             if name != "now":
                 self.session.set_environment(name, value, observed_at_us=begun)
@@ -110,8 +97,10 @@ class HoldfastStrategy(MemoryStrategy):  # type: ignore[misc]
         self._waiting.append(event)
 
     def _catch_up(self) -> None:
-        """What happened since the last query, in the order in which it happened: the data names some of it late."""
-        for event in sorted(self._waiting, key=lambda each: each.ts):
+        """What happened since the last query."""
+        if self._beyond_fields:
+            self._waiting.sort(key=lambda each: each.ts)
+        for event in self._waiting:
             self._happen(event)
         self._waiting.clear()
 
@@ -128,79 +117,57 @@ class HoldfastStrategy(MemoryStrategy):  # type: ignore[misc]
         if write.layer == "environment":
             self.session.set_environment(write.key, write.value, observed_at_us=time_us)
         elif write.layer == "working_set":
-            self._at_hand(write.key, write.value)
+            self._set_working(write.key, write.value)
         else:
-            self._assert(
-                write.id,
-                write.key,
-                write.value,
-                write.source.type,
-                write.source.authority,
-                supersedes=write.supersedes,
-                depends_on=write.depends_on,
-                constraint=write.is_constraint,
-                constraint_type=write.constraint_type,
-            )
+            self._assert(write)
 
-    def _at_hand(self, name: str, value: str) -> None:
-        """Something at hand, unless it belongs to a task of its own: then only who asks for that task is told."""
-        task = _SCOPED.match(value)
-        if task is None:
+    def _set_working(self, name: str, value: str) -> None:
+        task, bare = split_task(value) if self._beyond_fields else ("", value)
+        if task:
+            self.session.ledger().assert_(name, bare, scope="task", scope_id=task)
+        else:
             self.session.set_working(name, value)
-            return
-        self.session.ledger().assert_(name, value[task.end() :], scope="task", scope_id=task["task"].strip())
 
-    def _assert(
-        self,
-        ref: str,
-        key: str,
-        value: str,
-        source: str,
-        authority: str | None,
-        *,
-        supersedes: str | None = None,
-        depends_on: list[str],
-        constraint: bool,
-        constraint_type: str | None,
-    ) -> None:
-        restricted = _RESTRICTED.match(value)
+    def _assert(self, write: Write) -> None:
+        restricted, value = split_restriction(write.value) if self._beyond_fields else (False, write.value)
         self._ledger.assert_(
-            key,
-            value[restricted.end() :] if restricted else value,
-            ref="" if ref == NO_ID else ref,
-            source=source,
-            authority=self._authority(authority or "peer", supersedes),
-            depends_on=depends_on,
-            supersedes=() if supersedes is None else supersedes,
+            write.key,
+            value,
+            ref="" if write.id == NO_ID else write.id,
+            source=write.source.type,
+            authority=self._authority(write),
+            scope=None if write.scope == "global" else write.scope,  # the default of both: what its text tells
+            depends_on=write.depends_on,
+            supersedes=() if write.supersedes is None else write.supersedes,
             requires=("restricted",) if restricted else (),
-            is_constraint=constraint or None,
-            constraint_type=constraint_type,
+            is_constraint=write.is_constraint or None,
+            constraint_type=write.constraint_type,
         )
 
-    def _authority(self, stated: str, supersedes: str | None) -> str:
-        """As it is stated; but a record that says what it ends is kept by whoever may end that."""
-        if supersedes is None:
+    def _authority(self, write: Write) -> str:
+        stated: str = write.source.authority
+        if write.supersedes is None or not self._beyond_fields:
             return stated
-        ended = self._ledger.get(supersedes)
+        ended = self._ledger.get(write.supersedes)
         while ended.superseded_by is not None:
             ended = self._ledger.get(ended.superseded_by)
-        return min(stated, ended.authority, key=lambda each: _RUNGS.index(holdfast.Ladder().aliases.get(each, each)))
+        return ended.authority if outranks(_LADDER, ended.authority, stated) else lowest(_LADDER, [stated])
 
     def build_context(self, query: str) -> ContextResult:
         self._catch_up()
         pack = self.session.pack(query, budget=self.token_budget, profile=self._profile)
-        shown = str(pack).rstrip().removesuffix(f"Question: {query}").rstrip()  # whoever asks puts it behind
+        shown = str(pack).rstrip().removesuffix(f"Question: {query}").rstrip()
         facts = [each for each in pack.manifest.entries if each.section == "facts"]
         included = [each for each in facts if each.fate in ("included", "reduced")]
         return ContextResult(
             context=shown,
-            facts_included=[_told(each, valid=True) for each in included],
-            facts_excluded=[_told(each, valid=False) for each in facts if each not in included],
+            facts_included=[_metadata(each, valid=True) for each in included],
+            facts_excluded=[_metadata(each, valid=False) for each in facts if each not in included],
             inclusion_reasons={each.id: each.reason for each in facts},
             token_count=pack.tokens.used,
         )
 
 
-def _told(entry: Entry, *, valid: bool) -> FactMetadata:
+def _metadata(entry: Entry, *, valid: bool) -> FactMetadata:
     key, _, source = entry.source.partition(", ")
     return FactMetadata(fact_id=entry.id, key=key, value="", layer=2, is_valid=valid, source=source)

@@ -22,7 +22,7 @@ from holdfast.model.content import (
     Usage,
 )
 from holdfast.model.detection import Candidate, Observation, Proposal, Said, Span
-from holdfast.model.facts import Fact, FactSource, Known, Link, Mention, Why
+from holdfast.model.facts import Dispute, Fact, FactSource, Known, Link, Mention, Why
 from holdfast.model.frames import (
     Budget,
     FrameRecord,
@@ -95,6 +95,7 @@ __all__ = [
     "Copied",
     "Data",
     "Deltas",
+    "Dispute",
     "Engine",
     "Entry",
     "Environment",

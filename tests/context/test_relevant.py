@@ -177,7 +177,7 @@ def test_what_was_gives_way_where_a_fact_says_what_is() -> None:
     assert kept(talk(recap, "Fine."), "When?", [claim]) == [0, 1]
 
 
-@pytest.mark.parametrize("marker", ["[outdated]", "[superseded: order has a current value]", "[withheld]"])
+@pytest.mark.parametrize("marker", ["[outdated]", "[outdated: order]", "[order has changed since]", "[withheld]"])
 def test_what_is_left_of_a_dead_statement_goes_with_it_unless_it_tells_something(marker: str) -> None:
     assert kept(talk(f"To be clear: {marker}. Proceed with it.", "Fine."), "Shall we?") == [1]
     assert kept(talk(f"{marker}. The deposit is $500.", "Fine."), "Shall we?") == [0, 1]

@@ -25,6 +25,7 @@ from holdfast.model.events import (
     Event,
     FactAsserted,
     FactConfirmed,
+    FactDisputed,
     FactEndorsed,
     FactExpired,
     FactMarked,
@@ -126,6 +127,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(FactRetracted, facts=some_facts, reason=texts, mentions=mentions),
     st.builds(FactExpired, facts=some_facts, reason=texts),
     st.builds(FactMarked, facts=some_facts, because=fact_ids),
+    st.builds(FactDisputed, fact=fact_ids, by=names, authority=names, reason=texts),
     st.builds(
         FactPromoted,
         fact=fact_ids,

@@ -15,7 +15,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (6, "af3d79ffabcf0e2c")
+SNAPSHOT = (7, "dcc653fbe5b50dbd")
 LEDGER = (1, "a9c218f0bea76856")
 PROJECTION = (7, "2f35ccf91706ebb2")
 PAYLOADS = {
@@ -62,6 +62,7 @@ PAYLOADS = {
     ("fact.promoted", 1): "49ebb90ecdf0e771",
     ("fact.endorsed", 1): "becb322f180cf6c2",
     ("fact.confirmed", 1): "0a3ee5a7e5e38e62",
+    ("fact.disputed", 1): "b1849025beeabeb6",
     ("fact.reinstated", 1): "6a204d4075953fa0",
     ("fact.marked", 1): "fe7bade0933b26c6",
     ("facts.proposed", 1): "01ef604a6f296d6e",

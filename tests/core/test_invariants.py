@@ -103,12 +103,16 @@ BROKEN: dict[str, list[dict[str, object]]] = {
     "frames that rest are counted": [{"resting": 1}],
     "frames live in an open session only": [{**_frames(), "status": "closed", "close_reason": "r"}],
     "something is at hand or around in an open session only": [
-        {"working": {"a": WorkingItem(1, 1)}, "bulk": 4, "status": "closed", "close_reason": "r"},
-        {"environment": {"a": Surrounding(1, 1)}, "bulk": 4, "status": "destroyed", "close_reason": "r"},
+        {"working": {"a": WorkingItem(1, 1, seq=1)}, "bulk": 4, "status": "closed", "close_reason": "r"},
+        {"environment": {"a": Surrounding(1, 1, seq=1)}, "bulk": 4, "status": "destroyed", "close_reason": "r"},
+    ],
+    "what is at hand and around came with an event": [
+        {"working": {"a": WorkingItem(1, 1)}, "bulk": 4},
+        {"environment": {"a": Surrounding(1, 1, seq=10)}, "bulk": 4},
     ],
     "what is at hand and around is weighed": [
-        {"working": {"a": WorkingItem(1, 1)}, "bulk": 3},
-        {"environment": {"a": Surrounding(1, 1)}},
+        {"working": {"a": WorkingItem(1, 1, seq=1)}, "bulk": 3},
+        {"environment": {"a": Surrounding(1, 1, seq=1)}},
     ],
     "what is said of how things stand is weighed": [_standing(fields={"goal": Stated("abc", by="m", seq=5)}, bulk=3)],
     "only conversations of live frames stand somewhere": [{"standings": {"f7": Standing()}}],
@@ -161,7 +165,7 @@ def test_a_sound_state_breaks_no_rule() -> None:
     ended = msgspec.structs.replace(SOUND, status="closed", close_reason="done")
     nested = msgspec.structs.replace(SOUND, **_frames())
     layered = msgspec.structs.replace(
-        SOUND, working={"a": WorkingItem(1, 1)}, environment={"a": Surrounding(1, 1)}, bulk=8
+        SOUND, working={"a": WorkingItem(1, 1, seq=1)}, environment={"a": Surrounding(1, 1, seq=1)}, bulk=8
     )
     viewed = msgspec.structs.replace(SOUND, summaries=(SUMMARY,), **_frames(), **_views("", PIECE))
     in_frame = msgspec.structs.replace(

@@ -74,23 +74,25 @@ Entry = tuple[str, Any]
 
 
 class Plain:
-    """Two dictionaries: the values, with their times, by name."""
+    """Two dictionaries: the values, with their times and the numbers of their events, by name."""
 
     def __init__(self) -> None:
-        self.working: dict[str, tuple[Any, int, int | None]] = {}
-        self.around: dict[str, tuple[Any, int, int | None]] = {}
+        self.working: dict[str, tuple[Any, int, int | None, int]] = {}
+        self.around: dict[str, tuple[Any, int, int | None, int]] = {}
+        self.version = 0
 
     def apply(self, entry: Entry, now: int) -> None:
         what, said = entry
+        self.version += 1
         if what.startswith("set"):
             self.working = {name: each for name, each in self.working.items() if each[2] is None or each[2] > now}
         match what:
             case "set":
                 name, value, ttl = said
-                self.working[name] = (value, now, None if ttl is None else now + ttl)
+                self.working[name] = (value, now, None if ttl is None else now + ttl, self.version)
             case "seen":
                 name, value, at, until = said
-                self.around[name] = (value, at, until)
+                self.around[name] = (value, at, until, self.version)
             case "put away" | "forgotten":
                 layer = self.working if what == "put away" else self.around
                 for name in said:
@@ -106,10 +108,10 @@ class Plain:
     def size(self) -> int:
         """As bytes of JSON."""
         each = [*self.working.items(), *self.around.items()]
-        return sum(len(codec.encode(name)) + len(codec.encode(value)) for name, (value, _, _) in each)
+        return sum(len(codec.encode(name)) + len(codec.encode(value)) for name, (value, *_) in each)
 
 
-def _fits(layer: dict[str, tuple[Any, int, int | None]]) -> bool:
+def _fits(layer: dict[str, tuple[Any, int, int | None, int]]) -> bool:
     size = sum(len(codec.encode(name)) + len(codec.encode(each[0])) for name, each in layer.items())
     return len(layer) <= FEW_ITEMS and size <= FEW_BYTES
 
@@ -188,14 +190,14 @@ class Layers(RuleBasedStateMachine):
         ends = until if ttl is None else seen + ttl
         if there and at is None:
             seen = max(seen, there[1])
-        if there and (seen < there[1] or codec.encode([value, seen, ends]) == codec.encode(there)):
+        if there and (seen < there[1] or codec.encode([value, seen, ends]) == codec.encode(there[:3])):
             return self.give(command, [])
         new: Entry = ("seen", (name, value, seen, ends))
         others = {other: each for other, each in self.plain.around.items() if other != name}
-        if _fits({**others, name: (value, seen, ends)}):
+        if _fits({**others, name: (value, seen, ends, 0)}):
             return self.give(command, [new])
-        over = {other for other, (_, _, end) in others.items() if end is not None and end <= self.now}
-        if not _fits({**{other: others[other] for other in {*others} - over}, name: (value, seen, ends)}):
+        over = {other for other, (_, _, end, _) in others.items() if end is not None and end <= self.now}
+        if not _fits({**{other: others[other] for other in {*others} - over}, name: (value, seen, ends, 0)}):
             return self.refused(command, errors.TooLarge)
         return self.give(command, [("forgotten", over), new])
 

@@ -1,14 +1,16 @@
-"""The guard on views: what is dead is in none of them, what lives stays, and the transcript is as it was."""
+"""The guard on views: superseded values are redacted or marked where they stood before the change, nothing else is touched,
+and the transcript is as it was."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import Identity, Opaque, Policy, SummarizeOldest, Summary
+from holdfast import Identity, Opaque, Policy, SummarizeOldest
 from holdfast.core import upcast
 from holdfast.model.detection import Proposal, Span
 from holdfast.model.pack import GUARDS
@@ -18,7 +20,7 @@ from tests.edges.engines import Desk, HandClock, log_of, rows_of, store_of, stor
 from tests.edges.fact_engines import own, proposal, shelf
 
 OLD, NEW, NAME = "12 Main St", "5 Oak Ave", "Ada Byron"
-MARKER = "[superseded: shipping_address has a current value]"
+MARKER = "[outdated: shipping_address]"
 WINDOW = 8_000
 LONG = "Some say one thing, and others another. " * 40
 
@@ -76,22 +78,28 @@ class Listening:
         return tuple(found)
 
 
-# Roads
+# Where a value stood before the change
 
 
-def test_a_dead_value_is_in_no_road_and_the_transcript_has_it(engine: holdfast.Engine) -> None:
+def unmarked(place: Any, value: str = OLD) -> bool:
+    """Whether any rendering shows a value without a marker behind it."""
+    return any(re.search(re.escape(value) + r"(?! \[outdated)", each) is not None for each in shown(place).values())
+
+
+def test_an_old_value_is_redacted_in_prose_and_marked_in_data(engine: holdfast.Engine) -> None:
     session, ledger = moved_out(engine)
     before = session.messages()
     assert everywhere(session, OLD)
     ledger.assert_("shipping_address", NEW)
-    assert not everywhere(session, OLD)
-    assert everywhere(session, NAME)
-    assert everywhere(session, MARKER)
+    assert not unmarked(session)
+    assert everywhere(session, f"I am {NAME}. Ship it to {MARKER}, please.")
+    assert everywhere(session, f"I will ship it to {MARKER}; the order is for {NAME}.")
+    assert everywhere(session, f"{OLD} {MARKER}"), "in the result, under its label"
     assert session.messages() == before
     assert list(session.window().messages) == before
 
 
-def test_a_fact_that_comes_back_is_shown_as_it_was(engine: holdfast.Engine) -> None:
+def test_reinstating_a_fact_brings_back_the_same_bytes(engine: holdfast.Engine) -> None:
     session, ledger = moved_out(engine)
     before, old = shown(session), ledger.current("shipping_address")
     ledger.assert_("shipping_address", NEW)
@@ -100,8 +108,20 @@ def test_a_fact_that_comes_back_is_shown_as_it_was(engine: holdfast.Engine) -> N
     assert shown(session) == before
 
 
+def test_a_reversal_shows_the_first_value_again(engine: holdfast.Engine) -> None:
+    session, ledger = moved_out(engine)
+    before = shown(session)
+    ledger.assert_("shipping_address", NEW)
+    session.record("assistant", f"It goes to {NEW} now.")
+    session.record("user", "And then?")
+    ledger.assert_("shipping_address", OLD)
+    assert everywhere(session, f"I will ship it to {OLD}; the order is for {NAME}.")
+    assert everywhere(session, f"It goes to {MARKER} now.")
+    assert set(before) == set(shown(session))
+
+
 @pytest.mark.parametrize("how", ["retracted", "expired", "run out", "superseded", "under another key"])
-def test_it_does_not_matter_how_it_died(desk: Desk, how: str) -> None:
+def test_it_does_not_matter_how_it_ended(desk: Desk, how: str) -> None:
     clock = HandClock()
     engine = desk.open("memory", clock=clock)
     session = engine.create_session("s")
@@ -120,66 +140,132 @@ def test_it_does_not_matter_how_it_died(desk: Desk, how: str) -> None:
             session.ledger().assert_("shipping_address", NEW)
         case _:
             session.ledger().assert_("delivery", NEW, supersedes=fact)
-    assert not everywhere(session, OLD)
-    assert everywhere(session, NAME)
-    assert everywhere(session, "[superseded: delivery has") == (how == "under another key")
-    assert everywhere(session, MARKER) == (how == "superseded")
+    assert everywhere(session, f"To {MARKER}. I am {NAME}.")
+
+
+@pytest.mark.parametrize(("how", "note"), [("supersede", "has changed since"), ("retract", "no longer applies")])
+def test_a_note_where_it_is_not_certain_is_true_either_way(engine: holdfast.Engine, how: str, note: str) -> None:
+    session = engine.create_session("s")
+    ledger = own(session)
+    fact = ledger.assert_("meeting_time", "9:30")
+    session.record("user", "The train leaves at 09:30.")
+    session.record("user", "What now?")
+    if how == "supersede":
+        ledger.assert_("meeting_time", "10:15")
+    else:
+        ledger.retract(fact)
+    assert everywhere(session, f"The train leaves at 09:30 [meeting_time {note}].")
 
 
 def test_what_is_stated_in_other_words_is_known_by_where_it_stands(desk: Desk) -> None:
     """A value without a word that stands out is known by its provenance alone."""
-    told = (
+    said = (
         ("budget", {"sum": 9000, "per": "year"}, "nine grand a year"),
         ("budget", {"sum": 7500}, "seven and a half"),
     )
     for kind in ("memory", "sqlite", "postgres"):
-        session = desk.open(kind, detector=Listening(*told)).create_session("s")
+        session = desk.open(kind, detector=Listening(*said)).create_session("s")
         assert [each.outcome for each in session.observe("We have nine grand a year. I am Ada.").judged] == ["applied"]
         session.record("user", "What now?")
         assert everywhere(session, "grand")
         assert [each.outcome for each in session.observe("It is seven and a half now.").judged] == ["applied"]
         session.record("user", "What now?")
-        assert not everywhere(session, "grand")
+        assert everywhere(session, "We have [outdated: budget]. I am Ada.")
         assert everywhere(session, "seven and a half")
-        assert everywhere(session, "Ada")
 
 
 def test_a_live_value_is_never_masked(engine: holdfast.Engine) -> None:
-    """Not one that is the same as a dead one, nor one that it is a part of, in whatever ledger."""
+    """Not one that is the same as an old one, nor one that it is a part of, in whatever ledger."""
     ledger = shelf(engine, user="ada")
     session = engine.create_session("s", ledgers=[ledger.id])
     ledger.assert_("shipping_address", OLD)
-    own(session).assert_("street", "Main St")
-    own(session).assert_("street", "Oak Ave")
-    session.record("user", f"Ship to {OLD}. We met in Main St yesterday.")
+    own(session).assert_("street", "Main St 12 B")
+    session.record("user", f"Ship to {OLD}. We met in Main St 12 B yesterday.")
     session.record("user", "What now?")
-    assert everywhere(session, OLD)
-    assert not everywhere(session, "We met in Main St")
+    own(session).assert_("street", "Oak Ave 5 B")
+    assert everywhere(session, f"Ship to {OLD}. We met in [outdated: street] yesterday.")
     own(session).assert_("shipping_address", OLD)
     ledger.retract("shipping_address")
     assert everywhere(session, OLD)
 
 
-def test_a_question_may_ask_for_what_is_dead(engine: holdfast.Engine) -> None:
+# What came after the change
+
+
+def test_nothing_newer_than_the_change_is_touched(engine: holdfast.Engine) -> None:
     session, ledger = moved_out(engine)
     ledger.assert_("shipping_address", NEW)
-    asked = f"Is it still {OLD}?"
-    session.record("user", asked)
-    assert everywhere(session, asked)
-    assert not everywhere(session, f"ship it to {OLD}")
     session.record("assistant", f"No, {OLD} is where it was.")
-    assert everywhere(session, asked)
-    assert not everywhere(session, "is where it was")
+    session.record("user", f"Is the shipping address still {OLD}?")
+    reply = session.record("assistant", "Let me look.", tool_calls=[{"name": "look", "args": {"was": OLD}}])
+    session.result(reply.tool_calls[0], {"shipping_address": OLD})
     session.record("user", "I see.")
-    assert not everywhere(session, OLD)
+    for text in (f"No, {OLD} is where it was.", f"still {OLD}?", '"was'):
+        assert everywhere(session, text)
+    assert [*session.history().items[-2].messages] == session.messages()[-3:-1]
 
 
-def test_what_corrects_does_not_keep_what_it_corrects(desk: Desk) -> None:
-    told = (("colour", "magenta", "is magenta"), ("colour", "turquoise", "is turquoise"))
-    session = desk.open("memory", detector=Listening(*told)).create_session("s")
+def test_a_tool_result_recorded_after_the_change_stays(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    ledger = own(session)
+    ledger.assert_("shipping_address", OLD)
+    session.record("user", "Where to?")
+    reply = session.record("assistant", "", tool_calls=[{"name": "look", "args": {}}])
+    ledger.assert_("shipping_address", NEW)
+    session.result(reply.tool_calls[0], f"The shipping address is {OLD}.")
+    session.record("user", "What now?")
+    assert everywhere(session, f"The shipping address is {OLD}.")
+
+
+class Still:
+    """A clock that stands still, or runs backwards."""
+
+    def __init__(self, step: int) -> None:
+        self._now, self._step = 1_700_000_000_000_000, step
+
+    def now_us(self) -> int:
+        self._now += self._step
+        return self._now
+
+
+@pytest.mark.parametrize("step", [0, -1_000_000, 1_000_000])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+def test_order_is_that_of_the_log_and_not_of_a_clock(desk: Desk, kind: str, step: int) -> None:
+    engine = desk.open(kind, clock=Still(step))
+    theirs = engine.ledger(user="ada")
+    session = engine.create_session("s", ledgers=[theirs.id])
+    theirs.assert_("shipping_address", OLD)
+    session.record("assistant", f"First: {OLD}.")
+    theirs.assert_("shipping_address", NEW)
+    session.record("assistant", f"Second: {OLD}.")
+    session.record("user", "What now?")
+    assert everywhere(session, f"First: {MARKER}.")
+    assert everywhere(session, f"Second: {OLD}.")
+
+
+def test_the_current_turn_is_untouched(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    ledger = own(session)
+    ledger.assert_("shipping_address", OLD)
+    session.record("user", f"My shipping address is {OLD}.")
+    reply = session.record("assistant", f"I ship it to {OLD}.", tool_calls=[{"name": "ship", "args": {"to": OLD}}])
+    session.result(reply.tool_calls[0], {"shipping_address": OLD})
+    before = shown(session)
+    ledger.assert_("shipping_address", NEW)
+    assert shown(session) == before
+    session.record("user", "What now?")
+    assert everywhere(session, f"My shipping address is {MARKER}.")
+
+
+def test_what_corrects_keeps_what_it_corrects_until_the_next_turn(desk: Desk) -> None:
+    said = (("colour", "magenta", "magenta"), ("colour", "turquoise", "turquoise"))
+    session = desk.open("memory", detector=Listening(*said)).create_session("s")
     session.observe("My colour is magenta.")
-    session.observe("Actually, my colour is turquoise, not magenta.")
-    assert not everywhere(session, "magenta")
+    correction = "Actually, my colour is turquoise, not magenta."
+    session.observe(correction)
+    assert everywhere(session, correction)
+    assert everywhere(session, "My colour is [outdated: colour].")
+    session.record("user", "What now?")
     assert everywhere(session, "turquoise")
 
 
@@ -187,37 +273,120 @@ def test_system_messages_are_the_programs_own_words(engine: holdfast.Engine) -> 
     session = engine.create_session("s")
     session.record("system", f"The depot is at {OLD}.")
     own(session).assert_("shipping_address", OLD)
-    own(session).assert_("shipping_address", NEW)
     session.record("user", f"To {OLD}.")
+    own(session).assert_("shipping_address", NEW)
     session.record("user", "What now?")
     assert everywhere(session, f"The depot is at {OLD}.")
-    assert not everywhere(session, f"To {OLD}")
+    assert everywhere(session, f"To {MARKER}.")
+
+
+# Sentences that a guard must get right
+
+
+def changed(engine: holdfast.Engine, key: str, old: Any, new: Any, *said: str) -> Any:
+    """A conversation in which a fact changes after these messages, and the next turn begins."""
+    session = engine.create_session("s")
+    ledger = own(session)
+    ledger.assert_(key, old)
+    for text in said:
+        session.record("user", text)
+        session.record("assistant", "Fine.")
+    ledger.assert_(key, new)
+    session.record("user", "What now?")
+    return session
+
+
+def test_book_me_a_flight_to_rome_stays_after_home_city_changes_from_rome(engine: holdfast.Engine) -> None:
+    session = changed(engine, "home_city", "Rome", "Paris", "I live in Rome.", "Book me a flight to Rome.")
+    assert everywhere(session, "Book me a flight to Rome.")
+    assert everywhere(session, "I live in [outdated: home_city].")
+
+
+def test_send_the_invoice_to_alice_stays_after_the_lead_changes_from_alice(engine: holdfast.Engine) -> None:
+    session = changed(
+        engine, "project_lead", "Alice", "Bob", "Alice is the project lead.", "Send the invoice to Alice, please."
+    )
+    assert everywhere(session, "Send the invoice to Alice, please.")
+    assert everywhere(session, "[outdated: project_lead] is the project lead.")
+
+
+def test_the_environment_keeps_its_location_after_location_changes(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    session.set_environment("location", "Lisbon")
+    own(session).assert_("location", "Lisbon")
+    session.record("user", "Hello.")
+    own(session).assert_("location", "Porto")
+    session.record("user", "What now?")
+    assert re.search(
+        r"^- location: Lisbon \([^)]+\) \[outdated: location\]$", session.pack(budget=WINDOW).text, re.MULTILINE
+    )
+    session.set_environment("location", "Lisbon")
+    assert re.search(r"^- location: Lisbon \([^)]+\)$", session.pack(budget=WINDOW).text, re.MULTILINE)
+
+
+def test_a_call_with_an_old_value_in_its_arguments_is_shown_in_the_current_turn(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    own(session).assert_("shipping_address", OLD)
+    session.record("user", "Ship it.")
+    reply = session.record("assistant", "", tool_calls=[{"name": "ship", "args": {"to": OLD}}])
+    session.result(reply.tool_calls[0], "done")
+    before = shown(session)
+    own(session).assert_("shipping_address", NEW)
+    assert shown(session) == before
+
+
+def test_no_colleges_in_the_north_stays(engine: holdfast.Engine) -> None:
+    session = changed(engine, "college", "no", "yes", "There are no colleges in the north.")
+    assert everywhere(session, "There are no colleges in the north.")
+
+
+@pytest.mark.parametrize(
+    ("key", "old", "new", "said", "expected"),
+    [
+        ("meeting_time", "9:30", "10:15", "The meeting is at 09:30.", "The meeting is at [outdated: meeting_time]."),
+        ("meeting_date", "March 6th", "March 9th", "The meeting is on the 6th.", "on the [outdated: meeting_date]."),
+        ("fruit", "apples", "pears", "My fruit: an apple", "My fruit: an [outdated: fruit]"),
+        ("party_size", 4, 6, "A party of four people.", "A party of [outdated: party_size] people."),
+    ],
+)
+def test_other_spellings_of_a_value_are_found(
+    engine: holdfast.Engine, key: str, old: Any, new: Any, said: str, expected: str
+) -> None:
+    assert everywhere(changed(engine, key, old, new, said), expected)
+
+
+@pytest.mark.parametrize("question", ["What was my old address?", "which address did I have before?"])
+def test_a_question_about_the_past_gets_the_past_marked(engine: holdfast.Engine, question: str) -> None:
+    session = changed(engine, "shipping_address", OLD, NEW, f"My address is {OLD}.")
+    session.record("user", question)
+    text = session.pack(budget=WINDOW).text
+    assert re.search(rf"earlier value of shipping_address, no longer current, until .*: {re.escape(OLD)}", text)
+    assert f"My address is {OLD}." not in text
+    session.record("user", "What is my address?")
+    assert OLD not in session.pack(budget=WINDOW).text
 
 
 # What is never edited
 
 
-def test_arguments_of_a_call_are_never_edited_so_the_call_is_told_as_text(engine: holdfast.Engine) -> None:
+def test_arguments_of_a_call_are_never_edited_and_a_note_stands_in_the_result(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     ledger = own(session)
     ledger.assert_("shipping_address", OLD)
     session.record("user", "Ship it.")
     reply = session.record("assistant", "Done.", tool_calls=[{"name": "ship", "args": {"to": OLD, "who": [NAME]}}])
-    session.result(reply.tool_calls[0], f"It goes to {OLD}; the slip is 77-B.")
+    session.result(reply.tool_calls[0], "the slip is 77-B")
     session.record("user", "What now?")
-    before = session.history()
-    assert len(before.items) == 3
+    before = session.history().items
     ledger.assert_("shipping_address", NEW)
-    after = session.history()
-    collapsed = after.items[1]
-    assert isinstance(collapsed, Summary)
-    assert (collapsed.seq, collapsed.first, collapsed.last) == (reply.seq, reply.seq, reply.seq + 1)
-    assert (collapsed.messages, collapsed.replaced) == (2, before.items[1].tokens)
-    assert (after.items[0], after.items[2]) == (before.items[0], before.items[2])
-    assert not everywhere(session, OLD)
-    for kept in (NAME, "77-B", "ship", "Done."):
-        assert everywhere(session, kept)
-    assert session.messages()[1].tool_calls == reply.tool_calls
+    after = session.history().items
+    assert len(after) == len(before) == 3
+    assert (after[0], after[2]) == (before[0], before[2])
+    called, result = session.history().messages[1:3]
+    assert called == reply
+    assert result.text == "the slip is 77-B\n[The arguments of this call contain an outdated value: shipping_address]"
+    assert everywhere(session, OLD)
+    assert everywhere(session, "[The arguments of this call contain an outdated value: shipping_address]")
 
 
 @pytest.mark.parametrize("where", ["signed", "beside", "in the blob store"])
@@ -232,16 +401,18 @@ def test_what_is_signed_is_never_edited(desk: Desk, where: str) -> None:
     part = Opaque("anthropic", json.dumps(body))
     session.record("assistant", [part, f"It goes to {OLD}." if where == "beside" else f"I am sure, {NAME}."])
     session.record("user", "What now?")
-    assert OLD in json.dumps(session.render("anthropic"))
     session.ledger().assert_("shipping_address", NEW)
-    assert not everywhere(session, OLD)
-    assert "c2ln" not in json.dumps(session.render("anthropic"))
-    assert everywhere(session, NAME) == (where != "beside")
-    kept = session.messages()[1].content[0]
-    assert isinstance(kept, Opaque)
+    rendered = json.dumps(session.render("anthropic"))
+    assert "c2ln" in rendered
+    if where == "beside":
+        assert everywhere(session, f"It goes to {MARKER}.")
+    else:
+        assert everywhere(session, f"I am sure, {NAME}.")
+        assert everywhere(session, "[This message states an outdated value: shipping_address]")
+    assert session.history().messages[1].content[0] == session.messages()[1].content[0]
 
 
-def test_signed_parts_that_tell_nothing_dead_stay_as_they_are(engine: holdfast.Engine) -> None:
+def test_signed_parts_that_state_nothing_old_stay_as_they_are(engine: holdfast.Engine) -> None:
     session, ledger = moved_out(engine)
     part = Opaque("anthropic", json.dumps({"type": "thinking", "thinking": "hm", "signature": "c2ln"}))
     session.record("assistant", [part, f"I am sure, {NAME}."])
@@ -253,7 +424,7 @@ def test_signed_parts_that_tell_nothing_dead_stay_as_they_are(engine: holdfast.E
 # What was shortened
 
 
-def test_summaries_and_what_they_are_made_of_tell_nothing_dead(desk: Desk) -> None:
+def test_summaries_are_made_of_guarded_text(desk: Desk) -> None:
     heard: list[str] = []
 
     class Summarizer:
@@ -266,28 +437,51 @@ def test_summaries_and_what_they_are_made_of_tell_nothing_dead(desk: Desk) -> No
     engine = desk.open("memory", summarizer=Summarizer())
     session, ledger = moved_out(engine, LONG)
     ledger.assert_("shipping_address", NEW)
-    assert OLD not in session.draft_summary(keep_turns=0).text
+    plain = re.compile(re.escape(OLD) + r"(?! \[outdated)")
+    assert not plain.search(session.draft_summary(keep_turns=0).text)
     assert session.compact(strategy=SummarizeOldest(keep_recent=1), window=WINDOW).at is not None
     assert heard
-    assert not any(OLD in each for each in heard)
+    assert not any(map(plain.search, heard))
     assert everywhere(session, NEW)
     ledger.assert_("shipping_address", "9 Elm Rd")
-    assert not everywhere(session, NEW)
+    assert everywhere(session, f"{NAME} told where {MARKER} is.")
 
 
-def test_an_extract_made_before_the_death_is_guarded_when_it_is_read(engine: holdfast.Engine) -> None:
+def test_a_summary_of_what_came_before_the_change_is_redacted(engine: holdfast.Engine) -> None:
     session, ledger = moved_out(engine, LONG)
     assert session.compact(strategy=SummarizeOldest(keep_recent=1), window=WINDOW).at is not None
     assert everywhere(session, OLD)
     ledger.assert_("shipping_address", NEW)
-    assert not everywhere(session, OLD)
+    assert not unmarked(session)
+    assert everywhere(session, MARKER)
+
+
+def test_a_change_in_the_middle_of_what_a_summary_covers_adds_a_note(desk: Desk) -> None:
+    """What it says of the value may come from before the change or from after it."""
+
+    class Summarizer:
+        prices = None
+
+        def summarize(self, draft: holdfast.SummaryDraft, tokens: int) -> str:
+            return f"They spoke of {OLD}."
+
+    session = desk.open("memory", summarizer=Summarizer()).create_session("s")
+    session.ledger().assert_("shipping_address", OLD)
+    session.record("user", f"To {OLD}. {LONG}")
+    session.ledger().assert_("shipping_address", NEW)
+    session.record("assistant", LONG)
+    session.record("user", "I see.")
+    session.record("assistant", "Well.")
+    session.record("user", "What now?")
+    assert session.compact(strategy=SummarizeOldest(keep_recent=1), window=WINDOW).at is not None
+    assert everywhere(session, f"They spoke of {OLD} [shipping_address has changed since].")
 
 
 @pytest.mark.parametrize("cut", ["head", "middle", "tail"])
 def test_excerpts_of_what_states_it_are_guarded_where_it_is_stated(desk: Desk, cut: str) -> None:
     """Also where the cut goes through the statement: what is left of it is known by where it stood."""
-    told = (("budget", 9000, "nine grand and a bit more than that"), ("budget", 7500, "seven and a half"))
-    engine = desk.open("memory", detector=Listening(*told))
+    said_of = (("budget", 9000, "nine grand and a bit more than that"), ("budget", 7500, "seven and a half"))
+    engine = desk.open("memory", detector=Listening(*said_of))
     session = engine.create_session("s")
     said = "We have nine grand and a bit more than that"
     filler = "lorem ipsum dolor sit amet " * 400
@@ -313,8 +507,7 @@ def test_a_preview_is_guarded_as_any_other_text(engine: holdfast.Engine) -> None
     session.record("user", "What now?")
     assert everywhere(session, OLD)
     ledger.assert_("shipping_address", NEW)
-    assert not everywhere(session, OLD)
-    assert everywhere(session, NAME)
+    assert everywhere(session, f"Ship to {MARKER}. I am {NAME}.")
 
 
 def test_late_results_are_guarded_too(engine: holdfast.Engine) -> None:
@@ -327,65 +520,102 @@ def test_late_results_are_guarded_too(engine: holdfast.Engine) -> None:
     session.result(reply.tool_calls[0], f"to {OLD}, for {NAME}")
     assert everywhere(session, OLD)
     ledger.assert_("shipping_address", NEW)
-    assert not everywhere(session, OLD)
+    assert everywhere(session, f"to {OLD}, for {NAME}"), "it came in the current turn"
+    session.record("user", "And now?")
+    assert not unmarked(session)
     assert everywhere(session, NAME)
 
 
 # Who reads
 
 
-def test_what_a_reader_may_not_know_is_withheld_and_nothing_tells_of_it(engine: holdfast.Engine) -> None:
+SECRET, WRONG = "Globex Corporation", "Initech Holdings"
+
+
+def clerk_of(engine: holdfast.Engine, secret: str = SECRET) -> Any:
+    """A session of someone who may not know who the partner is."""
     ledger = shelf(engine, organization="acme")
-    ledger.assert_("merger_partner", "Globex Corporation", requires=["board"])
-    for name, permissions in (("clerk", ()), ("director", ("board",))):
-        identity = Identity(user_id=name, permissions=permissions)
-        session = engine.create_session(name, identity=identity, ledgers=[ledger.id])
-        session.record("user", f"We merge with Globex Corporation. I am {NAME}.")
-        session.record("user", "What now?")
-    clerk, director = engine.session("clerk"), engine.session("director")
-    assert not everywhere(clerk, "Globex")
-    assert everywhere(clerk, "[withheld]")
-    assert everywhere(clerk, NAME)
-    assert everywhere(director, "Globex")
-    pack = clerk.pack(budget=WINDOW)
+    ledger.assert_("merger_partner", secret, requires=["board"])
+    clerk = Identity(user_id="clerk", permissions=())
+    return engine.create_session("clerk", identity=clerk, ledgers=[ledger.id])
+
+
+def test_a_tool_result_that_states_a_secret_is_withheld(engine: holdfast.Engine) -> None:
+    session = clerk_of(engine)
+    session.record("user", "Who is it?")
+    reply = session.record("assistant", f"Surely {SECRET}.", tool_calls=[{"name": "look", "args": {}}])
+    session.result(reply.tool_calls[0], {"with": SECRET, "desk": NAME})
+    session.record("user", "What now?")
+    assert not everywhere(session, "Globex")
+    assert everywhere(session, "[withheld]")
+    assert everywhere(session, NAME)
+    pack = session.pack(budget=WINDOW)
     (event,) = redactions(engine)
-    assert [(each.facts, bool(each.mark)) for each in event.redacted] == [((), True)]
+    assert {(each.facts, bool(each.mark)) for each in event.redacted} == {((), True)}
     told = f"{pack} {pack.manifest} {event}"
     assert not any(secret in told for secret in ("Globex", "merger", "k1", "board"))
     assert pack.manifest.exposed == ()
 
 
+def test_who_may_know_is_shown_all(engine: holdfast.Engine) -> None:
+    clerk_of(engine)
+    director = Identity(user_id="director", permissions=("board",))
+    session = engine.create_session("s", identity=director, ledgers=[shelf(engine, organization="acme").id])
+    session.record("assistant", f"We merge with {SECRET}.")
+    session.record("user", "What now?")
+    assert everywhere(session, f"We merge with {SECRET}.")
+
+
+@pytest.mark.parametrize("echo", ["nobody", "the assistant", "a tool", "a call"])
+@pytest.mark.parametrize("later", ["at once", "a turn later", "in a summary"])
+@pytest.mark.parametrize("guess", [SECRET, WRONG])
+def test_a_right_guess_and_a_wrong_one_look_the_same(desk: Desk, guess: str, later: str, echo: str) -> None:
+    """Two worlds that differ in the secret alone give the same bytes, whatever the reader types."""
+    packs: list[str] = []
+    for number, secret in enumerate((SECRET, WRONG)):
+        engine = desk.open("memory")
+        session = clerk_of(engine, secret)
+        session.record("user", f"Is the merger partner {guess}? {LONG if later == 'in a summary' else ''}")
+        calls = [{"name": "look", "args": {"for": guess}}] if echo in ("a call", "a tool") else []
+        text = f"You ask for {guess}, the merger partner." if echo == "the assistant" else "I cannot say."
+        reply = session.record("assistant", text, tool_calls=calls)
+        if calls:
+            session.result(reply.tool_calls[0], {"merger_partner": guess} if echo == "a tool" else "nothing")
+        if later != "at once":
+            session.record("assistant", f"Once more: {guess}?" if echo != "nobody" else "Well.")
+            session.record("user", "And now?")
+            session.record("user", "Well?")
+        if later == "in a summary":
+            assert session.compact(strategy=SummarizeOldest(keep_recent=1), window=WINDOW).at is not None
+            session.record("assistant", f"As I said: {guess}." if echo != "nobody" else "No.")
+            session.record("user", "I see.")
+        packs.append(session.pack(budget=WINDOW).text + json.dumps(shown(session)))
+        assert guess in packs[number]
+    assert packs[0] == packs[1]
+
+
 @pytest.mark.parametrize(("scope", "own_id"), [("task", "t1"), ("draft", "d1"), ("hypothetical", ""), ("session", "s")])
-def test_a_scope_is_shown_where_it_is_asked_for(desk: Desk, scope: Any, own_id: str) -> None:
+def test_a_value_of_another_scope_holds_there_and_stays_where_it_was_said(desk: Desk, scope: Any, own_id: str) -> None:
     engine = desk.open("memory")
     ledger = engine.ledger(user="ada")
     session = engine.create_session("s", ledgers=[ledger.id])
     ledger.assert_("budget_cap", "88,123 crowns", scope=scope, scope_id=own_id)
-    session.record("user", f"Say the cap was 88,123 crowns. I am {NAME}.")
+    said = f"Say the cap was 88,123 crowns. I am {NAME}."
+    session.record("user", said)
     session.record("user", "What now?")
-    assert everywhere(session, "88,123") == (scope == "session")
-    assert "88,123" in str(session.pack(budget=WINDOW, within=[(scope, own_id)]))
-    assert ("88,123" in str(session.pack(budget=WINDOW))) == (scope == "session")
-    assert everywhere(session, NAME)
-
-
-def test_a_hypothetical_question_is_not_taken_from_its_mouth(engine: holdfast.Engine) -> None:
-    session = engine.create_session("s")
-    session.record("user", "What if the budget were 88,123 crowns?")
-    own(session).assert_("budget", "88,123 crowns", scope="hypothetical")
-    assert everywhere(session, "88,123")
-    session.record("user", "What now?")
-    assert not everywhere(session, "88,123")
+    assert everywhere(session, said)
+    assert said in session.pack(budget=WINDOW).text
+    assert re.search(r"- budget_cap.*: 88,123", session.pack(budget=WINDOW, within=[(scope, own_id)]).text)
 
 
 def test_another_session_is_guarded_by_the_ledgers_that_it_reads(engine: holdfast.Engine) -> None:
     ledger = shelf(engine, user="ada")
     ledger.assert_("shipping_address", OLD)
-    ledger.assert_("shipping_address", NEW)
     for name, ledgers in (("reads", [ledger.id]), ("does not", [])):
         session = engine.create_session(name, ledgers=ledgers)
         session.record("user", f"To {OLD}.")
         session.record("user", "What now?")
+    ledger.assert_("shipping_address", NEW)
     assert not everywhere(engine.session("reads"), OLD)
     assert everywhere(engine.session("does not"), OLD)
 
@@ -411,19 +641,20 @@ def test_frames_are_guarded_as_sessions_are(engine: holdfast.Engine) -> None:
 
 
 def test_policies_of_the_guard(desk: Desk) -> None:
-    told: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for policy in GUARDS:
         engine = desk.open("memory", policy=Policy(guard=policy))
         session, ledger = moved_out(engine)
-        engine.ledger(session.ledger().id).assert_("secret_code", "swordfish", requires=["board"])
-        session.record("user", "The code is swordfish.")
+        engine.ledger(session.ledger().id).assert_("secret_code", "swordfish-77", requires=["board"])
+        session.record("assistant", "The code is swordfish-77.")
         session.record("user", "What now?")
         ledger.assert_("shipping_address", NEW)
-        told[policy] = session.render("text")
-        assert "swordfish" not in told[policy]
-        assert (OLD in told[policy]) == (policy != "redact")
-    assert "[no longer true: shipping_address has a current value]" in told["annotate"]
-    assert "no longer true" not in told["off"] + told["redact"]
+        texts[policy] = session.render("text")
+        assert "swordfish" not in texts[policy]
+        assert (f"I will ship it to {OLD}" in texts[policy]) == (policy != "redact")
+    assert f"I will ship it to {OLD} {MARKER}; the order" in texts["annotate"]
+    assert "outdated" not in texts["off"]
+    assert texts["annotate"].replace(f" {MARKER}", "") == texts["off"]
     with pytest.raises(holdfast.errors.InvalidContent):
         desk.open("memory", policy=Policy(guard="perhaps"))  # type: ignore[arg-type]
 
@@ -431,34 +662,33 @@ def test_policies_of_the_guard(desk: Desk) -> None:
 def test_a_pack_may_ask_for_another_policy(engine: holdfast.Engine) -> None:
     session, ledger = moved_out(engine)
     ledger.assert_("shipping_address", NEW)
-    assert OLD not in str(session.pack(budget=WINDOW, settle=False))
-    assert OLD in str(session.pack(budget=WINDOW, guard="off", settle=False))
-    assert f"{OLD} [no longer true" in str(session.pack(budget=WINDOW, guard="annotate", settle=False))
+    assert f"ship it to {MARKER}" in str(session.pack(budget=WINDOW, settle=False))
+    assert f"ship it to {OLD};" in str(session.pack(budget=WINDOW, guard="off", settle=False))
+    assert f"ship it to {OLD} {MARKER};" in str(session.pack(budget=WINDOW, guard="annotate", settle=False))
 
 
-def test_deaths_may_wait_for_the_next_boundary(desk: Desk) -> None:
-    """Until then the value stays where it was shown, the manifest admits it, and what comes after the death is guarded."""
+def test_redactions_may_wait_for_the_next_boundary(desk: Desk) -> None:
+    """Until then the value stays where it was shown, the manifest admits it, and the tail states the current value."""
     engine = desk.open("memory", policy=Policy(deaths="deferred"))
     session, ledger = moved_out(engine, LONG, LONG)
     session.pack(budget=WINDOW)
     session.record("assistant", "Nothing.")
-    dead = ledger.current("shipping_address")
+    old = ledger.current("shipping_address")
     ledger.assert_("shipping_address", NEW)
     late = session.record("user", f"I said {OLD}, did I not? I am {NAME}.")
     session.record("user", "And now?")
     pack = session.pack(budget=WINDOW)
     assert f"I will ship it to {OLD}" in str(pack)
-    assert f"I said {OLD}" not in str(pack)
+    assert f"I said {OLD}" in str(pack), "that came later"
     places = {(each.fact, each.key, each.ledger) for each in pack.manifest.exposed}
-    assert places == {(dead.id, "shipping_address", ("session", "main", "s"))}
+    assert places == {(old.id, "shipping_address", ("session", "main", "s"))}
     assert late.seq not in {each.at for each in pack.manifest.exposed}
     assert len({each.at for each in pack.manifest.exposed}) == 3
-    (event,) = redactions(engine)
-    assert ([each.at for each in event.redacted], event.first_changed, event.why) == ([late.seq], None, "told")
-    assert NEW in str(pack), "what holds is told in the tail"
+    assert redactions(engine) == []
+    assert f"- Earlier statements about shipping_address are outdated. Current value: {NEW}." in str(pack)
     assert session.compact(strategy=SummarizeOldest(keep_recent=8), window=WINDOW).at is not None
     pack = session.pack(budget=WINDOW)
-    assert OLD not in str(pack)
+    assert f"I will ship it to {MARKER}" in str(pack)
     assert pack.manifest.exposed == ()
     assert redactions(engine)[-1].first_changed is not None
 
@@ -495,19 +725,33 @@ def test_deaths_since_the_last_call_are_one_boundary_with_its_first_change(engin
     assert OLD not in "".join(str(each) for each in redactions(engine))
 
 
-def test_a_new_message_that_tells_a_dead_value_is_no_boundary(engine: holdfast.Engine) -> None:
+def test_a_new_message_with_an_old_value_changes_nothing(engine: holdfast.Engine) -> None:
     session, ledger = moved_out(engine)
     ledger.assert_("shipping_address", NEW)
     session.pack(budget=WINDOW)
     session.record("assistant", "Nothing.")
-    boundary = session.state().view(None).boundary
-    reply = session.record("assistant", f"As I said: {OLD}.")
+    boundary, before = session.state().view(None).boundary, len(redactions(engine))
+    session.record("assistant", f"As I said: {OLD}.")
     session.record("user", "Really?")
     session.pack(budget=WINDOW)
-    event = redactions(engine)[-1]
-    assert ([each.at for each in event.redacted], event.first_changed, event.why) == ([reply.seq], None, "told")
     assert session.state().view(None).boundary == boundary
-    assert session.state().view(None).redacted[-1].at == reply.seq
+    assert len(redactions(engine)) == before
+
+
+def test_between_boundaries_each_rendering_extends_the_last(engine: holdfast.Engine) -> None:
+    session, ledger = moved_out(engine)
+    last, boundary = session.render("openai"), session.state().view(None).boundary
+    for number in range(6):
+        if number % 2:
+            ledger.assert_("shipping_address", f"{number} Birch Road")
+        session.record("user", f"Is it {OLD}, or {number} Birch Road?")
+        session.record("assistant", f"My shipping address is {number} Birch Road.", pack=False)
+        session.pack("And?", budget=WINDOW)
+        now, view = session.render("openai"), session.state().view(None)
+        if view.boundary == boundary:
+            assert now[: len(last)] == last
+        last, boundary = now, view.boundary
+    assert redactions(engine)
 
 
 def test_redactions_leave_with_what_they_are_of(engine: holdfast.Engine) -> None:
@@ -580,6 +824,6 @@ def test_what_is_looked_up_follows_the_text_and_not_the_ledger(desk: Desk, kind:
     ledger.assert_("shipping_address", NEW)
     counting = Counting(store_of(engine))
     with store_replaced(engine, counting):
-        assert OLD not in session.render("text")
+        assert MARKER in session.render("text")
     assert sum(found for _, found in counting.asked) < 20
     assert len(counting.asked) < 12

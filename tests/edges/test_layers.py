@@ -141,7 +141,7 @@ def test_nothing_in_the_conversation_changes_who_speaks_or_what_is_around(engine
     state, around = session.state(), session.environment()
     assert state.identity == Identity(authority="guest")
     assert around.timezone == "Asia/Tokyo"
-    assert around.external_data == {"price": Surrounding(10, 5)}
+    assert around.external_data == {"price": Surrounding(10, 5, seq=3)}
     assert _values(session) == {"plan": "a"}
 
 
@@ -308,8 +308,8 @@ def test_an_item_is_at_hand_until_its_time_has_run_out(timed: Engine, clock: Han
     made_us = clock.now_us()
     session.set_working("a", [1], ttl_s=10)
     session.set_working("b", None)
-    kept = WorkingItem(None, made_us)
-    assert session.working() == {"a": WorkingItem([1], made_us, made_us + 10 * SECOND_US), "b": kept}
+    kept = WorkingItem(None, made_us, seq=3)
+    assert session.working() == {"a": WorkingItem([1], made_us, made_us + 10 * SECOND_US, seq=2), "b": kept}
     clock.now_s += 9.999_999
     assert [*session.working()] == ["a", "b"]
     clock.now_s += 0.000_001
@@ -399,12 +399,12 @@ def test_old_news_that_comes_late_changes_nothing(timed: Engine, clock: HandCloc
     session.set_environment("price", 9, observed_at_us=999)
     assert contents(timed) == before
     session.set_environment("price", 11, observed_at_us=1_000, expires_at_us=2**60)
-    assert session.environment().external_data == {"price": Surrounding(11, 1_000, 2**60)}
+    assert session.environment().external_data == {"price": Surrounding(11, 1_000, 2**60, seq=3)}
     session.set_environment("price", 12)
     seen_us = clock.now_us()
     clock.now_s -= 3_600  # what is seen now is news, also after the clock was set back
     session.set_environment("price", 13)
-    assert session.environment().external_data == {"price": Surrounding(13, seen_us)}
+    assert session.environment().external_data == {"price": Surrounding(13, seen_us, seq=5)}
 
 
 def test_what_ran_out_still_tells_that_older_news_is_old(timed: Engine, clock: HandClock) -> None:

@@ -217,8 +217,11 @@ def test_authority_awareness(home: Engine) -> None:
         assert reader.current("salary") == (known[0] if known else None)
     with refused(home, errors.FactNotFound):
         shelf(home, organization="acme", identity=GUEST).retract(secret.id)
+    clerk = shelf(home, organization="acme", identity=CLERK)
     with refused(home, errors.NotAuthorised, needs="policy", has="manager"):
-        shelf(home, organization="acme", identity=CLERK).retract(secret.id)
+        clerk.expire(secret.id)
+    assert clerk.retract(secret.id) == ()
+    assert clerk.get(secret.id).is_disputed
 
 
 def test_temporal_awareness(home: Engine, clock: HandClock) -> None:

@@ -20,6 +20,7 @@ from holdfast.model.situation import FIELDS, MODES
 from tests.core.basics import json_objects, json_values
 from tests.edges.cli import HOSTILE, Cli
 from tests.edges.engines import Desk, contents, refused
+from tests.edges.fact_engines import GUEST, shelf
 from tests.edges.hostile_entrances import check_entrances
 from tests.edges.situation_entrances import SITUATION_ENTRANCES
 from tests.support import CountingIds, SteppingClock, figure
@@ -334,23 +335,40 @@ def test_both_modes_show_the_latest_results(engine: holdfast.Engine) -> None:
     assert session.reasoning_context("deep").endswith("- look({}): success\n  | something newer")
 
 
-def test_a_dead_value_is_kept_out_of_what_there_is_to_reason_on(engine: holdfast.Engine) -> None:
+def test_a_dead_value_is_marked_in_what_there_is_to_reason_on(engine: holdfast.Engine) -> None:
+    """Arguments of calls are shown as they were, and so is what came after the end of the fact."""
     session = engine.create_session("s")
     facts = session.ledger()
     facts.assert_("shipping city", "Valparaiso")
-    session.update_situation({"key_findings": "The order ships to Valparaiso.", "goal": "Ship it"})
+    session.update_situation({"key_findings": "The shipping city is Valparaiso.", "goal": "Ship it"})
     session.act(
-        thinking="It goes to Valparaiso.",
+        thinking="The shipping city is Valparaiso.",
         tool_calls=[{"name": "look", "args": {"city": "Valparaiso"}, "result": "Valparaiso has a port."}],
     )
     for mode in MODES:
-        assert "Valparaiso" in session.reasoning_context(mode)
+        assert "shipping city is Valparaiso." in session.reasoning_context(mode)
     facts.assert_("shipping city", "Lisbon")
     for mode in MODES:
-        told = session.reasoning_context(mode)
-        assert "Valparaiso" not in told
-        assert "goal: Ship it" in told
-    assert session.situation().key_findings == "The order ships to Valparaiso."
+        context = session.reasoning_context(mode)
+        assert "The shipping city is [outdated: shipping city]." in context
+        assert "shipping city is Valparaiso." not in context
+        assert "Valparaiso has a port." in context
+        assert "goal: Ship it" in context
+    session.update_situation({"key_findings": "The shipping city was Valparaiso."})
+    assert "The shipping city was Valparaiso." in session.reasoning_context()
+    assert session.situation().key_findings == "The shipping city was Valparaiso."
+
+
+def test_what_the_reader_may_not_know_is_withheld_there(engine: holdfast.Engine) -> None:
+    ledger = shelf(engine, user="ada")
+    ledger.assert_("partner", "Globex Corporation 77", requires=["board"])
+    session = engine.create_session("s", identity=GUEST, ledgers=[ledger.id])
+    session.act(
+        tool_calls=[{"name": "look", "args": {"for": "Globex Corporation 77"}, "result": "Globex Corporation 77"}]
+    )
+    for mode in MODES:
+        assert "Globex" not in session.reasoning_context(mode)
+        assert "[withheld]" in session.reasoning_context(mode)
 
 
 # The command line

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,7 +81,7 @@ def _everywhere(session: Session) -> list[tuple[Any, str]]:
 
 
 def _stands_firm(room: Room, session: Session, most: str, before: dict[tuple[str, str], Fact]) -> None:
-    """Nothing above `most` has changed, and nothing new stands above it."""
+    """Nothing above `most` has changed, but for being disputed, and nothing new stands above it."""
     after = room.facts(session)
     for name, fact in after.items():
         known = before.get(name)
@@ -88,7 +89,7 @@ def _stands_firm(room: Room, session: Session, most: str, before: dict[tuple[str
             assert _height(fact.authority) <= _height(most), fact
     for name, fact in before.items():
         if _height(fact.authority) > _height(most):
-            assert after[name] == fact
+            assert msgspec.structs.replace(after[name], disputes=fact.disputes) == fact
     assert session.state().identity == room.speaker
     assert {row.ledger for row in room.engine.ledgers()} <= {
         '["organization","acme"]',
@@ -266,8 +267,6 @@ def test_a_source_of_a_type_that_takes_authority_is_refused_to_those_who_have_le
 
 
 ATTEMPTS: dict[str, Callable[[Ledger, Fact], object]] = {
-    "retract": lambda ledger, fact: ledger.retract(fact),
-    "retract by key": lambda ledger, fact: ledger.retract(fact.key),
     "expire": lambda ledger, fact: ledger.expire(fact),
     "promote": lambda ledger, fact: ledger.promote(fact),
     "supersede": lambda ledger, fact: ledger.supersede(fact, ledger.assert_("own", 1)),
@@ -286,6 +285,18 @@ def test_what_a_higher_authority_says_cannot_be_ended(speaker: Identity, attempt
     ledger.assert_("own", 1)
     with refused(engine, errors.NotAuthorised, fact=fact.id, needs="executive", has=rung(LADDER, speaker.authority)):
         ATTEMPTS[attempt](ledger, fact)
+
+
+@pytest.mark.parametrize("named", ["by its id", "by its key"])
+@pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda each: each.authority)
+def test_what_a_higher_authority_says_can_only_be_disputed(speaker: Identity, named: str) -> None:
+    engine = holdfast.open("memory:")
+    fact = shelf(engine, organization="acme").assert_("limit", 1, authority="executive")
+    ledger = shelf(engine, organization="acme", identity=speaker)
+    assert ledger.retract(fact if named == "by its id" else fact.key) == ()
+    now = ledger.get(fact.id)
+    assert msgspec.structs.replace(now, disputes=()) == fact
+    assert [each.authority for each in now.disputes] == [rung(LADDER, speaker.authority)]
 
 
 @pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda each: each.authority)

@@ -63,6 +63,8 @@ class Fact:
     superseded_by: int = 0
     doubts: set[int] = field(default_factory=set)
     """The deaths because of which it needs a review: it names one of them."""
+    disputes: list[tuple[str, str]] = field(default_factory=list)
+    """Who took it back without the authority for it."""
     reason: str = ""
     ended: int | None = None
     rule: str | None = None
@@ -82,7 +84,7 @@ class Fact:
         return self.lives(now) and not self.against
 
     def end(self, status: str, now: int, why: str = "") -> None:
-        self.status, self.ended, self.why, self.doubts = status, now, why, set()
+        self.status, self.ended, self.why, self.doubts, self.disputes = status, now, why, set(), []
 
 
 class Ledger:

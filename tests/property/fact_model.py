@@ -55,7 +55,7 @@ class _Turn:
                 self._endorse(fact, authority)
             case Confirm():
                 self._check_lives(fact)
-                if fact.doubts:
+                if fact.doubts or fact.disputes:
                     self._check_may(fact)
                     self._confirm(fact)
             case Reinstate():
@@ -160,8 +160,8 @@ class _Turn:
             if rank(new.authority) > rank(known.authority):
                 if {*new.depends_on} != {*known.depends_on}:
                     return None
-                known.authority = new.authority
-            if known.doubts and not new.doubts and rank(new.authority) >= rank(known.authority):
+                known.authority, known.disputes = new.authority, []
+            if (known.doubts or known.disputes) and not new.doubts and rank(new.authority) >= rank(known.authority):
                 self._confirm(known)
             return known
         if not any(rank(each.authority) > rank(new.authority) for each in held):
@@ -181,7 +181,7 @@ class _Turn:
                 moved.append(end.seq)
             else:
                 moved.append(each)
-        fact.depends_on, fact.doubts = list(dict.fromkeys(moved)), set()
+        fact.depends_on, fact.doubts, fact.disputes = list(dict.fromkeys(moved)), set(), []
 
     def _claims(self, fact: Fact) -> list[Fact]:
         return [
@@ -313,7 +313,10 @@ class _Turn:
         if fact.status == "retracted":
             return [fact.seq]
         self._check_lives(fact)
-        self._check_may(fact)
+        if rank(fact.authority) > rank(self.who.authority):
+            said = (self.who.name, self.who.authority)
+            fact.disputes += [said] if said not in fact.disputes else []
+            return []
         below = self.ledger.below([fact.seq])
         kept = {each for each in below if rank(self.ledger.facts[each].authority) > rank(self.who.authority)}
         taken = {fact.seq, *self.ledger.below([fact.seq], kept)}
@@ -376,7 +379,7 @@ class _Turn:
             raise Refused("AuthorityExceeded")
         if rank(asked) <= rank(fact.authority):
             return
-        fact.authority = asked
+        fact.authority, fact.disputes = asked, []
         ended: list[Fact] = []
         if fact.against:
             held = self.ledger.held(fact.key, fact.home, self.who, self.now)

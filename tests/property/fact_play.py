@@ -354,6 +354,7 @@ def seen(fact: Fact) -> dict[str, object]:
         "chain": ({*fact.supersedes}, fact.superseded_by),
         "depends": ({*fact.depends_on}, {*fact.derived_facts}),
         "review": fact.needs_review,
+        "disputes": [(each.by, each.authority) for each in fact.disputes],
     }
 
 
@@ -384,6 +385,7 @@ def expected(ledger: Ledger, fact: Told, who: Who) -> dict[str, object]:
         "chain": (shown(fact.supersedes), next(iter(by), None)),
         "depends": (shown(fact.depends_on), {f"k{each}" for each in ledger.derived(fact, who)}),
         "review": bool(fact.doubts),
+        "disputes": fact.disputes,
     }
 
 

@@ -4,7 +4,8 @@ of any two it is told what died and what was folded between them."""
 from __future__ import annotations
 
 import tempfile
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,15 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import SummarizeOldest, errors
 from holdfast.core import upcast
+from holdfast.model import limits
 from holdfast.model.events import ContextCompacted, PayloadsErased
 from holdfast.model.pack import Brief, Entry, PackDiff
 from holdfast.model.tools import Tool
+from holdfast.runtime import reproducing
+from holdfast.storage.memory import MemoryStore
+from holdfast.testing.appends import all_events, positions_in_feed_order
+from tests.edges.engines import Desk
+from tests.property.tools import fast_folder
 from tests.support import CountingIds, figure
 
 EXAMPLES = figure(40, 1_500)
@@ -96,6 +103,12 @@ class Clock:
         return self.now
 
 
+class BackwardsClock(Clock):
+    def now_us(self) -> int:
+        self.now -= 1_000
+        return self.now
+
+
 def shown(pack: Any) -> tuple[Any, ...]:
     """All that there is of a pack to send or to read."""
     return (
@@ -107,6 +120,20 @@ def shown(pack: Any) -> tuple[Any, ...]:
         pack.context_hash,
         pack.manifest,
     )
+
+
+@contextmanager
+def scratch_stores() -> Iterator[list[MemoryStore]]:
+    """The stores of their own that packs are made again in, the newest last."""
+    made: list[MemoryStore] = []
+
+    def make() -> MemoryStore:
+        made.append(MemoryStore())
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reproducing, "MemoryStore", make)
+        yield made
 
 
 class Life:
@@ -192,9 +219,15 @@ class Life:
     def check(self, engine: holdfast.Engine) -> None:
         session = engine.session("s")
         assert [each.id for each in session.packs(limit=1_000)] == list(self.shown)[::-1]
-        for name, made in self.shown.items():
-            assert shown(session.reproduce(name)) == made
-            assert session.manifest(name) == made[-1]
+        order = [(event.stream, event.seq) for event in all_events(engine.store)]
+        with scratch_stores() as scratch:
+            for name, made in self.shown.items():
+                assert shown(session.reproduce(name)) == made
+                assert session.manifest(name) == made[-1]
+                there = [(event.stream, event.seq) for event in all_events(scratch[-1])]
+                positions = positions_in_feed_order(scratch[-1])
+                assert positions == sorted(set(positions))
+                assert there == [place for place in order if place in {*there}]
 
 
 @settings(max_examples=EXAMPLES)
@@ -213,6 +246,39 @@ def test_every_recorded_pack_is_made_again_byte_for_byte(life: list[tuple[int, A
         other = exits.enter_context(holdfast.open(urls[kind == "memory"]))
         holdfast.copy(lived.engine, other)
         lived.check(other)
+
+
+@pytest.mark.parametrize("page", [4, 7, limits.READ_EVENTS])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+def test_a_pack_is_made_again_where_events_stand_in_the_order_of_the_log(
+    kind: str, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message from before the end of a fact stands before it, one from after it behind it, however the clocks go."""
+    clock = BackwardsClock()
+    with fast_folder() as folder, closing(Desk(Path(folder))) as desk:
+        engine = desk.open(kind, clock=clock)
+        ledger = engine.ledger(user="ada")
+        session = engine.create_session("s", ledgers=[ledger.id])
+        ledger.assert_("town", "Oslo")
+        before = session.record("user", "I live in Oslo.").seq
+        session.ledger().assert_("plan", "a walk")
+        session.set_working("note", "near Oslo")
+        end = ledger.assert_("town", "Rome")
+        after = session.record("user", "It was in Oslo that we met.").seq
+        session.ledger().assert_("plan", "a swim")
+        session.pack(budget=6_000)
+        session.record("assistant", "I see.")
+        ledger.assert_("town", "Bern")
+        monkeypatch.setattr(limits, "READ_EVENTS", page)
+        with scratch_stores() as scratch:
+            session.reproduce(session.packs(limit=1)[0])
+        fact = ledger.get("k1")
+        assert (fact.superseded_by, fact.ended_seq) == (end.id, 3)
+        note = session.working()["note"].seq
+        for store in (engine.store, scratch[-1]):
+            said = store.positions(session.scope.stream, (before, note, after))
+            ((died,),) = (store.positions(ledger.id.stream, (fact.ended_seq,)),)
+            assert said[0] < said[1] < died < said[2]
 
 
 @settings(max_examples=EXAMPLES)

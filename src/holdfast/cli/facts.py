@@ -94,6 +94,8 @@ def _note(fact: holdfast.Fact) -> str:
         notes.append(f"against {fact.against}")
     if fact.needs_review:
         notes.append(f"{fact.review} is dead")
+    if fact.is_disputed:
+        notes.append(f"withdrawn by {', '.join(each.by for each in fact.disputes)}, not confirmed")
     if fact.depends_on:
         more = f" and {len(fact.depends_on) - NAMED:,} more" if len(fact.depends_on) > NAMED else ""
         notes.append(f"from {', '.join(fact.depends_on[:NAMED])}{more}")
@@ -132,6 +134,11 @@ def _show(facts: list[Shown]) -> None:
 @click.group()
 def facts() -> None:
     """Show what is known, why, and what needs a review; assert, retract, confirm."""
+
+
+_DISPUTED = (
+    "Nothing was retracted: a higher authority states it. It is kept as disputed until someone who may confirms it."
+)
 
 
 @facts.command()
@@ -480,7 +487,7 @@ def retract(
         emit({"retracted": [shapes.fact(ledger.id, each) for each in dead]})
         return
     _show([Shown(each) for each in dead])
-    say(f"{count(len(dead), 'fact')} retracted.")
+    say(f"{count(len(dead), 'fact')} retracted." if dead else _DISPUTED)
 
 
 @facts.command()

@@ -253,7 +253,7 @@ def _explain(manifest: Manifest, limit: int, before: Asked) -> None:
     table(_REASONS, _reasons(manifest, limit))
     if manifest.exposed:
         keys = ", ".join(dict.fromkeys(short(each.key, QUERY_CHARS) for each in manifest.exposed))
-        say(Styled(f"Still shown though it holds no more, until the next boundary: {keys}.", "yellow"))
+        say(Styled(f"Outdated values still shown, until the next boundary: {keys}.", "yellow"))
     signs = "  ".join(f"{mark}: {fate}" for fate, (mark, _) in FATES.items() if manifest.of(fate))
     say(Styled(signs, "dim"))
 

@@ -146,6 +146,7 @@ def fact(ledger: holdfast.LedgerId, fact: holdfast.Fact) -> dict[str, Any]:
         "claim": fact.claim,
         "is_valid": fact.is_valid,
         "needs_review": fact.needs_review,
+        "disputed_by": [each.by for each in fact.disputes],
         "at": stamp(fact.at_us),
         "valid_from": stamp(fact.valid_from_us),
         "expires": _stamped(fact.expires_us),

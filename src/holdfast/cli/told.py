@@ -48,6 +48,7 @@ _WORDS = {
     "fact.promoted": "{fact}{against}, now {scope} {scope_id}: {reason}",
     "fact.endorsed": "{fact}{against}, {authority}, by {by}: {reason}",
     "fact.confirmed": "{fact}, by {by}: {reason}",
+    "fact.disputed": "{fact}, by {by}, {authority}: {reason}",
     "fact.reinstated": "{fact}{instead}: {reason}",
     "fact.marked": "{facts}, since {because} is dead",
     "situation.updated": "{by}{within}, in iteration {iteration}: {stated}",

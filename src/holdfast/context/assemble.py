@@ -49,6 +49,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     authority: str = ""
     at: int = 0
+    origin: int = 0
+    """The event that its text came with; 0 for what the engine itself makes, and the guard leaves alone."""
     wanted: bool = False
     """The request includes it."""
     gone: str = ""

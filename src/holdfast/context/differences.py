@@ -321,7 +321,7 @@ def _said(happened: Happened, after: Entry | None) -> str:
             count = happened.messages
             return f"{count:,} message{' was' if count == 1 else 's were'} folded at boundary {seq}"
         case "guard" if after is not None and after.fate in _SHOWN:
-            return f"what it tells holds no more: redacted at boundary {seq}"
+            return f"superseded values redacted at boundary {seq}"
         case "cut" if after is not None and after.fate in _SHOWN:
             return f"is shown in part since boundary {seq}"
     return ""

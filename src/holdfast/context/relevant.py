@@ -19,6 +19,7 @@ import msgspec
 from holdfast.core import values
 from holdfast.core.detect import cues
 from holdfast.core.detect.words import FILLING, STOP, sentences, word_set, words
+from holdfast.core.guard import MARKER
 from holdfast.core.infer import text_of
 from holdfast.core.stems import stem
 from holdfast.model.facts import Fact
@@ -49,8 +50,8 @@ SWITCH_CHARACTERS = 200
 
 _SPEAKER = re.compile(r"\s{0,9}\[(?P<who>[^\]\n]{1,80})\]\s?:?\s")
 """Who speaks, where several do."""
-_MARKER = re.compile(r"\[(?:superseded|outdated|no longer true|withheld|…)(?::[^\]\n]{0,120})?\]")
-"""What stands where the guard cut something out."""
+_MARKER = re.compile(rf"{MARKER.pattern}|\[…\]")
+"""What the guard puts in, and what stands for something that was cut."""
 _NAMED = re.compile(r"(?<=[\w,;'’)] )[A-Z]\w")
 """A name, where no sentence begins."""
 _NAME = re.compile(r"\b(?:[A-Z][\w&-]{2,}|\w*\d\w{2,}|\w{2,}\d\w*)")
@@ -309,7 +310,7 @@ def _given_way(said: Sequence[_Said], facts: Sequence[Fact]) -> dict[int, str]:
     found: dict[int, str] = {}
     for each in (one for one in said if one.is_talk):
         if _is_spent(each):
-            found[each.at] = "what it told holds no more"
+            found[each.at] = "what it stated is outdated"
         elif each.at in wrong:
             found[each.at] = f"{each.speaker} was wrong, as a later message says"
         elif any(later.at > each.at and same_thing(each.stems, later.stems) for later in updates):

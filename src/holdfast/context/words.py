@@ -39,7 +39,7 @@ def explained(manifest: Manifest) -> str:
         lines += told(own)
     if manifest.exposed:
         keys = ", ".join(sorted({each.key for each in manifest.exposed}))
-        lines.append(f"\nStill shown though no longer true, until the next boundary: {keys}.")
+        lines.append(f"\nOutdated values still shown, until the next boundary: {keys}.")
     return "\n".join(lines)
 
 

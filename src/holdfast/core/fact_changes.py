@@ -44,6 +44,7 @@ from holdfast.model.commands import (
 from holdfast.model.events import (
     Event,
     FactConfirmed,
+    FactDisputed,
     FactEndorsed,
     FactMarked,
     FactPromoted,
@@ -96,11 +97,20 @@ def _retract(fact: Fact, command: RetractFact, given: Given) -> tuple[Event, ...
     if fact.status == "retracted":
         return ()
     check_live(fact, "it cannot be taken back", given)
-    check_may(fact, given, "retract")
+    if above(fact, given):
+        return _dispute(fact, command, given)
     kept = {each for each in below([fact.id], given) if above(given.slice.facts[each].fact, given)}
     facts = (fact.id, *below([fact.id], given, kept))
     retracted = FactRetracted(facts=facts, reason=command.reason, mentions=placed(command.mentions, given))
     return (retracted, *marks_of(fact.id, facts, given))
+
+
+def _dispute(fact: Fact, command: RetractFact, given: Given) -> tuple[Event, ...]:
+    """Who may not end a fact disputes it; once is enough."""
+    by, authority = given.writer.identity or given.principal, given.writer.authority
+    if any((each.by, each.authority) == (by, authority) for each in fact.disputes):
+        return ()
+    return (FactDisputed(fact=fact.id, by=by, authority=authority, reason=command.reason),)
 
 
 def _expire(fact: Fact, command: ExpireFact, given: Given) -> tuple[Event, ...]:
@@ -195,7 +205,7 @@ def _endorse(fact: Fact, command: EndorseFact, given: Given) -> tuple[Event, ...
 
 def _confirm(fact: Fact, command: ConfirmFact, given: Given) -> tuple[Event, ...]:
     check_live(fact, "it cannot be confirmed", given)
-    if not fact.review:
+    if not fact.review and not fact.disputes:
         return ()
     check_may(fact, given, "confirm")
     return (confirmed(fact, given.writer.identity or given.principal, command.reason, given),)

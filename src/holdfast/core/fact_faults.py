@@ -11,6 +11,7 @@ from holdfast.model.events import (
     Event,
     FactAsserted,
     FactConfirmed,
+    FactDisputed,
     FactEndorsed,
     FactExpired,
     FactMarked,
@@ -62,6 +63,10 @@ class _Faults:
                 on = event.depends_on if isinstance(event, FactConfirmed) else ()
                 if fact in on or not all(map(self._known, on)):
                     yield "what is confirmed rests on facts that are there, and not on itself"
+            case FactDisputed():
+                checked_name("the authority of a dispute", event.authority)
+                if not self._is(event.fact, "live"):
+                    yield "what is disputed is alive"
             case PayloadsErased():
                 yield from self._erasure(event)
 

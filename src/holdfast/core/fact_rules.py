@@ -40,6 +40,7 @@ def rules(state: LedgerState, facts: Mapping[str, FactState]) -> dict[str, bool]
         "nothing supersedes itself, not even through others": not _turning(facts),
         "no fact depends on itself": all(each.id not in each.depends_on for each in known),
         "only what lives needs a review": all(each.is_valid or not each.review for each in known),
+        "only what lives is disputed": all(each.is_valid or not each.disputes for each in known),
         "one source has one current fact for a key": all(count == 1 for count in slots.values()),
         "what others depend on knows it": all(
             facts[source].sources for each in known for source in each.depends_on if source in facts

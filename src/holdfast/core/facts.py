@@ -31,6 +31,7 @@ from holdfast.core.supersede import (
     same,
     slot_of,
 )
+from holdfast.core.validity import Validity, read_validity
 from holdfast.model.commands import (
     AssertFact,
     EraseFacts,
@@ -118,6 +119,7 @@ def _new(command: AssertFact, given: Given) -> FactAsserted:
     missing = requires - {*(writer.permissions if writer.permissions is not None else requires)}
     if missing:
         raise errors.PermissionMissing(permission=min(missing), what="know of what you are about to assert")
+    stated = _stated(command, given)
     kind = command.constraint_type
     if kind is None and command.is_constraint is not False:
         kind = infer.constraint(command.key, command.value, source)
@@ -130,8 +132,8 @@ def _new(command: AssertFact, given: Given) -> FactAsserted:
         memory_type=command.memory_type or infer.memory_type(source),
         scope=command.scope or "global",
         scope_id=command.scope_id,
-        valid_from_us=given.time_us if command.valid_from_us is None else command.valid_from_us,
-        expires_us=given.time_us + command.ttl_us if command.ttl_us is not None else command.expires_us,
+        valid_from_us=given.time_us if stated.from_us is None else stated.from_us,
+        expires_us=stated.until_us,
         depends_on=tuple(dict.fromkeys(each.id for each in sources)),
         review=next((each.review for each in sources if each.review), ""),
         is_constraint=kind is not None,
@@ -140,6 +142,20 @@ def _new(command: AssertFact, given: Given) -> FactAsserted:
         provenance=command.provenance,
         mentions=placed(command.mentions, given),
         reason=command.reason,
+    )
+
+
+def _stated(command: AssertFact, given: Given) -> Validity:
+    """For how long the fact is valid: as the caller says, or else as its value does."""
+    first, last = command.valid_from_us, command.expires_us
+    if command.ttl_us is not None:
+        last = given.time_us + command.ttl_us
+    read = read_validity(command.value, given.time_us if first is None else first)
+    if read is None:
+        return Validity(from_us=first, until_us=last)
+    return Validity(
+        from_us=read.from_us if first is None else first,
+        until_us=read.until_us if last is None else last,
     )
 
 
@@ -166,7 +182,8 @@ def _repetition(
             if {*known.depends_on} != {*new.depends_on}:
                 return None  # what was derived is said outright now, by one who has more to say
             events.append(FactEndorsed(fact=known.id, authority=authority, by=new.source.identity))
-        if known.review and not new.review and not outranks(ladder, known.authority, authority):
+        doubted = known.review or (known.disputes and not events)
+        if doubted and not new.review and not outranks(ladder, known.authority, authority):
             events.append(confirmed(known, new.source.identity, "", given))
         return tuple(events)
     for claim in slot:
@@ -192,6 +209,9 @@ def _says_no_more(new: FactAsserted, command: AssertFact, known: Fact) -> bool:
 
 def _overtaken(new: FactAsserted, command: AssertFact, held: list[Fact], given: Given) -> Fact | None:
     """What is newer than this news, although it came before; None if it is news."""
+    told = command.expires_us is not None or command.ttl_us is not None
+    if not told and new.expires_us is not None and new.expires_us <= given.time_us:
+        return foremost(held, given)  # by its own words it is of the past
     if command.valid_from_us is None:
         return None
     sensitive = command.time_sensitive

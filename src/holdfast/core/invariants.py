@@ -56,6 +56,9 @@ def rules(state: SessionState) -> dict[str, bool]:
         "frames live in an open session only": not state.frames or state.status == "open",
         "something is at hand or around in an open session only": not (state.working or state.environment)
         or state.status == "open",
+        "what is at hand and around came with an event": all(
+            1 <= seq <= state.version for seq in layers.seqs_of(state)
+        ),
         "what is at hand and around is weighed": layers.weight_of(state) <= state.bulk,
         "what is said of how things stand is weighed": situation.weight_of(state) <= state.bulk,
         "only conversations of live frames stand somewhere": {*state.standings} <= {"", *state.frames},

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, get_args
 
 from holdfast import codec
+from holdfast.core.validity import read_validity
 from holdfast.errors import InvalidContent, InvalidInput, shown
 from holdfast.model import limits
 from holdfast.model.commands import (
@@ -96,6 +97,8 @@ def _observed(state: SessionState, command: ObserveEnvironment, given: Given) ->
     there = state.environment.get(command.item)
     seen_us = given.time_us if command.observed_us is None else command.observed_us
     expires_us = command.expires_us if command.ttl_us is None else _later(seen_us, command.ttl_us)
+    if expires_us is None and (stated := read_validity(command.value, seen_us)) is not None:
+        expires_us = stated.until_us
     if there is not None and seen_us < there.observed_us:
         if command.observed_us is not None:
             return ()
@@ -153,14 +156,15 @@ def begun(event: Event | None) -> dict[str, Any]:
 def folded(state: SessionState, event: Event | None, event_type: str, time_us: int) -> dict[str, Any]:
     """What an event about a layer changes. Of one that was erased nobody knows what it set; but if it cleared something,
     all may have been meant, and nothing must come back."""
+    seq = state.version + 1
     if event_type == IdentityRefreshed.name:
         return _refreshed(state, event.identity if isinstance(event, IdentityRefreshed) else UNKNOWN)
     match event:
         case WorkingSet():
-            new = WorkingItem(event.value, time_us, event.expires_us)
+            new = WorkingItem(event.value, time_us, event.expires_us, seq)
             return _changed(state, "working", {**_lasting(state.working, time_us), event.item: new})
         case EnvironmentObserved():
-            seen = Surrounding(event.value, event.observed_us, event.expires_us)
+            seen = Surrounding(event.value, event.observed_us, event.expires_us, seq)
             return _changed(state, "environment", {**state.environment, event.item: seen})
         case WorkingCleared(items=items):
             return _changed(state, "working", _without(state.working, items))
@@ -207,6 +211,12 @@ def _lasting(layer: Mapping[str, WorkingItem], time_us: int) -> dict[str, Workin
 def _without(layer: _Layer, items: Iterable[str]) -> dict[str, _Item]:
     gone = {*items}
     return {name: item for name, item in layer.items() if name not in gone}
+
+
+def seqs_of(state: SessionState) -> Iterator[int]:
+    """The numbers of the events that what is at hand and around came with."""
+    yield from (item.seq for item in state.working.values())
+    yield from (item.seq for item in state.environment.values())
 
 
 def weight_of(state: SessionState) -> int:

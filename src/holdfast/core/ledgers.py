@@ -22,6 +22,7 @@ from holdfast.model.events import (
     Event,
     FactAsserted,
     FactConfirmed,
+    FactDisputed,
     FactEndorsed,
     FactExpired,
     FactMarked,
@@ -30,7 +31,7 @@ from holdfast.model.events import (
     FactRetracted,
     FactSuperseded,
 )
-from holdfast.model.facts import Fact, FactState, Mention, fact_id, fact_seq
+from holdfast.model.facts import Dispute, Fact, FactState, Mention, fact_id, fact_seq
 from holdfast.model.names import LedgerId
 from holdfast.model.rows import DependRow, FactRow, LedgerRow, MentionRow, Row
 from holdfast.model.state import LedgerState
@@ -77,7 +78,7 @@ def touched(event: Event | None) -> tuple[str, ...]:
             return (event.fact, *event.instead)
         case FactConfirmed():
             return (event.fact, *event.depends_on)
-        case FactPromoted(fact=fact) | FactEndorsed(fact=fact):
+        case FactPromoted(fact=fact) | FactEndorsed(fact=fact) | FactDisputed(fact=fact):
             return (fact,)
     return ()
 
@@ -99,12 +100,16 @@ def applied(facts: Mapping[str, FactState], event: Event | None, seq: int, time_
             return _marked(facts, event)
         case FactConfirmed():
             on = {"depends_on": event.depends_on} if event.depends_on else {}
-            return _with(facts, event.depends_on, sources=True) | _changed(facts, (event.fact,), review="", **on)
+            return _with(facts, event.depends_on, sources=True) | _changed(
+                facts, (event.fact,), review="", disputes=(), **on
+            )
         case FactPromoted():
             moved = {"scope": event.scope, "scope_id": event.scope_id, "against": event.against}
             return _changed(facts, (event.fact,), **moved | ({"requires": event.requires} if event.requires else {}))
         case FactEndorsed():
             return _endorsed(facts, event)
+        case FactDisputed():
+            return _disputed(facts, event, time_us)
         case FactReinstated():
             taken = _ended(facts, event.instead, (), status="retracted", why=event.reason, **ended)
             return taken | _changed(facts, (event.fact,), **_REINSTATED)
@@ -155,7 +160,7 @@ def _ended(
     facts: Mapping[str, FactState], ids: tuple[str, ...], mentions: tuple[Mention, ...], **changes: Any
 ) -> dict[str, FactState]:
     """What is dead needs no review any more. The mentions are the first one's."""
-    ended = _changed(facts, ids, review="", **changes)
+    ended = _changed(facts, ids, review="", disputes=(), **changes)
     if mentions and ids[0] in ended:
         ended |= _changed(ended, ids[:1], mentions=_more(ended[ids[0]].fact, mentions))
     return ended
@@ -212,7 +217,14 @@ def _endorsed(facts: Mapping[str, FactState], event: FactEndorsed) -> dict[str, 
         return {}
     source = msgspec.structs.replace(facts[event.fact].fact.source, authority=event.authority)
     more = {"requires": event.requires} if event.requires else {}
-    return _changed(facts, (event.fact,), source=source, against=event.against, **more)
+    return _changed(facts, (event.fact,), source=source, against=event.against, disputes=(), **more)
+
+
+def _disputed(facts: Mapping[str, FactState], event: FactDisputed, time_us: int) -> dict[str, FactState]:
+    if event.fact not in facts:
+        return {}
+    disputes = (*facts[event.fact].fact.disputes, Dispute(event.by, event.authority, time_us))
+    return _changed(facts, (event.fact,), disputes=disputes[-limits.FACT_DISPUTES :])
 
 
 def ledger_row(ledger: LedgerId, state: LedgerState) -> LedgerRow:
@@ -284,7 +296,7 @@ def _anchor(value: Json) -> str:
     found = guard.anchors(value)
     if len(found) > 1:
         return guard.SEVERAL
-    return "" if not found else found[0] if guard.anchor(value) else f"={found[0]}"
+    return "" if not found else found[0] if guard.anchor(value) else f"!{found[0]}"
 
 
 def _mention_rows(home: dict[str, str], fact: Fact) -> Iterator[MentionRow]:

@@ -7,6 +7,8 @@ pass over the text with bounded repetitions: no text makes it slow.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import Literal, TypeAlias
 
@@ -70,38 +72,46 @@ _WORTH = {word: float(at) for at, word in enumerate(_NUMBERS.split())} | _TENS
 _SCALE = {"k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9, "billion": 1e9}
 _MONTH_NAMES = "january february march april may june july august september october november december"
 _DAY_NAMES = "monday tuesday wednesday thursday friday saturday sunday"
-_ORDINAL_NAMES = "first second third fourth fifth sixth seventh eighth ninth tenth"
+_ORDINAL_NAMES = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
+    "sixteenth seventeenth eighteenth nineteenth twentieth"
+)
 _MONTHS, _DAYS, _ORDINALS = _MONTH_NAMES.split(), _DAY_NAMES.split(), _ORDINAL_NAMES.split()
 
 _N = r"(?:" + "|".join(sorted(_WORTH, key=len, reverse=True)) + r")"
-_SPELLED = r"(?:(?:an? )?" + _N + r"(?:(?:-| and | )(?:" + _N + r"|thousand)\b){0,5})"
+_SPELLED = r"(?:(?:an? )?" + _N + r"(?:(?:-| and | )(?:" + _N + r"|thousand|million|billion)\b){0,5})"
 """A number in words: `twenty-five`, `three hundred and fifty`, `two thousand`."""
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
     r"nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
 _DAY = r"(?:mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)\b"
-_HALF = r"(?:[ap]\.m\.|[ap]\.?m\b|(?:in the )?(?:morning|afternoon|evening|night)\b)"
+_HALF = r"(?:[ap]\.m\.|[ap]\.?m\b|(?:in the |at )?(?:morning|afternoon|evening|night)\b)"
 _ROAD = r"(?:street|st|road|rd|avenue|ave|lane|drive|boulevard|blvd|highway|way|court|square|suite|apt)\b"
 _CLOCK = r" ?o ?['’\"]? ?clock\b"
 _TH = r"(?:st|nd|rd|th)"
+_NTH = r"(?:" + "|".join(_ORDINALS) + r")\b"
 _ON = r"(?:,? " + _MONTH + r" \d{1,2}" + _TH + r"?\b)?"
 _YEAR = r"(?:,? (?:19|20)\d\d\b)?"
 _LARGE = r"(?: ?(?:k|mn?|bn?|thousand|million|billion)\b)?"
 _UNIT = r"(?:second|minute|hour|day|night|week|month|year|quarter)s?\b"
 _AMOUNT = r"\d[\d,]{0,14}(?:\.\d{1,4})?"
+_GROUPED = r"\d{1,3}(?:\.\d{3}){1,4}(?:,\d{2})?(?![.,]?\d)"
+"""A sum of money as it is written on the continent: 1.200,00."""
+_SUM = r"(?:" + _GROUPED + r"|" + _AMOUNT + r")"
 
 _KINDS: dict[str, tuple[str, ...]] = {
     "code": (r"(?-i:\b[A-Z][A-Z0-9]{1,9}-\d{1,9}\b|#\d{1,9}\b)",),
     "money": (
-        r"[$€£] ?" + _AMOUNT + _LARGE,
-        r"\b" + _AMOUNT + _LARGE + r" (?:dollars?|bucks|euros?|pounds?|usd|eur|gbp)\b",
-        r"\b" + _AMOUNT + r"(?:k|mn?|bn?) (?:dollars?|bucks|euros?|pounds?|usd|eur|gbp)\b",
+        r"(?:\bus)?[$€£] ?" + _SUM + _LARGE,
+        r"\b(?:usd|eur|gbp) ?" + _SUM + _LARGE,
+        r"\b" + _SUM + _LARGE + r" (?:dollars?|bucks|euros?|pounds?|usd|eur|gbp)\b",
+        r"\b" + _SUM + r"(?:k|mn?|bn?) (?:dollars?|bucks|euros?|pounds?|usd|eur|gbp)\b",
         r"\b" + _SPELLED + r" (?:dollars?|bucks|euros?|pounds?|usd|eur|gbp)\b",
-        r"\b" + _AMOUNT + r" ?[€£]",
+        r"\b" + _SUM + r" ?[€£]",
     ),
     "percent": (
-        r"\b\d{1,6}(?:\.\d{1,4})? ?(?:%|percent\b|per cent\b)",
+        r"\b" + _AMOUNT + r" ?(?:%|percent\b|per cent\b)",
         r"\b" + _SPELLED + r" (?:percent|per cent)\b",
     ),
     "date": (
@@ -109,6 +119,8 @@ _KINDS: dict[str, tuple[str, ...]] = {
         r"\b\d{1,2}/\d{1,2}(?:/\d{2,4})?\b",
         r"\b" + _MONTH + r" (?:the )?\d{1,2}" + _TH + r"?\b(?!:)" + _YEAR,
         r"\b(?:the )?\d{1,2}" + _TH + r"? (?:of )?(?:" + _MONTH + r"|this month|next month)" + _YEAR,
+        r"\b" + _NTH + r" of " + _MONTH + _YEAR,
+        r"\b(?-i:" + "|".join(map(str.title, _MONTHS)) + r") (?:the )?" + _NTH + _YEAR,
         r"\bthe \d{1,2}" + _TH + r"\b",
         r"\b(?:(?:next|this|last|coming) )?" + _DAY + r"(?: (?:this|next) week\b)?" + _ON,
         r"\b(?:the )?day after tomorrow\b|\b(?:later )?(?:today|tonight)\b|\btomorrow\b|\byesterday\b",
@@ -128,14 +140,15 @@ _KINDS: dict[str, tuple[str, ...]] = {
         r"\b(?:noon|midday|midnight)\b",
     ),
     "duration": (r"\b(?:\d{1,6}(?:\.\d{1,2})?|an?|" + _N + r")[ -]" + _UNIT,),
-    "ordinal": (r"\b\d{1,6}" + _TH + r"\b", r"\b(?:" + "|".join(_ORDINALS) + r")\b"),
+    "ordinal": (r"\b\d{1,6}" + _TH + r"\b", r"\b" + _NTH),
     "place": (
         r"(?-i:\b\d{1,6}(?:,? (?:[A-Z][\w'’]{0,30}(?:\.\w{1,9})?|\d{1,3}" + _TH + r"|" + _ROAD + r")){1,6}"
         r"(?: (?<=\w )\d{1,5})?(?:,? # ?\w{1,6}|,? #\w{1,6})?)",
     ),
     "number": (
+        r"(?<![\w.])\d[\d,]{0,14}(?:\.\d{1,6})? (?:thousand|million|billion)\b",
         r"(?<![\w.])\d[\d,]{0,14}(?:\.\d{1,6})?k\b",
-        r"(?<![\w.])\d[\d,]{0,14}(?:\.\d{1,6})?\b(?![-/]\d)",
+        r"(?<![\w.])\d[\d,]{0,14}(?:\.\d{1,6})?\b(?![-/.]\d)",
         r"\b" + _SPELLED + r"\b",
     ),
 }
@@ -148,23 +161,24 @@ _VALUE = re.compile(
     "|".join(f"(?P<{kind}>{'|'.join(patterns)})" for kind, patterns in _KINDS.items()).replace(" ", r"\s"),
     re.IGNORECASE,
 )
-_EXACT = re.compile(
-    r"(?P<email>(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5})"
-    r"|(?P<url>\b(?:https?://|www\.)[^\s<>\"'`\])}]{3,300})"
-    r"|(?P<iban>\b[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){3,7}(?:\s?[A-Z0-9]{1,3})?\b)"
-    r"|(?P<phone>(?<![\w.,:/$€£#-])(?:\+\d{1,3}[\s.-]?)?(?:\(\d{1,5}\)[\s.-]?)?\d{2,5}(?:[\s.-]\d{2,7}){1,4}"
-    r"(?![\w%€£$]|[.,:/-]\d)|(?<![\w.])\+\d{7,15}\b|(?<![\w.,:/$€£#-])0\d{8,13}\b)"
-)
+_EXACT = {
+    "email": r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}",
+    "url": r"\b(?i:https?://|www\.)[^\s<>\"'`\])}]{3,300}",
+    "iban": r"\b[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){3,7}(?:\s?[A-Z0-9]{1,3})?\b",
+    "phone": r"(?<![\w.,:/$€£#-])(?:\+\d{1,3}[\s.-]?)?(?:\(\d{1,5}\)[\s.-]?)?\d{2,5}(?:[\s.-]\d{2,7}){1,4}"
+    r"(?![\w%€£$]|[.,:/-]\d)|(?<![\w.])\+\d{7,15}\b|(?<![\w.,:/$€£#-])0\d{8,13}\b",
+}
 """Values whose every character counts; they are looked for first, so that no other kind takes a part of one."""
 PHONE_DIGITS = range(7, 16)
 COUNTRY_DIGITS = 3
+_WEB, _DIGIT = re.compile(r"www\.", re.IGNORECASE), re.compile(r"\d")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[.-]\d{1,2}[.-]\d{2,4}")
 _START = re.compile(r"[$€£#]?[^\W_]+")
 _OPENERS = word_set(
     f"{_NUMBERS} {' '.join(_TENS)} {_MONTH_NAMES} {_DAY_NAMES} {_ORDINAL_NAMES} sept tues thur thurs next this last "
     "coming day later today tonight tomorrow yesterday end eod eow q1 q2 q3 q4 half quarter morning afternoon evening noon "
     "midday "
-    "midnight a an"
+    "midnight a an us usd eur gbp"
 ) | {name[:3] for name in (*_MONTHS, *_DAYS)}
 """The words that a value may begin with, if it does not begin with a digit or a sign: nothing is tried anywhere else."""
 _BEHIND = re.compile(r"\s?(?:more\s|full\s|bed\s)?([^\W\d_]+)")
@@ -180,16 +194,32 @@ MENTIONS = 48
 """Values and names that are read in a text, the first ones."""
 
 
+@lru_cache
+def _exact(kinds: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?P<{kind}>{_EXACT[kind]})" for kind in kinds))
+
+
+def _exact_kinds(text: str) -> Iterator[str]:
+    """The kinds that may be in a text: most texts have none, and are not searched."""
+    if "@" in text:
+        yield "email"
+    if "://" in text or _WEB.search(text):
+        yield "url"
+    if _DIGIT.search(text):
+        yield from ("iban", "phone")
+
+
 def exact(text: str) -> list[Mention]:
     """E-mail addresses, URLs, telephone numbers and account numbers, whole."""
     found: list[Mention] = []
-    for match in _EXACT.finditer(text):
+    kinds = tuple(_exact_kinds(text))
+    for match in _exact(kinds).finditer(text) if kinds else ():
         kind, stated = match.lastgroup or "", match[0]
         if kind in {"email", "url"}:
             stated = stated.rstrip(".,;:!?'\"*-") if kind == "url" else stated.rstrip(".-")
             norm = re.sub(r"^https?://(?:www\.)?|^www\.", "", stated.lower()).rstrip("/")
         else:
-            norm = re.sub(r"[^0-9A-Z]", "", stated)
+            norm = re.sub(r"[^0-9A-Z]", "", stated.replace("(0)", "") if stated[0] == "+" else stated)
             if kind == "phone" and (len(norm) not in PHONE_DIGITS or _ISO_DATE.fullmatch(stated)):
                 continue
         found.append(Mention(kind, match.start(), match.start() + len(stated), (norm,)))  # type: ignore[arg-type]
@@ -258,6 +288,9 @@ def name_norm(stated: str) -> Norm:
 def _norm(kind: str, stated: str) -> Norm | None:
     match kind:
         case "money" | "percent":
+            if kind == "money" and (grouped := re.search(_GROUPED, stated)):
+                plain = grouped[0].replace(".", "").replace(",", ".")
+                stated = stated.replace(grouped[0], plain)
             return (_amount(stated),) if re.search(r"\d", stated) else (_number(stated),)
         case "number":
             return (_number(stated),)
@@ -283,13 +316,12 @@ def _amount(stated: str) -> float:
 
 def _number(stated: str) -> float:
     if stated[0].isdigit():
-        scaled = stated[-1] == "k"
-        return float(stated.rstrip("k").replace(",", "")) * (1e3 if scaled else 1.0)
+        return _amount(stated)
     total = part = 0.0
     for word in re.findall(r"[a-z]+", stated):
         worth = _WORTH.get(word, 0.0)
-        if word == "thousand":
-            total, part = total + (part or 1.0) * 1e3, 0.0
+        if word in _SCALE:
+            total, part = total + (part or 1.0) * _SCALE[word], 0.0
         elif word in {"hundred", "dozen"}:
             part = (part or 1.0) * worth
         else:
@@ -304,9 +336,9 @@ def _time(stated: str) -> Norm | None:
     """Minutes since midnight, and whether they may be meant twelve hours later."""
     stated = " ".join(stated.split())
     if relative := _PAST_OR_TO.fullmatch(stated):
-        hour = _time(relative[3] if "m" in relative[3] else f"{relative[3]} o'clock")
+        full = _time(relative[3] if "m" in relative[3] else f"{relative[3]} o'clock")
         minutes = _number(relative[1]) * (1 if relative[2] == "past" else -1)
-        return None if hour is None else ((float(hour[0] or 0) + minutes) % 1440, hour[1])
+        return None if full is None else ((float(full[0] or 0) + minutes) % 1440, full[1])
     if stated in {"noon", "midday"}:
         return (720.0, None)
     if stated == "midnight":
@@ -344,6 +376,10 @@ def _date(stated: str) -> Norm:
     if day and (month or "month" in stated or re.search(r"\d(?:st|nd|rd|th)", stated)):
         at = next((n for n, name in enumerate(_MONTHS, 1) if name.startswith(month[0][:3])), None) if month else None
         return ("day", None if at is None else float(at), float(day[1]), float(year[0]) if year else None)
+    spelled = re.search(r"\b" + _NTH, stated)
+    if spelled and month:
+        of = next(float(n) for n, name in enumerate(_MONTHS, 1) if name.startswith(month[0][:3]))
+        return ("day", of, float(_ORDINALS.index(spelled[0]) + 1), float(year[0]) if year else None)
     week = re.search(_DAY, stated)
     if week:
         which = "next" if "next" in stated else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -45,11 +45,12 @@ _ORDINAL = frozenset(("st", "nd", "rd", "th"))
 
 
 _BREAK = re.compile(
-    r"(?P<full>\n|[.!?…](?=[\"'”’)\]]*+(?:\s|\Z))|[。！？])|(?<!\d),|,(?!\d)|[;|\t，；、]|\s[-–—]++(?=\s)|—"
+    r"(?P<full>\n|(?=[.!?…])(?<!\b[DM]r)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)"
+    r"[.!?…](?=[\"'”’)\]]*+(?:\s|\Z))|[。！？])|(?<!\d),|,(?!\d)|[;|\t，；、]|\s[-–—]++(?=\s)|—"
     r"|(?P<word>\b(?:and|but|or|while|whereas|because|although|though|instead|however)\b)",
     re.IGNORECASE,
 )
-"""Where a clause ends; with `full`, a sentence does."""
+"""Where a clause ends; with `full`, a sentence does. The stop of a title or an abbreviation ends nothing."""
 
 
 class Memory(Generic[T]):
@@ -189,10 +190,17 @@ def _plain(whole: str, part: str) -> str:
     return f"{whole}.{part}" if part else whole
 
 
+class Placed(Protocol):
+    """Words, or terms, of a text."""
+
+    text: str
+    starts: list[int]
+
+
 class Layout:
     """The clauses and sentences that the words of a text stand in. A conjunction is a clause of its own."""
 
-    def __init__(self, found: Words) -> None:
+    def __init__(self, found: Placed) -> None:
         self.clauses: list[int] = []
         self.sentences: list[int] = []
         self.clause_firsts: list[int] = []

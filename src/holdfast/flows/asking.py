@@ -115,6 +115,7 @@ def _checked_profile(profile: object, fact_share: object) -> Profile:
     _share("least_score", found.least_score)
     checked_whole("recent_turns", found.recent_turns)
     one_of("history of a profile", found.history, ("whole", "relevant"))
+    one_of("review of a profile", found.review, ("mark", "omit"))
     return msgspec.structs.replace(found, fact_share=share)
 
 

@@ -7,7 +7,7 @@ limits, not by how much there is.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -16,12 +16,24 @@ import msgspec
 
 from holdfast import codec
 from holdfast.context.assemble import Piece
+from holdfast.context.fact_lines import (
+    beside_their_facts,
+    constrains,
+    describe_dispute,
+    describe_review,
+    fact_line,
+    identify_line,
+    rank_line,
+)
 from holdfast.context.levels import light
 from holdfast.core import relevance, stack
 from holdfast.core.authority import may_know, outranks
+from holdfast.core.infer import declares_itself_invalid
 from holdfast.core.infer import text_of as value_text
 from holdfast.core.layers import LOCATION, TIMEZONE, ran_out
 from holdfast.core.previews import shown_as
+from holdfast.core.subjects import root, subject_of
+from holdfast.core.terms import Terms
 from holdfast.errors import BlobNotFound, HandleNotFound, InvalidContent
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -34,13 +46,15 @@ from holdfast.flows.read import piece_at
 from holdfast.model import limits
 from holdfast.model.content import Body, Json, Part, text_of
 from holdfast.model.facts import Fact, FactScope, FactState, Search
+from holdfast.model.frames import frame_seq
 from holdfast.model.handles import Handle, handle_seq, piece_of
 from holdfast.model.layers import Surrounding
 from holdfast.model.messages import Item, Unit
 from holdfast.model.names import LedgerId
 from holdfast.model.pack import Fate, Request
 from holdfast.model.rows import FactRow, ledger_of
-from holdfast.model.state import SessionState
+from holdfast.model.situation import Situation
+from holdfast.model.state import OpenProposal, SessionState
 
 Within = tuple[tuple[FactScope, str], ...]
 
@@ -91,8 +105,12 @@ def facts(
     if known is None:  # only what may be known is ranked: the rest would show in the scores
         names = list(seen)
         scores = {names[at]: score for at, score in relevance.ranking(request.query, list(seen.values()))}
-    beaten = yield from _beaten(place, used, [(at, fact) for (at, _), fact in seen.items()], request.as_of_us)
-    found = [Found(name[0], seen[name], score, beaten.get(name, "")) for name, score in scores.items() if name in seen]
+    beaten, claimed = yield from _beaten(place, used, [(at, fact) for (at, _), fact in seen.items()], request.as_of_us)
+    found = [
+        Found(name[0], claimed.get(name, seen[name]), score, beaten.get(name, ""))
+        for name, score in scores.items()
+        if name in seen
+    ]
     return found + (_withheld(states, used) if request.audit else [])
 
 
@@ -176,10 +194,11 @@ def _may_be_shown(fact: Fact, used: Ledgers, request: Request) -> bool:
 
 def _beaten(
     place: Place, used: Ledgers, candidates: Sequence[tuple[int, Fact]], now_us: int
-) -> Flow[dict[tuple[int, str], str]]:
-    """Those that another ledger holds something against that has the say: authority decides, then the order of ledgers."""
+) -> Flow[tuple[dict[tuple[int, str], str], dict[tuple[int, str], Fact]]]:
+    """Those that another ledger holds something against that has the say: authority decides, then the order of ledgers.
+    What was said in the session itself is a claim against it then, and shown as one."""
     if len(used.ids) < 2:
-        return {}
+        return {}, {}
     ladder = place.context.policy.ladder
     subjects = list(dict.fromkeys(fact.key for _, fact in candidates))
     best: dict[tuple[str, str, str], tuple[int, Fact]] = {}
@@ -192,12 +211,19 @@ def _beaten(
             if slot not in best or outranks(ladder, fact.authority, best[slot][1].authority):
                 best[slot] = at, fact
     beaten: dict[tuple[int, str], str] = {}
+    claimed: dict[tuple[int, str], Fact] = {}
     for at, fact in candidates:
         above = best.get((fact.key, fact.scope, fact.scope_id))
-        if above is not None and above[0] != at and not fact.claim:
-            what = "the same" if above[1].value == fact.value else "another value"
+        if above is None or above[0] == at or fact.claim:
+            continue
+        same = above[1].value == fact.value
+        own = used.ids[at].kind == "session" and fact.source.type == "conversation"
+        if own and not same and outranks(ladder, above[1].authority, fact.authority):
+            claimed[at, fact.id] = msgspec.structs.replace(fact, against=f"{above[1].id}@{used.ids[above[0]]}")
+        else:
+            what = "the same" if same else "another value"
             beaten[at, fact.id] = f"{used.ids[above[0]]} holds {what}, by {above[1].authority}"
-    return beaten
+    return beaten, claimed
 
 
 def _of_subjects(where: Mapping[str, str | int], subjects: Sequence[str]) -> Flow[list[FactState]]:
@@ -206,39 +232,59 @@ def _of_subjects(where: Mapping[str, str | int], subjects: Sequence[str]) -> Flo
 
 
 def fact_pieces(
-    place: Place, used: Ledgers, found: Sequence[Found], request: Request, items: Sequence[Item]
+    place: Place,
+    used: Ledgers,
+    found: Sequence[Found],
+    request: Request,
+    items: Sequence[Item],
+    proposals: Sequence[OpenProposal] = (),
 ) -> Flow[list[Piece]]:
-    """Constraints first, then in the order in which they fit."""
+    """Constraints first, then in the order in which they fit, each claim behind the fact that it is against.
+    `proposals` are those that wait for someone's word: what they are about is disputed."""
     pieces: list[Piece] = []
     beside = _beside_the_point(found, request, items)
-    for each in sorted(found, key=lambda one: not _constrains(one.fact)):
+    asked = {(each.ledger, each.proposal.fact): each for each in proposals if each.proposal.fact is not None}
+    omits = "omit" in (place.context.policy.review, request.profile.review)
+    order = sorted(found, key=lambda one: not constrains(one.fact))
+    for at in beside_their_facts(each.fact for each in order):
+        each = order[at]
         fact, home = each.fact, used.ids[each.ledger]
+        waiting = asked.get((home.stream.key, fact.id))
         gone = each.gone
         review = (yield from _review(home, fact, used, request)) if fact.review else ""
-        if review and place.context.policy.review == "omit":
+        if review and omits:
             gone = gone or "needs a review, since something that it rests on has changed"
+        if request.profile.review == "omit" and declares_itself_invalid(fact.value):
+            gone = gone or "says of itself that it is invalid"
         gone = gone or beside.get((each.ledger, fact.id), "")
+        note = review + describe_dispute(fact, None if waiting is None else waiting.proposal)
+        score, recency = rank_line(fact, each.score, pieces[-1] if pieces else None)
         pieces.append(
             Piece(
-                id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home}",
+                id=piece_id(each, used.ids),
                 section="facts",
-                text="" if gone else light(_fact_line(fact, review)),
-                priority="critical" if _constrains(fact) else "medium",
-                score=each.score,
-                recency=fact.at_us,
+                text="" if gone else light(fact_line(fact, request.as_of_us, note)),
+                priority="critical" if constrains(fact) else "medium",
+                score=score,
+                recency=recency,
                 source=_said_by(fact, home),
                 authority=fact.authority,
                 gone=gone,
                 fate=each.fate,
-                known_by=f"{fact.id} {fact.review or ''}",  # no digest of a value outlives it: it could be guessed
+                known_by=identify_line(fact, waiting),
             )
         )
     return pieces
 
 
+def piece_id(found: Found, ledgers: Sequence[LedgerId]) -> str:
+    """What a fact is called in a pack: with its ledger, if several are read."""
+    return found.fact.id if len(ledgers) == 1 else f"{found.fact.id}@{ledgers[found.ledger]}"
+
+
 def _beside_the_point(found: Sequence[Found], request: Request, items: Sequence[Item]) -> dict[tuple[int, str], str]:
     """The facts that have too little to do with the question, and with what was said if only what is relevant is shown."""
-    chosen = [each for each in found if not each.gone and not _constrains(each.fact)]
+    chosen = [each for each in found if not each.gone and not constrains(each.fact)]
     if request.profile.history == "relevant":
         from holdfast.context.relevant import fitting_facts  # noqa: PLC0415 - a good part of the time of an import
 
@@ -253,20 +299,6 @@ def _beside_the_point(found: Sequence[Found], request: Request, items: Sequence[
     }
 
 
-def _constrains(fact: Fact) -> bool:
-    return fact.is_constraint and not fact.claim
-
-
-def _fact_line(fact: Fact, review: str) -> str:
-    value = " ".join(value_text(fact.value).split())
-    key = fact.key if fact.scope in ("global", "session") else f"{fact.key} ({fact.scope} {fact.scope_id})"
-    if fact.claim:
-        return f"- claim by {fact.authority}, not confirmed: {key}: {value}"
-    if _constrains(fact):
-        return f"- CONSTRAINT ({fact.authority}) {key}: {value}"
-    return f"- {key}: {value}{review}"
-
-
 def _said_by(fact: Fact, home: LedgerId) -> str:
     who = fact.source.identity or fact.source.name or fact.source.type
     return f"{fact.key}, {home}, {who}"
@@ -276,14 +308,43 @@ def _review(home: LedgerId, fact: Fact, used: Ledgers, request: Request) -> Flow
     """What stands beside a fact under review: what it rests on has ended, and this holds now instead."""
     dead = (yield from facts_by_id(home.stream, [fact.review])).get(fact.review)
     if dead is None or not may_know(dead.fact.requires, used.permissions):
-        return " (under review: something that it rests on has changed)"
+        return describe_review(None, None)
     now = None
     if dead.fact.superseded_by is not None:
         now = (yield from facts_by_id(home.stream, [dead.fact.superseded_by])).get(dead.fact.superseded_by)
-    if now is None or not _may_be_shown(now.fact, used, request):
-        return f" (under review: it rests on {dead.fact.key}, which holds no more)"
-    value = " ".join(value_text(now.fact.value).split())
-    return f" (under review: it rests on {dead.fact.key}, which is now {value})"
+    return describe_review(dead.fact, now.fact if now is not None and _may_be_shown(now.fact, used, request) else None)
+
+
+def past_pieces(used: Ledgers, request: Request, found: Sequence[Found], in_view: Collection[str]) -> Flow[list[Piece]]:
+    """For a question about the past: the earlier values of the keys that it names, marked as such. If it names none, those
+    of the superseded facts in view."""
+    stems = frozenset(map(root, Terms(request.query).norms))
+    keys = dict.fromkeys((*in_view, *(each.fact.key for each in found)))
+    named = [key for key in keys if subject_of(key).is_named(stems)] or list(in_view)
+    pieces: list[Piece] = []
+    for home in used.ids if named else ():
+        where = ledger_where(home.stream) | {"live": 0}
+        rows = yield from effects.rows(
+            FactRow, where, None, limits.PAST_FACTS, among={"subject": sorted(named)}, order=NEWEST
+        )
+        for fact in (state_of(row).fact for row in rows):
+            here = fact.scope == "global" or (fact.scope, fact.scope_id) in request.within
+            if fact.claim or not here or not may_know(fact.requires, used.permissions):
+                continue
+            ended = "" if fact.ended_us is None else f", until {_moment(fact.ended_us, 'UTC')}"
+            pieces.append(
+                Piece(
+                    id=fact.id if len(used.ids) == 1 else f"{fact.id}@{home}",
+                    section="notes",
+                    text=light(f"- earlier value of {fact.key}, no longer current{ended}: {_line(fact.value)}"),
+                    priority="high",
+                    recency=fact.at_us,
+                    source=_said_by(fact, home),
+                    authority=fact.authority,
+                    known_by=f"{fact.id} past",
+                )
+            )
+    return pieces
 
 
 # Things at hand, and around
@@ -304,6 +365,7 @@ def working_pieces(state: SessionState, request: Request) -> list[Piece]:
                 label=len(f"- {name}: "),
                 score=score,
                 recency=item.at_us,
+                origin=item.seq,
                 source="working set",
                 gone="" if score >= request.profile.least_score else f"does not fit the question ({score:.2f})",
             )
@@ -339,6 +401,7 @@ def environment_pieces(state: SessionState, request: Request) -> list[Piece]:
                 label=len(f"- {name}: "),
                 priority="high" if name == LOCATION else "medium",
                 recency=item.observed_us,
+                origin=item.seq,
                 source="environment",
                 gone=f"a newer observation ({newer[name]}) tells of the same thing" if name in newer else "",
             )
@@ -378,7 +441,7 @@ def fitting(query: str) -> Callable[[str], float]:
     return functools.partial(relevance.share, relevance.asked_for(query))
 
 
-def situation_pieces(fields: Iterable[tuple[str, str]]) -> list[Piece]:
+def situation_pieces(situation: Situation) -> list[Piece]:
     return [
         Piece(
             id=name,
@@ -387,9 +450,10 @@ def situation_pieces(fields: Iterable[tuple[str, str]]) -> list[Piece]:
             label=len(f"- {name}: "),
             priority="high",
             recency=-number,
+            origin=situation.stated[name].seq if name in situation.stated else situation.version,
             source="situation",
         )
-        for number, (name, text) in enumerate(fields)
+        for number, (name, text) in enumerate(situation.fields)
     ]
 
 
@@ -411,6 +475,7 @@ def breadcrumb_pieces(state: SessionState, frame: str | None) -> list[Piece]:
                 recency=each.depth,
                 source="frame",
                 at=each.touched,
+                origin=frame_seq(each.id),
             )
         )
     return pieces
@@ -446,7 +511,7 @@ def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[
     for name in request.include:
         if name not in found:
             at = handle_seq(name) or (piece_of(name) or (0,))[0]
-            piece = Piece(id=name, section="handles", text="", source=name, wanted=True, at=at)
+            piece = Piece(id=name, section="handles", text="", source=name, wanted=True, at=at, origin=at)
             if name in request.exclude:
                 pieces.append(_replaced(piece, gone="excluded by the request"))
             else:
@@ -481,6 +546,7 @@ def _handle_piece(handle: Handle, score: float, wanted: bool) -> Piece:
         recency=handle.at,
         source=origin,
         at=handle.at,
+        origin=handle.at,
         wanted=wanted,
     )
 

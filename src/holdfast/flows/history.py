@@ -20,7 +20,7 @@ from holdfast.core.units import grouped
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames import one_of
-from holdfast.flows.guarding import guard_text, shown_guarded
+from holdfast.flows.guard import guard_items, guard_text, watch
 from holdfast.flows.load import Viewed
 from holdfast.flows.place import Context, Place
 from holdfast.flows.read import message as message_of
@@ -134,8 +134,11 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
     recorded = (yield from unguarded(place, state)).shown
     late = yield from late_of(stream, state, place.frame)
     notes = late_note(late, recorded)
-    guarded, watch = yield from shown_guarded(place, state, recorded, notes)
-    visible, tail = guarded.items, fenced(guard_text(watch, each) for each in notes)
+    context, came = place.context, late[-1].seq if late else 0
+    policy, now = context.policy.guard, context.clock.now_us()
+    looked = yield from watch(place, state, recorded, [(came, each) for each in notes], policy=policy, as_of_us=now)
+    visible = guard_items(looked, recorded, context.counter.count).items
+    tail = fenced(guard_text(looked, each, came) for each in notes)
     system = yield from system_messages(place, state)
     measure = functools.partial(calibrated, state.calibration)
     sizes = [measure(item.tokens, item.blocks) for item in visible]

@@ -231,6 +231,8 @@ def _links(fact: Fact) -> Iterator[Link]:
     what = f"claimed by {by}, against {fact.against}" if fact.claim else f"asserted by {by}"
     on = f", from {', '.join(fact.depends_on)}" if fact.depends_on else ""
     yield Link(fact.at_us, fact.id, f"{what} ({source.authority}){on}")
+    for each in fact.disputes:
+        yield Link(each.at_us, fact.id, f"withdrawn by {each.by} ({each.authority}), not confirmed")
     if fact.ended_us is not None:
         what = fact.status
         if fact.superseded_by is not None:

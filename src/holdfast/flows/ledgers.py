@@ -330,7 +330,8 @@ def retract(
     place: LedgerPlace, fact: str | Fact, *, reason: str = "", key: str | None = None, cause: str | None = None
 ) -> Flow[tuple[Fact, ...]]:
     """Take a fact back, and everything that was derived from it; returns what is dead now, as far as one may know of it.
-    Nothing comes in its place, and what it superseded stays dead."""
+    Nothing comes in its place, and what it superseded stays dead. Of what a higher authority says nothing ends: that it was
+    withdrawn is kept as a dispute, which packs show beside the fact until someone who may confirms or retracts it."""
     name = fact_name(place, "fact", fact)
     command = RetractFact(ledger=place.ledger, fact=name, reason=_checked_reason(reason))
     appended = yield from _order(place, command, key, cause)
@@ -341,7 +342,10 @@ def retract(
             for each in event.facts:
                 found = yield from by_id(place, each, absent_ok=True)
                 dead += [found] if found is not None else []
-    return tuple(dead) if appended.events else ((yield from meant(place, name, dead=True)),)
+    if appended.events:
+        return tuple(dead)
+    known = yield from meant(place, name, dead=True)
+    return () if known.is_valid else (known,)
 
 
 def expire(

@@ -18,19 +18,18 @@ from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
 from holdfast.context.fence import CLOSING, OPENING, cleared, fenced
 from holdfast.context.manifest import Made, Seen, Stands, tools_text
-from holdfast.context.redacting import disowns, guard_quotes
 from holdfast.core.calibrate import calibrated
-from holdfast.core.infer import text_of
+from holdfast.core.guard import asks_about_past
 from holdfast.core.messages import calls_open
 from holdfast.core.situation import situation_of
 from holdfast.core.wording import Memory
 from holdfast.errors import Contended, CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall
-from holdfast.flows import candidates, effects, guarding, planning
+from holdfast.flows import candidates, effects, guard, planning
 from holdfast.flows import history as histories
 from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, prices_for, requested
 from holdfast.flows.candidates import Found, Ledgers
 from holdfast.flows.effects import Flow
-from holdfast.flows.guarding import Guarded, Watch
+from holdfast.flows.guard import Guarded, Watch
 from holdfast.flows.knowing import Scopes
 from holdfast.flows.ledgers import writer_for
 from holdfast.flows.load import Viewed, load
@@ -218,26 +217,28 @@ def _gathered(
     found = yield from candidates.facts(place, used, request, known)
     system, first = yield from _prefix(place, state, brief)
     pieces = [
-        *map(_note, histories.late_note(late, items)),
+        *(_note(each, late[-1].seq) for each in histories.late_note(late, items)),
         *candidates.environment_pieces(state, request),
-        *candidates.situation_pieces(situation_of(state.standing(place.frame)).fields),
-        *(yield from candidates.fact_pieces(place, used, found, request, items)),
+        *candidates.situation_pieces(situation_of(state.standing(place.frame))),
+        *(yield from candidates.fact_pieces(place, used, found, request, items, state.proposals)),
         *candidates.working_pieces(state, request),
         *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items))),
         *candidates.breadcrumb_pieces(state, place.frame),
     ]
-    watch = yield from guarding.watch(
+    watch = yield from guard.watch(
         place,
         state,
         items,
-        [each.text for each in pieces if not each.gone and (each.section != "facts" or disowns(each.text))],
+        [(each.origin, each.text) for each in pieces if each.origin and not each.gone],
         policy=request.guard,
         within=request.within,
         as_of_us=request.as_of_us,
-        question=request.query if request.stated and not request.asked else "",
         used=used.used,
     )
-    guarded = guarding.guard_items(watch, items, place.context.counter.count)
+    guarded = guard.guard_items(watch, items, place.context.counter.count)
+    if asks_about_past(request.query):
+        in_view = dict.fromkeys(watch.endings[name].key for name in guarded.superseded)
+        pieces += yield from candidates.past_pieces(used, request, found, in_view)
     return _Gathered(request, first, system, view, late, used, tuple(found), tuple(pieces), watch, guarded)
 
 
@@ -254,8 +255,8 @@ def _counted(place: Place, text: str) -> int:
     return known
 
 
-def _note(text: str) -> Piece:
-    return Piece(id="late results", section="notes", text=text, priority="high", source="evidence")
+def _note(text: str, seq: int) -> Piece:
+    return Piece(id="late results", section="notes", text=text, priority="high", source="evidence", origin=seq)
 
 
 def _calls_in(items: Sequence[Item]) -> frozenset[str]:
@@ -320,8 +321,8 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     least = least_of(found.pieces, count, measure)
     if first + least > request.effective:  # whatever becomes of the history
         raise CriticalOverflow(needed=first + least, budget=request.effective)
-    changed = yield from guarding.settle_redactions(place, state, found.guarded)
-    pieces = [*_corrections(found.guarded, found.found), *found.pieces]  # the former go at a boundary
+    changed = yield from guard.settle_redactions(place, state, found.guarded)
+    pieces = [*_corrections(found), *found.pieces]
     tail = sum(measure(count(each.text), 0) for each in pieces if not each.gone)
     pinned = sum(each.tokens for each in found.first if each.at)
     before = first - pinned + max(least_of(pieces, count, measure), min(tail, request.effective // _TAIL_SHARE))
@@ -385,7 +386,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
     fence = _fence_tokens(place, state)
     fixed = sum(each.tokens for each in found.first) + history + question + fence
     pieces = [
-        *_corrections(guarded, found.found),
+        *_corrections(found),
         *(
             each if each.gone else msgspec.structs.replace(each, text=cleared(_guarded(watch, each)))
             for each in found.pieces
@@ -436,10 +437,11 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
 
 
 def _guarded(watch: Watch, piece: Piece) -> str:
-    """A piece as it may be shown: what it is called is our own word, and stays."""
-    if piece.section == "facts":
-        return guard_quotes(watch, piece.text)
-    return guarding.guard_text(watch, piece.text, piece.label)
+    """A piece as it may be shown: its label is our own. Nothing is taken out of the environment or the goal of a frame."""
+    if not piece.origin:
+        return piece.text
+    annotate = piece.section in ("environment", "breadcrumbs")
+    return guard.guard_text(watch, piece.text, piece.origin, label=piece.label, annotate=annotate)
 
 
 def _frozen(items: Sequence[Item], boundary: int) -> int:
@@ -493,29 +495,34 @@ def _seen(
 
 def _how(item: Item, redacted: set[int], reduced: set[int]) -> tuple[Literal["included", "reduced"], str]:
     if isinstance(item, Summary):
-        dead = ", without what holds no more" if item.seq in redacted else ""
+        dead = ", superseded values redacted" if item.seq in redacted else ""
         if item.seq == item.first:
-            return "reduced", "left out: its calls tell something that holds no more"
+            return "reduced", "shown as text: its calls state what the reader may not see"
         return "reduced", f"a summary of {item.messages:,} messages, made at event {item.seq}{dead}"
     seqs = [each.seq for each in item.messages]
     why = []
     if any(seq in redacted for seq in seqs):
-        why.append("without what holds no more")
+        why.append("superseded values redacted")
     if any(seq in reduced for seq in seqs):
         why.append("large pieces are shown in part")
     return ("reduced", "; ".join(why)) if why else ("included", "")
 
 
-def _corrections(guarded: Guarded, found: Sequence[Found]) -> list[Piece]:
-    """What is told of dead values that are still in view, until a boundary takes them out."""
+def _corrections(found: _Gathered) -> list[Piece]:
+    """For each key of which the view states an outdated value: its current one, unless that is among the facts anyway."""
+    exposed = {each.key for each in found.guarded.exposed}
+    keys = [*exposed, *(found.watch.endings[name].key for name in found.guarded.superseded)]
+    lines = {each.id for each in found.pieces if each.section == "facts" and not each.gone}
+    ids = found.used.ids
+    shown = {each.fact.key for each in found.found if candidates.piece_id(each, ids) in lines and not each.fact.claim}
     pieces: list[Piece] = []
-    for name in dict.fromkeys(each.key for each in guarded.exposed):
-        now = next((each.fact for each in found if each.fact.key == name and not each.gone), None)
-        value = "" if now is None else f"; it is now {' '.join(text_of(now.value).split())}"
-        text = f"- {name}: what was said of it before holds no more{value}"
-        pieces.append(
-            Piece(id=f"correction of {name}", section="notes", text=text, priority="critical", source="guard")
-        )
+    for key in dict.fromkeys(keys):
+        if key in shown and key not in exposed:
+            continue
+        now = found.watch.current.get(key, "")
+        text = f"- Earlier statements about {key} are outdated."
+        text += f" Current value: {now}." if now else " It has no current value."
+        pieces.append(Piece(id=f"correction of {key}", section="notes", text=text, priority="critical", source="guard"))
     return pieces
 
 

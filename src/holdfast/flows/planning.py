@@ -21,7 +21,7 @@ from holdfast.errors import InvalidContent, PlanStale
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
-from holdfast.flows.guarding import shown_guarded
+from holdfast.flows.guard import show_guarded
 from holdfast.flows.history import last_reply, late_note, read, system_messages, whole_bodies
 from holdfast.flows.place import Context, Place, given_to, together
 from holdfast.flows.views import late_of, steady
@@ -332,7 +332,7 @@ def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None)
     reductions = by_message((*state.view(place.frame).reduced, *plan.reduced))
     bodies = yield from whole_bodies(place, state, items)
     recorded = [item_shown(item, reductions, bodies) for item in items if item.last <= fold.last]
-    guarded, _ = yield from shown_guarded(place, state, recorded, deferring=False)
+    guarded = yield from show_guarded(place, state, recorded, turn=0, deferring=False)
     inside = guarded.items
     tools = _tools(place.context, state)
     draft = SummaryDraft(

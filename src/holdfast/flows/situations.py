@@ -5,9 +5,8 @@ Laws: what a model wrote is taken as far as it can be, and what is left of it is
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from holdfast import codec
 from holdfast.context import reasoning
 from holdfast.context.reasoning import Derived, Ground
+from holdfast.context.redaction import Watch, guard_text, withholds
 from holdfast.core import situation as core
 from holdfast.core import upcast
 from holdfast.core.sessions import check_there
@@ -365,49 +365,51 @@ def reasoning_context(place: Place, mode: Mode = "fast", *, max_history: int = 3
     and all that is known of the latest action.
 
     Where no situation is stored, the `max_history` actions before the latest stand for it, in short, and the latest is
-    told in full; where nothing was done either, a sentence says so. The value of a fact that holds no more is kept out, as
-    it is in a history; situation() and actions() have what was said."""
+    told in full; where nothing was done either, a sentence says so. Superseded values are redacted or
+    marked, as they are in a history; situation() and actions() have what was said."""
     one_of("mode", mode, MODES)
     most = checked_whole("max_history", max_history, 0, limits.READ_EVENTS - 1)
     found = yield from _there(place)
     standing = found.standing(place.frame)
-    fields = core.situation_of(standing).fields
+    situation = core.situation_of(standing)
+    fields = situation.fields
     if most < limits.ACTIONS_KEPT:
         latest = yield from _latest(place, standing.actions)
     else:
         listed = yield from actions(place, limit=most + 1)
         latest = tuple(each for each in listed if each.seq > found.start)
     results = [call for call, _ in (yield from answered(place.scope.stream, found, place.frame))]
-    calls = [*results, *(call for each in latest for call in each.tool_calls)]
-    texts = [text for _, text in fields] + [getattr(each, name) for each in latest for name in core.TEXTS]
-    texts += [text for call in calls for text in (call.result, core.args_text(call))]
-    guarded = yield from _guarded(place, found, texts)
+    now = found.version + 1  # the newest results are of the current turn
+    origins = [situation.stated[name].seq if name in situation.stated else situation.version for name, _ in fields]
+    texts = [(seq, text) for seq, (_, text) in zip(origins, fields, strict=True)]
+    texts += [(each.seq, getattr(each, name)) for each in latest for name in core.TEXTS]
+    calls = [(now, call) for call in results] + [(each.seq, call) for each in latest for call in each.tool_calls]
+    texts += [(seq, text) for seq, call in calls for text in (call.result, core.args_text(call))]
+    watch = yield from _watch(place, found, texts)
     return reasoning.told(
         mode,
-        [(name, guarded(text)) for name, text in fields],
-        [_action_guarded(each, guarded) for each in latest],
-        [_call_guarded(each, guarded) for each in results],
+        [(name, guard_text(watch, text, seq)) for seq, (name, text) in zip(origins, fields, strict=True)],
+        [_guard_action(watch, each) for each in latest],
+        [_guard_call(watch, each, now) for each in results],
         most,
     )
 
 
-def _guarded(place: Place, state: SessionState, texts: Sequence[str]) -> Flow[Callable[[str], str]]:
-    """What makes of one of these texts what may be shown of it now."""
-    from holdfast.flows import guarding  # noqa: PLC0415 - only this needs it
+def _watch(place: Place, state: SessionState, texts: Sequence[tuple[int, str]]) -> Flow[Watch]:
+    """What the guard has to know to show these texts."""
+    from holdfast.flows.guard import watch  # noqa: PLC0415 - only this needs it
 
     policy, now_us = place.context.policy.guard, place.context.clock.now_us()
-    watch = yield from guarding.watch(place, state, (), texts, policy=policy, as_of_us=now_us, deferring=False)
-    return functools.partial(guarding.guard_text, watch)
+    return (yield from watch(place, state, (), texts, policy=policy, as_of_us=now_us, deferring=False))
 
 
-def _action_guarded(action: Action, guarded: Callable[[str], str]) -> Action:
-    texts = {name: guarded(getattr(action, name)) for name in core.TEXTS}
-    calls = tuple(_call_guarded(each, guarded) for each in action.tool_calls)
+def _guard_action(watch: Watch, action: Action) -> Action:
+    texts = {name: guard_text(watch, getattr(action, name), action.seq) for name in core.TEXTS}
+    calls = tuple(_guard_call(watch, each, action.seq) for each in action.tool_calls)
     return msgspec.structs.replace(action, **texts, tool_calls=calls)
 
 
-def _call_guarded(call: ActionCall, guarded: Callable[[str], str]) -> ActionCall:
-    """Arguments are shown as they are, or not at all."""
-    text = core.args_text(call)
-    args = call.args if guarded(text) == text else "[…]"
-    return msgspec.structs.replace(call, args=args, result=guarded(call.result))
+def _guard_call(watch: Watch, call: ActionCall, seq: int) -> ActionCall:
+    """Arguments are shown as they are, unless the reader may not see what they state."""
+    args = "[withheld]" if withholds(watch, core.args_text(call)) else call.args
+    return msgspec.structs.replace(call, args=args, result=guard_text(watch, call.result, seq))

@@ -18,7 +18,7 @@ from holdfast.core.units import fitting, group_seq, grouped
 from holdfast.errors import Contended, InvalidContent, WindowTooSmall
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.guarding import shown_guarded
+from holdfast.flows.guard import show_guarded
 from holdfast.flows.load import load
 from holdfast.flows.place import Place, order
 from holdfast.flows.read import message, stretch_of
@@ -282,7 +282,7 @@ def _draft(place: Place, state: SessionState, keep_turns: int) -> Flow[SummaryDr
     entries: list[Message | Summary] = []
     for each in kept:
         entries.append((yield from summary_of(stream, each)) if isinstance(each, SummaryRef) else each)
-    guarded, _ = yield from shown_guarded(place, state, grouped(entries, state), deferring=False)
+    guarded = yield from show_guarded(place, state, grouped(entries, state), turn=0, deferring=False)
     return SummaryDraft(
         scope=place.scope,
         frame=frame,

@@ -481,6 +481,16 @@ class FactConfirmed(_Event, frozen=True, kw_only=True):
     depends_on: tuple[str, ...] = ()
 
 
+class FactDisputed(_Event, frozen=True, kw_only=True):
+    """Someone with too little authority took a fact back: it stands, and is shown as disputed."""
+
+    name = "fact.disputed"
+    fact: str
+    by: str
+    authority: str
+    reason: str = ""
+
+
 class FactReinstated(_Event, frozen=True, kw_only=True):
     """A superseded fact lives again, and what stood in its place is taken back."""
 
@@ -564,6 +574,7 @@ Event: TypeAlias = (
     | FactPromoted
     | FactEndorsed
     | FactConfirmed
+    | FactDisputed
     | FactReinstated
     | FactMarked
     | FactsProposed
@@ -573,7 +584,6 @@ Event: TypeAlias = (
 )
 
 _ALL: tuple[type[Event], ...] = Event.__args__
-
 EVENTS: dict[str, type[Event]] = {event.name: event for event in _ALL}
 
 OFFLOADING = {SessionReset.name, SessionClosed.name, SessionTimedOut.name, SessionDestroyed.name}

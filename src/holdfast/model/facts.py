@@ -64,6 +64,15 @@ class FactSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """The number of the event elsewhere, for what another system wrote."""
 
 
+class Dispute(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Someone with too little authority to end a fact took it back."""
+
+    by: str
+    """Who, as the channel knows."""
+    authority: str
+    at_us: int = 0
+
+
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """One thing that is, or was, held to be true. Dead ones stay, so that every chain can be walked."""
 
@@ -93,6 +102,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_o
     """Those that live and depend on it: filled in when it is read."""
     review: str = ""
     """The dead fact because of which this one needs a review; empty if it needs none."""
+    disputes: tuple[Dispute, ...] = ()
+    """Who took it back without the authority to end it, until someone who has it confirms it."""
     is_constraint: bool = False
     constraint_type: str | None = None
     requires: tuple[str, ...] = ()
@@ -122,6 +133,10 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_o
     @property
     def needs_review(self) -> bool:
         return bool(self.review)
+
+    @property
+    def is_disputed(self) -> bool:
+        return bool(self.disputes)
 
     @property
     def authority(self) -> str:

@@ -38,6 +38,8 @@ class WorkingItem(msgspec.Struct, frozen=True, omit_defaults=True):
     value: Json
     at_us: int
     expires_us: int | None = None
+    seq: int = 0
+    """Of the event that it came with."""
 
 
 class Surrounding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,6 +48,8 @@ class Surrounding(msgspec.Struct, frozen=True, omit_defaults=True):
     value: Json
     observed_us: int
     expires_us: int | None = None
+    seq: int = 0
+    """Of the event that it came with."""
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

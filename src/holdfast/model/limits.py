@@ -207,6 +207,9 @@ FACT_BYTES = 64 << 10
 FACT_WORDS = 1_000
 """Words of a fact's value that a search finds it by."""
 
+FACT_DISPUTES = 16
+"""Those who took a fact back without the authority for it that it names: the newest ones."""
+
 FACT_LINKS = 1_000
 """Facts that one names: what it depends on, supersedes or comes from, and where it is stated."""
 
@@ -228,6 +231,8 @@ GUARD_WORDS = 4_000
 GUARD_FACTS = 2_000
 """Live facts, and dead ones, of one ledger that a view is compared with: the newest of those that it may tell."""
 
+PAST_FACTS = 20
+"""Earlier values that a pack shows for a question about the past, of each ledger."""
 REDACTED_FACTS = 32
 """Facts that one item is said to tell."""
 

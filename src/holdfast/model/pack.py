@@ -37,8 +37,8 @@ Fate: TypeAlias = Literal["included", "reduced", "omitted", "missing", "withheld
 """In as it is · in, in a shorter form · left out · could not be read · kept from this reader."""
 
 Guard: TypeAlias = Literal["redact", "annotate", "off"]
-"""What is done where the value of a dead fact is told: the statement gives way to a marker that names the key; it stays,
-with a note that it holds no more; or nothing."""
+"""What is done where a text states the value of a superseded fact: a marker that names the key replaces the value; the
+value stays, with a note; or nothing."""
 GUARDS: tuple[Guard, ...] = get_args(Guard)
 
 
@@ -80,12 +80,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     latter is chosen anew for each call, so it costs a prompt cache."""
     recent_turns: int = 2
     """How many of the newest turns are in whatever they tell of, if only what is relevant is."""
+    review: Literal["mark", "omit"] = "mark"
+    """A fact that rests on something that has changed is shown with a mark, beside what holds now; or left out, and so is
+    one that says of itself that it is invalid."""
 
 
 PROFILES: dict[str, Profile] = {
     each.name: each
     for each in (
-        Profile(name="high_stakes", fact_share=0.5, least_score=0.05, history="relevant", recent_turns=1),
+        Profile(
+            name="high_stakes", fact_share=0.5, least_score=0.05, history="relevant", recent_turns=1, review="omit"
+        ),
         Profile(name="balanced"),
         Profile(name="comprehensive", fact_share=0.85),
     )

@@ -1,7 +1,7 @@
 """A recorded pack, made again: from the log as it was, in a store of its own.
 
 Laws: nothing is written; what comes out shows the same bytes as the pack that was recorded, or it is an error that says
-what has changed since.
+what has changed since. In that store, events of different streams keep the order that they have in the log.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from holdfast.flows.load import StateCache
 from holdfast.flows.place import Place
 from holdfast.model import limits
 from holdfast.model.events import PayloadsErased
+from holdfast.model.log import Recorded
 from holdfast.model.names import StreamId
 from holdfast.model.pack import Manifest, PackRecord
 from holdfast.runtime.drive import Turns, drive
@@ -41,6 +42,45 @@ class _Standing:
         return self._at_us
 
 
+class _LogReader:
+    """Reads the events that a pack was made from: those of all its streams, in the order that they have in the log."""
+
+    def __init__(self, pack: str, manifest: Manifest) -> None:
+        self._pack = pack
+        self._versions = dict(_streams(manifest))
+        self._read = dict.fromkeys(self._versions, 0)
+        self._waiting: dict[StreamId, list[tuple[tuple[int, ...], Recorded]]] = {each: [] for each in self._versions}
+        """Events with their positions that were read and may have to come after events of another stream."""
+        self._page_size = max(1, limits.READ_EVENTS // len(self._versions))
+
+    def next_page(self) -> Flow[list[Recorded]]:
+        """The next events, as far as every stream was read; none at the end."""
+        for stream, waiting in self._waiting.items():
+            if not waiting:
+                self._waiting[stream] = yield from self._read_on(stream)
+        unfinished = [
+            waiting[-1][0] for stream, waiting in self._waiting.items() if self._read[stream] < self._versions[stream]
+        ]
+        last = min(unfinished, default=None)
+        ready = []
+        for stream, waiting in self._waiting.items():
+            first = [each for each in waiting if last is None or each[0] <= last]
+            self._waiting[stream] = waiting[len(first) :]
+            ready += first
+        return [event for _, event in sorted(ready, key=lambda each: each[0])]
+
+    def _read_on(self, stream: StreamId) -> Flow[list[tuple[tuple[int, ...], Recorded]]]:
+        at, version = self._read[stream], self._versions[stream]
+        if at == version:
+            return []
+        page = yield from effects.read(stream, at, min(self._page_size, version - at))
+        if not page:
+            raise PackChanged(pack=self._pack, reason=f"{stream} ends at event {at}, before event {version}")
+        positions = yield from effects.positions(stream, [event.seq for event in page])
+        self._read[stream] = page[-1].seq
+        return list(zip(positions, page, strict=True))
+
+
 def reproduce(place: Place, pack: PackRecord | str) -> Flow[Pack]:
     """A recorded pack, made again from the log as it was then: the same bytes, whatever happened since. PackChanged if that
     cannot be: something that it shows was erased, or this engine counts or judges otherwise."""
@@ -49,14 +89,9 @@ def reproduce(place: Place, pack: PackRecord | str) -> Flow[Pack]:
     record, manifest, brief = yield from manifests.read(place, pack)
     store, turns = MemoryStore(), Turns()
     cache = StateCache(len(manifest.ledgers) + 1)
-    for stream, version in _streams(manifest):
-        at = 0
-        while at < version:
-            page = yield from effects.read(stream, at, min(limits.READ_EVENTS, version - at))
-            if not page:
-                raise PackChanged(pack=record.id, reason=f"{stream} ends at event {at}, before event {version}")
-            yield from effects.outside(functools.partial(drive, maintain.adopt(page, cache), store, turns))
-            at = page[-1].seq
+    events = _LogReader(record.id, manifest)
+    while page := (yield from events.next_page()):
+        yield from effects.outside(functools.partial(drive, maintain.adopt(page, cache), store, turns))
     clock = _Standing(manifest.request.as_of_us)
     there = Place(msgspec.structs.replace(place.context, cache=cache, clock=clock), manifest.scope, manifest.frame)
     try:

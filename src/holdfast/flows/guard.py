@@ -1,23 +1,23 @@
-"""What the guard has to know, looked up: which facts the text in view may tell, and which of them may not be shown.
+"""What the guard has to know, looked up: which facts the text in view may state, and which of them may not be shown.
 
-Laws: nothing is stored of it as text, and the transcript stays as it is; what is looked up follows the text in view, not
-the ledgers; who may not know of a fact is not told of it by what is put down.
+Laws: nothing of it is stored as text, and the transcript stays as it is; what is looked up follows the text in view, not
+the ledgers; order is that of the log, never that of a clock; who may not know of a fact learns nothing of it from what is
+stored.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast import codec
-from holdfast.context.redacting import Guarded, Known, Watch, asked_in, guard_items, guard_text, parts_of, texts_of
-from holdfast.core import guard
-from holdfast.core.authority import may_know
-from holdfast.core.guard import Span, Stated
+from holdfast.context.redaction import Ending, Guarded, Watch, guard_items, guard_text, parts_of, texts_of
+from holdfast.core import guard, infer
+from holdfast.core.authority import may_know, outranks
+from holdfast.core.patterns import Span, Stated
 from holdfast.core.shown import by_message, pieces_of
 from holdfast.errors import PlanStale
 from holdfast.flows import effects
@@ -30,21 +30,25 @@ from holdfast.flows.read import message as message_of
 from holdfast.model import limits
 from holdfast.model.commands import RedactContext
 from holdfast.model.content import BlobRef, Body, Data, Opaque, Text, text_of
+from holdfast.model.events import MessageRecorded
 from holdfast.model.facts import Fact, fact_id, fact_seq
-from holdfast.model.messages import Item, Message, Unit
+from holdfast.model.messages import Item, Message, Summary, Unit
 from holdfast.model.names import LedgerId
 from holdfast.model.pack import Guard
 from holdfast.model.plan import Redacted, RedactionWhy, Reduction
+from holdfast.model.policy import Ladder
 from holdfast.model.rows import FactRow, MentionRow, Order
 from holdfast.model.state import SessionState
 
-__all__ = ["Guarded", "Watch", "guard_items", "guard_text", "settle_redactions", "shown_guarded", "watch"]
+__all__ = ["Guarded", "Watch", "guard_items", "guard_text", "settle_redactions", "show_guarded", "watch"]
 
 _STEPS = 8
-"""Links of a chain that are walked to what holds in the place of a fact."""
+"""Links of a chain that are walked from a superseded fact to the one that holds now."""
 _COMMON_CHARS = 16
 """No common word is longer."""
 _IN_ORDER = Order(("seq",))
+
+Position = tuple[int, ...]
 
 
 # Looking up
@@ -54,74 +58,107 @@ def watch(
     place: Place,
     state: SessionState,
     items: Sequence[Item],
-    texts: Sequence[str] = (),
+    texts: Sequence[tuple[int, str]] = (),
     *,
     policy: Guard,
     within: Scopes = (),
     as_of_us: int,
-    question: str = "",
+    turn: int | None = None,
     deferring: bool = True,
     used: Sequence[InUse] | None = None,
 ) -> Flow[Watch]:
-    """All that has to be known to show these items, as they would be shown without a guard, and these texts.
+    """All that has to be known to show these items, as they would be shown without a guard, and these texts, each with the
+    seq of the event that it came with.
 
-    The facts that they may tell are found by their words. Of each ledger, no more than the newest GUARD_FACTS live ones and
-    as many dead ones are looked at. `question` is the text of the question; the newest message of the user is it if it says
-    the same, or if none is given. Without `deferring`, also what died just now is kept out, whatever the policy says.
-    `used` are the ledgers of the session that were ever written to, if that is known."""
+    The facts that they may state are found by their terms. Of each ledger, no more than the newest GUARD_FACTS live ones
+    and as many dead ones are looked at. `turn` is the first event of the current turn: without one it begins with the
+    newest message of the user, or, where no user speaks, with the last item; 0 is for none. Without `deferring`, what ended
+    just now is kept out as well, whatever the policy says. `used` are the ledgers of the session that were ever written
+    to, if that is known."""
     used = (yield from in_use(ledgers_of(place.scope, state))) if used is None else used
     ledgers = [(each.place, each.ledger) for each in used]
     if not ledgers:
-        return Watch(policy=policy, question=question)
+        return Watch(policy=policy)
     opaque = yield from _opaque(place, items)
-    words: set[str] = set()
-    for text in itertools.chain(texts, texts_of(items, opaque)):
-        words |= guard.words(text)
+    sources = [*texts, *texts_of(items, opaque)]
+    terms: set[str] = set()
+    for _, text in sources:
+        terms |= guard.probes(text)
     found: dict[str, _Found] = {}
     for number, ledger in ledgers:
-        for row in (yield from _candidates(ledger, sorted(words))):
+        for row in (yield from _candidates(ledger, sorted(terms))):
             found[f"{number}:{fact_id(row.fact)}"] = _Found(ledger, state_of(row).fact, row.anchor)
     spans = yield from _spans(place, state, items, ledgers, found)
     reader = _Reader(
         permissions=writer_for(place.context, state.identity).permissions,
-        scopes=frozenset((*checked_scopes(within), ("session", place.scope.session))),
+        scopes=frozenset((("global", ""), *checked_scopes(within), ("session", place.scope.session))),
         as_of_us=as_of_us,
     )
-    barred = {name: each for name, each in found.items() if not reader.sees(each.fact)}
+    barred = {name: each for name, each in found.items() if reader.standing(each.fact) != "live"}
     if not barred:
-        return Watch(policy=policy, question=question)
-    now = yield from _instead(ledgers, {name: each for name, each in barred.items() if reader.knows(each.fact)}, reader)
+        return Watch(policy=policy)
+    ladder = place.context.policy.ladder
+    current = yield from _replacements(
+        ladder, ledgers, {name: each for name, each in barred.items() if reader.knows(each.fact)}, reader
+    )
     stated = tuple(
-        Stated(name, each.fact.key, each.fact.value, reader.standing(each.fact), now.get(name, ""))
+        Stated(name, each.fact.key, each.fact.value, reader.standing(each.fact), name in current)
         for name, each in found.items()
     )
-    by_word: dict[str, list[int]] = {}
-    for at, each in enumerate(found.values()):
-        several = each.anchor == guard.SEVERAL
-        for word in guard.anchors(each.fact.value) if several else (each.anchor.removeprefix("="),):
-            by_word.setdefault(word, []).append(at)
-    deferred = place.context.policy.deaths == "deferred" and deferring
+    by_term = _by_term(list(found.values()))
+    near = _near(sources, by_term, items) | spans.keys()
+    defers = place.context.policy.deaths == "deferred" and deferring
+    endings = yield from _endings(place, state, items, barred, sorted(near), reader, defers)
+    secret = [each for each in stated if each.standing == "withheld"]
     return Watch(
         policy=policy,
         facts=stated,
+        endings=endings,
         spans=spans,
-        question=question,
-        asked=asked_in(items, question),
-        known={name: reader.known(each) for name, each in barred.items()},
-        by_word={word: tuple(places) for word, places in by_word.items()},
+        by_term=by_term,
+        current={barred[name].fact.key: " ".join(infer.text_of(fact.value).split()) for name, fact in current.items()},
+        turn=_turn_of(items) if turn is None else turn,
+        typed=(yield from _typed(place, items, secret)) if secret else {},
         opaque=opaque,
-        deferred_us=state.view(place.frame).settled_us if deferred else None,
     )
 
 
-def shown_guarded(
-    place: Place, state: SessionState, items: Sequence[Item], texts: Sequence[str] = (), *, deferring: bool = True
-) -> Flow[tuple[Guarded, Watch]]:
-    """These items as whoever speaks in the session may be shown them now; and what was looked up for them."""
+def _by_term(found: Sequence[_Found]) -> dict[str, tuple[int, ...]]:
+    """The places of the facts that a term leads to."""
+    places: dict[str, list[int]] = {}
+    for at, each in enumerate(found):
+        several = each.anchor == guard.SEVERAL
+        for term in guard.anchors(each.fact.value) if several else (each.anchor.removeprefix("!"),):
+            places.setdefault(term, []).append(at)
+    return {term: tuple(some) for term, some in places.items()}
+
+
+def _near(
+    sources: Sequence[tuple[int, str]], by_term: Mapping[str, tuple[int, ...]], items: Sequence[Item]
+) -> set[int]:
+    """The events of texts that may state a fact; of a summary, both ends, since a fact may have ended between them."""
+    found = {seq for seq, text in sources if seq and not guard.probes(text).isdisjoint(by_term)}
+    return found | {item.first for item in items if isinstance(item, Summary) and item.last in found}
+
+
+def show_guarded(
+    place: Place, state: SessionState, items: Sequence[Item], *, turn: int | None = None, deferring: bool = True
+) -> Flow[Guarded]:
+    """These items as whoever speaks in the session may be shown them now."""
     context = place.context
     policy, now = context.policy.guard, context.clock.now_us()
-    found = yield from watch(place, state, items, texts, policy=policy, as_of_us=now, deferring=deferring)
-    return guard_items(found, items, context.counter.count), found
+    found = yield from watch(place, state, items, policy=policy, as_of_us=now, turn=turn, deferring=deferring)
+    return guard_items(found, items, context.counter.count)
+
+
+def _turn_of(items: Sequence[Item]) -> int:
+    """The first event of the current turn."""
+    for item in reversed(items):
+        for message in reversed(item.messages) if isinstance(item, Unit) else ():
+            if message.role == "user":
+                return message.seq
+    last = items[-1] if items else None
+    return last.first if isinstance(last, Unit) else 0
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -140,34 +177,91 @@ class _Reader(msgspec.Struct, frozen=True):
     def knows(self, fact: Fact) -> bool:
         return may_know(fact.requires, self.permissions)
 
-    def asks(self, fact: Fact) -> bool:
-        return (fact.scope, fact.scope_id) in self.scopes
-
-    def sees(self, fact: Fact) -> bool:
-        """Whether its value may be shown: also a claim's, which is shown as one."""
-        return self.knows(fact) and self.asks(fact) and fact.is_valid and not fact.ran_out(self.as_of_us)
-
-    def standing(self, fact: Fact) -> Any:
+    def standing(self, fact: Fact) -> Literal["live", "dead", "withheld"]:
+        """A fact of another scope holds there: its value is nobody's business here, and stays where it was said."""
         if not self.knows(fact):
             return "withheld"
-        return "live" if self.sees(fact) else "dead"
+        return "live" if fact.is_valid and not fact.ran_out(self.as_of_us) else "dead"
 
-    def known(self, found: _Found) -> Known:
-        fact = found.fact
-        since, ended = fact.at_us, False
-        if self.knows(fact) and (not fact.is_valid or fact.ran_out(self.as_of_us)):
-            ended = True
-            since = fact.ended_us if fact.ended_us is not None else fact.expires_us or 0
-        return Known(fact.id, fact.key, found.ledger.stream.key, since, ended)
+    def holds(self, fact: Fact) -> bool:
+        """Whether a fact is the current one in the scopes that are read."""
+        here = (fact.scope, fact.scope_id) in self.scopes
+        return here and not fact.claim and self.standing(fact) == "live"
 
 
-def _candidates(ledger: LedgerId, words: Sequence[str]) -> Flow[list[FactRow]]:
-    """The facts, live and dead, whose anchors are among these words. What is told by common words alone comes last, in a
+def _endings(
+    place: Place,
+    state: SessionState,
+    items: Sequence[Item],
+    barred: Mapping[str, _Found],
+    near: Sequence[int],
+    reader: _Reader,
+    defers: bool,
+) -> Flow[dict[str, Ending]]:
+    """When each of these facts ended, in events of the session: by the positions of both in the log."""
+    stream = place.scope.stream
+    positions = dict(zip(near, (yield from effects.positions(stream, near)), strict=True)) if near else {}
+    boundary = state.view(place.frame).boundary if defers else 0
+    settled: Position = (yield from effects.positions(stream, [boundary]))[0] if boundary else ()
+    times = {each.seq: each.time_us for item in items if isinstance(item, Unit) for each in item.messages}
+    ends: dict[LedgerId, list[int]] = {}
+    for each in barred.values():
+        if each.fact.ended_seq and reader.knows(each.fact):
+            ends.setdefault(each.ledger, []).append(each.fact.ended_seq)
+    when: dict[tuple[LedgerId, int], Position] = {}
+    for ledger, seqs in ends.items():
+        found = yield from effects.positions(ledger.stream, seqs)
+        when |= {(ledger, seq): position for seq, position in zip(seqs, found, strict=True)}
+    endings: dict[str, Ending] = {}
+    for name, each in barred.items():
+        fact = each.fact
+        ended = when.get((each.ledger, fact.ended_seq))
+        if ended is not None:
+            last = max((seq for seq, position in positions.items() if position and position < ended), default=0)
+        else:  # it ran out, or its row is from an older process: only a clock says when
+            over = fact.expires_us or 0 if fact.ended_us is None else fact.ended_us
+            last = max((seq for seq in near if times.get(seq, 0) < over), default=0)
+        endings[name] = Ending(
+            fact=fact.id,
+            key=fact.key,
+            ledger=each.ledger.stream.key,
+            last=last,
+            withheld=not reader.knows(fact),
+            deferred=defers and ended is not None and ended > settled,
+            sources=frozenset(fact.provenance),
+        )
+    return endings
+
+
+def _typed(place: Place, items: Sequence[Item], secret: Sequence[Stated]) -> Flow[dict[str, int]]:
+    """Which withheld values readers typed themselves, and in which message first: also in messages that were folded."""
+    said = [
+        (each.seq, each.text)
+        for item in items
+        if isinstance(item, Unit)
+        for each in item.messages
+        if each.role == "user"
+    ]
+    folded = max((item.last for item in items if isinstance(item, Summary)), default=0)
+    before: int | None = folded + 1
+    while folded and before and len(said) < limits.LIVE_MESSAGES:
+        page = yield from effects.read_back(place.scope.stream, before, limits.READ_EVENTS, (MessageRecorded.name,))
+        said += ((each.seq, each.text) for each in map(message_of, page) if each.role == "user")
+        before = page[-1].seq if len(page) == limits.READ_EVENTS else None
+    found: dict[str, int] = {}
+    for seq, text in sorted(said):
+        for name in guard.repeats(text, secret):
+            found.setdefault(name, seq)
+    return found
+
+
+def _candidates(ledger: LedgerId, terms: Sequence[str]) -> Flow[list[FactRow]]:
+    """The facts, live and dead, whose anchors are among these terms. What is known by common words alone comes last, in a
     look-up of its own."""
     found: list[FactRow] = []
     where = ledger_where(ledger.stream)
-    common = [guard.SEVERAL, *(f"={word}" for word in words if len(word) <= _COMMON_CHARS)]
-    for anchors in (*_some(words), *_some(common)):
+    common = [guard.SEVERAL, *(f"!{term}" for term in terms if len(term) <= _COMMON_CHARS)]
+    for anchors in (*_some(terms), *_some(common)):
         among = {"anchor": anchors}
         rows = yield from effects.rows(FactRow, where, None, limits.READ_EVENTS, order=NEWEST, among=among)
         if len(rows) < limits.READ_EVENTS:
@@ -178,8 +272,8 @@ def _candidates(ledger: LedgerId, words: Sequence[str]) -> Flow[list[FactRow]]:
     return found
 
 
-def _some(words: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (words[at : at + limits.GUARD_WORDS] for at in range(0, len(words), limits.GUARD_WORDS))
+def _some(terms: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (terms[at : at + limits.GUARD_WORDS] for at in range(0, len(terms), limits.GUARD_WORDS))
 
 
 def _newest(where: dict[str, str | int], among: Mapping[str, Sequence[str | int]]) -> Flow[list[FactRow]]:
@@ -274,33 +368,37 @@ def _piece_texts(message: Message) -> Iterator[tuple[int, str]]:
             yield number, text_of(parts, between)
 
 
-def _instead(
-    ledgers: Sequence[tuple[int, LedgerId]], barred: Mapping[str, _Found], reader: _Reader
-) -> Flow[dict[str, str]]:
-    """For what is dead, the key under which something holds in its place, if anything does."""
+def _replacements(
+    ladder: Ladder, ledgers: Sequence[tuple[int, LedgerId]], barred: Mapping[str, _Found], reader: _Reader
+) -> Flow[dict[str, Fact]]:
+    """What holds in the place of these facts: the current value of the same key, or the one that the chain leads to."""
     keys = sorted({each.fact.key for each in barred.values()})
-    held: set[str] = set()
+    held: dict[str, Fact] = {}
     for _, ledger in ledgers if keys else ():
         where = ledger_where(ledger.stream) | {"live": 1}
         for at in range(0, len(keys), limits.GUARD_WORDS):
             among = {"subject": keys[at : at + limits.GUARD_WORDS]}
             for row in (yield from _newest(where, among)):
                 fact = state_of(row).fact
-                if reader.sees(fact) and not fact.claim:
-                    held.add(fact.key)
-    now = {name: each.fact.key for name, each in barred.items() if each.fact.key in held}
+                if reader.holds(fact) and (
+                    fact.key not in held or outranks(ladder, fact.authority, held[fact.key].authority)
+                ):
+                    held[fact.key] = fact
+    replaced = {name: held[each.fact.key] for name, each in barred.items() if each.fact.key in held}
     for number, ledger in ledgers:
         ahead = {
             name: each.fact.superseded_by
             for name, each in barred.items()
-            if each.ledger == ledger and name not in now and each.fact.superseded_by is not None
+            if each.ledger == ledger and name not in replaced and each.fact.superseded_by is not None
         }
-        yield from _walk(number, ledger, ahead, now, reader)
-    return now
+        yield from _walk(number, ledger, ahead, replaced, reader)
+    return replaced
 
 
-def _walk(number: int, ledger: LedgerId, ahead: dict[str, str], now: dict[str, str], reader: _Reader) -> Flow[None]:
-    """What took the place of facts, and of that, until something holds."""
+def _walk(
+    number: int, ledger: LedgerId, ahead: dict[str, str], replaced: dict[str, Fact], reader: _Reader
+) -> Flow[None]:
+    """Follow what superseded facts, and what superseded that, until something holds."""
     for _ in range(_STEPS):
         met: dict[str, _Found] = {}
         yield from _add(number, ledger, sorted({fact_seq(each) for each in ahead.values()}), met)
@@ -309,8 +407,8 @@ def _walk(number: int, ledger: LedgerId, ahead: dict[str, str], now: dict[str, s
             each = met.get(f"{number}:{by}")
             if each is None or not reader.knows(each.fact):
                 continue
-            if reader.sees(each.fact) and not each.fact.claim:
-                now[name] = each.fact.key
+            if reader.holds(each.fact):
+                replaced[name] = each.fact
             elif each.fact.superseded_by is not None:
                 on[name] = each.fact.superseded_by
         if not on:
@@ -336,9 +434,8 @@ def _joined(chunks: Callable[[], Iterable[bytes]]) -> bytes:
 
 
 def settle_redactions(place: Place, state: SessionState, guarded: Guarded, *, cause: str | None = None) -> Flow[bool]:
-    """Put down what the guard keeps out of the view, if that is not what was put down last; whether it was something else.
-    Ids alone go into the event. If others changed the view meanwhile, nothing is put down, and the answer is yes: look
-    again."""
+    """Record what the guard keeps out of the view, if it differs from what was recorded last; whether it did. Only ids go
+    into the event. If others changed the view meanwhile, nothing is recorded, and the answer is yes: look again."""
     known = {each.at: each for each in state.view(place.frame).redacted}
     shown = {each.at: each for each in guarded.redacted}
     if not known and not shown:
@@ -348,8 +445,7 @@ def settle_redactions(place: Place, state: SessionState, guarded: Guarded, *, ca
     changed = [each for each in changed if known.get(each.at, Redacted(each.at)) != each]
     if not changed:
         return False
-    new = {*guarded.new} - known.keys()
-    first = min((places[each.at] for each in changed if each.at not in new), default=None)
+    first = min(places[each.at] for each in changed)
     version, tokens = state.version, sum(item.tokens for item in guarded.items)
     for at in range(0, len(changed), limits.REDACTED_ITEMS):
         command = RedactContext(
@@ -357,7 +453,7 @@ def settle_redactions(place: Place, state: SessionState, guarded: Guarded, *, ca
             frame=place.frame,
             version=version,
             redacted=tuple(changed[at : at + limits.REDACTED_ITEMS]),
-            why=_why(changed, first),
+            why=_why(changed),
             first_changed=first,
             original=guarded.original or tokens,
             final=guarded.final or tokens,
@@ -377,7 +473,5 @@ def _seqs(item: Item) -> Iterator[int]:
         yield message.seq
 
 
-def _why(changed: Sequence[Redacted], first: int | None) -> RedactionWhy:
-    if first is None:
-        return "told"
+def _why(changed: Sequence[Redacted]) -> RedactionWhy:
     return "died" if any(each.mark for each in changed) else "returned"
