@@ -231,6 +231,8 @@ def test_how_well_a_value_is_known_by_itself(strength: Strength, values: str) ->
             "The marketing budget is €5k.",
             "The marketing budget is €5k [trip_budget has changed since].",
         ),
+        ("town", "Rome", "Please ship to our town, Rome.", "Please ship to our town, Rome [town has changed since]."),
+        ("town", "Rome", "Oslo is our town, Rome says.", "Oslo is our town, Rome says."),
         ("database", "MySQL", "We run MySQL on it.", "We run [outdated: database] on it."),
     ],
 )

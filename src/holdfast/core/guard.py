@@ -381,10 +381,16 @@ class _Reading:
             low, high = max(low, place.first - CLAUSE_TERMS), min(high, place.last + CLAUSE_TERMS)
             if self.layout.sentences[low] != sentence or not subject.is_named(frozenset(self.roots[low : high + 1])):
                 continue
-            names = [at for at in range(low, high + 1) if self.text[self.terms.starts[at]].isupper()]
-            if not names and not self._is_anothers(low, high, subject):
+            if not any(map(self._is_name, range(low, high + 1))) and not self._is_anothers(low, high, subject):
                 return True
         return False
+
+    def _is_name(self, at: int) -> bool:
+        """Whether a term is written as a name is; the first word of a sentence may be another word."""
+        if not self.text[self.terms.starts[at]].isupper():
+            return False
+        first = self.layout.sentence_firsts[self.layout.sentences[at]] == at
+        return not (first and (self.terms.norms[at] in COMMON_WORDS or self.roots[at] in _WANTED))
 
     def _judge_common(self, place: _Place, pattern: Pattern, subject: Subject, named: bool) -> tuple[str, bool] | None:
         if named and self._is_near(place, subject, flag=pattern.leaf.norms[0] in _FLAGS):
