@@ -133,9 +133,9 @@ def show(text: str, statements: Sequence[Statement], policy: Guard) -> str:
     """A text as it may be shown. What is withheld is taken out under any policy."""
     edits: dict[tuple[int, int], str] = {}
     for each in statements:
-        if each.action == "withhold" or (policy == "redact" and each.action == "redact"):
+        if _is_replaced(each, policy):
             edits[each.start, each.stop] = marker_of(each)
-        elif policy != "off" and not MARKER.match(text, each.note_at + 1):
+        elif is_edited(text, each, policy):
             at = (each.note_at, each.note_at)
             note = f" {_note_of(each)}"
             edits[at] = edits[at] + note if at in edits and note not in edits[at] else note
@@ -145,6 +145,17 @@ def show(text: str, statements: Sequence[Statement], policy: Guard) -> str:
         shown += text[done:start], new
         done = max(done, stop)
     return "".join((*shown, text[done:])) if shown else text
+
+
+def is_edited(text: str, statement: Statement, policy: Guard) -> bool:
+    """Whether a text is shown otherwise because of a statement: not if its note stands there already."""
+    if _is_replaced(statement, policy):
+        return True
+    return policy != "off" and not MARKER.match(text, statement.note_at + 1)
+
+
+def _is_replaced(statement: Statement, policy: Guard) -> bool:
+    return statement.action == "withhold" or policy == "redact" == statement.action
 
 
 def marker_of(statement: Statement) -> str:
