@@ -19,7 +19,10 @@ NAME = "dialogues"
 TITLE = "values that change in the talk of people"
 THRESHOLDS = (0.5, 0.8)
 """From the first on a change is asked for, from the second on it is made."""
-GOALS = {("sgd", 0.8): (Goal("at least", 0.9), Goal("at least", 0.6))}
+GOALS = {
+    ("sgd", 0.8): (Goal("at least", 0.95), Goal("at least", 0.5)),
+    ("multiwoz", 0.8): (Goal("at least", 0.95), None),
+}
 """Precision and recall, where the annotation is good enough to ask for them."""
 BEFORE = 8
 """Messages before that the detector is shown."""

@@ -20,6 +20,7 @@ import msgspec
 import holdfast
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
+from benchmarks.statebench.mapping import NO_ID, split_restriction
 from holdfast.model.content import Role
 
 NAME = "statebench"
@@ -36,9 +37,7 @@ TALKING = "supersession_detection"
 QUICK = 8
 """A quick run takes one timeline in so many."""
 LARGEST = 1_000
-NO_ID = "W-AUTO"
 RUNGS = holdfast.Ladder().rungs
-RESTRICTED = "[RESTRICTED"
 _TOLD = re.compile(r"Must detect supersession of: (\[.*\])")
 
 
@@ -243,7 +242,7 @@ class Replay:
             authority=self._authority(write),
             depends_on=write.depends_on,
             supersedes=() if write.supersedes is None else write.supersedes,
-            requires=("restricted",) if write.value.startswith(RESTRICTED) else (),
+            requires=("restricted",) if split_restriction(write.value)[0] else (),
             is_constraint=write.is_constraint or None,
             constraint_type=write.constraint_type,
         )

@@ -67,6 +67,7 @@ class Score(msgspec.Struct):
     in_facts: int = 0
     in_environment: int = 0
     in_working: int = 0
+    in_notes: int = 0
 
     def __add__(self, other: Score) -> Score:
         return Score(*(getattr(self, each) + getattr(other, each) for each in self.__struct_fields__))
@@ -86,7 +87,7 @@ class Score(msgspec.Struct):
 
     def describe_causes(self) -> tuple[str, str]:
         """Why queries are not usable: what is missing, and what is exposed."""
-        places = ("history", "facts", "environment", "working")
+        places = ("history", "facts", "environment", "working", "notes")
         found = ", ".join(f"{count} in {name}" for name in places if (count := getattr(self, f"in_{name}")))
         exposed = f"{self.exposed:,} of {self.judged:,}: {self.above:,} above the floor of {self.floor:,}"
         marked = f", {self.marked:,} marked" if self.marked else ""

@@ -34,9 +34,15 @@ from benchmarks.statebench.strategy import HoldfastStrategy
 from holdfast.context.assemble import HEADINGS
 
 BUDGET = 8_000
-_MARKS = re.compile(r"\((?:under review|disputed|stated by)\b|not confirmed|\[(?:superseded|outdated|no longer)")
+_MARKS = re.compile(
+    r"\((?:under review|disputed|may be out of date|stated by)\b|not confirmed|\[(?:superseded|outdated|no longer)"
+)
 """How a line says that what it tells may not be so."""
-_SECTIONS = {HEADINGS["facts"]: "in_facts", HEADINGS["environment"]: "in_environment"}
+_SECTIONS = {
+    HEADINGS["facts"]: "in_facts",
+    HEADINGS["environment"]: "in_environment",
+    HEADINGS["notes"]: "in_notes",
+}
 _HEADS = frozenset(HEADINGS.values())
 
 

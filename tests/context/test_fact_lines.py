@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from holdfast.context.fact_lines import beside_their_facts, describe_dispute, describe_validity, fact_line
 from holdfast.model.detection import Proposal
-from holdfast.model.facts import Dispute, Fact
+from holdfast.model.facts import Dispute, Fact, FactSource
 
 DAY_US = 86_400_000_000
 _facts = st.lists(
@@ -59,3 +59,12 @@ def test_the_end_of_a_day_is_told_as_the_day() -> None:
 
     assert told(DAY_US) == " (valid through 1970-01-01)"
     assert told(DAY_US + 61_000_000) == " (valid until 1970-01-02 00:01 UTC)"
+
+
+def test_a_constraint_tells_its_kind_and_who_states_it() -> None:
+    def line(kind: str | None, authority: str) -> str:
+        source = FactSource(authority=authority)
+        return fact_line(Fact(id="k1", key="a", value="b", is_constraint=True, constraint_type=kind, source=source), 0)
+
+    assert line("budget", "manager") == "- CONSTRAINT (budget, stated by manager) a: b"
+    assert line("policy", "policy") == line(None, "policy") == "- CONSTRAINT (policy) a: b"

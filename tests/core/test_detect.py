@@ -104,8 +104,8 @@ MADE_OF_SEVERAL: list[tuple[str, dict[str, Json], Json, str]] = [
         "Thursday at 3pm",
         "explicit",
     ),
-    ("Let's do the meeting Thursday at 3pm", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "implicit"),
-    ("Let's do the meeting Thursday at 3.", {"meeting": "Tuesday at 2pm"}, "Thursday at 3", "implicit"),
+    ("Let's do the meeting Thursday at 3pm", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "explicit"),
+    ("Let's do the meeting Thursday at 3.", {"meeting": "Tuesday at 2pm"}, "Thursday at 3", "explicit"),
     ("Actually, the meeting is on Thursday at 3pm.", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "explicit"),
     ("let's move the meeting to Thursday at 3pm", {"meeting": "Tuesday at 2pm"}, "Thursday at 3pm", "explicit"),
     (
@@ -487,7 +487,7 @@ def test_a_commitment_outlives_a_preference() -> None:
 
 def test_what_must_be_is_not_switched_in_passing() -> None:
     facts: dict[str, Json] = {"cadence": "must be weekly", "review_preference": "Prefer weekly reviews"}
-    found = changes(observed("Actually, let's switch to biweekly instead.", facts))
+    found = changes(observed("Actually, let's switch to biweekly instead.", facts), ASKED)
     assert list(found) == ["review_preference"]
 
 

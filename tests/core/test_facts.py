@@ -143,7 +143,16 @@ def test_a_source_says_which_memory_it_is(source: FactSource, expected: str) -> 
         ("We suppose nothing", "global"),
         ("Draft: five", "draft"),
         ("Tentative: Tuesday", "draft"),
+        ("[DRAFT] Discount is 22%", "draft"),
+        ("(draft) 22%", "draft"),
+        ("[Draft - not approved] 22%", "draft"),
+        ("[tentative] Tuesday", "draft"),
+        ("[hypothetical] 22%", "hypothetical"),
         ("Draft contract was signed", "global"),
+        ("[Drafting team] Ada, Bo", "global"),
+        ("Contract with Acme (draft)", "global"),
+        ("draft", "global"),
+        ("[draft", "global"),
         ("supposedly five", "global"),
         (5, "global"),
         (["Suppose"], "global"),
@@ -151,6 +160,30 @@ def test_a_source_says_which_memory_it_is(source: FactSource, expected: str) -> 
 )
 def test_only_what_a_text_says_of_itself_first_narrows_it(value: Any, expected: str) -> None:
     assert infer.scope(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("[INVALIDATED - based on wrong data] 800 points", True),
+        ("[invalid] 800 points", True),
+        ("(superseded) Plan A", True),
+        ("[OBSOLETE: see plan B] Plan A", True),
+        ("[No longer valid] 22%", True),
+        ("  [Outdated] 22%", True),
+        ("invalid", False),
+        ("Plan A (superseded)", False),
+        ("[Validated] 22%", False),
+        ("[CANCELLED] flight LH 123", False),
+        ("[Invalid parking] fined 20 euros", False),
+        ("The old contract is void", False),
+        ("[invalid", False),
+        (["[INVALIDATED] 800 points"], False),
+        (None, False),
+    ],
+)
+def test_a_text_may_say_of_itself_that_it_is_invalid(value: Any, expected: bool) -> None:
+    assert infer.declares_itself_invalid(value) is expected
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_what_derives_from_a_disputed_fact_stays(home: Engine) -> None:
         ({"value": "35 euros"}, f"(disputed: the conversation says that it may now be 35 euros; {ASK})"),
         ({"value": None}, f"(disputed: the conversation says that it may have changed; {ASK})"),
         ({"change": "retract", "value": None}, f"(disputed: the conversation says that it may not hold; {ASK})"),
-        ({"change": "expire", "value": None}, f"(disputed: the conversation says that its time may be over; {ASK})"),
+        ({"change": "expire", "value": None}, f"(may be out of date: its time seems to be over; {ASK})"),
     ],
 )
 def test_a_fact_with_an_open_proposal_is_shown_with_both_sides(
@@ -126,6 +126,16 @@ def test_a_fact_with_an_open_proposal_is_shown_with_both_sides(
     assert judged.outcome == "asked"
     assert lines(session, "- price") == [f"- price: 20 euros {expected}"]
     session.decline(judged.id)
+    assert lines(session, "- price") == ["- price: 20 euros"]
+
+
+def test_what_an_erased_message_may_have_changed_is_gone_with_it(desk: Desk) -> None:
+    engine = desk.open("memory", detector=Hearing(about("price", confidence=0.6, value="35 euros")))
+    session = engine.create_session("s", identity=PEER)
+    own(session).assert_("price", "20 euros")
+    observed = session.observe("Perhaps it is 35 euros.")
+    assert "35 euros" in lines(session, "- price")[0]
+    session.erase([observed.message.seq], "asked to")
     assert lines(session, "- price") == ["- price: 20 euros"]
 
 
@@ -224,3 +234,16 @@ def test_a_claim_is_never_shown_without_the_fact_that_it_is_against(desk: Desk) 
         assert fact or not claim
         shown.add((fact, claim))
     assert (True, True) in shown
+
+
+@pytest.mark.parametrize(("profile", "shown"), [("balanced", True), ("high_stakes", False)])
+def test_what_says_of_itself_that_it_is_invalid_is_left_out_where_the_stakes_are_high(
+    profile: str, shown: bool, home: Engine
+) -> None:
+    session = home.create_session("s")
+    own(session).assert_("plan", "[INVALIDATED - based on wrong data] We need 8 people")
+    made = session.pack("What is the plan?", profile=profile)
+    assert ("8 people" in made.text) is shown
+    if not shown:
+        [entry] = [each for each in made.manifest.entries if each.section == "facts"]
+        assert (entry.fate, entry.reason) == ("omitted", "says of itself that it is invalid")

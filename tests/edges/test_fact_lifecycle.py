@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Engine, Identity, errors
+from holdfast import Engine, Identity, Policy, errors
 from holdfast.model import limits
 from holdfast.model.rows import PROJECTION_VERSION, FactRow
 from tests.edges.engines import (
@@ -115,7 +115,7 @@ def test_a_key_whose_fact_was_erased_is_not_used_again(home: Engine) -> None:
 @pytest.mark.parametrize("kind", FEWER)
 def test_a_destroyed_session_takes_its_own_ledger_along(kind: str, desk: Desk) -> None:
     said = (proposal(key="plan", value=f"{SECRET} plan"), proposal(key="odd", value=f"{SECRET} odd", confidence=0.6))
-    engine = desk.open(kind, detector=Hearing(lambda _: said))
+    engine = desk.open(kind, detector=Hearing(lambda _: said), policy=Policy(learn_into="session"))
     shared = shelf(engine, user="ada")
     shared.assert_("kept", "for others")
     session = engine.create_session("s", identity=GUEST, ledgers=[shared.id])

@@ -110,3 +110,14 @@ def test_replaying_reads_no_clock(home: Engine, clock: HandClock) -> None:
     clock.now_s += 1_000 * DAY_S
     home.rebuild()
     assert ledger.get(fact.id).expires_us == fact.expires_us == at(2026, 3, 7)
+
+
+def test_what_is_observed_runs_out_when_its_value_says_so(home: Engine, clock: HandClock) -> None:
+    session = home.create_session("s")
+    session.set_environment("promotion", "20% off (valid through 10 March)")
+    session.set_environment("sale", "10% off (until Friday)", expires_at_us=at(2026, 9, 1))
+    session.set_environment("shop", "open until 18:00")
+    assert len(lines(session, "- promotion")) == len(lines(session, "- sale")) == 1
+    clock.now_s = datetime(2026, 3, 11, tzinfo=UTC).timestamp()
+    assert lines(session, "- promotion") == []
+    assert len(lines(session, "- sale")) == len(lines(session, "- shop")) == 1

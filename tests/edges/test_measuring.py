@@ -11,7 +11,9 @@ import pytest
 from benchmarks import facts
 from benchmarks.harness import Bench
 from benchmarks.statebench import ledgers as statebench
+from benchmarks.statebench import mapping
 from benchmarks.statebench.ledgers import BOTH, EVENTS, MODES, TALK, Replay, Tally, Timeline
+from benchmarks.statebench.scores import Score
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,3 +154,30 @@ def test_rare_words_are_rare_and_common_ones_common() -> None:
     }
     assert holding["rare words"] < 20 < 1_500 < holding["common words"]
     assert len({facts.word(rank) for rank in range(facts.WORDS)}) == facts.WORDS
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("[RESTRICTED: to HR] a raise of 15%", (True, "a raise of 15%")),
+        ("[RESTRICTED] a raise", (True, "a raise")),
+        ("a raise [RESTRICTED]", (False, "a raise [RESTRICTED]")),
+        ("[UNRESTRICTED] a raise", (False, "[UNRESTRICTED] a raise")),
+    ],
+)
+def test_a_tag_at_the_beginning_of_a_value_is_a_restriction(value: str, expected: tuple[bool, str]) -> None:
+    assert mapping.split_restriction(value) == expected
+
+
+def test_a_tag_at_the_beginning_of_an_item_is_its_task() -> None:
+    assert mapping.split_task("[SCOPE: a draft ] terms") == ("a draft", "terms")
+    assert mapping.split_task("terms [SCOPE: a draft]") == ("", "terms [SCOPE: a draft]")
+
+
+def test_what_the_adapter_does_is_told_and_why_queries_fail() -> None:
+    assert len(mapping.told()) == len(mapping.FIELDS) + len(mapping.BEYOND_FIELDS)
+    score = Score(judged=4, exposed=2, above=1, floor=1, marked=1, absent=3, lost=1, in_history=2)
+    assert (score + Score()).describe_causes() == (
+        "3 absent, 1 lost",
+        "2 of 4: 1 above the floor of 1, 1 marked (2 in history)",
+    )

@@ -157,7 +157,9 @@ def test_the_share_of_facts_is_a_cap_that_constraints_do_not_count_against(engin
     found = [session.pack(budget=1_000, fact_share=share) for share in (0, 0.3, 1)]
     shown = [len(lines(each, "- order")) for each in found]
     assert shown[0] == 0 < shown[1] < shown[2] < 20
-    assert all(lines(each, "- CONSTRAINT (peer) never fly: Nobody flies on a Sunday") for each in found)
+    assert all(
+        lines(each, "- CONSTRAINT (policy, stated by peer) never fly: Nobody flies on a Sunday") for each in found
+    )
     assert "beyond the share of facts (30% of what remains)" in reasons(found[1].manifest, "facts").values()
     shares = {name: session.pack(budget=1_000, profile=name).manifest.request.fact_share for name in ("balanced",)}
     assert shares == {"balanced": 0.7}
@@ -181,7 +183,10 @@ def test_what_is_not_for_this_pack_hides_nothing_that_is(
     for number in range(30):
         ledger.assert_(f"z{number}", f"other {number}", is_constraint=number % 2 == 0, **other)
     made = session.pack("What is for dinner?")
-    assert lines(made, "- ")[1:] == ["- CONSTRAINT (peer) rule: Always smile", "- allergy: Ada cannot eat peanuts"]
+    assert lines(made, "- ")[1:] == [
+        "- CONSTRAINT (policy, stated by peer) rule: Always smile",
+        "- allergy: Ada cannot eat peanuts",
+    ]
     assert all("z1" not in told for told in (made.text, made.explain(), repr(made.manifest)))
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from holdfast.context.assemble import Piece
 from holdfast.core.infer import text_of
 from holdfast.core.validity import read_validity
 from holdfast.model.content import Json
 from holdfast.model.detection import Proposal
 from holdfast.model.facts import Fact
+from holdfast.model.state import OpenProposal
 
 _DAY_US = 86_400_000_000
 _ASK = "ask before relying on it"
-_MAY_HAVE = {"retract": "it may not hold", "expire": "its time may be over"}
 
 
 def constrains(fact: Fact) -> bool:
@@ -31,8 +32,15 @@ def fact_line(fact: Fact, now_us: int, note: str = "") -> str:
     if fact.claim:
         return f"- claim by {fact.authority}, not confirmed: {told}"
     if constrains(fact):
-        return f"- CONSTRAINT ({fact.authority}) {told}{note}"
+        return f"- CONSTRAINT ({_kind(fact)}) {told}{note}"
     return f"- {told}{note}"
+
+
+def _kind(fact: Fact) -> str:
+    """What kind of constraint it is, and who states it."""
+    if fact.constraint_type in (None, fact.authority):
+        return fact.authority
+    return f"{fact.constraint_type}, stated by {fact.authority}"
 
 
 def describe_dispute(fact: Fact, proposal: Proposal | None) -> str:
@@ -43,11 +51,17 @@ def describe_dispute(fact: Fact, proposal: Proposal | None) -> str:
         who = " and ".join(dict.fromkeys(each.authority for each in fact.disputes))
         notes.append(f" (stated by {fact.authority}; withdrawn by {who}, not confirmed: {_ASK})")
     if proposal is not None:
-        what = _MAY_HAVE.get(proposal.change, "it may have changed")
-        if proposal.change == "supersede" and proposal.value is not None:
-            what = f"it may now be {one_line(proposal.value)}"
-        notes.append(f" (disputed: the conversation says that {what}; {_ASK})")
+        notes.append(f" ({_doubt(proposal)}; {_ASK})")
     return "".join(notes)
+
+
+def _doubt(proposal: Proposal) -> str:
+    if proposal.change == "expire":
+        return "may be out of date: its time seems to be over"
+    what = "it may not hold" if proposal.change == "retract" else "it may have changed"
+    if proposal.change == "supersede" and proposal.value is not None:
+        what = f"it may now be {one_line(proposal.value)}"
+    return f"disputed: the conversation says that {what}"
 
 
 def describe_review(source: Fact | None, instead: Fact | None) -> str:
@@ -72,6 +86,20 @@ def beside_their_facts(facts: Iterable[Fact]) -> list[int]:
         if not (each.claim and _slot(each) in held):
             order += [at, *claims.pop(_slot(each), ())]
     return order
+
+
+def rank_line(fact: Fact, score: float, before: Piece | None) -> tuple[float, int]:
+    """The score and the recency of a line: those of a claim are below the ones of the line before, which tells the fact
+    that it is made against."""
+    if not fact.claim or before is None:
+        return score, fact.at_us
+    return min(score, before.score), min(fact.at_us, before.recency - 1)
+
+
+def identify_line(fact: Fact, waiting: OpenProposal | None) -> str:
+    """What tells a line from what it was before. No digest of a value outlives it: it could be guessed."""
+    disputes = " ".join(f"{each.authority} {each.at_us}" for each in fact.disputes)
+    return " ".join((fact.id, fact.review, disputes, "" if waiting is None else waiting.id)).rstrip()
 
 
 def _slot(fact: Fact) -> tuple[str, str, str]:

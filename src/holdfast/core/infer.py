@@ -23,6 +23,13 @@ _SUPPOSED = re.compile(
     r"\s*(\W{0,3}(hypothetical(ly)?|what if|suppose|supposing|let'?s say|assume|assuming|imagine|in theory)\b)"
 )
 _DRAFT = re.compile(r"\s*(\W{0,3}(draft|tentative(ly)?|rough (draft|estimate|idea)|work in progress|wip)\b)")
+_DRAFT_LABEL = re.compile(r"\s{0,9}[\[(]\s?(?:draft|tentative|work in progress|wip)\b[^\])\n]{0,60}[\])]")
+_INVALID = re.compile(
+    r"\s{0,9}[\[(]\s?(?:invalid(?:ated)?|superseded|obsolete|outdated|retracted|"
+    r"no longer (?:valid|true|current|in (?:force|effect)))\s?(?:[:;,.–—-][^\])\n]{0,200})?[\])]",
+    re.IGNORECASE,
+)
+"""A label of its own: what may follow the word is a reason."""
 _BINDS = re.compile(
     r"\b(must( not)?|shall( not)?|may not|cannot exceed|can't exceed|not (allowed|permitted)"
     r"|no (more|less|fewer|later) than|at (most|least)|max(imum)?|min(imum)?|cap(ped)? at|limit(ed)? (of|to|is)"
@@ -57,7 +64,13 @@ def scope(value: Json) -> FactScope:
     text = value[:_READ_CHARS].lower()
     if _SUPPOSED.match(text):
         return "hypothetical"
-    return "draft" if _DRAFT.match(text) and ":" in text[:64] else "global"
+    labelled = _DRAFT_LABEL.match(text) is not None or (_DRAFT.match(text) is not None and ":" in text[:64])
+    return "draft" if labelled else "global"
+
+
+def declares_itself_invalid(value: Json) -> bool:
+    """Whether a text begins with a label that says that the rest is not valid: `[OBSOLETE] …`."""
+    return isinstance(value, str) and _INVALID.match(value[:_READ_CHARS]) is not None
 
 
 def constraint(key: str, value: Json, source: FactSource) -> str | None:

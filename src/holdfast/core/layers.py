@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, get_args
 
 from holdfast import codec
+from holdfast.core.validity import read_validity
 from holdfast.errors import InvalidContent, InvalidInput, shown
 from holdfast.model import limits
 from holdfast.model.commands import (
@@ -96,6 +97,8 @@ def _observed(state: SessionState, command: ObserveEnvironment, given: Given) ->
     there = state.environment.get(command.item)
     seen_us = given.time_us if command.observed_us is None else command.observed_us
     expires_us = command.expires_us if command.ttl_us is None else _later(seen_us, command.ttl_us)
+    if expires_us is None and (stated := read_validity(command.value, seen_us)) is not None:
+        expires_us = stated.until_us
     if there is not None and seen_us < there.observed_us:
         if command.observed_us is not None:
             return ()

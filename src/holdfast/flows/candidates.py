@@ -22,10 +22,13 @@ from holdfast.context.fact_lines import (
     describe_dispute,
     describe_review,
     fact_line,
+    identify_line,
+    rank_line,
 )
 from holdfast.context.levels import light
 from holdfast.core import relevance, stack
 from holdfast.core.authority import may_know, outranks
+from holdfast.core.infer import declares_itself_invalid
 from holdfast.core.infer import text_of as value_text
 from holdfast.core.layers import LOCATION, TIMEZONE, ran_out
 from holdfast.core.previews import shown_as
@@ -251,9 +254,11 @@ def fact_pieces(
         review = (yield from _review(home, fact, used, request)) if fact.review else ""
         if review and omits:
             gone = gone or "needs a review, since something that it rests on has changed"
+        if request.profile.review == "omit" and declares_itself_invalid(fact.value):
+            gone = gone or "says of itself that it is invalid"
         gone = gone or beside.get((each.ledger, fact.id), "")
         note = review + describe_dispute(fact, None if waiting is None else waiting.proposal)
-        score, recency = _below(pieces, fact, each.score)
+        score, recency = rank_line(fact, each.score, pieces[-1] if pieces else None)
         pieces.append(
             Piece(
                 id=piece_id(each, used.ids),
@@ -266,7 +271,7 @@ def fact_pieces(
                 authority=fact.authority,
                 gone=gone,
                 fate=each.fate,
-                known_by=_known_by(fact, waiting),
+                known_by=identify_line(fact, waiting),
             )
         )
     return pieces
@@ -275,19 +280,6 @@ def fact_pieces(
 def piece_id(found: Found, ledgers: Sequence[LedgerId]) -> str:
     """What a fact is called in a pack: with its ledger, if several are read."""
     return found.fact.id if len(ledgers) == 1 else f"{found.fact.id}@{ledgers[found.ledger]}"
-
-
-def _below(before: Sequence[Piece], fact: Fact, score: float) -> tuple[float, int]:
-    """How a fact ranks: a claim below the line before it, which is that of the fact that it is against."""
-    if not fact.claim or not before:
-        return score, fact.at_us
-    return min(score, before[-1].score), min(fact.at_us, before[-1].recency - 1)
-
-
-def _known_by(fact: Fact, waiting: OpenProposal | None) -> str:
-    """What tells a line from what it was before. No digest of a value outlives it: it could be guessed."""
-    disputes = " ".join(f"{each.authority} {each.at_us}" for each in fact.disputes)
-    return " ".join((fact.id, fact.review, disputes, "" if waiting is None else waiting.id)).rstrip()
 
 
 def _beside_the_point(found: Sequence[Found], request: Request, items: Sequence[Item]) -> dict[tuple[int, str], str]:

@@ -211,7 +211,8 @@ def observe(
     writer = _speaker(place, state, heard.role)
     shown_facts = yield from _candidates(place, state, heard, writer)
     found, trouble = yield from _detected(place.context, heard, before, shown_facts)
-    judged = _within_bounds([_judged(place, each, shown_facts, writer) for each in found])
+    learned = _learned_into(place, state, heard.role)
+    judged = _within_bounds([_judged(place, each, shown_facts, writer, learned) for each in found])
     refusals: list[list[str]] = []
     for one in judged:
         if one.outcome == "asked":
@@ -403,12 +404,26 @@ def _lie_within(proposal: Proposal, observation: Observation) -> bool:
     )
 
 
-def _judged(place: Place, proposal: Proposal, shown_facts: dict[str, _Shown], writer: Writer) -> Judged:
+def _learned_into(place: Place, state: SessionState, role: Role) -> LedgerId:
+    """The ledger for what is new in the words of a role: of the user's own words the user's, if the session reads one and
+    it is clear whose."""
+    own = own_ledger(place.scope)
+    if role != "user" or place.context.policy.learn_into != "user":
+        return own
+    users = [each for each in ledgers_of(place.scope, state) if each.kind == "user"]
+    named = [each for each in users if each.names == (place.scope.actor,)]
+    return (named or users)[0] if named or len(users) == 1 else own
+
+
+def _judged(
+    place: Place, proposal: Proposal, shown_facts: dict[str, _Shown], writer: Writer, learned: LedgerId
+) -> Judged:
     """What policy makes of a proposal."""
     policy = place.context.policy
     own = own_ledger(place.scope)
     about = shown_facts.get(proposal.fact or "")
-    home = own if about is None else about.ledger
+    learned = learned if proposal.scope == "global" else own
+    home = learned if about is None else about.ledger
     outcome: Outcome = "applied"
     why = ""
     if proposal.change not in _CHANGING:

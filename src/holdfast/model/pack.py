@@ -81,7 +81,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     recent_turns: int = 2
     """How many of the newest turns are in whatever they tell of, if only what is relevant is."""
     review: Literal["mark", "omit"] = "mark"
-    """A fact that rests on something that has changed is shown with a mark, beside what holds now; or left out."""
+    """A fact that rests on something that has changed is shown with a mark, beside what holds now; or left out, and so is
+    one that says of itself that it is invalid."""
 
 
 PROFILES: dict[str, Profile] = {

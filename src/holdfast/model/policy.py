@@ -115,6 +115,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """The confidence from which on a proposal is applied without asking."""
     ask_from: float = 0.5
     """The confidence from which on someone is asked; what is below is left alone."""
+    learn_into: Literal["user", "session"] = "user"
+    """Which ledger a new fact goes into that a detector reads in the user's own words: the user's, if the session reads
+    one, or the session's own. A fact that is superseded stays in its ledger."""
     review: Literal["mark", "omit"] = "mark"
     """What a pack does with a fact under review: it is shown with a mark, beside what holds now; or left out."""
     endorse: str = "facts:endorse"

@@ -142,7 +142,6 @@ EXPLORING = _any(
 EARNEST = _any(
     r"that'?s enough|for real|real commitments?|seriously|officially|final(?:ly)?|decided|decision|done with|back to"
 )
-FIRM = _any(r"official(?:ly)?|final(?:ized|ised|ly)?|confirmed|decided|approved|definite(?:ly)?|settled")
 SOFT = _any(
     r"tentative(?:ly)?|draft|prefer(?:s|red|ence)?|for now|maybe|thinking|proposed|provisional|estimated?|style"
 )

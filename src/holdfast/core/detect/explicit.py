@@ -70,7 +70,7 @@ def _restated(scene: Scene, held: Held) -> Iterator[Finding]:
         if new is not None:
             yield Finding(held, "supersede", "explicit", cue, SURE, new)
         elif now or ended or mood.retraction or "no longer" in cue:
-            yield Finding(held, "retract", "explicit", cue, SURE if mood.retraction else LIKELY)
+            yield Finding(held, "retract", "explicit", cue, SURE if mood.retraction else LIKELY, at=mood.sentence.start)
 
 
 def _ended(held: Held, text: str, start: int, end: int) -> str:
@@ -111,20 +111,20 @@ def _retracted(scene: Scene, held: Held, mood: Mood) -> Iterator[Finding]:
     """It is taken back: named by its key, by what its value names, or by pointing at what was said last."""
     if held.kind == "flag" or cues.GONE.search(held.candidate.text):
         return
+    said = cues.RETRACTION.search(scene.said.text, mood.sentence.start, mood.sentence.end)
+    at = said.start() if said else mood.sentence.start
     own = [word for word in scene.said.inside(mood) if not _quotes_another(scene, held, word.start)]
     stems, proper = set(content(own)), _proper(held)
     named = proper & {word.stem for word in own}
     by_key = {word for word in held.key.telling if word in stems}
     if named and len(named) * 2 >= len(proper):
         firm = cues.HARD.search(held.candidate.text) and not by_key
-        yield Finding(held, "retract", "explicit", mood.retraction, DOUBTFUL if firm else LIKELY)
-    elif by_key and len(by_key) == len(held.key.telling):
-        yield Finding(held, "retract", "explicit", mood.retraction, LIKELY)
+        yield Finding(held, "retract", "explicit", mood.retraction, DOUBTFUL if firm else LIKELY, at=at)
     elif _POINTING.search(scene.said.text[mood.sentence.start : mood.sentence.end]) and held in scene.latest:
         about = stems - {word.stem for word in words(mood.retraction)}
         if not about or by_key or about & set(held.norm):
             sole = len(scene.latest) == 1 and not _was_asked(scene)
-            yield Finding(held, "retract", "explicit", mood.retraction, FAIR if sole else DOUBTFUL)
+            yield Finding(held, "retract", "explicit", mood.retraction, FAIR if sole else DOUBTFUL, at=at)
 
 
 def _was_asked(scene: Scene) -> bool:

@@ -24,6 +24,10 @@ class Finding(msgspec.Struct, frozen=True):
     new: tuple[int, int] | None = None
     reading: Reading | None = None
     """Where the new value stands; the message observed if none is named."""
+    at: int = 0
+    """Where it is said, if no new value is."""
+    value: str = ""
+    """The new value, where the text states a part of it."""
 
 
 def earnest(scene: Scene) -> list[Mood]:

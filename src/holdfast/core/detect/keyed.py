@@ -7,16 +7,13 @@ from collections.abc import Iterator
 
 from holdfast.core.detect import cues
 from holdfast.core.detect.cues import Mood
-from holdfast.core.detect.findings import DOUBTFUL, FAIR, LIKELY, SURE, Finding, is_current
-from holdfast.core.detect.phrases import Place, names_another, norms, phrase, repeats
+from holdfast.core.detect.findings import DOUBTFUL, LIKELY, Finding, is_current
+from holdfast.core.detect.phrases import Place, names_another, phrase, repeats
 from holdfast.core.detect.reading import Held, Scene
 from holdfast.core.detect.words import GENERIC, KIN, STOP, content, word_set, words
 from holdfast.core.values import Mention, same
 from holdfast.model.detection import Rule
 
-SUBJECT_WORDS = 6
-"""Before a new value, among which the key must be named."""
-SUBJECT_CHARACTERS = 200
 UNHEARD_WORDS = 3
 """So many words that were not heard before may stand beside a new value, and it may still be about what was said."""
 KIN_SHARE = 0.7
@@ -31,56 +28,13 @@ _PLAIN = word_set(
 )
 """Words before a key's that do not make it another thing's."""
 _AMENDED = word_set("money percent date time duration")
-_COPULA = re.compile(
-    r"\b(?:is|are|'s|will be|should be|must be|has been|have been|was changed|stands|becomes?|now|to|=)\b|:",
-    re.IGNORECASE,
-)
-_SUBJECT = re.compile(
-    r"\b(?:the|our|my)\s(?:[\w'-]{1,30}\s){1,4}(?:is|are|will\sbe|should\sbe|has\sbeen)\s(?:\w{1,12}\s){0,2}$",
-    re.IGNORECASE,
-)
-"""A plain subject and its verb, right before what is said of it."""
-_INVERSE = re.compile(r"\s(?:is|are|will be|becomes?|became)\s(?:now\s)?(?:the|our|my|your)\s", re.IGNORECASE)
 _POINTING = re.compile(r"\b(?:that|it|this|those|these|them)\b", re.IGNORECASE)
-_KEPT = re.compile(r"\b(?:keep|still|stays?|remains?|unchanged|leave|same)\b[^,;]{0,40}", re.IGNORECASE)
 
 
 def keyed(scene: Scene, mood: Mood) -> Iterator[Finding]:
-    yield from _named(scene, mood)
-    yield from _inverse(scene, mood)
     yield from _parallel(scene, mood)
     yield from _pointed(scene, mood)
     yield from _amended(scene, mood)
-
-
-def _named(scene: Scene, mood: Mood) -> Iterator[Finding]:
-    """The key is named, and another value is given: `the rate is now …`, `change the quantity to …`."""
-    text = scene.said.text[mood.sentence.start : mood.sentence.end]
-    if not _COPULA.search(text):
-        return
-    cue = mood.correction or cues.phrase_of(cues.FIRM, text)
-    new = phrase(scene, mood)
-    shares = {each.candidate.fact: _share_before(scene, each, mood, new) for each in scene.held}
-    top = max(shares.values(), default=0.0)
-    for held in scene.held:
-        named = shares[held.candidate.fact]
-        if named < 0.5 or named < top or (mood.keep and _is_kept(held, text)) or _is_elsewhere(scene, held):
-            continue
-        if held.is_typed:
-            yield from _named_value(scene, held, mood, named, cue)
-        elif held.kind != "flag" and new is not None:
-            yield from _named_label(scene, held, new, named, cue)
-
-
-def _share_before(scene: Scene, held: Held, mood: Mood, new: Place | None) -> float:
-    """How much of a key the sentence names: before the new value if that is a phrase, anywhere if it is of a kind."""
-    stems = scene.said.stems_of(mood)
-    if stems.isdisjoint(held.kin):
-        return 0.0
-    if held.is_typed or new is None:
-        return share(held, set(stems))
-    near = [word.stem for word in scene.said.inside(mood) if word.start < new[0]]
-    return share(held, set(near[-SUBJECT_WORDS:]))
 
 
 def share(held: Held, subject: set[str]) -> float:
@@ -100,22 +54,6 @@ def _is_elsewhere(scene: Scene, held: Held) -> bool:
     return any(scene.said.stems & set(each.key.domain) for each in scene.held if each.domain != held.domain)
 
 
-def _is_kept(held: Held, text: str) -> bool:
-    """Whether a sentence says that it stays as it is."""
-    kept = _KEPT.search(text)
-    return kept is not None and bool({word.stem for word in words(kept[0])} & set(held.key.own))
-
-
-def _named_value(scene: Scene, held: Held, mood: Mood, named: float, cue: str) -> Iterator[Finding]:
-    stated = _stated(scene, mood, held.kind)
-    others = [each for each in stated if not held.states(each)]
-    if not others or len(others) < len(stated) or not held.may_count(others[-1]):
-        return
-    sure = SURE if cue and named == 1 else LIKELY if cue or named == 1 else DOUBTFUL
-    place = (others[-1].start, others[-1].end)
-    yield Finding(held, "supersede", "explicit" if cue else "implicit", cue or "is", sure, place)
-
-
 def _stated(scene: Scene, mood: Mood, kind: str) -> list[Mention]:
     """The values of a kind that a sentence states, and does not deny."""
     key = (mood.sentence.start, kind)
@@ -126,36 +64,6 @@ def _stated(scene: Scene, mood: Mood, kind: str) -> list[Mention]:
             if mood.sentence.start <= each.start < mood.sentence.end and not scene.said.denies(each)
         ]
     return scene.stated[key]
-
-
-def _named_label(scene: Scene, held: Held, new: Place, named: float, cue: str) -> Iterator[Finding]:
-    if repeats(scene, held, new):
-        return
-    stated = norms(scene, new)
-    sure = DOUBTFUL
-    if len(stated & held.norms) > 1:
-        sure = LIKELY
-    elif not held.is_sentence:
-        ahead = scene.said.text[max(0, new[0] - SUBJECT_CHARACTERS) : new[0]]
-        plain = named == 1 and _SUBJECT.search(ahead) is not None
-        sure = (SURE if named == 1 else LIKELY) if cue else (FAIR if plain else DOUBTFUL)
-    yield Finding(held, "supersede", "explicit" if cue else "implicit", cue or "is", sure, new)
-
-
-def _inverse(scene: Scene, mood: Mood) -> Iterator[Finding]:
-    """The new value comes first: `Sarah is now the owner of the migration`."""
-    start, end = mood.sentence.start, mood.sentence.end
-    bridge = _INVERSE.search(scene.said.text, start, end)
-    names = [each for each in scene.said.names if bridge and each.end == bridge.start() and each.start >= start]
-    if bridge is None or not names:
-        return
-    subject = {word.stem for word in scene.said.words if bridge.end() <= word.start < end}
-    for held in scene.held:
-        named = share(held, subject) if held.is_label and not held.states(names[0]) else 0.0
-        if named >= 0.5:
-            sure = LIKELY if mood.strong and named == 1 else DOUBTFUL
-            place = (names[0].start, names[0].end)
-            yield Finding(held, "supersede", "explicit", mood.correction or "is", sure, place)
 
 
 def _parallel(scene: Scene, mood: Mood) -> Iterator[Finding]:

@@ -13,6 +13,9 @@ import msgspec
 
 from holdfast.core.detect import cues, moments
 from holdfast.core.detect.days import day_of
+from holdfast.core.detect.foreign import blank_foreign
+from holdfast.core.detect.shapes import Shape, shape_of
+from holdfast.core.detect.subjects import Subject, find_subjects
 from holdfast.core.detect.words import (
     BEFORE_CHARACTERS,
     BEFORE_MESSAGES,
@@ -68,7 +71,7 @@ class Reading:
     def __init__(self, said: Said, first: int, last: int = 0) -> None:
         self.said = said
         text, self._behind, self._further = excerpt(said.text, first, last)
-        self.text = text.replace("’", "'")
+        self.text = blank_foreign(text.replace("’", "'")) if last else text.replace("’", "'")
         self.lower = self.text.lower()
         if len(self.lower) != len(self.text):
             self.lower = self.text  # a few letters change their length, and then places would be wrong
@@ -254,6 +257,11 @@ class Held:
         """Whether its number is that of days or other units of time."""
 
     @cached_property
+    def shape(self) -> Shape:
+        """What a new value has to look like."""
+        return shape_of(self)
+
+    @cached_property
     def lefts(self) -> frozenset[str]:
         """The words that stood before it, where it was stated."""
         return frozenset(place.left for place in self.places if place.left)
@@ -406,6 +414,16 @@ class Scene:
         """The values of a kind that a sentence states; told by `keyed` once."""
         self.told: tuple[str, ...] = ()
         """What the text as a whole does; told by `evidence` once."""
+
+    def subjects(self, reading: Reading) -> list[Subject]:
+        """The phrases of a message that name facts; found once."""
+        if reading not in self._subjects:
+            self._subjects[reading] = find_subjects(self.held, reading)
+        return self._subjects[reading]
+
+    @cached_property
+    def _subjects(self) -> dict[Reading, list[Subject]]:
+        return {}
 
     @cached_property
     def authority(self) -> str:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import msgspec
 
-from holdfast.core.detect import cues, explicit, moments, phrases, temporal, topics
+from holdfast.core.detect import cues, explicit, moments, phrases, stance, temporal, topics
+from holdfast.core.detect.answers import RESERVE, find_answers
+from holdfast.core.detect.corrections import read_corrections
 from holdfast.core.detect.evidence import evidence, fits
-from holdfast.core.detect.findings import LIKELY, Finding, is_earnest
+from holdfast.core.detect.findings import DOUBTFUL, LIKELY, Finding, is_earnest
 from holdfast.core.detect.keyed import is_anothers
+from holdfast.core.detect.predicates import read_predicates
 from holdfast.core.detect.reading import Held, Reading, Scene
+from holdfast.core.detect.shapes import is_no_value, whole_value
+from holdfast.core.detect.statements import judge_statements, read_statements
 from holdfast.core.detect.weights import LABEL, OFFERED, VALUE, confidence
 from holdfast.core.detect.words import STOP, stem, words
-from holdfast.core.values import OPPOSITE, Mention, same, whole
+from holdfast.core.values import OPPOSITE, Mention
 from holdfast.model.content import Json
 from holdfast.model.detection import Observation, Proposal, Rule, Span
 
 WORTH_SAYING = 0.3
 """What is less sure than this is not proposed at all."""
+CERTAIN = 0.93
+"""How sure the evidence must be: what it puts below is right too seldom to act on without asking."""
+AGREED = 0.95
+"""The same, for a value that was only agreed to."""
 UNBOUND = 0.75
 """How sure a value of the right kind may be alone, with nothing that ties it to the candidate: never enough to act on."""
 ASIDE = 0.45
@@ -64,8 +75,13 @@ def _surest(scene: Scene) -> list[Finding]:
     """One finding a fact, the surest; a value in the text is the new one of one fact alone."""
     if not scene.held:
         return []
-    findings = [*explicit.found(scene), *implied(scene)] if not topics.exploring(scene) else []
-    findings = [_hedged(scene, each) for each in findings if each.confidence >= WORTH_SAYING]
+    findings: list[Finding] = []
+    if not topics.exploring(scene):
+        read = (read_statements(scene, scene.said), read_corrections(scene), read_predicates(scene))
+        findings += judge_statements(scene, chain.from_iterable(read))
+        findings += find_answers(scene)
+        findings += (each for found in (*explicit.found(scene), *implied(scene)) if (each := _gated(scene, found)))
+    findings = [_capped(scene, each) for each in findings if each.confidence >= WORTH_SAYING]
     findings.sort(key=lambda each: (-each.confidence, each.change != "supersede"))
     chosen: dict[str, Finding] = {}
     taken: set[tuple[bool, int]] = set()
@@ -82,6 +98,54 @@ def _surest(scene: Scene) -> list[Finding]:
     return [chosen[held.candidate.fact] for held in scene.held if held.candidate.fact in chosen]
 
 
+def _gated(scene: Scene, finding: Finding) -> Finding | None:
+    """A finding of a rule that looks at words alone, if the sentence is meant in earnest and the value is a whole one."""
+    held = finding.held
+    if finding.reading is not None:
+        return finding if held.domain or not RESERVE.search(scene.said.text) else None
+    place = finding.new or (finding.at, finding.at + 1)
+    if not held.domain and finding.change == "supersede" and held.kind != "flag" and _is_named(scene, held, place[0]):
+        return None
+    if finding.new is None or held.shape == "statement" or held.kind == "flag":
+        at = finding.at if finding.new is None else finding.new[0]
+        return finding if held.domain or _is_meant(scene, at, None, held) else None
+    mood = scene.said.mood_at(finding.new[0])
+    if mood is None:
+        return None
+    if held.domain:
+        stated = scene.said.text[finding.new[0] : finding.new[1]]
+        return finding if held.is_typed or not is_no_value(stated) else None
+    value = whole_value(held, scene.said, finding.new[0], mood.sentence.end, asked=True)
+    if value is None or not _is_meant(scene, value.start, (value.start, value.end), held):
+        return None
+    sure = (
+        finding.confidence
+        if scene.rivals(held)[1] == "sole" or finding.cue in {"not", "no"}
+        else min(finding.confidence, DOUBTFUL)
+    )
+    return msgspec.structs.replace(finding, new=(value.start, value.end), value=value.whole, confidence=sure)
+
+
+def _is_named(scene: Scene, held: Held, at: int) -> bool:
+    """Whether the sentence names the fact: then what it says of it was read as a statement, or is none."""
+    mood = scene.said.mood_at(at)
+    if mood is None or not held.norms.isdisjoint(held.key.telling):
+        return False
+    return any(
+        mood.sentence.start <= each.start < mood.sentence.end
+        for each in scene.subjects(scene.said)
+        if each.held is held
+    )
+
+
+def _is_meant(scene: Scene, at: int, place: tuple[int, int] | None, held: Held) -> bool:
+    mood = scene.said.mood_at(at)
+    if mood is None:
+        return False
+    around = stance.surround(scene.said.text, mood.sentence, at, place, place[1] if place else at)
+    return stance.judge(msgspec.structs.replace(around, dated=held.is_typed, changes=True)).stance == "earnest"
+
+
 def _sound(scene: Scene, finding: Finding) -> Finding | None:
     """With all of the new value and nothing else; None if what it found is no value: a word of the key, or what is quoted
     as wrong."""
@@ -90,7 +154,7 @@ def _sound(scene: Scene, finding: Finding) -> Finding | None:
         return finding
     reading = finding.reading or scene.said
     start, end = finding.new
-    if reading.disowns(start) or _is_beside_the_address(held, reading, start, end):
+    if reading.disowns(start):
         return None
     if held.core is not None:
         start, end = moments.extended(reading.text, start, end, held.text, held.core)
@@ -104,20 +168,11 @@ def _sound(scene: Scene, finding: Finding) -> Finding | None:
     return msgspec.structs.replace(finding, new=(start, end))
 
 
-def _is_beside_the_address(held: Held, reading: Reading, start: int, end: int) -> bool:
-    """Whether this is a word of an address, or beside one where the fact is an address: no value of its own."""
-    streets = [each for each in reading.mentions if each.noun == "street"]
-    if any(each.start <= start and end <= each.end and (start, end) != (each.start, each.end) for each in streets):
-        return True
-    old = whole(held.text)
-    if old is None or old.noun != "street":
-        return False
-    others = [each for each in streets if not same(each, old)]
-    return bool(others) and not any(each.start <= start < each.end for each in others)
-
-
-def _hedged(scene: Scene, finding: Finding) -> Finding:
-    """Less sure, where the text itself is not."""
+def _capped(scene: Scene, finding: Finding) -> Finding:
+    """Less sure, where the text itself is not, or where a slot of a task is set right in passing: of what is told there by
+    words alone, too much is meant for another slot."""
+    if finding.held.domain and finding.confidence < CERTAIN:
+        finding = msgspec.structs.replace(finding, confidence=min(finding.confidence, UNBOUND))
     at = finding.new[0] if finding.new and finding.reading is None else -1
     mood = scene.said.mood_at(at)
     if mood is None or not mood.hedged:
@@ -138,7 +193,7 @@ def implied(scene: Scene) -> list[Finding]:
             told = [*evidence(held, mention, scene, where)]
             weights = OFFERED if where is not scene.said else LABEL if held.is_label else VALUE
             sure = confidence(weights, told)
-            if where is scene.said and not BINDING & {*told}:
+            if (where is not scene.said and sure < AGREED) or (where is scene.said and not BINDING & {*told}):
                 sure = min(sure, UNBOUND)
             if where is scene.said and sure > ASIDE and _is_aside(scene, held, mention):
                 sure = min(sure, ASIDE)
@@ -175,7 +230,7 @@ def _changed(scene: Scene, finding: Finding) -> Proposal:
     value: Json = None
     if finding.new is not None:
         start, end = where.span(*finding.new)
-        value = _value(finding.held, where.said.text[start:end], where, finding.new[0])
+        value = finding.value or _value(finding.held, where.said.text[start:end], where, finding.new[0])
         if finding.reading is None or where.said.seq in scene.known:
             new = Span(0 if finding.reading is None else where.said.seq, start, end)
     told = f"{finding.cue}: " if finding.cue else ""

@@ -1,4 +1,5 @@
-"""Words, sentences and the words of a key. All that is read is bounded here, so no text can keep a reader busy for long."""
+"""Words, sentences and the words of a key. All that is read is bounded here, so no text can keep a reader busy for "
+"long."""
 
 from __future__ import annotations
 
@@ -78,6 +79,15 @@ KIN: dict[str, frozenset[str]] = {}
 for _group in _SAME:
     for _word in word_set(_group):
         KIN[_word] = KIN.get(_word, frozenset()) | word_set(_group)
+
+
+KIN_WORDS = (
+    r"(?:mother|father|mom|dad|mum|mam|sister|brother|wife|husband|son|daughter|friend|colleague|boss|parent|coworker|"
+    r"neighbou?r|aunt|"
+    r"uncle|cousin|client|customer|kid|roommate|partner|girlfriend|boyfriend|gf|bf|flatmate|nephew|niece|grandma|grandpa|"
+    r"teammate|manager|landlord|assistant|teacher|doctor|fianc[eé]e?|ex)"
+)
+"""People whose things are not the speaker's: a pattern."""
 
 
 class Word(msgspec.Struct, frozen=True):

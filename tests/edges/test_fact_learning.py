@@ -1,0 +1,76 @@
+"""Which ledger a new fact goes into that is read in what was said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Policy
+from tests.edges.fact_engines import Hearing, about, own, proposal, shelf, values
+
+
+def _learned(answer: Any, *ledgers: dict[str, Any], policy: Policy | None = None, role: Any = "user") -> dict[str, Any]:
+    """The ledgers that hold something once it was observed, by name."""
+    more: dict[str, Any] = {} if policy is None else {"policy": policy}
+    with holdfast.open("memory:", detector=Hearing(answer), **more) as engine:
+        homes = {str(ledger.id): ledger for ledger in (shelf(engine, **each) for each in ledgers)}
+        session = engine.create_session("s", actor="ada", ledgers=[each.id for each in homes.values()])
+        session.observe("the key is v", role=role)
+        homes["session"] = own(session)
+        return {name: found for name, ledger in homes.items() if (found := values(ledger.facts()))}
+
+
+def _new(**changes: Any) -> Any:
+    return lambda _: (proposal(**changes),)
+
+
+USER: dict[str, Any] = {"user": "ada"}
+OTHER: dict[str, Any] = {"user": "ben"}
+PROJECT: dict[str, Any] = {"project": "apollo"}
+
+
+@pytest.mark.parametrize(
+    ("ledgers", "home"),
+    [
+        ((), "session"),
+        ((PROJECT,), "session"),
+        ((USER,), "user ada"),
+        ((PROJECT, USER), "user ada"),
+        ((OTHER,), "user ben"),
+        ((OTHER, USER), "user ada"),
+        (({"user": "cai"}, OTHER), "session"),
+    ],
+)
+def test_what_the_user_says_of_something_new_is_the_users(ledgers: tuple[dict[str, Any], ...], home: str) -> None:
+    assert _learned(_new(), *ledgers) == {home: {"k": "v"}}
+
+
+def test_by_policy_it_stays_in_the_session() -> None:
+    assert _learned(_new(), USER, policy=Policy(learn_into="session")) == {"session": {"k": "v"}}
+
+
+def test_what_others_say_and_what_holds_only_here_stays_in_the_session() -> None:
+    assert _learned(_new(), USER, role="assistant") == {"session": {"k": "v"}}
+    assert "user ada" not in _learned(_new(scope="draft"), USER)
+
+
+def test_what_is_asked_first_goes_where_it_belongs_once_it_is_accepted() -> None:
+    with holdfast.open("memory:", detector=Hearing(_new(confidence=0.6))) as engine:
+        user = shelf(engine, **USER)
+        session = engine.create_session("s", actor="ada", ledgers=[user.id])
+        (judged,) = session.observe("the key is v").judged
+        assert (judged.outcome, judged.ledger) == ("asked", user.id)
+        assert judged.id
+        session.accept(judged.id)
+        assert values(user.facts()) == {"k": "v"}
+
+
+def test_a_fact_that_is_superseded_stays_in_its_ledger() -> None:
+    with holdfast.open("memory:", detector=Hearing(about("k", value="w"))) as engine:
+        user, project = shelf(engine, **USER), shelf(engine, **PROJECT)
+        project.assert_("k", "v")
+        engine.create_session("s", actor="ada", ledgers=[user.id, project.id]).observe("the key is w")
+        assert values(project.facts()) == {"k": "w"}
+        assert values(user.facts()) == {}
