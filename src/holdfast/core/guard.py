@@ -104,7 +104,8 @@ def anchors(value: Json) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-_seen: Memory[frozenset[str]] = Memory(16 << 20)
+_seen: Memory[frozenset[str]] = Memory(32 << 20)
+"""Enough for a view of 10,000 messages."""
 
 
 def probes(text: str) -> frozenset[str]:
