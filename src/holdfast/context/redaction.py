@@ -197,7 +197,12 @@ class _Report:
         self.exposed |= dict.fromkeys(name for each in left for name in each.ids if name in endings)
         kept = [self._checked(each) for each in statements if each not in left]
         kept = [each for each in kept if each.action == "withhold" or self._watch.policy != "off"]
-        self._note(kept, editable)
+        edited = [each for each in kept if not editable or guard.is_edited(text, each, self._watch.policy)]
+        self._marks += (
+            (each.key, each.action if editable else "beside", each.certain, each.replaced) for each in edited
+        )
+        self.facts |= dict.fromkeys(name for each in kept if each.action != "withhold" for name in each.ids)
+        self.stated |= dict.fromkeys(name for each in kept if each.certain for name in each.ids)
         return tuple(kept)
 
     def _checked(self, statement: Statement) -> Statement:
@@ -219,14 +224,6 @@ class _Report:
         """Whether a statement is left where it is: in the current turn, or until the next boundary."""
         in_turn = 0 < self._watch.turn <= self._first
         return in_turn or all(self._watch.endings[name].deferred for name in statement.ids)
-
-    def _note(self, statements: Sequence[Statement], editable: bool) -> None:
-        for each in statements:
-            self._marks.append((each.key, each.action if editable else "beside", each.certain, each.replaced))
-            if each.certain:
-                self.stated |= dict.fromkeys(each.ids)
-            if each.action != "withhold":
-                self.facts |= dict.fromkeys(each.ids)
 
     def beside(self, text: str) -> tuple[str, ...]:
         """The keys whose superseded values stand in a text that cannot be edited."""

@@ -186,10 +186,18 @@ class Clauses:
             low, high = max(low, first - CLAUSE_TERMS), min(high, last + CLAUSE_TERMS)
             if self.layout.sentences[low] != sentence or not subject.is_named(frozenset(self.roots[low : high + 1])):
                 continue
-            names = [at for at in range(low, high + 1) if self.text[self.terms.starts[at]].isupper()]
-            if not names and not self.is_anothers(low, high, subject):
+            if not any(map(self._is_written_as_name, range(low, high + 1))) and not self.is_anothers(
+                low, high, subject
+            ):
                 return True
         return False
+
+    def _is_written_as_name(self, at: int) -> bool:
+        """Whether a term has a capital letter; the first word of a sentence may be another word."""
+        if not self.text[self.terms.starts[at]].isupper():
+            return False
+        first = self.layout.sentence_firsts[self.layout.sentences[at]] == at
+        return not (first and (self.terms.norms[at] in COMMON_WORDS or self.roots[at] in _WANTED))
 
     def _is_another_kind(self, around: list[int], subject: Subject) -> bool:
         """Whether a clause names another thing of the kind: the marketing budget, where the key is `trip budget`."""

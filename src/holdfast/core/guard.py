@@ -44,10 +44,10 @@ SEVERAL = "*"
 """Stands for the anchor of a value that is made of several."""
 _WRAP = re.compile(r"[,;]?[^\S\n]*\n[^\S\n]*")
 MARKER = re.compile(
-    rf"\[(?:outdated(?:: (?P<key>[^\[\]\n]{{1,{KEY_CHARS}}}))?|withheld"
-    rf"|(?P<noted>[^\[\]\n]{{1,{KEY_CHARS}}}) (?:has changed since|no longer applies))\]"
+    rf"\[(?:outdated(?:: [^\[\]\n]{{1,{KEY_CHARS}}})?|withheld"
+    rf"|[^\[\]\n]{{1,{KEY_CHARS}}} (?:has changed since|no longer applies))\]"
 )
-"""What this module itself puts in, and so does not read, unless somebody else wrote it."""
+"""What this module itself puts in."""
 
 
 # Looking up
@@ -71,7 +71,8 @@ def anchors(value: Json) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-_seen: Memory[frozenset[str]] = Memory(16 << 20)
+_seen: Memory[frozenset[str]] = Memory(32 << 20)
+"""Enough for a view of 10,000 messages."""
 
 
 def probes(text: str) -> frozenset[str]:
@@ -101,9 +102,9 @@ def show(text: str, statements: Sequence[Statement], policy: Guard) -> str:
     """A text as it may be shown. What is withheld is taken out under any policy."""
     edits: dict[tuple[int, int], str] = {}
     for each in statements:
-        if each.action == "withhold" or (policy == "redact" and each.action == "redact"):
+        if _is_replaced(each, policy):
             edits[each.start, each.stop] = marker_of(each)
-        elif policy != "off" and not MARKER.match(text, each.note_at + 1):
+        elif is_edited(text, each, policy):
             at = (each.note_at, each.note_at)
             note = f" {_note_of(each)}"
             edits[at] = edits[at] + note if at in edits and note not in edits[at] else note
@@ -113,6 +114,17 @@ def show(text: str, statements: Sequence[Statement], policy: Guard) -> str:
         shown += text[done:start], new
         done = max(done, stop)
     return "".join((*shown, text[done:])) if shown else text
+
+
+def is_edited(text: str, statement: Statement, policy: Guard) -> bool:
+    """Whether a text is shown otherwise because of a statement: not if its note stands there already."""
+    if _is_replaced(statement, policy):
+        return True
+    return policy != "off" and not MARKER.match(text, statement.note_at + 1)
+
+
+def _is_replaced(statement: Statement, policy: Guard) -> bool:
+    return statement.action == "withhold" or policy == "redact" == statement.action
 
 
 def marker_of(statement: Statement) -> str:
@@ -440,12 +452,11 @@ class _Reading:
 
 
 def _markers(text: str, known: Known) -> list[tuple[int, int]]:
-    """What was put in by this module: a key counts only if it is one of these facts', and nothing does for a reader who
-    may not know all of them."""
+    """What was put in by this module, and is not read again. Where something is withheld, all is read: anybody can write
+    what looks like a marker."""
     if "[" not in text or any(each.standing == "withheld" for each in known.gone.values()):
         return []
-    found = MARKER.finditer(text)
-    return [each.span() for each in found if (each["key"] or each["noted"] or "") in known.keys]
+    return [each.span() for each in MARKER.finditer(text)]
 
 
 # Questions about the past
@@ -459,7 +470,7 @@ _ASKING = re.compile(
     r"\?|\b(?:what|which|where|who|when|how)\b|\b(?:tell|show|give|list|remind|find|look up|need)\b", re.IGNORECASE
 )
 _PLAINLY = re.compile(
-    r"\b(?:what|which|who|where)\b[^?.\n]{0,40}\b(?:was|were|did|had)\b[^?.\n]{0,40}\b(?:it|that|before|previously|earlier)\b",
+    r"\b(?:what|which|who|where)\b[^?.\n]{0,40}\b(?:was|were|did|had)\b[^?.\n]{0,40}\b(?:it|that)\b",
     re.IGNORECASE,
 )
 _PAST_CHARS = 2_000
@@ -477,5 +488,5 @@ def past_keys(question: str, keys: Collection[str], in_view: Collection[str] = (
     for first, last in zip(layout.sentence_firsts, layout.sentence_lasts, strict=True):
         if _PAST.search(text, terms.starts[first], terms.stops[last]):
             stems = frozenset(roots[first : last + 1])
-            named |= dict.fromkeys(key for key in keys if subject_of(key).is_named(stems))
+            named |= dict.fromkeys(key for key in keys if subject_of(key).is_meant(stems))
     return list(named) or (list(in_view) if _PLAINLY.search(text) else [])
