@@ -261,7 +261,8 @@ def test_a_note_says_what_is_true_either_way() -> None:
     assert shown(text, fact("9:30", "meeting_time")) == "See you at 9:30 [meeting_time has changed since]."
     gone = fact("9:30", "meeting_time", replaced=False)
     assert shown(text, gone) == "See you at 9:30 [meeting_time no longer applies]."
-    assert (
+    moved = "We ship to 12 Main St [shipping_address has changed since]."
+    assert shown("We ship to 12 Main St.", MAIN, sure=False) == moved
         shown("We ship to 12 Main St.", MAIN, sure=False)
         == "We ship to 12 Main St [shipping_address has changed since]."
     )
