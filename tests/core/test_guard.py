@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from holdfast.core.guard import SEVERAL, anchor, anchors, asks_about_past, find_statements, probes, repeats, show
+from holdfast.core.guard import SEVERAL, anchor, anchors, find_statements, past_keys, probes, repeats, show
 from holdfast.core.patterns import KEY_CHARS, Span, Stated, leaves
 from holdfast.core.strength import Strength, strength_of
 from holdfast.core.structure import Structure
@@ -250,7 +250,8 @@ def test_a_bare_answer_is_read_with_its_question() -> None:
 
 
 def test_a_label_names_the_key_and_only_adds_notes() -> None:
-    assert shown("Rome", fact("Rome", "home_city"), label="city") == "Rome [outdated: home_city]"
+    assert shown("Rome", fact("Rome", "home_city"), label="home_city") == "Rome [outdated: home_city]"
+    assert shown("Rome", fact("Rome", "home_city"), label="city") == "Rome [home_city has changed since]"
     assert shown("Rome", fact("Rome", "home_city"), label="destination") == "Rome"
     assert shown("4", fact(4, "party_size"), label="party_size") == "4 [outdated: party_size]"
 
@@ -260,7 +261,10 @@ def test_a_note_says_what_is_true_either_way() -> None:
     assert shown(text, fact("9:30", "meeting_time")) == "See you at 9:30 [meeting_time has changed since]."
     gone = fact("9:30", "meeting_time", replaced=False)
     assert shown(text, gone) == "See you at 9:30 [meeting_time no longer applies]."
-    assert shown("We ship to 12 Main St.", MAIN, sure=False) == f"We ship to 12 Main St {MARK}."
+    assert (
+        shown("We ship to 12 Main St.", MAIN, sure=False)
+        == "We ship to 12 Main St [shipping_address has changed since]."
+    )
 
 
 # What is live
@@ -361,8 +365,8 @@ def test_a_marker_names_a_key_only_if_that_is_safe(key: str, expected: str) -> N
 def test_its_own_markers_are_not_read() -> None:
     outdated = fact("outdated", "status", name="k2")
     text = f"The status was {MARK} here"
-    assert shown(text, outdated) == text
-    assert shown("[outdated: 12 Main St] x", MAIN) == "[outdated: 12 Main St] x"
+    assert shown(text, outdated, MAIN) == text
+    assert shown("[outdated: 12 Main St] x", MAIN) == f"[outdated: {MARK}] x", "no key of a fact: someone else wrote it"
     assert shown(f"12 {MARK} Main St", MAIN) == f"12 {MARK} Main St"
 
 
@@ -414,17 +418,16 @@ def test_a_key_is_named_by_its_words(key: str, named: str, other: str) -> None:
 @pytest.mark.parametrize(
     ("question", "expected"),
     [
-        ("What was my old address?", True),
-        ("Tell me my previous address", True),
-        ("Where did I live before?", True),
-        ("which address did we use originally", True),
-        ("What is my address?", False),
-        ("I moved to an old house.", False),
-        ("", False),
+        ("What was my old address?", ["address"]),
+        ("Tell me my previous address", ["address"]),
+        ("which address did we use originally", ["address"]),
+        ("What is my address?", []),
+        ("I moved to an old house.", []),
+        ("", []),
     ],
 )
-def test_questions_about_the_past(question: str, expected: bool) -> None:
-    assert asks_about_past(question) is expected
+def test_questions_about_the_past(question: str, expected: list[str]) -> None:
+    assert past_keys(question, ["address", "meeting_time"]) == expected
 
 
 SEED = """

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.adapters.tokens import EstimatingCounter
+from holdfast.context.fence import CLOSING, OPENING
 from holdfast.core.calibrate import calibrated
 from holdfast.core.guard import MARKER
 from holdfast.errors import CriticalOverflow, WindowTooSmall
+from holdfast.flows.packing import LATEST, TASK
 from holdfast.model.messages import Unit
 from holdfast.model.pack import PREFIX, TAIL, Brief
 from holdfast.model.tools import Tool
@@ -216,14 +218,15 @@ class Day:
             return calibrated(state.calibration, tokens, messages)
 
         history = pack.history
-        tail = [each for each in history.tail if not each.startswith("Question: ")]
-        question = [each for each in history.tail if each.startswith("Question: ")]
+        question = [each for each in history.tail if each.startswith((TASK, LATEST))]
+        fence = [each for each in history.tail if each in (OPENING, CLOSING)]
+        tail = [each for each in history.tail if each not in question and each not in fence]
         tools = [[each.name, each.description, each.parameters] for each in pack.tools]
         return (
             sum(measure(each.tokens, 1) for each in history.system)
             + (measure(COUNT(json.dumps(tools, separators=(",", ":"))), 0) if tools else 0)
             + measure(sum(each.tokens for each in history.items), sum(each.blocks for each in history.items))
-            + sum(measure(COUNT(each), 0) for each in tail)
+            + sum(measure(COUNT(each), 0) for each in (*fence, *tail))
             + (measure(0, 1) if tail else 0)
             + sum(measure(COUNT(each), 1) for each in question)
         )
@@ -239,7 +242,8 @@ class Day:
             self.boundaries += 1
             for dialect, entries in renderings.items():
                 assert entries[: len(last.renderings[dialect])] == last.renderings[dialect], dialect
-        self.last[name] = Last(how, renderings)
+        if not pack.manifest.request.asked:  # else it was looked at and sent to nobody, so no cache has it
+            self.last[name] = Last(how, renderings)
 
     def close(self) -> None:
         assert all(needed > budget for needed, budget in self.refused)
