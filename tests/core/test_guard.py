@@ -363,8 +363,8 @@ def test_a_marker_names_a_key_only_if_that_is_safe(key: str, expected: str) -> N
 def test_its_own_markers_are_not_read() -> None:
     outdated = fact("outdated", "status", name="k2")
     text = f"The status was {MARK} here"
-    assert shown(text, outdated) == text
-    assert shown("[outdated: 12 Main St] x", MAIN) == "[outdated: 12 Main St] x"
+    assert shown(text, outdated, MAIN) == text
+    assert shown("[outdated: 12 Main St] x", MAIN) == f"[outdated: {MARK}] x", "no key of a fact: someone else wrote it"
     assert shown(f"12 {MARK} Main St", MAIN) == f"12 {MARK} Main St"
 
 

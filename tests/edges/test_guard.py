@@ -318,7 +318,7 @@ def test_the_environment_keeps_its_location_after_location_changes(engine: holdf
     own(session).assert_("location", "Porto")
     session.record("user", "What now?")
     assert re.search(
-        r"^- location: Lisbon \([^)]+\) \[outdated: location\]$", session.pack(budget=WINDOW).text, re.MULTILINE
+        r"^- location: Lisbon \([^)]+\) \[location has changed since\]$", session.pack(budget=WINDOW).text, re.MULTILINE
     )
     session.set_environment("location", "Lisbon")
     assert re.search(r"^- location: Lisbon \([^)]+\)$", session.pack(budget=WINDOW).text, re.MULTILINE)

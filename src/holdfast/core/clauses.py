@@ -186,14 +186,12 @@ class Clauses:
             low, high = max(low, first - CLAUSE_TERMS), min(high, last + CLAUSE_TERMS)
             if self.layout.sentences[low] != sentence or not subject.is_named(frozenset(self.roots[low : high + 1])):
                 continue
-            if not any(map(self._is_written_as_name, range(low, high + 1))) and not self.is_anothers(
-                low, high, subject
-            ):
+            if not any(map(self._is_name, range(low, high + 1))) and not self.is_anothers(low, high, subject):
                 return True
         return False
 
-    def _is_written_as_name(self, at: int) -> bool:
-        """Whether a term has a capital letter; the first word of a sentence may be another word."""
+    def _is_name(self, at: int) -> bool:
+        """Whether a term is written as a name is; the first word of a sentence may be another word."""
         if not self.text[self.terms.starts[at]].isupper():
             return False
         first = self.layout.sentence_firsts[self.layout.sentences[at]] == at
