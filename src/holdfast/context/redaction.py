@@ -154,7 +154,7 @@ class _Report:
         *,
         typed: bool = False,
         ids: frozenset[str] = frozenset(),
-        told: dict[str, None] | None = None,
+        told: dict[str, str] | None = None,
         data: bool = False,
     ) -> None:
         self._watch, self.at, self._typed, self._ids, self._told, self._data = watch, at, typed, ids, told, data
@@ -163,8 +163,8 @@ class _Report:
         self.facts: dict[str, None] = {}
         self._marks: list[tuple[str, str, bool, bool]] = []
         self.exposed: dict[str, None] = {}
-        self.stated: dict[str, None] = {}
-        """The facts that it states for certain: the assistant may echo them later."""
+        self.stated: dict[str, str] = {}
+        """The facts that it states for certain, and the noun behind each: the assistant may echo them later."""
         self.must_hide = False
         """A part that cannot be edited states what is withheld."""
 
@@ -187,7 +187,7 @@ class _Report:
             facts,
             spans=[each for each in spans if each.id in names],
             sources=sources,
-            echoes=[name for name in names & endings.keys() if self._echoes(name)],
+            echoes={name: (self._told or {}).get(name, "") for name in names & endings.keys() if self._echoes(name)},
             offers=[name for name in names & endings.keys() if self._offers(name)],
             before=before,
             label=label,
@@ -202,7 +202,8 @@ class _Report:
             (each.key, each.action if editable else "beside", each.certain, each.replaced) for each in edited
         )
         self.facts |= dict.fromkeys(name for each in kept if each.action != "withhold" for name in each.ids)
-        self.stated |= dict.fromkeys(name for each in kept if each.certain for name in each.ids)
+        for each in kept:
+            self.stated |= dict.fromkeys(each.ids, guard.noun_behind(text, each.stop)) if each.certain else {}
         return tuple(kept)
 
     def _checked(self, statement: Statement) -> Statement:
@@ -276,7 +277,7 @@ def guard_items(watch: Watch, items: Sequence[Item], count: Callable[[str], int]
         return Guarded(tuple(items))
     shown: list[Item] = []
     reports: list[_Report] = []
-    before, told = "", dict[str, None]()
+    before, told = "", dict[str, str]()
     for item in items:
         if isinstance(item, Summary):
             shown.append(_summary(watch, item, count, reports))
@@ -337,7 +338,7 @@ def _unit(
     count: Callable[[str], int],
     reports: list[_Report],
     before: str,
-    told: dict[str, None],
+    told: dict[str, str],
 ) -> Item:
     """`told` are the facts that were stated before: what this unit states is added to them."""
     own = [_report(watch, each, told) for each in unit.messages]
@@ -357,7 +358,7 @@ def _unit(
     return Unit(tuple(messages), unit.open)
 
 
-def _report(watch: Watch, message: Message, told: dict[str, None]) -> _Report:
+def _report(watch: Watch, message: Message, told: dict[str, str]) -> _Report:
     ids = frozenset((message.id, *(result.tool_call_id for result in message.tool_results)))
     echoed = told if message.role == "assistant" else None
     seq, role = message.seq, message.role
@@ -481,7 +482,7 @@ def _value(name: str, value: Json, report: _Report) -> Json:
 
 
 def _collapsed(
-    watch: Watch, unit: Unit, count: Callable[[str], int], reports: list[_Report], told: dict[str, None]
+    watch: Watch, unit: Unit, count: Callable[[str], int], reports: list[_Report], told: dict[str, str]
 ) -> Summary:
     """A unit of which a part that cannot be edited states what is withheld: as text, without that."""
     lines = [_LEFT_OUT]

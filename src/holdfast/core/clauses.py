@@ -275,6 +275,10 @@ class Clauses:
         end = min(len(self.text), self.terms.stops[high] + 2)
         return _ALTERNATIVES.search(self.text, self.terms.starts[low], end) is not None
 
+    def noun_behind(self, at: int) -> str:
+        """The noun right behind a number; empty for none."""
+        return self.roots[at + 1] if self.counts(at) else ""
+
     def counts(self, at: int) -> bool:
         """Whether a number counts something: the 6th floor, 1,500 people."""
         if at + 1 >= len(self.roots) or self.text[self.terms.stops[at] : self.terms.starts[at + 1]] != " ":

@@ -11,7 +11,8 @@ distinctive: `core.strength` has the rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.core.clauses import TYPED, Clauses, Naming, roots_of
@@ -32,7 +33,7 @@ from holdfast.core.patterns import (
     leaves,
 )
 from holdfast.core.strength import COMMON_WORDS, Strength
-from holdfast.core.subjects import Subject, subject_of
+from holdfast.core.subjects import Subject, root, subject_of
 from holdfast.core.terms import Detail, Terms, agree
 from holdfast.core.wording import GAP, NESTED, Memory, occurrences
 from holdfast.model.content import Json
@@ -42,6 +43,7 @@ ANCHOR_CHARS = 64
 """Of a term that rows are looked up by."""
 SEVERAL = "*"
 """Stands for the anchor of a value that is made of several."""
+_NOUN = re.compile(r"\s([^\W\d_]{3,30})\b")
 _WRAP = re.compile(r"[,;]?[^\S\n]*\n[^\S\n]*")
 MARKER = re.compile(
     rf"\[(?:outdated(?:: [^\[\]\n]{{1,{KEY_CHARS}}})?|withheld"
@@ -149,7 +151,7 @@ def find_statements(
     *,
     spans: Sequence[Span] = (),
     sources: Collection[str] = (),
-    echoes: Collection[str] = (),
+    echoes: Mapping[str, str] = MappingProxyType({}),
     offers: Collection[str] = (),
     before: str = "",
     label: str = "",
@@ -159,13 +161,14 @@ def find_statements(
     """Where a text states facts that are dead or withheld, in order and apart from each other.
 
     `spans` are the places where its provenance says that it states them, `sources` the ids of the facts that come from this
-    text as a whole. Of an assistant's text, `echoes` are those that it was told before, and `offers` those that were
-    asserted later. `before` is the message before it, which may be a question, and `label` the name under which the text
-    stands in JSON. Nothing is taken out of `data`; without `sure`, nothing is certain either."""
+    text as a whole. Of an assistant's text, `echoes` are those that it was told before, each with the noun behind its value
+    there, and `offers` those that were asserted later. `before` is the message before it, which may be a question, and
+    `label` the name under which the text stands in JSON. Nothing is taken out of `data`; without `sure`, nothing is certain
+    either."""
     known = Known(facts)
     if not known.gone:
         return ()
-    told = _Told(tuple(spans), frozenset(sources), frozenset(echoes), frozenset(offers), data)
+    told = _Told(tuple(spans), frozenset(sources), echoes, frozenset(offers), data)
     found = list(_Reading(text, known, told, before, label).statements())
     if not sure:
         found = [
@@ -178,6 +181,12 @@ def repeats(text: str, facts: Sequence[Stated]) -> tuple[str, ...]:
     """The ids of the facts whose value stands in a text, whatever it means there."""
     places = _Reading(text, Known(facts), _Told()).places()
     return tuple(dict.fromkeys(each.fact.id for place in places for each in place.patterns))
+
+
+def noun_behind(text: str, at: int) -> str:
+    """The noun that a number is told with: `days` in `for 2 days`, as it is compared."""
+    found = _NOUN.match(text, at)
+    return root(found[1].lower()) if found else ""
 
 
 def _joined(found: list[Statement]) -> Iterator[Statement]:
@@ -214,7 +223,7 @@ class _Told(NamedTuple):
 
     spans: tuple[Span, ...] = ()
     sources: frozenset[str] = frozenset()
-    echoes: frozenset[str] = frozenset()
+    echoes: Mapping[str, str] = MappingProxyType({})
     offers: frozenset[str] = frozenset()
     data: bool = False
 
@@ -412,6 +421,9 @@ class _Reading:
         if pattern.leaf.norms[0][0] == "#" and len(pattern.leaf.norms) == 1:
             ahead = self.terms.norms[place.first - 1] if place.first else ""
             if ahead == "for" and not self.clauses.counts(place.last):
+                return True
+            noun = self.told.echoes[pattern.fact.id]
+            if noun and noun == self.clauses.noun_behind(place.last):
                 return True
         if detail is None:
             return any(len(norm) > 3 and norm not in COMMON_WORDS and norm[0] != "#" for norm in pattern.leaf.norms)
