@@ -41,7 +41,7 @@ data = st.recursive(
     max_leaves=3,
 )
 ledgers, keys, some = st.sampled_from(LEDGERS), st.sampled_from(KEYS), st.integers(0, 3)
-know = st.tuples(st.just("know"), ledgers, keys, values, st.sampled_from(("", "", "draft", "soon")))
+know = st.tuples(st.just("know"), ledgers, keys, values, st.sampled_from(("", "", "draft")))
 end = st.tuples(st.sampled_from(("retract", "expire", "promote", "reinstate")), ledgers, some)
 say = st.tuples(st.just("say"), st.sampled_from(("user", "assistant")), said)
 work = st.tuples(st.just("work"), st.dictionaries(st.just("to"), told, max_size=1), data | said)
@@ -110,16 +110,11 @@ class Day:
             for ledger in self.ledgers.values()
             for status in ("live", "dead")
             for fact in ledger.facts(within="any", status=status, limit=100)
-        ] + [fact for ledger in self.ledgers.values() for fact in self._run_out(ledger)]
-
-    def _run_out(self, ledger: Any) -> list[Fact]:
-        """Live ones that nobody swept are in no list."""
-        found = [ledger.history(key) for key in KEYS]
-        return [each for facts in found for each in facts if each.is_valid and each.ran_out(self.clock.now_us())]
+        ]
 
     def _know(self, ledger: str, key: str, value: str, how: str) -> None:
         scope = {"scope": "draft", "scope_id": "d"} if how == "draft" else {}
-        self.ledgers[ledger].assert_(key, value, ttl_s=5 if how == "soon" else None, **scope)
+        self.ledgers[ledger].assert_(key, value, **scope)
 
     def _change(self, what: str, ledger: str, number: int) -> None:
         dead = self.ledgers[ledger].facts(within="any", status="dead")
@@ -156,7 +151,11 @@ class Day:
         version = self.session.state().version
         pack = self.place.pack(budget=100_000)
         assert self.session.state().version == version
-        assert pack.manifest.exposed == ()
+        messages = pack.history.messages
+        turn = next(
+            (each.seq for each in reversed(messages) if each.role == "user"), messages[-1].seq if messages else 0
+        )
+        assert all(each.at >= turn for each in pack.manifest.exposed), "only the current turn is left as it is"
         name = None if self.frame is None else self.frame.id
         boundary, rendered = self.session.state().view(name).boundary, self.place.render("openai")
         before = self.rendered.get(name)
@@ -183,8 +182,7 @@ class Day:
 
     def _live_values(self) -> set[str]:
         """Those that hold somewhere: also in a draft, whose business they are."""
-        now = self.clock.now_us()
-        return {str(fact.value) for fact in self.facts() if fact.is_valid and not fact.ran_out(now)}
+        return {str(fact.value) for fact in self.facts() if fact.is_valid}
 
     def _check_shown(self, place: Any, live: set[str]) -> None:
         history = place.history()
