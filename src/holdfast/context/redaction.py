@@ -201,8 +201,8 @@ class _Report:
         self._marks += (
             (each.key, each.action if editable else "beside", each.certain, each.replaced) for each in edited
         )
-        self.stated |= dict.fromkeys(name for each in kept if each.certain for name in each.ids)
         self.facts |= dict.fromkeys(name for each in kept if each.action != "withhold" for name in each.ids)
+        self.stated |= dict.fromkeys(name for each in kept if each.certain for name in each.ids)
         return tuple(kept)
 
     def _checked(self, statement: Statement) -> Statement:

@@ -44,10 +44,10 @@ SEVERAL = "*"
 """Stands for the anchor of a value that is made of several."""
 _WRAP = re.compile(r"[,;]?[^\S\n]*\n[^\S\n]*")
 MARKER = re.compile(
-    rf"\[(?:outdated(?:: (?P<key>[^\[\]\n]{{1,{KEY_CHARS}}}))?|withheld"
-    rf"|(?P<noted>[^\[\]\n]{{1,{KEY_CHARS}}}) (?:has changed since|no longer applies))\]"
+    rf"\[(?:outdated(?:: [^\[\]\n]{{1,{KEY_CHARS}}})?|withheld"
+    rf"|[^\[\]\n]{{1,{KEY_CHARS}}} (?:has changed since|no longer applies))\]"
 )
-"""What this module itself puts in, and so does not read, unless somebody else wrote it."""
+"""What this module itself puts in."""
 
 
 # Looking up
@@ -452,12 +452,11 @@ class _Reading:
 
 
 def _markers(text: str, known: Known) -> list[tuple[int, int]]:
-    """What was put in by this module: a key counts only if it is one of these facts', and nothing does for a reader who
-    may not know all of them."""
+    """What was put in by this module, and is not read again. Where something is withheld, all is read: anybody can write
+    what looks like a marker."""
     if "[" not in text or any(each.standing == "withheld" for each in known.gone.values()):
         return []
-    found = MARKER.finditer(text)
-    return [each.span() for each in found if (each["key"] or each["noted"] or "") in known.keys]
+    return [each.span() for each in MARKER.finditer(text)]
 
 
 # Questions about the past
@@ -471,7 +470,7 @@ _ASKING = re.compile(
     r"\?|\b(?:what|which|where|who|when|how)\b|\b(?:tell|show|give|list|remind|find|look up|need)\b", re.IGNORECASE
 )
 _PLAINLY = re.compile(
-    r"\b(?:what|which|who|where)\b[^?.\n]{0,40}\b(?:was|were|did|had)\b[^?.\n]{0,40}\b(?:it|that|before|previously|earlier)\b",
+    r"\b(?:what|which|who|where)\b[^?.\n]{0,40}\b(?:was|were|did|had)\b[^?.\n]{0,40}\b(?:it|that)\b",
     re.IGNORECASE,
 )
 _PAST_CHARS = 2_000
@@ -489,5 +488,5 @@ def past_keys(question: str, keys: Collection[str], in_view: Collection[str] = (
     for first, last in zip(layout.sentence_firsts, layout.sentence_lasts, strict=True):
         if _PAST.search(text, terms.starts[first], terms.stops[last]):
             stems = frozenset(roots[first : last + 1])
-            named |= dict.fromkeys(key for key in keys if subject_of(key).is_named(stems))
+            named |= dict.fromkeys(key for key in keys if subject_of(key).is_meant(stems))
     return list(named) or (list(in_view) if _PLAINLY.search(text) else [])

@@ -125,7 +125,6 @@ class Known:
     def __init__(self, facts: Sequence[Stated]) -> None:
         self.facts = facts
         self.gone = {each.id: each for each in facts if each.standing != "live"}
-        self.keys = frozenset(("", *(each.key.strip() for each in facts)))
         self.patterns: dict[tuple[str, ...], list[Pattern]] = {}
         self.current: dict[str, list[tuple[str, ...]]] = {}
         """The values that hold, by their keys."""

@@ -105,6 +105,10 @@ class Subject(msgspec.Struct, frozen=True):
         count = self.count(stems)
         return not self.words[-1].isdisjoint(stems) or count > 1 or (count > 0 and self._is_measured)
 
+    def is_meant(self, stems: frozenset[str]) -> bool:
+        """Whether words with these stems may be about it: they name it, or say what is done with it."""
+        return self.is_named(stems) or not self.verbs.isdisjoint(stems)
+
     def count(self, stems: frozenset[str]) -> int:
         """How many of its words are among these; one stem stands for one word."""
         return min(sum(not each.isdisjoint(stems) for each in self.words), len(self.nouns & stems))
