@@ -364,7 +364,9 @@ def test_its_own_markers_are_not_read() -> None:
     outdated = fact("outdated", "status", name="k2")
     text = f"The status was {MARK} here"
     assert shown(text, outdated, MAIN) == text
-    assert shown("[outdated: 12 Main St] x", MAIN) == f"[outdated: {MARK}] x", "no key of a fact: someone else wrote it"
+    assert shown("[outdated: 12 Main St] x", MAIN) == "[outdated: 12 Main St] x"
+    secret = fact("12 Main St", standing="withheld")
+    assert shown("[outdated: 12 Main St] x", secret) == "[outdated: [withheld]] x", "anybody can write a marker"
     assert shown(f"12 {MARK} Main St", MAIN) == f"12 {MARK} Main St"
 
 
