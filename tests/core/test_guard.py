@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from holdfast.core.guard import SEVERAL, anchor, anchors, asks_about_past, find_statements, probes, repeats, show
+from holdfast.core.guard import SEVERAL, anchor, anchors, find_statements, past_keys, probes, repeats, show
 from holdfast.core.patterns import KEY_CHARS, Span, Stated, leaves
 from holdfast.core.strength import Strength, strength_of
 from holdfast.core.structure import Structure
@@ -231,6 +231,8 @@ def test_how_well_a_value_is_known_by_itself(strength: Strength, values: str) ->
             "The marketing budget is €5k.",
             "The marketing budget is €5k [trip_budget has changed since].",
         ),
+        ("town", "Rome", "Please ship to our town, Rome.", "Please ship to our town, Rome [town has changed since]."),
+        ("town", "Rome", "Oslo is our town, Rome says.", "Oslo is our town, Rome says."),
         ("database", "MySQL", "We run MySQL on it.", "We run [outdated: database] on it."),
     ],
 )
@@ -248,7 +250,8 @@ def test_a_bare_answer_is_read_with_its_question() -> None:
 
 
 def test_a_label_names_the_key_and_only_adds_notes() -> None:
-    assert shown("Rome", fact("Rome", "home_city"), label="city") == "Rome [outdated: home_city]"
+    assert shown("Rome", fact("Rome", "home_city"), label="home_city") == "Rome [outdated: home_city]"
+    assert shown("Rome", fact("Rome", "home_city"), label="city") == "Rome [home_city has changed since]"
     assert shown("Rome", fact("Rome", "home_city"), label="destination") == "Rome"
     assert shown("4", fact(4, "party_size"), label="party_size") == "4 [outdated: party_size]"
 
@@ -258,7 +261,8 @@ def test_a_note_says_what_is_true_either_way() -> None:
     assert shown(text, fact("9:30", "meeting_time")) == "See you at 9:30 [meeting_time has changed since]."
     gone = fact("9:30", "meeting_time", replaced=False)
     assert shown(text, gone) == "See you at 9:30 [meeting_time no longer applies]."
-    assert shown("We ship to 12 Main St.", MAIN, sure=False) == f"We ship to 12 Main St {MARK}."
+    moved = "We ship to 12 Main St [shipping_address has changed since]."
+    assert shown("We ship to 12 Main St.", MAIN, sure=False) == moved
 
 
 # What is live
@@ -359,8 +363,10 @@ def test_a_marker_names_a_key_only_if_that_is_safe(key: str, expected: str) -> N
 def test_its_own_markers_are_not_read() -> None:
     outdated = fact("outdated", "status", name="k2")
     text = f"The status was {MARK} here"
-    assert shown(text, outdated) == text
+    assert shown(text, outdated, MAIN) == text
     assert shown("[outdated: 12 Main St] x", MAIN) == "[outdated: 12 Main St] x"
+    secret = fact("12 Main St", standing="withheld")
+    assert shown("[outdated: 12 Main St] x", secret) == "[outdated: [withheld]] x", "anybody can write a marker"
     assert shown(f"12 {MARK} Main St", MAIN) == f"12 {MARK} Main St"
 
 
@@ -412,17 +418,21 @@ def test_a_key_is_named_by_its_words(key: str, named: str, other: str) -> None:
 @pytest.mark.parametrize(
     ("question", "expected"),
     [
-        ("What was my old address?", True),
-        ("Tell me my previous address", True),
-        ("Where did I live before?", True),
-        ("which address did we use originally", True),
-        ("What is my address?", False),
-        ("I moved to an old house.", False),
-        ("", False),
+        ("What was my old address?", ["shipping_address"]),
+        ("Tell me my previous address", ["shipping_address"]),
+        ("Where did I live before?", ["shipping_address"]),
+        ("which address did we use originally", ["shipping_address"]),
+        ("Who was the project lead before Marcus?", ["project lead"]),
+        ("What was it before?", ["budget"]),
+        ("What is my address?", []),
+        ("I moved to an old house.", []),
+        ("Tell me about the history of Rome.", []),
+        ("I need it before noon.", []),
+        ("", []),
     ],
 )
-def test_questions_about_the_past(question: str, expected: bool) -> None:
-    assert asks_about_past(question) is expected
+def test_a_question_about_the_past_names_the_keys_that_it_asks_for(question: str, expected: list[str]) -> None:
+    assert past_keys(question, ["shipping_address", "project lead", "budget"], ["budget"]) == expected
 
 
 SEED = """

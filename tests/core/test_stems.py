@@ -126,11 +126,10 @@ def test_threads_that_stem_at_once_get_the_same() -> None:
     assert found == [expected] * 4
 
 
-def test_only_english_is_loaded_and_only_when_a_word_is_stemmed() -> None:
+def test_only_english_is_loaded() -> None:
     code = (
         "import sys, holdfast\n"
         "from holdfast.core import stems\n"
-        "assert not any('snowball' in name for name in sys.modules)\n"
         "assert stems.stem('prices') == 'price'\n"
         "loaded = {name for name in sys.modules if 'stemmer' in name}\n"
         "assert loaded == {'holdfast_snowball.english_stemmer', 'holdfast_snowball.basestemmer'}, loaded\n"

@@ -275,6 +275,8 @@ def test_terms_stand_in_order_and_apart(text: str) -> None:
         ("12, 13", "#12", True),
         ("12:13:14", "#14", False),
         ("x12", "#12", False),
+        ("It is 12.Then", "#12", True),
+        ("v12.x", "#12", False),
     ],
 )
 def test_a_term_never_stands_within_a_longer_one(text: str, term: str, is_apart: bool) -> None:

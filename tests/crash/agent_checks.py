@@ -69,8 +69,9 @@ def _check_tools(session: holdfast.Session, asked: Provider) -> None:
 
 
 def _check_requests(asked: Provider) -> None:
-    """Once the user has changed his mind, nobody is told otherwise."""
+    """Once the user has changed their mind, what they said before is marked, and the current value is there."""
     after = [each.spelled for each in asked.asked if NEW in each.spelled]
     assert len(after) >= 2
     for spelled in after:
-        assert OLD not in spelled
+        assert f"delivery town, {OLD}." not in spelled
+        assert f"delivery town, {OLD} [delivery town has changed since]." in spelled

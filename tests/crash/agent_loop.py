@@ -132,7 +132,7 @@ def _counter(talk: Talk) -> Reply:
 
 
 def _clerk(talk: Talk) -> Reply:
-    towns = " or ".join(sorted({*re.findall(f"{OLD}|{NEW}", talk.shown)}))
+    towns = NEW if NEW in talk.shown else OLD
     if not talk.last:
         finds = (("find", {"of": "order 7"}), ("find", {"of": f"the postage to {towns}"}))
         return Reply(f"I look up what it takes to {towns}.", finds, thought=f"It goes to {towns}.")

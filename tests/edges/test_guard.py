@@ -318,7 +318,7 @@ def test_the_environment_keeps_its_location_after_location_changes(engine: holdf
     own(session).assert_("location", "Porto")
     session.record("user", "What now?")
     assert re.search(
-        r"^- location: Lisbon \([^)]+\) \[outdated: location\]$", session.pack(budget=WINDOW).text, re.MULTILINE
+        r"^- location: Lisbon \([^)]+\) \[location has changed since\]$", session.pack(budget=WINDOW).text, re.MULTILINE
     )
     session.set_environment("location", "Lisbon")
     assert re.search(r"^- location: Lisbon \([^)]+\)$", session.pack(budget=WINDOW).text, re.MULTILINE)
@@ -736,6 +736,26 @@ def test_a_new_message_with_an_old_value_changes_nothing(engine: holdfast.Engine
     session.pack(budget=WINDOW)
     assert session.state().view(None).boundary == boundary
     assert len(redactions(engine)) == before
+
+
+def test_a_summary_with_its_note_in_it_is_no_boundary(desk: Desk) -> None:
+    """What is folded was guarded before: the note is a part of the summary, and nothing changes when that is read."""
+    engine = desk.open("memory")
+    session = engine.create_session("s")
+    session.ledger().assert_("meeting_time", "9:30")
+    session.record("user", f"The train leaves at 09:30. {LONG}")
+    session.record("assistant", LONG)
+    session.record("user", "I see.")
+    session.ledger().assert_("meeting_time", "10:15")
+    session.record("assistant", "Well.")
+    session.record("user", "What now?")
+    session.pack(budget=WINDOW)
+    assert session.compact(strategy=SummarizeOldest(keep_recent=1), window=WINDOW).at is not None
+    before, count = session.render("text"), len(redactions(engine))
+    assert "09:30 [meeting_time has changed since]" in before
+    session.pack(budget=WINDOW)
+    assert session.render("text") == before
+    assert len(redactions(engine)) == count
 
 
 def test_between_boundaries_each_rendering_extends_the_last(engine: holdfast.Engine) -> None:

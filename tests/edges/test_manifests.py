@@ -112,21 +112,16 @@ def test_a_long_manifest_lies_in_the_blob_store(desk: Desk) -> None:
     assert engine.verify().problems == ()
 
 
-def test_a_query_that_nobody_recorded_is_recorded_with_the_reply(engine: holdfast.Engine) -> None:
+def test_a_query_that_nobody_said_is_in_the_record_of_the_pack_alone(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     session.pack("Where is it?", budget=BUDGET)
     reply = session.record("assistant", "On its way.")
-    assert [(each.role, each.text) for each in session.messages()] == [
-        ("user", "Where is it?"),
-        ("assistant", "On its way."),
-    ]
+    assert [(each.role, each.text) for each in session.messages()] == [("assistant", "On its way.")]
     (recorded,) = _recorded(engine)
     event = msgspec.json.decode(recorded.payload or b"", type=PackRecorded)
-    assert (event.asked, event.reply) == (reply.seq - 1, reply.seq)
-    session.pack("And now?", budget=BUDGET)
-    session.record("user", "And  now?")  # who asks it himself is not made to ask twice
-    session.record("assistant", "Still.")
-    assert [each.text for each in session.messages(limit=2)] == ["And  now?", "Still."]
+    assert (event.asked, event.reply, event.query) == (0, reply.seq, "Where is it?")
+    session.erase([recorded.seq], "asked to")
+    assert session.packs() == []
 
 
 def test_the_pack_built_last_goes_with_the_next_reply_once(engine: holdfast.Engine) -> None:
@@ -407,7 +402,8 @@ def test_an_erased_message_takes_along_the_packs_that_show_it(engine: holdfast.E
     session = engine.create_session("s")
     _turn(session, "hello")
     clean = session.packs()[0]
-    session.pack(f"Is {SECRET} a secret?", budget=BUDGET)
+    session.record("user", f"Is {SECRET} a secret?")
+    session.pack(budget=BUDGET)
     session.record("assistant", "It was.")
     session.record("user", "and then?")
     session.pack(budget=BUDGET)
@@ -447,7 +443,7 @@ def test_a_reply_to_what_was_erased_meanwhile_is_kept_without_its_pack(engine: h
     with refused(engine, errors.PackChanged):
         session.keep(pack)
     session.record("assistant", "yes")
-    assert [each.text for each in session.messages(limit=2)] == ["And what now?", "yes"]
+    assert [each.text for each in session.messages(limit=2)] == ["", "yes"]
     assert session.packs() == []
     assert SECRET not in "".join(str(each.payload) for each in log_of(engine))
 
@@ -455,7 +451,8 @@ def test_a_reply_to_what_was_erased_meanwhile_is_kept_without_its_pack(engine: h
 def test_nothing_of_an_erased_query_is_left(desk: Desk) -> None:
     engine = desk.open("memory", clock=SystemClock())
     session = engine.create_session("s")
-    session.pack(f"Is {SECRET} a secret?", budget=BUDGET)
+    session.record("user", f"Is {SECRET} a secret?")
+    session.pack(budget=BUDGET)
     session.record("assistant", "It was.")
     assert SECRET.encode() in everything(engine, desk)
     session.erase([session.messages()[0].seq], "asked to")

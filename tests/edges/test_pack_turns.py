@@ -38,12 +38,45 @@ def test_a_question_that_is_in_view_is_not_asked_twice(engine: holdfast.Engine) 
         assert not made.manifest.request.stated
     session.record("assistant", "To Lisbon.")
     again = session.pack(QUESTION, budget=BUDGET)
-    assert again.text.endswith(f"Question: {QUESTION}")
+    assert again.history.tail[-2] == f"Task for this call: {QUESTION}", "there is nothing else to answer"
     session.record("assistant", "As I said.")
-    assert said(session) == [QUESTION, "To Lisbon.", QUESTION, "As I said."]
+    assert said(session) == [QUESTION, "To Lisbon.", "As I said."]
     assert session.pack("  ", budget=BUDGET).manifest.request.query == "  "
     session.record("assistant", "Hm.")
     assert said(session)[-2:] == ["As I said.", "Hm."]
+
+
+def test_a_query_that_nobody_said_ranks_and_is_no_part_of_the_conversation(engine: holdfast.Engine) -> None:
+    """The model answers what the user said; the query is in the manifest, and in no transcript and no rendering."""
+    session = started(engine)
+    own(session).assert_("courier", "the blue van")
+    made = session.pack("Which courier has it?", budget=BUDGET)
+    request = made.manifest.request
+    assert (request.query, request.asked, request.stated) == ("Which courier has it?", True, False)
+    assert next(each for each in made.manifest.entries if each.section == "facts").score > 0
+    shown = repr((made.text, made.anthropic(), made.openai(), made.openai_responses()))
+    assert "Which courier" not in shown
+    session.record("assistant", "To Lisbon.")
+    assert said(session) == [QUESTION, "To Lisbon."]
+    (record,) = session.packs()
+    assert record.query == "Which courier has it?"
+    assert session.reproduce(record).text == made.text
+    task = session.pack("Check the address\nFacts that hold now:\n- courier: nobody", budget=BUDGET)
+    lines = ["Task for this call:", "> Check the address", "> Facts that hold now:", "> - courier: nobody"]
+    assert task.history.tail[-2] == "\n".join(lines)
+    assert session.reproduce(session.keep(task)).text == task.text
+    assert said(session) == [QUESTION, "To Lisbon."]
+    empty = engine.create_session("empty")
+    assert empty.pack("Greet the user", budget=BUDGET).history.tail[-2] == "Task for this call: Greet the user"
+    empty.record("assistant", "Hello.")
+    assert said(empty) == ["Hello."]
+
+
+def test_while_tools_run_a_query_that_nobody_said_is_not_shown(engine: holdfast.Engine) -> None:
+    session = started(engine)
+    call = session.record("assistant", "", tool_calls=[{"name": "look"}]).tool_calls[0]
+    session.result(call, "It is there.")
+    assert "blue" not in session.pack("Is it blue?", budget=BUDGET).text
 
 
 def test_a_question_that_was_folded_away_stands_at_the_end_and_is_not_recorded_again(engine: holdfast.Engine) -> None:
@@ -55,11 +88,11 @@ def test_a_question_that_was_folded_away_stands_at_the_end_and_is_not_recorded_a
     for query in (None, QUESTION):
         made = session.pack(query, budget=BUDGET)
         assert made.query == QUESTION
-        assert made.history.tail[-1] == f"Question: {QUESTION}"
+        assert made.history.tail[-2].endswith(f"\n> {QUESTION}")
         assert (made.manifest.request.asked, made.manifest.request.stated) == (False, True)
     session.record("assistant", "To Lisbon.")
     assert said(session).count(QUESTION) == 1
-    assert session.pack(budget=BUDGET).history.tail[-1] != f"Question: {QUESTION}", "it is answered"
+    assert session.pack(budget=BUDGET).text.count(f"> {QUESTION}") == 0, "it is answered"
 
 
 def test_nothing_at_all_is_a_pack_too(engine: holdfast.Engine) -> None:
@@ -132,7 +165,7 @@ def test_a_reply_that_is_tried_again_is_there_once_with_its_pack(engine: holdfas
     other.pack("And who?", budget=BUDGET)
     assert other.record("assistant", "Tomorrow.", key="reply") == reply, "which was recorded before that pack"
     other.record("assistant", "Ada.")
-    assert said(session) == [QUESTION, "And when?", "Tomorrow.", "And who?", "Ada."]
+    assert said(session) == [QUESTION, "Tomorrow.", "Ada."]
     assert [each.query for each in session.packs()] == ["And who?", "And when?"]
 
 
@@ -144,7 +177,7 @@ def test_what_is_refused_keeps_the_pack_for_the_next_try(engine: holdfast.Engine
         with refused(engine, errors.InvalidContent):
             session.record("assistant", **odd)
     session.record("assistant", "To Lisbon.")
-    assert said(session) == [QUESTION, "To Lisbon."]
+    assert said(session) == ["To Lisbon."]
     assert len(session.packs()) == 1
 
 
@@ -161,7 +194,7 @@ def test_what_happens_between_a_pack_and_its_reply_loses_neither(between: str, e
     else:
         ledger.assert_("city", "Lisbon")
     session.record("assistant", "Tomorrow.")
-    assert said(session)[-2:] == ["And when?", "Tomorrow."]
+    assert said(session)[-1:] == ["Tomorrow."]
     if between == "erased":
         assert session.packs() == []
     else:
@@ -203,8 +236,9 @@ def test_a_death_may_wait_and_the_manifest_admits_it(desk: Desk) -> None:
     assert lines(made, "- city") == ["- city: Lisbon"]
     assert [(each.at, each.key) for each in made.manifest.exposed] == [(told, "city")]
     assert "Outdated values still shown, until the next boundary: city." in made.explain()
+    task = engine.create_session("task")
     with refused(engine, errors.CriticalOverflow):
-        session.pack("word " * 3_000, budget=BUDGET)
+        task.pack("word " * 3_100, budget=BUDGET)
     talk(session, 12)
     later = session.pack("And when?", budget=1_000)
     assert session.state().view(None).boundary
@@ -363,7 +397,7 @@ def test_threads_that_share_a_session_lose_nothing_and_say_nothing_twice(kind: s
         thread.join()
     assert wrong == []
     heard = [each.text.split(":")[0] for each in session.messages(limit=1_000)]
-    assert sorted(heard) == sorted(f"{name}{number}" for name in "abc" for number in range(TURNS) for _ in range(2))
+    assert sorted(heard) == sorted(f"{name}{number}" for name in "abc" for number in range(TURNS))
     records = session.packs(limit=1_000)
     assert len(records) == 3 * TURNS == sum(each.type == PackRecorded.name for each in log_of(engine))
     for record in records[: figure(12, 600)]:

@@ -328,7 +328,7 @@ def test_the_question_is_never_masked(guard: Any, engine: holdfast.Engine) -> No
     ledger.assert_("city", "Valparaiso")
     ledger.assert_("city", "Lisbon")
     text = f"Is it {SECRET}, and still to Valparaiso?"
-    assert session.pack(text, guard=guard).text.endswith(f"Question: {text}")
+    assert f"Task for this call: {text}" in session.pack(text, guard=guard).text
     session.record("user", text)
     assert text in session.pack(guard=guard).text
     session.record("assistant", "I cannot say.")

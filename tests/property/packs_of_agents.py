@@ -11,8 +11,12 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.adapters.tokens import EstimatingCounter
+from holdfast.context.fence import CLOSING, OPENING
 from holdfast.core.calibrate import calibrated
+from holdfast.core.guard import MARKER
 from holdfast.errors import CriticalOverflow, WindowTooSmall
+from holdfast.flows.packing import LATEST, TASK
+from holdfast.model.messages import Unit
 from holdfast.model.pack import PREFIX, TAIL, Brief
 from holdfast.model.tools import Tool
 from holdfast.render.packs import Pack
@@ -66,6 +70,8 @@ class Day:
         self.frames: list[Any] = []
         self.live: dict[str, str] = {}
         self.dead: set[str] = set()
+        self.spoken: set[str] = set()
+        """Dead values that somebody spoke of after their end."""
         self.last: dict[str, Last] = {}
         self.shown: list[str] = []
         self.boundaries = 0
@@ -94,7 +100,9 @@ class Day:
             "word " * self.chance.choice([3, 30, 120]),
         ]
         said += [f"The {self.chance.choice(KEYS)} is {self.chance.choice(told)}."] if told else []
-        return " ".join(self.chance.sample(said, self.chance.randint(1, len(said))))
+        words = " ".join(self.chance.sample(said, self.chance.randint(1, len(said))))
+        self.spoken |= {value for value in self.dead if value in words}
+        return words
 
     def _say(self) -> None:
         self.place.record("user", self._words())
@@ -113,6 +121,7 @@ class Day:
             self.dead.add(self.live[key])
         self.live[key] = value
         self.dead -= {*self.live.values()}
+        self.spoken &= self.dead
 
     def _forget(self) -> None:
         if self.live:
@@ -178,11 +187,7 @@ class Day:
         renderings = rendered(pack.history)
         check_pairs(renderings)
         said = str(pack)
-        for value in self.dead:
-            if value in pack.query:
-                continue  # the question itself is nobody's to change
-            assert value not in said, value
-            assert not any(value in entry.decode() for name in ("anthropic", "openai") for entry in renderings[name])
+        self._check_guarded(pack)
         names = [(each.section, each.id) for each in manifest.entries]
         assert len({*names}) == len(names), "every candidate is told of once"
         assert all(each.reason for each in manifest.entries)
@@ -195,6 +200,17 @@ class Day:
             self._check_extends(place, pack)
         self.shown.append(manifest.context_hash)
 
+    def _check_guarded(self, pack: Pack) -> None:
+        """Before the current turn, a superseded value is gone or marked; if nobody said it after its end."""
+        items = pack.history.items
+        users = [each.seq for item in items if isinstance(item, Unit) for each in item.messages if each.role == "user"]
+        turn = users[-1] if users else items[-1].first if items else 0
+        for item in items:
+            texts = [each.text for each in item.messages if each.seq < turn] if isinstance(item, Unit) else [item.text]
+            for line in (line for text in texts for line in text.splitlines()):
+                for value in self.dead - self.spoken:
+                    assert value not in line or MARKER.search(line.partition(value)[2]), (value, line)
+
     def _recounted(self, pack: Pack) -> int:
         state = self.session.state()
 
@@ -202,14 +218,15 @@ class Day:
             return calibrated(state.calibration, tokens, messages)
 
         history = pack.history
-        tail = [each for each in history.tail if not each.startswith("Question: ")]
-        question = [each for each in history.tail if each.startswith("Question: ")]
+        question = [each for each in history.tail if each.startswith((TASK, LATEST))]
+        fence = [each for each in history.tail if each in (OPENING, CLOSING)]
+        tail = [each for each in history.tail if each not in question and each not in fence]
         tools = [[each.name, each.description, each.parameters] for each in pack.tools]
         return (
             sum(measure(each.tokens, 1) for each in history.system)
             + (measure(COUNT(json.dumps(tools, separators=(",", ":"))), 0) if tools else 0)
             + measure(sum(each.tokens for each in history.items), sum(each.blocks for each in history.items))
-            + sum(measure(COUNT(each), 0) for each in tail)
+            + sum(measure(COUNT(each), 0) for each in (*fence, *tail))
             + (measure(0, 1) if tail else 0)
             + sum(measure(COUNT(each), 1) for each in question)
         )
@@ -225,7 +242,8 @@ class Day:
             self.boundaries += 1
             for dialect, entries in renderings.items():
                 assert entries[: len(last.renderings[dialect])] == last.renderings[dialect], dialect
-        self.last[name] = Last(how, renderings)
+        if not pack.manifest.request.asked:  # else it was looked at and sent to nobody, so no cache has it
+            self.last[name] = Last(how, renderings)
 
     def close(self) -> None:
         assert all(needed > budget for needed, budget in self.refused)

@@ -1,4 +1,4 @@
-"""Packs, over random days of agents: bounded, explained, nothing dead, and each extends the one before."""
+"""Packs, over random days of agents: bounded, explained, guarded, and each extends the one before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUPS = 20
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_every_pack_fits_explains_itself_shows_nothing_dead_and_extends_the_one_before(group: int) -> None:
+def test_every_pack_fits_explains_itself_is_guarded_and_extends_the_one_before(group: int) -> None:
     extended = 0
     for seed in range(group, DAYS, GROUPS):
         day = Day("memory:", seed)

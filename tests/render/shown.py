@@ -56,7 +56,8 @@ def check_anthropic(made: dict[str, Any]) -> None:
         if calls:
             answers = messages[place + 1]
             assert answers["role"] == "user"
-            assert sorted(each["tool_use_id"] for each in answers["content"]) == sorted(calls)
+            given = [each["tool_use_id"] for each in answers["content"] if each["type"] == "tool_result"]
+            assert sorted(given) == sorted(calls)
         if results:
             before = [block["id"] for block in messages[place - 1]["content"] if block["type"] == "tool_use"]
             assert sorted(before) == sorted(results)

@@ -103,7 +103,10 @@ def test_without_a_guard_everything_is_readable(case: GuardCase) -> None:
     outcome = run_guard(case, guard="off")
     assert set(outcome.keep.values()) <= {"kept"}
     assert set(outcome.hide.values()) <= {"exposed"}
-    assert set(outcome.note.values()) <= {"without a note", "noted" if case.category == "question about the past" else ""}
+    assert set(outcome.note.values()) <= {
+        "without a note",
+        "noted" if case.category == "question about the past" else "",
+    }
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ class Ending(msgspec.Struct, frozen=True):
     ledger: tuple[str, ...]
     last: int = 0
     """The last event of the session's stream before the fact ended: what came later is not looked at for it."""
+    asserted: int = 0
+    """The last one in view before it was asserted; 0 if it was known before the view begins."""
     withheld: bool = False
     deferred: bool = False
     """It ended after the last boundary, and the policy leaves it in place until the next one."""
@@ -152,16 +154,17 @@ class _Report:
         *,
         typed: bool = False,
         ids: frozenset[str] = frozenset(),
-        told: dict[str, None] | None = None,
+        told: dict[str, str] | None = None,
+        data: bool = False,
     ) -> None:
-        self._watch, self.at, self._typed, self._ids, self._told = watch, at, typed, ids, told
+        self._watch, self.at, self._typed, self._ids, self._told, self._data = watch, at, typed, ids, told, data
         self._first, self._last = first, last
         """The events that its text comes from."""
         self.facts: dict[str, None] = {}
-        self._marks: list[tuple[str, str, bool]] = []
+        self._marks: list[tuple[str, str, bool, bool]] = []
         self.exposed: dict[str, None] = {}
-        self.stated: dict[str, None] = {}
-        """The facts that it states for certain: the assistant may echo them later."""
+        self.stated: dict[str, str] = {}
+        """The facts that it states for certain, and the noun behind each: the assistant may echo them later."""
         self.must_hide = False
         """A part that cannot be edited states what is withheld."""
 
@@ -184,15 +187,23 @@ class _Report:
             facts,
             spans=[each for each in spans if each.id in names],
             sources=sources,
-            echoes=self._told or (),
+            echoes={name: (self._told or {}).get(name, "") for name in names & endings.keys() if self._echoes(name)},
+            offers=[name for name in names & endings.keys() if self._offers(name)],
             before=before,
             label=label,
+            data=self._data,
         )
-        left = [each for each in statements if self._is_deferred(each)]
+        left = [each for each in statements if each.action != "withhold" and self._is_left(each)]
         self.exposed |= dict.fromkeys(name for each in left for name in each.ids if name in endings)
         kept = [self._checked(each) for each in statements if each not in left]
         kept = [each for each in kept if each.action == "withhold" or self._watch.policy != "off"]
-        self._note(kept, editable)
+        edited = [each for each in kept if not editable or guard.is_edited(text, each, self._watch.policy)]
+        self._marks += (
+            (each.key, each.action if editable else "beside", each.certain, each.replaced) for each in edited
+        )
+        self.facts |= dict.fromkeys(name for each in kept if each.action != "withhold" for name in each.ids)
+        for each in kept:
+            self.stated |= dict.fromkeys(each.ids, guard.noun_behind(text, each.stop)) if each.certain else {}
         return tuple(kept)
 
     def _checked(self, statement: Statement) -> Statement:
@@ -202,16 +213,18 @@ class _Report:
             return statement._replace(action="annotate", certain=False)
         return statement
 
-    def _is_deferred(self, statement: Statement) -> bool:
-        return all(self._watch.endings[name].deferred for name in statement.ids)
+    def _echoes(self, name: str) -> bool:
+        """Whether the assistant speaks, and was told the fact before."""
+        return self._told is not None and (name in self._told or 0 < self._watch.endings[name].asserted < self._first)
 
-    def _note(self, statements: Sequence[Statement], editable: bool) -> None:
-        for each in statements:
-            self._marks.append((each.key, each.action if editable else "beside", each.certain))
-            if each.certain:
-                self.stated |= dict.fromkeys(each.ids)
-            if each.action != "withhold":
-                self.facts |= dict.fromkeys(each.ids)
+    def _offers(self, name: str) -> bool:
+        """Whether the assistant speaks of a value that only later became a fact."""
+        return self._told is not None and self._first <= self._watch.endings[name].asserted
+
+    def _is_left(self, statement: Statement) -> bool:
+        """Whether a statement is left where it is: in the current turn, or until the next boundary."""
+        in_turn = 0 < self._watch.turn <= self._first
+        return in_turn or all(self._watch.endings[name].deferred for name in statement.ids)
 
     def beside(self, text: str) -> tuple[str, ...]:
         """The keys whose superseded values stand in a text that cannot be edited."""
@@ -220,7 +233,7 @@ class _Report:
         return tuple(dict.fromkeys(each.key for each in found if each.action != "withhold"))
 
     def collapse(self) -> None:
-        self._marks.append(("", "collapse", True))
+        self._marks.append(("", "collapse", True, False))
 
     @property
     def redacted(self) -> Redacted | None:
@@ -255,7 +268,7 @@ def _is_due(watch: Watch, fact: Stated, first: int, last: int, typed: bool) -> b
     ending = watch.endings[fact.id]
     if ending.withheld:
         return not typed and not 0 < watch.typed.get(fact.id, 0) <= last
-    return first <= ending.last and not 0 < watch.turn <= first
+    return first <= ending.last
 
 
 def guard_items(watch: Watch, items: Sequence[Item], count: Callable[[str], int]) -> Guarded:
@@ -264,7 +277,7 @@ def guard_items(watch: Watch, items: Sequence[Item], count: Callable[[str], int]
         return Guarded(tuple(items))
     shown: list[Item] = []
     reports: list[_Report] = []
-    before, told = "", dict[str, None]()
+    before, told = "", dict[str, str]()
     for item in items:
         if isinstance(item, Summary):
             shown.append(_summary(watch, item, count, reports))
@@ -294,7 +307,9 @@ def guard_text(watch: Watch, text: str, seq: int, *, label: int = 0, annotate: b
     if watch.is_idle:
         return text
     facts = facts_for(watch, text, seq, seq)
-    if not facts:
+    if 0 < watch.turn <= seq:
+        facts = [each for each in facts if each.standing != "dead"]
+    if all(each.standing == "live" for each in facts):
         return text
     found = guard.find_statements(text, facts, sure=not annotate)
     kept = [each for each in found if each.start >= label]
@@ -323,7 +338,7 @@ def _unit(
     count: Callable[[str], int],
     reports: list[_Report],
     before: str,
-    told: dict[str, None],
+    told: dict[str, str],
 ) -> Item:
     """`told` are the facts that were stated before: what this unit states is added to them."""
     own = [_report(watch, each, told) for each in unit.messages]
@@ -336,17 +351,18 @@ def _unit(
         before = message.text
         told |= report.stated
     if any(report.must_hide for report in own):
-        return _collapsed(watch, unit, count, reports)
+        return _collapsed(watch, unit, count, reports, told)
     reports += own
     if all(new is old for new, old in zip(messages, unit.messages, strict=True)):
         return unit
     return Unit(tuple(messages), unit.open)
 
 
-def _report(watch: Watch, message: Message, told: dict[str, None]) -> _Report:
+def _report(watch: Watch, message: Message, told: dict[str, str]) -> _Report:
     ids = frozenset((message.id, *(result.tool_call_id for result in message.tool_results)))
     echoed = told if message.role == "assistant" else None
-    return _Report(watch, message.seq, message.seq, message.seq, typed=message.role == "user", ids=ids, told=echoed)
+    seq, role = message.seq, message.role
+    return _Report(watch, seq, seq, seq, typed=role == "user", ids=ids, told=echoed, data=role == "tool")
 
 
 def _message(
@@ -465,13 +481,15 @@ def _value(name: str, value: Json, report: _Report) -> Json:
     return value if shown == text else shown
 
 
-def _collapsed(watch: Watch, unit: Unit, count: Callable[[str], int], reports: list[_Report]) -> Summary:
+def _collapsed(
+    watch: Watch, unit: Unit, count: Callable[[str], int], reports: list[_Report], told: dict[str, str]
+) -> Summary:
     """A unit of which a part that cannot be edited states what is withheld: as text, without that."""
     lines = [_LEFT_OUT]
     merged = _Report(watch, unit.first, unit.first, unit.last)
     merged.collapse()
     for message in unit.messages:
-        report = _report(watch, message, {})
+        report = _report(watch, message, told)
         text = _message(watch, message, count, report, "", {}).text
         calls = (f"[called {call.name} with {_leaf(_value('', call.args, report))}]" for call in message.tool_calls)
         lines.append(" ".join(filter(None, (f"{message.role}:", text, *calls))))

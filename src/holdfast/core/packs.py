@@ -37,7 +37,6 @@ def record(state: SessionState, command: RecordPack, given: Given) -> tuple[Even
         shown=command.shown,
         manifest=command.manifest,
         brief=command.brief,
-        asked=given.message if command.asked else 0,
         reply=given.message + command.reply - 1 if command.reply else 0,
         reservation=command.reservation,
     )

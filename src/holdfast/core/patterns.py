@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,9 @@ from holdfast.model.content import Json
 
 KEY_CHARS = 80
 """A longer key is not named in a marker."""
+FLAGS = {"yes": "true", "true": "yes", "no": "false", "false": "no", "none": "none", "null": "null"}
+"""Values that say whether something is so, and in which other way that is said."""
+Action: TypeAlias = Literal["redact", "annotate", "withhold"]
 _STOP_INSIDE = re.compile(r"[.!?\n]\s*\S")
 _NAMEABLE = re.compile(r"[\w .:/@'-]+")
 
@@ -42,7 +45,7 @@ class Statement(NamedTuple):
     ids: tuple[str, ...]
     key: str
     """The key to name; empty where none is to be named."""
-    action: Literal["redact", "annotate", "withhold"]
+    action: Action
     certain: bool
     replaced: bool
     note_at: int
@@ -102,6 +105,20 @@ class Pattern(NamedTuple):
     """A day of a month, where either the text or the value tells no month."""
 
 
+def first_line(value: str) -> str:
+    """The first part of an address, which may stand for all of it; empty for any other value."""
+    first, _, rest = value.partition(",")
+    return first if rest and strength_of(first) is Strength.DISTINCTIVE else ""
+
+
+def _leaves_of(fact: Stated) -> Iterator[Leaf]:
+    """A value as it may be written: whole, or, of an address, its first line; yes for true."""
+    for value in leaves(fact.value):
+        other = FLAGS.get(value.lower(), "")
+        short = first_line(value) if fact.standing != "live" else ""
+        yield from filter(None, (leaf_of(each) for each in (value, short, other) if each))
+
+
 class Known:
     """Facts as they are looked for."""
 
@@ -109,8 +126,12 @@ class Known:
         self.facts = facts
         self.gone = {each.id: each for each in facts if each.standing != "live"}
         self.patterns: dict[tuple[str, ...], list[Pattern]] = {}
+        self.current: dict[str, list[tuple[str, ...]]] = {}
+        """The values that hold, by their keys."""
         for fact in facts:
-            for leaf in filter(None, map(leaf_of, leaves(fact.value))):
+            for leaf in _leaves_of(fact):
+                if fact.standing == "live":
+                    self.current.setdefault(fact.key, []).append(leaf.norms)
                 self.patterns.setdefault(leaf.norms, []).append(Pattern(fact, leaf))
                 if len(leaf.norms) == 2 and all(leaf.details):  # Friday 5 pm, or 5 pm on Friday
                     turned = leaf._replace(norms=leaf.norms[::-1], details=leaf.details[::-1])

@@ -14,7 +14,7 @@ LONG_CHARS = 8
 LONG_NUMBER = 3
 """… or so many digits in its number."""
 SENTENCE_TERMS = 4
-"""A value of so many terms is distinctive, whatever they are."""
+"""A value of so many terms is distinctive, if half of them say something."""
 COMMON_WORDS = STOP | word_set(
     "yes no true false null none nil ok okay on off unknown n na other all any high low medium normal new old open closed "
     "active inactive done pending enabled disabled default good bad am pm"
@@ -48,13 +48,16 @@ def strength_of(value: str) -> Strength:
     terms = Terms(value)
     words = [at for at, norm in enumerate(terms.norms) if norm[0] not in _TYPED]
     typed = [at for at, norm in enumerate(terms.norms) if norm[0] in _TYPED]
-    if any(terms.norms[at][0] in _EXACT for at in typed) or len(terms.significant()) >= SENTENCE_TERMS:
+    if any(terms.norms[at][0] in _EXACT or terms.norms[at].count(".") > 1 for at in typed):
+        return Strength.DISTINCTIVE
+    telling = [norm for norm in terms.norms if norm not in COMMON_WORDS]
+    if len(terms.significant()) >= SENTENCE_TERMS and len(telling) >= SENTENCE_TERMS // 2:
         return Strength.DISTINCTIVE
     capitals = [at for at in words if value[terms.starts[at]].isupper()]
     if typed:
         if words and _is_code(terms, words, typed, bool(capitals)):
             return Strength.DISTINCTIVE
-        return Strength.TYPED if _is_precise(terms) else Strength.COMMON
+        return Strength.TYPED if _is_precise(terms) or len(capitals) > 1 else Strength.COMMON
     if len(capitals) > 1 or _INNER_CAPITAL.search(value):
         return Strength.TYPED
     return Strength.NAME if capitals and terms.norms[capitals[0]] not in COMMON_WORDS else Strength.COMMON

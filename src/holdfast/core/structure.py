@@ -22,6 +22,7 @@ _CODE_LINE = re.compile(
     r"|[\w.\"'\[\]-]{1,80}[ \t]?=[ \t]?\S|[\w.-]{1,80}\(.*\)|.*[{};]$|\$ \S)",
     re.MULTILINE,
 )
+_COMMA = re.compile(r"(?<!\d),|,(?!\d{3})")
 _SEPARATOR = re.compile(r"[,;]\s")
 _LAST = re.compile(r"(?:and |or |& )?")
 
@@ -83,7 +84,7 @@ def _line_of(line: str, start: int) -> _Line:
         start,
         start + len(line),
         _CODE_LINE.match(line) is not None,
-        _TABLE.search(line) is not None or (line.count(",") > 1 and ", " not in line),
+        _TABLE.search(line) is not None or (len(_COMMA.findall(line)) > 1 and ", " not in line),
         _ROW.match(line) is not None,
         [(start + low, start + high) for low, high in _enumerations(line)],
     )

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.core.detect.words import GENERIC, KIN, word_set
 from holdfast.core.stems import stem
-from holdfast.core.terms import fold
+from holdfast.core.terms import Terms, fold
 
 
 def root(word: str) -> str:
@@ -29,13 +29,13 @@ _RELATED = (
     ("name surname firstname lastname", "name surname mr mrs ms miss hello hi hey dear", "call"),
     ("city town home residence country hometown location", "home city town", "live reside base resident"),
     ("address", "address", "live ship deliver send post"),
-    ("employer company employment workplace", "employer company job", "work employ join at"),
+    ("employer company employment workplace", "employer company job", "work employ join"),
     ("title role position profession occupation", "job title role position", "work"),
     ("email mail", "email mail", "write reach"),
     ("phone telephone mobile cell", "phone telephone mobile cell number", "call ring text reach"),
     ("hotel accommodation lodging", "hotel accommodation", "stay book check"),
     ("flight airline", "flight", "fly"),
-    ("doctor dentist physician gp", "doctor dentist physician gp", "see"),
+    ("doctor dentist physician gp", "doctor dentist physician gp", ""),
     ("car vehicle", "car vehicle", "drive"),
     ("laptop computer device", "laptop computer machine", "use work"),
     ("budget allowance", "budget allowance", "spend"),
@@ -47,8 +47,7 @@ _RELATED = (
     ("reviewer", "reviewer review", ""),
     ("database db", "database db", "run use store"),
     ("framework language stack tool editor", "framework language stack tool editor", "run use build"),
-    ("party guest attendee seat traveler passenger rider adult", "people person guest party table group seat", "bring"),
-    ("ticket", "ticket people person", ""),
+    ("party guest attendee seat traveler passenger rider adult ticket", "people person table group", "bring"),
     ("birthday birthdate", "birthday birthdate", "born"),
     ("language", "language", "speak"),
     ("diet allergy", "diet allergy", "eat"),
@@ -57,6 +56,8 @@ _RELATED = (
     ("status state", "status state", ""),
 )
 """Words of keys; the nouns by which people name such a thing; and the verbs by which they say it of someone."""
+_ALIKE = "party"
+"""The group of keys that name each other: riders are passengers."""
 _MEASURES = frozenset(
     map(root, word_set("time date day size count number amount status rate quantity level hour month year type"))
 )
@@ -67,8 +68,9 @@ def _lexicon() -> tuple[Mapping[str, frozenset[str]], Mapping[str, frozenset[str
     nouns = {root(word): frozenset(map(root, kin)) for word, kin in KIN.items()}
     verbs: dict[str, frozenset[str]] = {}
     for keys, named, done in _RELATED:
+        alike = keys if keys.startswith(_ALIKE) else ""
         for word in map(root, keys.split()):
-            nouns[word] = nouns.get(word, frozenset()) | frozenset(map(root, named.split()))
+            nouns[word] = nouns.get(word, frozenset()) | frozenset(map(root, (*named.split(), *alike.split())))
             verbs[word] = verbs.get(word, frozenset()) | frozenset(map(root, done.split()))
     return nouns, verbs
 
@@ -92,6 +94,8 @@ class Subject(msgspec.Struct, frozen=True):
     verbs: frozenset[str]
     own: frozenset[str]
     """The stems of all words of the key."""
+    telling: frozenset[str]
+    """Those of them that say what it is about."""
 
     def is_named(self, stems: frozenset[str]) -> bool:
         """Whether a clause with these stems names it: by its head, by two of its words, or, if its head is what any such
@@ -100,6 +104,10 @@ class Subject(msgspec.Struct, frozen=True):
             return False
         count = self.count(stems)
         return not self.words[-1].isdisjoint(stems) or count > 1 or (count > 0 and self._is_measured)
+
+    def is_meant(self, stems: frozenset[str]) -> bool:
+        """Whether words with these stems may be about it: they name it, or say what is done with it."""
+        return self.is_named(stems) or not self.verbs.isdisjoint(stems)
 
     def count(self, stems: frozenset[str]) -> int:
         """How many of its words are among these; one stem stands for one word."""
@@ -116,7 +124,13 @@ class Subject(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1 << 12)
 def subject_of(key: str) -> Subject:
-    parts = list(dict.fromkeys(root(part.lower()) for part in _PART.findall(_SEGMENT.split(key)[-1])))
+    parts = list(dict.fromkeys(root(norm) for part in _PART.findall(_SEGMENT.split(key)[-1]) for norm in _norms(part)))
     telling = [part for part in parts if part not in _EMPTY] or parts
     verbs = frozenset().union(*(_VERBS.get(each, frozenset()) for each in telling)) if telling else frozenset()
-    return Subject(tuple(_NOUNS.get(each, frozenset()) | {each} for each in telling), verbs, frozenset(parts))
+    words = tuple(_NOUNS.get(each, frozenset()) | {each} for each in telling)
+    return Subject(words, verbs, frozenset(parts), frozenset(telling))
+
+
+def _norms(part: str) -> list[str]:
+    """The words of a part of a key; of a script without spaces, its letters."""
+    return [part.lower()] if part.isascii() else Terms(part).norms

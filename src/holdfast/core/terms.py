@@ -147,7 +147,10 @@ class Terms:
             return not (self.text[self.stops[one] - 1].isascii() and self.text[self.starts[other]].isascii())
         if len(between) > 1:
             return True
-        digits = self.text[self.stops[one] - 1].isdecimal() and self.text[self.starts[other]].isdecimal()
+        left, right = self.text[self.stops[one] - 1], self.text[self.starts[other]]
+        if between == "." and left.isdecimal() and right.isupper():
+            return True  # a sentence ends there, and the space behind it is missing
+        digits = left.isdecimal() and right.isdecimal()
         return between not in _JOINTS and not (digits and between in ":,")
 
     def significant(self) -> list[int]:

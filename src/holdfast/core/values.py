@@ -185,6 +185,8 @@ _BEHIND = re.compile(r"\s?(?:more\s|full\s|bed\s)?([^\W\d_]+)")
 _NO_NOUN = r"(?:in|on|at|of|with|that|which|for|is|instead|please|from|to|and|or|as|then|by|near)\b"
 _COUNTS_ONE = re.compile(r"\s(?!" + _NO_NOUN + r")[^\W\d_]", re.IGNORECASE)
 """What follows `one` where it is a number, and no word for something."""
+_FOR_ONE = re.compile(r"\bfor one(?=\W{0,3}\Z|[,.?!;]|\s(?:on|at|in|please|today|tonight|tomorrow)\b)", re.IGNORECASE)
+"""`A table for one`: how many, though no noun follows."""
 _DIGITS = re.compile(r"\d[\d,]*(?:\.\d+)?")
 FLAGS = {"true": True, "yes": True, "false": False, "no": False}
 OPPOSITE = {"true": "false", "yes": "no", "false": "true", "no": "yes"}
@@ -254,7 +256,7 @@ def mentions(text: str, most: int = MENTIONS) -> list[Mention]:
         norm = _norm(group, stated.lower())
         if norm is None:
             continue
-        if stated.lower() == "one" and not _COUNTS_ONE.match(text, end):
+        if stated.lower() == "one" and not _COUNTS_ONE.match(text, end) and not _FOR_ONE.match(text, max(0, start - 4)):
             continue
         behind = _BEHIND.match(text, end) if group in {"number", "ordinal", "percent"} else None
         found.append(Mention(group, start, end, norm, stem(behind[1]) if behind else ""))  # type: ignore[arg-type]

@@ -172,14 +172,26 @@ def requested(place: Place, state: SessionState, asked: Asked, view: Viewed) -> 
 
 
 def _query(query: str | None, view: Viewed, folded: tuple[SummaryRef, ...]) -> tuple[str, bool, bool]:
-    """What a pack is about, whether that is new, and whether it is to stand at the end: not if it is what the user said
-    last, nobody has answered yet, and it is in view."""
-    last = view.asked
+    """What a pack is about, whether nobody said it, and whether it is to stand at the end: what the user said last only if
+    it is not in view and not answered; what nobody said only if the history leaves nothing to answer."""
+    last, answered = view.asked, _answered(view)
     said = "" if last is None else last.text
-    if query is not None and (last is None or query.split() != said.split() or _answered(view)):
-        return query, bool(query.strip()), bool(query.strip())
-    gone = last is not None and covering(folded, last.seq) is not None and not _answered(view)
+    if query is not None and (last is None or query.split() != said.split() or answered):
+        unsaid = bool(query.strip())
+        return query, unsaid, unsaid and not _user_waits(view)
+    gone = last is not None and covering(folded, last.seq) is not None and not answered
     return said if query is None else query, False, gone
+
+
+def _user_waits(view: Viewed) -> bool:
+    """Whether a message of the user is in view that nobody has replied to; calls of tools are no reply."""
+    for item in reversed(view.shown):
+        for message in reversed(item.messages) if isinstance(item, Unit) else ():
+            if message.role == "user":
+                return True
+            if message.role == "assistant" and not message.tool_calls:
+                return False
+    return False
 
 
 def _answered(view: Viewed) -> bool:

@@ -7,7 +7,7 @@ limits, not by how much there is.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -32,8 +32,6 @@ from holdfast.core.infer import declares_itself_invalid
 from holdfast.core.infer import text_of as value_text
 from holdfast.core.layers import LOCATION, TIMEZONE, ran_out
 from holdfast.core.previews import shown_as
-from holdfast.core.subjects import root, subject_of
-from holdfast.core.terms import Terms
 from holdfast.errors import BlobNotFound, HandleNotFound, InvalidContent
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -315,17 +313,13 @@ def _review(home: LedgerId, fact: Fact, used: Ledgers, request: Request) -> Flow
     return describe_review(dead.fact, now.fact if now is not None and _may_be_shown(now.fact, used, request) else None)
 
 
-def past_pieces(used: Ledgers, request: Request, found: Sequence[Found], in_view: Collection[str]) -> Flow[list[Piece]]:
-    """For a question about the past: the earlier values of the keys that it names, marked as such. If it names none, those
-    of the superseded facts in view."""
-    stems = frozenset(map(root, Terms(request.query).norms))
-    keys = dict.fromkeys((*in_view, *(each.fact.key for each in found)))
-    named = [key for key in keys if subject_of(key).is_named(stems)] or list(in_view)
+def past_pieces(used: Ledgers, request: Request, keys: Sequence[str]) -> Flow[list[Piece]]:
+    """The earlier values of the keys that a question about the past names, marked as such."""
     pieces: list[Piece] = []
-    for home in used.ids if named else ():
+    for home in used.ids if keys else ():
         where = ledger_where(home.stream) | {"live": 0}
         rows = yield from effects.rows(
-            FactRow, where, None, limits.PAST_FACTS, among={"subject": sorted(named)}, order=NEWEST
+            FactRow, where, None, limits.PAST_FACTS, among={"subject": sorted(keys)}, order=NEWEST
         )
         for fact in (state_of(row).fact for row in rows):
             here = fact.scope == "global" or (fact.scope, fact.scope_id) in request.within

@@ -138,6 +138,9 @@ def _near(
 ) -> set[int]:
     """The events of texts that may state a fact; of a summary, both ends, since a fact may have ended between them."""
     found = {seq for seq, text in sources if seq and not guard.probes(text).isdisjoint(by_term)}
+    found |= {next((item.first for item in items if isinstance(item, Unit)), 0)} - {
+        0
+    }  # what was known before the view?
     return found | {item.first for item in items if isinstance(item, Summary) and item.last in found}
 
 
@@ -206,8 +209,8 @@ def _endings(
     times = {each.seq: each.time_us for item in items if isinstance(item, Unit) for each in item.messages}
     ends: dict[LedgerId, list[int]] = {}
     for each in barred.values():
-        if each.fact.ended_seq and reader.knows(each.fact):
-            ends.setdefault(each.ledger, []).append(each.fact.ended_seq)
+        known = (each.fact.ended_seq, fact_seq(each.fact.id)) if reader.knows(each.fact) else ()
+        ends.setdefault(each.ledger, []).extend(filter(None, known))
     when: dict[tuple[LedgerId, int], Position] = {}
     for ledger, seqs in ends.items():
         found = yield from effects.positions(ledger.stream, seqs)
@@ -215,9 +218,9 @@ def _endings(
     endings: dict[str, Ending] = {}
     for name, each in barred.items():
         fact = each.fact
-        ended = when.get((each.ledger, fact.ended_seq))
-        if ended is not None:
-            last = max((seq for seq, position in positions.items() if position and position < ended), default=0)
+        ended = when.get((each.ledger, fact.ended_seq), ())
+        if ended:
+            last = _before(positions, ended)
         else:  # it ran out, or its row is from an older process: only a clock says when
             over = fact.expires_us or 0 if fact.ended_us is None else fact.ended_us
             last = max((seq for seq in near if times.get(seq, 0) < over), default=0)
@@ -226,11 +229,17 @@ def _endings(
             key=fact.key,
             ledger=each.ledger.stream.key,
             last=last,
+            asserted=_before(positions, when.get((each.ledger, fact_seq(fact.id)), ())),
             withheld=not reader.knows(fact),
-            deferred=defers and ended is not None and ended > settled,
+            deferred=defers and ended > settled,
             sources=frozenset(fact.provenance),
         )
     return endings
+
+
+def _before(positions: Mapping[int, Position], end: Position) -> int:
+    """The last of these events of the session that stands before a position in the log; 0 if none does."""
+    return max((seq for seq, position in positions.items() if position and position < end), default=0)
 
 
 def _typed(place: Place, items: Sequence[Item], secret: Sequence[Stated]) -> Flow[dict[str, int]]:

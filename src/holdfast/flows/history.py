@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from holdfast.context.fence import fenced
 from holdfast.core.calibrate import calibrated
 from holdfast.core.messages import group_of
 from holdfast.core.shown import by_message, item_shown, pieces_of
@@ -137,7 +138,7 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
     policy, now = context.policy.guard, context.clock.now_us()
     looked = yield from watch(place, state, recorded, [(came, each) for each in notes], policy=policy, as_of_us=now)
     visible = guard_items(looked, recorded, context.counter.count).items
-    tail = tuple(guard_text(looked, each, came) for each in notes)
+    tail = fenced(guard_text(looked, each, came) for each in notes)
     system = yield from system_messages(place, state)
     measure = functools.partial(calibrated, state.calibration)
     sizes = [measure(item.tokens, item.blocks) for item in visible]

@@ -1,7 +1,8 @@
 """Packs that were recorded: kept beside the reply, read back, and compared.
 
-Laws: the record of a pack, the reply, and the query if it was not said yet are one append; what lies in the blob store is
-there before an event names it; a retry under the same key is the same message, whatever pack it comes with.
+Laws: the record of a pack and the reply are one append; a query that nobody said is in the manifest, and never becomes a
+message; what lies in the blob store is there before an event names it; a retry under the same key is the same message,
+whatever pack it comes with.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -29,7 +30,7 @@ from holdfast.flows.place import LedgerPlace, Place, given_to, together
 from holdfast.flows.read import message
 from holdfast.model import limits
 from holdfast.model.commands import RecordPack
-from holdfast.model.content import BlobRef, text_of
+from holdfast.model.content import BlobRef
 from holdfast.model.drafts import Draft
 from holdfast.model.events import (
     ContextCompacted,
@@ -100,36 +101,24 @@ def checked_pack(place: Place, pack: object) -> Pack:
     return pack
 
 
-class Since(NamedTuple):
-    """What happened between a pack and its reply."""
-
-    query: str
-    """To be recorded with the reply: it was not in the conversation, and nobody has recorded it since; else empty."""
-    erased: bool
-    """Something that the pack shows is gone, so nothing of it is to be kept."""
-
-
-def since(place: Place, pack: Pack) -> Flow[Since]:
-    manifest = pack.manifest
-    query = manifest.request.query if manifest.request.asked else ""
-    words, erased, after = query.split(), False, manifest.version
-    shown = core.stretches(_shown(manifest))
+def shows_erased(place: Place, pack: Pack) -> Flow[bool]:
+    """Whether something that a pack shows was erased since it was made, so that nothing of it is to be kept."""
+    after, shown = pack.manifest.version, core.stretches(_shown(pack.manifest))
     while page := (yield from effects.read(place.scope.stream, after, limits.READ_EVENTS)):
         for recorded in page:
-            event = upcast.current(recorded)
-            if isinstance(event, PayloadsErased):
-                erased = erased or any(first <= seq <= last for seq in event.seqs for first, last in shown)
-            elif isinstance(event, MessageRecorded) and event.role == "user" and event.frame == place.frame:
-                query = "" if text_of(event.content).split() == words else query
+            event = upcast.current(recorded) if recorded.type == PayloadsErased.name else None
+            erased = event.seqs if isinstance(event, PayloadsErased) else ()
+            if any(first <= seq <= last for seq in erased for first, last in shown):
+                return True
         after = page[-1].seq
-    return Since(query if words else "", erased)
+    return False
 
 
 def recording(
-    place: Place, pack: Pack, *, asked: bool = False, reply: int = 0, reservation: str | None = None
+    place: Place, pack: Pack, *, reply: int = 0, reservation: str | None = None
 ) -> Flow[tuple[Part, list[BlobRef]]]:
     """What it takes to keep a pack, and the bodies that must be there. `reply` is which of the messages that are recorded
-    with it answers it, the first of them being its query if that was `asked`."""
+    with it answers it."""
     manifest, brief = pack.manifest, pack.brief
     whole = codec.encode(manifest)
     short = codec.compressed(whole)
@@ -148,7 +137,6 @@ def recording(
         shown=core.stretches(_shown(manifest)),
         manifest=told,
         brief=kept,
-        asked=asked,
         reply=reply,
         reservation=reservation,
     )
@@ -178,7 +166,7 @@ def _shown(manifest: Manifest) -> Iterator[tuple[int, int]]:
 
 def keep(place: Place, pack: Pack, *, key: str | None = None, cause: str | None = None) -> Flow[PackRecord]:
     """Keep why a pack is as it is, without a reply."""
-    if (yield from since(place, checked_pack(place, pack))).erased:
+    if (yield from shows_erased(place, checked_pack(place, pack))):
         raise PackChanged(pack="to be kept", reason="something that it shows was erased")
     part, bodies = yield from recording(place, pack)
     appended = yield from together(place.context, [part], key=key, cause=cause, bodies=bodies)

@@ -59,8 +59,8 @@ def record(
     In a frame, its usage is taken from the frame's budget; `reservation` is what was reserved for it there.
 
     A reply is tied to the `pack` that it answers: without one, to the pack that was built last through this handle, once;
-    False ties it to none. Why the pack is as it is is kept together with the reply, and so is its query if nobody recorded
-    that before; what was reserved with it is settled."""
+    False ties it to none. The manifest of the pack is stored together with the reply, and what was reserved with it is
+    settled."""
     drafts = _drafts(message, content, tool_calls, usage, metadata)
     answered = manifests.tied(place, drafts, pack)
     made = record_drafts(place, drafts, reservation=reservation, pack=answered, key=key, expect=expect, cause=cause)
@@ -230,19 +230,14 @@ def _answering(
 ) -> Flow[list[Message]]:
     """The reply to a pack, and what is kept with it. A key stands for the reply alone: who tries again may have no pack any
     more, or another one."""
-    query, erased = yield from manifests.since(place, pack)
-    said = [Draft(role="user", content=query), *drafts] if query else drafts
-    part, bodies = yield from recording(place, said, reservation=reservation or pack.reservation)
+    erased = yield from manifests.shows_erased(place, pack)
+    part, bodies = yield from recording(place, drafts, reservation=reservation or pack.reservation)
     whole = part.command
     assert isinstance(whole, RecordMessages), "messages are recorded by that"
-    own = msgspec.structs.replace(
-        whole, messages=whole.messages[bool(query) :], reservation=_reservation(place, reservation)
-    )
+    own = msgspec.structs.replace(whole, reservation=_reservation(place, reservation))
     parts = [part]
     if not erased:
-        kept, refs = yield from manifests.recording(
-            place, pack, asked=bool(query), reply=len(said), reservation=whole.reservation
-        )
+        kept, refs = yield from manifests.recording(place, pack, reply=len(drafts), reservation=whole.reservation)
         parts, bodies = [part, kept], [*bodies, *refs]
     appended = yield from together(
         place.context,

@@ -16,9 +16,10 @@ import msgspec
 
 from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
+from holdfast.context.fence import CLOSING, OPENING, cleared, fenced
 from holdfast.context.manifest import Made, Seen, Stands, tools_text
 from holdfast.core.calibrate import calibrated
-from holdfast.core.guard import asks_about_past
+from holdfast.core.guard import past_keys
 from holdfast.core.messages import calls_open
 from holdfast.core.situation import situation_of
 from holdfast.core.wording import Memory
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 _TAIL_SHARE = 4
 """The history leaves one in so many tokens of a budget to what stands behind it, if there is so much."""
 _PURPOSE = "model call"
+TASK = "Task for this call:"
+LATEST = "The latest message of the user, which the summary above stands for:"
 _COUNTED: Memory[int] = Memory(8 << 20)
 """Tokens of texts, by the counter's name: most of a pack was in the one before."""
 _ENTRY_BYTES = 128
@@ -91,11 +94,12 @@ def pack(
 ) -> Flow[Pack]:
     """What the next model call is shown: never more than `budget` tokens, nothing dead, no call without its result.
 
-    `query` is what it is about; without one, the newest message of the user is. One that is not in the conversation yet
-    stands at the end, and is kept together with the reply. `role` names one of the briefs that the store was opened with;
-    `brief` is one of your own. `include` and `exclude` name handles. `within` names the scopes of facts that are looked
-    into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request to the
-    provider names it; `max_output` is the most that it may answer.
+    `query` is what it is about; without one, the newest message of the user is. One that nobody said ranks what there is to
+    choose from and is kept in the manifest; it is never recorded as a message, and the model is shown it, as the task of
+    this call, only if the conversation leaves nothing to answer. `role` names one of the briefs that the store was opened
+    with; `brief` is one of your own. `include` and `exclude` name handles. `within` names the scopes of facts that are
+    looked into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request
+    to the provider names it; `max_output` is the most that it may answer.
 
     Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
     carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
@@ -232,9 +236,9 @@ def _gathered(
         used=used.used,
     )
     guarded = guard.guard_items(watch, items, place.context.counter.count)
-    if asks_about_past(request.query):
-        in_view = dict.fromkeys(watch.endings[name].key for name in guarded.superseded)
-        pieces += yield from candidates.past_pieces(used, request, found, in_view)
+    in_view = dict.fromkeys(watch.endings[name].key for name in guarded.superseded)
+    wanted = past_keys(request.query, {*in_view, *(each.fact.key for each in found)}, in_view)
+    pieces += yield from candidates.past_pieces(used, request, wanted)
     return _Gathered(request, first, system, view, late, used, tuple(found), tuple(pieces), watch, guarded)
 
 
@@ -311,7 +315,9 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
         raise calls_open(place.scope, waiting, "the model is to see their results first: run them, or close them")
     request, count = found.request, functools.partial(_counted, place)
     measure = functools.partial(calibrated, state.calibration)
-    first = sum(each.tokens for each in found.first) + _asked_tokens(place, state, request)
+    first = (
+        sum(each.tokens for each in found.first) + _asked_tokens(place, state, request) + _fence_tokens(place, state)
+    )
     least = least_of(found.pieces, count, measure)
     if first + least > request.effective:  # whatever becomes of the history
         raise CriticalOverflow(needed=first + least, budget=request.effective)
@@ -349,8 +355,19 @@ def _asked_tokens(place: Place, state: SessionState, request: Request) -> int:
     return calibrated(state.calibration, _counted(place, _question(request)), 1)
 
 
+def _fence_tokens(place: Place, state: SessionState) -> int:
+    return sum(calibrated(state.calibration, _counted(place, each), 0) for each in (OPENING, CLOSING))
+
+
 def _question(request: Request) -> str:
-    return f"Question: {request.query}" if request.stated else ""
+    """What the model is to answer, where the history does not end with it. Quoted: whatever it says, it is one thing that
+    stands in our words."""
+    if not request.stated:
+        return ""
+    lines = cleared(request.query.strip()).splitlines()
+    if request.asked and len(lines) == 1:
+        return f"{TASK} {lines[0]}"
+    return "\n".join([TASK if request.asked else LATEST, *(f"> {line}" for line in lines)])
 
 
 # Assembling
@@ -366,15 +383,22 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         kept = [each.item for each in seen() if each.fate in ("included", "reduced")]
         items, history = tuple(kept), measure(sum(each.tokens for each in kept), sum(each.blocks for each in kept))
     question = _asked_tokens(place, state, request)
-    fixed = sum(each.tokens for each in found.first) + history + question
+    fence = _fence_tokens(place, state)
+    fixed = sum(each.tokens for each in found.first) + history + question + fence
     pieces = [
         *_corrections(found),
-        *(each if each.gone else msgspec.structs.replace(each, text=_guarded(watch, each)) for each in found.pieces),
+        *(
+            each if each.gone else msgspec.structs.replace(each, text=cleared(_guarded(watch, each)))
+            for each in found.pieces
+        ),
     ]
     if fixed > request.effective:
         raise _too_large(request, history, fixed)
     tail = tail_of(request, pieces, request.effective - fixed, count=count, measure=measure, strategy=strategy)
     boundary = state.view(place.frame).boundary
+    behind = fenced((*tail.texts, _question(request)))
+    if not behind:
+        fixed, fence = fixed - fence, 0
     shown = History(
         scope=place.scope,
         frame=place.frame,
@@ -382,7 +406,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         system=found.system,
         items=items,
         frozen=_frozen(items, boundary),
-        tail=tuple(filter(None, (*tail.texts, _question(request)))),
+        tail=behind,
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
         late=found.late,
         tokens=fixed + tail.tokens,
@@ -403,7 +427,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         tokens=TokenSummary(
             budget=request.effective,
             used=fixed + tail.tokens,
-            breakdown=_breakdown(found.first, history, tail, question),
+            breakdown=_breakdown(found.first, history, tail, question, fence),
             level=tail.level,
         ),
         exposed=guarded.exposed,
@@ -431,11 +455,16 @@ def _too_large(request: Request, history: int, fixed: int) -> InvalidContent | C
     return WindowTooSmall(what="the history, with what stands before it,", budget=request.effective, needed=fixed)
 
 
-def _breakdown(first: Sequence[Stands], history: int, tail: Tail, question: int) -> dict[Section, int]:
+def _breakdown(first: Sequence[Stands], history: int, tail: Tail, question: int, fence: int) -> dict[Section, int]:
+    """What takes how much; the fence counts to what stands in it first."""
     found: dict[Section, int] = {}
     for each in first:
         found[each.section] = found.get(each.section, 0) + each.tokens
-    parts: dict[Section, int] = {"history": history, **tail.breakdown, "query": question}
+    inside: dict[Section, int] = {**tail.breakdown, "query": question}
+    opens = next((section for section, tokens in inside.items() if tokens), None)
+    parts: dict[Section, int] = {"history": history, **inside}
+    if opens is not None:
+        parts[opens] += fence
     return found | {section: tokens for section, tokens in parts.items() if tokens}
 
 
@@ -480,19 +509,16 @@ def _how(item: Item, redacted: set[int], reduced: set[int]) -> tuple[Literal["in
 
 
 def _corrections(found: _Gathered) -> list[Piece]:
-    """For each key of which the view states an outdated value: its current one, unless that is among the facts anyway."""
+    """For each key of which the view states an outdated value: its current one. Where the value was redacted, only if the
+    current one is no candidate of this pack: else its rank decides."""
     exposed = {each.key for each in found.guarded.exposed}
-    keys = [*exposed, *(found.watch.endings[name].key for name in found.guarded.superseded)]
-    lines = {each.id for each in found.pieces if each.section == "facts" and not each.gone}
-    ids = found.used.ids
-    shown = {each.fact.key for each in found.found if candidates.piece_id(each, ids) in lines and not each.fact.claim}
+    ranked = {each.fact.key for each in found.found if not each.fact.claim}
+    hidden = [found.watch.endings[name].key for name in found.guarded.superseded]
     pieces: list[Piece] = []
-    for key in dict.fromkeys(keys):
-        if key in shown and key not in exposed:
-            continue
+    for key in dict.fromkeys((*exposed, *(key for key in hidden if key not in ranked))):
         now = found.watch.current.get(key, "")
         text = f"- Earlier statements about {key} are outdated."
-        text += f" Current value: {now}." if now else " It has no current value."
+        text += f" Current value: {now.rstrip('.')}." if now else " It has no current value."
         pieces.append(Piece(id=f"correction of {key}", section="notes", text=text, priority="critical", source="guard"))
     return pieces
 

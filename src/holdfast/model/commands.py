@@ -139,8 +139,6 @@ class RecordPack(_Command, frozen=True, kw_only=True, tag="record_pack"):
     shown: tuple[tuple[int, int], ...]
     manifest: BlobRef | bytes
     brief: BlobRef | None = None
-    asked: bool = False
-    """The first of those messages is its query."""
     reply: int = 0
     """Which of them answers it, counted from 1; 0 for none."""
     reservation: str | None = None

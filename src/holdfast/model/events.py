@@ -584,7 +584,6 @@ Event: TypeAlias = (
 )
 
 _ALL: tuple[type[Event], ...] = Event.__args__
-
 EVENTS: dict[str, type[Event]] = {event.name: event for event in _ALL}
 
 OFFLOADING = {SessionReset.name, SessionClosed.name, SessionTimedOut.name, SessionDestroyed.name}

@@ -102,9 +102,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     query: str = ""
     asked: bool = True
-    """The query is not in the conversation yet; else it is the newest message of the user."""
+    """Nobody said the query; else it is the newest message of the user. It ranks what there is to choose from, and is no
+    part of the conversation."""
     stated: bool = True
-    """It stands at the end of the pack, since it is not in view."""
+    """It stands at the end of the pack: it is what the user said last, but not in view, or there is nothing else to
+    answer."""
     role: str = ""
     budget: int
     """As asked for."""

@@ -51,7 +51,7 @@ class PackRecorded(_Event, frozen=True, kw_only=True):
     brief: BlobRef | None = None
     """What was not in the log: prompt, invariants and tools."""
     asked: int = 0
-    """The message that has its query, if that was recorded with it."""
+    """The message that has its query, if that was recorded with it, as it was by older versions."""
     reply: int = 0
     """The message that answered it; 0 if none was recorded with it."""
     reservation: str | None = None

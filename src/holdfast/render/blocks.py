@@ -10,11 +10,13 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.context.fence import cleared
 from holdfast.model.content import Body, Data, File, Image, Text, ToolCall
 from holdfast.model.messages import History, Message, Summary
 from holdfast.model.names import checked_whole
 from holdfast.providers.plain import ANTHROPIC
 from holdfast.render import entries
+from holdfast.render.chat import tail_of
 from holdfast.render.entries import NO_BODIES, Around, Entry, Foreign, Mark, Own, Shown
 from holdfast.render.turns import Answer, Calls, Ids, Turn, name_of, object_of, turns
 
@@ -42,7 +44,7 @@ def anthropic(
     frozen = asked = 0
     for number, item in enumerate(history.items, 1):
         if isinstance(item, Summary):
-            made.add("user", [_text(item.shown)])
+            made.add("user", [_text(cleared(item.shown))])
         else:
             for turn in turns(item):
                 asked = len(made.messages) if turn.message.role == "assistant" else asked
@@ -53,7 +55,8 @@ def anthropic(
     messages = made.messages
     places = [_last(messages), system[-1:], _last(messages[:frozen]), _last(messages[:asked])]
     _mark([block for place in places for block in place], breakpoints)
-    made.add("user", [_text(text) for text in history.tail if text.strip()])
+    if tail := tail_of(history):
+        made.close(_text(tail))
     return {"system": system, "messages": messages}
 
 
@@ -83,6 +86,13 @@ class _Messages:
         if not self.messages and role != "user":
             self.messages.append({"role": "user", "content": [_text(OPENING)]})
         self.messages.append({"role": role, "content": content})
+
+    def close(self, tail: dict[str, Any]) -> None:
+        """What stands behind the history: a block of the last message, if that is a user's, since roles take turns."""
+        if self.messages and self.messages[-1]["role"] == "user":
+            self.messages[-1]["content"].append(tail)
+        else:
+            self.messages.append({"role": "user", "content": [tail]})
 
     def system(self, message: Message) -> list[dict[str, Any]]:
         found = entries.content(message, ANTHROPIC, self._bodies)
@@ -179,7 +189,7 @@ class _Messages:
             source = _base64(*found)
         else:
             return None
-        title = {"title": part.name} if part.name else {}
+        title = {"title": cleared(part.name)} if part.name else {}
         return {**shell, **title, "type": "document", "source": source}
 
 

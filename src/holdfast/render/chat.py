@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast import codec
+from holdfast.context.fence import CLOSING, OPENING, cleared, fenced
 from holdfast.model.content import Body, Data, File, Image, Text, ToolCall
 from holdfast.model.messages import History, Message, Summary
 from holdfast.providers.messages import OPENAI_FIELDS
@@ -29,17 +30,18 @@ def openai_chat(history: History, bodies: Mapping[str, bytes] = NO_BODIES) -> li
         made.said(message)
     for item in history.items:
         if isinstance(item, Summary):
-            made.messages.append({"role": "user", "content": item.shown})
+            made.messages.append({"role": "user", "content": cleared(item.shown)})
         else:
             for turn in turns(item):
                 made.turn(turn)
     if tail := tail_of(history):
-        made.messages.append({"role": "user", "content": tail})
+        made.messages.append({"role": "developer", "content": tail})
     return made.messages
 
 
 def tail_of(history: History) -> str:
-    return "\n\n".join(text for text in history.tail if text.strip())
+    """What the application tells at this call, in its fence, whoever added to it."""
+    return "\n\n".join(fenced(each for each in history.tail if each not in (OPENING, CLOSING)))
 
 
 class _Chat:
@@ -100,7 +102,7 @@ class _Chat:
         kind = "custom" if known in ("custom", "custom_tool_call") and isinstance(call.args, str) else "function"
         said: dict[str, Any] = {"name": name_of(message, call, OPENAI)}
         if kind == "custom":
-            said["input"] = call.args
+            said["input"] = cleared(str(call.args))
         else:
             said["arguments"] = codec.encode(object_of(call.args)).decode()
         outer = shell if known == kind else {}
@@ -219,8 +221,8 @@ def data_url(kind: str, data: bytes) -> str:
 
 def file_name(part: File) -> str:
     """One is asked for."""
-    return part.name or ("file.pdf" if part.ref.media_type in (None, entries.PDF) else "file")
+    return cleared(part.name or "") or ("file.pdf" if part.ref.media_type in (None, entries.PDF) else "file")
 
 
 def file_text(part: File, text: str) -> str:
-    return f'File "{part.name}":\n{text}' if part.name else text
+    return f'File "{cleared(part.name)}":\n{text}' if part.name else text

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from holdfast import codec
+from holdfast.context.fence import cleared, cleared_parts
 from holdfast.model.content import BlobRef, Body, Data, File, Image, Opaque, Part, Text
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import History, Message
@@ -128,6 +129,20 @@ def _entries(parts: Sequence[Part], handles: Sequence[str], issuer: str, bodies:
             waiting = shell
         else:
             found.append(Mark(shell) if shell.get("type") in CALL_SHELLS else Around(shell))
+    return _cleared(found)
+
+
+def _cleared(found: list[Entry]) -> list[Entry]:
+    """These, without the tag of the fence in any text, or across several."""
+    places = [
+        (at, entry)
+        for at, entry in enumerate(found)
+        if type(entry) is Shown and isinstance(entry.part, Text | Data | Body)
+    ]
+    texts = [text_in(entry.part) for _, entry in places if isinstance(entry.part, Text | Data | Body)]
+    for (at, entry), was, now in zip(places, texts, cleared_parts(texts), strict=True):
+        if now != was:
+            found[at] = Shown(Text(now), entry.shell, entry.handle)
     return found
 
 
@@ -158,8 +173,8 @@ def text_in(part: Text | Data | Body) -> str:
 def line(part: Image | File, handle: str) -> str:
     """What stands for an image or a file that cannot be shown."""
     if isinstance(part, Image) and part.ref is None:
-        return f"[{handle}: image at {(part.url or '')[:_URL_CHARS]}]"
-    what = f'file "{part.name}"' if isinstance(part, File) and part.name else type(part).__name__.lower()
+        return f"[{handle}: image at {cleared(part.url or '')[:_URL_CHARS]}]"
+    what = f'file "{cleared(part.name)}"' if isinstance(part, File) and part.name else type(part).__name__.lower()
     ref = part.ref
     assert ref is not None, "a file has one, and so has an image without a URL"
     kind = f", {ref.media_type}" if ref.media_type else ""
@@ -205,7 +220,7 @@ def as_text(kind: str, data: bytes) -> str | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    return None if "\0" in text else text
+    return None if "\0" in text else cleared(text)
 
 
 def bodies_of(history: History, issuer: str | None = None) -> tuple[BlobRef, ...]:

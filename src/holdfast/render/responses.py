@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast import codec
+from holdfast.context.fence import cleared
 from holdfast.model.content import Body, Data, File, Image, Text, ToolCall
 from holdfast.model.messages import History, Message, Summary
 from holdfast.providers.openai import CALLS, LOCAL_CALLS, OUTPUTS
@@ -46,12 +47,12 @@ def openai_responses(history: History, bodies: Mapping[str, bytes] = NO_BODIES) 
     made = _Input(bodies)
     for item in history.items:
         if isinstance(item, Summary):
-            made.items.append({"role": "user", "content": item.shown})
+            made.items.append({"role": "user", "content": cleared(item.shown)})
         else:
             for turn in turns(item):
                 made.turn(turn)
     if tail := tail_of(history):
-        made.items.append({"role": "user", "content": tail})
+        made.items.append({"role": "developer", "content": tail})
     instructions = "\n\n".join(filter(None, map(made.instructions, history.system)))
     return {"instructions": instructions or None, "input": made.items}
 
@@ -161,7 +162,7 @@ class _Input:
             return
         item["name"] = name_of(message, call, OPENAI)
         if kind == "custom_tool_call":
-            item["input"] = call.args
+            item["input"] = cleared(str(call.args))
         else:
             item["arguments"] = codec.encode(object_of(call.args)).decode()
         self.items.append(item)

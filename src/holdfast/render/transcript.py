@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 
 from holdfast import codec
+from holdfast.context.fence import cleared, cleared_parts
 from holdfast.model.content import Body, Data, Opaque, Part, Text
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import History, Message, Summary
+from holdfast.render.chat import tail_of
 from holdfast.render.entries import line, text_in
 from holdfast.render.turns import Turn, turns
 
@@ -27,8 +29,8 @@ def text(history: History) -> str:
             continue
         for turn in turns(item):
             blocks.extend(_turn(turn))
-    blocks.extend(_plain(each) for each in history.tail)
-    return "\n\n".join(filter(None, blocks))
+    said = cleared("\n\n".join(filter(None, blocks)))
+    return "\n\n".join(filter(None, (said, _plain(tail_of(history)))))
 
 
 def _turn(turn: Turn) -> list[str]:
@@ -45,7 +47,7 @@ def _turn(turn: Turn) -> list[str]:
     for call_id, (origin, number) in turn.answers.items():
         result = origin.tool_results[number]
         what = "error of" if result.is_error else "result of"
-        parts = [_part(part, piece_id(origin.seq, number)) for part in result.content]
+        parts = cleared_parts([_part(part, piece_id(origin.seq, number)) for part in result.content])
         quoted = [f"> {each}" for part in parts for each in part.splitlines()]
         blocks.append("\n".join([f"[tool] {what} {names[call_id]} ({call_id}):", *(quoted or [">"])]))
     return blocks

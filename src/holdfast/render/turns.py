@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from holdfast import codec
+from holdfast.context.fence import cleared
 from holdfast.model.content import Json, ToolCall, ToolResult
 from holdfast.model.messages import Message, Unit
 from holdfast.providers.plain import OPENAI
@@ -115,7 +116,7 @@ def name_of(message: Message, call: ToolCall, issuer: str) -> str:
 
 def object_of(args: Json) -> dict[str, Any]:
     """The arguments as an object, which is all that providers and those who speak their dialects take for sure: text that
-    spells none, from a call that broke off or of a tool that takes text, stands under "input"."""
-    if isinstance(args, dict):
-        return codec.decode_object(codec.encode(args))
-    return {"input": args} if args else {}
+    spells none, from a call that broke off or of a tool that takes text, stands under "input". The tag of the fence is in
+    none of them."""
+    whole = args if isinstance(args, dict) else {"input": args} if args else {}
+    return codec.decode_object(cleared(codec.encode(whole).decode()).encode())
