@@ -17,19 +17,19 @@ OBSERVE_CASES = read_cases(OWN / "observe.jsonl", ObserveCase)
 GUARD_CASES = read_cases(OWN / "guard.jsonl", GuardCase)
 
 AT_MOST = {
-    "must not change: wrongly applied": 12,
-    "may ask: wrongly applied": 9,
-    "must change: another value or fact applied": 2,
+    "must not change: wrongly applied": 0,
+    "may ask: wrongly applied": 0,
+    "must change: another value or fact applied": 0,
     "must stay: kept, but marked as outdated": 1,
 }
 """How many cases may fail in this way. A change that needs a higher figure makes something worse."""
 AT_LEAST = {
-    "must change: applied": 19,
-    "must change: applied or asked": 22,
-    "must stay: kept": 70,
-    "must go: hidden or marked": 36,
-    "past asked for: answered and marked": 0,
-    "cases without a fault": 24,
+    "must change: applied": 32,
+    "must change: applied or asked": 32,
+    "must stay: kept": 84,
+    "must go: hidden or marked": 43,
+    "past asked for: answered and marked": 2,
+    "cases without a fault": 46,
 }
 """How many have to be right. A change that makes more of them right raises the figure."""
 
