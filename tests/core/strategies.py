@@ -426,7 +426,7 @@ def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Comm
             st.builds(Summarize, scope=scope, first=tokens, last=tokens, version=tokens, text=texts),
             st.builds(CompactContext, scope=scope, version=tokens, **boundary),
             st.builds(RedactContext, scope=scope, version=tokens, **redaction),
-            st.builds(RecordPack, scope=scope, **pack, asked=st.booleans(), reply=st.integers(0, 2)),
+            st.builds(RecordPack, scope=scope, **pack, reply=st.integers(0, 2)),
             st.builds(MoveHandle, scope=scope, frame=st.none() | frame_ids, residency=residencies, piece=pieces),
             st.builds(ResetSession, scope=scope, reason=reasons, keep_system=st.booleans()),
             st.builds(CloseSession, scope=scope, reason=reasons),

@@ -35,6 +35,10 @@ class Said(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+OWN = holdfast.Policy(learn_into="session")
+"""What a session hears that is new stays its own: nobody else writes there."""
+
+
 class Task(msgspec.Struct, frozen=True):
     url: str
     first: int
@@ -87,7 +91,7 @@ def work(task: Task, pipe: Connection) -> None:
     def say(said: Said) -> None:
         os.write(pipe.fileno(), msgspec.json.encode(said) + b"\n")  # one short write: lines of threads never mix
 
-    with exit_on_error(), holdfast.open(task.url) as engine:
+    with exit_on_error(), holdfast.open(task.url, policy=OWN) as engine:
         in_threads(lambda number: write(engine, task.first + number, task.each, say), task.threads)
 
 

@@ -18,7 +18,7 @@ from holdfast.core.authority import rank
 from holdfast.model import limits
 from holdfast.model.policy import Ladder
 from holdfast.storage.postgres.store import PostgresStore
-from tests.crash.fact_writers import CONTESTED, KEYS, Said, Task, in_processes, in_this_process, work
+from tests.crash.fact_writers import CONTESTED, KEYS, OWN, Said, Task, in_processes, in_this_process, work
 from tests.property.tools import Kind, rows_dump, store_of_kind
 from tests.support import figure
 
@@ -49,11 +49,11 @@ WORLDS = [
 def written(request: pytest.FixtureRequest) -> Iterator[tuple[Engine, list[Said]]]:
     world: World = request.param
     with store_of_kind(world.kind) as url, ExitStack() as exits:
-        engine = exits.enter_context(holdfast.open(url))
+        engine = exits.enter_context(holdfast.open(url, policy=OWN))
         for key in KEYS:  # so that there is something to rest on
             engine.ledger(user="ada").assert_(key, "at first")
         if world.how == "threads":
-            others = [holdfast.open(url) for _ in range(ENGINES - 1)] if world.kind != "memory" else []
+            others = [holdfast.open(url, policy=OWN) for _ in range(ENGINES - 1)] if world.kind != "memory" else []
             engines = [engine, *(exits.enter_context(each) for each in others)]
             said = in_this_process(engines, WRITERS, world.each)
         else:
