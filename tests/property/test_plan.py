@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 import holdfast
@@ -77,6 +77,7 @@ def play(kind: Kind, seed: int) -> None:
 
 @settings(max_examples=IN_MEMORY)
 @given(seeds)
+@example(46_857)  # results that came too late, whose note stands in the fence
 def test_what_is_shown_is_what_was_said(seed: int) -> None:
     play("memory", seed)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast import chain, codec, errors
 from holdfast.context import plan as planning
+from holdfast.context.fence import fenced
 from holdfast.context.plan import Ground, Tools
 from holdfast.core import upcast
 from holdfast.core.calibrate import calibrated
@@ -153,7 +154,7 @@ def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Strategy
     window = prices.window - prices.max_output
     system = yield from system_messages(place, state)
     late = yield from late_of(place.scope.stream, state, frame)
-    notes = late_note(late, items)
+    notes = fenced(late_note(late, items))
     known = _prices(place.context, answered)
     changed = known is not None and known != prices and asked.prices is None
     pinned_since = reply is not None and any(each.seq > reply.seq for each in system)
