@@ -296,6 +296,17 @@ def changed(engine: holdfast.Engine, key: str, old: Any, new: Any, *said: str) -
     return session
 
 
+def test_a_change_that_was_heard_leaves_other_meanings_of_the_value_alone(engine: holdfast.Engine) -> None:
+    ledger = shelf(engine, user="ada")
+    ledger.assert_("home_city", "Rome")
+    session = engine.create_session("s", ledgers=[ledger.id])
+    session.record("user", "I live in Rome. Book me a flight to Rome.")
+    seen = session.observe("My home city is Lisbon now.")
+    assert [(each.outcome, each.proposal.value) for each in seen.judged] == [("applied", "Lisbon")]
+    session.record("user", "What now?")
+    assert everywhere(session, "I live in [outdated: home_city]. Book me a flight to Rome.")
+
+
 def test_book_me_a_flight_to_rome_stays_after_home_city_changes_from_rome(engine: holdfast.Engine) -> None:
     session = changed(engine, "home_city", "Rome", "Paris", "I live in Rome.", "Book me a flight to Rome.")
     assert everywhere(session, "Book me a flight to Rome.")

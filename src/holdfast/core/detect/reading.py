@@ -34,6 +34,8 @@ from holdfast.core.detect.words import (
     word_set,
     words,
 )
+from holdfast.core.guard import find_statements
+from holdfast.core.patterns import Stated
 from holdfast.core.values import Kind, Mention, Norm, mentions, name_norm, names, same, whole
 from holdfast.model.detection import Candidate, Observation, Said, Span
 
@@ -466,14 +468,19 @@ class Scene:
         return {}
 
     def old(self, held: Held) -> tuple[Span, ...]:
-        """Where its value is stated, as far as a span can name the place."""
-        here = [Span(0, *self.said.span(start, end)) for start, end in held.found(self.said)]
-        spans = {place.span for place in held.places if place.span.seq in self.known}
+        """Where its value is stated, and not only repeated with another meaning, as far as a span can name the place."""
+        candidate = held.candidate
+        fact = Stated(candidate.fact, candidate.key, candidate.value, "dead")
         lengths = {each.said.seq: len(each.said.text) for each in self.before}
-        for span in held.candidate.stated:
-            if 0 <= span.start < span.end <= lengths.get(span.seq, span.end) and span.seq != 0:
-                spans.add(span)
-        return tuple(sorted(spans | set(here)))
+        spans = {
+            span
+            for span in candidate.stated
+            if 0 <= span.start < span.end <= lengths.get(span.seq, span.end) and span.seq != 0
+        }
+        for said in (self.said.said, *(each.said for each in self.before if each.said.seq in self.known)):
+            for each in find_statements(said.text[:READ_CHARACTERS], [fact]):
+                spans |= {Span(said.seq, each.start, each.stop)} if each.certain else set()
+        return tuple(sorted(spans))
 
 
 def _alike(one: Held, other: Held) -> bool:
