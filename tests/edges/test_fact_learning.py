@@ -74,3 +74,15 @@ def test_a_fact_that_is_superseded_stays_in_its_ledger() -> None:
         engine.create_session("s", actor="ada", ledgers=[user.id, project.id]).observe("the key is w")
         assert values(project.facts()) == {"k": "w"}
         assert values(user.facts()) == {}
+
+
+def test_a_claim_beside_a_fact_does_not_make_a_statement_unclear(engine: holdfast.Engine) -> None:
+    """Of several facts with one key, the one that has the say is what a statement is about."""
+    acme = shelf(engine, organization="acme")
+    acme.assert_("hotel limit", "120 euros", authority="policy")
+    acme.assert_("hotel limit", "300 euros", authority="peer")
+    session = engine.create_session("s", identity=holdfast.Identity(user_id="ada"), ledgers=[acme.id])
+    for _ in range(2):  # the second time, the session's own ledger has what was said
+        (one,) = session.observe("The hotel limit is now 250 euros.").judged
+        assert (one.outcome, one.proposal.value) == ("claimed", "250 euros")
+    assert session.fact("hotel limit").value == "120 euros"

@@ -57,6 +57,7 @@ from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import LedgerId, StreamId, checked_name
 from holdfast.model.observed import Judged, Observed
+from holdfast.model.policy import Ladder
 from holdfast.model.state import OpenProposal, SessionState
 from holdfast.ports import Detector
 
@@ -312,12 +313,14 @@ def _before(place: Place, seq: int | None) -> Flow[tuple[Said, ...]]:
 
 
 def _candidates(place: Place, state: SessionState, heard: Said, writer: Writer) -> Flow[dict[str, _Shown]]:
-    """The live facts that what was said may be about: those that fit its words, and the newest."""
+    """The live facts that what was said may be about: those that fit its words, and the newest. Of several with one key,
+    the one that has the say; claims have none."""
     ledgers = ledgers_of(place.scope, state)
     scopes: list[tuple[FactScope, str]] = [("global", ""), ("session", place.scope.session)]
     share = limits.DETECTED_FACTS // 2
     found = yield from search_in(place.context, ledgers, writer.permissions, heard.text, scopes[1:], share)
-    shown_facts = {f"{ledgers.index(each.ledger)}:{each.fact.id}": _Shown(each.ledger, each.fact) for each in found}
+    fitting = (each for each in found if not each.fact.claim)
+    shown_facts = {f"{ledgers.index(each.ledger)}:{each.fact.id}": _Shown(each.ledger, each.fact) for each in fitting}
     now = place.context.clock.now_us()
     for at, home in enumerate(ledgers):
         for scope, scope_id in scopes if at == 0 else scopes[:1]:  # elsewhere that would be a walk through all facts
@@ -326,7 +329,18 @@ def _candidates(place: Place, state: SessionState, heard: Said, writer: Writer) 
             for each in (state.fact for state in newest):
                 if not each.ran_out(now):
                     shown_facts.setdefault(f"{at}:{each.id}", _Shown(home, each))
-    return shown_facts
+    return _with_the_say(shown_facts, ledgers, place.context.policy.ladder)
+
+
+def _with_the_say(found: dict[str, _Shown], ledgers: Sequence[LedgerId], ladder: Ladder) -> dict[str, _Shown]:
+    """Of facts with one key and scope in several ledgers, the one of the highest authority, then of the first ledger."""
+    best: dict[tuple[str, str, str], str] = {}
+    for name, each in sorted(found.items(), key=lambda one: ledgers.index(one[1].ledger)):
+        slot = each.fact.key, each.fact.scope, each.fact.scope_id
+        if slot not in best or outranks(ladder, each.fact.authority, found[best[slot]].fact.authority):
+            best[slot] = name
+    kept = {*best.values()}
+    return {name: each for name, each in found.items() if name in kept}
 
 
 def _detector(context: Context) -> Detector:
