@@ -85,4 +85,6 @@ def test_a_claim_beside_a_fact_does_not_make_a_statement_unclear(engine: holdfas
     for _ in range(2):  # the second time, the session's own ledger has what was said
         (one,) = session.observe("The hotel limit is now 250 euros.").judged
         assert (one.outcome, one.proposal.value) == ("claimed", "250 euros")
-    assert session.fact("hotel limit").value == "120 euros"
+    held = session.fact("hotel limit")
+    assert held is not None
+    assert held.value == "120 euros"
