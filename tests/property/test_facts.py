@@ -180,7 +180,7 @@ def check_repeated(play: Play) -> None:
     for key in KEYS:
         for home in HOMES:
             fact = play.told.current(key, home, PROGRAM, play.clock.us)
-            if fact is not None and (fact.key, fact.home) == (key, home) and not fact.doubts:
+            if fact is not None and (fact.key, fact.home) == (key, home) and not fact.doubts and not fact.disputes:
                 said = Assert(key, fact.value, home, fact.authority)
                 assert alike(carry_out(ledger, said, play.clock.us, None).value, fact.value)
     assert play.row().version == version

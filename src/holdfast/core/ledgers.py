@@ -7,6 +7,7 @@ what speaks of it later is passed over. What folding an event needs are the fact
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -215,7 +216,10 @@ def _marked(facts: Mapping[str, FactState], event: FactMarked) -> dict[str, Fact
 def _endorsed(facts: Mapping[str, FactState], event: FactEndorsed) -> dict[str, FactState]:
     if event.fact not in facts:
         return {}
-    source = msgspec.structs.replace(facts[event.fact].fact.source, authority=event.authority)
+    rung = sys.intern(event.authority)  # rows leave defaults out by identity: a rebuilt one must be the same
+        event.authority
+    )  # a default is left out of a row by identity, and a row must be the same when rebuilt
+    source = msgspec.structs.replace(facts[event.fact].fact.source, authority=rung)
     more = {"requires": event.requires} if event.requires else {}
     return _changed(facts, (event.fact,), source=source, against=event.against, disputes=(), **more)
 
