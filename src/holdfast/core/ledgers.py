@@ -217,8 +217,6 @@ def _endorsed(facts: Mapping[str, FactState], event: FactEndorsed) -> dict[str, 
     if event.fact not in facts:
         return {}
     rung = sys.intern(event.authority)  # rows leave defaults out by identity: a rebuilt one must be the same
-        event.authority
-    )  # a default is left out of a row by identity, and a row must be the same when rebuilt
     source = msgspec.structs.replace(facts[event.fact].fact.source, authority=rung)
     more = {"requires": event.requires} if event.requires else {}
     return _changed(facts, (event.fact,), source=source, against=event.against, disputes=(), **more)
