@@ -421,10 +421,3 @@ def test_rows_of_an_older_engine_get_the_version_at_which_a_fact_ended(kind: str
     again = desk.open(kind)
     assert rows_of(again) == rows
     assert [shelf(again, user="ada").get(f"k{number}").ended_seq for number in (1, 2, 4)] == [3, 5, 0]
-
-
-def test_a_fact_endorsed_to_the_default_authority_has_the_same_row_when_rebuilt(engine: Engine) -> None:
-    ledger = shelf(engine, user="ada")
-    fact = ledger.assert_("town", "Oslo", authority="guest")
-    ledger.endorse(fact, "peer")
-    assert engine.verify().problems == ()
