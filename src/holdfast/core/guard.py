@@ -32,7 +32,7 @@ from holdfast.core.patterns import (
     leaf_of,
     leaves,
 )
-from holdfast.core.strength import COMMON_WORDS, Strength
+from holdfast.core.strength import COMMON_WORDS, YEAR, Strength
 from holdfast.core.subjects import Subject, root, subject_of
 from holdfast.core.terms import Detail, Terms, agree
 from holdfast.core.wording import GAP, NESTED, Memory, occurrences
@@ -60,9 +60,19 @@ def anchor(value: Json) -> str:
     best: tuple[int, int, str] = (0, 0, "")
     for leaf in leaves(value):
         for norm in Terms(first_line(leaf) or leaf).norms:
-            rank = 0 if norm in COMMON_WORDS or norm == GAP else 3 if norm[0] in "=+" else 2 if len(norm) > 3 else 1
-            best = max(best, (rank, len(norm), norm[:ANCHOR_CHARS])) if rank else best
+            best = max(best, (_rank(norm), len(norm), norm[:ANCHOR_CHARS])) if _rank(norm) else best
     return best[2]
+
+
+def _rank(norm: str) -> int:
+    """How few values have a term: an exact one, a long number that is no year, a word of some length, any other."""
+    if norm == GAP or norm in COMMON_WORDS:
+        return 0
+    if norm[0] in "=+":
+        return 4
+    if norm[0] == "#" and len(norm) > 3 and not YEAR.fullmatch(norm):
+        return 3
+    return 2 if len(norm) > 3 else 1
 
 
 def anchors(value: Json) -> tuple[str, ...]:

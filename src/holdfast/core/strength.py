@@ -22,7 +22,7 @@ COMMON_WORDS = STOP | word_set(
 """Words that stand in any text, whatever it is about."""
 _UNITS = word_set("km kg g mg m mi h min s % day week month year night people person mb gb tb euro")
 _TYPED, _EXACT = "#@~=+", "=+"
-_YEAR = re.compile(r"#(?:19|20)\d\d")
+YEAR = re.compile(r"#(?:19|20)\d\d")
 _INNER_CAPITAL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _LARGE_SUM = 100
 _LARGE_NUMBER = 1_000
@@ -94,5 +94,5 @@ def _is_precise(terms: Terms) -> bool:
         if detail.kind == "amount":
             unit = detail.exact[0]
             least = _LARGE_SUM if unit not in ("", "%") else _LARGE_NUMBER
-            return float(norm[1:]) >= least and not (unit == "" and _YEAR.fullmatch(norm))
+            return float(norm[1:]) >= least and not (unit == "" and YEAR.fullmatch(norm))
     return False
