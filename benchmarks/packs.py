@@ -214,8 +214,10 @@ def with_facts(bench: Bench) -> Table:
     for count in FACTS:
 
         def prepare(session: holdfast.Session, count: int = count) -> None:
-            tell(session, facts(count), limits.BATCH_FACTS)
+            all_facts = list(facts(count))
+            tell(session, all_facts[: count // 2], limits.BATCH_FACTS)
             session.record("user", " ".join(map(told, range(TOLD))))
+            tell(session, all_facts[count // 2 :], limits.BATCH_FACTS)
 
         history = made(bench.file(f"facts-{count}.db"), FACTS_BEHIND, prepare, short)
         turns[GUARDED.format(count)] = packing(history)
