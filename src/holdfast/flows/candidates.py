@@ -113,7 +113,7 @@ def facts(
 
 
 def _withheld(states: Mapping[tuple[int, str], FactState], used: Ledgers) -> list[Found]:
-    """What the reader may not know of, for a manifest that he is not shown."""
+    """What the reader may not know of, for a manifest that they are not shown."""
     return [
         Found(at, state.fact, 0.0, f"takes the permission {', '.join(state.fact.requires)}", "withheld")
         for (at, _), state in states.items()

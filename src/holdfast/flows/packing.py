@@ -104,7 +104,7 @@ def pack(
     Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
     carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
     so many tokens of the frame's budget for the call. With `audit` the manifest also names the facts that are kept from the
-    reader, so it is not for his eyes."""
+    reader, so it is not to be shown to them."""
     asked = asked_for(
         place,
         query=query,

@@ -1,0 +1,54 @@
+"""What people say that changes nothing, through `observe` with the default settings; and what they say that does, whole."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from tests.edges.fact_engines import shelf
+
+HARMLESS = {
+    "My phone is broken.": ("phone", "0171 555 1010"),
+    "Is my budget 5,000 euros?": ("budget", "3,000 euros"),
+    "Don't change my address to 5 Elm Street.": ("address", "12 Main Street"),
+    "The client's budget is 20,000 euros.": ("budget", "3,000 euros"),
+    "Write an email that says: the meeting is moved to Friday.": ("meeting", "Tuesday"),
+    "Should the deadline be Monday?": ("deadline", "Friday"),
+    "For this task only, the deadline is Monday.": ("deadline", "Friday"),
+}
+WHOLE = {
+    "My email is ada.b@mail.example.org.": ("email", "ada@old.example", "ada.b@mail.example.org"),
+    "My address is 88 Harbour Lane, Bristol BS1 4QA.": (
+        "address",
+        "12 Main Street",
+        "88 Harbour Lane, Bristol BS1 4QA",
+    ),
+}
+
+
+def heard(engine: holdfast.Engine, text: str, key: str, value: str) -> tuple[holdfast.Fact | None, list[str]]:
+    """What holds for a key once this was said, and all keys that the session knows."""
+    ledger = shelf(engine, user="ada")
+    ledger.assert_(key, value)
+    session = engine.create_session("s", ledgers=[ledger.id])
+    session.observe(text)
+    places = (ledger, session.ledger())
+    return session.fact(key), [fact.key for place in places for fact in place.facts(limit=50)]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_change_changes_nothing(engine: holdfast.Engine, text: str) -> None:
+    key, value = HARMLESS[text]
+    fact, keys = heard(engine, text, key, value)
+    assert fact is not None
+    assert fact.value == value
+    assert keys == [key]
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_a_plain_statement_is_applied_with_its_whole_value(engine: holdfast.Engine, text: str) -> None:
+    key, value, wanted = WHOLE[text]
+    fact, keys = heard(engine, text, key, value)
+    assert fact is not None
+    assert fact.value == wanted
+    assert keys == [key]
