@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.adapters.tokens import EstimatingCounter, ExactCounter
-from holdfast.context.extract import SECTIONS, extract
+from holdfast.context.excerpts import CALLED, EARLIER, OTHER_NAMES, PREAMBLE, SPEAKERS
+from holdfast.context.extract import NAMES_SHARE, extract
 from holdfast.model.content import Body, Data, Json, Part, Role, Text, ToolCall, ToolResult
 from holdfast.model.messages import Message, Summary, Unit
 from holdfast.testing import hostile
@@ -65,10 +66,12 @@ texts = st.one_of(
                 "。",
                 "\n",
                 "- ",
-                "Asked:",
-                "Names: a.b",
+                "User:",
+                "Other names: a.b",
                 "fixSession",
-                "Done:\n- x: Read",
+                "Called Read with x → y",
+                "; ",
+                " | ",
                 "…",
                 "FAIL:",
                 "error:",
@@ -107,11 +110,12 @@ summaries = st.one_of(
 conversations = st.lists(plain_units | groups() | summaries, max_size=8)
 
 
-def lines(text: str) -> set[str]:
-    """The entries of a summary, and each of its names."""
-    rows = text.split("\n")
-    names = [name for row in rows if row.startswith("Names: ") for name in row.split()[1:]]
-    return {row for row in rows if row.startswith("- ")} | set(names)
+HEADS = (*(f"{speaker}:" for speaker in (*SPEAKERS.values(), EARLIER)), CALLED)
+
+
+def rows(text: str) -> list[str]:
+    """The lines that quote something."""
+    return [row for row in text.split("\n") if row != PREAMBLE and not row.startswith(OTHER_NAMES)]
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -146,10 +150,9 @@ def test_it_says_something_if_anything_can_be_said(items: list[Unit], tokens: in
 
 @pytest.mark.parametrize("talk", ["Fine.", "a Foo foo", "。", "42"])
 def test_small_talk_counts_if_there_is_nothing_else(talk: str) -> None:
-    assert extract([said("assistant", talk)], AMPLE, count).startswith(f"Noted:\n- {talk}")
-    more = extract([said("assistant", talk), said("user", "Mend the door.")], AMPLE, count)
-    assert more.startswith("Asked:\n- Mend the door.")
-    assert "Noted:" not in more
+    assert extract([said("assistant", talk)], AMPLE, count) == f"{PREAMBLE}\nAssistant: {talk}"
+    tight = extract([said("assistant", talk), said("user", "Mend the door of the house.")], 22, count)
+    assert "User: Mend the door of the house." in tight
 
 
 def _all_parts(message: Message) -> tuple[Part, ...]:
@@ -164,18 +167,68 @@ def _seen(part: Part) -> str:
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(st.lists(plain_units | groups(), max_size=8))
-def test_it_is_made_of_sections_and_one_line_each(items: list[Unit]) -> None:
-    """Nothing that was said can begin a section, a line, or move a terminal's cursor."""
-    heads: list[str] = []
-    for row in extract(items, AMPLE, count).split("\n"):
-        assert row.isprintable() or not any(ord(mark) < 0x20 or 0x7F <= ord(mark) < 0xA0 for mark in row)
-        assert not {"\u2028", "\u2029"} & set(row)
-        if row.startswith("- "):
-            assert heads
-        elif row and not row.startswith("Names: "):
-            heads.append(row.removesuffix(":"))
-    assert heads == [section for section in SECTIONS if section in heads]
+@given(conversations, st.sampled_from([60, 300, AMPLE]))
+def test_each_line_says_who_said_it(items: list[Unit | Summary], tokens: int) -> None:
+    """Nothing that was said can begin a line, or move a terminal's cursor."""
+    text = extract(items, tokens, count)
+    if not text.startswith(PREAMBLE) or (len(items) == 1 and isinstance(items[0], Summary)):
+        return  # one scrap for want of room, or somebody else's words
+    assert all(row.startswith(HEADS) for row in rows(text))
+    assert not any(ord(mark) < 0x20 or 0x7F <= ord(mark) < 0xA0 for mark in text if mark != "\n")
+    assert not {"\u2028", "\u2029"} & set(text)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(st.tuples(roles, st.booleans(), texts), min_size=1, max_size=10), st.integers(5, 400))
+def test_no_line_holds_the_words_of_two_messages(spoken: list[tuple[Role, bool, str]], tokens: int) -> None:
+    items = []
+    for number, (role, works, text) in enumerate(spoken):
+        words = f"word{number}a {text} word{number}b? word{number}c."
+        items.append(
+            did("look", {"at": f"w{number}/file.py"}, words, text=f"said{number}.") if works else said(role, words)
+        )
+    for row in extract(items, tokens, count).split("\n"):
+        if row.startswith(OTHER_NAMES):
+            continue
+        markers = {number for number in range(len(spoken)) if f"word{number}" in row or f"said{number}." in row}
+        assert len(markers) <= 1
+        assert not any(f"word{number}" in row and f"said{number}." in row for number in range(len(spoken)))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(conversations, st.integers(10, 600), st.sampled_from(["estimate", "exact"]))
+def test_bare_names_take_a_twentieth_at_most(items: list[Unit | Summary], tokens: int, by: str) -> None:
+    text = extract(items, tokens, COUNTERS[by])
+    if len(items) == 1 and isinstance(items[0], Summary):
+        return
+    for row in text.split("\n"):
+        if row.startswith(OTHER_NAMES):
+            assert COUNTERS[by](row) <= NAMES_SHARE * COUNTERS[by](text)
+            assert not any(name.isdigit() for name in row.removeprefix(OTHER_NAMES).split())
+
+
+def test_a_listing_with_line_numbers_leaves_no_numbers_among_the_names() -> None:
+    listing = "\n".join(f"{number}→\tvalue_{number} = compute_{number}()" for number in range(100, 700))
+    text = extract([said("user", "Read it."), did("read", {"path": "a/b.py"}, listing)] * 2, 800, count)
+    names = [row.removeprefix(OTHER_NAMES).split() for row in text.split("\n") if row.startswith(OTHER_NAMES)]
+    assert count(text) > 600
+    assert not [name for row in names for name in row if name.isdigit()]
+    assert "value_" in text.split("a/b.py")[1]
+
+
+def test_a_reply_is_never_glued_to_what_the_user_says_next() -> None:
+    items = [
+        said("user", "Tidy up."),
+        said("assistant", "There are old branches. Shall I delete them?"),
+        said("user", "yes"),
+    ]
+    text = extract([*items, did("delete", {"branch": "old/one"})], AMPLE, count)
+    assert "Assistant: There are old branches. Shall I delete them?\nUser: yes\n" in text
+    tight = [
+        extract([*items, *[said("assistant", "Working on it, as was agreed.")] * 20], size, count)
+        for size in range(8, 60)
+    ]
+    assert all("Shall I delete them?\n" in each for each in tight if "User: yes" in each)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -190,8 +243,8 @@ def test_of_a_summary_alone_everything_is_kept(items: list[Unit | Summary], toke
 def test_what_there_is_room_for_stays_in_the_next_summary(items: list[Unit]) -> None:
     before = extract(items, AMPLE, count)
     after = extract([summary(before), did("look", {"at": "it"})], AMPLE, count)
-    for line in lines(before):
-        assert line in after  # a name may stand in an entry by now
+    for row in rows(before):
+        assert row in after or (row.startswith(CALLED) and row.split(" with ")[0].split(" →")[0] in after)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -231,68 +284,58 @@ def test_of_a_small_conversation_nothing_that_matters_is_lost(
     ]
     chance.shuffle(middle := items[1:-3])
     text = extract([items[0], *middle, *items[-3:]], AMPLE, count)
-    for kept in (wish, decision, *files, *numbers, *errors, "Shall I delete the old ones? no"):
+    for kept in (wish, decision, *files, *numbers, *errors, "Shall I delete the old ones?\nUser: no"):
         assert kept in text
 
 
 def test_calls_on_one_thing_are_one_line() -> None:
     items = [did("Read", {"path": "a/b.py", "limit": 5})] * 3 + [did("Edit", {"path": "a/b.py"}, "no", error=True)]
-    assert "- a/b.py: Read x3, Edit failed" in extract(items, AMPLE, count)
+    assert "Called Read x3, Edit (failed) with a/b.py; limit: 5 → ok … no" in extract(items, AMPLE, count)
     again: list[Unit | Summary] = [
         summary(extract(items, AMPLE, count)),
         did("Edit", {"path": "a/b.py"}),
         did("list_all", {}),
     ]
-    assert "- a/b.py: Read x3, Edit x2\n- list_all" in extract(again, AMPLE, count)
+    text = extract(again, AMPLE, count)
+    assert "Called Read x3, Edit x2 with a/b.py; limit: 5" in text
+    assert "\nCalled list_all → ok" in text
 
 
-def test_what_works_by_now_gives_way_first() -> None:
-    broken = did("run", {"what": "tests of the parser"}, "error: the parser fell over", error=True)
-    mended = did("run", {"what": "tests of the reader"}, "error: the reader fell over", error=True)
-    items = [said("user", "go"), broken, mended, did("run", {"what": "tests of the reader"})]
-    ample = extract(items, AMPLE, count)
-    assert "parser fell" in ample
-    assert "reader fell" in ample
-    tight = [extract(items, tokens, count) for tokens in range(10, count(ample))]
+def test_what_fails_still_is_told_before_what_works_by_now() -> None:
+    noise = "\n".join(f"line number {number} of the output" for number in range(60))
+    broken = did("run", {"what": "tests of the parser"}, f"error: the parser fell over\n{noise}", error=True)
+    mended = did("run", {"what": "tests of the reader"}, f"error: the reader fell over\n{noise}", error=True)
+    items = [said("user", "go"), broken, mended, did("run", {"what": "tests of the reader"}, noise)]
+    tight = [extract(items, tokens, count) for tokens in range(60, 400, 10)]
     assert any("parser fell" in text for text in tight)
     assert all("parser fell" in text for text in tight if "reader fell" in text)
+    assert "Called run (failed) with what=tests of the parser" in tight[-1]
+    assert "Called run x2 with what=tests of the reader" in tight[-1]
 
 
 @pytest.mark.parametrize(
     "output", ["--- FAIL: TestSplit (0.00s)", '{"error": "no such order"}', "ValueError: bad size"]
 )
 def test_a_failure_that_nobody_marked_is_seen(output: str) -> None:
-    text = extract([did("run", {"what": "it"}, f"started\n{output}\n")], AMPLE, count)
-    assert f'Errors:\n- run it: "{output}"' in text
+    noise = "\n".join(f"line number {number} of the output" for number in range(60))
+    text = extract([did("run", {"what": "it"}, f"{noise}\n{output}\n{noise}")], 60, count)
+    assert f"Called run with what=it → {output}" in text
 
 
-@pytest.mark.parametrize(
-    "output", ["   12→\treturn fmt.Errorf(x)", "Error handling is easy.", "require.NoError(t, err)"]
-)
-def test_talk_of_errors_is_none(output: str) -> None:
-    assert "Errors:" not in extract([did("run", {"what": "it"}, f"started\n{output}\n")], AMPLE, count)
-
-
-def test_what_things_are_comes_before_what_they_are_called() -> None:
-    """Neither the names of members nor the first words of sentences are what a next call will ask for."""
-    result = json.dumps([{"first_field": f"XK91Z{number}", "second_field": "2024-05-17"} for number in range(4)])
-    items = [did("look_up", {"id": "AB12CD"}, result), said("assistant", "Unfortunately there are 4. Ask Maria Novak.")]
-    names = extract(items, AMPLE, count).rpartition("Names: ")[2].split()
-    called = [names.index(name) for name in ("first_field", "second_field")]
-    assert max(names.index(name) for name in ("XK91Z0", "XK91Z3", "2024-05-17", "Maria", "Novak")) < min(called)
-    assert not {"Unfortunately", "Ask"} & set(names)
-
-
-def test_what_was_announced_long_ago_is_not_open() -> None:
-    items = [said("assistant", f"Next I'll do step number {number}.") for number in range(9)]
-    text = extract(
-        [summary(extract(items, AMPLE, count)), *items[-2:], said("assistant", "Shall I stop?")], AMPLE, count
-    )
-    assert "Open:\n- Next I'll do step number 7.\n- Next I'll do step number 8.\n- Shall I stop?" in text
-    assert "step number 6" not in text
-    answered = extract([*items, said("assistant", "Shall I stop?"), said("user", "no")], AMPLE, count)
-    assert "- Shall I stop? no\n" in answered
-    assert "- Shall I stop?\n" not in answered + "\n"
+def test_in_a_dialogue_the_answers_stay() -> None:
+    """What was found for the user matters as much as what they asked; thanks and goodbyes do not."""
+    items = [
+        said("user", "Find me a moderately priced hotel in the north, please."),
+        said("assistant", "The Acorn Guest House fits. Shall I book it?"),
+        said("user", "Yes, for 2 people and 3 nights from Saturday."),
+        said("assistant", "It is booked. Your reference number is ZKR6W58Z. Anything else?"),
+        said("user", "No thanks, that is all for today."),
+        said("assistant", "You are welcome. Have a great day!"),
+    ]
+    text = extract(items, 75, count)
+    for kept in ("moderately priced hotel", "Acorn Guest House", "2 people and 3 nights", "ZKR6W58Z"):
+        assert kept in text
+    assert "great day" not in text
 
 
 @pytest.mark.parametrize(
