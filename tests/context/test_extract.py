@@ -332,7 +332,7 @@ def test_in_a_dialogue_the_answers_stay() -> None:
         said("user", "No thanks, that is all for today."),
         said("assistant", "You are welcome. Have a great day!"),
     ]
-    text = extract(items, 75, count)
+    text = extract(items, 85, count)
     for kept in ("moderately priced hotel", "Acorn Guest House", "2 people and 3 nights", "ZKR6W58Z"):
         assert kept in text
     assert "great day" not in text

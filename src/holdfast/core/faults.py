@@ -132,6 +132,13 @@ def _summary(state: SessionState, event: SummaryRecorded) -> Iterator[str]:
         yield "a summary does not cut through another"
     if not 0 <= event.tokens <= limits.WHOLE_NUMBER or not 0 <= event.messages <= event.last:
         yield "a summary has numbers of tokens and messages"
+    same = ((each.seq, each.first, each.last) for each in state.summaries_of(event.frame))
+    if event.replaces and (event.replaces, event.first, event.last) not in same:
+        yield "a summary replaces one in view, of the same messages"
+    if not all(
+        0 <= figure <= limits.WHOLE_NUMBER for figure in (event.first_changed or 0, event.original, event.final)
+    ):
+        yield "a summary that replaces another has numbers of tokens"
 
 
 def _erasure(state: SessionState, event: PayloadsErased) -> Iterator[str]:

@@ -16,6 +16,8 @@ from holdfast.model.state import SessionState, SummaryRef
 
 def record(state: SessionState, command: Summarize, given: Given) -> tuple[SummaryRecorded, ...]:
     first, last = command.first, command.last
+    if command.replaces:
+        return _replace(state, command, given)
     changed = max(state.changed, state.view(command.frame).boundary)
     if changed > command.version:
         raise errors.SummaryStale(first=first, last=last, version=command.version, changed=changed)
@@ -32,7 +34,7 @@ def record(state: SessionState, command: Summarize, given: Given) -> tuple[Summa
     own = state.summaries_of(command.frame)
     if any(partly(each, first, last) for each in own) or given.replaced_tokens is None:
         raise errors.InvalidContent(reason=f"events {first} to {last} do not begin and end where units do")
-    _check_text(command, given)
+    _check_text(command, given, given.replaced_tokens)
     kept = [summary for summary in own if not first <= summary.first <= last]
     check_size("the session", len(kept) + 1, "summaries", "SUMMARIES", "Summarise several of them as one.")
     return (
@@ -49,12 +51,38 @@ def record(state: SessionState, command: Summarize, given: Given) -> tuple[Summa
     )
 
 
-def _check_text(command: Summarize, given: Given) -> None:
+def _replace(state: SessionState, command: Summarize, given: Given) -> tuple[SummaryRecorded, ...]:
+    """Another text for a summary in view. That it is in view says that its messages are as they were: whatever erases or
+    folds one of them takes the summary out of view."""
+    ref = next((each for each in state.summaries_of(command.frame) if each.seq == command.replaces), None)
+    if ref is None:
+        changed = max(state.changed, state.view(command.frame).boundary)
+        raise errors.PlanStale(version=command.replaces, changed=changed)
+    _check_text(command, given, ref.replaced or ref.tokens)
+    return (
+        SummaryRecorded(
+            first=ref.first,
+            last=ref.last,
+            messages=ref.messages,
+            text=command.text,
+            tokens=given.tokens[0],
+            counter=given.counter,
+            frame=command.frame,
+            replaced=ref.replaced,
+            replaces=ref.seq,
+            first_changed=command.first_changed,
+            original=command.original,
+            final=command.final,
+        ),
+    )
+
+
+def _check_text(command: Summarize, given: Given, most: int | None) -> None:
     if not command.text.strip():
         raise errors.InvalidContent(reason="the summary is empty")
     (tokens,) = given.tokens
-    if given.replaced_tokens is not None and tokens >= given.replaced_tokens:
-        reason = f"the summary has {tokens} tokens, and what it stands for has {given.replaced_tokens}"
+    if most is not None and tokens >= most:
+        reason = f"the summary has {tokens} tokens, and what it stands for has {most}"
         raise errors.InvalidContent(reason=reason)
 
 

@@ -138,7 +138,7 @@ def _results_of(stream: StreamId, seq: int, version: int) -> Flow[list[Message]]
 
 def _replaced(command: Summarize, given: Given, state: SessionState) -> Flow[Given]:
     """How much the summary stands for; nothing at all if it begins or ends inside a unit."""
-    if not state.start < command.first <= command.last <= state.version:
+    if command.replaces or not state.start < command.first <= command.last <= state.version:
         return given
     stretch = yield from stretch_of(command.scope.stream, state, command.frame, command.first, command.last)
     if stretch is None or not whole(each for each in stretch if isinstance(each, Message)):

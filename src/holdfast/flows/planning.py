@@ -25,6 +25,7 @@ from holdfast.flows.execute import Part
 from holdfast.flows.guard import show_guarded
 from holdfast.flows.history import last_reply, late_note, read, system_messages, whole_bodies
 from holdfast.flows.place import Context, Place, given_to, together
+from holdfast.flows.summaries import ask_summarizer
 from holdfast.flows.views import late_of, steady
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext
@@ -279,6 +280,7 @@ def _checked_plan(place: Place, state: SessionState, plan: Plan) -> Flow[Plan]:
     plan = msgspec.structs.replace(plan, fold=fold)
     if not fold.text:
         return plan
+    plan = msgspec.structs.replace(plan, fold=msgspec.structs.replace(fold, made_by="model"))
     codec.checked_text("the summary", fold.text)
     check_size("the summary", len(fold.text.encode()), "bytes", "SPOOL_BYTES", "Make it shorter.")
     tools = _tools(place.context, state)
@@ -345,25 +347,14 @@ def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None)
         items=inside,
         tokens=sum(item.tokens for item in inside),
     )
-    text = yield from _told(place.context, draft, fold.tokens)
+    text = yield from ask_summarizer(place.context, draft, fold.tokens)
+    fold = msgspec.structs.replace(fold, made_by="model" if text else "rule")
     if not text:
         text = _extracted(place.context.counter.count, inside, fold.tokens)
     if not text.strip() or tools.measure(tools.count(text), 1) > tools.measure(fold.tokens, 1):
         text = planning.outline(inside)
-    return planning.filled(plan, inside, text, tools)
-
-
-def _told(context: Context, draft: SummaryDraft, tokens: int) -> Flow[str]:
-    """What the summarizer says, if there is one, and it says something that fits; else nothing."""
-    if context.summarizer is None:
-        return ""
-    try:
-        text = yield from effects.outside(functools.partial(context.summarizer.summarize, draft, tokens))
-        codec.checked_text("the summary", text)
-    except Exception:  # noqa: BLE001 - whatever goes wrong in there, what is extracted serves
-        return ""
-    fits = text.strip() and context.counter.count(text) <= tokens and len(text.encode()) <= limits.SPOOL_BYTES
-    return text if fits else ""
+        fold = msgspec.structs.replace(fold, made_by="rule")
+    return planning.filled(msgspec.structs.replace(plan, fold=fold), inside, text, tools)
 
 
 def _carried_out(place: Place, plan: Plan, key: str | None, cause: str | None, bound: bytes | None) -> Flow[Plan]:

@@ -236,9 +236,9 @@ def summary_of(stream: StreamId, ref: SummaryRef) -> Flow[Summary]:
     (recorded,) = yield from effects.read(stream, ref.seq - 1, 1)
     event = upcast.current(recorded)
     if isinstance(event, ContextCompacted) and event.fold is not None:
-        text = event.fold.text
+        text, made_by = event.fold.text, event.fold.made_by
     elif isinstance(event, SummaryRecorded):
-        text = event.text
+        text, made_by = event.text, "model"
     else:
         raise _Erased
     return Summary(
@@ -249,6 +249,7 @@ def summary_of(stream: StreamId, ref: SummaryRef) -> Flow[Summary]:
         text=text,
         tokens=ref.tokens,
         replaced=ref.replaced,
+        made_by=made_by,
     )
 
 
@@ -364,4 +365,5 @@ def summarize(
         text=event.text,
         tokens=event.tokens,
         replaced=event.replaced,
+        made_by="model",
     )

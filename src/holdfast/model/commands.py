@@ -86,6 +86,11 @@ class Summarize(_Command, frozen=True, kw_only=True, tag="summarize"):
     version: int
     text: str
     frame: str | None = None
+    replaces: int = 0
+    """The seq of the summary in view whose text this replaces; 0 for a summary of what is in view as messages too."""
+    first_changed: int | None = None
+    original: int = 0
+    final: int = 0
 
 
 class CompactContext(_Command, frozen=True, kw_only=True, tag="compact_context"):

@@ -83,6 +83,13 @@ class SummaryRecorded(_Event, frozen=True, kw_only=True):
     frame: str | None = None
     replaced: int = 0
     """Tokens of the messages that it stands for."""
+    replaces: int = 0
+    """The seq of the event whose summary of the same messages this takes the place of; 0 for none."""
+    first_changed: int | None = None
+    """Of one that replaces another: the number of the item of the view that is shown otherwise."""
+    original: int = 0
+    final: int = 0
+    """Tokens of the view before and after, for one that replaces another."""
 
 
 class ContextCompacted(_Event, frozen=True, kw_only=True):

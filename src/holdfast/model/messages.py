@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.model.content import Json, Part, Role, Source, ToolCall, ToolResult, Usage, text_of
 from holdfast.model.names import Scope
+from holdfast.model.plan import MadeBy
 from holdfast.model.state import OpenCall
 
 
@@ -104,6 +105,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     replaced: int = 0
     """Tokens of those, as they were recorded."""
+    made_by: MadeBy = "rule"
+    """Whether the rules made it, or a model or the program."""
 
     @property
     def count(self) -> int:

@@ -134,6 +134,10 @@ class Reduction(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The tool call that it is the result of."""
 
 
+MadeBy: TypeAlias = Literal["rule", "model"]
+"""Who made the text of a summary: the rules of this library, or a model or the program."""
+
+
 class Fold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The messages from `first` to `last` are shown as `text`."""
 
@@ -149,6 +153,7 @@ class Fold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Their tokens, as they were recorded."""
     text: str
     tokens: int
+    made_by: MadeBy = "rule"
 
 
 class Redacted(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -30,6 +30,7 @@ from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
 from holdfast.flows import sessions as session_flows
+from holdfast.flows import summaries as summary_flows
 from holdfast.flows.effects import Flow
 from holdfast.flows.place import LedgerPlace, Place
 from holdfast.model.messages import Message
@@ -163,6 +164,9 @@ class _AsyncWorking(Held):
     window = awaiting(views.window)
     draft_summary = awaiting(views.draft_summary)
     summarize = awaiting(views.summarize)
+    summaries = awaiting(summary_flows.summaries)
+    replace_summary = awaiting(summary_flows.replace_summary)
+    improve_summaries = awaiting(summary_flows.improve_summaries)
     history = awaiting(history_flows.history)
     render = awaiting(history_flows.render)
     plan = awaiting(planning.plan)

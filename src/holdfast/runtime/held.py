@@ -29,6 +29,7 @@ from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
 from holdfast.flows import sessions as session_flows
+from holdfast.flows import summaries as summary_flows
 from holdfast.flows.effects import Flow
 from holdfast.flows.manifests import Built
 from holdfast.flows.place import LedgerPlace, Place
@@ -157,6 +158,9 @@ class _Working(Held):
     window = blocking(views.window)
     draft_summary = blocking(views.draft_summary)
     summarize = blocking(views.summarize)
+    summaries = blocking(summary_flows.summaries)
+    replace_summary = blocking(summary_flows.replace_summary)
+    improve_summaries = blocking(summary_flows.improve_summaries)
     history = blocking(history_flows.history)
     render = blocking(history_flows.render)
     plan = blocking(planning.plan)
