@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import SummarizeOldest, SummaryDraft, errors
+from holdfast import Prices, SummarizeOldest, SummaryDraft, errors
 from holdfast.core import upcast
-from holdfast.model.events import SummaryRecorded
+from holdfast.model.view_events import SummaryRecorded
 from tests.edges.test_erased_views import check_sound, erased_in, folded, talk
 from tests.edges.test_erasure import SECRET
 from tests.support import figure
@@ -25,7 +25,7 @@ BETTER = "The user asked about harbours and cranes; the assistant saw both."
 class Writer:
     """A summarizer that says what it was given to read, or fails."""
 
-    prices = None
+    prices: Prices | None = None
 
     def __init__(self, text: str = BETTER) -> None:
         self.text = text

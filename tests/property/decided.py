@@ -38,10 +38,10 @@ from holdfast.model.events import (
     SessionDestroyed,
     SessionReset,
     SessionTimedOut,
-    SummaryRecorded,
 )
 from holdfast.model.names import Scope
 from holdfast.model.state import SessionState, SummaryRef
+from holdfast.model.view_events import SummaryRecorded
 from tests.property import transcript_model as model
 from tests.property.transcript_model import (
     CALL_TOKENS,

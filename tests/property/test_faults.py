@@ -26,9 +26,9 @@ from holdfast.model.events import (
     SessionDestroyed,
     SessionReset,
     SessionTimedOut,
-    SummaryRecorded,
 )
 from holdfast.model.state import SessionState
+from holdfast.model.view_events import SummaryRecorded
 from tests.property import transcript_model as model
 from tests.property.decided import Log, histories, lively, run
 from tests.property.transcript_model import (

@@ -18,13 +18,13 @@ from holdfast.core.messages import calls_open, group_of
 from holdfast.core.summaries import covering, partly
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext, Given, MoveHandle, RedactContext
-from holdfast.model.events import ContextCompacted, Event, HandleMoved, SummaryRecorded
+from holdfast.model.events import ContextCompacted, Event, HandleMoved
 from holdfast.model.frames import frame_seq
 from holdfast.model.handles import piece_id
 from holdfast.model.names import check_size
 from holdfast.model.plan import Fold, Redacted, Reduction
 from holdfast.model.state import SessionState, SummaryRef, ViewState
-from holdfast.model.view_events import ContextRedacted
+from holdfast.model.view_events import ContextRedacted, SummaryRecorded
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MARK = re.compile(r"([0-9a-f]{8})?")

@@ -28,10 +28,10 @@ from holdfast.model.events import (
     SessionDestroyed,
     SessionReset,
     SessionTimedOut,
-    SummaryRecorded,
 )
 from holdfast.model.layers import IdentityRefreshed
 from holdfast.model.state import SessionState
+from holdfast.model.view_events import SummaryRecorded
 
 _AFTER_CLOSING = {
     EvidenceKept.name,

@@ -29,12 +29,11 @@ from holdfast.model.events import (
     SessionDestroyed,
     SessionReset,
     SessionTimedOut,
-    SummaryRecorded,
 )
 from holdfast.model.frames import FrameState, Spoken
 from holdfast.model.situation import Standing
 from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef, ViewState
-from holdfast.model.view_events import ContextRedacted, PackRecorded
+from holdfast.model.view_events import ContextRedacted, PackRecorded, SummaryRecorded
 
 _PARTS = {
     **dict.fromkeys(layers.OF_LAYERS, layers.folded),

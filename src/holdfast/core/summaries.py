@@ -9,9 +9,9 @@ from __future__ import annotations
 from holdfast import errors
 from holdfast.core.messages import calls_open, group_of
 from holdfast.model.commands import Given, Summarize
-from holdfast.model.events import SummaryRecorded
 from holdfast.model.names import check_size
 from holdfast.model.state import SessionState, SummaryRef
+from holdfast.model.view_events import SummaryRecorded
 
 
 def record(state: SessionState, command: Summarize, given: Given) -> tuple[SummaryRecorded, ...]:

@@ -37,7 +37,6 @@ from holdfast.model.events import (
     HandleMoved,
     MessageRecorded,
     PayloadsErased,
-    SummaryRecorded,
 )
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
@@ -45,7 +44,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import OutboxRow
 from holdfast.model.situation import ActionRecorded, SituationUpdated
 from holdfast.model.state import SessionState, SummaryRef
-from holdfast.model.view_events import PackRecorded
+from holdfast.model.view_events import PackRecorded, SummaryRecorded
 
 
 def informed(command: Command, given: Given, state: SessionState) -> Flow[tuple[Command, Given]]:

@@ -39,7 +39,6 @@ from holdfast.model.events import (
     MessageRecorded,
     PayloadsErased,
     SessionReset,
-    SummaryRecorded,
 )
 from holdfast.model.facts import Fact
 from holdfast.model.frames import frame_seq
@@ -48,7 +47,7 @@ from holdfast.model.names import LedgerId, checked_name, checked_whole
 from holdfast.model.pack import Brief, Manifest, PackDiff, PackRecord, pack_id, pack_seq
 from holdfast.model.rows import BlobRow
 from holdfast.model.state import SessionState
-from holdfast.model.view_events import ContextRedacted, PackRecorded
+from holdfast.model.view_events import ContextRedacted, PackRecorded, SummaryRecorded
 
 if TYPE_CHECKING:
     from holdfast.render.packs import Pack

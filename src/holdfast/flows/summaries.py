@@ -24,10 +24,10 @@ from holdfast.flows.read import stretch_of
 from holdfast.flows.views import steady, summary_of
 from holdfast.model import limits
 from holdfast.model.commands import Summarize
-from holdfast.model.events import SummaryRecorded
 from holdfast.model.messages import Message, Summary, SummaryDraft
 from holdfast.model.names import check_size, checked_whole
 from holdfast.model.state import SessionState, SummaryRef
+from holdfast.model.view_events import SummaryRecorded
 
 
 def ask_summarizer(context: Context, draft: SummaryDraft, tokens: int) -> Flow[str]:

@@ -24,11 +24,12 @@ from holdfast.flows.place import Place, order
 from holdfast.flows.read import message, stretch_of
 from holdfast.model import limits
 from holdfast.model.commands import Summarize
-from holdfast.model.events import ContextCompacted, EvidenceKept, MessageRecorded, SummaryRecorded
+from holdfast.model.events import ContextCompacted, EvidenceKept, MessageRecorded
 from holdfast.model.frames import Spoken, frame_seq
 from holdfast.model.messages import Item, Message, Summary, SummaryDraft, View
 from holdfast.model.names import StreamId, check_size, checked_whole
 from holdfast.model.state import Calibration, SessionState, SummaryRef
+from holdfast.model.view_events import SummaryRecorded
 
 T = TypeVar("T")
 

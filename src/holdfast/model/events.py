@@ -17,7 +17,7 @@ from holdfast.model.handles import HandleKind, Priority
 from holdfast.model.layers import Identity, IdentityRefreshed
 from holdfast.model.plan import Figures, Fold, Level, Op, Reduction, Residency, Tier, Why
 from holdfast.model.situation import ActionRecorded, SituationUpdated
-from holdfast.model.view_events import ContextRedacted, PackRecorded
+from holdfast.model.view_events import ContextRedacted, PackRecorded, SummaryRecorded
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,29 +67,6 @@ class EvidenceKept(_Event, frozen=True, kw_only=True):
     tokens: int
     counter: str
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
-
-
-class SummaryRecorded(_Event, frozen=True, kw_only=True):
-    """The messages from `first` to `last`, those of the conversation of `frame`, are shown as `text` from now on."""
-
-    name = "summary.recorded"
-    version = 2
-    first: int
-    last: int
-    messages: int
-    text: str
-    tokens: int
-    counter: str
-    frame: str | None = None
-    replaced: int = 0
-    """Tokens of the messages that it stands for."""
-    replaces: int = 0
-    """The seq of the event whose summary of the same messages this takes the place of; 0 for none."""
-    first_changed: int | None = None
-    """Of one that replaces another: the number of the item of the view that is shown otherwise."""
-    original: int = 0
-    final: int = 0
-    """Tokens of the view before and after, for one that replaces another."""
 
 
 class ContextCompacted(_Event, frozen=True, kw_only=True):

@@ -15,6 +15,29 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: ClassVar[int] = 1
 
 
+class SummaryRecorded(_Event, frozen=True, kw_only=True):
+    """The messages from `first` to `last`, those of the conversation of `frame`, are shown as `text` from now on."""
+
+    name = "summary.recorded"
+    version = 2
+    first: int
+    last: int
+    messages: int
+    text: str
+    tokens: int
+    counter: str
+    frame: str | None = None
+    replaced: int = 0
+    """Tokens of the messages that it stands for."""
+    replaces: int = 0
+    """The seq of the event whose summary of the same messages this takes the place of; 0 for none."""
+    first_changed: int | None = None
+    """Of one that replaces another: the number of the item of the view that is shown otherwise."""
+    original: int = 0
+    final: int = 0
+    """Tokens of the view before and after, for one that replaces another."""
+
+
 class ContextRedacted(_Event, frozen=True, kw_only=True):
     """What the guard keeps out of a conversation changes. `redacted` are the items that are shown otherwise from now on;
     `original` and `final` are the tokens of the view before and after."""
