@@ -17,7 +17,7 @@ from holdfast.core.shown import by_message, shown
 from holdfast.model.content import Data, Part, Role, Text, ToolCall, ToolResult, text_of
 from holdfast.model.messages import History, Item, Message, Summary, Unit
 from holdfast.model.names import Scope
-from holdfast.model.plan import Classic, Plan, PlanPolicy, Priced, Prices, Strategy, SummarizeOldest, TruncateAt
+from holdfast.model.plan import Classic, Frugal, Plan, PlanPolicy, Prices, Strategy, SummarizeOldest, TruncateAt
 from holdfast.model.state import Calibration, ViewState
 from holdfast.render import anthropic, openai_chat, openai_responses, text
 
@@ -138,7 +138,7 @@ def boundary(talk: Talk, what: Strategy | Classic) -> None:
     made_with = tools()
     talk.change(
         ground,
-        plan(ground, what, made_with) if isinstance(what, Classic) else asked(ground, what, Priced(), made_with),
+        plan(ground, what, made_with) if isinstance(what, Classic) else asked(ground, what, Frugal(), made_with),
     )
 
 
@@ -177,7 +177,7 @@ calibrations = st.builds(
     Calibration, factor=st.sampled_from([1_000, 1_000, 250, 777, 1_300]), overhead=st.sampled_from([4, 0, 25])
 )
 priced = st.builds(
-    Priced,
+    Frugal,
     preserve_turns=st.integers(0, 3),
     tail_share=st.sampled_from([0.25, 0.01, 1.0]),
     summary_share=st.sampled_from([1 / 16, 0.001, 0.5]),

@@ -14,9 +14,9 @@ from holdfast.model.content import Text, ToolResult, text_of
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Message, Summary
 from holdfast.model.plan import (
+    Frugal,
     Plan,
     PlanPolicy,
-    Priced,
     Reduction,
     Spool,
     Strategy,
@@ -123,7 +123,7 @@ def test_once_a_plan_is_carried_out_there_is_nothing_more_to_do(
 @settings(max_examples=EXAMPLES * 2)
 @given(grounds(5) | grounds(5, fitting=True), priced, calibrations, costs)
 def test_what_is_chosen_costs_no_more_than_doing_nothing_or_than_any_single_operation(
-    ground: Ground, policy: Priced, calibration: Calibration, cost: int
+    ground: Ground, policy: Frugal, calibration: Calibration, cost: int
 ) -> None:
     """A summary takes all the room that it has, as it is counted on."""
     made_with = tools(calibration, cost, summarize=lambda items, tokens: "s" * tokens)
@@ -199,7 +199,7 @@ def test_a_strategy_keeps_as_many_of_the_newest_messages_as_it_says_whole_units(
 ) -> None:
     """Fewer if a unit has more than there is room for; more if the model has not seen them, or one reaches into another."""
     strategy = SummarizeOldest(keep) if summarised else TruncateAt(keep)
-    found = asked(ground, strategy, Priced(), tools())
+    found = asked(ground, strategy, Frugal(), tools())
     if found.fold is None:
         return
     assert [step.op for step in found.steps] == [strategy]
@@ -246,7 +246,7 @@ def handle_of(piece: Reduction) -> str:
 def test_folds_of_folds_stay_small_and_stand_for_all_that_was_said(
     strategy: Strategy | None, calls: int, seed: int
 ) -> None:
-    talk, policy, said = Talk(), Priced(preserve_turns=1), 0
+    talk, policy, said = Talk(), Frugal(preserve_turns=1), 0
     for turn in range(50):
         talk.say("user", Text(prose(300, f"q{seed + turn}")))
         reply = talk.say("assistant", Text(prose(300, f"a{turn}")), calls=calls)

@@ -24,11 +24,11 @@ from holdfast.model.plan import (
     AutoCompact,
     Classic,
     Collapse,
+    Frugal,
     Op,
     Plan,
     PlanPolicy,
     Pressure,
-    Priced,
     Snip,
     Spool,
     Strategy,
@@ -166,10 +166,10 @@ def _evict(work: Work, op: Op, policy: Classic) -> None:
             work.do(op, fold=(work.cut(work.tail(op.preserve_turns, op.tail_tokens)), share))
 
 
-# The priced policy
+# The frugal policy
 
 
-def _priced(work: Work, policy: Priced) -> Plan:
+def _priced(work: Work, policy: Frugal) -> Plan:
     """Once a boundary is made, all that pays is done at it: what stands behind its first change is written anew anyway."""
     why: Why | None = None
     if work.tokens > work.ground.window:
@@ -180,7 +180,7 @@ def _priced(work: Work, policy: Priced) -> Plan:
     return work.plan(policy.name, why)
 
 
-def _cheapest(work: Work, policy: Priced) -> Choice | None:
+def _cheapest(work: Work, policy: Frugal) -> Choice | None:
     """The best of what could be done; each is kept with its figures."""
     tail = work.tail(policy.preserve_turns, round(policy.tail_share * work.ground.window))
     auto = AutoCompact(policy.preserve_turns, round(policy.tail_share * work.ground.window))

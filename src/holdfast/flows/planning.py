@@ -65,7 +65,7 @@ def plan(
     window: int | None = None,
     model: str | None = None,
     prices: Prices | None = None,
-    policy: PlanPolicy | Literal["priced", "classic"] | None = None,
+    policy: PlanPolicy | Literal["frugal", "classic"] | None = None,
     before: int = 0,
     cold: bool = False,
 ) -> Flow[Plan]:
@@ -188,7 +188,7 @@ def compact(
     window: int | None = None,
     model: str | None = None,
     prices: Prices | None = None,
-    policy: PlanPolicy | Literal["priced", "classic"] | None = None,
+    policy: PlanPolicy | Literal["frugal", "classic"] | None = None,
     before: int = 0,
     cold: bool = False,
     key: str | None = None,

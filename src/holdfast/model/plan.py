@@ -236,10 +236,10 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
         return self.resident_tokens + self.non_resident_tokens
 
 
-class Priced(msgspec.Struct, frozen=True, kw_only=True):
+class Frugal(msgspec.Struct, frozen=True, kw_only=True):
     """Compact when it pays: when what a boundary saves, until as much again has gathered, reaches what it costs."""
 
-    name: ClassVar[str] = "priced"
+    name: ClassVar[str] = "frugal"
     preserve_turns: int = 2
     tail_share: float = 0.125
     """The most of the window that these turns may take; the oldest of them give way."""
@@ -274,17 +274,17 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     excerpt: int = 200
 
 
-PlanPolicy: TypeAlias = Priced | Classic
+PlanPolicy: TypeAlias = Frugal | Classic
 
 
 def checked_policy(policy: object, default: PlanPolicy) -> PlanPolicy:
     """A policy by its name, or as a struct whose figures make sense."""
     if policy is None:
         return default
-    if type(policy) is str and policy in (Priced.name, Classic.name):
-        return Priced() if policy == Priced.name else Classic()
-    if not isinstance(policy, Priced | Classic):
-        raise InvalidContent(reason=f"a policy is 'priced', 'classic', a Priced or a Classic, not {shown(policy)}")
+    if type(policy) is str and policy in (Frugal.name, Classic.name):
+        return Frugal() if policy == Frugal.name else Classic()
+    if not isinstance(policy, Frugal | Classic):
+        raise InvalidContent(reason=f"a policy is 'frugal', 'classic', a Frugal or a Classic, not {shown(policy)}")
     shares = {
         name: getattr(policy, name)
         for name in policy.__struct_fields__
