@@ -211,7 +211,7 @@ def _force_faithfully(work: Work, policy: Faithful) -> None:
     if work.tokens > window:
         micro = TimeDecayMicro(policy.large, policy.excerpt, target)
         work.do(micro, reduce=work.excerpts(micro, work.unseen))
-        if work.tokens > policy.threshold * window:
+        if work.tokens > target:
             work.do(op, fold=(work.cut(work.until(target, None, share)), share))
     _spool_unseen(work)
 
