@@ -1,4 +1,4 @@
-"""Packs with default settings use their budget: what was read stays whole until the window presses, and boundaries are few."""
+"""Packs with default settings use their budget: what was read stays whole until the window presses; boundaries are few."""
 
 from __future__ import annotations
 
