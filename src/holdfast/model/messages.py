@@ -92,6 +92,9 @@ class Unit(msgspec.Struct, frozen=True):
         return self.messages[0].role == "user"
 
 
+SUMMARY_LABEL = "Summary of earlier context: "
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """An item of a view that stands for messages; never a message itself."""
 
@@ -115,7 +118,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        return f"Summary of earlier context: {self.text}"
+        return f"{SUMMARY_LABEL}{self.text}"
 
 
 class SummaryDraft(msgspec.Struct, frozen=True, kw_only=True):
