@@ -47,7 +47,13 @@ class RandomPacks:
         """Short or long, with blanks, repeated lines and long strings that a lighter form has less of."""
         words = " ".join(self._random.choices(NOUNS, k=self._random.choice([2, 5, 12, 40, 150])))
         return self._random.choice(
-            [words, words, f"{words}   \n\n\n\n{words}", "the same line\n" * self._random.randint(2, 30), f"{words} {'x7' * 150}"]
+            [
+                words,
+                words,
+                f"{words}   \n\n\n\n{words}",
+                "the same line\n" * self._random.randint(2, 30),
+                f"{words} {'x7' * 150}",
+            ]
         )
 
     def _fill(self) -> None:

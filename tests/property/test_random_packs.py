@@ -1,4 +1,4 @@
-"""Whole packs of random sessions, with budgets that rise: true levels that never rise, no priority inverted, none too large."""
+"""Whole packs of random sessions, with budgets that rise: levels are true, no priority is inverted, none is too large."""
 
 from __future__ import annotations
 
