@@ -17,7 +17,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.context.work import Choice, Ground, Measure, Summarize, Tools, Work, outline, shifted
+from holdfast.context.outline import outline
+from holdfast.context.steps import shifted
+from holdfast.context.work import Choice, Ground, Measure, Summarize, Tools, Work
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Summary
 from holdfast.model.plan import (
