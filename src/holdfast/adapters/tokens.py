@@ -18,6 +18,9 @@ SLICE_CHARS = 1 << 16
 CUT_CHARS = 1 << 12
 """How much further than that an exact counter looks for a place where cutting changes nothing."""
 
+ESTIMATE_ERROR = 0.10
+"""How far the estimate is from the exact count of a whole context, of any kind of text, as a share of it."""
+
 _TOKEN = 1_000
 _FOLLOWING = bytes(range(0x80, 0xC0))
 """The bytes of a UTF-8 character after its first. Without them every character is one byte, which names its script."""

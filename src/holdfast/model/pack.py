@@ -166,6 +166,10 @@ class TokenSummary(msgspec.Struct, frozen=True, kw_only=True):
     breakdown: dict[Section, int]
     level: Level = "none"
     """How far what is made anew for each call had to be compacted."""
+    counted: int = 0
+    """Its tokens as the counter says, before what the provider's figures taught: never more than `used`."""
+    messages: int = 0
+    """In how many messages."""
 
     @property
     def remaining(self) -> int:
