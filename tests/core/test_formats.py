@@ -15,7 +15,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (7, "dcc653fbe5b50dbd")
+SNAPSHOT = (8, "61f580546d8f31d5")
 LEDGER = (1, "a9c218f0bea76856")
 PROJECTION = (7, "2f35ccf91706ebb2")
 PAYLOADS = {
@@ -27,7 +27,7 @@ PAYLOADS = {
     ("context.redacted", 1): "44b0aeb7318ff632",
     ("handle.moved", 1): "3a8ad0dc59ebae89",
     ("handle.replaced", 1): "19cb0b9fadfee1e9",
-    ("pack.recorded", 1): "cdbd88d1c3029b2e",
+    ("pack.recorded", 1): "ec3913955e301802",
     ("session.reset", 1): "5f022e4329ddfefb",
     ("session.closed", 1): "724d1e8e5bc20f92",
     ("session.timed_out", 1): "4a9040c7e2c7beb4",
