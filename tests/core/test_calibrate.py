@@ -1,4 +1,4 @@
-"""What a provider's figures teach: step by step, within bounds, for one model and counter, and only from what can be compared."""
+"""What a provider's figures teach: step by step, within bounds, of one model and counter, from what can be compared."""
 
 from __future__ import annotations
 
@@ -66,9 +66,7 @@ def test_whatever_was_taught_nothing_counts_less_than_the_counter_says(
 
 @given(_lessons, st.tuples(_counts, _models, _counts, st.integers(0, 10**6)))
 @settings(max_examples=EXAMPLES)
-def test_a_lesson_moves_one_figure_by_one_step_however_large_the_surprise(
-    lessons: list[Lesson], last: Lesson
-) -> None:
+def test_a_lesson_moves_one_figure_by_one_step_however_large_the_surprise(lessons: list[Lesson], last: Lesson) -> None:
     before = taught(lessons)
     after = taught([last], before)
     if after.model == before.model:
@@ -105,7 +103,9 @@ def test_an_overhead_is_learned_from_short_messages(overhead: int) -> None:
 
 @given(
     _lessons,
-    st.sampled_from([Usage(), Usage(output_tokens=9), Usage(cache_read_tokens=9), Usage(input_tokens=5, cache_read_tokens=9)]),
+    st.sampled_from(
+        [Usage(), Usage(output_tokens=9), Usage(cache_read_tokens=9), Usage(input_tokens=5, cache_read_tokens=9)]
+    ),
     _counts,
 )
 def test_figures_without_a_whole_prompt_teach_nothing(lessons: list[Lesson], usage: Usage, estimate: int) -> None:

@@ -1,4 +1,4 @@
-"""Whatever usage a provider, a gateway or a program reports, no pack exceeds its budget by more than the counter's error."""
+"""Whatever usage is reported, no pack exceeds its budget by more than the counter's own error."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ Laws:
 - Only the reply to a recorded pack teaches. Its prompt is compared with that pack's own count, by the same counter, for the
   same model; figures that cannot be a report of that pack teach nothing.
 - A calibrated count is never below the plain one: a gateway that reports too little (without what was cached, of a
-  compressed prompt, of another model) makes no pack longer. So a pack exceeds its budget by the counter's own error at most.
+  compressed prompt, of another model) makes no pack longer. A pack exceeds its budget by the counter's own error at most.
 - A lesson moves one figure by one step, however large the surprise; the first steps are large and each lesson halves them;
   whole numbers only.
 """

@@ -110,7 +110,7 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
         changes |= {"asks": stack.asks(event), "errors": stack.failures(state.errors, event)}
     if event.usage is not None:
         changes["usage"] = state.usage + event.usage
-        if event.frame is None and event.role == "assistant":  # what is learned is learned from the session's own prompts
+        if event.frame is None and event.role == "assistant":  # a frame's prompts are not the session's
             changes["calibration"] = calibrate.hear(state.calibration, event.usage, event.source, seq)
     if event.tool_calls:
         opened = (OpenCall(call.id, call.name, call.provider_id, event.frame) for call in event.tool_calls)

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from holdfast import codec
+from holdfast.conversion import to_json
 from holdfast.core import layers
 from holdfast.core.sessions import check_there
 from holdfast.errors import InvalidContent, shown
@@ -61,7 +62,7 @@ def set_working(
     command = SetWorking(
         scope=place.scope,
         item=checked_name("item", name),
-        value=codec.checked_json("the value", value),
+        value=to_json("the value", value),
         ttl_us=None if ttl_s is None else microseconds("ttl_s", ttl_s),
     )
     yield from order(place, command, key=key, cause=cause)
@@ -100,7 +101,7 @@ def set_environment(
     command = ObserveEnvironment(
         scope=place.scope,
         item=item,
-        value=_checked_timezone(value) if item == layers.TIMEZONE else codec.checked_json("the value", value),
+        value=_checked_timezone(value) if item == layers.TIMEZONE else to_json("the value", value),
         observed_us=None if observed_at_us is None else checked_whole("observed_at_us", observed_at_us),
         ttl_us=None if ttl_s is None else microseconds("ttl_s", ttl_s),
         expires_us=None if expires_at_us is None else checked_whole("expires_at_us", expires_at_us),
