@@ -58,7 +58,7 @@ def converts(value: object) -> bool:
     return True
 
 
-def as_json(value: object) -> object:
+def as_json(value: object) -> Any:
     return to_json("the value", value)
 
 
