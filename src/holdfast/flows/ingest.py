@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
 import msgspec
@@ -38,7 +38,7 @@ from holdfast.model.names import check_size, checked_name, checked_whole
 from holdfast.model.state import OpenCall
 from holdfast.ports import TokenCounter
 
-Content: TypeAlias = str | Part | Sequence[str | Part]
+Content: TypeAlias = str | Part | Mapping[str, Any] | Sequence[str | Part | Mapping[str, Any]]
 
 IMAGE_TOKENS = 1_500
 """What a picture, or a file that is no text, is taken for: providers count by its size on a screen, which is not known."""
