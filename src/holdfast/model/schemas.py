@@ -58,7 +58,7 @@ def _of_custom(kind: Any) -> Schema:
         return schema
     if isinstance(kind, type) and hasattr(kind, "__fspath__"):
         return {"type": "string"}
-    raise NotImplementedError
+    raise TypeError(f"type {kind!r} is not supported")
 
 
 def from_json(kind: Any, value: Any) -> Any:
@@ -69,7 +69,7 @@ def from_json(kind: Any, value: Any) -> Any:
         if type(value) is not str:
             raise ValueError("Expected `str`")
         return kind(value)
-    raise NotImplementedError
+    raise TypeError(f"type {kind!r} is not supported")
 
 
 def accepts_none(kind: Any) -> bool:
