@@ -104,8 +104,8 @@ CONVERTED: dict[str, tuple[Any, Any]] = {
     "an ordered dict": (collections.OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
     "a read-only mapping": (types.MappingProxyType({"a": 1}), {"a": 1}),
     "keys that are no text": (
-        {1: "a", True: "b", None: "c", 1.5: "d", AT.date(): "e", Colour.RED: "f"},
-        {"1": "b", "null": "c", "1.5": "d", "2026-01-31": "e", "red": "f"},
+        {2: "a", True: "b", None: "c", 1.5: "d", AT.date(): "e", Colour.RED: "f"},
+        {"2": "a", "true": "b", "null": "c", "1.5": "d", "2026-01-31": "e", "red": "f"},
     ),
     "a dataclass": (
         Client("Ada", AT.date(), [Point(1, 2)]),
@@ -212,15 +212,17 @@ def test_json_stays_as_it_is_and_is_refused_where_it_was(value: Any) -> None:
 @given(st.sets(st.integers() | st.text(st.characters(exclude_categories=["Cs"]))))
 def test_a_set_has_one_order(values: set[Any]) -> None:
     small = {value for value in values if type(value) is str or abs(value) < 2**62}
-    assert json.dumps(to_json("it", small)) == json.dumps(to_json("it", frozenset(reversed(sorted(small, key=repr)))))
+    backwards = frozenset(sorted(small, key=repr, reverse=True))
+    assert json.dumps(to_json("it", small)) == json.dumps(to_json("it", backwards))
 
 
 @pytest.mark.parametrize("case", [*hostile.OBJECTS, *hostile.STRUCTURES, *hostile.NUMBERS], ids=lambda case: case.name)
 def test_whatever_it_is_there_is_json_or_a_typed_error(case: hostile.Case) -> None:
+    found: Any = None
+    refusal: HoldfastError | None = None
     try:
         found = to_json("the result", case.make())
-    except HoldfastError as refusal:
-        assert isinstance(refusal, InvalidInput)
-        assert len(str(refusal)) < 2_000
-    else:
-        assert codec.checked_json("it", found) == found
+    except HoldfastError as error:
+        refusal = error
+    assert refusal is None or (isinstance(refusal, InvalidInput) and len(str(refusal)) < 2_000)
+    assert codec.checked_json("it", found) == found

@@ -141,7 +141,8 @@ def test_coroutine_functions_are_refused_before_anything_is_stored_where_they_ca
     engine = desk.open(kind)
     session = engine.create_session("s")
     call = called(session, "later", {"trip": TRIP})
-    for tools in (later, Tool.from_function(later), [book, later], {"later": later}):
+    given: list[Any] = [later, Tool.from_function(later), [book, later], {"later": later}]
+    for tools in given:
         with refused(engine, errors.InvalidContent):
             session.run(call, tools)
 
@@ -149,11 +150,12 @@ def test_coroutine_functions_are_refused_before_anything_is_stored_where_they_ca
 def test_what_is_no_tool_is_refused_and_nothing_is_stored(engine: Engine) -> None:
     session = engine.create_session("s")
     call = called(session, "book", {})
-    for tools in (5, None, "book", {"book": 5}, [book, book]):
+    given: list[Any] = [5, None, "book", {"book": 5}, [book, book]]
+    for tools in given:
         with refused(engine, errors.InvalidContent):
             session.run(call, tools)
     with refused(engine, errors.InvalidTool):
-        session.run(call, [5])
+        session.run(call, [5])  # type: ignore[list-item]
 
 
 def test_a_value_that_cannot_be_converted_is_a_result_that_says_where(engine: Engine) -> None:

@@ -5,7 +5,7 @@ Law: only these operations set it. Nothing that is said in the conversation does
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -20,7 +20,6 @@ from holdfast.flows.ingest import microseconds
 from holdfast.flows.load import load
 from holdfast.flows.place import Place, order
 from holdfast.model.commands import ClearEnvironment, ClearWorking, ObserveEnvironment, RefreshIdentity, SetWorking
-from holdfast.model.content import Json
 from holdfast.model.layers import Environment, Identity, Surrounding, WorkingItem
 from holdfast.model.names import check_size, checked_name, checked_whole
 from holdfast.model.state import SessionState
@@ -51,7 +50,7 @@ def refresh_identity(
 def set_working(
     place: Place,
     name: str,
-    value: Json,
+    value: Any,
     *,
     ttl_s: float | None = None,
     key: str | None = None,
@@ -83,7 +82,7 @@ def clear_working(place: Place, *names: str, key: str | None = None, cause: str 
 def set_environment(
     place: Place,
     name: str,
-    value: Json,
+    value: Any,
     *,
     observed_at_us: int | None = None,
     ttl_s: float | None = None,
