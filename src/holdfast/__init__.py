@@ -72,7 +72,7 @@ from holdfast.model.policy import Ladder, Policy
 from holdfast.model.rows import LedgerRow, SessionRow
 from holdfast.model.situation import UPDATE_SITUATION, Action, ActionCall, Situation, SituationUpdate, Stated
 from holdfast.model.state import OpenCall, OpenProposal, SessionState
-from holdfast.model.tools import Tool
+from holdfast.model.tools import FunctionTool, Tool
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.held import Frame, Ledger, Session
 from holdfast.runtime.opening import open, open_async
@@ -121,6 +121,7 @@ __all__ = [
     "FrameRecord",
     "FrameState",
     "Frugal",
+    "FunctionTool",
     "Handle",
     "History",
     "HoldfastError",

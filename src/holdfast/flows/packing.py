@@ -444,11 +444,20 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
             used=fixed + tail.tokens,
             breakdown=_breakdown(found.first, history, tail, question, fence),
             level=tail.level,
+            counted=_plain_count(shown, found.first, count),
+            messages=len(shown.system) + sum(each.blocks for each in items) + bool(behind),
         ),
         exposed=guarded.exposed,
         counter=context.counter.name,
         policy=context.policy,
     )
+
+
+def _plain_count(shown: History, first: Sequence[Stands], count: Callable[[str], int]) -> int:
+    """The tokens of a pack as the counter says: what the provider's count of the same prompt is compared with."""
+    tools = (each.text for each in first if each.section == "tools")
+    texts = sum(map(count, (*tools, *shown.tail)))
+    return texts + sum(each.tokens for each in shown.system) + sum(each.tokens for each in shown.items)
 
 
 def _guarded(watch: Watch, piece: Piece) -> str:

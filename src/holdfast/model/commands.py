@@ -135,6 +135,9 @@ class RecordPack(_Command, frozen=True, kw_only=True, tag="record_pack"):
     context_hash: str
     budget: int
     used: int
+    counted: int = 0
+    messages: int = 0
+    counter: str = ""
     level: Level
     query: str
     shown: tuple[tuple[int, int], ...]
