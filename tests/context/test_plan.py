@@ -9,7 +9,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.context.plan import Ground, asked, plan
+from holdfast.context.plan import Ground, plan
+from holdfast.context.strategies import asked
 from holdfast.core.shown import pieces_of
 from holdfast.model.content import Text, ToolResult, text_of
 from holdfast.model.handles import piece_id

@@ -104,6 +104,7 @@ from holdfast.errors.context import BudgetTooSmall as BudgetTooSmall
 from holdfast.errors.context import CriticalOverflow as CriticalOverflow
 from holdfast.errors.context import PackChanged as PackChanged
 from holdfast.errors.context import PackNotFound as PackNotFound
+from holdfast.errors.context import StrategyNotFound as StrategyNotFound
 from holdfast.errors.context import StrategyRefused as StrategyRefused
 from holdfast.errors.facts import AmbiguousFact as AmbiguousFact
 from holdfast.errors.facts import AuthorityExceeded as AuthorityExceeded
