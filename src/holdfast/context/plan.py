@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.context.ground import Choice, Ground, Measure, Summarize, Tools
 from holdfast.context.outline import outline
-from holdfast.context.steps import shifted
+from holdfast.context.steps import meet_targets, shifted
 from holdfast.context.work import Work
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Summary
@@ -87,7 +87,7 @@ def filled(plan: Plan, items: Sequence[Item], text: str, tools: Tools) -> Plan:
         fold=msgspec.structs.replace(fold, text=text, tokens=tokens),
         figures=figures,
         steps=tuple(steps),
-        target_met=figures.after + plan.handle_tokens - plan.freed_tokens <= figures.window,
+        target_met=figures.after + plan.handle_tokens - plan.freed_tokens <= figures.window and meet_targets(steps),
     )
 
 

@@ -15,7 +15,7 @@ import msgspec
 from holdfast import codec
 from holdfast.context.ground import Choice, Ground, Tools
 from holdfast.context.outline import OUTLINE_TOKENS, outline
-from holdfast.context.steps import shifted
+from holdfast.context.steps import meet_targets, shifted
 from holdfast.core.shown import (
     Reductions,
     by_message,
@@ -518,7 +518,7 @@ class Work:
             figures=figures,
             considered=tuple(self.considered),
             prices=ground.prices,
-            target_met=self.tokens + self.handle_tokens <= ground.window,
+            target_met=self.tokens + self.handle_tokens <= ground.window and meet_targets(self.steps),
             more=ground.unread,
             level=self.level,
             handles=tuple(self.handles),

@@ -21,7 +21,7 @@ class StrategyRefused(InvalidInput):
     reason: str
 
 
-class StrategyNotFound(NotFound):
+class StrategyUnknown(InvalidInput):
     """There is no compaction strategy {strategy!r} here; known are {known}. Register it when the store is opened:
     open(strategies={{name: function}})."""
 

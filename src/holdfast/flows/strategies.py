@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.context import levels
-from holdfast.errors import InvalidContent, StrategyNotFound, shown
+from holdfast.errors import InvalidContent, InvalidName, StrategyUnknown, shown
 from holdfast.flows.place import Context
 from holdfast.model import limits
 from holdfast.model.names import checked_name, checked_whole
@@ -35,7 +35,7 @@ class Followed(NamedTuple):
 
 
 def find_strategy(context: Context, strategy: object) -> Followed | None:
-    """The strategy that a caller names, passes as data, or passes as a function; None for none. StrategyNotFound for a name
+    """The strategy that a caller names, passes as data, or passes as a function; None for none. StrategyUnknown for a name
     that nothing is registered under."""
     if strategy is None:
         return None
@@ -51,12 +51,19 @@ def find_strategy(context: Context, strategy: object) -> Followed | None:
             return Followed(strategy)
     if callable(strategy):
         registered = (name for name, known in context.strategies.items() if known is strategy)
-        name = next(registered, None) or str(getattr(strategy, "__name__", type(strategy).__name__))
-        return Followed(CustomStrategy(checked_name("the name of a strategy", name)), strategy)
+        return Followed(CustomStrategy(next(registered, None) or _name_of(strategy)), strategy)
     raise InvalidContent(
         reason=f"a strategy is PriorityBased(), SummarizeOldest(…), TruncateAt(…), a name or a function,"
         f" not {shown(strategy)}"
     )
+
+
+def _name_of(strategy: object) -> str:
+    """What a function that nobody registered is called in a manifest."""
+    try:
+        return checked_name("the name of a strategy", getattr(strategy, "__name__", type(strategy).__name__))
+    except InvalidName:
+        return "unnamed"
 
 
 def _named(context: Context, name: str) -> Followed:
@@ -67,7 +74,7 @@ def _named(context: Context, name: str) -> Followed:
     if name == _COUNTED:
         raise InvalidContent(reason=f"{_COUNTED} needs a number of messages: pass holdfast.TruncateAt(message_count)")
     known = ", ".join(sorted({*BUILT_IN, *context.strategies}))
-    raise StrategyNotFound(strategy=name, known=known)
+    raise StrategyUnknown(strategy=name, known=known)
 
 
 def checked_strategies(strategies: object) -> dict[str, levels.Custom]:

@@ -401,7 +401,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What else could be done, each with its figures."""
     prices: Prices | None = None
     target_met: bool = True
-    """Whether the view will fit."""
+    """Whether the view, with the handles that a strategy was asked about, will fit; and whether a collapse reaches its
+    target."""
     more: bool = False
     """There was more than could be looked at: plan again once this is done."""
     at: int | None = None
