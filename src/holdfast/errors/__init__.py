@@ -15,6 +15,7 @@
     │   ├── BudgetTooSmall       a pack that has room for nothing
     │   ├── CriticalOverflow     a budget that what is never dropped does not fit
     │   ├── StrategyRefused      a compaction that touches what it may not, or makes more of it
+    │   ├── StrategyUnknown      a name that no compaction strategy is registered under
     │   ├── ScopeMismatch        a frame of another session
     │   ├── InvalidLedger        what names no ledger
     │   ├── AmbiguousFact        a name that several facts have
@@ -106,6 +107,7 @@ from holdfast.errors.context import CriticalOverflow as CriticalOverflow
 from holdfast.errors.context import PackChanged as PackChanged
 from holdfast.errors.context import PackNotFound as PackNotFound
 from holdfast.errors.context import StrategyRefused as StrategyRefused
+from holdfast.errors.context import StrategyUnknown as StrategyUnknown
 from holdfast.errors.facts import AmbiguousFact as AmbiguousFact
 from holdfast.errors.facts import AuthorityExceeded as AuthorityExceeded
 from holdfast.errors.facts import FactNotFound as FactNotFound
