@@ -58,12 +58,14 @@ from holdfast.model.pack import (
 )
 from holdfast.model.plan import (
     Classic,
+    CustomStrategy,
     Faithful,
     Figures,
     Frugal,
     Occupancy,
     Plan,
     Prices,
+    PriorityBased,
     Step,
     SummarizeOldest,
     TruncateAt,
@@ -72,7 +74,7 @@ from holdfast.model.policy import Ladder, Policy
 from holdfast.model.rows import LedgerRow, SessionRow
 from holdfast.model.situation import UPDATE_SITUATION, Action, ActionCall, Situation, SituationUpdate, Stated
 from holdfast.model.state import OpenCall, OpenProposal, SessionState
-from holdfast.model.tools import Tool
+from holdfast.model.tools import FunctionTool, Tool
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.held import Frame, Ledger, Session
 from holdfast.runtime.opening import open, open_async
@@ -104,6 +106,7 @@ __all__ = [
     "Change",
     "Classic",
     "Copied",
+    "CustomStrategy",
     "Data",
     "Deltas",
     "Dispute",
@@ -121,6 +124,7 @@ __all__ = [
     "FrameRecord",
     "FrameState",
     "Frugal",
+    "FunctionTool",
     "Handle",
     "History",
     "HoldfastError",
@@ -152,6 +156,7 @@ __all__ = [
     "Plan",
     "Policy",
     "Prices",
+    "PriorityBased",
     "Problem",
     "Profile",
     "Proposal",

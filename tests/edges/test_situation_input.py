@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_told_and_changes_nothing(engine: holdfast.Engine
         ["goal"],
         3,
         {"summary_update": [1]},
-        {1: "x"},
+        {1j: "x"},
         "[" * 5_000,
     )
     for update in updates:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from holdfast import codec
+from holdfast.conversion import to_json
 from holdfast.core import project, upcast
 from holdfast.core import stack as core
 from holdfast.core.frames import ENDED, OUT_OF_TIME
@@ -148,7 +149,7 @@ def checked_frame(frame: object) -> str:
 
 
 def _checked_inputs(inputs: object) -> Any:
-    value = codec.checked_json("the inputs", inputs)
+    value = to_json("the inputs", inputs)
     advice = "Put large values into the blob store with put_blob() and keep a reference."
     check_size("the inputs", len(codec.encode(value)), "bytes", "INPUT_BYTES", advice)
     return value

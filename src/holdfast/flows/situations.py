@@ -15,6 +15,7 @@ from holdfast import codec
 from holdfast.context import reasoning
 from holdfast.context.reasoning import Derived, Ground
 from holdfast.context.redaction import Watch, guard_text, withholds
+from holdfast.conversion import to_json
 from holdfast.core import situation as core
 from holdfast.core import upcast
 from holdfast.core.sessions import check_there
@@ -314,10 +315,10 @@ def _checked_call(call: object) -> ActionCall:
     if type(call) is not dict or not {*call} <= {*_CALL_KEYS} or "name" not in call:
         raise InvalidContent(reason=f"a tool call has {', '.join(_CALL_KEYS)}; this is {told_value(call)}")
     result = call.get("result")
-    text = result if type(result) is str else core.as_text(codec.checked_json("the result", result))
+    text = result if type(result) is str else core.as_text(to_json("the result", result))
     return ActionCall(
         name=checked_name("tool", call["name"]),
-        args=core.bounded_args(codec.checked_json("the arguments", call.get("args"))),
+        args=core.bounded_args(to_json("the arguments", call.get("args"))),
         result=core.bounded_result(codec.checked_text("the result", text)),
         outcome=one_of("outcome", call.get("outcome", OUTCOMES[0]), OUTCOMES),
     )

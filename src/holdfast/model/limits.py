@@ -48,6 +48,9 @@ REDUCED_PIECES = 10_000
 LIVE_MESSAGES = 10_000
 """Messages of one conversation that are looked at, or folded, at once."""
 
+LEFT_OUT_HANDLES = 1_000
+"""Handles of a frame that packs leave out since it was compacted."""
+
 PACK_TOKENS = 500
 """The least that a pack may have."""
 

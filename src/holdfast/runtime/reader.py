@@ -62,7 +62,7 @@ def reader(held: Any) -> Callable[..., str]:
         answer: str = held._drive(_told(held._place, arguments))
         return answer
 
-    return read_handle
+    return READ_HANDLE.with_function(read_handle)
 
 
 def async_reader(held: Any) -> Callable[..., Coroutine[Any, Any, str]]:
@@ -73,7 +73,7 @@ def async_reader(held: Any) -> Callable[..., Coroutine[Any, Any, str]]:
         answer: str = await held._drive(_told(held._place, arguments))
         return answer
 
-    return read_handle
+    return READ_HANDLE.with_function(read_handle)
 
 
 def _told(place: Place, arguments: dict[str, object]) -> Flow[str]:
