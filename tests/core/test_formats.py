@@ -15,9 +15,9 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (7, "dcc653fbe5b50dbd")
+SNAPSHOT = (8, "dcc653fbe5b50dbd")
 LEDGER = (1, "a9c218f0bea76856")
-PROJECTION = (7, "2f35ccf91706ebb2")
+PROJECTION = (8, "2f35ccf91706ebb2")
 PAYLOADS = {
     ("session.created", 3): "bbbe2192ac52cd2d",
     ("message.recorded", 3): "1202fc175cc77679",

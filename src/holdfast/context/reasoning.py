@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from holdfast.core.questions import is_question
 from holdfast.core.situation import TEXTS, args_text, one_line, shortened
 from holdfast.model.content import ToolCall, ToolResult, text_of
 from holdfast.model.messages import Item, Message, Unit
@@ -148,8 +149,8 @@ class _Told:
             return "Going on from the latest results" if last is not None else ""
         if last.role == "user":
             return "The user waits for an answer"
-        text = one_line(last.text)
-        return f"The user was asked: {self._quoted(last, text, _REQUEST_CHARS)}" if text.endswith("?") else ""
+        asked = is_question(last.text)
+        return f"The user was asked: {self._quoted(last, last.text, _REQUEST_CHARS)}" if asked else ""
 
     def _since_user(self) -> list[Message]:
         return self._since("user")

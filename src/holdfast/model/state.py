@@ -13,7 +13,7 @@ from holdfast.model.layers import Identity, Surrounding, WorkingItem
 from holdfast.model.plan import Redacted, Reduction
 from holdfast.model.situation import Standing
 
-SNAPSHOT_FORMAT = 7
+SNAPSHOT_FORMAT = 8
 """Raised whenever SessionState, or what folding makes of it, changes: older snapshots are then replayed instead."""
 
 LEDGER_FORMAT = 1
