@@ -135,7 +135,9 @@ def test_what_only_closes_a_text_changes_nothing(text: str, closing: str) -> Non
 
 
 @settings(max_examples=figure(200, 5_000))
-@given(text=st.sampled_from(QUESTIONS), answer=st.sampled_from(["It is the red one.", "Nobody knows.", "答えは赤です。"]))
+@given(
+    text=st.sampled_from(QUESTIONS), answer=st.sampled_from(["It is the red one.", "Nobody knows.", "答えは赤です。"])
+)
 def test_a_question_that_its_writer_answers_is_none(text: str, answer: str) -> None:
     assert not is_question(f"{text}\n\n{answer}")
 
@@ -148,7 +150,8 @@ def test_any_text_is_taken(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["?", '"', "`", "[", "(", "please ", "1. a\n", "-\t", "tell me to ", "let me know ", "。", "http://a?", "a"]
+    "piece",
+    ["?", '"', "`", "[", "(", "please ", "1. a\n", "-\t", "tell me to ", "let me know ", "。", "http://a?", "a"],
 )
 def test_long_texts_take_no_long_time(piece: str) -> None:
     text = piece * (200_000 // len(piece))

@@ -55,8 +55,8 @@ _REQUEST = re.compile(
     re.IGNORECASE,
 )
 _OFFER = re.compile(
-    r"\b(?:if you|should you|whenever|when you|once you|in case|feel free|any (?:questions?|other)|anything else|how it goes"
-    r"|how (?:i|we) can help|by clicking|on the (?:page|website|form))\b",
+    r"\b(?:if you|should you|whenever|when you|once you|in case|feel free|any (?:questions?|other)|anything else"
+    r"|how it goes|how (?:i|we) can help|by clicking|on the (?:page|website|form))\b",
     re.IGNORECASE,
 )
 """A request that may be left unanswered: "Let me know if you need anything else." """
