@@ -64,7 +64,7 @@ def _moved(piece: Reduction, residency: Any = "paged_out", frame: str | None = N
 
 
 def _reduced(*pieces: Reduction, **changes: Any) -> ContextCompacted:
-    given: dict[str, Any] = {"policy": "priced", "why": "asked", "original": 9, "final": 3, "counter": "c"}
+    given: dict[str, Any] = {"policy": "frugal", "why": "asked", "original": 9, "final": 3, "counter": "c"}
     return ContextCompacted(**{**given, "reduced": pieces, **changes})
 
 
