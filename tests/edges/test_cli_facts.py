@@ -189,7 +189,9 @@ def test_what_holds_is_listed_with_claims_reviews_constraints_and_scopes_marked(
 def test_one_kind_of_memory_is_listed(cli: Cli) -> None:
     assert set(lines(cli("facts", "list", *ACME, "--memory-type", "organizational"))) == {"k4", "k10"}
     assert "k10" not in lines(cli("facts", "list", *ACME, "--memory-type", "user"))
-    assert cli("facts", "list", *ACME, "--memory-type", "capability").out.startswith("No capability facts in the ledger")
+    assert cli("facts", "list", *ACME, "--memory-type", "capability").out.startswith(
+        "No capability facts in the ledger"
+    )
     assert cli("facts", "list", *ACME, "--memory-type", "episodic").code == 2
 
 

@@ -365,8 +365,9 @@ def reasoning_context(place: Place, mode: Mode = "fast", *, max_history: int = 3
     and all that is known of the latest action.
 
     Where no situation is stored, the `max_history` actions before the latest stand for it, in short, each call with its
-    arguments and the beginning of its result, and the latest is told in full; where nothing was done either, a sentence says so. Superseded values are redacted or
-    marked, as they are in a history; situation() and actions() have what was said."""
+    arguments and the beginning of its result, and the latest is told in full; where nothing was done either, a sentence
+    says so. Superseded values are redacted or marked, as they are in a history; situation() and actions() have what was
+    said."""
     one_of("mode", mode, MODES)
     most = checked_whole("max_history", max_history, 0, limits.READ_EVENTS - 1)
     found = yield from _there(place)
