@@ -134,14 +134,19 @@ def pack(
     chosen = levels.PriorityBased() if strategy is None else strategy
     levels.check_strategy(chosen)
     settles = checked_flag("settle", settle)
-    if reserve is not None:
-        checked_whole("the amount", reserve)
-        if place.frame is None:
-            raise InvalidContent(reason="tokens are reserved from the budget of a frame: pack with the frame")
+    _check_reserve(place, reserve)
     made = yield from steady(place, lambda state: _pack(place, state, asked, told, chosen, settles))
     reservation = None if reserve is None else (yield from reserve_tokens(place, _PURPOSE, reserve))
     answer = answer_for(place, made.request)
     return (yield from _packed(place, made, told, answer, reservation))
+
+
+def _check_reserve(place: Place, amount: object) -> None:
+    if amount is None:
+        return
+    checked_whole("the amount", amount)
+    if place.frame is None:
+        raise InvalidContent(reason="tokens are reserved from the budget of a frame: pack with the frame")
 
 
 def _pack(
