@@ -140,3 +140,27 @@ def test_a_superseded_value_in_a_goal_is_annotated(engine: holdfast.Engine) -> N
     goal = next(line for line in text.splitlines() if "Ship order 7" in line)
     assert "shipping_address" in goal
     assert "456 Oak Ave" in text
+
+
+def test_whatever_is_done_in_a_frame_brings_it_to_the_top(engine: holdfast.Engine) -> None:
+    session = started(engine)
+    one, two = session.frame("one", budget=9_000), session.frame("two", budget=9_000)
+    handle = one.add_handle("document", "a text", title="notes")
+    calls = one.record("assistant", tool_calls=[{"name": "look", "args": {}}]).tool_calls
+    done: dict[str, Any] = {
+        "a message": lambda: one.result(calls[0], "found"),
+        "another goal": lambda: one.update(goal="one and a half"),
+        "tokens spent": lambda: one.use(5),
+        "a handle": lambda: one.add_handle("document", "another text"),
+        "a handle replaced": lambda: one.replace_handle(handle, "a better text"),
+        "a situation": lambda: one.update_situation({"goal": "find it"}),
+        "an action": lambda: one.act("fast", thinking="hm"),
+    }
+    for what, act in done.items():
+        two.record("user", f"before {what}")
+        assert session.get_frame("top").id == two.id
+        act()
+        assert session.get_frame("top").id == one.id, what
+    two.record("user", "Go on.")
+    one.pack("what is there?", budget=BUDGET)
+    assert session.get_frame("top").id == two.id, "reading is no activity"

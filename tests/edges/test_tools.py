@@ -365,6 +365,7 @@ def test_recovery_tells_what_was_being_done(engine: Engine) -> None:
         ("tool_in_progress", frames["child"].id, pay.id),
         ("tool_not_started", frames["child"].id, look.id),
     ]
+    assert recovery.pending_work_items == len(found) == 6
     assert [each.key for each in recovery.unknown] == [pay.key]
     after = contents(engine)
     assert [event.type for event in after[0][len(before[0]) :]] == ["actor.resumed"]

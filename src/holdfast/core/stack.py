@@ -48,6 +48,7 @@ from holdfast.model.frames import (
     frame_seq,
     reservation_id,
 )
+from holdfast.model.situation import ActionRecorded, SituationUpdated
 from holdfast.model.view_events import PackRecorded
 
 Frames: TypeAlias = Mapping[str, FrameState]
@@ -359,6 +360,8 @@ def _touch(steps: _Steps, event: Event | None, named: str) -> None:
             steps.change(frame, handles=frame.handles + 1)
         case ResultAdded():
             steps.change(frame, handles=frame.handles + 1, results=frame.results + 1)
+        case HandleReplaced() | SituationUpdated() | ActionRecorded():
+            steps.change(frame)
         case TokenReissued() | TokenRevoked():
             _token(steps, frame, event)
 
