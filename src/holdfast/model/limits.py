@@ -63,6 +63,9 @@ PACK_PAGES = 10
 PACK_HANDLES = 200
 """The newest handles of a frame that a pack looks at; and how many may be included or excluded by name."""
 
+PACK_FRAMES = 12
+"""The live frames that a session's own pack names: those with the newest activity, and the ones above them."""
+
 PACK_STRETCHES = 32
 """Stretches of events that the record of a pack names as shown; what lies between them is named with them if there are
 more."""
