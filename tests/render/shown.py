@@ -43,8 +43,7 @@ def check_anthropic(made: dict[str, Any]) -> None:
     accepted(SYSTEM, made["system"])
     accepted(MESSAGES, made["messages"])
     messages = made["messages"]
-    if messages:
-        assert messages[0]["role"] == "user"
+    assert [each["role"] for each in messages] == [("user", "assistant")[at % 2] for at in range(len(messages))]
     ids: list[str] = []
     for place, message in enumerate(messages):
         assert message["content"]
@@ -52,6 +51,7 @@ def check_anthropic(made: dict[str, Any]) -> None:
         assert all(block["text"].strip() for block in blocks if block["type"] == "text")
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
         results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        assert all(block["type"] == "tool_result" for block in blocks[: len(results)]), "results come first"
         assert not calls or message["role"] == "assistant"
         if calls:
             answers = messages[place + 1]
@@ -92,6 +92,11 @@ def unmarked(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: unmarked(each) for key, each in value.items() if key != "cache_control"}
     return [unmarked(each) for each in value] if isinstance(value, list) else value
+
+
+def apart(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each block as a message of its own."""
+    return [{**message, "content": [block]} for message in messages for block in message["content"]]
 
 
 # OpenAI
@@ -148,7 +153,8 @@ RENDERERS: dict[str, Callable[[History, Mapping[str, bytes]], list[Any]]] = {
     ],
     "anthropic": lambda history, bodies: [
         unmarked(anthropic(history, bodies)["system"]),
-        *unmarked(anthropic(history, bodies)["messages"]),
+        *unmarked(apart(anthropic(history, bodies)["messages"])),
     ],
 }
-"""Each rendering as one list, in which what stands first is sent first."""
+"""Each rendering as one list, in which what stands first is sent first; of Anthropic's, block by block: a message of the
+user may grow."""

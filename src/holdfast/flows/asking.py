@@ -45,6 +45,7 @@ class Asked(NamedTuple):
     model: str | None
     max_output: int | None
     guard: Guard
+    time: bool
     audit: bool
     as_of_us: int
 
@@ -65,6 +66,7 @@ def asked_for(
     model: object,
     max_output: object,
     guard: object,
+    time: object,
     audit: object,
     as_of_us: object,
 ) -> Asked:
@@ -81,6 +83,7 @@ def asked_for(
         model=None if model is None else checked_name("model", model),
         max_output=None if max_output is None else checked_whole("max_output", max_output, 1, limits.WINDOW_TOKENS),
         guard=place.context.policy.guard if guard is None else one_of("guard", guard, GUARDS),
+        time=checked_flag("time", time),
         audit=checked_flag("audit", audit),
         as_of_us=place.context.clock.now_us() if as_of_us is None else checked_whole("as_of_us", as_of_us),
     )
@@ -166,6 +169,7 @@ def requested(place: Place, state: SessionState, asked: Asked, view: Viewed) -> 
         fact_share=asked.profile.fact_share,
         profile=asked.profile,
         guard=asked.guard,
+        time=asked.time,
         audit=asked.audit,
         as_of_us=asked.as_of_us,
     )

@@ -214,7 +214,11 @@ def record_drafts(
     if pack is not None:
         return (yield from _answering(place, drafts, pack, reservation, key=key, expect=expect, cause=cause))
     part, bodies = yield from recording(place, drafts, as_found=as_found, reservation=reservation)
-    appended = yield from together(place.context, [part], key=key, expect=expect, cause=cause, bodies=bodies)
+    assert isinstance(part.command, RecordMessages), "messages are recorded by that"
+    bound = _bound(part.command)
+    appended = yield from together(
+        place.context, [part], key=key, expect=expect, cause=cause, bodies=bodies, bound=bound
+    )
     return [message(event) for event in appended.events if event.type in _KEPT]
 
 
@@ -246,9 +250,21 @@ def _answering(
         expect=expect,
         cause=cause,
         bodies=bodies,
-        bound=codec.encode_commands([own]),
+        bound=_bound(own),
     )
     return [message(event) for event in appended.events if event.type in _KEPT]
+
+
+def _bound(command: RecordMessages) -> bytes:
+    """What an idempotency key stands for: the messages, but not what Holdfast makes of them itself. So who tries again with
+    another version of it, or spells the same arguments otherwise, gets the same answer."""
+    bare = tuple(
+        msgspec.structs.replace(
+            new, tool_calls=tuple(msgspec.structs.replace(call, raw=None) for call in new.tool_calls), skipped=None
+        )
+        for new in command.messages
+    )
+    return codec.encode_commands([msgspec.structs.replace(command, messages=bare)])
 
 
 def recording(

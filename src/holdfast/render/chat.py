@@ -9,7 +9,6 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast import codec
 from holdfast.context.fence import CLOSING, OPENING, cleared, fenced
 from holdfast.model.content import Body, Data, File, Image, Text, ToolCall
 from holdfast.model.messages import History, Message, Summary
@@ -17,7 +16,7 @@ from holdfast.providers.messages import OPENAI_FIELDS
 from holdfast.providers.plain import OPENAI
 from holdfast.render import entries
 from holdfast.render.entries import NO_BODIES, Around, Entry, Foreign, Mark, Own, Shown
-from holdfast.render.turns import Answer, Calls, Ids, Turn, name_of, object_of, turns
+from holdfast.render.turns import Answer, Calls, Ids, Turn, arguments_of, name_of, turns
 
 PARTS = frozenset({"file", "image_url", "input_audio"})
 """The parts beside text that a user's message may hold."""
@@ -104,7 +103,7 @@ class _Chat:
         if kind == "custom":
             said["input"] = cleared(str(call.args))
         else:
-            said["arguments"] = codec.encode(object_of(call.args)).decode()
+            said["arguments"] = arguments_of(call)
         outer = shell if known == kind else {}
         inner = outer.get(kind)
         return {

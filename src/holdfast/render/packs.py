@@ -21,6 +21,13 @@ from holdfast.render.chat import openai_chat
 from holdfast.render.responses import openai_responses
 from holdfast.render.transcript import text
 
+CONTINUE = "(Continue.)"
+"""What the user's side says where nothing else is to be answered: a model is asked by a message, and never by none."""
+
+
+def _continue() -> dict[str, Any]:
+    return {"role": "user", "content": CONTINUE}
+
 
 class Pack:
     """The bounded context of one model call. `manifest` says of everything why it is in, reduced, or out."""
@@ -77,17 +84,20 @@ class Pack:
         shown = anthropic(self.history, self._bodies, breakpoints)
         if not shown["system"]:
             del shown["system"]
+        if not shown["messages"] or shown["messages"][-1]["role"] != "user":
+            shown["messages"].append(_continue())
         return self._about({"max_tokens": self.max_output}) | shown | self._tools([t.anthropic() for t in self.tools])
 
     def openai(self) -> dict[str, Any]:
         """For `client.chat.completions.create(**pack.openai())`."""
-        shown = {"messages": openai_chat(self.history, self._bodies)}
+        shown = {"messages": openai_chat(self.history, self._bodies) or [_continue()]}
         most = {"max_completion_tokens": self.max_output}
         return self._about(most) | shown | self._tools([each.openai() for each in self.tools])
 
     def openai_responses(self) -> dict[str, Any]:
         """For `client.responses.create(**pack.openai_responses())`."""
         shown = openai_responses(self.history, self._bodies)
+        shown["input"] = shown["input"] or [_continue()]
         most = {"max_output_tokens": self.max_output}
         return self._about(most) | shown | self._tools([each.openai_responses() for each in self.tools])
 

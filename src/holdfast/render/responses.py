@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast import codec
 from holdfast.context.fence import cleared
 from holdfast.model.content import Body, Data, File, Image, Text, ToolCall
 from holdfast.model.messages import History, Message, Summary
@@ -20,7 +19,7 @@ from holdfast.providers.plain import OPENAI
 from holdfast.render import entries
 from holdfast.render.chat import data_url, detail_of, failed, file_name, file_text, image_url, tail_of
 from holdfast.render.entries import NO_BODIES, Around, Entry, Foreign, Mark, Own, Shown
-from holdfast.render.turns import Answer, Calls, Ids, Turn, name_of, object_of, turns
+from holdfast.render.turns import Answer, Calls, Ids, Turn, arguments_of, name_of, object_of, turns
 
 PARTS = frozenset({"input_file", "input_image"})
 """The parts beside text that a user's message or a result may hold."""
@@ -158,13 +157,13 @@ class _Input:
         outer = shell if shell.get("type") == kind else {}
         item = {**NEEDED.get(kind, {}), **outer, "type": kind, "call_id": self._ids.give(message, call)}
         if kind in LOCAL_CALLS:
-            self.items.append({**item, **object_of(call.args)})
+            self.items.append({**item, **object_of(call)})
             return
         item["name"] = name_of(message, call, OPENAI)
         if kind == "custom_tool_call":
             item["input"] = cleared(str(call.args))
         else:
-            item["arguments"] = codec.encode(object_of(call.args)).decode()
+            item["arguments"] = arguments_of(call)
         self.items.append(item)
 
     def _answer(self, answer: Answer) -> list[Entry]:
