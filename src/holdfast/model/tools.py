@@ -17,7 +17,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     def openai(self) -> dict[str, Any]:
         """For `tools` of chat.completions.create()."""
-        function = {"name": self.name, "description": self.description, "parameters": self._schema()}
+        function = {"name": self.name, "description": self.description, "parameters": self._schema(properties=True)}
         return {"type": "function", "function": function}
 
     def openai_responses(self) -> dict[str, Any]:
@@ -26,7 +26,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
             "type": "function",
             "name": self.name,
             "description": self.description,
-            "parameters": self._schema(),
+            "parameters": self._schema(properties=True),
             "strict": False,
         }
 
@@ -34,7 +34,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         """For `tools` of messages.create()."""
         return {"name": self.name, "description": self.description, "input_schema": self._schema()}
 
-    def _schema(self) -> dict[str, Any]:
-        """A copy: whoever gets it may change it."""
+    def _schema(self, *, properties: bool = False) -> dict[str, Any]:
+        """A copy: whoever gets it may change it. Providers refuse one that is not the schema of an object, and OpenAI one
+        without `properties`."""
         copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.parameters))
+        copy.setdefault("type", "object")
+        if properties and copy["type"] == "object":
+            copy.setdefault("properties", {})
         return copy

@@ -30,6 +30,9 @@ OPENING = "(The conversation begins with the assistant.)"
 BETWEEN = "(The assistant continues.)"
 """What stands between two replies with no message of the user between them."""
 
+IMAGE_BYTES = (5 << 20) * 3 // 4
+"""The largest image that is taken: as base64 it has five megabytes."""
+
 THOUGHT = frozenset({"thinking", "redacted_thinking"})
 MARKED = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 """The blocks that a mark may stand on."""
@@ -145,7 +148,7 @@ class _Messages:
         found = entries.result(answer.message, answer.number, ANTHROPIC, self._bodies)
         shells = (entry.shell for entry in found if isinstance(entry, Around))
         outer = next((shell for shell in shells if shell.get("type") == "tool_result"), {})
-        blocks = [block for entry in found for block in self._said(entry)]
+        blocks = [block for entry in found for block in self._said(entry, failed=answer.result.is_error)]
         if answer.result.is_error and not blocks:
             blocks = [_text("Error")]  # an error without content is refused
         result: dict[str, Any] = {"type": "tool_result", "tool_use_id": self._ids.of(call)}
@@ -156,17 +159,17 @@ class _Messages:
             result["is_error"] = True
         return {**result, **{key: value for key, value in outer.items() if key not in result}}
 
-    def _said(self, entry: Entry) -> list[dict[str, Any]]:
-        """What a user or a tool brought."""
+    def _said(self, entry: Entry, *, failed: bool = False) -> list[dict[str, Any]]:
+        """What a user or a tool brought. In the result of a tool that failed, anything but text is refused."""
         match entry:
             case Own(block):
                 kind = block["type"]
                 closed = kind in THOUGHT or kind == "text" or kind.endswith(("tool_use", "tool_result"))
-                return [] if closed else [block]
+                return [] if closed or failed else [block]
             case Foreign():
                 return [_text(entry.line)]
             case _:
-                return self._block(entry, pictures=True)
+                return self._block(entry, pictures=not failed)
 
     def _block(self, entry: Entry, *, pictures: bool) -> list[dict[str, Any]]:
         match entry:
@@ -185,7 +188,9 @@ class _Messages:
             url = entries.fetched(part.url)
             return None if url is None else {**shell, "type": "image", "source": {"type": "url", "url": url}}
         found = entries.picture_of(part, self._bodies)
-        return None if found is None else {**shell, "type": "image", "source": _base64(*found)}
+        if found is None or len(found[1]) > IMAGE_BYTES:
+            return None
+        return {**shell, "type": "image", "source": _base64(*found)}
 
     def _file(self, part: File, shell: dict[str, Any]) -> dict[str, Any] | None:
         found = entries.file_of(part, self._bodies)

@@ -6,6 +6,7 @@ A tool message holds text alone there: the images and files of results stand in 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ from holdfast.providers.plain import OPENAI
 from holdfast.render import entries
 from holdfast.render.entries import NO_BODIES, Around, Entry, Foreign, Mark, Own, Shown
 from holdfast.render.turns import Answer, Calls, Ids, Turn, arguments_of, name_of, turns
+
+_NAME = re.compile(r"[^\s<|\\/>]{1,64}")
+"""What a speaker may be called; any other name is refused."""
 
 PARTS = frozenset({"file", "image_url", "input_audio"})
 """The parts beside text that a user's message may hold."""
@@ -176,6 +180,8 @@ def _about(shell: dict[str, Any]) -> dict[str, Any]:
     if shell.get("type") is not None:
         return {}
     about = {key: value for key, value in shell.items() if key in OPENAI_FIELDS}
+    if "name" in about and not _NAME.fullmatch(str(about["name"])):
+        del about["name"]
     if isinstance(about.get("audio"), dict):
         about["audio"] = {"id": about["audio"].get("id")}
     return about

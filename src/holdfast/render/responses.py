@@ -7,7 +7,7 @@ can; else both are a function call and its output, which may be any text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.context.fence import cleared
@@ -36,6 +36,9 @@ OFFICE = (
 )
 """How the types of other files begin that are read for the model."""
 
+KEYED = frozenset({"item_reference", "local_shell_call_output"})
+"""Items whose id is that of another one."""
+
 NEEDED: dict[str, dict[str, Any]] = {"computer_call": {"pending_safety_checks": []}}
 """Empty lists say nothing and were not kept; some are asked for."""
 
@@ -53,7 +56,7 @@ def openai_responses(history: History, bodies: Mapping[str, bytes] = NO_BODIES) 
     if tail := tail_of(history):
         made.items.append({"role": "developer", "content": tail})
     instructions = "\n\n".join(filter(None, map(made.instructions, history.system)))
-    return {"instructions": instructions or None, "input": made.items}
+    return {"instructions": instructions or None, "input": [*_once(made.items)]}
 
 
 class _Input:
@@ -223,6 +226,22 @@ class _Input:
             return None
         outer = shell if shell.get("type") == "input_file" else {}
         return {**outer, "type": "input_file", "filename": file_name(part), "file_data": data_url(*found)}
+
+
+def _once(items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """These, with the id of an item once: a second one is refused, as when a response was recorded twice. What can do
+    without an id goes without; what cannot was shown before."""
+    seen: set[str] = set()
+    for item in items:
+        own, kind = item.get("id"), item.get("type", "message")
+        if not isinstance(own, str) or kind in KEYED or own not in seen:
+            seen |= {own} if isinstance(own, str) and kind not in KEYED else set()
+            yield item
+        elif kind == "message":
+            said = (part.get("text", part.get("refusal", "")) for part in item["content"])
+            yield {"role": item["role"], "content": "".join(said)}
+        elif kind in CALLS or kind in OUTPUTS:
+            yield {key: value for key, value in item.items() if key != "id"}
 
 
 def _kind(call: ToolCall, shell: dict[str, Any], answer: list[Entry]) -> str:
