@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from holdfast.model.messages import History
 from holdfast.render import anthropic, openai_chat, openai_responses
+from holdfast.render.responses import KEYED
 
 CHAT = TypeAdapter(list[ChatCompletionMessageParam])
 INPUT = TypeAdapter(list[ResponseInputItemParam])
@@ -61,6 +62,11 @@ def check_anthropic(made: dict[str, Any]) -> None:
         if results:
             before = [block["id"] for block in messages[place - 1]["content"] if block["type"] == "tool_use"]
             assert sorted(before) == sorted(results)
+        for block in blocks:
+            if block.get("is_error"):
+                content = block.get("content")
+                assert content, "an error says something"
+                assert isinstance(content, str) or all(each["type"] == "text" for each in content)
         ids += calls
         if message["role"] == "assistant":
             assert blocks[-1]["type"] not in ("thinking", "redacted_thinking")
@@ -137,6 +143,8 @@ def check_responses(made: dict[str, Any]) -> None:
             assert item["content"]
             assert not waiting or item["role"] == "assistant"
     assert not waiting
+    ids = [(item["type"], item["id"]) for item in made["input"] if "id" in item and item.get("type") not in KEYED]
+    assert len({*ids}) == len(ids), "an item stands once"
 
 
 def check_all(history: History, bodies: Mapping[str, bytes]) -> None:

@@ -73,9 +73,10 @@ def test_every_responses_item_goes_back_as_it_came(_name: str, item: dict[str, A
     text = {"type": "output_text", "text": "x"}
     message = {"type": "message", "role": "assistant", "id": "msg_2", "status": "completed", "content": [text]}
     kind = item["type"]
-    output = [message, message] if kind in OUTPUTS else [message, item, message]
+    after = {**message, "id": "msg_3"}
+    output = [message, after] if kind in OUTPUTS else [message, item, after]
     with session_with() as (engine, session):
-        answered(session, given.response([message, item, message]))
+        answered(session, given.response([message, item, after]))
         history = history_of(session)
         made = openai_responses(history, bodies_in(engine, history, "openai"))["input"][1:]
     if kind in LOCAL:

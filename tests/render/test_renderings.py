@@ -23,6 +23,8 @@ from tests.render.shown import MARKS, RENDERERS, check_all, marked, unmarked
 from tests.support import figure
 
 EXAMPLES = figure(40, 2_000)
+LOOK_BACK = 20
+"""Blocks before a mark in which a cache finds the end of an earlier request by itself."""
 ROOT = Path(__file__).parents[2]
 ISSUERS = {"chat": "openai", "responses": "openai", "anthropic": "anthropic"}
 
@@ -101,8 +103,11 @@ def test_marks_stand_where_the_next_request_finds_them(
         history = msgspec.structs.replace(history, frozen=min(frozen, len(history.items)))
         assert len(marked(anthropic(history, bodies, breakpoints))) <= breakpoints
         marks = marked(anthropic(history, bodies))
-        if ends and len(history.items) > len(found[len(ends) - 1][0].items):
-            near = max(marks)[0] == ends[-1][0]  # in one message: caches look back by more blocks than that
+        before = found[len(ends) - 1][0] if ends else history
+        since = history.messages[len(before.messages) :]
+        if len(history.items) > len(before.items):
+            behind = [each for each in _markable(anthropic(history, bodies)["messages"]) if each > ends[-1]]
+            near = len(behind) < LOOK_BACK and not any(each.role == "assistant" for each in since)
             assert ends[-1] in marks or ends[-1] == (-1, -1) or near, "the end of what the last request was shown"
         made = anthropic(history, bodies)
         last = max(_markable(made["messages"]), default=(-1, -1))
@@ -149,6 +154,7 @@ def _nameless(block: dict[str, Any]) -> dict[str, Any]:
 @settings(max_examples=EXAMPLES)
 @given(st.lists(spoken.responses_replies(), min_size=1, max_size=4))
 def test_what_openai_said_goes_back_as_it_was(replies: list[spoken.Step]) -> None:
+    replies = [("responses", [_numbered(item, at) for item in output]) for at, (_, output) in enumerate(replies)]
     history, bodies = histories([("reply", reply, []) for reply in replies], [])[-1]
     made = [item for item in openai_responses(history, bodies)["input"] if not _is_answer(item)]
     shown = (output for _, output in replies if not _is_refusal(output))
@@ -158,6 +164,11 @@ def test_what_openai_said_goes_back_as_it_was(replies: list[spoken.Step]) -> Non
 
 def _is_answer(item: dict[str, Any]) -> bool:
     return str(item.get("type")).endswith("_output")
+
+
+def _numbered(item: dict[str, Any], at: int) -> dict[str, Any]:
+    """With an id that no other response has."""
+    return {**item, "id": f"{item['id']}_{at}"} if "id" in item else item
 
 
 def _is_refusal(output: list[dict[str, Any]]) -> bool:

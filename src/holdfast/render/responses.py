@@ -231,11 +231,11 @@ class _Input:
 def _once(items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """These, with the id of an item once: a second one is refused, as when a response was recorded twice. What can do
     without an id goes without; what cannot was shown before."""
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     for item in items:
         own, kind = item.get("id"), item.get("type", "message")
-        if not isinstance(own, str) or kind in KEYED or own not in seen:
-            seen |= {own} if isinstance(own, str) and kind not in KEYED else set()
+        if not isinstance(own, str) or kind in KEYED or (kind, own) not in seen:
+            seen.add((kind, str(own)))
             yield item
         elif kind == "message":
             said = (part.get("text", part.get("refusal", "")) for part in item["content"])
