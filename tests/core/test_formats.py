@@ -20,7 +20,7 @@ LEDGER = (1, "a9c218f0bea76856")
 PROJECTION = (7, "2f35ccf91706ebb2")
 PAYLOADS = {
     ("session.created", 3): "bbbe2192ac52cd2d",
-    ("message.recorded", 4): "fef928f09c0d1719",
+    ("message.recorded", 4): "cf194c30028d01bc",
     ("evidence.kept", 1): "137a1cbddeeb8fdc",
     ("summary.recorded", 2): "b46164f0431a5d1c",
     ("frame.compacted", 1): "a083ea9afd856aa0",

@@ -154,6 +154,17 @@ def test_what_is_recorded_by_hand_may_be_empty_too(session: holdfast.Session) ->
             session.record(role, "")
 
 
+def test_by_hand_one_says_why_the_model_stopped(session: holdfast.Session) -> None:
+    call = {"name": "write", "args": '{"a": '}
+    message = session.record("assistant", "The first", tool_calls=[call], stop="length")
+    assert (message.skipped, message.source and message.source.stop) == ("length", "length")
+    assert session.state().open_calls == ()
+    assert session.record("assistant", "Done.", stop="end_turn").skipped is None
+    for role, content in (("user", "Hi."), (chat({"content": "x"}), None)):
+        with pytest.raises(holdfast.errors.InvalidContent, match="stop"):
+            session.record(role, content, stop="length")
+
+
 def test_it_is_charged_to_its_frame_and_is_no_message_of_it(session: holdfast.Session) -> None:
     frame = session.frame("work", budget=1_000)
     frame.record("user", "Work.")

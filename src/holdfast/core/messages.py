@@ -132,6 +132,7 @@ def record(
             frame=frame,
             skipped=new.skipped,
             dropped_calls=calls if new.skipped else (),
+            priority=new.priority,
         ),
     )
 

@@ -34,6 +34,7 @@ from holdfast.model.content import (
     Usage,
 )
 from holdfast.model.drafts import Draft, DraftCall, DraftResult, Inline
+from holdfast.model.handles import SCORES, Priority
 from holdfast.model.names import check_size, checked_name, checked_whole
 from holdfast.model.state import OpenCall
 from holdfast.ports import TokenCounter
@@ -73,6 +74,7 @@ def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[
         source=_checked_source(draft.source),
         metadata={} if draft.metadata is None else checked_object("metadata", draft.metadata),
         skipped=skipped,
+        priority=_checked_priority(role, draft.priority),
     )
 
 
@@ -84,6 +86,19 @@ def _skip_reason(role: Role, draft: Draft, content: Sequence[Part | Inline], *, 
         return draft.skipped
     blank = all(isinstance(part, Text) and not part.text.strip() for part in content)
     return "empty" if blank and not draft.tool_calls and not as_found else None
+
+
+def _checked_priority(role: Role, priority: object) -> Priority:
+    """Medium, unless someone says otherwise; what a system message or a result has is given."""
+    if priority is None or (role == "system" and priority == "critical"):
+        return "medium"
+    if priority not in SCORES:
+        raise InvalidContent(reason=f"the priority is {shown(priority)}, not one of {', '.join(SCORES)}")
+    if role == "system":
+        raise InvalidContent(reason="a system message is always Critical: record it without a priority")
+    if role == "tool":
+        raise InvalidContent(reason="a result has the priority of its call: record the call with it")
+    return priority
 
 
 def count(counter: TokenCounter, new: NewMessage) -> int:

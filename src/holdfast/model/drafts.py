@@ -47,3 +47,4 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Any = None
     skipped: SkipReason | None = None
     """Why no model is shown this reply, as far as the provider said."""
+    priority: Any = None
