@@ -126,7 +126,7 @@ class Asked(NamedTuple):
         if self.manifest is None:
             return {"budget": BUDGET}
         request = self.manifest.request
-        found = {name: getattr(request, name) for name in ("budget", "role", "within", "profile", "guard")}
+        found = {name: getattr(request, name) for name in ("budget", "role", "within", "profile", "guard", "time")}
         return {**found, "model": request.model or None, "brief": self.brief}
 
 
@@ -167,6 +167,7 @@ def request_options(function: Any) -> Any:
         click.option("--include", metavar="HANDLE", multiple=True, help="With what this handle stands for."),
         within_option,
         click.option("--guard", type=click.Choice(GUARDS), help="What is done about values that hold no more."),
+        click.option("--time/--no-time", default=None, help="Say in it what time it is, or do not."),
         model_option,
         click.option("--profile", type=click.Choice([*PROFILES]), help="How dense it is."),
         click.option(

@@ -344,11 +344,11 @@ def _touch(steps: _Steps, event: Event | None, named: str) -> None:
                 context_hash=event.context_hash or frame.context_hash,
             )
         case MessageRecorded():
-            said = event.role != "system"
+            said = event.role != "system" and not event.skipped
             steps.change(
                 frame,
-                asks=asks(frame.asks, event),
-                errors=failures(frame.errors, event),
+                asks=frame.asks if event.skipped else asks(frame.asks, event),
+                errors=frame.errors if event.skipped else failures(frame.errors, event),
                 messages=frame.messages + said,
                 spoken=heard(frame.spoken, steps.seq) if said else frame.spoken,
             )

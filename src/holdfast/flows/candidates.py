@@ -367,22 +367,21 @@ def working_pieces(state: SessionState, request: Request) -> list[Piece]:
 
 
 def environment_pieces(state: SessionState, request: Request) -> list[Piece]:
-    """The time, and what was observed and has not run out. The first is not observed: it is always there."""
+    """The time, unless the request does without, and what was observed and has not run out."""
     around = {name: item for name, item in sorted(state.environment.items()) if not ran_out(item, request.as_of_us)}
     zone = around.pop(TIMEZONE, None)
     clock = "time"
     while clock in around:  # someone has observed something of that name
         clock = f"the {clock}"
-    pieces = [
-        Piece(
-            id=clock,
-            section="environment",
-            text=f"- time: {_moment(request.as_of_us, 'UTC' if zone is None else str(zone.value))}",
-            priority="high",
-            recency=request.as_of_us,
-            source="clock",
-        )
-    ]
+    now = Piece(
+        id=clock,
+        section="environment",
+        text=f"- time: {_moment(request.as_of_us, 'UTC' if zone is None else str(zone.value))}",
+        priority="high",
+        recency=request.as_of_us,
+        source="clock",
+    )
+    pieces = [now] if request.time else []
     newer = _newer(around, request)
     for name, item in around.items():
         seen = _moment(item.observed_us, "UTC")

@@ -337,7 +337,7 @@ def _between(place: Place, was: Manifest, now: Manifest, types: Sequence[str]) -
 
 def _said(place: Place, was: Manifest, now: Manifest) -> Flow[tuple[int, ...]]:
     found = yield from _between(place, was, now, (MessageRecorded.name,))
-    own = (each for each in map(message, found) if not each.erased and each.frame == now.frame)
+    own = (each for each in map(message, found) if not each.erased and not each.skipped and each.frame == now.frame)
     return tuple(sorted(each.seq for each in own))
 
 

@@ -94,6 +94,7 @@ def pack(
     as_of_us: int | None = None,
     settle: bool = True,
     reserve: int | None = None,
+    time: bool = True,
     audit: bool = False,
 ) -> Flow[Pack]:
     """What the next model call is shown: never more than `budget` tokens, nothing dead, no call without its result.
@@ -115,8 +116,8 @@ def pack(
 
     Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
     carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
-    so many tokens of the frame's budget for the call. With `audit` the manifest also names the facts that are kept from the
-    reader, so it is not to be shown to them."""
+    so many tokens of the frame's budget for the call. With time=False the pack does not say what time it is. With `audit`
+    the manifest also names the facts that are kept from the reader, so it is not to be shown to them."""
     place = yield from conversation(place, frame)
     followed = find_strategy(place.context, strategy)
     asked = asked_for(
@@ -135,6 +136,7 @@ def pack(
         model=model,
         max_output=max_output,
         guard=guard,
+        time=time,
         audit=audit,
         as_of_us=as_of_us,
     )

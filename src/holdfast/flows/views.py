@@ -21,7 +21,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.guard import show_guarded, show_messages
 from holdfast.flows.load import load
 from holdfast.flows.place import Place, order
-from holdfast.flows.read import kept_by, message, stretch_of
+from holdfast.flows.read import is_said, kept_by, message, stretch_of
 from holdfast.model import limits
 from holdfast.model.commands import Summarize
 from holdfast.model.events import EvidenceKept, MessageRecorded, SummaryRecorded
@@ -177,7 +177,7 @@ def back(
             if recorded.seq < first or size.passes(budget):
                 break
             each = message(recorded)
-            if each.role not in (None, "system") and each.frame == frame and group_seq(each) not in but:
+            if is_said(each, frame) and group_seq(each) not in but:
                 entries.append(each)
                 size.add(each)
     return entries
@@ -198,7 +198,7 @@ def oldest(stream: StreamId, state: SessionState, frame: str | None) -> Flow[lis
         end = min([state.version, *(each.first - 1 for each in summaries if each.first > after)])
         for recorded in (yield from effects.read(stream, after, min(limits.READ_EVENTS, end - after))):
             each = message(recorded)
-            if recorded.type == MessageRecorded.name and each.role not in (None, "system") and each.frame == frame:
+            if recorded.type == MessageRecorded.name and is_said(each, frame):
                 entries.append(each)
             after = recorded.seq
     entries = entries[: limits.LIVE_MESSAGES // 2]

@@ -27,6 +27,9 @@ MESSAGE_CALLS = 256
 CALL_ID_CHARS = 4_096
 """A provider's id of a tool call."""
 
+RAW_ARGS_BYTES = 256 << 10
+"""The arguments of a message's calls in the provider's own spelling. Beyond it, they are kept in canonical JSON alone."""
+
 METADATA_BYTES = 64 << 10
 """The metadata of one session."""
 
