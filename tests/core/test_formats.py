@@ -17,10 +17,10 @@ from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, Se
 
 SNAPSHOT = (8, "a50004dce671b5cf")
 LEDGER = (1, "a9c218f0bea76856")
-PROJECTION = (7, "2f35ccf91706ebb2")
+PROJECTION = (8, "f1a6a46626063805")
 PAYLOADS = {
     ("session.created", 3): "bbbe2192ac52cd2d",
-    ("message.recorded", 3): "82829f68132c5b84",
+    ("message.recorded", 4): "cf194c30028d01bc",
     ("evidence.kept", 1): "137a1cbddeeb8fdc",
     ("summary.recorded", 2): "99a2da09883abbf5",
     ("frame.compacted", 1): "cceb1da8c3673d49",

@@ -99,14 +99,14 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
         changes["live_tokens"] = min(state.live_tokens + event.tokens, limits.WHOLE_NUMBER)
     if event.role == "system":
         changes["pinned"] = (*state.pinned, seq)
-    elif event.frame is None:
+    elif event.frame is None and not event.skipped:
         changes |= {"live": state.live + 1, "spoken": heard(state.spoken, seq)}
     if event.role == "user":
         changes["turns"] = state.turns + 1
-    elif event.role == "assistant":
+    elif event.role == "assistant" and not event.skipped:
         changes |= situation.replied(state, event)
-    if event.frame is None:
-        changes |= {"asks": stack.asks(event), "errors": stack.failures(state.errors, event)}
+    if event.frame is None and not event.skipped:
+        changes |= {"asks": stack.asks(state.asks, event), "errors": stack.failures(state.errors, event)}
     if event.usage is not None:
         changes["usage"] = state.usage + event.usage
         if event.frame is None and event.role == "assistant":  # a frame's prompts are not the session's

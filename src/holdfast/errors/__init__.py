@@ -27,6 +27,7 @@
     │   ├── CallNotFound         a result that names no call of the session
     │   ├── OffloadNotFound      an acknowledgement that names no entry of the outbox
     │   ├── FrameNotFound
+    │   │   ├── NoFrameAtWork    no frame is on top of the stack
     │   │   └── ParentFrameNotFound
     │   ├── ReservationNotFound
     │   ├── HandleNotFound
@@ -128,6 +129,7 @@ from holdfast.errors.frames import HandleExists as HandleExists
 from holdfast.errors.frames import HandleNotFound as HandleNotFound
 from holdfast.errors.frames import InsufficientTokens as InsufficientTokens
 from holdfast.errors.frames import MaxDepthExceeded as MaxDepthExceeded
+from holdfast.errors.frames import NoFrameAtWork as NoFrameAtWork
 from holdfast.errors.frames import NotSuspended as NotSuspended
 from holdfast.errors.frames import OutcomeUnknown as OutcomeUnknown
 from holdfast.errors.frames import ParentFrameNotFound as ParentFrameNotFound

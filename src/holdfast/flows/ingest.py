@@ -12,6 +12,7 @@ import msgspec
 from holdfast import codec
 from holdfast.conversion import to_json
 from holdfast.core import previews
+from holdfast.core.arguments import raw_of
 from holdfast.errors import InvalidContent, InvalidJson, InvalidName, InvalidNumber, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -28,6 +29,7 @@ from holdfast.model.content import (
     Opaque,
     Part,
     Role,
+    SkipReason,
     Source,
     Text,
     ToolCall,
@@ -54,11 +56,12 @@ _BYTES = (bytes, bytearray, memoryview)
 def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[NewMessage]:
     """The message that a draft becomes; every complaint about it is raised here, before anything is stored."""
     role = _checked_role(draft.role)
-    calls = tuple(_checked_call(call) for call in draft.tool_calls)
+    calls = _within_bounds([_checked_call(call, derive=not as_found) for call in draft.tool_calls])
     check_size("the message", len(calls), "tool calls", "MESSAGE_CALLS", _SPLIT)
     check_size("the message", len(draft.tool_results), "tool results", "MESSAGE_CALLS", _SPLIT)
     given = checked_parts(draft.content, empty=True)
-    if not calls and not draft.tool_results and not given and not as_found:
+    skipped = _skip_reason(role, draft, given, as_found=as_found)
+    if not (calls or draft.tool_results or given or skipped or as_found):
         raise InvalidContent(reason="a message needs content, tool calls or tool results")
     content = yield from _settled(context, given)
     results: list[NewResult] = []
@@ -72,8 +75,19 @@ def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[
         usage=checked_usage(draft.usage),
         source=_checked_source(draft.source),
         metadata={} if draft.metadata is None else checked_object("metadata", draft.metadata),
+        skipped=skipped,
         priority=_checked_priority(role, draft.priority),
     )
+
+
+def _skip_reason(role: Role, draft: Draft, content: Sequence[Part | Inline], *, as_found: bool) -> SkipReason | None:
+    """Why no model is shown this reply: as its provider said, or because there is nothing in it."""
+    if role != "assistant" or draft.tool_results:
+        return None
+    if draft.skipped is not None:
+        return draft.skipped
+    blank = all(isinstance(part, Text) and not part.text.strip() for part in content)
+    return "empty" if blank and not draft.tool_calls and not as_found else None
 
 
 def _checked_priority(role: Role, priority: object) -> Priority:
@@ -91,6 +105,8 @@ def _checked_priority(role: Role, priority: object) -> Priority:
 
 def count(counter: TokenCounter, new: NewMessage) -> int:
     """The tokens of what a model reads of a message."""
+    if new.skipped is not None:
+        return 0
     tokens = count_parts(counter, new.content)
     for call in new.tool_calls:
         args = call.args if isinstance(call.args, str) else codec.encode(call.args).decode()
@@ -293,12 +309,21 @@ def _result_parts(value: object) -> tuple[Part | Inline, ...]:
     return (Text(converted) if type(converted) is str else Data(converted),)
 
 
-def _checked_call(draft: DraftCall) -> NewCall:
+def _checked_call(draft: DraftCall, *, derive: bool) -> NewCall:
+    """`derive`: the order of the keys is kept, too, if the arguments came as an object."""
     args: Json = codec.checked_json("the arguments of a tool call", draft.args)
     if not isinstance(args, dict | str):
         raise InvalidContent(reason=f"the arguments of a tool call are {shown(args)}, not an object or text")
     own = None if draft.provider_id is None else checked_call_id(draft.provider_id)
-    return NewCall(checked_name("tool name", draft.name), args, own)
+    raw = raw_of(args, draft.raw) if derive or draft.raw is not None else None
+    return NewCall(checked_name("tool name", draft.name), args, own, raw)
+
+
+def _within_bounds(calls: Sequence[NewCall]) -> tuple[NewCall, ...]:
+    """These, without the texts of their arguments if those would take too much of the event."""
+    if sum(len(call.raw.encode()) for call in calls if call.raw is not None) <= limits.RAW_ARGS_BYTES:
+        return tuple(calls)
+    return tuple(msgspec.structs.replace(call, raw=None) for call in calls)
 
 
 def checked_call_id(value: object) -> str:
@@ -315,7 +340,7 @@ def draft_call(given: object) -> DraftCall:
     if isinstance(given, DraftCall):
         return given
     if isinstance(given, NewCall | ToolCall):
-        return DraftCall(given.name, given.args, given.provider_id)
+        return DraftCall(given.name, given.args, given.provider_id, given.raw)
     if type(given) is not dict or not {"name"} <= set(given) <= {"name", "args", "id"}:
         reason = f"a tool call is an object with name, args and, if the provider gave one, id; not {shown(given)}"
         raise InvalidContent(reason=reason)

@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
+from holdfast.context.breadcrumbs import ancestry_pieces, live_pieces
 from holdfast.context.fence import CLOSING, JOINT, OPENING, cleared, fenced
 from holdfast.context.manifest import Made, Seen, Stands, tools_text
 from holdfast.core.calibrate import calibrated
@@ -29,6 +30,7 @@ from holdfast.flows import history as histories
 from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, prices_for, requested
 from holdfast.flows.candidates import Found, Ledgers
 from holdfast.flows.effects import Flow
+from holdfast.flows.frames import InFrame, conversation
 from holdfast.flows.guard import Guarded, Watch
 from holdfast.flows.knowing import Scopes
 from holdfast.flows.ledgers import writer_for
@@ -39,7 +41,7 @@ from holdfast.flows.strategies import Followed, find_strategy
 from holdfast.flows.views import late_of, steady
 from holdfast.model import limits
 from holdfast.model.content import Text
-from holdfast.model.frames import Reservation
+from holdfast.model.frames import FrameState, Reservation
 from holdfast.model.layers import Identity
 from holdfast.model.messages import SUMMARY_LABEL, History, Item, Message, Summary, Unit
 from holdfast.model.names import checked_flag, checked_whole
@@ -74,6 +76,7 @@ def pack(
     place: Place,
     query: str | None = None,
     *,
+    frame: InFrame | FrameState | str | None = None,
     budget: int = 8_000,
     role: str = "",
     brief: Brief | None = None,
@@ -91,9 +94,13 @@ def pack(
     as_of_us: int | None = None,
     settle: bool = True,
     reserve: int | None = None,
+    time: bool = True,
     audit: bool = False,
 ) -> Flow[Pack]:
     """What the next model call is shown: never more than `budget` tokens, nothing dead, no call without its result.
+
+    `frame` is, in a session, the frame whose conversation is packed: its id, or "top" for the top of the stack; the reply
+    to such a pack is recorded with that frame. Without it, a session packs its own conversation.
 
     `query` is what it is about; without one, the newest message of the user is. One that nobody said ranks what there is to
     choose from and is kept in the manifest; it is never recorded as a message, and the model is shown it, as the task of
@@ -109,8 +116,9 @@ def pack(
 
     Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
     carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
-    so many tokens of the frame's budget for the call. With `audit` the manifest also names the facts that are kept from the
-    reader, so it is not to be shown to them."""
+    so many tokens of the frame's budget for the call. With time=False the pack does not say what time it is. With `audit`
+    the manifest also names the facts that are kept from the reader, so it is not to be shown to them."""
+    place = yield from conversation(place, frame)
     followed = find_strategy(place.context, strategy)
     asked = asked_for(
         place,
@@ -128,19 +136,25 @@ def pack(
         model=model,
         max_output=max_output,
         guard=guard,
+        time=time,
         audit=audit,
         as_of_us=as_of_us,
     )
     told = brief_for(place, asked.role, brief)
     settles = checked_flag("settle", settle)
-    if reserve is not None:
-        checked_whole("the amount", reserve)
-        if place.frame is None:
-            raise InvalidContent(reason="tokens are reserved from the budget of a frame: pack with the frame")
+    _check_reserve(place, reserve)
     made = yield from steady(place, lambda state: _pack(place, state, asked, told, followed, settles))
     reservation = None if reserve is None else (yield from reserve_tokens(place, _PURPOSE, reserve))
     answer = answer_for(place, made.request)
     return (yield from _packed(place, made, told, answer, reservation))
+
+
+def _check_reserve(place: Place, amount: object) -> None:
+    if amount is None:
+        return
+    checked_whole("the amount", amount)
+    if place.frame is None:
+        raise InvalidContent(reason="tokens are reserved from the budget of a frame: pack with the frame")
 
 
 def _pack(
@@ -231,7 +245,7 @@ def _gathered(
         *(yield from candidates.fact_pieces(place, used, found, request, items, state.proposals)),
         *candidates.working_pieces(state, request),
         *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items), left_out)),
-        *candidates.breadcrumb_pieces(state, place.frame),
+        *_breadcrumbs(place, state, request),
     ]
     watch = yield from guard.watch(
         place,
@@ -261,6 +275,12 @@ def _counted(place: Place, text: str) -> int:
         known = counter.count(text)
         _COUNTED.put(name, known, _ENTRY_BYTES)
     return known
+
+
+def _breadcrumbs(place: Place, state: SessionState, request: Request) -> list[Piece]:
+    if place.frame is not None:
+        return ancestry_pieces(state.frames, place.frame)
+    return live_pieces(state.frames, request.effective, functools.partial(_counted, place))
 
 
 def _note(text: str, seq: int) -> Piece:

@@ -131,8 +131,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fact_share: float
     profile: Profile
     guard: Guard = "redact"
+    time: bool = True
+    """The pack says what time it is. Without, a pack made later from the same state has the same bytes."""
     audit: bool = False
-    """The manifest also tells what is kept from the reader, so it is not for him."""
+    """The manifest also tells what is kept from the reader, so it is not for them."""
     as_of_us: int
 
 

@@ -66,7 +66,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def openai(self) -> dict[str, Any]:
         """For `tools` of chat.completions.create()."""
-        function = {"name": self.name, "description": self.description, "parameters": self._schema()}
+        schema = self._schema(properties=True)
+        function = {"name": self.name, "description": self.description, "parameters": schema}
         return {"type": "function", "function": function | ({"strict": True} if self.strict else {})}
 
     def openai_responses(self) -> dict[str, Any]:
@@ -75,7 +76,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             "type": "function",
             "name": self.name,
             "description": self.description,
-            "parameters": self._schema(),
+            "parameters": self._schema(properties=True),
             "strict": self.strict,
         }
 
@@ -83,9 +84,13 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """For `tools` of messages.create()."""
         return {"name": self.name, "description": self.description, "input_schema": self._schema()}
 
-    def _schema(self) -> dict[str, Any]:
-        """A copy: whoever gets it may change it."""
+    def _schema(self, *, properties: bool = False) -> dict[str, Any]:
+        """A copy: whoever gets it may change it. Providers refuse one that is not the schema of an object, and OpenAI one
+        without `properties`."""
         copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.parameters))
+        copy.setdefault("type", "object")
+        if properties and copy["type"] == "object":
+            copy.setdefault("properties", {})
         return copy
 
 

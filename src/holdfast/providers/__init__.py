@@ -18,9 +18,10 @@ from holdfast.model.drafts import Draft, DraftCall, DraftResult, Inline
 from holdfast.providers import anthropic, openai
 from holdfast.providers.deltas import Deltas
 from holdfast.providers.messages import message
+from holdfast.providers.outcomes import STOPS
 from holdfast.providers.plain import fields, listed, word
 
-__all__ = ["Deltas", "Draft", "DraftCall", "DraftResult", "Inline", "read", "read_all", "read_content"]
+__all__ = ["STOPS", "Deltas", "Draft", "DraftCall", "DraftResult", "Inline", "read", "read_all", "read_content"]
 
 
 def read(value: object) -> tuple[Draft, ...]:
