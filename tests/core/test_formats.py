@@ -15,15 +15,15 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (8, "f3d8b1db445398bd")
+SNAPSHOT = (8, "a50004dce671b5cf")
 LEDGER = (1, "a9c218f0bea76856")
-PROJECTION = (7, "2f35ccf91706ebb2")
+PROJECTION = (8, "f1a6a46626063805")
 PAYLOADS = {
     ("session.created", 3): "bbbe2192ac52cd2d",
     ("message.recorded", 3): "82829f68132c5b84",
     ("evidence.kept", 1): "137a1cbddeeb8fdc",
     ("summary.recorded", 2): "99a2da09883abbf5",
-    ("frame.compacted", 1): "069a478f0172939a",
+    ("frame.compacted", 1): "cceb1da8c3673d49",
     ("context.redacted", 1): "44b0aeb7318ff632",
     ("handle.moved", 1): "3a8ad0dc59ebae89",
     ("handle.replaced", 1): "19cb0b9fadfee1e9",

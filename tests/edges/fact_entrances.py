@@ -348,6 +348,7 @@ QUESTIONS: dict[str, Entrance] = {
     "why(scope)": Entrance(_asked("why", "a", scope=...), _one_of(*FACT_SCOPES), also=_ABSENT),
     "why(scope_id)": Entrance(_asked("why", "a", scope_id=...), is_text, also=_ABSENT),
     "facts(status)": Entrance(_asked("facts", status=...), _one_of("live", "dead")),
+    "facts(memory_type)": Entrance(_asked("facts", memory_type=...), or_none(_one_of(*MEMORY_TYPES))),
     "facts(within)": Entrance(_asked("facts", within=...), lambda value: _is_list(value) or _one_of("any")(value)),
     "constraints(within)": Entrance(_asked("constraints", within=...), _is_list),
     "facts([scope])": Entrance(

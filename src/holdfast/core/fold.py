@@ -106,7 +106,7 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
     elif event.role == "assistant":
         changes |= situation.replied(state, event)
     if event.frame is None:
-        changes |= {"asks": stack.asks(event), "errors": stack.failures(state.errors, event)}
+        changes |= {"asks": stack.asks(state.asks, event), "errors": stack.failures(state.errors, event)}
     if event.usage is not None:
         changes["usage"] = state.usage + event.usage
         if event.frame is None and event.role == "assistant":  # a frame's prompts are not the session's

@@ -89,7 +89,7 @@ def checked_pack(place: Place, pack: object) -> Pack:
         raise InvalidContent(reason=f"the pack is of {manifest.scope.stream}, not of {place.scope.stream}")
     if manifest.frame != place.frame:
         whose = "the session itself" if manifest.frame is None else f"the frame {manifest.frame}"
-        raise InvalidContent(reason=f"the pack is of {whose}: record with that")
+        raise InvalidContent(reason=f"the pack is of {whose}: record its reply there, or pass pack=False")
     return pack
 
 

@@ -105,6 +105,7 @@ class CompactContext(_Command, frozen=True, kw_only=True, tag="compact_context")
     level: Level
     target_met: bool
     figures: Figures
+    handles: tuple[str, ...] = ()
 
 
 class RedactContext(_Command, frozen=True, kw_only=True, tag="redact_context"):

@@ -10,7 +10,7 @@ from holdfast.errors import InvalidContent, shown
 from holdfast.model.facts import FactScope
 from holdfast.model.handles import Priority
 from holdfast.model.names import LedgerId, Scope, check_size, number_in
-from holdfast.model.plan import Level
+from holdfast.model.plan import Level, Strategy
 from holdfast.model.tools import Tool, described_tools
 
 Section: TypeAlias = Literal[
@@ -126,6 +126,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     within: tuple[tuple[FactScope, str], ...] = ()
     """The scopes of facts that are looked into, with their ids, beside what holds everywhere."""
     min_compaction: Level = "none"
+    strategy: Strategy | None = None
+    """How what does not fit is made to, as asked for; None for what the engine's policy says."""
     fact_share: float
     profile: Profile
     guard: Guard = "redact"
