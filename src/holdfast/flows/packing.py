@@ -102,10 +102,9 @@ def pack(
     looked into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request
     to the provider names it; `max_output` is the most that it may answer.
 
-    `strategy` says how the conversation is shortened before the pack is made: SummarizeOldest and TruncateAt keep so many
-    of the newest messages, whatever there is room for; PriorityBased, and one of your own by its name or as a function,
-    come in if all does not fit. One of your own is also asked about what stands behind the conversation. `min_compaction`
-    is the least that is done: from moderate on, messages older than the newest ten are shown as a summary.
+    `strategy` says how the conversation is shortened before that: SummarizeOldest and TruncateAt keep so many of the newest
+    messages, whatever there is room for; PriorityBased, and one of your own by its name or as a function, which is also
+    asked about what stands behind the conversation, come in if all does not fit. `min_compaction` is the least done.
 
     Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
     carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
