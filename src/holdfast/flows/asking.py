@@ -46,6 +46,7 @@ class Asked(NamedTuple):
     model: str | None
     max_output: int | None
     guard: Guard
+    time: bool
     audit: bool
     as_of_us: int
 
@@ -67,6 +68,7 @@ def asked_for(
     model: object,
     max_output: object,
     guard: object,
+    time: object,
     audit: object,
     as_of_us: object,
 ) -> Asked:
@@ -84,6 +86,7 @@ def asked_for(
         model=None if model is None else checked_name("model", model),
         max_output=None if max_output is None else checked_whole("max_output", max_output, 1, limits.WINDOW_TOKENS),
         guard=place.context.policy.guard if guard is None else one_of("guard", guard, GUARDS),
+        time=checked_flag("time", time),
         audit=checked_flag("audit", audit),
         as_of_us=place.context.clock.now_us() if as_of_us is None else checked_whole("as_of_us", as_of_us),
     )
@@ -170,6 +173,7 @@ def requested(place: Place, state: SessionState, asked: Asked, view: Viewed) -> 
         fact_share=asked.profile.fact_share,
         profile=asked.profile,
         guard=asked.guard,
+        time=asked.time,
         audit=asked.audit,
         as_of_us=asked.as_of_us,
     )

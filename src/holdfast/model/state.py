@@ -78,14 +78,27 @@ _AS_RECORDED = ViewState()
 _AT_FIRST = Standing()
 
 
+class Report(msgspec.Struct, frozen=True):
+    """What a provider reported with a reply."""
+
+    reply: int
+    """The seq of the reply."""
+    prompt: int
+    """Tokens of the whole prompt."""
+
+
 class Calibration(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the provider's figures taught about the counter's, for the model that answered last."""
 
     model: str = ""
+    counter: str = ""
+    """The counter whose figures these are."""
+    report: Report | None = None
+    """The newest report, until the pack that it is about is recorded."""
     prompt: int = 0
     """Tokens of the last prompt, in the provider's count; 0 when the next one cannot be compared with it."""
     estimate: int = 0
-    """What the counter said of the transcript in that prompt."""
+    """What the counter said of the pack that was that prompt."""
     messages: int = 0
     """How many messages that was."""
     factor: int = 1_000
