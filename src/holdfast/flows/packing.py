@@ -104,9 +104,9 @@ def pack(
     looked into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request
     to the provider names it; `max_output` is the most that it may answer.
 
-    `strategy` says how the conversation is shortened before that: SummarizeOldest and TruncateAt keep so many of the newest
-    messages, whatever there is room for; PriorityBased, and one of your own by its name or as a function, which is also
-    asked about what stands behind the conversation, come in if all does not fit. `min_compaction` is the least done.
+    `strategy` says how the conversation is shortened first: SummarizeOldest and TruncateAt keep so many of the newest
+    messages, whatever there is room for; PriorityBased and one of your own (a name or a function) come in if all does not
+    fit. `min_compaction` is the least done.
 
     Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
     carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
@@ -134,13 +134,11 @@ def pack(
         audit=audit,
         as_of_us=as_of_us,
     )
-    told = brief_for(place, asked.role, brief)
-    settles = checked_flag("settle", settle)
+    told, settles = brief_for(place, asked.role, brief), checked_flag("settle", settle)
     _check_reserve(place, reserve)
     made = yield from steady(place, lambda state: _pack(place, state, asked, told, followed, settles))
     reservation = None if reserve is None else (yield from reserve_tokens(place, _PURPOSE, reserve))
-    answer = answer_for(place, made.request)
-    return (yield from _packed(place, made, told, answer, reservation))
+    return (yield from _packed(place, made, told, answer_for(place, made.request), reservation))
 
 
 def _check_reserve(place: Place, amount: object) -> None:
