@@ -9,7 +9,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.context.plan import Ground, asked, plan
+from holdfast.context.plan import Ground, plan
+from holdfast.context.steps import meet_targets
+from holdfast.context.strategies import asked
 from holdfast.core.shown import pieces_of
 from holdfast.model.content import Text, ToolResult, text_of
 from holdfast.model.handles import piece_id
@@ -79,7 +81,7 @@ def test_a_plan_reports_what_it_does(
     after = applied(ground, found)
     assert found.first_changed == first_difference(as_shown(ground), as_shown(after))
     assert found.figures.before == tokens_of(ground, made_with)
-    assert found.target_met == (tokens_of(after, made_with) <= ground.window)
+    assert found.target_met == (tokens_of(after, made_with) <= ground.window and meet_targets(found.steps))
     if found.empty:
         assert (found.why, found.steps, found.reduced, found.fold) == (None, (), (), None)
         return
@@ -188,9 +190,11 @@ def test_a_fold_takes_the_oldest_units_whole_and_names_each_message(
     assert [*inside, *outside] == [*ground.items], "the oldest"
     assert all(start(item) > folded.last for item in outside), "none is cut"
     assert (folded.first, folded.last) == (min(map(start, inside)), max(map(end, inside)))
-    assert folded.messages == tuple(sorted(message.seq for item in inside for message in messages_in(item)))
+    told = sorted(message.seq for item in inside for message in messages_in(item))
+    assert sorted((*folded.messages, *folded.kept)) == told
     assert folded.summaries == tuple(item.seq for item in inside if isinstance(item, Summary))
-    assert folded.count == sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in inside)
+    counts = [item.messages if isinstance(item, Summary) else len(item.messages) for item in inside]
+    assert folded.count + len(folded.kept) == sum(counts)
     assert folded.tokens == quarters(folded.text)
     assert not {each.message for each in found.reduced} & {*folded.messages}, "what left is not shown otherwise as well"
 
@@ -200,14 +204,16 @@ def test_a_fold_takes_the_oldest_units_whole_and_names_each_message(
 def test_a_strategy_keeps_as_many_of_the_newest_messages_as_it_says_whole_units(
     ground: Ground, keep: int, summarised: bool
 ) -> None:
-    """Fewer if a unit has more than there is room for; more if the model has not seen them, or one reaches into another."""
+    """Fewer if a unit has more than there is room for; more if the model has not seen them, one reaches into another,
+    or it is the question that waits for an answer."""
     strategy = SummarizeOldest(keep) if summarised else TruncateAt(keep)
     found = asked(ground, strategy, Frugal(), tools())
     if found.fold is None:
         return
     assert [step.op for step in found.steps] == [strategy]
-    kept = applied(ground, found).items[1:]
-    gone = ground.items[: len(ground.items) - len(kept)]
+    stay = {*found.fold.kept}
+    kept = [item for item in applied(ground, found).items[1:] if start(item) not in stay]
+    gone = [item for item in ground.items if item not in kept]
     messages = sum(len(messages_in(item)) for item in kept)
     assert messages + max(1, len(messages_in(gone[-1]))) > keep
     replies = [any(message.role == "assistant" for message in messages_in(item)) for item in kept]

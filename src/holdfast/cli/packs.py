@@ -136,7 +136,7 @@ class Conversation:
     def __init__(self, settings: Settings, engine: holdfast.Engine, session: str, thread: str | None, frame: Any):
         self.session = settings.session(engine, session, thread)
         self.of: Any = self.session if frame is None else self.session.get_frame(frame)
-        self.frame: str | None = frame
+        self.frame: str | None = None if frame is None else self.of.id
 
     def newest(self, role: str | None = None) -> Asked:
         """The newest pack of it that was recorded, or the newest in this role."""

@@ -20,7 +20,7 @@ from holdfast.core.units import grouped
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames import one_of
-from holdfast.flows.guard import guard_items, guard_text, watch
+from holdfast.flows.guard import guard_items, guard_text, show_messages, watch
 from holdfast.flows.load import Viewed
 from holdfast.flows.place import Context, Place
 from holdfast.flows.read import is_said
@@ -152,7 +152,7 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
         items=visible,
         frozen=sum(1 for _ in itertools.takewhile(lambda item: item.last <= boundary, visible)),
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
-        late=late,
+        late=(yield from show_messages(place, state, late)),
         tail=tail,
         tokens=sum(measure(each.tokens, 1) for each in system)
         + sum(sizes)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
 import msgspec
 
 from holdfast import codec
+from holdfast.conversion import to_json
 from holdfast.core import previews
 from holdfast.core.arguments import raw_of
 from holdfast.errors import InvalidContent, InvalidJson, InvalidName, InvalidNumber, shown
@@ -39,7 +41,7 @@ from holdfast.model.names import check_size, checked_name, checked_whole
 from holdfast.model.state import OpenCall
 from holdfast.ports import TokenCounter
 
-Content: TypeAlias = str | Part | Sequence[str | Part]
+Content: TypeAlias = str | Part | Mapping[str, Any] | Sequence[str | Part | Mapping[str, Any]]
 
 IMAGE_TOKENS = 1_500
 """What a picture, or a file that is no text, is taken for: providers count by its size on a screen, which is not known."""
@@ -165,7 +167,7 @@ def _checked_part(part: object) -> Part | Inline:
         case Text(text):
             codec.checked_text("the text", text)
         case Data(value):
-            return Data(codec.checked_json("the data", value))
+            return Data(to_json("the data", value))
         case Body(ref, preview):
             checked_ref(ref)
             codec.checked_text("the preview", preview)
@@ -266,22 +268,46 @@ def _result(context: Context, draft: DraftResult) -> Flow[NewResult]:
 
 
 def settled_value(context: Context, value: Any) -> Flow[tuple[Part, ...]]:
-    """What a tool or a frame may return, as the log holds it: text, parts, any JSON value, or bytes, which are streamed."""
-    if type(value) in _BYTES or hasattr(type(value), "read") or hasattr(type(value), "__next__"):
-        part: Part = yield from effects.outside(functools.partial(context.bodies.take, context.tenant, value))
-        return (part,)
+    """What a tool or a frame may return, as the log holds it: text, parts, bytes from a file or an iterator, which are
+    streamed, or any value that converts to JSON."""
+    kind = type(value)
+    if kind in _BYTES or hasattr(kind, "read"):
+        return (yield from _streamed(context, value))
+    if hasattr(kind, "__next__"):
+        first, items = yield from effects.outside(functools.partial(_first_of, value))
+        if type(first) in _BYTES:
+            return (yield from _streamed(context, items))
+        if type(first) is str:
+            return (yield from _streamed(context, map(_as_utf8, items)))
+        return (yield from _settled(context, (yield from effects.outside(functools.partial(_result_parts, items)))))
     return (yield from _settled(context, _result_parts(value)))
 
 
+def _streamed(context: Context, source: Any) -> Flow[tuple[Part, ...]]:
+    part: Part = yield from effects.outside(functools.partial(context.bodies.take, context.tenant, source))
+    return (part,)
+
+
+def _first_of(items: Iterator[Any]) -> tuple[object, Iterator[Any]]:
+    """The first item of an iterator, and all of them; of an empty one, empty text."""
+    first = next(items, "")
+    return first, itertools.chain([first], items)
+
+
+def _as_utf8(text: object) -> bytes:
+    return codec.checked_text("a piece of the result", text).encode()
+
+
 def _result_parts(value: object) -> tuple[Part | Inline, ...]:
-    """A tool returns text, parts of a message, or any JSON value; a list with a part in it is a list of parts."""
+    """A tool returns text, parts of a message, or what converts to JSON; a list with a part in it is a list of parts."""
     if type(value) is str:
         return (Text(codec.checked_text("the result", value)),)
     if type(value) in (*_PARTS, Inline):
         return (_checked_part(value),)
     if type(value) in (list, tuple) and any(type(item) in (*_PARTS, Inline) for item in value):  # type: ignore[attr-defined]
         return checked_parts(value, empty=True) or (_NOTHING,)
-    return (Data(codec.checked_json("the result", value)),)
+    converted = to_json("the result", value)
+    return (Text(converted) if type(converted) is str else Data(converted),)
 
 
 def _checked_call(draft: DraftCall, *, derive: bool) -> NewCall:
@@ -323,7 +349,7 @@ def draft_call(given: object) -> DraftCall:
 
 
 def checked_object(what: str, value: object) -> dict[str, Json]:
-    data = codec.checked_json(what, value)
+    data = to_json(what, value)
     if not isinstance(data, dict):
         raise InvalidJson(where=what, reason="it is not an object")
     return data

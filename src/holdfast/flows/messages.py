@@ -53,8 +53,10 @@ def record(
 ) -> Flow[Message]:
     """Keep a message; when this returns, it survives power loss.
 
-    `message` is a role, with `content` and `tool_calls`: record("user", "Hello"). Or it is what a provider returned: a
-    response of OpenAI or Anthropic, an object of their clients or a plain dict, or finished Deltas: record(response).
+    `message` is a role, with `content` and `tool_calls`: record("user", "Hello"). The content is text, parts, or parts as
+    dicts: in the shape of our own parts ({"type": "image", "url": …}), of OpenAI or of Anthropic. Or `message` is what a
+    provider returned: a response of OpenAI or Anthropic, an object of their clients or a plain dict, or finished Deltas:
+    record(response).
 
     `key` makes a retry safe: the same message under the same key is kept once. `expect` is the version that the session
     must be at; otherwise VersionConflict. `cause` names the event that led to this one.
@@ -193,8 +195,17 @@ def _drafts(
         if type(tool_calls) not in (list, tuple):
             raise InvalidContent(reason=f"tool_calls is {shown(tool_calls)}, not a list")
         calls = tuple(ingest.draft_call(call) for call in tool_calls)  # type: ignore[attr-defined]
-        own = Draft(role=message, content=content, tool_calls=calls, usage=usage, metadata=metadata, priority=priority)
-        return (own if stop is None else _stopped(own, stop),)
+        beside: dict[str, Any] = {"usage": usage, "metadata": metadata, "priority": priority}
+        if not _has_dicts(content):
+            own = Draft(role=message, content=content, tool_calls=calls, **beside)
+            return (own if stop is None else _stopped(own, stop),)
+        *before, last = _providers().read_content(message, content)
+        if last.role == "tool":
+            del beside["priority"]
+        if calls:  # with calls it is no empty reply
+            beside |= {"tool_calls": (*last.tool_calls, *calls), "skipped": None}
+        last = msgspec.structs.replace(last, **beside)
+        return (*before, last if stop is None else _stopped(last, stop))
     if content is not None or tool_calls or usage is not None or stop is not None:
         raise InvalidContent(reason="content, tool_calls, usage and stop go with a role; a response brings its own")
     drafts: tuple[Draft, ...] = _providers().read(message)
@@ -216,6 +227,12 @@ def _stopped(draft: Draft, stop: str) -> Draft:
         raise InvalidContent(reason="stop says why a model stopped: it goes with a reply of the assistant")
     source = Source(stop=checked_name("stop", stop))
     return msgspec.structs.replace(draft, source=source, skipped=_providers().STOPS.get(stop))
+
+
+def _has_dicts(content: object) -> bool:
+    """Whether some of it is in a shape of dicts, or of a client's objects."""
+    parts: Sequence[object] = content if type(content) in (list, tuple) else (content,)  # type: ignore[assignment]
+    return any(type(part) is dict or hasattr(type(part), "model_dump") for part in parts)
 
 
 def _reservation(place: Place, reservation: Reservation | str | None) -> str | None:

@@ -107,6 +107,7 @@ class CompactContext(_Command, frozen=True, kw_only=True, tag="compact_context")
     level: Level
     target_met: bool
     figures: Figures
+    handles: tuple[str, ...] = ()
 
 
 class RedactContext(_Command, frozen=True, kw_only=True, tag="redact_context"):
@@ -137,6 +138,9 @@ class RecordPack(_Command, frozen=True, kw_only=True, tag="record_pack"):
     context_hash: str
     budget: int
     used: int
+    counted: int = 0
+    messages: int = 0
+    counter: str = ""
     level: Level
     query: str
     shown: tuple[tuple[int, int], ...]

@@ -188,16 +188,24 @@ def take(reply: Reply, item: dict[str, Any], issuer: str | None = None) -> tuple
 
 def take_blocks(reply: Reply, blocks: list[Any], issuer: str | None) -> tuple[DraftResult, ...]:
     results: list[DraftResult] = []
-    for block in blocks:
-        kind = word(block, "type") if type(block) is dict else None
-        if kind == "tool_use":
-            _tool_use(reply, block)
-        elif kind == "tool_result":
-            results.append(_tool_result(block))
-        else:
-            reply.add(*pieces(block, issuer))
-            reply.refused |= kind == "refusal"
+    for number, block in enumerate(blocks):
+        try:
+            results += _take_block(reply, block, issuer)
+        except InvalidContent as error:
+            raise InvalidContent(reason=f"part {number} of the content: {error.reason}") from error
     return tuple(results)
+
+
+def _take_block(reply: Reply, block: Any, issuer: str | None) -> tuple[DraftResult, ...]:
+    kind = word(block, "type") if type(block) is dict else None
+    if kind == "tool_result":
+        return (_tool_result(block),)
+    if kind == "tool_use":
+        _tool_use(reply, block)
+    else:
+        reply.add(*pieces(block, issuer))
+        reply.refused |= kind == "refusal"
+    return ()
 
 
 def _beside(item: dict[str, Any]) -> dict[str, Any]:
