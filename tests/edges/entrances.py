@@ -389,6 +389,7 @@ CALL_ENTRANCES: dict[str, Entrance] = {
     "record(usage's figure)": Entrance(
         _replied(lambda said: said.usage.input_tokens, usage=lambda value: {"input_tokens": value}), is_int
     ),
+    "record(stop)": Entrance(_replied(lambda said: said.source and said.source.stop, stop=as_given), or_none(is_text)),
     "record(metadata)": Entrance(
         _replied(lambda said: said.metadata, metadata=as_given), converts_to_object, as_json_object
     ),
