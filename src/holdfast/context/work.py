@@ -6,14 +6,18 @@ is spooled; figures are counted on what was made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast import codec
+from holdfast.context.ground import Choice, Ground, Tools
+from holdfast.context.loss import Recalls, count_recalls, price_of_loss
+from holdfast.context.outline import OUTLINE_TOKENS, outline
+from holdfast.context.steps import meet_targets, shifted
 from holdfast.core.shown import (
-    Bodies,
     Reductions,
     by_message,
     can_shrink,
@@ -25,28 +29,22 @@ from holdfast.core.shown import (
 )
 from holdfast.model import limits
 from holdfast.model.content import Part, text_of
-from holdfast.model.handles import piece_id
+from holdfast.model.handles import SCORES, Handle, piece_id
 from holdfast.model.messages import Item, Message, Summary, Unit
-from holdfast.model.names import Scope
 from holdfast.model.plan import (
+    LEVELS,
     Figures,
     Fold,
     Form,
+    Level,
     Op,
     Plan,
-    Prices,
     Reduction,
     Step,
     TimeDecayMicro,
     Why,
-    folds,
+    summarises,
 )
-from holdfast.model.state import ViewState
-
-Measure: TypeAlias = Callable[[int, int], int]
-"""What the provider will count for so many of our tokens in so many messages."""
-Summarize: TypeAlias = Callable[[Sequence[Item], int], str]
-"""A text of at most so many tokens that stands for these items."""
 
 FEWEST = 100
 """Tokens that a summary may take in any case."""
@@ -59,39 +57,6 @@ CHARS = 3
 """Characters of a token, on the safe side: what an excerpt of so many tokens is cut to."""
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is made on: the conversation as it was recorded, how it is shown, and what is told from outside."""
-
-    scope: Scope
-    frame: str | None = None
-    version: int
-    system: int = 0
-    """Tokens of the system messages and whatever else stands before the conversation."""
-    items: tuple[Item, ...] = ()
-    """As they were recorded."""
-    view: ViewState = ViewState()
-    window: int
-    """The tokens that all of it may have."""
-    prices: Prices
-    now_us: int = 0
-    cold: bool = False
-    """The cache is known to be lost: another model, other tools."""
-    unread: bool = False
-    """There is more behind these items than can be looked at: they must be folded, whatever it costs."""
-    bodies: Bodies = msgspec.field(default_factory=dict)
-
-
-class Tools(msgspec.Struct, frozen=True):
-    """What a plan is made with."""
-
-    measure: Measure
-    count: Callable[[str], int]
-    summarize: Summarize | None = None
-    """None leaves the text of a summary for later: it counts with the most that it may take; see `filled`."""
-    summarizing: Callable[[int, int], int] = lambda _tokens, _summary: 0
-    """What a summary of so many tokens, made of so many, costs."""
-
-
 class _Piece(NamedTuple):
     """A piece of a message that may be shown by a part of it."""
 
@@ -101,16 +66,6 @@ class _Piece(NamedTuple):
     call: str | None
     how: Reduction | None
     """How it is shown; None for as it was recorded."""
-
-
-class Choice(msgspec.Struct, frozen=True):
-    """Something that could be done."""
-
-    op: Op
-    figures: Figures
-    saved: int
-    reduce: tuple[Reduction, ...] = ()
-    fold: tuple[int, int] | None = None
 
 
 class Work:
@@ -140,8 +95,31 @@ class Work:
         self.grown = ground.view.grown + sum(item.tokens for item in fresh)
         idle_us = ground.now_us - self.last_us
         self.cold = ground.cold or not self.last_us or idle_us > ground.prices.ttl_s * 1_000_000
+        self._critical = {item.seq for item in self.items if isinstance(item, Unit) and item.priority == "critical"}
+        self._question = 0 if ground.unread else _question(self.items)
+        self.keeps: frozenset[int] = frozenset()
+        """The seqs of units that a strategy keeps in view when what is around them is folded."""
+        self.level: Level = "none"
+        self.handles: list[str] = []
+        """The handles that packs leave out."""
+        self.handle_tokens = sum(tools.measure(each.tokens, 0) for each in ground.handles)
+        self.pays_for_loss = False
+        """Whether what is forgotten has a price."""
 
     # Looking
+
+    def stays(self, item: Item) -> bool:
+        """Whether a fold goes around it: it is then shown behind the summary."""
+        if not isinstance(item, Unit):
+            return False
+        return item.seq == self._question or item.seq in self.keeps or item.seq in self._critical
+
+    def leaving(self, number: int) -> list[Item]:
+        """What of so many of the oldest items a fold stands for."""
+        return [item for item in self.items[:number] if not self.stays(item)]
+
+    def _leaving_tokens(self, number: int) -> int:
+        return sum(size for item, size in zip(self.items[:number], self.sizes, strict=False) if not self.stays(item))
 
     def _size(self, item: Item, reductions: Reductions | None = None) -> int:
         if isinstance(item, Summary):
@@ -163,12 +141,44 @@ class Work:
             start -= 1
         return start
 
-    def until(self, target: int) -> int:
-        """How many of the oldest items must leave for the view to have so many tokens; what is unseen stays."""
+    def until(self, target: int, before: int | None = None, share: int = 0) -> int:
+        """How many of the oldest items must leave for the view, with the summary that takes their place, to have so many
+        tokens; what is unseen stays, and what stands from `before` on."""
         left, number = self.tokens, 0
-        while left > target and number < self.unseen:
-            left -= self.sizes[number]
+        last = self.unseen if before is None else min(before, self.unseen)
+        new = room = 0
+        while number < last and left + new > target:
+            item = self.items[number]
+            if not self.stays(item):
+                left -= self.sizes[number]
+                room += _summarised(item, share)
+                new = self.tools.measure(self._most(room, share), 1)
             number += 1
+        return number
+
+    def _place(self, number: int, share: int) -> int:
+        """The tokens that stand for so many of the oldest items."""
+        return self.tools.measure(self._room(number, share), 1) if number else 0
+
+    def turn(self) -> int:
+        """The number of the item that begins the current turn; 0 if it began before all of them."""
+        for number in range(len(self.items) - 1, 0, -1):
+            item = self.items[number]
+            if isinstance(item, Unit) and item.starts_turn:
+                return number
+        return 0
+
+    def turn_start(self, number: int, before: int, most: int) -> int:
+        """The next beginning of a turn, if it is no more than so many tokens further; else the same item."""
+        more = 0
+        for at in range(number, before + 1):
+            item = self.items[at] if at < len(self.items) else None
+            if isinstance(item, Unit) and item.starts_turn:
+                return at
+            if at < before:
+                more += self.sizes[at]
+            if more > most:
+                break
         return number
 
     def cut(self, number: int) -> int:
@@ -183,21 +193,32 @@ class Work:
 
     def excerpts(self, op: TimeDecayMicro, before: int) -> tuple[Reduction, ...]:
         """Large tool results before an item, by excerpts."""
-        return self._shorter(self._pieces(0, before, results=True), "excerpt", op.over, op.keep * CHARS)
+        found = self._shorter(self._pieces(0, before, results=True), "excerpt", op.over, op.keep * CHARS)
+        if not op.target_tokens:
+            return found
+        left, needed = self.tokens, 0
+        while needed < len(found) and left > op.target_tokens:
+            left -= found[needed].saved
+            needed += 1
+        return found[:needed]
 
     def snips(self, limit: int) -> tuple[Reduction, ...]:
         """Whatever is larger than so many tokens, by its beginning and end."""
         return self._shorter(self._pieces(0, self.unseen), "snip", limit, limit * CHARS)
 
     def unseen_pieces(self) -> list[tuple[Reduction, ...]]:
-        """The pieces that the model has not seen, by their previews, those first that this shortens most."""
-        found = self._shorter(self._pieces(self.unseen, len(self.items)), "spool", 0, PREVIEW_CHARS)
+        """The pieces that the model has not seen, and those of what it is to answer, by their previews, those first that
+        this shortens most."""
+        question = next((at for at, item in enumerate(self.items[: self.unseen]) if item.seq == self._question), None)
+        pieces = [*self._pieces(self.unseen, len(self.items))]
+        pieces += () if question is None else self._pieces(question, question + 1)
+        found = self._shorter(pieces, "spool", 0, PREVIEW_CHARS)
         return [(each,) for each in sorted(found, key=lambda each: (-each.saved, each.message, each.piece))]
 
     def _pieces(self, first: int, before: int, *, results: bool = False) -> Iterator[_Piece]:
         """The pieces of some items that may be shown by a part, and are not yet. A reply counts as seen, and is not new."""
         for number, item in enumerate(self.items[first:before], first):
-            for message in item.messages if isinstance(item, Unit) else ():
+            for message in item.messages if isinstance(item, Unit) and item.seq not in self._critical else ():
                 if (results and not message.tool_results) or (message.role == "assistant" and number >= self.unseen):
                     continue
                 known = self.reductions.get(message.seq, {})
@@ -253,16 +274,26 @@ class Work:
         if fold is not None:
             if not self._folds(fold[0]):
                 return None
-            left = sum(self.sizes[: fold[0]])
-            new = self.tools.measure(self._room(*fold), 1)
-            kept = sum(self.sizes[fold[0] : max(fold[0], self._cached())]) + new
+            left = self._leaving_tokens(fold[0])
+            new = self._place(*fold)
+            kept = sum(self.sizes[: max(fold[0], self._cached())]) - left + new
         elif reduce:
             left, kept = self._reducing(reduce)
             new = 0
         else:
             return None
         figures = self._figures(left - new, kept, self.tools.summarizing(left, new) if fold is not None else 0)
-        return Choice(op, figures, left - new, reduce, fold)
+        pieces = len(reduce) if fold is None else sum(isinstance(item, Unit) for item in self.items[: fold[0]])
+        return Choice(op, self._with_loss(figures, pieces), left - new, reduce, fold)
+
+    def _with_loss(self, figures: Figures, pieces: int) -> Figures:
+        if not self.pays_for_loss:
+            return figures
+        return msgspec.structs.replace(figures, lost=price_of_loss(figures, pieces, self._recalls, self.ground.prices))
+
+    @functools.cached_property
+    def _recalls(self) -> Recalls:
+        return count_recalls(self.ground.items, self.ground.view)
 
     def _cached(self) -> int:
         """The number of the first item that must be written at the next call in any case."""
@@ -303,33 +334,56 @@ class Work:
 
     def _folds(self, number: int) -> bool:
         """Whether there is anything to fold: more than one summary that is there already."""
-        return number > 0 and not (number == 1 and isinstance(self.items[0], Summary))
+        leaving = self.leaving(number)
+        return bool(leaving) and not (len(leaving) == 1 and isinstance(leaving[0], Summary))
 
     def _room(self, number: int, share: int) -> int:
         """The tokens that a summary of so many items may take: what earlier ones have, and a part of what is new. A mere
-        marker takes few."""
-        inside = sum(
-            item.tokens if isinstance(item, Summary) else item.tokens // SHORTENED for item in self.items[:number]
-        )
-        return min(share, max(FEWEST, inside)) if share else FEWEST
+        line takes few, and what earlier summaries said."""
+        return self._most(sum(_summarised(item, share) for item in self.leaving(number)), share)
+
+    def _most(self, inside: int, share: int) -> int:
+        return min(share, max(FEWEST, inside)) if share else OUTLINE_TOKENS + inside
 
     # Doing
 
     def carry_out(self, choice: Choice) -> bool:
         return self.do(choice.op, reduce=choice.reduce, fold=choice.fold)
 
-    def do(self, op: Op, *, reduce: tuple[Reduction, ...] = (), fold: tuple[int, int] | None = None) -> bool:
+    def do(
+        self, op: Op, *, reduce: tuple[Reduction, ...] = (), fold: tuple[int, int] | None = None, text: str = ""
+    ) -> bool:
         """Change the view as the operation says, and say so; nothing at all is done if that would free nothing."""
         before = self.tokens
         first: int | None = None
         if fold is not None and self._folds(fold[0]):
-            first = self._fold(*fold)
+            leaving = self.leaving(fold[0])
+            first = self._fold(*fold, text)
+            if first is not None:
+                self._lose(leaving, summarised=summarises(op))
         elif reduce:
             first = self._reduce(reduce)
+            self.level = self.level if first is None else max(self.level, "light", key=LEVELS.index)
         if first is not None:
             self.steps.append(Step(op=op, first_changed_index=first, before=before, after=self.tokens))
             self.changed = first if self.changed is None or fold is not None else min(first, self.changed)
         return first is not None
+
+    def leave_out(self, handles: Sequence[Handle]) -> None:
+        """Let packs leave these out."""
+        self.handles += (each.id for each in handles)
+        self.handle_tokens -= sum(self.tools.measure(each.tokens, 0) for each in handles)
+        self._lose(handles, summarised=False)
+
+    def _lose(self, items: Sequence[Item | Handle], *, summarised: bool) -> None:
+        """Note the level that this loss comes to."""
+        level: Level = "moderate" if items else "none"
+        if not summarised:
+            for each in items:
+                low = not isinstance(each, Summary) and SCORES[each.priority] <= SCORES["low"]
+                lost: Level = "moderate" if isinstance(each, Summary) else "aggressive" if low else "critical"
+                level = max(level, lost, key=LEVELS.index)
+        self.level = max(self.level, level, key=LEVELS.index)
 
     def _named(self, reduce: tuple[Reduction, ...]) -> list[Reduction]:
         """With what is only worked out for what is done: digest, size, and place in the blob store."""
@@ -359,30 +413,17 @@ class Work:
                 self.sizes[number] = size
         return first
 
-    def _fold(self, number: int, share: int) -> int | None:
-        """One summary for so many of the oldest items; None if it would not be shorter."""
-        inside = self.items[:number]
-        text, tokens = self._summary(inside, share)
-        size = self.tools.measure(tokens, 1)
-        if not tokens or size >= sum(self.sizes[:number]):
+    def _fold(self, number: int, share: int, text: str = "") -> int | None:
+        """One summary for so many of the oldest items, those that stay excepted; None if it would not be shorter."""
+        inside = self.leaving(number)
+        staying = [
+            (item, size) for item, size in zip(self.items[:number], self.sizes, strict=False) if self.stays(item)
+        ]
+        text, tokens = (text, self.tools.count(text)) if text else self._summary(inside, number, share)
+        size, leaving = self.tools.measure(tokens, 1), self._leaving_tokens(number)
+        if not tokens or size >= leaving:
             return None
-        units = [item for item in inside if isinstance(item, Unit)]
-        earlier = [item for item in inside if isinstance(item, Summary)]
-        own = self.fold
-        messages = tuple(message.seq for unit in units for message in unit.messages)
-        fold = Fold(
-            first=min(item.first for item in inside),
-            last=max(item.last for item in inside),
-            messages=tuple(sorted((*(own.messages if own else ()), *messages))),
-            summaries=(
-                *(own.summaries if own else ()),
-                *(item.seq for item in earlier if item.seq),
-            ),
-            count=sum(item.count for item in inside),
-            replaced=sum(item.replaced for item in inside),
-            text=text,
-            tokens=tokens,
-        )
+        fold = self._folded(inside, [item for item, _ in staying], text, tokens)
         gone = {*fold.messages}
         self.reduced = {key: each for key, each in self.reduced.items() if each.message not in gone}
         new = Summary(
@@ -394,13 +435,31 @@ class Work:
             tokens=tokens,
             replaced=fold.replaced,
         )
-        self.tokens += size - sum(self.sizes[:number])
-        self.items[:number] = [new]
-        self.sizes[:number] = [size]
-        self.unseen -= number - 1
+        self.tokens += size - leaving
+        self.items[:number] = [new, *(item for item, _ in staying)]
+        self.sizes[:number] = [size, *(size for _, size in staying)]
+        self.unseen -= number - 1 - len(staying)
         self.fold = fold
         said = inside[0].text if isinstance(inside[0], Summary) else None
         return 1 if text and said == text else 0
+
+    def _folded(self, inside: Sequence[Item], staying: Sequence[Item], text: str, tokens: int) -> Fold:
+        own = self.fold
+        messages = tuple(each.seq for item in inside if isinstance(item, Unit) for each in item.messages)
+        return Fold(
+            first=min(item.first for item in (*inside, *staying)),
+            last=max(item.last for item in (*inside, *staying)),
+            messages=tuple(sorted((*(own.messages if own else ()), *messages))),
+            summaries=(
+                *(own.summaries if own else ()),
+                *(item.seq for item in inside if isinstance(item, Summary) and item.seq),
+            ),
+            count=sum(item.count for item in inside),
+            replaced=sum(item.replaced for item in inside),
+            text=text,
+            tokens=tokens,
+            kept=tuple(sorted(each.seq for item in staying if isinstance(item, Unit) for each in item.messages)),
+        )
 
     def shrink_summary(self, window: int) -> None:
         """Give a summary that is not written yet less room, if the view does not fit: before anything new is cut."""
@@ -414,9 +473,9 @@ class Work:
         self.sizes[0], self.fold = size, fold
         self.items[0] = msgspec.structs.replace(self.items[0], tokens=fold.tokens)
 
-    def _summary(self, inside: list[Item], share: int) -> tuple[str, int]:
+    def _summary(self, inside: list[Item], number: int, share: int) -> tuple[str, int]:
         """What stands for these, and its tokens; without someone to say it, nothing, and the most that it may take."""
-        room = self._room(len(inside), share)
+        room = self._room(number, share)
         if share and self.tools.summarize is None:
             return "", room
         text = outline(inside)
@@ -427,9 +486,12 @@ class Work:
 
     def plan(self, name: str, why: Why | None) -> Plan:
         ground = self.ground
-        done = bool(self.steps)
+        done = bool(self.steps or self.handles)
+        of_handles = sum(self.tools.measure(each.tokens, 0) for each in ground.handles)
         figures = (
-            self._done() if done else min((each for _, each in self.considered), key=_net, default=self._nothing())
+            self._done()
+            if self.steps
+            else min((each for _, each in self.considered), key=_net, default=self._nothing())
         )
         return Plan(
             scope=ground.scope,
@@ -443,8 +505,12 @@ class Work:
             figures=figures,
             considered=tuple(self.considered),
             prices=ground.prices,
-            target_met=self.tokens <= ground.window,
+            target_met=self.tokens + self.handle_tokens <= ground.window and meet_targets(self.steps),
             more=ground.unread,
+            level=self.level,
+            handles=tuple(self.handles),
+            handle_tokens=of_handles,
+            freed_tokens=of_handles - self.handle_tokens,
         )
 
     def _done(self) -> Figures:
@@ -455,7 +521,15 @@ class Work:
         if self.fold is not None:
             size = self.tools.measure(self.fold.tokens, 1)
             cost = self.tools.summarizing(self.before - self.tokens + size, size)
-        return msgspec.structs.replace(self._figures(self.before - self.tokens, rewritten, cost), after=self.tokens)
+        recalls = self._recalls
+        figures = self._figures(self.before - self.tokens, rewritten, cost)
+        figures = msgspec.structs.replace(figures, after=self.tokens, results=recalls.results, repeats=recalls.repeats)
+        folded = 0 if self.fold is None else sum(self._is_folded(item) for item in self.ground.items)
+        return self._with_loss(figures, len(self.reduced) + folded)
+
+    def _is_folded(self, item: Item) -> bool:
+        fold = self.fold
+        return isinstance(item, Unit) and fold is not None and item.last <= fold.last and item.seq not in fold.kept
 
     def _nothing(self) -> Figures:
         return Figures(
@@ -468,14 +542,9 @@ class Work:
         )
 
 
-def shifted(steps: Sequence[Step], more: int) -> list[Step]:
-    """The steps of a plan when the summary that it makes takes so many tokens more."""
-    last = max(at for at, step in enumerate(steps) if folds(step.op))
-    found = [*steps]
-    for at in range(last, len(steps)):
-        before = steps[at].before + (more if at > last else 0)
-        found[at] = msgspec.structs.replace(steps[at], before=before, after=steps[at].after + more)
-    return found
+def _summarised(item: Item, share: int) -> int:
+    """What an item adds to the tokens of a summary, at most; of a mere line only what a summary said."""
+    return item.tokens if isinstance(item, Summary) else item.tokens // SHORTENED if share else 0
 
 
 def _net(figures: Figures) -> int:
@@ -490,20 +559,21 @@ def _reply(item: Item) -> Message | None:
     return None
 
 
+def _question(items: Sequence[Item]) -> int:
+    """The seq of the newest message of the user, unless a reply without calls has answered it; 0 for none. It stays in
+    view, where it is cached, however long the turn that it began becomes."""
+    for item in reversed(items):
+        for message in reversed(item.messages) if isinstance(item, Unit) else ():
+            if message.role == "user":
+                return item.seq
+            if message.role == "assistant" and not message.tool_calls:
+                return 0
+    return 0
+
+
 def _calls(item: Unit, after: int) -> int:
     return sum(message.role == "assistant" and message.seq > after for message in item.messages)
 
 
 def _touches(item: Item, messages: Iterable[int]) -> bool:
     return isinstance(item, Unit) and any(message.seq in messages for message in item.messages)
-
-
-_LEFT = " earlier messages are out of view"
-
-
-def outline(items: Sequence[Item]) -> str:
-    """What stands for items that leave without a summary: how many there were, and what earlier summaries said."""
-    count = sum(item.count for item in items)
-    earlier = [line for item in items if isinstance(item, Summary) for line in item.text.splitlines()]
-    kept = [line for line in earlier if _LEFT not in line]
-    return "\n".join([*kept, f"({count:,}{_LEFT}; results in them can still be read by their handles)"])

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from holdfast.core.arguments import is_spelling
 from holdfast.core.boundaries import boundary_faults
 from holdfast.core.frame_faults import frame_faults
 from holdfast.core.layers import layer_faults
@@ -13,7 +14,7 @@ from holdfast.core.messages import call_id, group_of, waiting_in
 from holdfast.core.packs import pack_faults
 from holdfast.core.proposals import proposal_faults
 from holdfast.core.situation import situation_faults
-from holdfast.core.summaries import partly
+from holdfast.core.summaries import kept_faults, partly
 from holdfast.model import limits
 from holdfast.model.events import (
     OF_LEDGERS,
@@ -99,7 +100,8 @@ def _other(state: SessionState, event: Event | None) -> Iterator[str]:
 
 
 def _message(state: SessionState, event: MessageRecorded, erased: Collection[int]) -> Iterator[str]:
-    if not (event.content or event.tool_calls or event.tool_results):
+    yield from _reply(event)
+    if not (event.content or event.tool_calls or event.tool_results or event.skipped):
         yield "a message has content, tool calls or tool results"
     figures = [event.tokens, *(msgspec.structs.astuple(event.usage) if event.usage else ())]
     if not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):
@@ -125,11 +127,22 @@ def _message(state: SessionState, event: MessageRecorded, erased: Collection[int
         yield "a result answers a call that waits"
 
 
+def _reply(event: MessageRecorded) -> Iterator[str]:
+    if event.skipped and (event.role != "assistant" or event.tool_calls or event.tool_results):
+        yield "only a reply is skipped, and none of its calls waits"
+    if event.dropped_calls and not event.skipped:
+        yield "only a skipped reply has calls that were dropped"
+    calls = (*event.tool_calls, *event.dropped_calls)
+    if not all(call.raw is None or is_spelling(call.raw, call.args) for call in calls):
+        yield "the text of a call's arguments spells them"
+
+
 def _summary(state: SessionState, event: SummaryRecorded) -> Iterator[str]:
     if not state.start < event.first <= event.last <= state.version or not event.text.strip():
         yield "a summary stands for events before it"
     if any(partly(each, event.first, event.last) for each in state.summaries_of(event.frame)):
         yield "a summary does not cut through another"
+    yield from kept_faults(event.kept, event.first, event.last)
     if not 0 <= event.tokens <= limits.WHOLE_NUMBER or not 0 <= event.messages <= event.last:
         yield "a summary has numbers of tokens and messages"
     same = ((each.seq, each.first, each.last) for each in state.summaries_of(event.frame))

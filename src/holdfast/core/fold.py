@@ -16,7 +16,6 @@ from holdfast.model.events import (
     BARE,
     OFFLOADING,
     CallStarted,
-    ContextCompacted,
     Event,
     EvidenceKept,
     FactsProposed,
@@ -33,7 +32,7 @@ from holdfast.model.events import (
 from holdfast.model.frames import FrameState, Spoken
 from holdfast.model.situation import Standing
 from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef, ViewState
-from holdfast.model.view_events import ContextRedacted, PackRecorded, SummaryRecorded
+from holdfast.model.view_events import ContextCompacted, ContextRedacted, PackRecorded, SummaryRecorded
 
 _PARTS = {
     **dict.fromkeys(layers.OF_LAYERS, layers.folded),
@@ -99,20 +98,18 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
         changes["live_tokens"] = min(state.live_tokens + event.tokens, limits.WHOLE_NUMBER)
     if event.role == "system":
         changes["pinned"] = (*state.pinned, seq)
-    elif event.frame is None:
+    elif event.frame is None and not event.skipped:
         changes |= {"live": state.live + 1, "spoken": heard(state.spoken, seq)}
     if event.role == "user":
         changes["turns"] = state.turns + 1
-    elif event.role == "assistant":
+    elif event.role == "assistant" and not event.skipped:
         changes |= situation.replied(state, event)
-    if event.frame is None:
-        changes |= {"asks": stack.asks(event), "errors": stack.failures(state.errors, event)}
+    if event.frame is None and not event.skipped:
+        changes |= {"asks": stack.asks(state.asks, event), "errors": stack.failures(state.errors, event)}
     if event.usage is not None:
         changes["usage"] = state.usage + event.usage
-        if event.frame is None:  # what a frame was shown is not the transcript
-            changes["calibration"] = calibrate.learn(
-                state.calibration, event.usage, event.source, state.live_tokens, state.live
-            )
+        if event.frame is None and event.role == "assistant":  # a frame's prompts are not the session's
+            changes["calibration"] = calibrate.hear(state.calibration, event.usage, event.source, seq)
     if event.tool_calls:
         opened = (OpenCall(call.id, call.name, call.provider_id, event.frame) for call in event.tool_calls)
         changes["open_calls"] = (*state.open_calls, *opened)
@@ -141,6 +138,8 @@ def _beside(
     elif isinstance(event, PackRecorded):
         if event.frame is None:
             changes["context_hash"] = event.context_hash
+            known = calibrate.learn(state.calibration, event.reply, event.counter, event.counted, event.messages)
+            changes["calibration"] = known
     elif isinstance(event, CallStarted):
         changes["open_calls"] = tuple(_started(call, event) for call in state.open_calls)
     else:
@@ -182,7 +181,9 @@ def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, 
         kept = [
             each for each in state.summaries if each.frame != event.frame or not event.first <= each.first <= event.last
         ]
-        new = SummaryRef(seq, event.first, event.last, event.messages, event.tokens, event.frame, event.replaced)
+        new = SummaryRef(
+            seq, event.first, event.last, event.messages, event.tokens, event.frame, event.replaced, event.kept
+        )
         changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: (each.first, each.seq)))
         changes["views"] = boundaries.after_summary(state, event, seq, time_us)
 

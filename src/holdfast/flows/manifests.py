@@ -32,14 +32,7 @@ from holdfast.model import limits
 from holdfast.model.commands import RecordPack
 from holdfast.model.content import BlobRef
 from holdfast.model.drafts import Draft
-from holdfast.model.events import (
-    ContextCompacted,
-    Event,
-    HandleMoved,
-    MessageRecorded,
-    PayloadsErased,
-    SessionReset,
-)
+from holdfast.model.events import Event, HandleMoved, MessageRecorded, PayloadsErased, SessionReset
 from holdfast.model.facts import Fact
 from holdfast.model.frames import frame_seq
 from holdfast.model.log import Recorded
@@ -47,7 +40,7 @@ from holdfast.model.names import LedgerId, checked_name, checked_whole
 from holdfast.model.pack import Brief, Manifest, PackDiff, PackRecord, pack_id, pack_seq
 from holdfast.model.rows import BlobRow
 from holdfast.model.state import SessionState
-from holdfast.model.view_events import ContextRedacted, PackRecorded, SummaryRecorded
+from holdfast.model.view_events import ContextCompacted, ContextRedacted, PackRecorded, SummaryRecorded
 
 if TYPE_CHECKING:
     from holdfast.render.packs import Pack
@@ -96,7 +89,7 @@ def checked_pack(place: Place, pack: object) -> Pack:
         raise InvalidContent(reason=f"the pack is of {manifest.scope.stream}, not of {place.scope.stream}")
     if manifest.frame != place.frame:
         whose = "the session itself" if manifest.frame is None else f"the frame {manifest.frame}"
-        raise InvalidContent(reason=f"the pack is of {whose}: record with that")
+        raise InvalidContent(reason=f"the pack is of {whose}: record its reply there, or pass pack=False")
     return pack
 
 
@@ -131,6 +124,9 @@ def recording(
         context_hash=manifest.context_hash,
         budget=manifest.tokens.budget,
         used=manifest.tokens.used,
+        counted=manifest.tokens.counted,
+        messages=manifest.tokens.messages,
+        counter=manifest.counter,
         level=manifest.tokens.level,
         query=manifest.request.query[: limits.PACK_QUERY_CHARS],
         shown=core.stretches(_shown(manifest)),
@@ -341,7 +337,7 @@ def _between(place: Place, was: Manifest, now: Manifest, types: Sequence[str]) -
 
 def _said(place: Place, was: Manifest, now: Manifest) -> Flow[tuple[int, ...]]:
     found = yield from _between(place, was, now, (MessageRecorded.name,))
-    own = (each for each in map(message, found) if not each.erased and each.frame == now.frame)
+    own = (each for each in map(message, found) if not each.erased and not each.skipped and each.frame == now.frame)
     return tuple(sorted(each.seq for each in own))
 
 

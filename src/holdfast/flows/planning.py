@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import msgspec
 
 from holdfast import chain, codec, errors
 from holdfast.context import plan as planning
+from holdfast.context import strategies
 from holdfast.context.fence import fenced
-from holdfast.context.plan import Ground, Tools
+from holdfast.context.ground import Ground, Tools
+from holdfast.context.levels import Asked
 from holdfast.core import upcast
 from holdfast.core.calibrate import calibrated
 from holdfast.core.shown import by_message, item_shown, pieces_of
@@ -22,42 +23,33 @@ from holdfast.errors import InvalidContent, PlanStale
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
+from holdfast.flows.frames import handles
 from holdfast.flows.guard import show_guarded
 from holdfast.flows.history import last_reply, late_note, read, system_messages, whole_bodies
 from holdfast.flows.place import Context, Place, given_to, together
+from holdfast.flows.strategies import Followed, find_strategy
 from holdfast.flows.summaries import ask_summarizer
 from holdfast.flows.views import late_of, steady
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext
-from holdfast.model.events import ContextCompacted
+from holdfast.model.handles import Handle
 from holdfast.model.log import Appended
 from holdfast.model.messages import Item, Summary, SummaryDraft, Unit
 from holdfast.model.names import check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.plan import (
     Fold,
+    Op,
     Plan,
     PlanPolicy,
+    PolicyName,
     Prices,
-    Strategy,
-    SummarizeOldest,
-    TruncateAt,
+    Step,
     checked_policy,
     folds,
 )
-from holdfast.model.prices import checked_prices, prices_of
+from holdfast.model.prices import UNKNOWN, checked_prices, prices_of
 from holdfast.model.state import SessionState
-
-UNKNOWN = Prices(
-    provider="unknown",
-    model="unknown",
-    input=1_000_000,
-    cache_read=100_000,
-    cache_write=1_000_000,
-    output=5_000_000,
-    window=limits.WINDOW_TOKENS,
-    max_output=0,
-)
-"""For a model of which nothing is known: only what is dearer than what counts."""
+from holdfast.model.view_events import ContextCompacted
 
 
 def plan(
@@ -66,7 +58,7 @@ def plan(
     window: int | None = None,
     model: str | None = None,
     prices: Prices | None = None,
-    policy: PlanPolicy | Literal["priced", "classic"] | None = None,
+    policy: PlanPolicy | PolicyName | None = None,
     before: int = 0,
     cold: bool = False,
 ) -> Flow[Plan]:
@@ -86,6 +78,8 @@ class _Asked(msgspec.Struct, frozen=True):
     policy: PlanPolicy
     before: int
     cold: bool
+    handles: bool = True
+    """A strategy is asked about the handles of the frame, too."""
 
 
 def _request(
@@ -101,17 +95,17 @@ def _request(
     )
 
 
-def _plan(place: Place, state: SessionState, asked: _Asked, strategy: Strategy | None) -> Flow[Plan]:
+def _plan(place: Place, state: SessionState, asked: _Asked, strategy: Followed | None) -> Flow[Plan]:
     ground = yield from _ground(place, state, asked, strategy)
     return _planned(place.context, state, ground, asked.policy, strategy)
 
 
 def _planned(
-    context: Context, state: SessionState, ground: Ground, policy: PlanPolicy, strategy: Strategy | None
+    context: Context, state: SessionState, ground: Ground, policy: PlanPolicy, strategy: Followed | None
 ) -> Plan:
     tools = _tools(context, state)
     if strategy is not None and not ground.unread:
-        return planning.asked(ground, strategy, policy, tools)
+        return strategies.asked(ground, strategy.asked, policy, tools, strategy.custom)
     return planning.plan(ground, policy, tools)
 
 
@@ -138,7 +132,7 @@ def _summarizing(context: Context) -> Callable[[int, int], int]:
     return lambda tokens, summary: prices.input * tokens + prices.output * summary
 
 
-def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Strategy | None) -> Flow[Ground]:
+def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Followed | None) -> Flow[Ground]:
     frame = place.frame
     measure = functools.partial(calibrated, state.calibration)
     items, whole = yield from read(place, state)
@@ -174,7 +168,17 @@ def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Strategy
         cold=asked.cold or changed or pinned_since,
         unread=not whole,
         bodies=(yield from whole_bodies(place, state, items)),
+        handles=(yield from _handles(place, state)) if strategy is not None and asked.handles else (),
     )
+
+
+def _handles(place: Place, state: SessionState) -> Flow[tuple[Handle, ...]]:
+    """The newest handles of a frame that its packs may show, beside what stands in the history."""
+    if place.frame is None:
+        return ()
+    found = yield from handles(place, limit=limits.LEFT_OUT_HANDLES)
+    left_out = dict(state.view(place.frame).left_out)
+    return tuple(each for each in found if each.occupies_context and each.at > left_out.get(each.id, 0))
 
 
 def _prices(context: Context, model: str) -> Prices | None:
@@ -185,11 +189,11 @@ def compact(
     place: Place,
     plan: Plan | None = None,
     *,
-    strategy: Strategy | None = None,
+    strategy: Asked | None = None,
     window: int | None = None,
     model: str | None = None,
     prices: Prices | None = None,
-    policy: PlanPolicy | Literal["priced", "classic"] | None = None,
+    policy: PlanPolicy | PolicyName | None = None,
     before: int = 0,
     cold: bool = False,
     key: str | None = None,
@@ -197,15 +201,20 @@ def compact(
 ) -> Flow[Plan]:
     """Carry out what plan() says, if it says anything; the plan that comes back has the event in `at`.
 
-    With a `plan` from before, exactly that: PlanStale if what is shown has changed since. With a `strategy`
-    (SummarizeOldest, TruncateAt), what that asks for, whatever it costs. The transcript stays as it is."""
+    With a `plan` from before, exactly that: PlanStale if what is shown has changed since. With a `strategy`, what that asks
+    for, whatever it costs: SummarizeOldest and TruncateAt keep so many of the newest messages; PriorityBased takes out what
+    has the lowest priority, the oldest first, until the rest fits `window`; one of your own, by its name or as a function,
+    is asked if it does not fit. Messages that are Critical stay. In a frame its handles take part. What comes back says
+    what became of it: original, final, level, items_removed, items_summarised, target_met. The transcript stays as it
+    is."""
     if plan is not None:
         plan = _made(place, plan)
-    if strategy is not None:
-        _check_strategy(strategy)
+    followed = find_strategy(place.context, strategy)
     asked = _request(place, window, model, prices, policy, before, cold)
     said = None if plan is None else msgspec.structs.replace(plan, considered=(), at=None)
-    bound = codec.encode(["compact", place.scope, place.frame, asked, strategy, said])
+    bound = codec.encode(
+        ["compact", place.scope, place.frame, asked, None if followed is None else followed.asked, said]
+    )
     if key is not None:
         first = yield from effects.find(place.scope.tenant, checked_name("idempotency key", key))
         if first:
@@ -214,6 +223,18 @@ def compact(
         kept = plan
         sound = yield from steady(place, lambda state: _checked_plan(place, state, kept))
         return (yield from _carried_out(place, (yield from _filled(place, sound)), key, cause, bound))
+    return (yield from _done(place, asked, followed, key, cause, bound))
+
+
+def follow(place: Place, strategy: Followed, *, window: int, model: str | None, before: int) -> Flow[Plan]:
+    """What a strategy that a pack was asked for does to the view. Handles are left alone: the pack chooses among them."""
+    asked = _Asked(window, model, None, place.context.compaction, before, False, False)
+    return (yield from _done(place, asked, strategy, None, None, None))
+
+
+def _done(
+    place: Place, asked: _Asked, strategy: Followed | None, key: str | None, cause: str | None, bound: bytes | None
+) -> Flow[Plan]:
     for tries in range(limits.VIEW_TRIES):
         try:
             made = yield from _from_the_beginning(place, asked, strategy, cause)
@@ -236,7 +257,7 @@ def _made(place: Place, plan: object) -> Plan:
     return made
 
 
-def _from_the_beginning(place: Place, asked: _Asked, strategy: Strategy | None, cause: str | None) -> Flow[Plan]:
+def _from_the_beginning(place: Place, asked: _Asked, strategy: Followed | None, cause: str | None) -> Flow[Plan]:
     """A plan for what can be looked at as a whole; what is longer is folded from its beginning until it can."""
     done: Plan | None = None
     while True:
@@ -264,14 +285,17 @@ def _checked_plan(place: Place, state: SessionState, plan: Plan) -> Flow[Plan]:
         if sound:
             return plan
         raise InvalidContent(reason=_FOREIGN)
-    inside = [item for item in items if item.last <= fold.last]
+    before = [item for item in items if item.last <= fold.last]
+    inside = [item for item in before if not _is_kept(item, fold)]
     messages = tuple(message.seq for item in inside if isinstance(item, Unit) for message in item.messages)
+    kept = {message.seq for item in before if _is_kept(item, fold) for message in item.messages}  # type: ignore[union-attr]
+    sound = sound and kept == {*fold.kept} and not any(_is_critical(item) for item in inside)
     cut = any(item.seq <= fold.last < item.last for item in units)
     if not inside or not sound or cut or not any(map(folds, plan.ops)) or {*messages} != {*fold.messages}:
         raise InvalidContent(reason=_FOREIGN)
     fold = msgspec.structs.replace(
         fold,
-        first=min(item.first for item in inside),
+        first=min(item.first for item in before),
         messages=tuple(sorted(messages)),
         summaries=tuple(item.seq for item in inside if isinstance(item, Summary)),
         count=sum(item.count for item in inside),
@@ -290,7 +314,21 @@ def _checked_plan(place: Place, state: SessionState, plan: Plan) -> Flow[Plan]:
     return planning.filled(plan, inside, fold.text, tools)
 
 
+def _is_kept(item: Item, fold: Fold) -> bool:
+    """Whether a fold leaves it in view."""
+    return isinstance(item, Unit) and item.seq in fold.kept
+
+
+def _is_critical(item: Item) -> bool:
+    return isinstance(item, Unit) and item.priority == "critical"
+
+
 _FOREIGN = "the plan does not fit the view: it was made for another, or changed by hand"
+
+
+def _as_step(op: Op, event: ContextCompacted) -> Step:
+    figures = event.figures
+    return Step(op=op, first_changed_index=event.first_changed, before=figures.before, after=figures.after)
 
 
 def _as_plan(place: Place, appended: Appended) -> Plan:
@@ -308,18 +346,14 @@ def _as_plan(place: Place, appended: Appended) -> Plan:
                 fold=event.fold,
                 figures=event.figures,
                 target_met=event.target_met,
+                level=event.level,
+                steps=tuple(_as_step(op, event) for op in event.ops),
+                handles=event.handles,
+                handle_tokens=event.original - event.figures.before,
+                freed_tokens=event.original - event.figures.before - (event.final - event.figures.after),
                 at=recorded.seq,
             )
     raise InvalidContent(reason="what was done under this key was erased since")
-
-
-def _check_strategy(strategy: object) -> None:
-    match strategy:
-        case SummarizeOldest(keep_recent=figure) | TruncateAt(message_count=figure):
-            checked_whole("the messages to keep", figure, 0, limits.LIVE_MESSAGES)
-        case _:
-            reason = f"a strategy is SummarizeOldest(…) or TruncateAt(…), not {errors.shown(strategy)}"
-            raise InvalidContent(reason=reason)
 
 
 def _filled(place: Place, plan: Plan) -> Flow[Plan]:
@@ -334,7 +368,8 @@ def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None)
     items, _ = yield from read(place, state)
     reductions = by_message((*state.view(place.frame).reduced, *plan.reduced))
     bodies = yield from whole_bodies(place, state, items)
-    recorded = [item_shown(item, reductions, bodies) for item in items if item.last <= fold.last]
+    folded = [item for item in items if item.last <= fold.last and not _is_kept(item, fold)]
+    recorded = [item_shown(item, reductions, bodies) for item in folded]
     guarded = yield from show_guarded(place, state, recorded, turn=0, deferring=False)
     inside = guarded.items
     tools = _tools(place.context, state)
@@ -370,11 +405,12 @@ def _carried_out(place: Place, plan: Plan, key: str | None, cause: str | None, b
         reduced=plan.reduced,
         fold=plan.fold,
         first_changed=plan.first_changed,
-        original=plan.figures.before,
-        final=plan.figures.after,
-        level="moderate" if plan.fold is not None else "light",
+        original=plan.original,
+        final=plan.final,
+        level=plan.level,
         target_met=plan.target_met,
         figures=plan.figures,
+        handles=plan.handles,
     )
     refs = [each.ref for each in plan.reduced if each.ref is not None]
     part = Part(command, given_to(place.context))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core import upcast
 from holdfast.core.shown import pieces_of
-from holdfast.core.summaries import covering
+from holdfast.core.summaries import around
 from holdfast.errors import HandleNotFound
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -16,6 +16,9 @@ from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.state import SessionState, SummaryRef
+
+_NEAR = 16
+"""Messages that are no more events apart are read together."""
 
 
 def message(recorded: Recorded) -> Message:
@@ -40,6 +43,9 @@ def as_message(recorded: Recorded, event: Event | None) -> Message:
             principal=recorded.principal,
             closing=event.closing,
             frame=event.frame,
+            skipped=event.skipped,
+            dropped_calls=event.dropped_calls,
+            priority="critical" if event.role == "system" else event.priority,
         )
     if isinstance(event, EvidenceKept):
         return Message(
@@ -55,6 +61,11 @@ def as_message(recorded: Recorded, event: Event | None) -> Message:
             late=event.reason,
         )
     return Message(id=recorded.id, seq=recorded.seq, time_us=recorded.time_us, principal=recorded.principal)
+
+
+def is_said(message: Message, frame: str | None) -> bool:
+    """Whether models are shown a message as part of this conversation: no system message, nothing erased or skipped."""
+    return message.role not in (None, "system") and not message.skipped and message.frame == frame
 
 
 def piece_at(
@@ -80,9 +91,10 @@ def stretch_of(
     at, left = first, limits.SUMMARY_EVENTS
     summaries = state.summaries_of(frame)
     while at <= last:
-        summary = covering(summaries, at)
+        summary = around(summaries, at)
         if summary is not None:
             found.append(summary)
+            found += yield from kept_by(stream, summary)
             at = summary.last + 1
             continue
         end = min([last, *(each.first - 1 for each in summaries if each.first > at)])
@@ -91,7 +103,24 @@ def stretch_of(
             return None
         for recorded in (yield from effects.read(stream, at - 1, end - at + 1)):
             each = message(recorded)
-            if recorded.type == MessageRecorded.name and each.role not in (None, "system") and each.frame == frame:
+            if recorded.type == MessageRecorded.name and is_said(each, frame):
                 found.append(each)
+        at = end + 1
+    return found
+
+
+def kept_by(stream: StreamId, summary: SummaryRef) -> Flow[list[Message]]:
+    """The messages between the ends of a summary that stay in view, in order, but for what was erased."""
+    found: list[Message] = []
+    wanted = frozenset(summary.kept)
+    at = 0
+    while at < len(summary.kept):
+        first, end = summary.kept[at], at
+        while end + 1 < len(summary.kept) and summary.kept[end + 1] - summary.kept[end] <= _NEAR:
+            if summary.kept[end + 1] - first >= limits.READ_EVENTS:
+                break
+            end += 1
+        page = yield from effects.read(stream, first - 1, summary.kept[end] - first + 1)
+        found += (each for each in map(message, page) if each.seq in wanted and not each.erased)
         at = end + 1
     return found

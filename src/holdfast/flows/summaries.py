@@ -133,14 +133,14 @@ def improve_summaries(place: Place, *, cause: str | None = None) -> Flow[tuple[S
 
 def _draft(place: Place, old: Summary, state: SessionState) -> Flow[SummaryDraft | None]:
     """The messages that a summary stands for; None if it is not in view any more, or they cannot be read at once."""
-    kept = tuple(each for each in state.summaries if each.seq != old.seq)
-    if len(kept) == len(state.summaries):
+    ref = next((each for each in state.summaries_of(place.frame) if each.seq == old.seq), None)
+    if ref is None:
         return None
-    bare = msgspec.structs.replace(state, summaries=kept)
+    bare = msgspec.structs.replace(state, summaries=tuple(each for each in state.summaries if each is not ref))
     stretch = yield from stretch_of(place.scope.stream, bare, place.frame, old.first, old.last)
     if stretch is None or any(isinstance(each, SummaryRef) for each in stretch):
         return None
-    messages = [each for each in stretch if isinstance(each, Message)]
+    messages = [each for each in stretch if isinstance(each, Message) and each.seq not in ref.kept]
     guarded = yield from show_guarded(place, state, grouped(messages, state), turn=0, deferring=False)
     return SummaryDraft(
         scope=place.scope,

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from holdfast.model.content import BlobRef, Json, Part, Role, Source, Usage
+from holdfast.model.content import BlobRef, Json, Part, Role, SkipReason, Source, Usage
 from holdfast.model.detection import Proposal, Settled
 from holdfast.model.events import FramePopped
 from holdfast.model.facts import FactScope, FactSource, FactState, MemoryType, Mention
@@ -26,6 +26,7 @@ class NewCall(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     args: Json
     provider_id: str | None = None
+    raw: str | None = None
 
 
 class NewResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -45,6 +46,8 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: Usage | None = None
     source: Source | None = None
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
+    skipped: SkipReason | None = None
+    priority: Priority = "medium"
 
 
 class _Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="command"):
@@ -109,6 +112,7 @@ class CompactContext(_Command, frozen=True, kw_only=True, tag="compact_context")
     level: Level
     target_met: bool
     figures: Figures
+    handles: tuple[str, ...] = ()
 
 
 class RedactContext(_Command, frozen=True, kw_only=True, tag="redact_context"):
@@ -139,6 +143,9 @@ class RecordPack(_Command, frozen=True, kw_only=True, tag="record_pack"):
     context_hash: str
     budget: int
     used: int
+    counted: int = 0
+    messages: int = 0
+    counter: str = ""
     level: Level
     query: str
     shown: tuple[tuple[int, int], ...]
@@ -546,6 +553,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     replaced_messages: int = 0
     replaced_whole: int = 0
     """Tokens of all messages that it stands for, those of summaries that it takes in among them."""
+    kept: tuple[int, ...] = ()
+    """The messages that the summary leaves in view: read from the log."""
     offload: OutboxRow | None = None
     """The entry of the outbox: read from its row."""
     principal: str = ""

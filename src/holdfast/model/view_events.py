@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from holdfast.model.content import BlobRef
-from holdfast.model.plan import Level, Redacted, RedactionWhy
+from holdfast.model.plan import Figures, Fold, Level, Op, Redacted, RedactionWhy, Reduction, Why
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,6 +29,8 @@ class SummaryRecorded(_Event, frozen=True, kw_only=True):
     frame: str | None = None
     replaced: int = 0
     """Tokens of the messages that it stands for."""
+    kept: tuple[int, ...] = ()
+    """The seqs of the messages among these that stay in view, behind it: those that are Critical."""
     replaces: int = 0
     """The seq of the event whose summary of the same messages this takes the place of; 0 for none."""
     first_changed: int | None = None
@@ -53,6 +55,29 @@ class ContextRedacted(_Event, frozen=True, kw_only=True):
     counter: str
 
 
+class ContextCompacted(_Event, frozen=True, kw_only=True):
+    """What is shown of a conversation changes: a boundary. `frame` is whose conversation; None outside of frames.
+    `original` and `final` are its tokens before and after, as far as is known in the provider's own count."""
+
+    name = "frame.compacted"
+    frame: str | None = None
+    policy: str
+    why: Why
+    ops: tuple[Op, ...] = ()
+    reduced: tuple[Reduction, ...] = ()
+    fold: Fold | None = None
+    first_changed: int | None = None
+    """The number of the first item of the view that is shown otherwise than before."""
+    original: int
+    final: int
+    level: Level = "none"
+    target_met: bool = True
+    counter: str
+    figures: Figures = Figures()
+    handles: tuple[str, ...] = ()
+    """The handles of the frame that packs leave out from now on; `read_handle` reads them all the same."""
+
+
 class PackRecorded(_Event, frozen=True, kw_only=True):
     """A model was called with this context, or it was kept on request. Why it is as it is stands in the manifest."""
 
@@ -64,6 +89,11 @@ class PackRecorded(_Event, frozen=True, kw_only=True):
     context_hash: str
     budget: int
     used: int
+    counted: int = 0
+    """Its tokens as the counter says, uncalibrated; 0 in what older versions recorded."""
+    messages: int = 0
+    """In how many messages."""
+    counter: str = ""
     level: Level = "none"
     query: str = ""
     """The beginning of it."""
