@@ -188,6 +188,7 @@ def _oldest(work: Work, policy: Faithful, target: float, before: int) -> Choice 
     cut = work.until(op.target_tokens, before, op.summary_tokens)
     cut = work.turn_start(cut, min(before, work.unseen), round(policy.turn_share * window))
     chosen = work.choice(op, fold=(work.cut(cut), op.summary_tokens))
+    work.considered += [] if chosen is None else [(label(op), chosen.figures)]
     return chosen if chosen is not None and chosen.saved >= policy.least_share * window else None
 
 

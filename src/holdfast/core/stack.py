@@ -117,7 +117,7 @@ def top(frames: Frames) -> FrameState | None:
 def asks(before: bool, event: MessageRecorded) -> bool:
     """Whether a question of the assistant waits for an answer after this message: it ends with one and calls no tool. What
     says nothing in the conversation, as a reply without text or a system message, leaves it as it was `before`."""
-    if event.role == "system" or _says_nothing(event):
+    if event.role == "system" or event.skipped or _says_nothing(event):
         return before
     if event.role != "assistant" or event.tool_calls:
         return False
@@ -347,7 +347,7 @@ def _touch(steps: _Steps, event: Event | None, named: str) -> None:
             said = event.role != "system" and not event.skipped
             steps.change(
                 frame,
-                asks=frame.asks if event.skipped else asks(frame.asks, event),
+                asks=asks(frame.asks, event),
                 errors=frame.errors if event.skipped else failures(frame.errors, event),
                 messages=frame.messages + said,
                 spoken=heard(frame.spoken, steps.seq) if said else frame.spoken,

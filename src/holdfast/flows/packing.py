@@ -18,7 +18,7 @@ from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
 from holdfast.context.breadcrumbs import ancestry_pieces, live_pieces
 from holdfast.context.fence import CLOSING, JOINT, OPENING, cleared, fenced
-from holdfast.context.manifest import Made, Seen, Stands, tools_text
+from holdfast.context.manifest import Made, Seen, Stands, plain_count, tools_text
 from holdfast.core.calibrate import calibrated
 from holdfast.core.guard import past_keys
 from holdfast.core.messages import calls_open
@@ -104,10 +104,8 @@ def pack(
     looked into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request
     to the provider names it; `max_output` is the most that it may answer.
 
-    `strategy` says how the conversation is shortened first: SummarizeOldest and TruncateAt keep so many of the newest
-    messages, whatever there is room for; PriorityBased and one of your own (a name or a function) come in if all does not
-    fit. `min_compaction` is the least done.
-
+    `strategy` says how the conversation is shortened: SummarizeOldest and TruncateAt keep so many of the newest messages,
+    whatever there is room for; PriorityBased and one of your own (a name or a function) come in if all does not fit.
     Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
     carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
     so many tokens of the frame's budget for the call. With time=False the pack does not say what time it is. With `audit`
@@ -449,20 +447,13 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: Fo
             used=fixed + tail.tokens,
             breakdown=_breakdown(found.first, history, tail, question, fence),
             level=max(tail.level, level_of(items, state.view(place.frame).reduced), key=levels.LEVELS.index),
-            counted=_plain_count(shown, found.first, count),
+            counted=plain_count(shown, found.first, count),
             messages=len(shown.system) + sum(each.blocks for each in items) + bool(behind),
         ),
         exposed=guarded.exposed,
         counter=context.counter.name,
         policy=context.policy,
     )
-
-
-def _plain_count(shown: History, first: Sequence[Stands], count: Callable[[str], int]) -> int:
-    """The tokens of a pack as the counter says: what the provider's count of the same prompt is compared with."""
-    tools = (each.text for each in first if each.section == "tools")
-    texts = sum(map(count, (*tools, *shown.tail)))
-    return texts + sum(each.tokens for each in shown.system) + sum(each.tokens for each in shown.items)
 
 
 def _guarded(watch: Watch, piece: Piece) -> str:
