@@ -104,14 +104,12 @@ def pack(
     looked into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request
     to the provider names it; `max_output` is the most that it may answer.
 
-    `strategy` says how the conversation is shortened first: SummarizeOldest and TruncateAt keep so many of the newest
-    messages, whatever there is room for; PriorityBased and one of your own (a name or a function) come in if all does not
-    fit. `min_compaction` is the least done.
-
-    Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
-    carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
-    so many tokens of the frame's budget for the call. With time=False the pack does not say what time it is. With `audit`
-    the manifest also names the facts that are kept from the reader, so it is not to be shown to them."""
+    `strategy` says how the conversation is shortened: SummarizeOldest and TruncateAt keep so many of the newest messages,
+    whatever there is room for; PriorityBased and one of your own (a name or a function) come in if all does not fit.
+    Before that the view of the conversation is brought up to date: superseded values are redacted, and the compaction
+    that the policy calls for is carried out; each is an event. With settle=False nothing is written. `reserve` keeps
+    so many tokens of the frame's budget for the call. With time=False no time is shown. With `audit` the manifest
+    names the facts that are withheld from the reader: do not show it to them."""
     place = yield from conversation(place, frame)
     followed = find_strategy(place.context, strategy)
     asked = asked_for(
