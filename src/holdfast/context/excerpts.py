@@ -51,6 +51,7 @@ _MARK = re.compile(r"^(?:(?:[-*+>#|]+|\d{1,3}[.)])\s+|`{3,}\w{0,20})")
 _FILE = re.compile(r"[^\s*?]*[^\s/.*?]\.[A-Za-z]\w{0,9}")
 _WORTH_QUOTING = re.compile(r"\w")
 _NOT_LABEL = re.compile(r"[^\w.-]+")
+_NOT_TOOL = re.compile(r"[\s,;→]+")
 _FAILURE = re.compile(
     r"\W{0,12}(?:[\w.-]{1,60}[\s:]\W{0,3}){0,2}?(?:[\w.]{0,60}(?:error|exception)(?=[\"'\]]{0,2}\s?:|\[|$)|"
     r"(?:fatal|panic|traceback|fail(?:ed|ure)?)(?=[:\s(]|$))",
@@ -397,7 +398,7 @@ def _is_file(value: str) -> bool:
 
 
 def _tool_name(name: str) -> str:
-    return flatten(name, 64).replace(" ", "_").replace(",", "_") or "?"
+    return _NOT_TOOL.sub("_", flatten(name, 64)) or "?"
 
 
 def _texts(parts: Iterable[Part]) -> Iterator[str]:
