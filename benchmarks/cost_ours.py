@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-from benchmarks.cost_folds import count, whole_units
-from benchmarks.cost_material import Recording, returned, said
+from benchmarks.cost_folds import whole_units
+from benchmarks.cost_material import Recording, count, returned, said
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown
 from holdfast import Scope, Summary, Unit
 from holdfast.context.extract import extract

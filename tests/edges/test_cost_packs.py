@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 from benchmarks import cost
-from benchmarks.cost_folds import count
-from benchmarks.cost_material import Recording, recordings
+from benchmarks.cost_material import Recording, count, recordings
 from benchmarks.cost_ours import GAP, Planned, cut
 from benchmarks.cost_packs import Packed, instructions, without_tails
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, score, tokens_of
