@@ -56,7 +56,18 @@ from holdfast.model.pack import (
     Request,
     TokenSummary,
 )
-from holdfast.model.plan import Classic, Figures, Frugal, Occupancy, Plan, Prices, Step, SummarizeOldest, TruncateAt
+from holdfast.model.plan import (
+    Classic,
+    Faithful,
+    Figures,
+    Frugal,
+    Occupancy,
+    Plan,
+    Prices,
+    Step,
+    SummarizeOldest,
+    TruncateAt,
+)
 from holdfast.model.policy import Ladder, Policy
 from holdfast.model.rows import LedgerRow, SessionRow
 from holdfast.model.situation import UPDATE_SITUATION, Action, ActionCall, Situation, SituationUpdate, Stated
@@ -102,6 +113,7 @@ __all__ = [
     "Exposure",
     "Fact",
     "FactSource",
+    "Faithful",
     "FeedPage",
     "Figures",
     "File",

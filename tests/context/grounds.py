@@ -17,7 +17,17 @@ from holdfast.core.shown import by_message, shown
 from holdfast.model.content import Data, Part, Role, Text, ToolCall, ToolResult, text_of
 from holdfast.model.messages import History, Item, Message, Summary, Unit
 from holdfast.model.names import Scope
-from holdfast.model.plan import Classic, Frugal, Plan, PlanPolicy, Prices, Strategy, SummarizeOldest, TruncateAt
+from holdfast.model.plan import (
+    Classic,
+    Faithful,
+    Frugal,
+    Plan,
+    PlanPolicy,
+    Prices,
+    Strategy,
+    SummarizeOldest,
+    TruncateAt,
+)
 from holdfast.model.state import Calibration, ViewState
 from holdfast.render import anthropic, openai_chat, openai_responses, text
 
@@ -185,6 +195,18 @@ priced = st.builds(
     large=st.sampled_from([100, 2_000]),
     excerpt=st.sampled_from([1, 30, 200]),
 )
+faithful = st.builds(
+    Faithful,
+    threshold=st.sampled_from([0.85, 0.6]),
+    target=st.sampled_from([0.5, 0.2]),
+    cold=st.sampled_from([0.5, 0.3]),
+    cold_target=st.sampled_from([0.25, 0.05]),
+    turn_share=st.sampled_from([0.15, 0.01, 1.0]),
+    least_share=st.sampled_from([0.1, 0.001]),
+    summary_share=st.sampled_from([0.2, 0.001]),
+    large=st.sampled_from([100, 2_000]),
+    excerpt=st.sampled_from([1, 30, 200]),
+)
 _steps = st.sampled_from([None, 0.5, 0.9])
 classic = st.builds(
     Classic,
@@ -270,7 +292,13 @@ def applied(ground: Ground, plan: Plan) -> Ground:
         items = [summary, *kept]
         reduced = {place: each for place, each in reduced.items() if each.message > fold.last}
     view = ViewState(
-        seq, tuple(reduced[place] for place in sorted(reduced)), seq, plan.figures.calls, plan.figures.grown
+        seq,
+        tuple(reduced[place] for place in sorted(reduced)),
+        seq,
+        plan.figures.calls,
+        plan.figures.grown,
+        results=plan.figures.results,
+        repeats=plan.figures.repeats,
     )
     return replace(ground, version=seq, items=tuple(items), view=view)
 
@@ -303,4 +331,4 @@ def encoded(rendering: Any) -> bytes:
     return json.dumps(rendering, sort_keys=True).encode()
 
 
-policies: st.SearchStrategy[PlanPolicy] = st.one_of(priced, classic)
+policies: st.SearchStrategy[PlanPolicy] = st.one_of(faithful, priced, classic)

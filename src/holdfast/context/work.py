@@ -6,6 +6,7 @@ is spooled; figures are counted on what was made.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -54,6 +55,10 @@ SHORTENED = 5
 """A summary takes one token for so many that it stands for, at most."""
 GROWTH = (6_000, 10)
 """What is assumed before anything is known: so many tokens added in so many calls."""
+RECALLS = (1, 10)
+"""What is assumed before anything is known: so many of so many results are asked for again."""
+READ_TOOL = "read_handle"
+"""The tool that reads a stored body again."""
 PREVIEW_CHARS = limits.PREVIEW_BYTES
 CHARS = 3
 """Characters of a token, on the safe side: what an excerpt of so many tokens is cut to."""
@@ -140,6 +145,8 @@ class Work:
         self.grown = ground.view.grown + sum(item.tokens for item in fresh)
         idle_us = ground.now_us - self.last_us
         self.cold = ground.cold or not self.last_us or idle_us > ground.prices.ttl_s * 1_000_000
+        self.pays_for_loss = False
+        """Whether what is forgotten has a price."""
 
     # Looking
 
@@ -163,12 +170,39 @@ class Work:
             start -= 1
         return start
 
-    def until(self, target: int) -> int:
-        """How many of the oldest items must leave for the view to have so many tokens; what is unseen stays."""
+    def until(self, target: int, before: int | None = None, share: int = 0) -> int:
+        """How many of the oldest items must leave for the view, with the summary that takes their place, to have so many
+        tokens; what is unseen stays, and what stands from `before` on."""
         left, number = self.tokens, 0
-        while left > target and number < self.unseen:
+        last = self.unseen if before is None else min(before, self.unseen)
+        while number < last and left + (self._place(number, share) if share else 0) > target:
             left -= self.sizes[number]
             number += 1
+        return number
+
+    def _place(self, number: int, share: int) -> int:
+        """The tokens that stand for so many of the oldest items."""
+        return self.tools.measure(self._room(number, share), 1) if number else 0
+
+    def turn(self) -> int:
+        """The number of the item that begins the current turn; 0 if it began before all of them."""
+        for number in range(len(self.items) - 1, 0, -1):
+            item = self.items[number]
+            if isinstance(item, Unit) and item.starts_turn:
+                return number
+        return 0
+
+    def turn_start(self, number: int, before: int, most: int) -> int:
+        """The next beginning of a turn, if it is no more than so many tokens further; else the same item."""
+        more = 0
+        for at in range(number, before + 1):
+            item = self.items[at] if at < len(self.items) else None
+            if isinstance(item, Unit) and item.starts_turn:
+                return at
+            if at < before:
+                more += self.sizes[at]
+            if more > most:
+                break
         return number
 
     def cut(self, number: int) -> int:
@@ -183,7 +217,14 @@ class Work:
 
     def excerpts(self, op: TimeDecayMicro, before: int) -> tuple[Reduction, ...]:
         """Large tool results before an item, by excerpts."""
-        return self._shorter(self._pieces(0, before, results=True), "excerpt", op.over, op.keep * CHARS)
+        found = self._shorter(self._pieces(0, before, results=True), "excerpt", op.over, op.keep * CHARS)
+        if not op.target_tokens:
+            return found
+        left, needed = self.tokens, 0
+        while needed < len(found) and left > op.target_tokens:
+            left -= found[needed].saved
+            needed += 1
+        return found[:needed]
 
     def snips(self, limit: int) -> tuple[Reduction, ...]:
         """Whatever is larger than so many tokens, by its beginning and end."""
@@ -254,7 +295,7 @@ class Work:
             if not self._folds(fold[0]):
                 return None
             left = sum(self.sizes[: fold[0]])
-            new = self.tools.measure(self._room(*fold), 1)
+            new = self._place(*fold)
             kept = sum(self.sizes[fold[0] : max(fold[0], self._cached())]) + new
         elif reduce:
             left, kept = self._reducing(reduce)
@@ -262,7 +303,34 @@ class Work:
         else:
             return None
         figures = self._figures(left - new, kept, self.tools.summarizing(left, new) if fold is not None else 0)
-        return Choice(op, figures, left - new, reduce, fold)
+        pieces = len(reduce) if fold is None else sum(isinstance(item, Unit) for item in self.items[: fold[0]])
+        return Choice(op, self._with_loss(figures, pieces), left - new, reduce, fold)
+
+    def _with_loss(self, figures: Figures, pieces: int) -> Figures:
+        """The price of what is forgotten: each piece may be asked for again, at the rate of this conversation so far, and
+        is then written anew, in one more call."""
+        if not self.pays_for_loss:
+            return figures
+        prices, saved = self.ground.prices, figures.before - figures.after
+        results, repeats = self._recalls
+        again = prices.cache_write * max(0, saved) + prices.cache_read * figures.after * pieces
+        lost = again * (repeats + RECALLS[0]) // (results + RECALLS[1])
+        return msgspec.structs.replace(figures, lost=lost)
+
+    @functools.cached_property
+    def _recalls(self) -> tuple[int, int]:
+        """Tool results so far, and how many of them answered a call that had been made before, or read a stored body."""
+        view, known = self.ground.view, set[tuple[str, bytes]]()
+        results, repeats = view.results, view.repeats
+        for item in self.ground.items:
+            for message in item.messages if isinstance(item, Unit) else ():
+                for call in message.tool_calls:
+                    signature = call.name, codec.encode(call.args)
+                    if message.seq > view.planned:
+                        results += 1
+                        repeats += call.name == READ_TOOL or signature in known
+                    known.add(signature)
+        return results, repeats
 
     def _cached(self) -> int:
         """The number of the first item that must be written at the next call in any case."""
@@ -455,7 +523,14 @@ class Work:
         if self.fold is not None:
             size = self.tools.measure(self.fold.tokens, 1)
             cost = self.tools.summarizing(self.before - self.tokens + size, size)
-        return msgspec.structs.replace(self._figures(self.before - self.tokens, rewritten, cost), after=self.tokens)
+        results, repeats = self._recalls
+        figures = self._figures(self.before - self.tokens, rewritten, cost)
+        figures = msgspec.structs.replace(figures, after=self.tokens, results=results, repeats=repeats)
+        folded = 0 if self.fold is None else sum(self._is_folded(item) for item in self.ground.items)
+        return self._with_loss(figures, len(self.reduced) + folded)
+
+    def _is_folded(self, item: Item) -> bool:
+        return isinstance(item, Unit) and self.fold is not None and item.last <= self.fold.last
 
     def _nothing(self) -> Figures:
         return Figures(

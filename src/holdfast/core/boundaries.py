@@ -156,7 +156,8 @@ def folded(
     redacted = state.view(event.frame).redacted
     if fold is not None:
         redacted = _still_in_view(redacted, fold.last, fold.summaries)
-    view = ViewState(seq, reduced, seq, figures.calls, figures.grown, redacted, time_us)
+    counted = figures.calls, figures.grown
+    view = ViewState(seq, reduced, seq, *counted, redacted, time_us, figures.results, figures.repeats)
     return {**changes, "views": {**state.views, name: view}}
 
 
@@ -238,7 +239,9 @@ def boundary_faults(state: SessionState, event: Event | None, erased: Collection
         return
     if not all(each.form in _PLANNED for each in pieces):
         yield "a plan shows what is too long by a part of it"
-    figures = [event.original, event.final, event.first_changed or 0, event.figures.calls, event.figures.grown]
+    counted = event.figures
+    figures = [event.original, event.final, event.first_changed or 0]
+    figures += [counted.calls, counted.grown, counted.results, counted.repeats]
     if event.fold is not None:
         yield from _fold_faults(state, event.fold, event.frame)
         figures += [event.fold.tokens, event.fold.count, event.fold.replaced]

@@ -51,7 +51,7 @@ from holdfast.model.pack import (
     Section,
     TokenSummary,
 )
-from holdfast.model.plan import Level
+from holdfast.model.plan import Faithful, Level
 from holdfast.model.state import SessionState
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     pinned = sum(each.tokens for each in found.first if each.at)
     before = first - pinned + max(least_of(pieces, count, measure), min(tail, request.effective // _TAIL_SHARE))
     history = _history_tokens(found, measure)
-    if not _priced(place, state, request) and before + pinned + history <= request.effective:
+    if not _may_compact(place, state, request, before + pinned + history):
         return changed
     before += max(0, history - measure(found.view.tokens, found.view.blocks))  # a plan knows no notes of the guard
     plan = yield from planning.compact(
@@ -336,9 +336,13 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     return changed or plan.at is not None
 
 
-def _priced(place: Place, state: SessionState, request: Request) -> bool:
-    """Whether it is known what a call costs. If not, nothing pays: what fits stays as it is."""
-    return prices_for(place, request.model or state.calibration.model) is not None
+def _may_compact(place: Place, state: SessionState, request: Request, tokens: int) -> bool:
+    """Whether the policy could call for a boundary: a plan is not made for nothing. Where it is not known what a call
+    costs, nothing pays, and what fits stays as it is."""
+    policy = place.context.compaction
+    if isinstance(policy, Faithful):
+        return tokens > min(policy.cold, policy.threshold) * request.effective
+    return tokens > request.effective or prices_for(place, request.model or state.calibration.model) is not None
 
 
 def _history_tokens(found: _Gathered, measure: Callable[[int, int], int]) -> int:

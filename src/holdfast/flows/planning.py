@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -36,6 +35,7 @@ from holdfast.model.plan import (
     Fold,
     Plan,
     PlanPolicy,
+    PolicyName,
     Prices,
     Strategy,
     SummarizeOldest,
@@ -43,20 +43,8 @@ from holdfast.model.plan import (
     checked_policy,
     folds,
 )
-from holdfast.model.prices import checked_prices, prices_of
+from holdfast.model.prices import UNKNOWN, checked_prices, prices_of
 from holdfast.model.state import SessionState
-
-UNKNOWN = Prices(
-    provider="unknown",
-    model="unknown",
-    input=1_000_000,
-    cache_read=100_000,
-    cache_write=1_000_000,
-    output=5_000_000,
-    window=limits.WINDOW_TOKENS,
-    max_output=0,
-)
-"""For a model of which nothing is known: only what is dearer than what counts."""
 
 
 def plan(
@@ -65,7 +53,7 @@ def plan(
     window: int | None = None,
     model: str | None = None,
     prices: Prices | None = None,
-    policy: PlanPolicy | Literal["frugal", "classic"] | None = None,
+    policy: PlanPolicy | PolicyName | None = None,
     before: int = 0,
     cold: bool = False,
 ) -> Flow[Plan]:
@@ -188,7 +176,7 @@ def compact(
     window: int | None = None,
     model: str | None = None,
     prices: Prices | None = None,
-    policy: PlanPolicy | Literal["frugal", "classic"] | None = None,
+    policy: PlanPolicy | PolicyName | None = None,
     before: int = 0,
     cold: bool = False,
     key: str | None = None,

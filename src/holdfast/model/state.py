@@ -13,7 +13,7 @@ from holdfast.model.layers import Identity, Surrounding, WorkingItem
 from holdfast.model.plan import Redacted, Reduction
 from holdfast.model.situation import Standing
 
-SNAPSHOT_FORMAT = 7
+SNAPSHOT_FORMAT = 8
 """Raised whenever SessionState, or what folding makes of it, changes: older snapshots are then replayed instead."""
 
 LEDGER_FORMAT = 1
@@ -64,6 +64,10 @@ class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The items in view that the guard shows otherwise than they were recorded, in order, as it was last settled."""
     settled_us: int = 0
     """The time of the last event that changed what was shown before it."""
+    results: int = 0
+    """Tool results, up to the same seq as the calls."""
+    repeats: int = 0
+    """Of these, how many answered a call that had been made before, or read a stored body again."""
 
 
 _AS_RECORDED = ViewState()
