@@ -36,6 +36,7 @@ NAMES = (
     "frames",
     "facts",
     "cost",
+    "coding_agent",
     "packs",
 )
 

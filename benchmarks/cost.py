@@ -80,9 +80,89 @@ class Measured(msgspec.Struct):
     families: dict[str, Family] = msgspec.field(default_factory=dict)
     """By policy; those that are points of the curve."""
 
-    def table(
-    title: str, window: int, sessions: Sequence[Recording], found: Measured, *, goals: bool = False
-) -> Table:
+    def total(self, sessions: Sequence[Recording], policy: str) -> Score:
+        """Of the sessions that the policy could serve."""
+        return Score.total(self.scores[each.name][policy] for each in self.served(sessions, policy))
+
+    def served(self, sessions: Sequence[Recording], policy: str) -> list[Recording]:
+        return [each for each in sessions if policy in self.scores[each.name]]
+
+    def sums(self, sessions: Sequence[Recording]) -> Scores:
+        policies = dict.fromkeys(policy for each in sessions for policy in self.scores[each.name])
+        return {policy: self.total(sessions, policy) for policy in policies if policy != FORETOLD}
+
+    def points(self, sessions: Sequence[Recording]) -> list[Point]:
+        """Of the policies that could serve all of them."""
+        sums = self.sums(sessions)
+        able = {
+            name: each
+            for name, each in sums.items()
+            if name in self.families and len(self.served(sessions, name)) == len(sessions)
+        }
+        return points(able, self.families, sums[OPTIMUM].cost)
+
+
+def run(bench: Bench) -> list[Table]:
+    return [*contexts(bench), *cost_planning.run(bench)]
+
+
+def contexts(bench: Bench) -> list[Table]:
+    data = bench.data / "trajectories" / "coding-agent"
+    files = sorted(data.glob("*.jsonl"), key=lambda file: (file.stat().st_size, file.name))
+    files = files[QUICK // 2 :: QUICK] if bench.quick else files
+    if not files:
+        note = f"There is no data in {data}: nothing was measured. --data names another folder."
+        return [Table(name=NAME, title=TITLE, ours="", theirs="", lines=[], notes=[note])]
+    sessions = list(recordings(files))
+    held_out = [each for each in sessions if each.held_out]
+    tables: list[Table] = []
+    panels: list[Panel] = []
+    with Langchain() as langchain:
+        about = langchain.about()
+        for window in WINDOWS:
+            found = measure(sessions, held_out, data, priced_at(MODEL, window), langchain)
+            panels.append(Panel(f"window of {window:,} tokens", found.points(held_out)))
+            tables.append(table(f"{window:,} tokens, held-out half", window, held_out, found, goals=True))
+            tables.append(table(f"{window:,} tokens, all sessions", window, sessions, found))
+    tables[0].notes.extend(notes(sessions, data, about))
+    if bench.picture is not None:
+        bench.picture.write_text(picture(panels, (FAITHFUL, FRUGAL, CLASSIC), COMMAND), encoding="utf-8")
+    return [*tables, other_prices(sessions)]
+
+
+def measure(
+    sessions: Sequence[Recording], held_out: Sequence[Recording], data: Path, prices: Prices, langchain: Langchain
+) -> Measured:
+    """Every policy on every session."""
+    found, window = Measured(), prices.window
+    for each in sessions:
+        sent = contenders(each, data, prices, langchain)
+        found.families |= {name: policy.family for name, policy in sent.items() if not policy.aside}
+        found.scores[each.name] = {name: score(each, policy.prompts, window, prices) for name, policy in sent.items()}
+    shorter = as_short(held_out, found.total(held_out, FRUGAL).sent, window)
+    for each in sessions:
+        found.scores[each.name][SHORT] = score(each, sliding(each, shorter), window, prices)
+    found.families[SHORT] = "sliding"
+    return found
+
+
+def priced_at(model: str, window: int) -> Prices:
+    prices = prices_of(model)
+    assert prices is not None
+    return msgspec.structs.replace(prices, window=window)
+
+
+def as_short(sessions: Sequence[Recording], tokens: int, window: int) -> int:
+    """The window in which a sliding one sends no more than so many tokens."""
+    low, high = PREFIX_TOKENS, window
+    while high - low > STEP_TOKENS:
+        middle = (low + high) // 2
+        sent = sum(PREFIX_TOKENS + tokens_of(prompt) for each in sessions for prompt in sliding(each, middle))
+        low, high = (low, middle) if sent > tokens else (middle, high)
+    return low
+
+
+def table(title: str, window: int, sessions: Sequence[Recording], found: Measured, *, goals: bool = False) -> Table:
     sums = found.sums(sessions)
     lines = []
     for policy, own in sums.items():
@@ -199,7 +279,8 @@ def frontier_goals(curve: Sequence[Point]) -> list[Line]:
                 Line(
                     what=f"  {name}: how many of the {group} dominate it",
                     ours=f"{ours.cost:.2f}, {ours.grounding:.2%}",
-                    theirs=", ".join(f"{each.name} ({each.cost:.2f}, {each.grounding:.2%})" for each in above) or "none",
+                    theirs=", ".join(f"{each.name} ({each.cost:.2f}, {each.grounding:.2%})" for each in above)
+                    or "none",
                     ratio=Spread.of([len(above)]),
                     goal=NOBODY,
                 )
@@ -210,28 +291,45 @@ def frontier_goals(curve: Sequence[Point]) -> list[Line]:
 def notes(sessions: Sequence[Recording], data: Path, about: str) -> list[str]:
     calls = sum(len(each.calls) for each in sessions)
     judged = sum(bool(call.wanted) for each in sessions for call in each.calls)
-    return [
+    sources = (
         f"{len(sessions)} sessions from {data} with {calls:,} model calls, {judged:,} of which name something that was "
-        f"there before; prices of {MODEL}. {PREFIX_TOKENS:,} tokens of instructions and tools stand before each.",
+        f"there before; prices of {MODEL}. {PREFIX_TOKENS:,} tokens of instructions and tools stand before each."
+    )
+    halves = (
         "Held out are the sessions that the summarizer's weights were fitted without. The planner's rules and their shares "
-        "were chosen with figures of both halves at hand.",
+        "were chosen with figures of both halves at hand."
+    )
+    cache = (
         "The cache holds the last prompt until it was unused for its time to live, by the messages' own times. Replies "
-        "cost the same under every policy and are left out.",
+        "cost the same under every policy and are left out."
+    )
+    again = (
         "Reading again: a call that needs what its context lacks takes one further call, which reads the context from the "
-        "cache, and writes the smallest earlier result that held each missing identifier.",
+        "cache, and writes the smallest earlier result that held each missing identifier."
+    )
+    packs = (
         "Faithful, frugal and classic are whole packs, with their tails, that an engine built and settled before each call "
         "of the session recorded anew; frugal's planner on its own has to foretell the history of its packs. Variants, the "
         "optimum and folding at thresholds are planned without an engine, and get the tails of faithful's packs. Nobody "
-        "else sends a tail.",
+        "else sends a tail."
+    )
+    cuts = (
         f"In '{CUT}' the same planner folds at its own times, but a summary is the beginning and the end of what it stands "
-        "for, as much as the same tokens hold.",
+        "for, as much as the same tokens hold."
+    )
+    optimum = (
         "The optimum knows all that is to come, and folds at the best places there are, with frugal's own verbatim tail. "
-        "All summaries are made by the library's summarizer, which needs no model; so they cost nothing.",
+        "All summaries are made by the library's summarizer, which needs no model; so they cost nothing."
+    )
+    others = (
         f"langchain {about}: trim_messages to the window, and SummarizationMiddleware at a share of it, with the messages "
-        f"kept that it keeps by itself. Clearing keeps the last {KEPT_RESULTS} results.",
-        "One policy dominates another if it costs no more and grounds no worse, and is better in one of the two.",
-        "The recorded airline sessions are left out: none of them comes near to any of these windows.",
-    ]
+        f"kept that it keeps by itself. Clearing keeps the last {KEPT_RESULTS} results."
+    )
+    dominated = (
+        "One policy dominates another if it costs no more and grounds no worse, and is better in one of the two."
+    )
+    short = "The recorded airline sessions are left out: none of them comes near to any of these windows."
+    return [sources, halves, cache, again, packs, cuts, optimum, others, dominated, short]
 
 
 def other_prices(sessions: Sequence[Recording]) -> Table:

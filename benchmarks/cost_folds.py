@@ -20,6 +20,7 @@ from holdfast.context.extract import extract
 from holdfast.context.work import FEWEST, SHORTENED
 from holdfast.model.plan import Frugal, Prices
 
+
 class Shape(msgspec.Struct, frozen=True):
     """What folding leaves."""
 

@@ -96,9 +96,7 @@ class Langchain(peer.Peer):
         for call, first in zip(recording.calls, firsts, strict=True):
             yield whole[self._unit(first) : call.units]
 
-    def summarized(
-        self, recording: Recording, summarizer: Summarizer, window: int, share: float
-    ) -> Iterator[Prompt]:
+    def summarized(self, recording: Recording, summarizer: Summarizer, window: int, share: float) -> Iterator[Prompt]:
         """The middleware, told to summarise at a share of the window."""
         self.tell("summarize", round(share * window) - PREFIX_TOKENS, self._known(recording))
         made: tuple[int, ...] = ()

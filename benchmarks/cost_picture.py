@@ -1,7 +1,7 @@
 """The curve as a picture: SVG written by hand, one panel for each window.
 
-To the right is dearer, on a logarithmic scale; up is better grounded. What was lost is on a logarithmic scale too, since all
-that matters lies between 95% and 100%; whoever lost nothing is on the uppermost line.
+To the right is dearer, on a logarithmic scale; up is better grounded. What was lost is on a logarithmic scale too, since
+all that matters lies between 95% and 100%; whoever lost nothing is on the uppermost line.
 """
 
 from __future__ import annotations
@@ -40,6 +40,13 @@ LABELS: dict[Family, str] = {
     "none": "no compaction",
     "optimum": "cheapest in hindsight",
 }
+FONT = 'font-family="system-ui, sans-serif" font-size="11"'
+STYLE = (
+    "<style>.ground{fill:#fff}.ink{fill:#222}.soft{fill:#666}.line{stroke:#ddd}"
+    "@media (prefers-color-scheme:dark){.ground{fill:#15181c}.ink{fill:#e6e6e6}.soft{fill:#a0a0a0}"
+    ".line{stroke:#3a3f45}}</style>"
+)
+"""Readable on light and on dark ground."""
 LARGE, SMALL = 6.0, 3.5
 """Radii of points."""
 LABEL_HEIGHT = 11
@@ -74,13 +81,10 @@ def picture(panels: Sequence[Panel], main: Sequence[str], command: str) -> str:
     """All panels, one under the other. The main policies have larger points and bold labels."""
     height = len(panels) * HEIGHT + LEGEND
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-        'font-family="system-ui, sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" {FONT}>',
         "<title>Cost against grounding, by policy and window</title>",
         f"<desc>{escape(f'Made by: {command}')}</desc>",
-        "<style>.ground{fill:#fff}.ink{fill:#222}.soft{fill:#666}.line{stroke:#ddd}"
-        "@media (prefers-color-scheme:dark){.ground{fill:#15181c}.ink{fill:#e6e6e6}.soft{fill:#a0a0a0}"
-        ".line{stroke:#3a3f45}}</style>",
+        STYLE,
         f'<rect class="ground" width="{WIDTH}" height="{height}"/>',
         *legend(panels),
     ]
@@ -138,7 +142,9 @@ def lines(points: Sequence[Point], scale: Scale) -> list[str]:
         own = frontier([each for each in points if each.family == family])
         if len(own) > 1:
             places = " ".join(f"{scale.x(each.cost):.1f},{scale.y(each.lost):.1f}" for each in own)
-            parts.append(f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="1.5" opacity="0.7"/>')
+            parts.append(
+                f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="1.5" opacity="0.7"/>'
+            )
     return parts
 
 

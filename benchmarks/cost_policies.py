@@ -1,8 +1,8 @@
 """The policies that are compared: what each of them sends before every call of a session, and to which family it belongs.
 
-Faithful, frugal and classic are measured on whole packs: an engine records the session anew, builds a pack before each call,
-and all of that pack counts, its tail too. Whatever else folds with the library's summarizer is replayed without an engine,
-and its prompts get the tails of the packs of faithful, so that both sides send the same. What others send has no tail.
+Faithful, frugal and classic are measured on whole packs: an engine records the session anew, builds a pack before each
+call, and all of that pack counts, its tail too. Whatever else folds with the library's summarizer is replayed without an
+engine, and its prompts get the tails of faithful's packs, so that both sides send the same. What others send has no tail.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from benchmarks.cost_folds import Folding, Rule, Shape, Summarizer, at_threshold, break_even, folds, in_hindsight, prompts
+from benchmarks.cost_folds import (
+    Folding,
+    Rule,
+    Shape,
+    Summarizer,
+    at_threshold,
+    break_even,
+    folds,
+    in_hindsight,
+    prompts,
+)
 from benchmarks.cost_material import Recording
 from benchmarks.cost_others import Langchain, cleared, everything, sliding
 from benchmarks.cost_ours import Planned, cut

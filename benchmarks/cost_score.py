@@ -85,12 +85,19 @@ def cold(recording: Recording, prices: Prices) -> list[bool]:
     ]
 
 
-def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: Prices) -> Score:
-    found = Score()
-    before: Prompt = []
-    for call, prompt, lost in zip(recording.calls, prompts, cold(recording, prices), strict=True):
-        common = _common(before, prompt)
-        found.boundaries += common < len(before)
+class Meter:
+    """What prompts cost, one after the other."""
+
+    def __init__(self, prices: Prices, window: int) -> None:
+        self.found = Score()
+        self._prices, self._window = prices, window
+        self._before: Prompt = []
+
+    def take(self, prompt: Prompt, *, lost: bool) -> int:
+        """The tokens that are sent; `lost`: the cache is."""
+        found, prices = self.found, self._prices
+        common = _common(self._before, prompt)
+        found.boundaries += common < len(self._before)
         sent = PREFIX_TOKENS + tokens_of(prompt)
         read = 0 if lost else PREFIX_TOKENS + tokens_of(prompt[:common])
         passing = tokens_of([each for each in prompt if each.passing])
@@ -98,15 +105,23 @@ def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: 
         found.read += read
         found.sent += sent
         found.calls += 1
-        found.over += sent > window
+        found.over += sent > self._window
+        self._before = [each for each in prompt if not each.passing]
+        return sent
+
+
+def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: Prices) -> Score:
+    meter = Meter(prices, window)
+    found = meter.found
+    for call, prompt, lost in zip(recording.calls, prompts, cold(recording, prices), strict=True):
+        sent = meter.take(prompt, lost=lost)
         if call.wanted:
-            found.judged += 1
             missing = _missing(recording, prompt, call.wanted)
+            found.judged += 1
             found.grounded += 1 - len(missing) / len(call.wanted)
             if missing:
                 found.rereading += prices.cache_read * sent
                 found.rereading += prices.cache_write * reread_tokens(recording, missing, call.units)
-        before = [each for each in prompt if not each.passing]
     return found
 
 

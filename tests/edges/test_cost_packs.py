@@ -56,7 +56,7 @@ def both(steps: list[tuple[int, int, bool]]) -> tuple[Recording, list[Prompt], l
         path = Path(folder) / "some.jsonl"
         path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in lines(steps)))
         (told,) = recordings([path])
-        packs = list(Packed(told, path, PRICES, WINDOW).prompts())
+        packs = list(Packed(told, path, Frugal(), PRICES, WINDOW).prompts())
     return told, packs, list(Planned(told, Frugal(), PRICES, WINDOW).prompts())
 
 
