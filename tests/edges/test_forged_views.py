@@ -10,8 +10,9 @@ import pytest
 import holdfast
 from holdfast import BlobRef, SummarizeOldest, Text
 from holdfast.core import invariants
-from holdfast.model.events import ContextCompacted, Event, HandleMoved, HandleReplaced, SummaryRecorded
+from holdfast.model.events import Event, HandleMoved, HandleReplaced, SummaryRecorded
 from holdfast.model.plan import Figures, Fold, Reduction
+from holdfast.model.view_events import ContextCompacted
 from tests.edges.engines import LOCAL, Desk
 from tests.edges.test_forged_frames import forged
 from tests.edges.test_transfer import refused_at

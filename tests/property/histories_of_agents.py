@@ -18,12 +18,13 @@ from holdfast.core.messages import group_of
 from holdfast.core.shown import pieces_of
 from holdfast.core.units import group_seq, whole
 from holdfast.model.content import BlobRef, Body, Data, Image, Part, Text, text_of
-from holdfast.model.events import ContextCompacted, HandleMoved
+from holdfast.model.events import HandleMoved
 from holdfast.model.handles import Handle, piece_id
 from holdfast.model.messages import History, Item, Message, Summary, Unit
 from holdfast.model.plan import Classic, Frugal, Plan, Reduction
 from holdfast.model.rows import BlobRow, PageRow
 from holdfast.model.state import SessionState
+from holdfast.model.view_events import ContextCompacted
 from holdfast.render import anthropic, openai_chat, openai_responses, text
 from tests.context.grounds import prose
 from tests.property.days_of_agents import (

@@ -22,10 +22,11 @@ from holdfast import errors
 from holdfast.core import upcast
 from holdfast.model import limits
 from holdfast.model.content import Text
-from holdfast.model.events import ContextCompacted, HandleReplaced
+from holdfast.model.events import HandleReplaced
 from holdfast.model.messages import Item, Summary, Unit
 from holdfast.model.plan import Classic, Faithful, Frugal, PlanPolicy, Strategy, SummarizeOldest, TruncateAt
 from holdfast.model.rows import HandleRow
+from holdfast.model.view_events import ContextCompacted
 from tests.context.grounds import prose
 from tests.property.days_of_agents import a_day
 from tests.property.histories_of_agents import SPOOLING, Play, rendered

@@ -17,7 +17,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.context.work import Choice, Ground, Measure, Summarize, Tools, Work, outline, shifted
+from holdfast.context.outline import outline
+from holdfast.context.steps import shifted
+from holdfast.context.work import Choice, Ground, Measure, Summarize, Tools, Work
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Summary
 from holdfast.model.plan import (
@@ -211,7 +213,7 @@ def _force_faithfully(work: Work, policy: Faithful) -> None:
     if work.tokens > window:
         micro = TimeDecayMicro(policy.large, policy.excerpt, target)
         work.do(micro, reduce=work.excerpts(micro, work.unseen))
-        if work.tokens > policy.threshold * window:
+        if work.tokens > target:
             work.do(op, fold=(work.cut(work.until(target, None, share)), share))
     _spool_unseen(work)
 

@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from holdfast import codec
+from holdfast.context.outline import OUTLINE_TOKENS, outline
+from holdfast.context.steps import shifted
 from holdfast.core.shown import (
     Bodies,
     Reductions,
@@ -40,7 +42,6 @@ from holdfast.model.plan import (
     Step,
     TimeDecayMicro,
     Why,
-    folds,
 )
 from holdfast.model.state import ViewState
 
@@ -145,10 +146,24 @@ class Work:
         self.grown = ground.view.grown + sum(item.tokens for item in fresh)
         idle_us = ground.now_us - self.last_us
         self.cold = ground.cold or not self.last_us or idle_us > ground.prices.ttl_s * 1_000_000
+        self._critical = {item.seq for item in self.items if isinstance(item, Unit) and item.priority == "critical"}
+        self.keeps: frozenset[int] = frozenset()
+        """The seqs of units that a strategy keeps in view when what is around them is folded."""
         self.pays_for_loss = False
         """Whether what is forgotten has a price."""
 
     # Looking
+
+    def stays(self, item: Item) -> bool:
+        """Whether a fold goes around it: it is then shown behind the summary."""
+        return isinstance(item, Unit) and (item.seq in self.keeps or item.seq in self._critical)
+
+    def leaving(self, number: int) -> list[Item]:
+        """What of so many of the oldest items a fold stands for."""
+        return [item for item in self.items[:number] if not self.stays(item)]
+
+    def _leaving_tokens(self, number: int) -> int:
+        return sum(size for item, size in zip(self.items[:number], self.sizes, strict=False) if not self.stays(item))
 
     def _size(self, item: Item, reductions: Reductions | None = None) -> int:
         if isinstance(item, Summary):
@@ -175,8 +190,13 @@ class Work:
         tokens; what is unseen stays, and what stands from `before` on."""
         left, number = self.tokens, 0
         last = self.unseen if before is None else min(before, self.unseen)
-        while number < last and left + (self._place(number, share) if share else 0) > target:
-            left -= self.sizes[number]
+        new = room = 0
+        while number < last and left + new > target:
+            item = self.items[number]
+            if not self.stays(item):
+                left -= self.sizes[number]
+                room += _summarised(item, share)
+                new = self.tools.measure(self._most(room, share), 1)
             number += 1
         return number
 
@@ -238,7 +258,7 @@ class Work:
     def _pieces(self, first: int, before: int, *, results: bool = False) -> Iterator[_Piece]:
         """The pieces of some items that may be shown by a part, and are not yet. A reply counts as seen, and is not new."""
         for number, item in enumerate(self.items[first:before], first):
-            for message in item.messages if isinstance(item, Unit) else ():
+            for message in item.messages if isinstance(item, Unit) and item.seq not in self._critical else ():
                 if (results and not message.tool_results) or (message.role == "assistant" and number >= self.unseen):
                     continue
                 known = self.reductions.get(message.seq, {})
@@ -294,9 +314,9 @@ class Work:
         if fold is not None:
             if not self._folds(fold[0]):
                 return None
-            left = sum(self.sizes[: fold[0]])
+            left = self._leaving_tokens(fold[0])
             new = self._place(*fold)
-            kept = sum(self.sizes[fold[0] : max(fold[0], self._cached())]) + new
+            kept = sum(self.sizes[: max(fold[0], self._cached())]) - left + new
         elif reduce:
             left, kept = self._reducing(reduce)
             new = 0
@@ -371,15 +391,16 @@ class Work:
 
     def _folds(self, number: int) -> bool:
         """Whether there is anything to fold: more than one summary that is there already."""
-        return number > 0 and not (number == 1 and isinstance(self.items[0], Summary))
+        leaving = self.leaving(number)
+        return bool(leaving) and not (len(leaving) == 1 and isinstance(leaving[0], Summary))
 
     def _room(self, number: int, share: int) -> int:
         """The tokens that a summary of so many items may take: what earlier ones have, and a part of what is new. A mere
-        marker takes few."""
-        inside = sum(
-            item.tokens if isinstance(item, Summary) else item.tokens // SHORTENED for item in self.items[:number]
-        )
-        return min(share, max(FEWEST, inside)) if share else FEWEST
+        line takes few, and what earlier summaries said."""
+        return self._most(sum(_summarised(item, share) for item in self.leaving(number)), share)
+
+    def _most(self, inside: int, share: int) -> int:
+        return min(share, max(FEWEST, inside)) if share else OUTLINE_TOKENS + inside
 
     # Doing
 
@@ -427,30 +448,17 @@ class Work:
                 self.sizes[number] = size
         return first
 
-    def _fold(self, number: int, share: int) -> int | None:
-        """One summary for so many of the oldest items; None if it would not be shorter."""
-        inside = self.items[:number]
-        text, tokens = self._summary(inside, share)
-        size = self.tools.measure(tokens, 1)
-        if not tokens or size >= sum(self.sizes[:number]):
+    def _fold(self, number: int, share: int, text: str = "") -> int | None:
+        """One summary for so many of the oldest items, those that stay excepted; None if it would not be shorter."""
+        inside = self.leaving(number)
+        staying = [
+            (item, size) for item, size in zip(self.items[:number], self.sizes, strict=False) if self.stays(item)
+        ]
+        text, tokens = (text, self.tools.count(text)) if text else self._summary(inside, number, share)
+        size, leaving = self.tools.measure(tokens, 1), self._leaving_tokens(number)
+        if not tokens or size >= leaving:
             return None
-        units = [item for item in inside if isinstance(item, Unit)]
-        earlier = [item for item in inside if isinstance(item, Summary)]
-        own = self.fold
-        messages = tuple(message.seq for unit in units for message in unit.messages)
-        fold = Fold(
-            first=min(item.first for item in inside),
-            last=max(item.last for item in inside),
-            messages=tuple(sorted((*(own.messages if own else ()), *messages))),
-            summaries=(
-                *(own.summaries if own else ()),
-                *(item.seq for item in earlier if item.seq),
-            ),
-            count=sum(item.count for item in inside),
-            replaced=sum(item.replaced for item in inside),
-            text=text,
-            tokens=tokens,
-        )
+        fold = self._folded(inside, [item for item, _ in staying], text, tokens)
         gone = {*fold.messages}
         self.reduced = {key: each for key, each in self.reduced.items() if each.message not in gone}
         new = Summary(
@@ -462,13 +470,31 @@ class Work:
             tokens=tokens,
             replaced=fold.replaced,
         )
-        self.tokens += size - sum(self.sizes[:number])
-        self.items[:number] = [new]
-        self.sizes[:number] = [size]
-        self.unseen -= number - 1
+        self.tokens += size - leaving
+        self.items[:number] = [new, *(item for item, _ in staying)]
+        self.sizes[:number] = [size, *(size for _, size in staying)]
+        self.unseen -= number - 1 - len(staying)
         self.fold = fold
         said = inside[0].text if isinstance(inside[0], Summary) else None
         return 1 if text and said == text else 0
+
+    def _folded(self, inside: Sequence[Item], staying: Sequence[Item], text: str, tokens: int) -> Fold:
+        own = self.fold
+        messages = tuple(each.seq for item in inside if isinstance(item, Unit) for each in item.messages)
+        return Fold(
+            first=min(item.first for item in (*inside, *staying)),
+            last=max(item.last for item in (*inside, *staying)),
+            messages=tuple(sorted((*(own.messages if own else ()), *messages))),
+            summaries=(
+                *(own.summaries if own else ()),
+                *(item.seq for item in inside if isinstance(item, Summary) and item.seq),
+            ),
+            count=sum(item.count for item in inside),
+            replaced=sum(item.replaced for item in inside),
+            text=text,
+            tokens=tokens,
+            kept=tuple(sorted(each.seq for item in staying if isinstance(item, Unit) for each in item.messages)),
+        )
 
     def shrink_summary(self, window: int) -> None:
         """Give a summary that is not written yet less room, if the view does not fit: before anything new is cut."""
@@ -482,9 +508,9 @@ class Work:
         self.sizes[0], self.fold = size, fold
         self.items[0] = msgspec.structs.replace(self.items[0], tokens=fold.tokens)
 
-    def _summary(self, inside: list[Item], share: int) -> tuple[str, int]:
+    def _summary(self, inside: list[Item], number: int, share: int) -> tuple[str, int]:
         """What stands for these, and its tokens; without someone to say it, nothing, and the most that it may take."""
-        room = self._room(len(inside), share)
+        room = self._room(number, share)
         if share and self.tools.summarize is None:
             return "", room
         text = outline(inside)
@@ -530,7 +556,8 @@ class Work:
         return self._with_loss(figures, len(self.reduced) + folded)
 
     def _is_folded(self, item: Item) -> bool:
-        return isinstance(item, Unit) and self.fold is not None and item.last <= self.fold.last
+        fold = self.fold
+        return isinstance(item, Unit) and fold is not None and item.last <= fold.last and item.seq not in fold.kept
 
     def _nothing(self) -> Figures:
         return Figures(
@@ -543,14 +570,9 @@ class Work:
         )
 
 
-def shifted(steps: Sequence[Step], more: int) -> list[Step]:
-    """The steps of a plan when the summary that it makes takes so many tokens more."""
-    last = max(at for at, step in enumerate(steps) if folds(step.op))
-    found = [*steps]
-    for at in range(last, len(steps)):
-        before = steps[at].before + (more if at > last else 0)
-        found[at] = msgspec.structs.replace(steps[at], before=before, after=steps[at].after + more)
-    return found
+def _summarised(item: Item, share: int) -> int:
+    """What an item adds to the tokens of a summary, at most; of a mere line only what a summary said."""
+    return item.tokens if isinstance(item, Summary) else item.tokens // SHORTENED if share else 0
 
 
 def _net(figures: Figures) -> int:
@@ -571,14 +593,3 @@ def _calls(item: Unit, after: int) -> int:
 
 def _touches(item: Item, messages: Iterable[int]) -> bool:
     return isinstance(item, Unit) and any(message.seq in messages for message in item.messages)
-
-
-_LEFT = " earlier messages are out of view"
-
-
-def outline(items: Sequence[Item]) -> str:
-    """What stands for items that leave without a summary: how many there were, and what earlier summaries said."""
-    count = sum(item.count for item in items)
-    earlier = [line for item in items if isinstance(item, Summary) for line in item.text.splitlines()]
-    kept = [line for line in earlier if _LEFT not in line]
-    return "\n".join([*kept, f"({count:,}{_LEFT}; results in them can still be read by their handles)"])

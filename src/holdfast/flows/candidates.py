@@ -487,12 +487,11 @@ def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[
         found = {each.id: each for each in (yield from _in_reach(place))}
     pieces: list[Piece] = []
     in_view = calls() if found else frozenset()
-    room = request.effective
     order = sorted(found.values(), key=lambda each: (-each.score, -fits(_about(each)), -each.at))
     for each in order:
         score = fits(_about(each))
         piece = _handle_piece(each, score, each.id in request.include)
-        gone = "" if each.id in request.include else _left_out(each, score, room, in_view, request)
+        gone = "" if each.id in request.include else _left_out(each, score, in_view, request)
         if each.id in request.exclude:
             if each.priority == "critical" and not request.force:
                 raise InvalidContent(reason=f"{each.id} is Critical: to exclude it, pass force=True")
@@ -500,8 +499,11 @@ def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[
         if gone:
             pieces.append(_replaced(piece, gone=gone))
             continue
+        if each.tokens > request.effective and not piece.wanted and each.priority != "critical":
+            gone = f"does not fit: {each.tokens:,} tokens, {each.priority} priority"
+            pieces.append(_replaced(piece, gone=gone, too_large=True))
+            continue
         pieces.append((yield from _read(place, each.id, piece, each.at)))
-        room -= each.tokens
     for name in request.include:
         if name not in found:
             at = handle_seq(name) or (piece_of(name) or (0,))[0]
@@ -545,7 +547,7 @@ def _handle_piece(handle: Handle, score: float, wanted: bool) -> Piece:
     )
 
 
-def _left_out(handle: Handle, score: float, room: int, in_view: frozenset[str], request: Request) -> str:
+def _left_out(handle: Handle, score: float, in_view: frozenset[str], request: Request) -> str:
     if handle.priority == "critical":
         return ""
     if not handle.occupies_context:
@@ -554,8 +556,6 @@ def _left_out(handle: Handle, score: float, room: int, in_view: frozenset[str], 
         return "stands in the history"
     if score < request.profile.least_score:
         return f"does not fit the question ({score:.2f})"
-    if handle.tokens > room:
-        return f"does not fit: {handle.tokens:,} tokens, {handle.priority} priority"
     return ""
 
 

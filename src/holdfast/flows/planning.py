@@ -27,7 +27,6 @@ from holdfast.flows.place import Context, Place, given_to, together
 from holdfast.flows.views import late_of, steady
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext
-from holdfast.model.events import ContextCompacted
 from holdfast.model.log import Appended
 from holdfast.model.messages import Item, Summary, SummaryDraft, Unit
 from holdfast.model.names import check_size, checked_flag, checked_name, checked_whole
@@ -45,6 +44,7 @@ from holdfast.model.plan import (
 )
 from holdfast.model.prices import UNKNOWN, checked_prices, prices_of
 from holdfast.model.state import SessionState
+from holdfast.model.view_events import ContextCompacted
 
 
 def plan(
@@ -251,14 +251,17 @@ def _checked_plan(place: Place, state: SessionState, plan: Plan) -> Flow[Plan]:
         if sound:
             return plan
         raise InvalidContent(reason=_FOREIGN)
-    inside = [item for item in items if item.last <= fold.last]
+    before = [item for item in items if item.last <= fold.last]
+    inside = [item for item in before if not _is_kept(item, fold)]
     messages = tuple(message.seq for item in inside if isinstance(item, Unit) for message in item.messages)
+    kept = {message.seq for item in before if _is_kept(item, fold) for message in item.messages}  # type: ignore[union-attr]
+    sound = sound and kept == {*fold.kept} and not any(_is_critical(item) for item in inside)
     cut = any(item.seq <= fold.last < item.last for item in units)
     if not inside or not sound or cut or not any(map(folds, plan.ops)) or {*messages} != {*fold.messages}:
         raise InvalidContent(reason=_FOREIGN)
     fold = msgspec.structs.replace(
         fold,
-        first=min(item.first for item in inside),
+        first=min(item.first for item in before),
         messages=tuple(sorted(messages)),
         summaries=tuple(item.seq for item in inside if isinstance(item, Summary)),
         count=sum(item.count for item in inside),
@@ -274,6 +277,15 @@ def _checked_plan(place: Place, state: SessionState, plan: Plan) -> Flow[Plan]:
     if not fold.text.strip() or tokens >= most:
         raise InvalidContent(reason=f"the summary has {tokens} tokens, and what it stands for has {most}")
     return planning.filled(plan, inside, fold.text, tools)
+
+
+def _is_kept(item: Item, fold: Fold) -> bool:
+    """Whether a fold leaves it in view."""
+    return isinstance(item, Unit) and item.seq in fold.kept
+
+
+def _is_critical(item: Item) -> bool:
+    return isinstance(item, Unit) and item.priority == "critical"
 
 
 _FOREIGN = "the plan does not fit the view: it was made for another, or changed by hand"
@@ -320,7 +332,8 @@ def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None)
     items, _ = yield from read(place, state)
     reductions = by_message((*state.view(place.frame).reduced, *plan.reduced))
     bodies = yield from whole_bodies(place, state, items)
-    recorded = [item_shown(item, reductions, bodies) for item in items if item.last <= fold.last]
+    folded = [item for item in items if item.last <= fold.last and not _is_kept(item, fold)]
+    recorded = [item_shown(item, reductions, bodies) for item in folded]
     guarded = yield from show_guarded(place, state, recorded, turn=0, deferring=False)
     inside = guarded.items
     tools = _tools(place.context, state)

@@ -153,6 +153,9 @@ class Fold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Their tokens, as they were recorded."""
     text: str
     tokens: int
+    kept: tuple[int, ...] = ()
+    """The seqs of the messages from `first` to `last` that stay in view, behind the summary: those that are Critical, and
+    those that a strategy keeps."""
 
 
 class Redacted(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -45,6 +45,8 @@ class SummaryRef(msgspec.Struct, frozen=True, omit_defaults=True):
     """The frame whose conversation it is of; None for the one outside of frames."""
     replaced: int = 0
     """Tokens of the messages that it stands for."""
+    kept: tuple[int, ...] = ()
+    """The seqs of the messages between its ends that stay in view, behind it, in order."""
 
 
 class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -197,5 +199,5 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
         parts = len(self.frames) * 2_048 + (len(self.open_calls) + len(self.summaries)) * 512 + len(self.pinned) * 32
         parts += (len(self.working) + len(self.environment)) * 256 + len(self.proposals) * 2_048
         parts += sum(256 + len(each.reduced) * 512 + len(each.redacted) * 256 for each in self.views.values())
-        parts += len(self.standings) * 512
+        parts += len(self.standings) * 512 + sum(len(each.kept) for each in self.summaries) * 32
         return 2_048 + 4 * self.bulk + parts
