@@ -41,6 +41,8 @@ WHOLE_SHARE = 0.25
 """The share of the budget up to which a result is shown whole."""
 LONG = 200_000
 """Characters that are no file in any case, and need not be counted."""
+EDGE = 200
+"""Tokens below a threshold that count as at it: the tail of a pack is not the last one's."""
 STRETCH = 100
 """Calls at the beginning and at the end whose times are compared."""
 PAGE = 1_000
@@ -180,7 +182,7 @@ class Agent:
         self._found = Outcome()
         self._reads: list[Read] = []
         """Results that were whole in the last pack, or are new."""
-        self._pressing = BUDGET * (policy.threshold if isinstance(policy, Faithful) else 1)
+        self._pressing = BUDGET * (policy.threshold if isinstance(policy, Faithful) else 1) - EDGE
         self._costs = Costs(prices)
 
     def run(self, work: Sequence[Task]) -> Outcome:

@@ -18,7 +18,7 @@ from benchmarks.cost_policies import Family
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900, 430, 80, 190, 44, 52
 LEGEND = 64
 COSTS = (0.9, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
-LOST = (0.0, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.10)
+LOST = (0.0, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.10, 0.30, 1.0)
 """What was lost at the lines of the scale; the first is for nothing."""
 FLOOR = 0.00012
 """Where nothing is put on the logarithmic scale."""
@@ -65,6 +65,8 @@ class Scale(msgspec.Struct, frozen=True):
     top: float
     most: float
     """The dearest that is shown."""
+    worst: float
+    """The most that was lost, as far as the scale goes."""
 
     def x(self, cost: float) -> float:
         low, high = math.log(COSTS[0]), math.log(self.most)
@@ -72,8 +74,8 @@ class Scale(msgspec.Struct, frozen=True):
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
     def y(self, lost: float) -> float:
-        low, high = math.log(FLOOR), math.log(LOST[-1])
-        share = (math.log(min(max(lost, FLOOR), LOST[-1])) - low) / (high - low)
+        low, high = math.log(FLOOR), math.log(self.worst)
+        share = (math.log(max(lost, FLOOR)) - low) / (high - low)
         return self.top + TOP + share * (HEIGHT - TOP - BOTTOM)
 
 
@@ -90,7 +92,8 @@ def picture(panels: Sequence[Panel], main: Sequence[str], command: str) -> str:
     ]
     for number, panel in enumerate(panels):
         most = max(1.5, *(each.cost for each in panel.points)) * 1.05
-        parts += draw(panel, Scale(LEGEND + number * HEIGHT, most), main)
+        worst = next(each for each in LOST[2:] if all(point.lost <= each for point in panel.points))
+        parts += draw(panel, Scale(LEGEND + number * HEIGHT, most, worst), main)
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -111,9 +114,9 @@ def draw(panel: Panel, scale: Scale, main: Sequence[str]) -> list[str]:
 
 def axes(title: str, scale: Scale) -> list[str]:
     left, right = LEFT, WIDTH - RIGHT
-    top, bottom = scale.y(0), scale.y(LOST[-1])
+    top, bottom = scale.y(0), scale.y(scale.worst)
     parts = [f'<text class="ink" x="{left}" y="{top - 14:.0f}" font-size="13" font-weight="600">{escape(title)}</text>']
-    for lost in LOST:
+    for lost in LOST[: LOST.index(scale.worst) + 1]:
         y = scale.y(lost)
         parts.append(f'<line class="line" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
         grounding = f"{100 * (1 - lost):.4g}%"
