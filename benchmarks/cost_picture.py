@@ -49,6 +49,8 @@ STYLE = (
 """Readable on light and on dark ground."""
 LARGE, SMALL = 6.0, 3.5
 """Radii of points."""
+GAP, FAR = 9, 20
+"""From a point to its label; from where on a line joins them."""
 LABEL_HEIGHT = 11
 LABEL_WIDTH = 5.6
 """Of a letter, about: enough to keep labels apart."""
@@ -152,28 +154,44 @@ def lines(points: Sequence[Point], scale: Scale) -> list[str]:
 
 
 def marks(points: Sequence[Point], scale: Scale, main: Sequence[str]) -> list[str]:
-    """Points and labels; a label that would lie on another one moves down."""
-    parts, taken = [], [(scale.x(each.cost) - LARGE, scale.y(each.lost), 2 * LARGE) for each in points]
+    """Points and labels; a label that would lie on something else moves, and a line joins it to its point."""
+    parts = []
+    taken = [(scale.x(each.cost) - SMALL, scale.y(each.lost), 2 * SMALL) for each in points]
     for each in sorted(points, key=lambda point: (point.name not in main, point.lost, point.cost)):
         x, y, colour = scale.x(each.cost), scale.y(each.lost), COLOURS[each.family]
         first = each.name in main
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{LARGE if first else SMALL}" fill="{colour}"/>')
-        width = LABEL_WIDTH * len(each.name) * (1.15 if first else 1)
-        at, down = x + 9, y + 4
-        others = [place for place in taken if place[0] != x - LARGE or place[1] != y]
-        while any(_overlap((at, down - 4, width), place) for place in others):
-            down += 4
-        taken.append((at, down - 4, width))
-        weight = ' font-weight="700"' if first else ""
-        size = 13 if first else 10
-        if down - y > LABEL_HEIGHT:
+        width = LABEL_WIDTH * len(each.name) * (1.3 if first else 1)
+        left, middle = _free(x, y, width, taken, scale)
+        taken.append((left, middle, width))
+        if abs(middle - y) > LABEL_HEIGHT or left > x + FAR or left + width < x - FAR:
+            near = left if left > x else left + width
             parts.append(
-                f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{at:.1f}" y2="{down - 4:.1f}" stroke="{colour}" opacity="0.5"/>'
+                f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{near:.1f}" y2="{middle:.1f}" stroke="{colour}" opacity="0.4"/>'
             )
-        parts.append(
-            f'<text x="{at:.1f}" y="{down:.1f}" fill="{colour}" font-size="{size}"{weight}>{escape(each.name)}</text>'
-        )
+        look = 'font-size="13" font-weight="700"' if first else 'font-size="10"'
+        name = escape(each.name)
+        parts.append(f'<text x="{left:.1f}" y="{middle + 4:.1f}" fill="{colour}" {look}>{name}</text>')
     return parts
+
+
+def _free(
+    x: float, y: float, width: float, taken: Sequence[tuple[float, float, float]], scale: Scale
+) -> tuple[float, float]:
+    """The left side and the middle of the nearest place for a label beside a point, right of it rather than left."""
+    top, bottom = scale.y(0) - LABEL_HEIGHT / 2, scale.y(scale.worst)
+    for away in range(0, HEIGHT, 3):
+        for left, middle in (
+            (x + GAP, y + away),
+            (x + GAP, y - away),
+            (x - GAP - width, y - away),
+            (x - GAP - width, y + away),
+        ):
+            place = left, middle, width
+            inside = top <= middle <= bottom and left > LEFT
+            if inside and not any(_overlap(place, other) for other in taken):
+                return left, middle
+    return x + GAP, y
 
 
 def _overlap(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
