@@ -15,19 +15,19 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (7, "dcc653fbe5b50dbd")
+SNAPSHOT = (8, "a50004dce671b5cf")
 LEDGER = (1, "a9c218f0bea76856")
-PROJECTION = (7, "2f35ccf91706ebb2")
+PROJECTION = (8, "f1a6a46626063805")
 PAYLOADS = {
     ("session.created", 3): "bbbe2192ac52cd2d",
-    ("message.recorded", 3): "1202fc175cc77679",
+    ("message.recorded", 4): "cf194c30028d01bc",
     ("evidence.kept", 1): "137a1cbddeeb8fdc",
-    ("summary.recorded", 2): "b46164f0431a5d1c",
-    ("frame.compacted", 1): "a083ea9afd856aa0",
+    ("summary.recorded", 2): "99a2da09883abbf5",
+    ("frame.compacted", 1): "cceb1da8c3673d49",
     ("context.redacted", 1): "44b0aeb7318ff632",
     ("handle.moved", 1): "3a8ad0dc59ebae89",
     ("handle.replaced", 1): "19cb0b9fadfee1e9",
-    ("pack.recorded", 1): "cdbd88d1c3029b2e",
+    ("pack.recorded", 1): "ec3913955e301802",
     ("session.reset", 1): "5f022e4329ddfefb",
     ("session.closed", 1): "724d1e8e5bc20f92",
     ("session.timed_out", 1): "4a9040c7e2c7beb4",

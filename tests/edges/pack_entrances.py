@@ -230,6 +230,8 @@ def _entrances(where: Where) -> dict[str, Entrance]:
 PACK_ENTRANCES: dict[str, Entrance] = {
     **OF_ENGINES,
     **_entrances(_session),
+    "pack(frame)": Entrance(_packed(_session, "frame"), or_none(is_text), also=(errors.FrameNotFound,)),
+    "frame.pack(frame)": Entrance(_packed(_frame, "frame"), or_none(never)),
     "pack(reserve)": Entrance(_packed(_session, "reserve"), or_none(never), prepare=_something_dies(_session)),
     **{f"frame.{name}": entrance for name, entrance in _entrances(_frame).items()},
     "frame.pack(reserve)": Entrance(

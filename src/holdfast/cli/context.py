@@ -30,7 +30,11 @@ ITEM_CHARS = 10
 """The longest bar of an item."""
 RESIDENCY = {"resident": "green", "spooled_out": "yellow", "paged_out": "magenta", "collapsed": "dim"}
 
-frame_option = click.option("--frame", metavar="FRAME", help="The conversation of this frame, not that of the session.")
+frame_option = click.option(
+    "--frame",
+    metavar="FRAME",
+    help="The conversation of this frame, or of the top of the stack (top), not that of the session.",
+)
 window_option = click.option("--window", type=click.IntRange(1), metavar="TOKENS", help="What all of it may take.")
 model_option = click.option("--model", metavar="NAME", help="For this model, not the one that answered last.")
 
@@ -103,7 +107,7 @@ def context(
         ]
         sums = {"non_resident_tokens": taken.non_resident_tokens, "total_tokens": taken.total_tokens}
         document = {"frozen": history.frozen, "items": items, "handles": shapes.plain(handles)}
-        emit({**shapes.plain(history.scope), "frame": frame, **shapes.plain(taken), **sums, **document})
+        emit({**shapes.plain(history.scope), "frame": history.frame, **shapes.plain(taken), **sums, **document})
         return
     _parts(taken, window)
     if history.items:

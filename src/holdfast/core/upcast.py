@@ -26,6 +26,7 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("session.created", 2): _same("session.created"),  # 3: an identity and ledgers
     ("message.recorded", 1): _same("message.recorded"),  # 2: tool calls, results, usage, source, metadata
     ("message.recorded", 2): _same("message.recorded"),  # 3: a frame
+    ("message.recorded", 3): _same("message.recorded"),  # 4: skipped replies, the spelling of arguments
     ("summary.recorded", 1): _same("summary.recorded"),  # 2: a frame
 }
 """By (type, version) as stored."""

@@ -21,6 +21,14 @@ class StrategyRefused(InvalidInput):
     reason: str
 
 
+class StrategyUnknown(InvalidInput):
+    """There is no compaction strategy {strategy!r} here; known are {known}. Register it when the store is opened:
+    open(strategies={{name: function}})."""
+
+    strategy: str
+    known: str
+
+
 class BudgetTooSmall(InvalidInput):
     """A pack of {budget} tokens is too small to be of use. Allow at least {least}."""
 

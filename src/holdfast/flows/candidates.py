@@ -44,7 +44,6 @@ from holdfast.flows.read import piece_at
 from holdfast.model import limits
 from holdfast.model.content import Body, Json, Part, text_of
 from holdfast.model.facts import Fact, FactScope, FactState, Search
-from holdfast.model.frames import frame_seq
 from holdfast.model.handles import Handle, handle_seq, piece_of
 from holdfast.model.layers import Surrounding
 from holdfast.model.messages import Item, Unit
@@ -368,22 +367,21 @@ def working_pieces(state: SessionState, request: Request) -> list[Piece]:
 
 
 def environment_pieces(state: SessionState, request: Request) -> list[Piece]:
-    """The time, and what was observed and has not run out. The first is not observed: it is always there."""
+    """The time, unless the request does without, and what was observed and has not run out."""
     around = {name: item for name, item in sorted(state.environment.items()) if not ran_out(item, request.as_of_us)}
     zone = around.pop(TIMEZONE, None)
     clock = "time"
     while clock in around:  # someone has observed something of that name
         clock = f"the {clock}"
-    pieces = [
-        Piece(
-            id=clock,
-            section="environment",
-            text=f"- time: {_moment(request.as_of_us, 'UTC' if zone is None else str(zone.value))}",
-            priority="high",
-            recency=request.as_of_us,
-            source="clock",
-        )
-    ]
+    now = Piece(
+        id=clock,
+        section="environment",
+        text=f"- time: {_moment(request.as_of_us, 'UTC' if zone is None else str(zone.value))}",
+        priority="high",
+        recency=request.as_of_us,
+        source="clock",
+    )
+    pieces = [now] if request.time else []
     newer = _newer(around, request)
     for name, item in around.items():
         seen = _moment(item.observed_us, "UTC")
@@ -451,36 +449,14 @@ def situation_pieces(situation: Situation) -> list[Piece]:
     ]
 
 
-def breadcrumb_pieces(state: SessionState, frame: str | None) -> list[Piece]:
-    """The frames from the root to this one."""
-    if frame is None:
-        return []
-    pieces: list[Piece] = []
-    for each in stack.ancestry(state.frames, frame):
-        label = f"{'  ' * each.depth}- {each.id} ({each.status}): "
-        left = f" [{each.budget.available:,} of {each.budget.total:,} tokens left]" if each.budget.total else ""
-        pieces.append(
-            Piece(
-                id=each.id,
-                section="breadcrumbs",
-                text=f"{label}{' '.join(each.goal.split())}{left}",
-                label=len(label),
-                priority="high",
-                recency=each.depth,
-                source="frame",
-                at=each.touched,
-                origin=frame_seq(each.id),
-            )
-        )
-    return pieces
-
-
 # Handles
 
 
-def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[str]]) -> Flow[list[Piece]]:
+def handle_pieces(
+    place: Place, request: Request, calls: Callable[[], frozenset[str]], left_out: Mapping[str, int] | None = None
+) -> Flow[list[Piece]]:
     """What is in reach of the frame, and what was asked for by name; not what stands in the history anyway: `calls` tells
-    whose results do."""
+    whose results do; nor what a compaction left out: `left_out` has the events that did."""
     fits = fitting(request.query)
     found: dict[str, Handle] = {}
     if place.frame is not None:
@@ -492,6 +468,8 @@ def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[
         score = fits(_about(each))
         piece = _handle_piece(each, score, each.id in request.include)
         gone = "" if each.id in request.include else _left_out(each, score, in_view, request)
+        if not gone and each.id not in request.include and each.at <= (since := (left_out or {}).get(each.id, 0)):
+            gone = f"left out since the compaction at event {since}: read_handle reads it"
         if each.id in request.exclude:
             if each.priority == "critical" and not request.force:
                 raise InvalidContent(reason=f"{each.id} is Critical: to exclude it, pass force=True")

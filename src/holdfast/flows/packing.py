@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
+from holdfast.context.breadcrumbs import ancestry_pieces, live_pieces
 from holdfast.context.fence import CLOSING, JOINT, OPENING, cleared, fenced
 from holdfast.context.manifest import Made, Seen, Stands, tools_text
 from holdfast.core.calibrate import calibrated
@@ -29,16 +30,18 @@ from holdfast.flows import history as histories
 from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, prices_for, requested
 from holdfast.flows.candidates import Found, Ledgers
 from holdfast.flows.effects import Flow
+from holdfast.flows.frames import InFrame, conversation
 from holdfast.flows.guard import Guarded, Watch
 from holdfast.flows.knowing import Scopes
 from holdfast.flows.ledgers import writer_for
 from holdfast.flows.load import Viewed, load
 from holdfast.flows.place import Place
 from holdfast.flows.spending import reserve as reserve_tokens
+from holdfast.flows.strategies import Followed, find_strategy
 from holdfast.flows.views import late_of, steady
 from holdfast.model import limits
 from holdfast.model.content import Text
-from holdfast.model.frames import Reservation
+from holdfast.model.frames import FrameState, Reservation
 from holdfast.model.layers import Identity
 from holdfast.model.messages import SUMMARY_LABEL, History, Item, Message, Summary, Unit
 from holdfast.model.names import checked_flag, checked_whole
@@ -51,7 +54,7 @@ from holdfast.model.pack import (
     Section,
     TokenSummary,
 )
-from holdfast.model.plan import Faithful, Level
+from holdfast.model.plan import Faithful, Level, Reduction, SummarizeOldest, TruncateAt
 from holdfast.model.state import SessionState
 
 if TYPE_CHECKING:
@@ -73,6 +76,7 @@ def pack(
     place: Place,
     query: str | None = None,
     *,
+    frame: InFrame | FrameState | str | None = None,
     budget: int = 8_000,
     role: str = "",
     brief: Brief | None = None,
@@ -86,13 +90,17 @@ def pack(
     model: str | None = None,
     max_output: int | None = None,
     guard: Guard | None = None,
-    strategy: levels.Strategy | None = None,
+    strategy: levels.Asked | None = None,
     as_of_us: int | None = None,
     settle: bool = True,
     reserve: int | None = None,
+    time: bool = True,
     audit: bool = False,
 ) -> Flow[Pack]:
     """What the next model call is shown: never more than `budget` tokens, nothing dead, no call without its result.
+
+    `frame` is, in a session, the frame whose conversation is packed: its id, or "top" for the top of the stack; the reply
+    to such a pack is recorded with that frame. Without it, a session packs its own conversation.
 
     `query` is what it is about; without one, the newest message of the user is. One that nobody said ranks what there is to
     choose from and is kept in the manifest; it is never recorded as a message, and the model is shown it, as the task of
@@ -101,10 +109,17 @@ def pack(
     looked into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request
     to the provider names it; `max_output` is the most that it may answer.
 
+    `strategy` says how the conversation is shortened before the pack is made: SummarizeOldest and TruncateAt keep so many
+    of the newest messages, whatever there is room for; PriorityBased, and one of your own by its name or as a function,
+    come in if all does not fit. One of your own is also asked about what stands behind the conversation. `min_compaction`
+    is the least that is done: from moderate on, messages older than the newest ten are shown as a summary.
+
     Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
     carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
-    so many tokens of the frame's budget for the call. With `audit` the manifest also names the facts that are kept from the
-    reader, so it is not to be shown to them."""
+    so many tokens of the frame's budget for the call. With time=False the pack does not say what time it is. With `audit`
+    the manifest also names the facts that are kept from the reader, so it is not to be shown to them."""
+    place = yield from conversation(place, frame)
+    followed = find_strategy(place.context, strategy)
     asked = asked_for(
         place,
         query=query,
@@ -115,34 +130,39 @@ def pack(
         force=force,
         within=within,
         min_compaction=min_compaction,
+        strategy=None if followed is None else followed.asked,
         fact_share=fact_share,
         profile=profile,
         model=model,
         max_output=max_output,
         guard=guard,
+        time=time,
         audit=audit,
         as_of_us=as_of_us,
     )
     told = brief_for(place, asked.role, brief)
-    chosen = levels.PriorityBased() if strategy is None else strategy
-    levels.check_strategy(chosen)
     settles = checked_flag("settle", settle)
-    if reserve is not None:
-        checked_whole("the amount", reserve)
-        if place.frame is None:
-            raise InvalidContent(reason="tokens are reserved from the budget of a frame: pack with the frame")
-    made = yield from steady(place, lambda state: _pack(place, state, asked, told, chosen, settles))
+    _check_reserve(place, reserve)
+    made = yield from steady(place, lambda state: _pack(place, state, asked, told, followed, settles))
     reservation = None if reserve is None else (yield from reserve_tokens(place, _PURPOSE, reserve))
     answer = answer_for(place, made.request)
     return (yield from _packed(place, made, told, answer, reservation))
 
 
+def _check_reserve(place: Place, amount: object) -> None:
+    if amount is None:
+        return
+    checked_whole("the amount", amount)
+    if place.frame is None:
+        raise InvalidContent(reason="tokens are reserved from the budget of a frame: pack with the frame")
+
+
 def _pack(
-    place: Place, state: SessionState, asked: Asked, brief: Brief, strategy: levels.Strategy, settles: bool
+    place: Place, state: SessionState, asked: Asked, brief: Brief, strategy: Followed | None, settles: bool
 ) -> Flow[Made]:
     for _ in range(limits.VIEW_TRIES):
         found = yield from _at_once(place, state, asked, brief)
-        settled = settles and (yield from _settled(place, state, found))
+        settled = settles and (yield from _settled(place, state, found, strategy))
         if settled:
             state = yield from load(place.scope.stream, place.context.cache, fresh=True)
             found = yield from _at_once(place, state, asked, brief)
@@ -173,10 +193,11 @@ def _at_once(place: Place, state: SessionState, asked: Asked, brief: Brief) -> F
 def again(place: Place, manifest: Manifest, brief: Brief) -> Flow[Pack]:
     """The pack that a manifest tells of, made anew from a log that ends where it did."""
     request = manifest.request
+    strategy = find_strategy(place.context, request.strategy)
 
     def make(state: SessionState) -> Flow[Made]:
         found = yield from _gathered(place, state, request, brief, manifest.candidates)
-        return _assembled(place, state, found, levels.PriorityBased())
+        return _assembled(place, state, found, strategy)
 
     made = yield from steady(place, make)
     return (yield from _packed(place, made, brief, answer_for(place, request), None))
@@ -216,14 +237,15 @@ def _gathered(
     used = yield from candidates.ledgers_in_use(place, state, writer_for(place.context, state.identity).permissions)
     found = yield from candidates.facts(place, used, request, known)
     system, first = yield from _prefix(place, state, brief)
+    left_out = dict(state.view(place.frame).left_out)
     pieces = [
         *(_note(each, late[-1].seq) for each in histories.late_note(late, items)),
         *candidates.environment_pieces(state, request),
         *candidates.situation_pieces(situation_of(state.standing(place.frame))),
         *(yield from candidates.fact_pieces(place, used, found, request, items, state.proposals)),
         *candidates.working_pieces(state, request),
-        *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items))),
-        *candidates.breadcrumb_pieces(state, place.frame),
+        *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items), left_out)),
+        *_breadcrumbs(place, state, request),
     ]
     watch = yield from guard.watch(
         place,
@@ -253,6 +275,12 @@ def _counted(place: Place, text: str) -> int:
         known = counter.count(text)
         _COUNTED.put(name, known, _ENTRY_BYTES)
     return known
+
+
+def _breadcrumbs(place: Place, state: SessionState, request: Request) -> list[Piece]:
+    if place.frame is not None:
+        return ancestry_pieces(state.frames, place.frame)
+    return live_pieces(state.frames, request.effective, functools.partial(_counted, place))
 
 
 def _note(text: str, seq: int) -> Piece:
@@ -307,9 +335,9 @@ def _introduced(identity: Identity) -> str:
 # Settling
 
 
-def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
-    """Whether the view had to change: what died since it was last looked at gives way, and what is old is folded if that
-    pays, or if all would not fit."""
+def _settled(place: Place, state: SessionState, found: _Gathered, strategy: Followed | None) -> Flow[bool]:
+    """Whether the view had to change: what died since it was last looked at gives way, what is old is folded if that pays,
+    or if all would not fit; and what the strategy says is done."""
     waiting = [call for call in state.open_calls if call.frame == place.frame]
     if waiting:
         raise calls_open(place.scope, waiting, "the model is to see their results first: run them, or close them")
@@ -328,6 +356,13 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     before = first - pinned + max(least_of(pieces, count, measure), min(tail, request.effective // _TAIL_SHARE))
     before += measure(count(SUMMARY_LABEL), 0)  # for a summary that it may come to
     history = _history_tokens(place, found, measure)
+    asked = _asked_strategy(request, strategy, fits=before + pinned + history <= request.effective)
+    if asked is not None:
+        model = request.model or None
+        start = min(before, request.effective)
+        plan = yield from planning.follow(place, asked, window=request.effective, model=model, before=start)
+        if plan.at is not None:
+            return True
     if not _may_compact(place, state, request, before + pinned + history):
         return changed
     before += max(0, history - measure(found.view.tokens, found.view.blocks))  # a plan knows no notes of the guard
@@ -335,6 +370,16 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
         place, window=request.effective, model=request.model or None, before=min(before, request.effective)
     )
     return changed or plan.at is not None
+
+
+def _asked_strategy(request: Request, strategy: Followed | None, *, fits: bool) -> Followed | None:
+    """What the view is to be shortened by now: a strategy that keeps so many messages, whatever there is room for; another
+    one if all does not fit; and at the least what the least compaction says."""
+    if strategy is not None and (not fits or isinstance(strategy.asked, SummarizeOldest | TruncateAt)):
+        return strategy
+    if levels.LEVELS.index(request.min_compaction) >= levels.LEVELS.index("moderate"):
+        return Followed(SummarizeOldest(levels.KEEP_RECENT))
+    return None
 
 
 def _may_compact(place: Place, state: SessionState, request: Request, tokens: int) -> bool:
@@ -388,7 +433,7 @@ def _question(request: Request) -> str:
 # Assembling
 
 
-def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: levels.Strategy) -> Made:
+def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: Followed | None) -> Made:
     request, context = found.request, place.context
     count, measure = functools.partial(_counted, place), functools.partial(calibrated, state.calibration)
     guarded, watch = found.guarded, found.watch
@@ -408,8 +453,9 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         ),
     ]
     if fixed > request.effective:
-        raise _too_large(request, history, fixed)
-    tail = tail_of(request, pieces, request.effective - fixed, count=count, measure=measure, strategy=strategy)
+        raise _too_large(request, history, fixed, _critical_tokens(items, measure))
+    by = levels.PriorityBased() if strategy is None else strategy.of_levels
+    tail = tail_of(request, pieces, request.effective - fixed, count=count, measure=measure, strategy=by)
     boundary = state.view(place.frame).boundary
     behind = fenced((*tail.texts, _question(request)))
     if not behind:
@@ -443,12 +489,21 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
             budget=request.effective,
             used=fixed + tail.tokens,
             breakdown=_breakdown(found.first, history, tail, question, fence),
-            level=tail.level,
+            level=max(tail.level, _level_of(items, state.view(place.frame).reduced), key=levels.LEVELS.index),
+            counted=_plain_count(shown, found.first, count),
+            messages=len(shown.system) + sum(each.blocks for each in items) + bool(behind),
         ),
         exposed=guarded.exposed,
         counter=context.counter.name,
         policy=context.policy,
     )
+
+
+def _plain_count(shown: History, first: Sequence[Stands], count: Callable[[str], int]) -> int:
+    """The tokens of a pack as the counter says: what the provider's count of the same prompt is compared with."""
+    tools = (each.text for each in first if each.section == "tools")
+    texts = sum(map(count, (*tools, *shown.tail)))
+    return texts + sum(each.tokens for each in shown.system) + sum(each.tokens for each in shown.items)
 
 
 def _guarded(watch: Watch, piece: Piece) -> str:
@@ -464,9 +519,21 @@ def _frozen(items: Sequence[Item], boundary: int) -> int:
     return bisect.bisect_right(items, boundary, key=lambda each: each.last) if boundary else 0
 
 
-def _too_large(request: Request, history: int, fixed: int) -> InvalidContent | CriticalOverflow | WindowTooSmall:
-    if fixed - history > request.effective:
-        return CriticalOverflow(needed=fixed - history, budget=request.effective)
+def _level_of(items: Sequence[Item], reduced: Sequence[Reduction]) -> Level:
+    """What happened to the conversation: messages are summarised, or shown in part."""
+    if any(isinstance(item, Summary) and item.seq != item.first for item in items):
+        return "moderate"
+    return "light" if any(each.form != "whole" for each in reduced) else "none"
+
+
+def _critical_tokens(items: Sequence[Item], measure: Callable[[int, int], int]) -> int:
+    critical = [item for item in items if isinstance(item, Unit) and item.priority == "critical"]
+    return measure(sum(item.tokens for item in critical), sum(item.blocks for item in critical))
+
+
+def _too_large(request: Request, history: int, fixed: int, critical: int) -> CriticalOverflow | WindowTooSmall:
+    if fixed - history + critical > request.effective:
+        return CriticalOverflow(needed=fixed - history + critical, budget=request.effective)
     return WindowTooSmall(what="the history, with what stands before it,", budget=request.effective, needed=fixed)
 
 
