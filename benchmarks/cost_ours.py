@@ -93,7 +93,12 @@ class Planned:
             return made
         last = made.fold.last
         reductions = by_message((*self._view.reduced, *made.reduced))
-        inside = [item_shown(item, reductions, {}) for item in self._items if item.last <= last]
+        kept = {*made.fold.kept}
+        inside = [
+            item_shown(item, reductions, {})
+            for item in self._items
+            if item.last <= last and not (isinstance(item, Unit) and item.seq in kept)
+        ]
         return filled(made, inside, self._summarize(inside, made.fold.tokens), TOOLS)
 
     def _carry_out(self, made: Plan, version: int) -> None:
