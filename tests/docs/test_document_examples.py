@@ -138,6 +138,21 @@ def test_000_the_integration_checklist() -> None:
     assert {name for name in types(session) if name.startswith(("frame.", "actor."))} == NINE
 
 
+def test_000_the_lowest_priority_goes_first(session: holdfast.Session) -> None:
+    frame = session.frame("work", budget=8_000)
+    added = {
+        each: frame.add_handle("document", f"{each} " + "word " * 300, priority=each) for each in get_args(Priority)
+    }
+    done = frame.compact(strategy=holdfast.PriorityBased(), window=1_000)
+    assert {*done.removed} == {added["low"].id, added["background"].id}
+    assert (done.items_removed, done.items_summarised, done.level) == (2, 0, "aggressive")
+    assert done.final <= 1_000 < done.original
+    assert done.target_met
+    shown = {entry.id for entry in frame.pack(budget=4_000).manifest.of("included") if entry.section == "handles"}
+    assert shown == {added[each].id for each in ("critical", "high", "medium")}
+    assert types(session)[-1] == "frame.compacted"
+
+
 def test_000_a_token_resumes_its_frame_once() -> None:
     engine = holdfast.open("memory:")
     session = engine.create_session("s")
