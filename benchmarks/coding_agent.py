@@ -22,11 +22,11 @@ from benchmarks.cost_score import Meter, Prompt, Shown
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
 from holdfast import Summary, Unit
-from holdfast.model.events import ContextCompacted
 from holdfast.model.log import Recorded
 from holdfast.model.pack import Brief
 from holdfast.model.plan import Faithful, Frugal, PlanPolicy, Prices
 from holdfast.model.prices import prices_of
+from holdfast.model.view_events import ContextCompacted
 from holdfast.render.packs import Pack
 
 NAME = "coding agent"
