@@ -32,6 +32,15 @@ def is_text(value: object) -> bool:
     return type(value) is str
 
 
+def is_text_part(value: object) -> bool:
+    """A part of a message as a dict."""
+    return type(value) is dict and value.keys() == {"type", "text"} and value["type"] == "text"
+
+
+def text_in(value: Any) -> object:
+    return value["text"] if is_text_part(value) else value
+
+
 def is_int(value: object) -> bool:
     return type(value) is int
 

@@ -33,9 +33,11 @@ from tests.edges.entrance import (
     is_returned,
     is_series,
     is_text,
+    is_text_part,
     joined,
     never,
     or_none,
+    text_in,
 )
 
 BODY = b"a body"
@@ -308,11 +310,15 @@ def _preview(engine: Any, value: Any, number: int) -> object:
 MESSAGE_ENTRANCES: dict[str, Entrance] = {
     "record(content)": Entrance(
         _said(as_given, lambda content: [part.text for part in content]),
-        lambda value: is_text(value) or is_series(value),
-        lambda value: [value] if isinstance(value, str) else list(value),
+        lambda value: is_text(value) or is_series(value) or is_text_part(value),
+        lambda value: list(value) if is_series(value) else [text_in(value)],
         (hostile.Spite,),
     ),
-    "record([part])": Entrance(_said(lambda value: [value], lambda content: content[0].text), is_text),
+    "record([part])": Entrance(
+        _said(lambda value: [value], lambda content: content[0].text),
+        lambda value: is_text(value) or is_text_part(value),
+        text_in,
+    ),
     "record(Text(text))": Entrance(_said(Text, lambda content: content[0].text), is_text),
     "record(Body(ref))": Entrance(_said(Body, lambda content: content[0].ref), never),
     "record(Body(preview))": Entrance(_preview, is_text),
@@ -355,7 +361,7 @@ RECORD_ENTRANCES: dict[str, Entrance] = {
     ),
     "record_all([(user, content)])": Entrance(
         _in_session(lambda session, value: session.record_all([("user", "first"), ("user", value)])),
-        lambda value: is_text(value) or is_series(value),
+        lambda value: is_text(value) or is_series(value) or is_text_part(value),
     ),
     "record_all(key)": Entrance(
         _in_session(lambda session, value: session.record_all([("user", "text")], key=value)), or_none(is_text)
@@ -383,6 +389,7 @@ CALL_ENTRANCES: dict[str, Entrance] = {
     "record(usage's figure)": Entrance(
         _replied(lambda said: said.usage.input_tokens, usage=lambda value: {"input_tokens": value}), is_int
     ),
+    "record(stop)": Entrance(_replied(lambda said: said.source and said.source.stop, stop=as_given), or_none(is_text)),
     "record(metadata)": Entrance(
         _replied(lambda said: said.metadata, metadata=as_given), converts_to_object, as_json_object
     ),

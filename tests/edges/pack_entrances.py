@@ -158,6 +158,7 @@ OPTIONS: dict[str, Callable[[object], bool]] = {
     "as_of_us": or_none(is_int),
     "settle": is_bool,
     "audit": is_bool,
+    "time": is_bool,
 }
 PROFILE: dict[str, Callable[[object], bool]] = {
     "name": is_text,

@@ -94,7 +94,7 @@ NO_MESSAGES: Refused = {
     f"{name} by {role}": (errors.InvalidContent, _record(role, content))
     for role in ("system", "user", "assistant")
     for name, content in NOTHING.items()
-    if role != "assistant" or (content is not None and content not in ("", (), ["", Text("")]))  # models say nothing
+    if role != "assistant" or content not in ("", (), ["", Text("")])  # models do say nothing
 }
 NO_MESSAGES |= {
     "a role that is none": (errors.InvalidContent, _record("banana", "text")),

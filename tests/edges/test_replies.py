@@ -148,6 +148,9 @@ def test_what_is_recorded_by_hand_may_be_empty_too(session: holdfast.Session) ->
     message = session.record("assistant", "", usage=usage)
     assert (message.skipped, message.usage) == ("empty", usage)
     assert session.record({"role": "assistant", "content": None}).skipped == "empty"
+    assert session.record("assistant", None, usage=usage).skipped == "empty"
+    with pytest.raises(holdfast.errors.InvalidContent):
+        session.record("assistant")
     assert [each["role"] for each in session.render("openai")] == ["user"]
     for role in ("user", "system"):
         with pytest.raises(holdfast.errors.InvalidContent):

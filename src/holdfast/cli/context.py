@@ -228,6 +228,11 @@ def _calls(item: Item) -> tuple[holdfast.ToolCall, ...]:
 )
 @click.option("--cold", is_flag=True, help="The provider's cache is lost.")
 @click.option("--apply", is_flag=True, help="Do it.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["priority_based", "summarize_oldest"]),
+    help="With --apply: what to do, whatever it costs.",
+)
 @common
 @click.pass_obj
 def plan(settings: Settings, /, session: str, thread: str | None, frame: str | None, **asked: Any) -> None:
@@ -235,11 +240,13 @@ def plan(settings: Settings, /, session: str, thread: str | None, frame: str | N
 
     The price is that of the model that answered last; --model and --window say otherwise.
     """
-    apply = asked.pop("apply")
+    apply, strategy = asked.pop("apply"), asked.pop("strategy")
+    if strategy and not apply:
+        raise click.UsageError("--strategy is carried out: say --apply, too")
     with settings.open() as engine:
         conversation = _conversation(settings, engine, session, thread, frame)
         try:
-            made = conversation.compact(**asked) if apply else conversation.plan(**asked)
+            made = conversation.compact(**asked, strategy=strategy) if apply else conversation.plan(**asked)
         except InvalidContent as error:  # what it says is for who calls it from a program
             raise InvalidContent(reason=error.reason.replace(_SAY, "say --window, or --model")) from error
     if settings.json:

@@ -22,8 +22,8 @@ class StrategyRefused(InvalidInput):
 
 
 class StrategyUnknown(InvalidInput):
-    """There is no compaction strategy {strategy!r} here; known are {known}. Register it when the store is opened:
-    open(strategies={{name: function}})."""
+    """There is no compaction strategy {strategy!r} here. Known are {known}. Pass one of these, or the strategy itself; or
+    register it by that name with open(strategies=…)."""
 
     strategy: str
     known: str

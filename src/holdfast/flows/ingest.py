@@ -81,13 +81,14 @@ def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[
 
 
 def _skip_reason(role: Role, draft: Draft, content: Sequence[Part | Inline], *, as_found: bool) -> SkipReason | None:
-    """Why no model is shown this reply: as its provider said, or because there is nothing in it."""
+    """Why no model is shown this reply: as its provider said, or because there is nothing in it. A role alone is none."""
     if role != "assistant" or draft.tool_results:
         return None
     if draft.skipped is not None:
         return draft.skipped
+    given = draft.content is not None or draft.usage is not None or draft.source is not None
     blank = all(isinstance(part, Text) and not part.text.strip() for part in content)
-    return "empty" if blank and not draft.tool_calls and not as_found else None
+    return "empty" if given and blank and not draft.tool_calls and not as_found else None
 
 
 def _checked_priority(role: Role, priority: object) -> Priority:

@@ -202,8 +202,10 @@ def _drafts(
         *before, last = _providers().read_content(message, content)
         if last.role == "tool":
             del beside["priority"]
-        own = msgspec.structs.replace(last, tool_calls=(*last.tool_calls, *calls), **beside)
-        return (*before, own if stop is None else _stopped(own, stop))
+        if calls:  # with calls it is no empty reply
+            beside |= {"tool_calls": (*last.tool_calls, *calls), "skipped": None}
+        last = msgspec.structs.replace(last, **beside)
+        return (*before, last if stop is None else _stopped(last, stop))
     if content is not None or tool_calls or usage is not None or stop is not None:
         raise InvalidContent(reason="content, tool_calls, usage and stop go with a role; a response brings its own")
     drafts: tuple[Draft, ...] = _providers().read(message)
@@ -219,18 +221,18 @@ def _drafts(
     )
 
 
-def _has_dicts(content: object) -> bool:
-    """Whether some of it is in a shape of dicts, or of a client's objects."""
-    parts: Sequence[object] = content if type(content) in (list, tuple) else (content,)  # type: ignore[assignment]
-    return any(type(part) is dict or hasattr(type(part), "model_dump") for part in parts)
-
-
 def _stopped(draft: Draft, stop: str) -> Draft:
     """A reply that ended for this reason."""
     if draft.role != "assistant":
         raise InvalidContent(reason="stop says why a model stopped: it goes with a reply of the assistant")
     source = Source(stop=checked_name("stop", stop))
     return msgspec.structs.replace(draft, source=source, skipped=_providers().STOPS.get(stop))
+
+
+def _has_dicts(content: object) -> bool:
+    """Whether some of it is in a shape of dicts, or of a client's objects."""
+    parts: Sequence[object] = content if type(content) in (list, tuple) else (content,)  # type: ignore[assignment]
+    return any(type(part) is dict or hasattr(type(part), "model_dump") for part in parts)
 
 
 def _reservation(place: Place, reservation: Reservation | str | None) -> str | None:

@@ -18,12 +18,11 @@ from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
 from holdfast.context.breadcrumbs import ancestry_pieces, live_pieces
 from holdfast.context.fence import CLOSING, JOINT, OPENING, cleared, fenced
-from holdfast.context.manifest import Made, Seen, Stands, tools_text
+from holdfast.context.manifest import Made, Seen, Stands, plain_count, tools_text
 from holdfast.core.calibrate import calibrated
 from holdfast.core.guard import past_keys
 from holdfast.core.messages import calls_open
 from holdfast.core.situation import situation_of
-from holdfast.core.wording import Memory
 from holdfast.errors import Contended, CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall
 from holdfast.flows import candidates, effects, guard, planning
 from holdfast.flows import history as histories
@@ -35,6 +34,7 @@ from holdfast.flows.guard import Guarded, Watch
 from holdfast.flows.knowing import Scopes
 from holdfast.flows.ledgers import writer_for
 from holdfast.flows.load import Viewed, load
+from holdfast.flows.pack_sizes import asked_strategy, counted, critical_tokens, label_tokens, level_of, tokens_of
 from holdfast.flows.place import Place
 from holdfast.flows.spending import reserve as reserve_tokens
 from holdfast.flows.strategies import Followed, find_strategy
@@ -54,7 +54,7 @@ from holdfast.model.pack import (
     Section,
     TokenSummary,
 )
-from holdfast.model.plan import Faithful, Level, Reduction, SummarizeOldest, TruncateAt
+from holdfast.model.plan import Faithful, Level
 from holdfast.model.state import SessionState
 
 if TYPE_CHECKING:
@@ -65,11 +65,6 @@ _TAIL_SHARE = 4
 _PURPOSE = "model call"
 TASK = "Task for this call:"
 LATEST = "The latest message of the user, which the summary above stands for:"
-_COUNTED: Memory[int] = Memory(8 << 20)
-"""Tokens of texts, by the counter's name: most of a pack was in the one before."""
-_ENTRY_BYTES = 128
-_COUNTED_CHARS = 4_096
-"""What is longer is counted each time."""
 
 
 def pack(
@@ -109,15 +104,12 @@ def pack(
     looked into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request
     to the provider names it; `max_output` is the most that it may answer.
 
-    `strategy` says how the conversation is shortened before the pack is made: SummarizeOldest and TruncateAt keep so many
-    of the newest messages, whatever there is room for; PriorityBased, and one of your own by its name or as a function,
-    come in if all does not fit. One of your own is also asked about what stands behind the conversation. `min_compaction`
-    is the least that is done: from moderate on, messages older than the newest ten are shown as a summary.
-
-    Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
-    carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
-    so many tokens of the frame's budget for the call. With time=False the pack does not say what time it is. With `audit`
-    the manifest also names the facts that are kept from the reader, so it is not to be shown to them."""
+    `strategy` says how the conversation is shortened: SummarizeOldest and TruncateAt keep so many of the newest messages,
+    whatever there is room for; PriorityBased and one of your own (a name or a function) come in if all does not fit.
+    Before that the view of the conversation is brought up to date: superseded values are redacted, and the compaction
+    that the policy calls for is carried out; each is an event. With settle=False nothing is written. `reserve` keeps
+    so many tokens of the frame's budget for the call. With time=False no time is shown. With `audit` the manifest
+    names the facts that are withheld from the reader: do not show it to them."""
     place = yield from conversation(place, frame)
     followed = find_strategy(place.context, strategy)
     asked = asked_for(
@@ -140,13 +132,11 @@ def pack(
         audit=audit,
         as_of_us=as_of_us,
     )
-    told = brief_for(place, asked.role, brief)
-    settles = checked_flag("settle", settle)
+    told, settles = brief_for(place, asked.role, brief), checked_flag("settle", settle)
     _check_reserve(place, reserve)
     made = yield from steady(place, lambda state: _pack(place, state, asked, told, followed, settles))
     reservation = None if reserve is None else (yield from reserve_tokens(place, _PURPOSE, reserve))
-    answer = answer_for(place, made.request)
-    return (yield from _packed(place, made, told, answer, reservation))
+    return (yield from _packed(place, made, told, answer_for(place, made.request), reservation))
 
 
 def _check_reserve(place: Place, amount: object) -> None:
@@ -264,23 +254,10 @@ def _gathered(
     return _Gathered(request, first, system, view, late, used, tuple(found), tuple(pieces), watch, guarded)
 
 
-def _counted(place: Place, text: str) -> int:
-    """Tokens of a text that is likely to come again."""
-    counter = place.context.counter
-    if len(text) > _COUNTED_CHARS:
-        return counter.count(text)
-    name = f"{counter.name} {text}"
-    known = _COUNTED.get(name)
-    if known is None:
-        known = counter.count(text)
-        _COUNTED.put(name, known, _ENTRY_BYTES)
-    return known
-
-
 def _breadcrumbs(place: Place, state: SessionState, request: Request) -> list[Piece]:
     if place.frame is not None:
         return ancestry_pieces(state.frames, place.frame)
-    return live_pieces(state.frames, request.effective, functools.partial(_counted, place))
+    return live_pieces(state.frames, request.effective, functools.partial(counted, place))
 
 
 def _note(text: str, seq: int) -> Piece:
@@ -300,7 +277,7 @@ def _prefix(place: Place, state: SessionState, brief: Brief) -> Flow[tuple[tuple
 
     def say(section: Section, name: str, text: str, source: str) -> None:
         if text.strip():
-            tokens = _counted(place, text)
+            tokens = counted(place, text)
             system.append(
                 Message(id=name, seq=0, role="system", content=(Text(text),), tokens=tokens, time_us=0, principal="")
             )
@@ -317,7 +294,7 @@ def _prefix(place: Place, state: SessionState, brief: Brief) -> Flow[tuple[tuple
     if brief.tools:
         tools = tools_text(brief.tools)
         many = f"{len(brief.tools)} tool{'s'[: len(brief.tools) > 1]}"
-        first.append(Stands("tools", "tools", tools, measure(_counted(place, tools), 0), many))
+        first.append(Stands("tools", "tools", tools, measure(counted(place, tools), 0), many))
     return tuple(system), tuple(first)
 
 
@@ -341,7 +318,7 @@ def _settled(place: Place, state: SessionState, found: _Gathered, strategy: Foll
     waiting = [call for call in state.open_calls if call.frame == place.frame]
     if waiting:
         raise calls_open(place.scope, waiting, "the model is to see their results first: run them, or close them")
-    request, count = found.request, functools.partial(_counted, place)
+    request, count = found.request, functools.partial(counted, place)
     measure = functools.partial(calibrated, state.calibration)
     first = (
         sum(each.tokens for each in found.first) + _asked_tokens(place, state, request) + _fence_tokens(place, state)
@@ -356,7 +333,7 @@ def _settled(place: Place, state: SessionState, found: _Gathered, strategy: Foll
     before = first - pinned + max(least_of(pieces, count, measure), min(tail, request.effective // _TAIL_SHARE))
     before += measure(count(SUMMARY_LABEL), 0)  # for a summary that it may come to
     history = _history_tokens(place, found, measure)
-    asked = _asked_strategy(request, strategy, fits=before + pinned + history <= request.effective)
+    asked = asked_strategy(request, strategy, fits=before + pinned + history <= request.effective)
     if asked is not None:
         model = request.model or None
         start = min(before, request.effective)
@@ -372,16 +349,6 @@ def _settled(place: Place, state: SessionState, found: _Gathered, strategy: Foll
     return changed or plan.at is not None
 
 
-def _asked_strategy(request: Request, strategy: Followed | None, *, fits: bool) -> Followed | None:
-    """What the view is to be shortened by now: a strategy that keeps so many messages, whatever there is room for; another
-    one if all does not fit; and at the least what the least compaction says."""
-    if strategy is not None and (not fits or isinstance(strategy.asked, SummarizeOldest | TruncateAt)):
-        return strategy
-    if levels.LEVELS.index(request.min_compaction) >= levels.LEVELS.index("moderate"):
-        return Followed(SummarizeOldest(levels.KEEP_RECENT))
-    return None
-
-
 def _may_compact(place: Place, state: SessionState, request: Request, tokens: int) -> bool:
     """Whether the policy could call for a boundary: a plan is not made for nothing. Where it is not known what a call
     costs, nothing pays, and what fits stays as it is."""
@@ -395,28 +362,18 @@ def _history_tokens(place: Place, found: _Gathered, measure: Callable[[int, int]
     """Of all that is in view."""
     view, items = found.view, found.guarded.items
     if items is view.shown:
-        return measure(view.tokens + _label_tokens(place, items), view.blocks)
-    return _tokens_of(place, items, measure)
-
-
-def _tokens_of(place: Place, items: Sequence[Item], measure: Callable[[int, int], int]) -> int:
-    tokens = sum(each.tokens for each in items) + _label_tokens(place, items)
-    return measure(tokens, sum(each.blocks for each in items))
-
-
-def _label_tokens(place: Place, items: Sequence[Item]) -> int:
-    """Of the words that say that a summary is one."""
-    return _counted(place, SUMMARY_LABEL) * sum(isinstance(each, Summary) for each in items)
+        return measure(view.tokens + label_tokens(place, items), view.blocks)
+    return tokens_of(place, items, measure)
 
 
 def _asked_tokens(place: Place, state: SessionState, request: Request) -> int:
     if not request.stated:
         return 0
-    return calibrated(state.calibration, _counted(place, _question(request) + JOINT), 1)
+    return calibrated(state.calibration, counted(place, _question(request) + JOINT), 1)
 
 
 def _fence_tokens(place: Place, state: SessionState) -> int:
-    return sum(calibrated(state.calibration, _counted(place, each), 0) for each in (OPENING + JOINT, CLOSING))
+    return sum(calibrated(state.calibration, counted(place, each), 0) for each in (OPENING + JOINT, CLOSING))
 
 
 def _question(request: Request) -> str:
@@ -435,13 +392,13 @@ def _question(request: Request) -> str:
 
 def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: Followed | None) -> Made:
     request, context = found.request, place.context
-    count, measure = functools.partial(_counted, place), functools.partial(calibrated, state.calibration)
+    count, measure = functools.partial(counted, place), functools.partial(calibrated, state.calibration)
     guarded, watch = found.guarded, found.watch
     items, history = guarded.items, _history_tokens(place, found, measure)
     seen = functools.cache(functools.partial(_seen, state, place.frame, found, measure))
     if request.profile.history == "relevant":
         kept = [each.item for each in seen() if each.fate in ("included", "reduced")]
-        items, history = tuple(kept), _tokens_of(place, kept, measure)
+        items, history = tuple(kept), tokens_of(place, kept, measure)
     question = _asked_tokens(place, state, request)
     fence = _fence_tokens(place, state)
     fixed = sum(each.tokens for each in found.first) + history + question + fence
@@ -453,7 +410,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: Fo
         ),
     ]
     if fixed > request.effective:
-        raise _too_large(request, history, fixed, _critical_tokens(items, measure))
+        raise _too_large(request, history, fixed, critical_tokens(items, measure))
     by = levels.PriorityBased() if strategy is None else strategy.of_levels
     tail = tail_of(request, pieces, request.effective - fixed, count=count, measure=measure, strategy=by)
     boundary = state.view(place.frame).boundary
@@ -489,21 +446,14 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: Fo
             budget=request.effective,
             used=fixed + tail.tokens,
             breakdown=_breakdown(found.first, history, tail, question, fence),
-            level=max(tail.level, _level_of(items, state.view(place.frame).reduced), key=levels.LEVELS.index),
-            counted=_plain_count(shown, found.first, count),
+            level=max(tail.level, level_of(items, state.view(place.frame).reduced), key=levels.LEVELS.index),
+            counted=plain_count(shown, found.first, count),
             messages=len(shown.system) + sum(each.blocks for each in items) + bool(behind),
         ),
         exposed=guarded.exposed,
         counter=context.counter.name,
         policy=context.policy,
     )
-
-
-def _plain_count(shown: History, first: Sequence[Stands], count: Callable[[str], int]) -> int:
-    """The tokens of a pack as the counter says: what the provider's count of the same prompt is compared with."""
-    tools = (each.text for each in first if each.section == "tools")
-    texts = sum(map(count, (*tools, *shown.tail)))
-    return texts + sum(each.tokens for each in shown.system) + sum(each.tokens for each in shown.items)
 
 
 def _guarded(watch: Watch, piece: Piece) -> str:
@@ -517,18 +467,6 @@ def _guarded(watch: Watch, piece: Piece) -> str:
 def _frozen(items: Sequence[Item], boundary: int) -> int:
     """How many of the items were there at the last boundary."""
     return bisect.bisect_right(items, boundary, key=lambda each: each.last) if boundary else 0
-
-
-def _level_of(items: Sequence[Item], reduced: Sequence[Reduction]) -> Level:
-    """What happened to the conversation: messages are summarised, or shown in part."""
-    if any(isinstance(item, Summary) and item.seq != item.first for item in items):
-        return "moderate"
-    return "light" if any(each.form != "whole" for each in reduced) else "none"
-
-
-def _critical_tokens(items: Sequence[Item], measure: Callable[[int, int], int]) -> int:
-    critical = [item for item in items if isinstance(item, Unit) and item.priority == "critical"]
-    return measure(sum(item.tokens for item in critical), sum(item.blocks for item in critical))
 
 
 def _too_large(request: Request, history: int, fixed: int, critical: int) -> CriticalOverflow | WindowTooSmall:

@@ -114,7 +114,7 @@ def run(
 def _prepared(started: Started, given: Any, key_as: str | None) -> tuple[Callable[..., Any], dict[str, Any]]:
     """The function that a call names, and what it is called with. Raises ValueError, in words for the model."""
     args = started.args
-    if isinstance(given, Mapping):
+    if type(given) is dict:
         if started.name not in given:
             names = ", ".join(map(str, given))
             raise ValueError(f"there is no tool {shown(started.name)}. The tools are: {names}"[:_SHOWN_CHARS])

@@ -292,7 +292,7 @@ class Faithful(msgspec.Struct, frozen=True, kw_only=True):
     """The share of the window from which the history is shortened."""
     target: float = 0.50
     """The share of the window that is left."""
-    cold: float = 0.50
+    cold: float = 0.45
     """The share of the window from which it may be shortened when the cache is cold."""
     cold_target: float = 0.25
     """The share that is left then, if the price says so."""

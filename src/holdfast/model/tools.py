@@ -159,8 +159,8 @@ def _described(tool: object) -> object:
 
 def tools_by_name(given: object) -> Mapping[str, Callable[..., Any]] | None:
     """Tools to choose from: a mapping as it is, a list of tools and functions by their names; None for a single one."""
-    if isinstance(given, Mapping):
-        found = dict(given)
+    if issubclass(type(given), Mapping):
+        found = _entries(given)
     elif type(given) in (list, tuple):
         listed: Sequence[Any] = given  # type: ignore[assignment]
         made = [each if isinstance(each, FunctionTool) else Tool.from_function(each) for each in listed]
@@ -169,7 +169,16 @@ def tools_by_name(given: object) -> Mapping[str, Callable[..., Any]] | None:
             raise InvalidContent(reason="two of the tools have one name")
     else:
         return None
+    if not found:
+        raise InvalidContent(reason="there are no tools to choose from")
     for each in found.values():
         if not callable(each):
             raise InvalidContent(reason=f"a tool is something to call, not {shown(each)}")
     return found
+
+
+def _entries(given: Any) -> dict[str, Any]:
+    try:
+        return dict(given.items())
+    except Exception as error:
+        raise InvalidContent(reason=f"{shown(given)} cannot be read as a mapping of tools") from error
