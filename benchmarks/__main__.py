@@ -36,6 +36,7 @@ NAMES = (
     "frames",
     "facts",
     "cost",
+    "coding_agent",
     "packs",
 )
 
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--folder", type=Path, help="where to write; a new folder in this one if not given")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="recorded sessions and dialogues")
     parser.add_argument("--samples", type=Path, help="a folder for packs to read (guard_dialogues)")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="an SVG of cost against grounding (cost)")
     parser.add_argument("--quick", action="store_true", help="a small run: the ratios are rougher")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     options = parser.parse_args(arguments)
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.folder or Path.cwd()) as folder:
-        bench = Bench(Path(folder), options.quick, options.data, options.samples)
+        bench = Bench(Path(folder), options.quick, options.data, options.samples, options.picture)
         results = measure(options.names or NAMES, bench)
     if options.json is not None:
         options.json.write_bytes(results.json() + b"\n")

@@ -1,39 +1,47 @@
 """What a context costs: real sessions of agents, replayed call by call under policies side by side.
 
 Before each model call a policy says what is sent. An ideal prompt cache and a provider's prices say what that costs; the
-arguments of the call that the agent really made next say what of it was needed. Goals are judged on the half of the
-sessions that the summarizer's weights were fitted without. The planner's rule has no fitted weights, but it and its shares
-were chosen with figures of both halves at hand.
+arguments of the call that the agent really made next say what of it was needed, and what was lost is priced at reading it
+again. So each policy is a point of cost against grounding; `--picture FILE.svg` draws them. Goals are judged on the half of
+the sessions that the summarizer's weights were fitted without. The planner's rules have no fitted weights, but they and
+their shares were chosen with figures of both halves at hand.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from benchmarks import cost_planning
-from benchmarks.cost_folds import (
-    Folding,
-    Rule,
-    Shape,
-    Summarizer,
-    at_threshold,
-    break_even,
-    folds,
-    in_hindsight,
-    prompts,
-)
+from benchmarks.cost_curve import Point, dominating, points
+from benchmarks.cost_folds import Folding, Shape, in_hindsight
 from benchmarks.cost_material import Recording, recordings
-from benchmarks.cost_others import KEPT_RESULTS, TRIGGER, Langchain, cleared, everything, sliding
-from benchmarks.cost_ours import Planned, cut
-from benchmarks.cost_packs import Packed, without_tails
-from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Score, score, tokens_of
+from benchmarks.cost_others import KEPT_RESULTS, Langchain, sliding
+from benchmarks.cost_ours import Planned
+from benchmarks.cost_picture import Panel, picture
+from benchmarks.cost_policies import (
+    BASELINE,
+    CLASSIC,
+    CUT,
+    FAITHFUL,
+    FORETOLD,
+    FRUGAL,
+    HISTORY,
+    NONE,
+    OPTIMUM,
+    SHORT,
+    SLIDING,
+    VARIANTS,
+    Family,
+    contenders,
+)
+from benchmarks.cost_score import PREFIX_TOKENS, Score, score, tokens_of
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
-from holdfast.model.plan import Classic, Frugal, Prices
+from holdfast.model.plan import Frugal, Prices
 from holdfast.model.prices import prices_of
 
 NAME = "cost"
@@ -41,28 +49,57 @@ TITLE = "what a context costs"
 MODEL = "claude-sonnet-4-5"
 OTHER_MODELS = ("claude-sonnet-5-5", "gpt-5.1", "gpt-4.1", "gpt-4o", "gemini-2.5-pro", "deepseek-v4-pro")
 WINDOWS = (32_000, 64_000, 200_000)
-THRESHOLDS = (0.50, 0.65, 0.80, 0.95)
-CLEARINGS = (0.50, 0.80)
 QUICK = 8
 """A quick run takes one file in so many."""
+COMMAND = "python -m benchmarks cost --picture docs/explanation/cost-curve.svg"
 
-NEAR = Goal("at most", 1.10)
+NEAR = Goal("at most", 1.05)
+NEAR_ELSEWHERE = Goal("at most", 1.10)
+WORST = Goal("at most", 1.2)
+NO_DEARER = Goal("at most", 1)
 CHEAPER = Goal("below", 1)
 FAR_CHEAPER = Goal("at most", 0.35)
 AS_GROUNDED = Goal("at least", 1)
+GROUNDED = {64_000: Goal("at least", 99.5), 200_000: Goal("at least", 99.9)}
+NOBODY = Goal("at most", 0)
 FAR_WINDOWS = (32_000, 64_000)
 AGREED = 0.01
 """How far the cost of a session's packs may be from what the planner foretells: the tail of a pack takes a little of the
 window, which the planner alone knows nothing of."""
 STEP_TOKENS = 50
 
-OPTIMUM, PRICED, NONE, SLIDING = "hindsight optimum", "priced planner", "no compaction", "sliding window"
-FORETOLD = "priced planner, without an engine"
-SHORT, CLASSIC = "sliding window, as few tokens", "classic thresholds"
-CUT, TAILED = "priced planner, summaries cut head and tail", "priced planner, packs with their tails"
-
 Scores = dict[str, Score]
 """By policy."""
+
+
+class Measured(msgspec.Struct):
+    """What was measured at one window."""
+
+    scores: dict[str, Scores] = msgspec.field(default_factory=dict)
+    """By session."""
+    families: dict[str, Family] = msgspec.field(default_factory=dict)
+    """By policy; those that are points of the curve."""
+
+    def total(self, sessions: Sequence[Recording], policy: str) -> Score:
+        """Of the sessions that the policy could serve."""
+        return Score.total(self.scores[each.name][policy] for each in self.served(sessions, policy))
+
+    def served(self, sessions: Sequence[Recording], policy: str) -> list[Recording]:
+        return [each for each in sessions if policy in self.scores[each.name]]
+
+    def sums(self, sessions: Sequence[Recording]) -> Scores:
+        policies = dict.fromkeys(policy for each in sessions for policy in self.scores[each.name])
+        return {policy: self.total(sessions, policy) for policy in policies if policy != FORETOLD}
+
+    def points(self, sessions: Sequence[Recording]) -> list[Point]:
+        """Of the policies that could serve all of them."""
+        sums = self.sums(sessions)
+        able = {
+            name: each
+            for name, each in sums.items()
+            if name in self.families and len(self.served(sessions, name)) == len(sessions)
+        }
+        return points(able, self.families, sums[OPTIMUM].cost)
 
 
 def run(bench: Bench) -> list[Table]:
@@ -77,58 +114,42 @@ def contexts(bench: Bench) -> list[Table]:
         note = f"There is no data in {data}: nothing was measured. --data names another folder."
         return [Table(name=NAME, title=TITLE, ours="", theirs="", lines=[], notes=[note])]
     sessions = list(recordings(files))
+    held_out = [each for each in sessions if each.held_out]
     tables: list[Table] = []
+    panels: list[Panel] = []
     with Langchain() as langchain:
         about = langchain.about()
         for window in WINDOWS:
-            found = {each.name: scores(each, data, priced_at(MODEL, window), langchain) for each in sessions}
-            held_out = [each for each in sessions if each.held_out]
-            shorter = as_short(held_out, total(held_out, found, PRICED).sent, window)
-            for each in sessions:
-                prices = priced_at(MODEL, window)
-                found[each.name][SHORT] = score(each, sliding(each, shorter), window, prices)
+            found = measure(sessions, held_out, data, priced_at(MODEL, window), langchain)
+            panels.append(Panel(f"window of {window:,} tokens", found.points(held_out)))
             tables.append(table(f"{window:,} tokens, held-out half", window, held_out, found, goals=True))
             tables.append(table(f"{window:,} tokens, all sessions", window, sessions, found))
     tables[0].notes.extend(notes(sessions, data, about))
+    if bench.picture is not None:
+        bench.picture.write_text(picture(panels, (FAITHFUL, FRUGAL, CLASSIC), COMMAND), encoding="utf-8")
     return [*tables, other_prices(sessions)]
+
+
+def measure(
+    sessions: Sequence[Recording], held_out: Sequence[Recording], data: Path, prices: Prices, langchain: Langchain
+) -> Measured:
+    """Every policy on every session."""
+    found, window = Measured(), prices.window
+    for each in sessions:
+        sent = contenders(each, data, prices, langchain)
+        found.families |= {name: policy.family for name, policy in sent.items() if not policy.aside}
+        found.scores[each.name] = {name: score(each, policy.prompts, window, prices) for name, policy in sent.items()}
+    shorter = as_short(held_out, found.total(held_out, FRUGAL).sent, window)
+    for each in sessions:
+        found.scores[each.name][SHORT] = score(each, sliding(each, shorter), window, prices)
+    found.families[SHORT] = "sliding"
+    return found
 
 
 def priced_at(model: str, window: int) -> Prices:
     prices = prices_of(model)
     assert prices is not None
     return msgspec.structs.replace(prices, window=window)
-
-
-def scores(recording: Recording, data: Path, prices: Prices, langchain: Langchain) -> Scores:
-    """Of every policy on one session."""
-    window = prices.window
-    packs = list(Packed(recording, data / f"{recording.name}.jsonl", prices, window).prompts())
-    shape = Shape.of(Frugal(), window)
-    folding, summarizer = Folding(recording, shape, prices), Summarizer(recording, shape)
-    langchain.take(recording)
-
-    def folded(rule: Rule) -> Iterable[Prompt]:
-        return prompts(recording, summarizer, folds(folding, rule))
-
-    sent: dict[str, Iterable[Prompt]] = {
-        OPTIMUM: prompts(recording, summarizer, in_hindsight(folding)),
-        PRICED: without_tails(packs),
-        TAILED: packs,
-        FORETOLD: Planned(recording, Frugal(), prices, window).prompts(),
-        CUT: Planned(recording, Frugal(), prices, window, cut).prompts(),
-        CLASSIC: Planned(recording, Classic(), prices, window).prompts(),
-        "break-even rule": folded(break_even),
-    }
-    sent |= {f"folded at {share:.2f}": folded(at_threshold(share)) for share in THRESHOLDS}
-    sent |= {f"results cleared at {share:.2f}": cleared(recording, window, share) for share in CLEARINGS}
-    sent |= {
-        "langchain, summarised": langchain.summarized(recording, summarizer, window),
-        "langchain, trimmed": langchain.trimmed(recording, window),
-        SLIDING: sliding(recording, window),
-    }
-    if PREFIX_TOKENS + recording.tokens <= window:
-        sent[NONE] = everything(recording)
-    return {name: score(recording, made, window, prices) for name, made in sent.items()}
 
 
 def as_short(sessions: Sequence[Recording], tokens: int, window: int) -> int:
@@ -141,133 +162,174 @@ def as_short(sessions: Sequence[Recording], tokens: int, window: int) -> int:
     return low
 
 
-def total(sessions: Sequence[Recording], found: dict[str, Scores], policy: str) -> Score:
-    """Of the sessions that the policy could serve."""
-    return Score.total(found[each.name][policy] for each in sessions if policy in found[each.name])
-
-
-def table(
-    title: str, window: int, sessions: Sequence[Recording], found: dict[str, Scores], *, goals: bool = False
-) -> Table:
-    policies = dict.fromkeys(policy for each in sessions for policy in found[each.name] if policy != FORETOLD)
-    sums = {policy: total(sessions, found, policy) for policy in policies}
+def table(title: str, window: int, sessions: Sequence[Recording], found: Measured, *, goals: bool = False) -> Table:
+    sums = found.sums(sessions)
     lines = []
     for policy, own in sums.items():
-        served = [each for each in sessions if policy in found[each.name]]
-        best = total(served, found, OPTIMUM)
+        if policy in VARIANTS and not goals:
+            continue
+        served = found.served(sessions, policy)
         few = f"{len(served)} of {len(sessions)} sessions fit" if len(served) < len(sessions) else ""
         over = f"{own.over} prompts too long" if own.over else ""
+        cost, again, both = (each / 1e12 for each in (own.cost, own.rereading, own.total_cost))
         lines.append(
             Line(
                 what=policy,
-                ours=f"${own.cost / 1e12:.2f}, hits {own.hits:.1%}, grounding {own.grounding:.2%}",
+                ours=f"${cost:.2f} + ${again:.2f} = ${both:.2f}, hits {own.hits:.1%}, grounding {own.grounding:.2%}",
                 theirs=f"{own.sent / own.calls:,.0f} in {own.boundaries:,}",
-                ratio=Spread.of([own.cost / best.cost]),
-                goal=NEAR if goals and policy == PRICED else None,
+                ratio=Spread.of([own.cost / found.total(served, OPTIMUM).cost]),
+                goal=NEAR if goals and policy == FRUGAL else None,
                 limit=few or over,
             )
         )
+    lines.append(worst(sessions, found, WORST if goals else None))
+    if goals:
+        lines += [*faithful_goals(window, sums), *frugal_goals(window, sums), *frontier_goals(found.points(sessions))]
     return Table(
         name=f"{NAME}, {title}",
         title="cost ÷ that of the optimum, of all calls",
-        ours="input cost, cache hits, grounding",
+        ours="input cost + reading again = total, cache hits, grounding",
         theirs="tokens a call, boundaries",
-        lines=[*lines, worst(sessions, found), *(verdicts(window, sums) if goals else ())],
+        lines=lines,
         wrong=disagreement(sessions, found),
     )
 
 
-def disagreement(sessions: Sequence[Recording], found: dict[str, Scores]) -> str:
+def disagreement(sessions: Sequence[Recording], found: Measured) -> str:
     """Where the engine's packs are not what the planner foretells of the same session."""
-    ratios = {each.name[:8]: found[each.name][PRICED].cost / found[each.name][FORETOLD].cost for each in sessions}
+    ratios = {
+        each.name[:8]: found.scores[each.name][HISTORY].cost / found.scores[each.name][FORETOLD].cost
+        for each in sessions
+    }
     apart = [f"{name} ({ratio:.3f})" for name, ratio in ratios.items() if abs(ratio - 1) > AGREED]
     return f"packs and planner disagree on {', '.join(apart)}" if apart else ""
 
 
-def worst(sessions: Sequence[Recording], found: dict[str, Scores]) -> Line:
-    ratios = {each.name: found[each.name][PRICED].cost / found[each.name][OPTIMUM].cost for each in sessions}
+def worst(sessions: Sequence[Recording], found: Measured, goal: Goal | None) -> Line:
+    ratios = {
+        each.name: found.scores[each.name][FRUGAL].cost / found.scores[each.name][OPTIMUM].cost for each in sessions
+    }
     name = max(ratios, key=lambda each: ratios[each])
     return Line(
-        what="  priced ÷ optimum, where it is worst",
+        what="  frugal ÷ optimum, where it is worst",
         ours=f"session {name[:8]}",
         theirs=f"median {statistics.median(ratios.values()):.2f}",
         ratio=Spread.of([ratios[name]]),
+        goal=goal,
     )
 
 
-def verdicts(window: int, sums: Scores) -> list[Line]:
-    ours = sums[PRICED]
-    fixed = {name: each for name, each in sums.items() if name == CLASSIC or name.startswith("folded at")}
-    best = min(fixed, key=lambda name: fixed[name].cost)
-    served = {name: each for name, each in sums.items() if name not in (PRICED, TAILED, OPTIMUM, NONE)}
-    smaller = {name: each.grounding for name, each in served.items() if each.sent <= ours.sent}
-    rival = max(smaller, key=lambda name: smaller[name])
+def faithful_goals(window: int, sums: Scores) -> list[Line]:
+    ours, fixed = sums[FAITHFUL], sums[BASELINE]
     return [
         Line(
-            what="  priced ÷ best fixed threshold",
-            ours=PRICED,
-            theirs=best,
-            ratio=Spread.of([ours.cost / fixed[best].cost]),
-            goal=CHEAPER,
+            what="  grounding of faithful, in percent",
+            ours=FAITHFUL,
+            theirs=f"{BASELINE}: {fixed.grounding:.2%}",
+            ratio=Spread.of([100 * ours.grounding]),
+            goal=GROUNDED.get(window),
         ),
         Line(
-            what="  priced ÷ sliding window",
-            ours=PRICED,
-            theirs=SLIDING,
-            ratio=Spread.of([ours.cost / sums[SLIDING].cost]),
-            goal=FAR_CHEAPER if window in FAR_WINDOWS else None,
+            what=f"  faithful ÷ {BASELINE}",
+            ours=FAITHFUL,
+            theirs=BASELINE,
+            ratio=Spread.of([ours.cost / fixed.cost]),
+            goal=NO_DEARER if window in GROUNDED else None,
         ),
         Line(
-            what="  grounding ÷ the best that sends no more tokens",
-            ours=PRICED,
-            theirs=rival,
-            ratio=Spread.of([ours.grounding / smaller[rival]]),
-            goal=AS_GROUNDED,
-        ),
-        Line(
-            what="  grounding ÷ the same with summaries cut head and tail",
-            ours=PRICED,
-            theirs=CUT,
-            ratio=Spread.of([ours.grounding / sums[CUT].grounding]),
-            goal=AS_GROUNDED,
+            what=f"  faithful ÷ {BASELINE}, with what is read again",
+            ours=FAITHFUL,
+            theirs=BASELINE,
+            ratio=Spread.of([ours.total_cost / fixed.total_cost]),
         ),
     ]
+
+
+def frugal_goals(window: int, sums: Scores) -> list[Line]:
+    ours = sums[FRUGAL]
+    fixed = {name: each for name, each in sums.items() if name == CLASSIC or name.startswith("folded at")}
+    best = min(fixed, key=lambda name: fixed[name].cost)
+    mine = (FAITHFUL, FRUGAL, HISTORY, OPTIMUM, NONE, *VARIANTS)
+    smaller = {name: each.grounding for name, each in sums.items() if name not in mine and each.sent <= ours.sent}
+    rival = max(smaller, key=lambda name: smaller[name])
+    pairs = [
+        ("best fixed threshold", best, ours.cost / fixed[best].cost, CHEAPER),
+        ("sliding window", SLIDING, ours.cost / sums[SLIDING].cost, FAR_CHEAPER if window in FAR_WINDOWS else None),
+        ("best that sends no more tokens, grounding", rival, ours.grounding / smaller[rival], AS_GROUNDED),
+        ("summaries cut head and tail, grounding", CUT, ours.grounding / sums[CUT].grounding, AS_GROUNDED),
+    ]
+    return [
+        Line(what=f"  frugal ÷ {what}", ours=FRUGAL, theirs=theirs, ratio=Spread.of([ratio]), goal=goal)
+        for what, theirs, ratio, goal in pairs
+    ]
+
+
+def frontier_goals(curve: Sequence[Point]) -> list[Line]:
+    """Whether any other policy is both cheaper and better grounded than ours: of others, and of fixed thresholds."""
+    rivals = {
+        "others": [each for each in curve if each.family not in ("ours", "optimum", "folding")],
+        "fixed thresholds": [each for each in curve if each.family == "folding" or each.name == CLASSIC],
+    }
+    lines = []
+    for name in (FAITHFUL, FRUGAL):
+        ours = next(each for each in curve if each.name == name)
+        for group, among in rivals.items():
+            above = dominating(ours, among)
+            lines.append(
+                Line(
+                    what=f"  {name}: how many of the {group} dominate it",
+                    ours=f"{ours.cost:.2f}, {ours.grounding:.2%}",
+                    theirs=", ".join(f"{each.name} ({each.cost:.2f}, {each.grounding:.2%})" for each in above)
+                    or "none",
+                    ratio=Spread.of([len(above)]),
+                    goal=NOBODY,
+                )
+            )
+    return lines
 
 
 def notes(sessions: Sequence[Recording], data: Path, about: str) -> list[str]:
     calls = sum(len(each.calls) for each in sessions)
     judged = sum(bool(call.wanted) for each in sessions for call in each.calls)
-    held = (
+    sources = (
         f"{len(sessions)} sessions from {data} with {calls:,} model calls, {judged:,} of which name something that was "
         f"there before; prices of {MODEL}. {PREFIX_TOKENS:,} tokens of instructions and tools stand before each."
+    )
+    halves = (
+        "Held out are the sessions that the summarizer's weights were fitted without. The planner's rules and their shares "
+        "were chosen with figures of both halves at hand."
     )
     cache = (
         "The cache holds the last prompt until it was unused for its time to live, by the messages' own times. Replies "
         "cost the same under every policy and are left out."
     )
+    again = (
+        "Reading again: a call that needs what its context lacks takes one further call, which reads the context from the "
+        "cache, and writes the smallest earlier result that held each missing identifier."
+    )
     packs = (
-        "What the priced planner sends is the history of packs that an engine built and settled before each call, of the "
-        "session recorded anew; the planner on its own has to foretell the same, call by call. What else stands in those "
-        "packs, behind the history, no other policy sends: it counts where the line says so."
+        "Faithful, frugal and classic are whole packs, with their tails, that an engine built and settled before each call "
+        "of the session recorded anew; frugal's planner on its own has to foretell the history of its packs. Variants, the "
+        "optimum and folding at thresholds are planned without an engine, and get the tails of faithful's packs. Nobody "
+        "else sends a tail."
     )
     cuts = (
         f"In '{CUT}' the same planner folds at its own times, but a summary is the beginning and the end of what it stands "
         "for, as much as the same tokens hold."
     )
     optimum = (
-        "The optimum knows all that is to come, and folds at the best places there are, with the planner's own verbatim "
-        "tail. All summaries are made by the library's summarizer, which needs no model; so they cost nothing."
+        "The optimum knows all that is to come, and folds at the best places there are, with frugal's own verbatim tail. "
+        "All summaries are made by the library's summarizer, which needs no model; so they cost nothing."
     )
     others = (
-        f"langchain {about}: trim_messages to the window, and SummarizationMiddleware at {TRIGGER:.0%} of it, with the "
-        f"messages kept that it keeps by itself. Clearing keeps the last {KEPT_RESULTS} results."
+        f"langchain {about}: trim_messages to the window, and SummarizationMiddleware at a share of it, with the messages "
+        f"kept that it keeps by itself. Clearing keeps the last {KEPT_RESULTS} results."
     )
-    halves = (
-        "Held out are the sessions that the summarizer's weights were fitted without. The planner's rule and its shares "
-        "were chosen with figures of both halves at hand."
+    dominated = (
+        "One policy dominates another if it costs no more and grounds no worse, and is better in one of the two."
     )
     short = "The recorded airline sessions are left out: none of them comes near to any of these windows."
-    return [held, halves, cache, packs, cuts, optimum, others, short]
+    return [sources, halves, cache, again, packs, cuts, optimum, others, dominated, short]
 
 
 def other_prices(sessions: Sequence[Recording]) -> Table:
@@ -291,12 +353,12 @@ def other_prices(sessions: Sequence[Recording]) -> Table:
                 ours=" ".join(f"{each:.3f}" for each in ratios),
                 theirs=relative(prices),
                 ratio=Spread.of([max(ratios)]),
-                goal=NEAR,
+                goal=NEAR_ELSEWHERE,
             )
         )
     return Table(
         name=f"{NAME}, other prices",
-        title="priced planner ÷ optimum on the held-out half; the ratio is that of the worst window",
+        title="frugal ÷ optimum on the held-out half; the ratio is that of the worst window",
         ours=" ".join(f"{window // 1_000}k" for window in WINDOWS),
         theirs="read, write ÷ input, lifetime",
         lines=lines,

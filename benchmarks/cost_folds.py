@@ -13,15 +13,12 @@ from itertools import accumulate
 
 import msgspec
 
-from benchmarks.cost_material import Recording
+from benchmarks.cost_material import Recording, count
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, cold
 from holdfast import Summary, Unit
-from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.context.extract import extract
 from holdfast.context.work import FEWEST, SHORTENED
 from holdfast.model.plan import Frugal, Prices
-
-count = EstimatingCounter().count
 
 
 class Shape(msgspec.Struct, frozen=True):

@@ -16,11 +16,14 @@ import msgspec
 import holdfast
 from benchmarks.cost_grounding import Index, identifiers, strings
 from holdfast import Message, Unit, codec
+from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.core.units import grouped
 from holdfast.model.state import SessionState
 
 PAGE = 100
 MICROS = 1_000_000
+
+count = EstimatingCounter().count
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -47,6 +50,8 @@ class Recording(msgspec.Struct, frozen=True):
     calls: list[Call]
     texts: list[str]
     """Two for each unit: what was said and called, and what came back."""
+    text_sizes: list[int]
+    """Tokens of each."""
     index: Index
 
     @property
@@ -98,6 +103,7 @@ def recording(name: str, recorded: Sequence[Message]) -> Recording:
         seen=_seen(units),
         calls=calls,
         texts=texts,
+        text_sizes=[count(text) for text in texts],
         index=index,
     )
 

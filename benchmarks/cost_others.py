@@ -9,16 +9,14 @@ from pathlib import Path
 
 from benchmarks import peer
 from benchmarks.agents.measure import ENVIRONMENT, LOCK
-from benchmarks.cost_folds import Summarizer, count, prompts, whole_units
-from benchmarks.cost_material import Recording
+from benchmarks.cost_folds import Summarizer, prompts, whole_units
+from benchmarks.cost_material import Recording, count
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, tokens_of
 from benchmarks.harness import environment
 
 WORKER = Path(__file__).parent / "cost_langchain.py"
 KEPT_RESULTS = 3
 """Of the newest results, when old ones are cleared: what a provider's own clearing keeps unless told otherwise."""
-TRIGGER = 0.85
-"""The share of the window at which langchain's middleware is told to summarise."""
 CLEARED_TOKENS = 4
 
 
@@ -98,8 +96,9 @@ class Langchain(peer.Peer):
         for call, first in zip(recording.calls, firsts, strict=True):
             yield whole[self._unit(first) : call.units]
 
-    def summarized(self, recording: Recording, summarizer: Summarizer, window: int) -> Iterator[Prompt]:
-        self.tell("summarize", round(TRIGGER * window) - PREFIX_TOKENS, self._known(recording))
+    def summarized(self, recording: Recording, summarizer: Summarizer, window: int, share: float) -> Iterator[Prompt]:
+        """The middleware, told to summarise at a share of the window."""
+        self.tell("summarize", round(share * window) - PREFIX_TOKENS, self._known(recording))
         made: tuple[int, ...] = ()
         while (heard := self.hear())[0] == "size":
             cut = self._unit(heard[1])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-from benchmarks.cost_folds import count, whole_units
-from benchmarks.cost_material import Recording, returned, said
+from benchmarks.cost_folds import whole_units
+from benchmarks.cost_material import Recording, count, returned, said
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown
 from holdfast import Scope, Summary, Unit
 from holdfast.context.extract import extract
@@ -93,7 +93,12 @@ class Planned:
             return made
         last = made.fold.last
         reductions = by_message((*self._view.reduced, *made.reduced))
-        inside = [item_shown(item, reductions, {}) for item in self._items if item.last <= last]
+        kept = {*made.fold.kept}
+        inside = [
+            item_shown(item, reductions, {})
+            for item in self._items
+            if item.last <= last and not (isinstance(item, Unit) and item.seq in kept)
+        ]
         return filled(made, inside, self._summarize(inside, made.fold.tokens), TOOLS)
 
     def _carry_out(self, made: Plan, version: int) -> None:

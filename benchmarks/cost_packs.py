@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 
 import holdfast
-from benchmarks.cost_folds import count, whole_units
-from benchmarks.cost_material import Recording, returned, said
+from benchmarks.cost_folds import whole_units
+from benchmarks.cost_material import Recording, count, returned, said
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown
 from holdfast import Summary, Unit, codec
 from holdfast.flows.messages import record_drafts
 from holdfast.model.drafts import Draft
 from holdfast.model.events import EvidenceKept, MessageRecorded, SessionCreated
 from holdfast.model.pack import TAIL, Brief
-from holdfast.model.plan import Prices
+from holdfast.model.plan import PlanPolicy, Prices
 from holdfast.render.packs import Pack
 from holdfast.runtime.transcript_lines import Reader
 
@@ -42,10 +42,10 @@ class Clock:
 
 
 class Packed:
-    """A session in an engine, with packs of one window."""
+    """A session in an engine, with packs of one window under one policy."""
 
-    def __init__(self, recording: Recording, file: Path, prices: Prices, window: int) -> None:
-        self._recording, self._file, self._window = recording, file, window
+    def __init__(self, recording: Recording, file: Path, policy: PlanPolicy, prices: Prices, window: int) -> None:
+        self._recording, self._file, self._policy, self._window = recording, file, policy, window
         self._prices = msgspec.structs.replace(prices, window=window + 1, max_output=1)
         self._whole = whole_units(recording)
         self._units = {unit.seq: number for number, unit in enumerate(recording.units)}
@@ -58,7 +58,9 @@ class Packed:
 
     def prompts(self) -> Iterator[Prompt]:
         brief = Brief(prompt=instructions(PREFIX_TOKENS))
-        with holdfast.open("memory:", clock=self._clock, prices=[self._prices], briefs={ROLE: brief}) as engine:
+        with holdfast.open(
+            "memory:", clock=self._clock, prices=[self._prices], briefs={ROLE: brief}, compaction=self._policy
+        ) as engine:
             session = engine.create_session(self._recording.name)
             reader, calls = Reader(), iter(self._recording.calls)
             with self._file.open("rb") as lines:
@@ -98,6 +100,12 @@ class Packed:
 def without_tails(prompts: Iterable[Prompt]) -> Iterator[Prompt]:
     for prompt in prompts:
         yield [each for each in prompt if not each.passing]
+
+
+def with_tails(prompts: Iterable[Prompt], packs: Iterable[Prompt]) -> Iterator[Prompt]:
+    """Prompts of the same session with the tails that these packs have."""
+    for prompt, pack in zip(prompts, packs, strict=True):
+        yield [*prompt, *(each for each in pack if each.passing)]
 
 
 def tail(pack: Pack) -> Iterator[Shown]:

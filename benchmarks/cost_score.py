@@ -3,11 +3,16 @@
 The cache holds the whole of the last prompt until it was unused for its time to live. A prompt reads from it what it has in
 common with that one from the beginning, unit for unit, and writes the rest. Replies cost the same under every policy, so
 they are left out. All prompts begin with the same instructions and tools.
+
+Lost information has a price: a call that needs an identifier which its context lacks must read it again. That takes one
+further call, which reads the context from the cache, and for each missing identifier the tokens of the smallest earlier
+tool result that held it (the smallest message, if no result did), written to the cache. Two identifiers of one text are
+read together. It is charged at every call that lacks something, whatever was read again before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -49,6 +54,8 @@ class Score(msgspec.Struct):
     boundaries: int = 0
     over: int = 0
     """Prompts that the window does not hold."""
+    rereading: int = 0
+    """What reading missing information again would cost, in picodollars."""
 
     @classmethod
     def total(cls, scores: Iterable[Score]) -> Score:
@@ -63,6 +70,11 @@ class Score(msgspec.Struct):
     def grounding(self) -> float:
         return self.grounded / self.judged if self.judged else 1.0
 
+    @property
+    def total_cost(self) -> int:
+        """The input, and what was lost of it at its price."""
+        return self.cost + self.rereading
+
 
 def cold(recording: Recording, prices: Prices) -> list[bool]:
     """Before which calls the cache is lost."""
@@ -73,12 +85,19 @@ def cold(recording: Recording, prices: Prices) -> list[bool]:
     ]
 
 
-def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: Prices) -> Score:
-    found = Score()
-    before: Prompt = []
-    for call, prompt, lost in zip(recording.calls, prompts, cold(recording, prices), strict=True):
-        common = _common(before, prompt)
-        found.boundaries += common < len(before)
+class Meter:
+    """What prompts cost, one after the other."""
+
+    def __init__(self, prices: Prices, window: int) -> None:
+        self.found = Score()
+        self._prices, self._window = prices, window
+        self._before: Prompt = []
+
+    def take(self, prompt: Prompt, *, lost: bool) -> int:
+        """The tokens that are sent; `lost`: the cache is."""
+        found, prices = self.found, self._prices
+        common = _common(self._before, prompt)
+        found.boundaries += common < len(self._before)
         sent = PREFIX_TOKENS + tokens_of(prompt)
         read = 0 if lost else PREFIX_TOKENS + tokens_of(prompt[:common])
         passing = tokens_of([each for each in prompt if each.passing])
@@ -86,11 +105,23 @@ def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: 
         found.read += read
         found.sent += sent
         found.calls += 1
-        found.over += sent > window
+        found.over += sent > self._window
+        self._before = [each for each in prompt if not each.passing]
+        return sent
+
+
+def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: Prices) -> Score:
+    meter = Meter(prices, window)
+    found = meter.found
+    for call, prompt, lost in zip(recording.calls, prompts, cold(recording, prices), strict=True):
+        sent = meter.take(prompt, lost=lost)
         if call.wanted:
+            missing = _missing(recording, prompt, call.wanted)
             found.judged += 1
-            found.grounded += sum(_there(recording, prompt, call.wanted)) / len(call.wanted)
-        before = [each for each in prompt if not each.passing]
+            found.grounded += 1 - len(missing) / len(call.wanted)
+            if missing:
+                found.rereading += prices.cache_read * sent
+                found.rereading += prices.cache_write * reread_tokens(recording, missing, call.units)
     return found
 
 
@@ -105,10 +136,23 @@ def _common(before: Prompt, after: Prompt) -> int:
     return next(differing, min(len(before), len(after)))
 
 
-def _there(recording: Recording, prompt: Prompt, wanted: Iterable[str]) -> Iterator[bool]:
+def reread_tokens(recording: Recording, missing: Iterable[str], units: int) -> int:
+    """Tokens of the smallest texts of the first so many units that hold these identifiers, each text once."""
+    return sum(recording.text_sizes[text] for text in {_smallest(recording, each, units) for each in missing})
+
+
+def _smallest(recording: Recording, identifier: str, units: int) -> int:
+    holding = [text for text in recording.index.holding(identifier) if text < 2 * units]
+    results = [text for text in holding if text % 2]
+    return min(results or holding, key=lambda text: recording.text_sizes[text])
+
+
+def _missing(recording: Recording, prompt: Prompt, wanted: Iterable[str]) -> list[str]:
     shown = {text for each in prompt for text in each.texts}
     others = [each.text for each in prompt if each.text]
-    for identifier in wanted:
-        yield not shown.isdisjoint(recording.index.holding(identifier)) or any(
-            present(identifier, text) for text in others
-        )
+    return [
+        identifier
+        for identifier in wanted
+        if shown.isdisjoint(recording.index.holding(identifier))
+        and not any(present(identifier, text) for text in others)
+    ]

@@ -92,6 +92,8 @@ class Bench(msgspec.Struct, frozen=True):
     """Recorded sessions and dialogues; nothing here ships them."""
     samples: Path | None = None
     """Where to write samples to read, for benchmarks that have some."""
+    picture: Path | None = None
+    """Where to write a picture, for benchmarks that draw one."""
 
     def pick(self, full: int, quick: int) -> int:
         return quick if self.quick else full

@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 from benchmarks import cost
-from benchmarks.cost_folds import count
-from benchmarks.cost_material import Recording, recordings
+from benchmarks.cost_material import Recording, count, recordings
 from benchmarks.cost_ours import GAP, Planned, cut
 from benchmarks.cost_packs import Packed, instructions, without_tails
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, score, tokens_of
@@ -57,7 +56,7 @@ def both(steps: list[tuple[int, int, bool]]) -> tuple[Recording, list[Prompt], l
         path = Path(folder) / "some.jsonl"
         path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in lines(steps)))
         (told,) = recordings([path])
-        packs = list(Packed(told, path, PRICES, WINDOW).prompts())
+        packs = list(Packed(told, path, Frugal(), PRICES, WINDOW).prompts())
     return told, packs, list(Planned(told, Frugal(), PRICES, WINDOW).prompts())
 
 
