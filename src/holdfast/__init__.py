@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.async_held import AsyncFrame, AsyncLedger, AsyncSession
     from holdfast.runtime.moving import Copied, copy
 
-__version__ = "0.8.0"
+__version__ = "0.9.0"
 
 __all__ = [
     "READ_HANDLE",
