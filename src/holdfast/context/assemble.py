@@ -59,6 +59,10 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """What tells it from what it was before without telling what it says, if there is such a thing."""
     fate: Fate = "omitted"
     """What it then counts as."""
+    share: float = 1.0
+    """How much of its bytes its text shows, if that is a preview."""
+    partly: str = ""
+    """The same in words; empty if it is whole."""
 
     @property
     def key(self) -> str:
@@ -255,8 +259,11 @@ class _Fitting:
         if piece.gone:
             return Placed(piece=piece, fate=piece.fate, reason=piece.gone)
         rank, size = self._rank[piece.key], self._size[piece.key]
+        whole: Fate = "reduced" if piece.partly else "included"
+        partly = f"; {piece.partly}" if piece.partly else ""
         if piece.key in wanted:
-            return Placed(piece=piece, fate="included", reason="asked for", text=piece.text, tokens=size, rank=rank)
+            reason = f"asked for{partly}"
+            return Placed(piece=piece, fate=whole, reason=reason, text=piece.text, tokens=size, rank=rank)
         text = kept.get(piece.key)
         if text is None:
             if piece.key in over:
@@ -266,7 +273,7 @@ class _Fitting:
             else:
                 reason = f"does not fit: {size:,} tokens, {piece.priority} priority"
             return Placed(piece=piece, fate="omitted", reason=reason, tokens=size, rank=rank)
-        why = "critical: always in" if piece.priority == "critical" else _fits_because(piece)
+        why = ("critical: always in" if piece.priority == "critical" else _fits_because(piece)) + partly
         if text != piece.text:
             return Placed(
                 piece=piece,
@@ -276,7 +283,7 @@ class _Fitting:
                 tokens=self._tokens(text),
                 rank=rank,
             )
-        return Placed(piece=piece, fate="included", reason=why, text=text, tokens=size, rank=rank)
+        return Placed(piece=piece, fate=whole, reason=why, text=text, tokens=size, rank=rank)
 
     def _laid_out(self, placed: Sequence[Placed], level: Level) -> Tail:
         texts: list[str] = []

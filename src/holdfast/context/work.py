@@ -6,25 +6,26 @@ is spooled; figures are counted on what was made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from holdfast import codec
 from holdfast.core.shown import (
-    Bodies,
+    STILL_READABLE,
     Reductions,
     by_message,
     can_shrink,
+    digest_of,
     item_shown,
     pieces_of,
     reduced_text,
     ref_of,
     size_of,
+    stored_in,
 )
 from holdfast.model import limits
-from holdfast.model.content import Part, text_of
+from holdfast.model.content import Body, Part, text_of
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Message, Summary, Unit
 from holdfast.model.names import Scope
@@ -60,7 +61,8 @@ CHARS = 3
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is made on: the conversation as it was recorded, how it is shown, and what is told from outside."""
+    """What a plan is made on: the conversation with its stored bodies as this window shows them, how its pieces are
+    reduced, and what is told from outside."""
 
     scope: Scope
     frame: str | None = None
@@ -68,7 +70,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     system: int = 0
     """Tokens of the system messages and whatever else stands before the conversation."""
     items: tuple[Item, ...] = ()
-    """As they were recorded."""
+    """As they were recorded, but for stored bodies: those are as this window shows them."""
     view: ViewState = ViewState()
     window: int
     """The tokens that all of it may have."""
@@ -78,7 +80,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """The cache is known to be lost: another model, other tools."""
     unread: bool = False
     """There is more behind these items than can be looked at: they must be folded, whatever it costs."""
-    bodies: Bodies = msgspec.field(default_factory=dict)
+    stored: Mapping[tuple[int, int], tuple[Part, ...]] = msgspec.field(default_factory=dict)
+    """The recorded parts of pieces that hold stored bodies, by message and piece: the items have them as they are shown."""
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -209,38 +212,40 @@ class Work:
     def _tokens(self, piece: _Piece, text: str) -> int:
         """What a piece takes as it was recorded: that of the message, if it is all there is of it."""
         alone = len(piece.message.tool_results) + len(piece.message.content) == 1 and not piece.message.tool_calls
-        return piece.message.tokens if alone else self.tools.count(text)
+        if alone or not stored_in(piece.parts):
+            return piece.message.tokens if alone else self.tools.count(text)
+        bodies = sum(part.shown_tokens for part in piece.parts if isinstance(part, Body))
+        beside = text_of(part for part in piece.parts if not isinstance(part, Body))
+        return bodies + (self.tools.count(beside) if beside else 0)
 
     def _shorter(self, pieces: Iterable[_Piece], form: Form, over: int, chars: int) -> tuple[Reduction, ...]:
         """Those of more than so many tokens, each by about so many characters."""
         found: list[Reduction] = []
         for each in pieces:
-            whole = each.how is not None  # it lies in the blob store, and is shown all the same
-            if not whole and each.message.tokens <= over:
+            if each.message.tokens <= over:
                 continue
-            text = text_of(each.parts)
-            if not whole and len(text) <= chars * 2:
+            stored = self.ground.stored.get((each.message.seq, each.number))
+            # a stored body is spooled to its stored preview
+            parts = each.parts if stored is None or form != "spool" else stored
+            text = text_of(parts)
+            if stored is None and len(text) <= chars * 2:
                 continue
-            tokens = each.how.tokens if each.how is not None else self._tokens(each, text)
-            shown_now = tokens if each.how is None else tokens - each.how.saved
-            if shown_now <= over:
+            tokens = self._tokens(each, text_of(each.parts))
+            if tokens <= over:
                 continue
-            head = len(text) if whole else chars if form == "spool" else chars // 2
             piece = Reduction(
                 message=each.message.seq,
                 piece=each.number,
-                form="spool" if whole else form,
-                head=head,
-                tail=0 if whole or form == "spool" else chars // 4 if form == "snip" else chars // 2,
+                form=form,
+                head=max(chars, len(text) if stored else 0) if form == "spool" else chars // 2,
+                tail=0 if form == "spool" else chars // 4 if form == "snip" else chars // 2,
                 tokens=tokens,
-                size=size_of(each.parts) if form == "spool" or whole else 0,
+                size=size_of(stored or parts) if stored or form == "spool" else 0,
                 digest="",
                 source=each.call,
             )
-            now = tokens
-            if not whole:
-                now = self.tools.count(reduced_text(each.parts, piece, piece_id(each.message.seq, each.number)))
-            if now < shown_now:
+            now = self.tools.count(reduced_text(parts, piece, piece_id(each.message.seq, each.number)))
+            if now < tokens:
                 found.append(msgspec.structs.replace(piece, saved=tokens - now))
         return tuple(found)
 
@@ -332,18 +337,27 @@ class Work:
         return first is not None
 
     def _named(self, reduce: tuple[Reduction, ...]) -> list[Reduction]:
-        """With what is only worked out for what is done: digest, size, and place in the blob store."""
+        """With what is only worked out for what is done: digest, size, whole tokens, and place in the blob store."""
         wanted = {(each.message, each.piece): each for each in reduce}
-        return [
-            msgspec.structs.replace(
-                wanted[message.seq, number], size=size_of(parts), digest=codec.digest(parts), ref=ref_of(parts)
-            )
-            for item in self.items
-            if isinstance(item, Unit)
-            for message in item.messages
-            for number, parts, _ in pieces_of(message)
-            if (message.seq, number) in wanted
-        ]
+        found: list[Reduction] = []
+        for item in self.items:
+            for message in item.messages if isinstance(item, Unit) else ():
+                for number, parts, _ in pieces_of(message):
+                    each = wanted.get((message.seq, number))
+                    if each is None:
+                        continue
+                    recorded = self.ground.stored.get((message.seq, number), parts)
+                    more = sum(part.whole_tokens - part.shown_tokens for part in parts if isinstance(part, Body))
+                    found.append(
+                        msgspec.structs.replace(
+                            each,
+                            size=size_of(recorded),
+                            digest=digest_of(recorded),
+                            ref=ref_of(recorded),
+                            whole=each.tokens + more if more else 0,
+                        )
+                    )
+        return found
 
     def _reduce(self, reduce: tuple[Reduction, ...]) -> int | None:
         first: int | None = None
@@ -421,7 +435,7 @@ class Work:
             return "", room
         text = outline(inside)
         if share and self.tools.summarize is not None:
-            shown = [item_shown(item, self.reductions, self.ground.bodies) for item in inside]
+            shown = [item_shown(item, self.reductions) for item in inside]
             text = self.tools.summarize(shown, room)
         return text, self.tools.count(text) if text.strip() else 0
 
@@ -506,4 +520,4 @@ def outline(items: Sequence[Item]) -> str:
     count = sum(item.count for item in items)
     earlier = [line for item in items if isinstance(item, Summary) for line in item.text.splitlines()]
     kept = [line for line in earlier if _LEFT not in line]
-    return "\n".join([*kept, f"({count:,}{_LEFT}; results in them can still be read by their handles)"])
+    return "\n".join([*kept, f"({count:,}{_LEFT}{STILL_READABLE})"])

@@ -139,15 +139,19 @@ def prices_for(place: Place, model: str) -> Prices | None:
     return prices_of(model, place.context.prices) if model else None
 
 
-def requested(place: Place, state: SessionState, asked: Asked, view: Viewed) -> Request:
-    model = asked.model or ""
-    prices = prices_for(place, model or (state.calibration.model if place.frame is None else ""))
+def effective_budget(place: Place, state: SessionState, asked: Asked) -> int:
+    """The budget that was asked for, or what the model's window leaves without its longest answer, if that is less."""
+    prices = prices_for(place, asked.model or (state.calibration.model if place.frame is None else ""))
     window = limits.WINDOW_TOKENS
     if prices is not None:
         window = prices.window - (asked.max_output or prices.max_output)
     effective = min(asked.budget, window)
     if effective < limits.PACK_TOKENS:
         raise BudgetTooSmall(budget=effective, least=limits.PACK_TOKENS)
+    return effective
+
+
+def requested(place: Place, state: SessionState, asked: Asked, view: Viewed, effective: int) -> Request:
     query, new, stated = _query(asked.query, view, state.summaries_of(place.frame))
     return Request(
         query=query,
@@ -156,7 +160,7 @@ def requested(place: Place, state: SessionState, asked: Asked, view: Viewed) -> 
         role=asked.role,
         budget=asked.budget,
         effective=effective,
-        model=model,
+        model=asked.model or "",
         max_output=asked.max_output,
         include=asked.include,
         exclude=asked.exclude,

@@ -147,7 +147,7 @@ def _replaced(command: Summarize, given: Given, state: SessionState) -> Flow[Giv
     for each in stretch:
         tokens += each.tokens
         count += each.messages if isinstance(each, SummaryRef) else 1
-        whole_tokens += each.replaced if isinstance(each, SummaryRef) else each.tokens
+        whole_tokens += each.replaced if isinstance(each, SummaryRef) else each.whole_tokens
     return msgspec.structs.replace(given, replaced_tokens=tokens, replaced_messages=count, replaced_whole=whole_tokens)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.model.names import LedgerId, Scope, StreamId
 
-PROJECTION_VERSION = 7
+PROJECTION_VERSION = 8
 """Raised whenever a row type, or what projecting puts into it, changes: opening an older store then rebuilds."""
 
 

@@ -38,3 +38,31 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         """A copy: whoever gets it may change it."""
         copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.parameters))
         return copy
+
+
+def _whole(least: int, description: str) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "description": description}
+
+
+READ_HANDLE = Tool(
+    name="read_handle",
+    description=(
+        "Read what is shown only in part, by the handle in its marker: bytes start to stop, lines first_line to last_line, "
+        "or the lines that contain search. A reply is limited in length and says how to go on."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "handle": {"type": "string", "description": "such as h12_0"},
+            "start": _whole(0, "from 0"),
+            "stop": _whole(0, "exclusive"),
+            "first_line": _whole(1, "from 1"),
+            "last_line": _whole(1, "inclusive"),
+            "search": {"type": "string", "description": "ignores case"},
+        },
+        "required": ["handle"],
+        "additionalProperties": False,
+    },
+)
+"""The tool that reads stored bodies. Every pack offers it from the first call on, whether there is something to read or
+not: a list of tools that changes costs the whole cache of a prompt."""
