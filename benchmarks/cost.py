@@ -33,7 +33,7 @@ from benchmarks.cost_packs import Packed, without_tails
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Score, score, tokens_of
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
-from holdfast.model.plan import Classic, Priced, Prices
+from holdfast.model.plan import Classic, Frugal, Prices
 from holdfast.model.prices import prices_of
 
 NAME = "cost"
@@ -103,7 +103,7 @@ def scores(recording: Recording, data: Path, prices: Prices, langchain: Langchai
     """Of every policy on one session."""
     window = prices.window
     packs = list(Packed(recording, data / f"{recording.name}.jsonl", prices, window).prompts())
-    shape = Shape.of(Priced(), window)
+    shape = Shape.of(Frugal(), window)
     folding, summarizer = Folding(recording, shape, prices), Summarizer(recording, shape)
     langchain.take(recording)
 
@@ -114,8 +114,8 @@ def scores(recording: Recording, data: Path, prices: Prices, langchain: Langchai
         OPTIMUM: prompts(recording, summarizer, in_hindsight(folding)),
         PRICED: without_tails(packs),
         TAILED: packs,
-        FORETOLD: Planned(recording, Priced(), prices, window).prompts(),
-        CUT: Planned(recording, Priced(), prices, window, cut).prompts(),
+        FORETOLD: Planned(recording, Frugal(), prices, window).prompts(),
+        CUT: Planned(recording, Frugal(), prices, window, cut).prompts(),
         CLASSIC: Planned(recording, Classic(), prices, window).prompts(),
         "break-even rule": folded(break_even),
     }
@@ -277,13 +277,13 @@ def other_prices(sessions: Sequence[Recording]) -> Table:
         ratios = []
         for window in WINDOWS:
             prices = priced_at(model, window)
-            shape = Shape.of(Priced(), window)
+            shape = Shape.of(Frugal(), window)
             ours = best = 0
             for each in sessions:
                 if each.held_out:
                     folding = Folding(each, shape, prices)
                     best += folding.total(in_hindsight(folding))
-                    ours += score(each, Planned(each, Priced(), prices, window, blank).prompts(), window, prices).cost
+                    ours += score(each, Planned(each, Frugal(), prices, window, blank).prompts(), window, prices).cost
             ratios.append(ours / best)
         lines.append(
             Line(

@@ -19,7 +19,7 @@ from holdfast import Summary, Unit
 from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.context.extract import extract
 from holdfast.context.work import FEWEST, SHORTENED
-from holdfast.model.plan import Priced, Prices
+from holdfast.model.plan import Frugal, Prices
 
 count = EstimatingCounter().count
 
@@ -35,7 +35,7 @@ class Shape(msgspec.Struct, frozen=True):
     """The most of the window that a summary may take."""
 
     @classmethod
-    def of(cls, policy: Priced, window: int) -> Shape:
+    def of(cls, policy: Frugal, window: int) -> Shape:
         """As the library's planner has it."""
         return cls(window, policy.preserve_turns, policy.tail_share, policy.summary_share)
 

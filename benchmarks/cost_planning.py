@@ -12,7 +12,7 @@ import holdfast
 from benchmarks import material
 from benchmarks.harness import FSYNC, Bench, Sample, Turn, each_us, limit_met, one_by_one, time_ratio
 from benchmarks.report import Goal, Line, Table, micros
-from holdfast.model.plan import Priced, SummarizeOldest
+from holdfast.model.plan import Frugal, SummarizeOldest
 from holdfast.model.prices import prices_of
 
 CHEAP = Goal("at most", 1)
@@ -24,7 +24,7 @@ KEPT = 200
 """Messages that a boundary leaves in view."""
 MODEL = "claude-sonnet-4-5"
 WINDOW = 1_000_000
-PATIENT = Priced(least=WINDOW)
+PATIENT = Frugal(least=WINDOW)
 """Looks at everything, and never finds it worth a boundary."""
 RENDER, LOOK, FOLD = "render", "plan, nothing pays", "plan, a fold pays"
 
@@ -39,7 +39,7 @@ def run(bench: Bench) -> list[Table]:
         turns: dict[str, Turn] = {
             RENDER: rendering(live),
             LOOK: planning(live, PATIENT, folds=False),
-            FOLD: planning(live, Priced(), folds=True),
+            FOLD: planning(live, Frugal(), folds=True),
         }
         turns |= {str(size): planning(session, PATIENT, folds=False) for size, session in sessions.items()}
         samples = bench.in_turns(bench.pick(9, 3), turns, slices=bench.pick(3, 1))
@@ -105,7 +105,7 @@ def rendering(session: holdfast.Session) -> Turn:
     return turn(render)
 
 
-def planning(session: holdfast.Session, policy: Priced, *, folds: bool) -> Turn:
+def planning(session: holdfast.Session, policy: Frugal, *, folds: bool) -> Turn:
     prices = prices_of(MODEL)
     assert prices is not None
     prices = msgspec.structs.replace(prices, window=WINDOW + prices.max_output)

@@ -17,7 +17,7 @@ from benchmarks.agents.workload import Turn
 from benchmarks.harness import Sample, timed
 from benchmarks.packs_material import ANSWER, BUDGET, LARGE, PROMPT, QUESTION, behind, level
 from holdfast.model.pack import Brief
-from holdfast.model.plan import Priced, SummarizeOldest
+from holdfast.model.plan import Frugal, SummarizeOldest
 from holdfast.render.packs import Pack
 
 SESSION = "only"
@@ -30,7 +30,7 @@ STEPS = 4
 WARM = 5
 ROLE = "desk"
 BRIEFS = {ROLE: Brief(prompt=PROMPT)}
-FULL = Priced(least=BUDGET)
+FULL = Frugal(least=BUDGET)
 """Folds when it must, and never because it pays: so the packs are nearly full."""
 
 

@@ -56,7 +56,18 @@ from holdfast.model.pack import (
     Request,
     TokenSummary,
 )
-from holdfast.model.plan import Classic, Figures, Occupancy, Plan, Priced, Prices, Step, SummarizeOldest, TruncateAt
+from holdfast.model.plan import (
+    Classic,
+    Faithful,
+    Figures,
+    Frugal,
+    Occupancy,
+    Plan,
+    Prices,
+    Step,
+    SummarizeOldest,
+    TruncateAt,
+)
 from holdfast.model.policy import Ladder, Policy
 from holdfast.model.rows import LedgerRow, SessionRow
 from holdfast.model.situation import UPDATE_SITUATION, Action, ActionCall, Situation, SituationUpdate, Stated
@@ -101,12 +112,14 @@ __all__ = [
     "Exposure",
     "Fact",
     "FactSource",
+    "Faithful",
     "FeedPage",
     "Figures",
     "File",
     "Frame",
     "FrameRecord",
     "FrameState",
+    "Frugal",
     "Handle",
     "History",
     "HoldfastError",
@@ -137,7 +150,6 @@ __all__ = [
     "Pending",
     "Plan",
     "Policy",
-    "Priced",
     "Prices",
     "Problem",
     "Profile",

@@ -17,7 +17,17 @@ from holdfast.core.shown import by_message, shown
 from holdfast.model.content import Data, Part, Role, Text, ToolCall, ToolResult, text_of
 from holdfast.model.messages import History, Item, Message, Summary, Unit
 from holdfast.model.names import Scope
-from holdfast.model.plan import Classic, Plan, PlanPolicy, Priced, Prices, Strategy, SummarizeOldest, TruncateAt
+from holdfast.model.plan import (
+    Classic,
+    Faithful,
+    Frugal,
+    Plan,
+    PlanPolicy,
+    Prices,
+    Strategy,
+    SummarizeOldest,
+    TruncateAt,
+)
 from holdfast.model.state import Calibration, ViewState
 from holdfast.render import anthropic, openai_chat, openai_responses, text
 
@@ -138,7 +148,7 @@ def boundary(talk: Talk, what: Strategy | Classic) -> None:
     made_with = tools()
     talk.change(
         ground,
-        plan(ground, what, made_with) if isinstance(what, Classic) else asked(ground, what, Priced(), made_with),
+        plan(ground, what, made_with) if isinstance(what, Classic) else asked(ground, what, Frugal(), made_with),
     )
 
 
@@ -177,11 +187,23 @@ calibrations = st.builds(
     Calibration, factor=st.sampled_from([1_000, 1_000, 250, 777, 1_300]), overhead=st.sampled_from([4, 0, 25])
 )
 priced = st.builds(
-    Priced,
+    Frugal,
     preserve_turns=st.integers(0, 3),
     tail_share=st.sampled_from([0.25, 0.01, 1.0]),
     summary_share=st.sampled_from([1 / 16, 0.001, 0.5]),
     least=st.sampled_from([0, 100, 1_000]),
+    large=st.sampled_from([100, 2_000]),
+    excerpt=st.sampled_from([1, 30, 200]),
+)
+faithful = st.builds(
+    Faithful,
+    threshold=st.sampled_from([0.85, 0.6]),
+    target=st.sampled_from([0.5, 0.2]),
+    cold=st.sampled_from([0.5, 0.3]),
+    cold_target=st.sampled_from([0.25, 0.05]),
+    turn_share=st.sampled_from([0.15, 0.01, 1.0]),
+    least_share=st.sampled_from([0.1, 0.001]),
+    summary_share=st.sampled_from([0.2, 0.001]),
     large=st.sampled_from([100, 2_000]),
     excerpt=st.sampled_from([1, 30, 200]),
 )
@@ -237,9 +259,7 @@ def end(item: Item) -> int:
 def as_shown(ground: Ground) -> list[Item]:
     reduced = by_message(ground.view.reduced)
     return [
-        item
-        if isinstance(item, Summary)
-        else Unit(tuple(shown(message, reduced, ground.bodies) for message in item.messages))
+        item if isinstance(item, Summary) else Unit(tuple(shown(message, reduced)[0] for message in item.messages))
         for item in ground.items
     ]
 
@@ -270,7 +290,13 @@ def applied(ground: Ground, plan: Plan) -> Ground:
         items = [summary, *kept]
         reduced = {place: each for place, each in reduced.items() if each.message > fold.last}
     view = ViewState(
-        seq, tuple(reduced[place] for place in sorted(reduced)), seq, plan.figures.calls, plan.figures.grown
+        seq,
+        tuple(reduced[place] for place in sorted(reduced)),
+        seq,
+        plan.figures.calls,
+        plan.figures.grown,
+        results=plan.figures.results,
+        repeats=plan.figures.repeats,
     )
     return replace(ground, version=seq, items=tuple(items), view=view)
 
@@ -303,4 +329,4 @@ def encoded(rendering: Any) -> bytes:
     return json.dumps(rendering, sort_keys=True).encode()
 
 
-policies: st.SearchStrategy[PlanPolicy] = st.one_of(priced, classic)
+policies: st.SearchStrategy[PlanPolicy] = st.one_of(faithful, priced, classic)

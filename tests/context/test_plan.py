@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -12,11 +13,12 @@ from holdfast.context.plan import Ground, asked, plan
 from holdfast.core.shown import pieces_of
 from holdfast.model.content import Text, ToolResult, text_of
 from holdfast.model.handles import piece_id
-from holdfast.model.messages import Item, Message, Summary
+from holdfast.model.messages import Item, Message, Summary, Unit
 from holdfast.model.plan import (
+    Faithful,
+    Frugal,
     Plan,
     PlanPolicy,
-    Priced,
     Reduction,
     Spool,
     Strategy,
@@ -33,6 +35,7 @@ from tests.context.grounds import (
     as_shown,
     calibrations,
     end,
+    faithful,
     first_difference,
     grounds,
     policies,
@@ -123,7 +126,7 @@ def test_once_a_plan_is_carried_out_there_is_nothing_more_to_do(
 @settings(max_examples=EXAMPLES * 2)
 @given(grounds(5) | grounds(5, fitting=True), priced, calibrations, costs)
 def test_what_is_chosen_costs_no_more_than_doing_nothing_or_than_any_single_operation(
-    ground: Ground, policy: Priced, calibration: Calibration, cost: int
+    ground: Ground, policy: Frugal, calibration: Calibration, cost: int
 ) -> None:
     """A summary takes all the room that it has, as it is counted on."""
     made_with = tools(calibration, cost, summarize=lambda items, tokens: "s" * tokens)
@@ -199,7 +202,7 @@ def test_a_strategy_keeps_as_many_of_the_newest_messages_as_it_says_whole_units(
 ) -> None:
     """Fewer if a unit has more than there is room for; more if the model has not seen them, or one reaches into another."""
     strategy = SummarizeOldest(keep) if summarised else TruncateAt(keep)
-    found = asked(ground, strategy, Priced(), tools())
+    found = asked(ground, strategy, Frugal(), tools())
     if found.fold is None:
         return
     assert [step.op for step in found.steps] == [strategy]
@@ -246,7 +249,7 @@ def handle_of(piece: Reduction) -> str:
 def test_folds_of_folds_stay_small_and_stand_for_all_that_was_said(
     strategy: Strategy | None, calls: int, seed: int
 ) -> None:
-    talk, policy, said = Talk(), Priced(preserve_turns=1), 0
+    talk, policy, said = Talk(), Frugal(preserve_turns=1), 0
     for turn in range(50):
         talk.say("user", Text(prose(300, f"q{seed + turn}")))
         reply = talk.say("assistant", Text(prose(300, f"a{turn}")), calls=calls)
@@ -260,3 +263,82 @@ def test_folds_of_folds_stay_small_and_stand_for_all_that_was_said(
         assert sum(item.tokens for item in summaries) <= 8_000 // 8
         assert sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in talk.items) == said
     assert [item for item in talk.items if isinstance(item, Summary)]
+
+
+# The faithful policy
+
+
+def begins_turn(item: Item) -> bool:
+    return isinstance(item, Unit) and item.starts_turn
+
+
+@settings(max_examples=EXAMPLES * 2)
+@given(grounds(5) | grounds(5, fitting=True), faithful, calibrations, costs)
+def test_faithful_changes_nothing_while_the_history_fits_and_the_cache_is_warm(
+    ground: Ground, policy: Faithful, calibration: Calibration, cost: int
+) -> None:
+    found = planned(ground, policy, None, calibration, cost)
+    share = found.figures.before / ground.window
+    if share < (policy.cold if found.figures.cold else policy.threshold):
+        assert found.empty
+    elif found.why == "cold":
+        assert found.figures.cold
+        assert found.figures.net < 0, "and only if it pays"
+
+
+@settings(max_examples=EXAMPLES * 2)
+@given(grounds(5) | grounds(5, fitting=True), faithful, calibrations, costs)
+def test_faithful_leaves_the_current_turn_alone_unless_the_window_forces_it(
+    ground: Ground, policy: Faithful, calibration: Calibration, cost: int
+) -> None:
+    found = planned(ground, policy, None, calibration, cost)
+    current = max((number for number, item in enumerate(ground.items) if begins_turn(item)), default=0)
+    kept = ground.items[current:]
+    if found.why == "forced":
+        assert found.figures.before > ground.window
+    else:
+        assert found.reduced == ()
+        assert found.fold is None or found.fold.last < kept[0].first
+        assert found.empty or as_shown(applied(ground, found))[-len(kept) :] == as_shown(ground)[current:]
+
+
+def test_a_boundary_lasts_and_is_cut_at_a_turn() -> None:
+    """Turns of about 400 tokens in a window of 10,000: one boundary for some eight turns, each time to about a half."""
+    talk, policy, made_with = Talk(), Faithful(), tools()
+    boundaries: list[int] = []
+    for number in range(100):
+        talk.say("user", Text(prose(400, f"question{number}")))
+        ground = talk.ground(10_000, PRICES)
+        found = plan(ground, policy, made_with)
+        if not found.empty:
+            boundaries.append(number)
+            assert found.why == "threshold"
+            assert 0.85 * 10_000 <= found.figures.before <= 0.90 * 10_000
+            assert 0.30 * 10_000 <= found.figures.after <= 0.50 * 10_000
+            assert found.fold is not None
+            assert begins_turn(next(item for item in ground.items if item.first > found.fold.last))
+        talk.change(ground, found)
+        talk.say("assistant", Text(prose(1_200, f"answer{number}")))
+    assert len(boundaries) <= 12
+    assert all(after - before >= 7 for before, after in itertools.pairwise(boundaries))
+
+
+def test_what_was_asked_for_again_raises_the_price_of_forgetting() -> None:
+    def lost(again: int) -> int:
+        talk = Talk()
+        for number in range(30):
+            talk.say("user", Text(f"question {number}"))
+            reply = talk.say("assistant", Text("I look."), calls=1)
+            same = replace(reply.tool_calls[0], args={"file": "same"})
+            if number < again:
+                message = replace(reply, tool_calls=(same,))
+                talk.items[-1] = Unit((message,))
+            talk.say("tool", results=[ToolResult(reply.tool_calls[0].id, (Text(prose(900, "file")),))])
+        talk.say("user", Text("and now?"))
+        found = plan(talk.ground(8_000, PRICES), Faithful(), tools())
+        assert found.figures.repeats == max(0, again - 1)
+        assert found.figures.results == 30
+        return found.figures.lost
+
+    assert 0 < lost(0) < lost(10) < lost(30)
+    assert plan(Talk().ground(9_000, PRICES), Frugal(), tools()).figures.lost == 0

@@ -73,7 +73,6 @@ from holdfast.model.events import (
     BudgetReserved,
     BudgetUsed,
     CallStarted,
-    ContextCompacted,
     EnvironmentCleared,
     EnvironmentObserved,
     Event,
@@ -127,7 +126,7 @@ from holdfast.model.plan import (
     Why,
 )
 from holdfast.model.state import SessionState
-from holdfast.model.view_events import ContextRedacted, PackRecorded
+from holdfast.model.view_events import ContextCompacted, ContextRedacted, PackRecorded
 from tests.core import fact_strategies, situation_strategies
 from tests.core.basics import digests, json_objects, json_values, names, texts, whole_numbers
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import Summary
-from holdfast.model.plan import Priced
+from holdfast.model.plan import Frugal
 from tests.support import figure
 
 WINDOW = 12_000
@@ -58,7 +58,7 @@ def both(steps: list[tuple[int, int, bool]]) -> tuple[Recording, list[Prompt], l
         path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in lines(steps)))
         (told,) = recordings([path])
         packs = list(Packed(told, path, PRICES, WINDOW).prompts())
-    return told, packs, list(Planned(told, Priced(), PRICES, WINDOW).prompts())
+    return told, packs, list(Planned(told, Frugal(), PRICES, WINDOW).prompts())
 
 
 steps = st.tuples(st.sampled_from([1, 20, 299, 301, 4_000]), st.integers(1, 120), st.booleans())

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast.model.content import Json, Text, ToolCall, ToolResult
 from holdfast.model.messages import Message
-from holdfast.model.plan import Priced
+from holdfast.model.plan import Frugal
 
 PRICES = cost.priced_at("claude-sonnet-4-5", 6_000)
 SHAPE = Shape(window=6_000, turns=2, tail_share=0.2, summary_share=0.1)
@@ -135,13 +135,13 @@ def test_the_planner_keeps_to_its_window_and_extends_between_boundaries(taken: l
     told = session(taken)
     before: Prompt = []
     boundaries = 0
-    for prompt in Planned(told, Priced(least=100), PRICES, SHAPE.window).prompts():
+    for prompt in Planned(told, Frugal(least=100), PRICES, SHAPE.window).prompts():
         assert PREFIX_TOKENS + tokens_of(prompt) <= SHAPE.window
         extends = prompt[: len(before)] == before
         assert extends or prompt[0].key[0] in ("summary", "reduced")
         boundaries += not extends
         before = prompt
-    found = score(told, Planned(told, Priced(least=100), PRICES, SHAPE.window).prompts(), SHAPE.window, PRICES)
+    found = score(told, Planned(told, Frugal(least=100), PRICES, SHAPE.window).prompts(), SHAPE.window, PRICES)
     assert found.boundaries == boundaries
 
 

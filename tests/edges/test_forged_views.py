@@ -10,8 +10,9 @@ import pytest
 import holdfast
 from holdfast import BlobRef, SummarizeOldest, Text
 from holdfast.core import invariants
-from holdfast.model.events import ContextCompacted, Event, HandleMoved, HandleReplaced, SummaryRecorded
+from holdfast.model.events import Event, HandleMoved, HandleReplaced, SummaryRecorded
 from holdfast.model.plan import Figures, Fold, Reduction
+from holdfast.model.view_events import ContextCompacted
 from tests.edges.engines import LOCAL, Desk
 from tests.edges.test_forged_frames import forged
 from tests.edges.test_transfer import refused_at
@@ -64,7 +65,7 @@ def _moved(piece: Reduction, residency: Any = "paged_out", frame: str | None = N
 
 
 def _reduced(*pieces: Reduction, **changes: Any) -> ContextCompacted:
-    given: dict[str, Any] = {"policy": "priced", "why": "asked", "original": 9, "final": 3, "counter": "c"}
+    given: dict[str, Any] = {"policy": "frugal", "why": "asked", "original": 9, "final": 3, "counter": "c"}
     return ContextCompacted(**{**given, "reduced": pieces, **changes})
 
 

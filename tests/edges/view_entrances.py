@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 import holdfast
-from holdfast import Classic, Priced, Prices, Spooling, SummarizeOldest, TruncateAt, errors
+from holdfast import Classic, Frugal, Prices, Spooling, SummarizeOldest, TruncateAt, errors
 from holdfast.flows.history import DIALECTS
 from holdfast.model.handles import SCORES
 from holdfast.testing import hostile
@@ -174,7 +174,7 @@ PLANS: dict[str, Callable[[object], bool]] = {
     "window": or_none(is_int),
     "model": or_none(is_text),
     "prices": or_none(never),
-    "policy": lambda value: value in (None, "priced", "classic"),
+    "policy": lambda value: value in (None, "frugal", "classic"),
     "before": is_int,
     "cold": is_bool,
 }
@@ -186,7 +186,7 @@ QUESTIONS: dict[str, Entrance] = {
     **{f"plan({option})": Entrance(_planned(lambda value: value, option), fits) for option, fits in PLANS.items()},
     **{
         f"plan({option}'s {field})": Entrance(_planned(_figure(kind, field), option), _fits(kind, field))
-        for option, kind in (("prices", Prices), ("policy", Priced), ("policy", Classic))
+        for option, kind in (("prices", Prices), ("policy", Frugal), ("policy", Classic))
         for field in kind.__struct_fields__
     },
     "open(compaction)": Entrance(_opened("compaction"), PLANS["policy"]),

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from holdfast.model.plan import Classic, Priced, Prices, Strategy, SummarizeOldest, TruncateAt
+from holdfast.model.plan import Classic, Frugal, Prices, Strategy, SummarizeOldest, TruncateAt
 from tests.context.grounds import PRICES
 
 
@@ -46,7 +46,7 @@ class TooLate(NamedTuple):
 
 class Compact(NamedTuple):
     where: int
-    how: Priced | Classic | Strategy
+    how: Frugal | Classic | Strategy
     share: float
     """The window, by what is in view."""
     prices: Prices | None
@@ -109,10 +109,10 @@ Step: TypeAlias = Spoken | TooLate | Shortened | Push | Pop | Reset | Erase | Wa
 
 LENGTHS = (5, 150, 150, 590, 2_900, 3_100, 7_000)
 """Around what is spooled, among others."""
-POLICIES: tuple[Priced | Classic | Strategy, ...] = (
-    Priced(),
-    Priced(least=0, large=100, excerpt=20, preserve_turns=1),
-    Priced(least=0, preserve_turns=0, tail_share=0.01),
+POLICIES: tuple[Frugal | Classic | Strategy, ...] = (
+    Frugal(),
+    Frugal(least=0, large=100, excerpt=20, preserve_turns=1),
+    Frugal(least=0, preserve_turns=0, tail_share=0.01),
     Classic(),
     Classic(large=200, excerpt=30),
     Classic(snip=0.01, micro=None, collapse=None, auto=None),

@@ -18,12 +18,13 @@ from holdfast.core.messages import group_of
 from holdfast.core.shown import pieces_of
 from holdfast.core.units import group_seq, whole
 from holdfast.model.content import BlobRef, Body, Data, Image, Part, Text, text_of
-from holdfast.model.events import ContextCompacted, HandleMoved
+from holdfast.model.events import HandleMoved
 from holdfast.model.handles import Handle, piece_id
 from holdfast.model.messages import History, Item, Message, Summary, Unit
-from holdfast.model.plan import Classic, Plan, Priced, Reduction
+from holdfast.model.plan import Classic, Frugal, Plan, Reduction
 from holdfast.model.rows import BlobRow, PageRow
 from holdfast.model.state import SessionState
+from holdfast.model.view_events import ContextCompacted
 from holdfast.render import anthropic, openai_chat, openai_responses, text
 from tests.context.grounds import prose
 from tests.property.days_of_agents import (
@@ -227,7 +228,7 @@ class Play:
         before, state = place.history(), self.session.state()
         window = max(1, round((before.tokens + step.before) * step.share))
         options: dict[str, Any] = {"window": window, "prices": step.prices, "cold": step.cold, "before": step.before}
-        if isinstance(step.how, Priced | Classic):
+        if isinstance(step.how, Frugal | Classic):
             options["policy"] = step.how
             planned = place.plan(**options)
             assert planned == place.plan(**options)
@@ -236,7 +237,7 @@ class Play:
         assert self.session.state() == state, "planning changes nothing"
         self.marks += 1
         made = place.compact(**options, key=f"compact {self.marks}")
-        if isinstance(step.how, Priced | Classic):
+        if isinstance(step.how, Frugal | Classic):
             check_same(made, planned)
         self._check_made(place, before, made, step.before)
         event(f"compacted, {made.why}" + (", folded" if made.fold else "") + (", reduced" if made.reduced else ""))

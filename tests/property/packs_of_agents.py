@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.adapters.tokens import EstimatingCounter
-from holdfast.context.fence import CLOSING, OPENING
+from holdfast.context.fence import CLOSING, JOINT, OPENING
 from holdfast.core.calibrate import calibrated
 from holdfast.core.guard import MARKER
 from holdfast.errors import CriticalOverflow, WindowTooSmall
 from holdfast.flows.packing import LATEST, TASK
-from holdfast.model.messages import Unit
+from holdfast.model.messages import SUMMARY_LABEL, Summary, Unit
 from holdfast.model.pack import PREFIX, TAIL, Brief
 from holdfast.model.tools import Tool
 from holdfast.render.packs import Pack
@@ -225,10 +225,13 @@ class Day:
         return (
             sum(measure(each.tokens, 1) for each in history.system)
             + (measure(COUNT(json.dumps(tools, separators=(",", ":"))), 0) if tools else 0)
-            + measure(sum(each.tokens for each in history.items), sum(each.blocks for each in history.items))
-            + sum(measure(COUNT(each), 0) for each in (*fence, *tail))
+            + measure(
+                sum(each.tokens + COUNT(SUMMARY_LABEL) * isinstance(each, Summary) for each in history.items),
+                sum(each.blocks for each in history.items),
+            )
+            + sum(measure(COUNT(each if each == CLOSING else each + JOINT), 0) for each in (*fence, *tail))
             + (measure(0, 1) if tail else 0)
-            + sum(measure(COUNT(each), 1) for each in question)
+            + sum(measure(COUNT(each + JOINT), 1) for each in question)
         )
 
     def _check_extends(self, place: Any, pack: Pack) -> None:

@@ -22,10 +22,11 @@ from holdfast import errors
 from holdfast.core import upcast
 from holdfast.model import limits
 from holdfast.model.content import Text
-from holdfast.model.events import ContextCompacted, HandleReplaced
+from holdfast.model.events import HandleReplaced
 from holdfast.model.messages import Item, Summary, Unit
-from holdfast.model.plan import Classic, Priced, Strategy, SummarizeOldest, TruncateAt
+from holdfast.model.plan import Classic, Faithful, Frugal, PlanPolicy, Strategy, SummarizeOldest, TruncateAt
 from holdfast.model.rows import HandleRow
+from holdfast.model.view_events import ContextCompacted
 from tests.context.grounds import prose
 from tests.property.days_of_agents import a_day
 from tests.property.histories_of_agents import SPOOLING, Play, rendered
@@ -105,9 +106,11 @@ def turn(place: Any, number: int, length: int = 300) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [SummarizeOldest(4), TruncateAt(4), Priced(least=0), Classic()], ids=lambda how: how.__class__.__name__
+    "how",
+    [SummarizeOldest(4), TruncateAt(4), Faithful(), Frugal(least=0), Classic()],
+    ids=lambda how: how.__class__.__name__,
 )
-def test_fifty_boundaries_in_a_row_stay_small_and_stand_for_all(how: Strategy | Priced | Classic) -> None:
+def test_fifty_boundaries_in_a_row_stay_small_and_stand_for_all(how: Strategy | PlanPolicy) -> None:
     session: Any = opened("memory:", spooling=None).create_session("s")
     for number in range(50):
         turn(session, number)
@@ -115,7 +118,7 @@ def test_fifty_boundaries_in_a_row_stay_small_and_stand_for_all(how: Strategy | 
         items = session.history().items
         summaries = [item for item in items if isinstance(item, Summary)]
         assert len(summaries) <= 1
-        assert sum(item.tokens for item in summaries) <= 4_000 * Priced().summary_share + 100
+        assert sum(item.tokens for item in summaries) <= 4_000 * Faithful().summary_share + 100
         told = sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in items)
         assert told == session.state().messages == 4 * (number + 1)
         shown = sum(each.tokens for each in session.messages(limit=1_000) if each.seq in seqs(items))
@@ -132,15 +135,19 @@ def seqs(items: Sequence[Item]) -> set[int]:
     return {message.seq for item in items if isinstance(item, Unit) for message in item.messages}
 
 
-def boundary(place: Any, how: Strategy | Priced | Classic, window: int, **more: Any) -> Any:
-    options = {"policy": how} if isinstance(how, Priced | Classic) else {"strategy": how}
+def boundary(place: Any, how: Strategy | PlanPolicy, window: int, **more: Any) -> Any:
+    options = {"policy": how} if isinstance(how, PlanPolicy) else {"strategy": how}
     return place.compact(window=window, **options, **more)
 
 
 @settings(max_examples=OTHERS)
-@given(st.integers(0, 40), st.sampled_from([SummarizeOldest(2), TruncateAt(3), Priced(), Classic()]), st.booleans())
+@given(
+    st.integers(0, 40),
+    st.sampled_from([SummarizeOldest(2), TruncateAt(3), Faithful(), Frugal(), Classic()]),
+    st.booleans(),
+)
 def test_what_is_too_long_to_be_looked_at_is_folded_until_it_can_be(
-    messages: int, how: Strategy | Priced | Classic, in_frame: bool
+    messages: int, how: Strategy | PlanPolicy, in_frame: bool
 ) -> None:
     with pytest.MonkeyPatch.context() as patch, opened("memory:") as engine:
         patch.setattr(limits, "LIVE_MESSAGES", 10)
@@ -158,7 +165,7 @@ def test_what_is_too_long_to_be_looked_at_is_folded_until_it_can_be(
         told = sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in history.items)
         assert told == messages
         assert messages <= 10 or isinstance(history.items[0], Summary)
-        assert messages > 10 or how not in (Priced(), Classic()) or rendered(history) == before
+        assert messages > 10 or how not in (Faithful(), Frugal(), Classic()) or rendered(history) == before
         assert engine.verify().problems == ()
 
 

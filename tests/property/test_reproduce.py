@@ -17,9 +17,10 @@ import holdfast
 from holdfast import SummarizeOldest, errors
 from holdfast.core import upcast
 from holdfast.model import limits
-from holdfast.model.events import ContextCompacted, PayloadsErased
+from holdfast.model.events import PayloadsErased
 from holdfast.model.pack import Brief, Entry, PackDiff
 from holdfast.model.tools import Tool
+from holdfast.model.view_events import ContextCompacted
 from holdfast.runtime import reproducing
 from holdfast.storage.memory import MemoryStore
 from holdfast.testing.appends import all_events, positions_in_feed_order

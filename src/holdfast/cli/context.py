@@ -213,7 +213,11 @@ def _calls(item: Item) -> tuple[holdfast.ToolCall, ...]:
 @window_option
 @model_option
 @click.option(
-    "--policy", type=click.Choice(["priced", "classic"]), default="priced", show_default=True, help="By which rule."
+    "--policy",
+    type=click.Choice(["faithful", "frugal", "classic"]),
+    default="faithful",
+    show_default=True,
+    help="By which rule.",
 )
 @click.option(
     "--before", type=click.IntRange(0), default=0, metavar="TOKENS", help="Of what stands before it: tools, a prompt."

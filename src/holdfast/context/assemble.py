@@ -1,8 +1,9 @@
 """From what was read to what a model is shown: the volatile tail of a pack, fitted into what the rest leaves.
 
-Laws: what is shown never takes more than the budget, recounted when it is done, or it is an error; what is Critical is in,
-or it is an error; nothing is in while something of a higher priority that would fit in its place is out; a larger budget
-never raises the level; the same material gives the same bytes.
+Laws: what is shown never takes more than the budget, counted as it is laid out, or it is an error; what is Critical is in,
+or it is an error; nothing is in while something of a higher priority is out that would fit if all of lower priority were
+out, facts beyond their share and what was asked for excepted; a larger budget never raises the level; the level is that of
+the worst that happened to a piece, or the least that was asked for; the same material gives the same bytes.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from holdfast.context import levels
+from holdfast.context.fence import JOINT
 from holdfast.errors import CriticalOverflow
 from holdfast.model.handles import SCORES, Priority
 from holdfast.model.pack import TAIL, Fate, Request, Section
-from holdfast.model.plan import Level
+from holdfast.model.plan import Level, SummarizeOldest, TruncateAt
 
 WANTED_SHARE = (3, 4)
 """The most of what remains that handles may take which were asked for and are not Critical."""
-_TRIES = 8
-"""How often the tail is fitted anew when it turned out larger than the sum of its pieces."""
+OF_THE_CONVERSATION = (levels.PriorityBased, SummarizeOldest, TruncateAt)
+"""The strategies that say nothing of what stands behind the conversation."""
+_LINE_END = 4
+"""Tokens that a line may take less among others than by itself, at most."""
 
 HEADINGS: dict[Section, str] = {
     "notes": "Notes:",
@@ -63,6 +67,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """How much of its bytes its text shows, if that is a preview."""
     partly: str = ""
     """The same in words; empty if it is whole."""
+    too_large: bool = False
+    """It is gone because no tail of this budget could hold it."""
 
     @property
     def key(self) -> str:
@@ -101,29 +107,79 @@ def tail_of(
     measure: Callable[[int, int], int],
     strategy: levels.Strategy = levels.PriorityBased(),
 ) -> Tail:
-    """The tail that fits into `room` tokens: what the prefix, the history and the query leave of the budget."""
-    left = room
-    for _ in range(_TRIES):
-        fitting = _Fitting(request, pieces, left, count, measure, strategy)
-        made = fitting.tail()
-        if made.tokens <= room:
-            return made
-        left = min(left, fitting.taken(made)) - (made.tokens - room)  # else it may choose the same
-    raise CriticalOverflow(needed=request.effective + made.tokens - room, budget=request.effective)
+    """The tail that fits into `room` tokens: what the prefix, the history and the query leave of the budget.
+
+    A strategy of one's own is asked first, if all does not fit as it is; the others are about the conversation. What it
+    leaves is fitted by levels."""
+    fitting = _Fitting(request, pieces, room, count, measure)
+    return fitting.tail() if isinstance(strategy, OF_THE_CONVERSATION) else fitting.tail_by(strategy)
 
 
 def least_of(pieces: Sequence[Piece], count: Callable[[str], int], measure: Callable[[int, int], int]) -> int:
     """The tokens of a tail that has no more in it than what is Critical; 0 if nothing is."""
-    shown = [each for each in pieces if not each.gone]
-    texts = [each.text for each in shown if each.priority == "critical"]
-    if not texts:
-        return 0
-    sections = {each.section for each in shown}
-    texts += (HEADINGS[each] for each in TAIL if each in sections and each in HEADINGS)
-    return sum(measure(count(each) + 1, 0) for each in texts) + measure(0, 1)
+    rows = _Rows(pieces, count, measure)
+    for each in pieces:
+        if each.priority == "critical" and not each.gone:
+            rows.put(each, each.text)
+    return rows.tokens
+
+
+class _Rows:
+    """The lines of a tail, and what they take as they are laid out: headings, line ends and all."""
+
+    def __init__(
+        self, pieces: Sequence[Piece], count: Callable[[str], int], measure: Callable[[int, int], int]
+    ) -> None:
+        self._count, self._measure = count, measure
+        self._places = {each.key: number for number, each in enumerate(pieces)}
+        self._lines: dict[Section, dict[int, str]] = {}
+        self._known: dict[Section, int] = {}
+        """What the sections take that were counted since their last change."""
+
+    def put(self, piece: Piece, text: str) -> None:
+        self._lines.setdefault(piece.section, {})[self._places[piece.key]] = text
+        self._known.pop(piece.section, None)
+
+    def take_out(self, piece: Piece) -> None:
+        del self._lines[piece.section][self._places[piece.key]]
+        self._known.pop(piece.section, None)
+
+    @property
+    def texts(self) -> dict[Section, str]:
+        return {section: self._text(section) for section in TAIL if self._lines.get(section)}
+
+    def _text(self, section: Section) -> str:
+        lines = [text for _, text in sorted(self._lines[section].items())]
+        return "\n".join([HEADINGS[section], *lines] if section in HEADINGS else lines)
+
+    @property
+    def breakdown(self) -> dict[Section, int]:
+        """What each section takes; the last one with what it takes to be a message."""
+        for section, text in self.texts.items():
+            if section not in self._known:
+                self._known[section] = self._measure(self._count(text + JOINT), 0)
+        found = {section: self._known[section] for section in self.texts}
+        if found:
+            found[next(reversed(found))] += self._measure(0, 1)
+        return found
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.breakdown.values())
 
 
 class _Fitting:
+    """Pieces on their way into a tail.
+
+    Each level is tried as a whole, and the first that fits is taken: all as it is; all in a lighter form; what is Medium,
+    High or asked for, and of the rest what fits; what fits. Whether a level fits is one comparison of a size that the room
+    has no part in with the room, and of the size of its facts with their share, which grows with the room. So a larger
+    room never raises the level. Inside a level, pieces come in by rank, and one that does not fit is skipped: what is out
+    would not fit either if all that ranks lower were out.
+
+    Facts beyond their share are out by that rule, whatever ranks lower; the level counts them as left out all the same.
+    Otherwise a larger room, which lets in another fact, could push out something else and raise the level."""
+
     def __init__(
         self,
         request: Request,
@@ -131,179 +187,220 @@ class _Fitting:
         room: int,
         count: Callable[[str], int],
         measure: Callable[[int, int], int],
-        strategy: levels.Strategy,
     ) -> None:
         self._request = request
         self._count, self._measure = count, measure
-        self._strategy = strategy
         self._pieces = pieces
-        self._open = [each for each in pieces if not each.gone]
-        self._size = {each.key: self._tokens(each.text) for each in self._open}
-        order = sorted(self._open, key=lambda each: (-SCORES[each.priority], -each.score, -each.recency, each.key))
-        self._rank = {each.key: number for number, each in enumerate(order, 1)}
-        self._ranked = order
-        shown = {each.section for each in self._open}
-        headings = sum(self._tokens(HEADINGS[each]) for each in TAIL if each in shown and each in HEADINGS)
-        self._critical = [each for each in order if each.priority == "critical"]
-        must = self._sum(self._critical)
-        self._around = headings + (measure(0, 1) if self._open else 0)
-        self._left = room - self._around - must
-        if self._left < 0 and self._critical:
-            raise CriticalOverflow(needed=request.effective - self._left, budget=request.effective)
-        self._must = must
+        self._room = room
+        open_ = [each for each in pieces if not each.gone]
+        self._size = {each.key: self._tokens(each.text) for each in open_}
+        self._ranked = sorted(
+            open_,
+            key=lambda each: (-SCORES[each.priority], -each.score, -each.recency, each.key),
+        )
+        self._rank = {each.key: number for number, each in enumerate(self._ranked, 1)}
+        self._text = {each.key: each.text for each in open_}
+        """As the level that is tried shows it."""
+        self._rows = _Rows(pieces, count, measure)
+        for each in self._ranked:
+            if each.priority == "critical":
+                self._rows.put(each, each.text)
+        least = self._rows.tokens
+        if least > room:
+            raise CriticalOverflow(needed=request.effective + least - room, budget=request.effective)
+        self._left = max(0, room - least)
+        self._rest = [each for each in self._ranked if each.priority != "critical"]
+        self._over: set[str] = set()
+        """The facts that are beyond their share."""
+        self._in = {each.key for each in self._ranked if each.priority == "critical"}
+        self._asked_for: set[str] = set()
 
     def _tokens(self, text: str) -> int:
         """Of a piece in a row of them: with the end of its line."""
         return self._measure(self._count(text) + 1, 0)
 
-    def _sum(self, pieces: Sequence[Piece]) -> int:
-        return sum(self._size[each.key] for each in pieces)
-
-    def taken(self, made: Tail) -> int:
-        """What a tail was thought to take."""
-        return self._around + sum(each.tokens for each in made.placed if each.text)
-
     def tail(self) -> Tail:
-        wanted, asked_too_much = self._wanted()
-        room = max(0, self._left - self._sum(wanted))
-        taken = {each.key for each in (*wanted, *self._critical)}
-        rest = [each for each in self._ranked if each.key not in taken]
-        chosen = {each.key for each in wanted}
-        if self._all_fit(rest, room):
-            kept = {each.key: each.text for each in (*self._critical, *rest)}
-            return self._laid_out([self._placed(each, kept, chosen, set(), set()) for each in self._pieces], "none")
-        facts, beyond = self._facts([each for each in rest if each.section == "facts"], room)
-        over = {each.key for each in beyond}
-        spare = self._slack(rest, facts, room)
-        done = self._compacted([each for each in rest if each.key not in over], room - spare)
+        floor = levels.LEVELS.index(self._request.min_compaction)
+        level: Level = "none"
+        if floor or not self._fits(self._rest):
+            level = "light"
+            self._lighten()
+            stay = [each for each in self._rest if each.wanted or _stays(each, self._request.min_compaction)]
+            if not self._fits(stay):
+                level = self._fill(stay)
+            elif not self._text_changed(stay):
+                level = "none"
+        for each in self._pieces:
+            if each.too_large:
+                level = _worse(level, _loss(each))
+        return self._laid_out(_worse(level, self._request.min_compaction))
+
+    def tail_by(self, strategy: levels.Strategy) -> Tail:
+        """The tail of what a strategy of one's own leaves, if all does not fit as it is."""
+        if self._fits(self._rest) and self._request.min_compaction == "none":
+            return self._laid_out("none")
+        for each in self._rest:
+            self._take_out(each)
+        candidates = [self._candidate(each) for each in self._ranked]
+        done = levels.compact(candidates, max(0, self._room), count=self._tokens, strategy=strategy)
         kept = {each.id: each.text for each in done.items}
-        self._top_up(rest, kept, over, room)
-        placed = tuple(self._placed(each, kept, chosen, over, asked_too_much) for each in self._pieces)
-        return self._laid_out(placed, done.level)
+        self._text |= kept
+        self._size |= {each: self._tokens(text) for each, text in kept.items()}
+        self._rest = [each for each in self._rest if each.key in kept]
+        level = "none" if self._fits(self._rest) else self._fill(self._rest)
+        return self._laid_out(_worse(_worse(level, done.level), self._request.min_compaction))
 
-    def _all_fit(self, rest: Sequence[Piece], room: int) -> bool:
-        """Whether there is nothing to choose: the common case, and the cheap one."""
-        facts = self._sum([each for each in rest if each.section == "facts"])
-        asked = type(self._strategy) is levels.PriorityBased and self._request.min_compaction == "none"
-        return asked and facts <= self._cap(room) and self._sum(rest) <= room
+    def _candidate(self, piece: Piece) -> levels.Candidate:
+        """What is oldest matters least: here that is what ranks last."""
+        kind = levels.BREADCRUMB if piece.section == "breadcrumbs" else piece.section
+        seq = len(self._ranked) + 1 - self._rank[piece.key]
+        return levels.Candidate(piece.key, kind, piece.priority, seq, piece.text, self._size[piece.key])
 
-    def _wanted(self) -> tuple[list[Piece], set[str]]:
+    # Levels
+
+    def _lighten(self) -> None:
+        """All but what was asked for, which is in as it is."""
+        for each in self._rest:
+            text = each.text if each.wanted else levels.light(each.text)
+            size = self._tokens(text)
+            if text != each.text and size < self._size[each.key]:
+                self._text[each.key], self._size[each.key] = text, size
+
+    def _text_changed(self, pieces: Sequence[Piece]) -> bool:
+        return any(self._text[each.key] != each.text for each in pieces)
+
+    def _fits(self, pieces: Sequence[Piece]) -> bool:
+        """Whether all of these fit, the facts among them in their share. They are then in; else nothing has changed."""
+        facts = sum(self._size[each.key] for each in pieces if each.section == "facts")
+        if facts > self._share:
+            return False
+        for each in pieces:
+            self._put(each)
+        if self._rows.tokens <= self._room:
+            return True
+        for each in pieces:
+            self._take_out(each)
+        return False
+
+    def _put(self, piece: Piece) -> None:
+        self._rows.put(piece, self._text[piece.key])
+        self._in.add(piece.key)
+
+    def _take_out(self, piece: Piece) -> None:
+        if piece.key in self._in:
+            self._rows.take_out(piece)
+            self._in.discard(piece.key)
+
+    @property
+    def _share(self) -> int:
+        """What facts may take of what remains. What was asked for counts with the most that it may take, so that this
+        never falls as the room grows."""
         share, of = WANTED_SHARE
-        most, found = max(0, self._left) * share // of, list[Piece]()
-        refused: set[str] = set()
-        for each in self._ranked:
-            if each.wanted and each.priority != "critical":
-                if self._sum(found) + self._size[each.key] <= most:
-                    found.append(each)
-                else:
-                    refused.add(each.key)
-        return found, refused
+        wanted = sum(self._size[each.key] for each in self._rest if each.wanted)
+        return int((self._left - min(wanted, self._left * share // of)) * self._request.fact_share)
 
-    def _cap(self, room: int) -> int:
-        return int(room * self._request.fact_share)
+    def _fill(self, stay: Sequence[Piece]) -> Level:
+        """What fits, by rank: first all that only a loss of the last level would leave out, if that fits as a whole."""
+        must = [each for each in stay if _loss(each) == "critical"]
+        if self._fits(must):
+            self._fill_up([each for each in stay if _loss(each) != "critical"])
+            return "aggressive"
+        self._fill_up(self._in_order(stay))
+        return "critical"
 
-    def _facts(self, facts: Sequence[Piece], room: int) -> tuple[list[Piece], list[Piece]]:
-        """Those within their share, the best first; what does not fit is skipped."""
-        left, kept, beyond = self._cap(room), list[Piece](), list[Piece]()
-        for each in facts:
+    def _in_order(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Breadcrumbs first, then what was asked for, as far as its share goes; beyond that it ranks as Medium at least."""
+        share, of = WANTED_SHARE
+        left = self._left * share // of
+        for each in pieces:
             size = self._size[each.key]
-            (kept if size <= left else beyond).append(each)
-            left -= size if size <= left else 0
-        return kept, beyond
+            if each.wanted and size <= left:
+                left -= size
+                self._asked_for.add(each.key)
 
-    def _slack(self, rest: Sequence[Piece], kept: Sequence[Piece], room: int) -> int:
-        """What facts leave of their share because the next does not fit. It is kept free at first: else a little more room
-        could let in a fact that pushes something else out."""
-        all_facts = self._sum([each for each in rest if each.section == "facts"])
-        return min(all_facts, self._cap(room)) - self._sum(kept)
+        def rank(piece: Piece) -> tuple[int, int]:
+            score = max(SCORES[piece.priority], SCORES["medium"]) if piece.wanted else SCORES[piece.priority]
+            first = 2 if piece.section == "breadcrumbs" else 1 if piece.key in self._asked_for else 0
+            return -(score if not first else SCORES["critical"] + first), self._rank[piece.key]
 
-    def _compacted(self, rest: Sequence[Piece], room: int) -> levels.Compaction:
-        """Levels take what is oldest for what matters least: here that is what ranks last."""
-        last = len(self._ranked) + 1
-        candidates = [
-            levels.Candidate(
-                each.key,
-                levels.BREADCRUMB if each.section == "breadcrumbs" else each.section,
-                each.priority,
-                last - self._rank[each.key],
-                each.text,
-                self._size[each.key],
-            )
-            for each in (*self._critical, *rest)
-        ]
-        room, floor = max(0, room) + self._must, self._request.min_compaction
-        done = levels.compact(candidates, room, count=self._tokens, strategy=self._strategy, min_level=floor)
-        if done.target_met:
-            return done
-        return levels.compact(done.items, room, count=self._tokens, min_level=floor)  # the rest goes by priority
+        return sorted(pieces, key=rank)
 
-    def _top_up(self, rest: Sequence[Piece], kept: dict[str, str], over: set[str], room: int) -> None:
-        """What was left out and fits after all comes in, the highest first; but no fact beyond their share."""
-        if self._request.min_compaction not in ("none", "light", "moderate"):
-            return
-        sizes = {each: self._tokens(text) for each, text in kept.items()}
-        left = room + self._must - sum(sizes.values())
-        facts = self._cap(room) - sum(sizes[each.key] for each in rest if each.section == "facts" and each.key in kept)
-        for each in rest:
+    def _fill_up(self, pieces: Sequence[Piece]) -> None:
+        share = self._share - sum(
+            self._size[each.key] for each in self._rest if each.section == "facts" and each.key in self._in
+        )
+        for each in pieces:
             size = self._size[each.key]
-            if each.key in kept or size > left or (each.section == "facts" and size > facts):
-                continue
-            kept[each.key] = each.text
-            over.discard(each.key)
-            left -= size
-            facts -= size if each.section == "facts" else 0
+            if each.section == "facts" and size > share:
+                self._over.add(each.key)
+            elif self._fits_beside(each, size):
+                share -= size if each.section == "facts" else 0
 
-    def _placed(
-        self, piece: Piece, kept: dict[str, str], wanted: set[str], over: set[str], asked_too_much: set[str]
-    ) -> Placed:
-        if piece.gone:
-            return Placed(piece=piece, fate=piece.fate, reason=piece.gone)
-        rank, size = self._rank[piece.key], self._size[piece.key]
-        whole: Fate = "reduced" if piece.partly else "included"
-        partly = f"; {piece.partly}" if piece.partly else ""
-        if piece.key in wanted:
-            reason = f"asked for{partly}"
-            return Placed(piece=piece, fate=whole, reason=reason, text=piece.text, tokens=size, rank=rank)
-        text = kept.get(piece.key)
-        if text is None:
-            if piece.key in over:
-                reason = f"beyond the share of facts ({self._request.fact_share:.0%} of what remains)"
-            elif piece.key in asked_too_much:
-                reason = "asked for, but it takes more than three quarters of what remains"
-            else:
-                reason = f"does not fit: {size:,} tokens, {piece.priority} priority"
-            return Placed(piece=piece, fate="omitted", reason=reason, tokens=size, rank=rank)
-        why = ("critical: always in" if piece.priority == "critical" else _fits_because(piece)) + partly
-        if text != piece.text:
-            return Placed(
-                piece=piece,
-                fate="reduced",
-                reason=f"{why}; shortened to fit",
-                text=text,
-                tokens=self._tokens(text),
-                rank=rank,
-            )
-        return Placed(piece=piece, fate=whole, reason=why, text=text, tokens=size, rank=rank)
+    def _fits_beside(self, piece: Piece, size: int) -> bool:
+        """Whether one more fits; it is then in. What is far too large is not counted to the token."""
+        if self._rows.tokens + size > self._room + _LINE_END:
+            return False
+        self._put(piece)
+        if self._rows.tokens <= self._room:
+            return True
+        self._take_out(piece)
+        return False
 
-    def _laid_out(self, placed: Sequence[Placed], level: Level) -> Tail:
-        texts: list[str] = []
-        breakdown: dict[Section, int] = {}
-        for section in TAIL:
-            lines = [each.text for each in placed if each.piece.section == section and each.text]
-            if lines:
-                heading = HEADINGS.get(section)
-                texts.append("\n".join([heading, *lines] if heading else lines))
-                breakdown[section] = self._measure(self._count(texts[-1]), 0)
-        if breakdown:
-            last = next(reversed(breakdown))
-            breakdown[last] += self._measure(0, 1)
+    # What came of it
+
+    def _laid_out(self, level: Level) -> Tail:
+        breakdown = self._rows.breakdown
         return Tail(
-            texts=tuple(texts),
-            placed=tuple(placed),
+            texts=tuple(self._rows.texts.values()),
+            placed=tuple(map(self._placed, self._pieces)),
             breakdown=breakdown,
             level=level,
             tokens=sum(breakdown.values()),
         )
+
+    def _placed(self, piece: Piece) -> Placed:
+        if piece.gone:
+            return Placed(piece=piece, fate=piece.fate, reason=piece.gone)
+        rank, size = self._rank[piece.key], self._size[piece.key]
+        if piece.key not in self._in:
+            return Placed(piece=piece, fate="omitted", reason=self._why_out(piece), tokens=size, rank=rank)
+        text = self._text[piece.key]
+        why = "critical: always in" if piece.priority == "critical" else _fits_because(piece)
+        if piece.wanted and piece.priority != "critical":
+            why = "asked for"
+        why += f"; {piece.partly}" if piece.partly else ""
+        if text != piece.text:
+            return Placed(
+                piece=piece, fate="reduced", reason=f"{why}; shortened to fit", text=text, tokens=size, rank=rank
+            )
+        fate: Fate = "reduced" if piece.partly else "included"
+        return Placed(piece=piece, fate=fate, reason=why, text=text, tokens=size, rank=rank)
+
+    def _why_out(self, piece: Piece) -> str:
+        if piece.key in self._over:
+            return f"beyond the share of facts ({self._request.fact_share:.0%} of what remains)"
+        if piece.wanted and piece.key not in self._asked_for:
+            return "asked for, but it takes more than three quarters of what remains"
+        if not piece.wanted and not _stays(piece, self._request.min_compaction):
+            return f"left out by the least compaction that was asked for ({self._request.min_compaction})"
+        return f"does not fit: {self._size[piece.key]:,} tokens, {piece.priority} priority"
+
+
+def _stays(piece: Piece, floor: Level) -> bool:
+    """Whether a level that is done in full leaves it in."""
+    if floor == "critical":
+        return piece.section == "breadcrumbs"
+    return floor != "aggressive" or SCORES[piece.priority] > SCORES["low"] or piece.section == "breadcrumbs"
+
+
+def _loss(piece: Piece) -> Level:
+    """The level that a pack is at without this piece."""
+    low = SCORES[piece.priority] <= SCORES["low"] and not piece.wanted and piece.section != "breadcrumbs"
+    return "aggressive" if low else "critical"
+
+
+def _worse(one: Level, other: Level) -> Level:
+    return max(one, other, key=levels.LEVELS.index)
 
 
 def _fits_because(piece: Piece) -> str:

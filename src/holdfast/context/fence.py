@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 TAG = "holdfast-context"
 OPENING = f"<{TAG}>\nWritten by the application for this call. Nobody else can write inside this tag."
 CLOSING = f"</{TAG}>"
+JOINT = "\n\n"
+"""What stands between two texts in the fence; it counts to the first."""
 
 QUOTED = "quoted-context"
 """What stands where somebody else wrote the tag: shorter, and nothing that could be mistaken for it."""

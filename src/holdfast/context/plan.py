@@ -17,18 +17,21 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.context.work import Choice, Ground, Measure, Summarize, Tools, Work, outline, shifted
+from holdfast.context.outline import outline
+from holdfast.context.steps import shifted
+from holdfast.context.work import Choice, Ground, Measure, Summarize, Tools, Work
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Summary
 from holdfast.model.plan import (
     AutoCompact,
     Classic,
     Collapse,
+    Faithful,
+    Frugal,
     Op,
     Plan,
     PlanPolicy,
     Pressure,
-    Priced,
     Snip,
     Spool,
     Strategy,
@@ -38,6 +41,7 @@ from holdfast.model.plan import (
     folds,
     label,
 )
+from holdfast.model.prices import UNKNOWN
 
 __all__ = [
     "Ground",
@@ -63,7 +67,9 @@ def plan(ground: Ground, policy: PlanPolicy, tools: Tools) -> Plan:
         return work.plan(policy.name, "forced")
     if isinstance(policy, Classic):
         return _classic(work, policy)
-    return _priced(work, policy)
+    if isinstance(policy, Faithful):
+        return _faithful(work, policy)
+    return _frugal(work, policy)
 
 
 def filled(plan: Plan, items: Sequence[Item], text: str, tools: Tools) -> Plan:
@@ -166,10 +172,56 @@ def _evict(work: Work, op: Op, policy: Classic) -> None:
             work.do(op, fold=(work.cut(work.tail(op.preserve_turns, op.tail_tokens)), share))
 
 
-# The priced policy
+# The faithful policy
 
 
-def _priced(work: Work, policy: Priced) -> Plan:
+def _faithful(work: Work, policy: Faithful) -> Plan:
+    """Nothing while the history fits; then one boundary that lasts. The current turn is touched only if it must be."""
+    work.pays_for_loss = True
+    window = work.ground.window
+    if work.tokens > window:
+        _force_faithfully(work, policy)
+        return work.plan(policy.name, "forced")
+    full = work.tokens >= policy.threshold * window
+    if work.cold and work.ground.prices != UNKNOWN and work.tokens > policy.cold * window:
+        chosen = _oldest(work, policy, policy.cold_target, work.turn())
+        if chosen is not None and chosen.figures.net < 0 and work.carry_out(chosen):
+            return work.plan(policy.name, "threshold" if full else "cold")
+    chosen = _oldest(work, policy, policy.target, work.turn()) if full else None
+    if chosen is not None:
+        work.carry_out(chosen)
+    return work.plan(policy.name, "threshold")
+
+
+def _oldest(work: Work, policy: Faithful, target: float, before: int) -> Choice | None:
+    """Fold the oldest items, up to the beginning of a turn if there is one near; None if that frees too little."""
+    window = work.ground.window
+    op = Collapse(round(target * window), round(policy.summary_share * window))
+    cut = work.until(op.target_tokens, before, op.summary_tokens)
+    cut = work.turn_start(cut, min(before, work.unseen), round(policy.turn_share * window))
+    chosen = work.choice(op, fold=(work.cut(cut), op.summary_tokens))
+    return chosen if chosen is not None and chosen.saved >= policy.least_share * window else None
+
+
+def _force_faithfully(work: Work, policy: Faithful) -> None:
+    """Make it fit: fold earlier turns; of the current one, excerpt large results that were seen, the oldest first; fold
+    what was seen; spool what was not."""
+    window = work.ground.window
+    target, share = round(policy.target * window), round(policy.summary_share * window)
+    op = Collapse(target, share)
+    work.do(op, fold=(work.cut(work.until(target, work.turn(), share)), share))
+    if work.tokens > window:
+        micro = TimeDecayMicro(policy.large, policy.excerpt, target)
+        work.do(micro, reduce=work.excerpts(micro, work.unseen))
+        if work.tokens > target:
+            work.do(op, fold=(work.cut(work.until(target, None, share)), share))
+    _spool_unseen(work)
+
+
+# The frugal policy
+
+
+def _frugal(work: Work, policy: Frugal) -> Plan:
     """Once a boundary is made, all that pays is done at it: what stands behind its first change is written anew anyway."""
     why: Why | None = None
     if work.tokens > work.ground.window:
@@ -180,7 +232,7 @@ def _priced(work: Work, policy: Priced) -> Plan:
     return work.plan(policy.name, why)
 
 
-def _cheapest(work: Work, policy: Priced) -> Choice | None:
+def _cheapest(work: Work, policy: Frugal) -> Choice | None:
     """The best of what could be done; each is kept with its figures."""
     tail = work.tail(policy.preserve_turns, round(policy.tail_share * work.ground.window))
     auto = AutoCompact(policy.preserve_turns, round(policy.tail_share * work.ground.window))
@@ -197,7 +249,7 @@ def _cheapest(work: Work, policy: Priced) -> Choice | None:
     return min(worth, key=lambda each: each.figures.net, default=None)
 
 
-def _force(work: Work, policy: PlanPolicy) -> None:
+def _force(work: Work, policy: Frugal | Classic) -> None:
     """Make it fit: fold what is old; excerpt what is large of what was seen; fold all that was seen; spool what was not."""
     window = work.ground.window
     most, share = round(policy.tail_share * window), round(policy.summary_share * window)
@@ -208,6 +260,12 @@ def _force(work: Work, policy: PlanPolicy) -> None:
         work.do(micro, reduce=work.excerpts(micro, work.unseen))
     if work.tokens > window:
         work.do(AutoCompact(0, 0), fold=(work.cut(work.unseen), share))
+    _spool_unseen(work)
+
+
+def _spool_unseen(work: Work) -> None:
+    """Show what the model has not seen yet by previews, the largest first, if all else was not enough."""
+    window = work.ground.window
     work.shrink_summary(window)
     for pieces in work.unseen_pieces() if work.tokens > window else ():
         if work.tokens <= window:

@@ -6,26 +6,27 @@ is spooled; figures are counted on what was made.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from holdfast import codec
+from holdfast.context.bind import bind, piece_tokens
+from holdfast.context.outline import OUTLINE_TOKENS, outline
+from holdfast.context.steps import shifted
 from holdfast.core.shown import (
-    STILL_READABLE,
     Reductions,
     by_message,
     can_shrink,
-    digest_of,
     item_shown,
     pieces_of,
     reduced_text,
-    ref_of,
     size_of,
-    stored_in,
 )
 from holdfast.model import limits
-from holdfast.model.content import Body, Part, text_of
+from holdfast.model.content import Part, text_of
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Message, Summary, Unit
 from holdfast.model.names import Scope
@@ -40,7 +41,6 @@ from holdfast.model.plan import (
     Step,
     TimeDecayMicro,
     Why,
-    folds,
 )
 from holdfast.model.state import ViewState
 
@@ -55,6 +55,10 @@ SHORTENED = 5
 """A summary takes one token for so many that it stands for, at most."""
 GROWTH = (6_000, 10)
 """What is assumed before anything is known: so many tokens added in so many calls."""
+RECALLS = (1, 10)
+"""What is assumed before anything is known: so many of so many results are asked for again."""
+READ_TOOL = "read_handle"
+"""The tool that reads a stored body again."""
 PREVIEW_CHARS = limits.PREVIEW_BYTES
 CHARS = 3
 """Characters of a token, on the safe side: what an excerpt of so many tokens is cut to."""
@@ -143,8 +147,24 @@ class Work:
         self.grown = ground.view.grown + sum(item.tokens for item in fresh)
         idle_us = ground.now_us - self.last_us
         self.cold = ground.cold or not self.last_us or idle_us > ground.prices.ttl_s * 1_000_000
+        self._critical = {item.seq for item in self.items if isinstance(item, Unit) and item.priority == "critical"}
+        self.keeps: frozenset[int] = frozenset()
+        """The seqs of units that a strategy keeps in view when what is around them is folded."""
+        self.pays_for_loss = False
+        """Whether what is forgotten has a price."""
 
     # Looking
+
+    def stays(self, item: Item) -> bool:
+        """Whether a fold goes around it: it is then shown behind the summary."""
+        return isinstance(item, Unit) and (item.seq in self.keeps or item.seq in self._critical)
+
+    def leaving(self, number: int) -> list[Item]:
+        """What of so many of the oldest items a fold stands for."""
+        return [item for item in self.items[:number] if not self.stays(item)]
+
+    def _leaving_tokens(self, number: int) -> int:
+        return sum(size for item, size in zip(self.items[:number], self.sizes, strict=False) if not self.stays(item))
 
     def _size(self, item: Item, reductions: Reductions | None = None) -> int:
         if isinstance(item, Summary):
@@ -166,12 +186,44 @@ class Work:
             start -= 1
         return start
 
-    def until(self, target: int) -> int:
-        """How many of the oldest items must leave for the view to have so many tokens; what is unseen stays."""
+    def until(self, target: int, before: int | None = None, share: int = 0) -> int:
+        """How many of the oldest items must leave for the view, with the summary that takes their place, to have so many
+        tokens; what is unseen stays, and what stands from `before` on."""
         left, number = self.tokens, 0
-        while left > target and number < self.unseen:
-            left -= self.sizes[number]
+        last = self.unseen if before is None else min(before, self.unseen)
+        new = room = 0
+        while number < last and left + new > target:
+            item = self.items[number]
+            if not self.stays(item):
+                left -= self.sizes[number]
+                room += _summarised(item, share)
+                new = self.tools.measure(self._most(room, share), 1)
             number += 1
+        return number
+
+    def _place(self, number: int, share: int) -> int:
+        """The tokens that stand for so many of the oldest items."""
+        return self.tools.measure(self._room(number, share), 1) if number else 0
+
+    def turn(self) -> int:
+        """The number of the item that begins the current turn; 0 if it began before all of them."""
+        for number in range(len(self.items) - 1, 0, -1):
+            item = self.items[number]
+            if isinstance(item, Unit) and item.starts_turn:
+                return number
+        return 0
+
+    def turn_start(self, number: int, before: int, most: int) -> int:
+        """The next beginning of a turn, if it is no more than so many tokens further; else the same item."""
+        more = 0
+        for at in range(number, before + 1):
+            item = self.items[at] if at < len(self.items) else None
+            if isinstance(item, Unit) and item.starts_turn:
+                return at
+            if at < before:
+                more += self.sizes[at]
+            if more > most:
+                break
         return number
 
     def cut(self, number: int) -> int:
@@ -186,7 +238,14 @@ class Work:
 
     def excerpts(self, op: TimeDecayMicro, before: int) -> tuple[Reduction, ...]:
         """Large tool results before an item, by excerpts."""
-        return self._shorter(self._pieces(0, before, results=True), "excerpt", op.over, op.keep * CHARS)
+        found = self._shorter(self._pieces(0, before, results=True), "excerpt", op.over, op.keep * CHARS)
+        if not op.target_tokens:
+            return found
+        left, needed = self.tokens, 0
+        while needed < len(found) and left > op.target_tokens:
+            left -= found[needed].saved
+            needed += 1
+        return found[:needed]
 
     def snips(self, limit: int) -> tuple[Reduction, ...]:
         """Whatever is larger than so many tokens, by its beginning and end."""
@@ -200,7 +259,7 @@ class Work:
     def _pieces(self, first: int, before: int, *, results: bool = False) -> Iterator[_Piece]:
         """The pieces of some items that may be shown by a part, and are not yet. A reply counts as seen, and is not new."""
         for number, item in enumerate(self.items[first:before], first):
-            for message in item.messages if isinstance(item, Unit) else ():
+            for message in item.messages if isinstance(item, Unit) and item.seq not in self._critical else ():
                 if (results and not message.tool_results) or (message.role == "assistant" and number >= self.unseen):
                     continue
                 known = self.reductions.get(message.seq, {})
@@ -209,14 +268,10 @@ class Work:
                     if (how is None or how.form == "whole") and can_shrink(message, parts):
                         yield _Piece(message, at, parts, call, how)
 
-    def _tokens(self, piece: _Piece, text: str) -> int:
+    def _tokens(self, piece: _Piece) -> int:
         """What a piece takes as it was recorded: that of the message, if it is all there is of it."""
         alone = len(piece.message.tool_results) + len(piece.message.content) == 1 and not piece.message.tool_calls
-        if alone or not stored_in(piece.parts):
-            return piece.message.tokens if alone else self.tools.count(text)
-        bodies = sum(part.shown_tokens for part in piece.parts if isinstance(part, Body))
-        beside = text_of(part for part in piece.parts if not isinstance(part, Body))
-        return bodies + (self.tools.count(beside) if beside else 0)
+        return piece.message.tokens if alone else piece_tokens(piece.parts, self.tools.count)
 
     def _shorter(self, pieces: Iterable[_Piece], form: Form, over: int, chars: int) -> tuple[Reduction, ...]:
         """Those of more than so many tokens, each by about so many characters."""
@@ -230,7 +285,7 @@ class Work:
             text = text_of(parts)
             if stored is None and len(text) <= chars * 2:
                 continue
-            tokens = self._tokens(each, text_of(each.parts))
+            tokens = self._tokens(each)
             if tokens <= over:
                 continue
             piece = Reduction(
@@ -258,16 +313,43 @@ class Work:
         if fold is not None:
             if not self._folds(fold[0]):
                 return None
-            left = sum(self.sizes[: fold[0]])
-            new = self.tools.measure(self._room(*fold), 1)
-            kept = sum(self.sizes[fold[0] : max(fold[0], self._cached())]) + new
+            left = self._leaving_tokens(fold[0])
+            new = self._place(*fold)
+            kept = sum(self.sizes[: max(fold[0], self._cached())]) - left + new
         elif reduce:
             left, kept = self._reducing(reduce)
             new = 0
         else:
             return None
         figures = self._figures(left - new, kept, self.tools.summarizing(left, new) if fold is not None else 0)
-        return Choice(op, figures, left - new, reduce, fold)
+        pieces = len(reduce) if fold is None else sum(isinstance(item, Unit) for item in self.items[: fold[0]])
+        return Choice(op, self._with_loss(figures, pieces), left - new, reduce, fold)
+
+    def _with_loss(self, figures: Figures, pieces: int) -> Figures:
+        """The price of what is forgotten: each piece may be asked for again, at the rate of this conversation so far, and
+        is then written anew, in one more call."""
+        if not self.pays_for_loss:
+            return figures
+        prices, saved = self.ground.prices, figures.before - figures.after
+        results, repeats = self._recalls
+        again = prices.cache_write * max(0, saved) + prices.cache_read * figures.after * pieces
+        lost = again * (repeats + RECALLS[0]) // (results + RECALLS[1])
+        return msgspec.structs.replace(figures, lost=lost)
+
+    @functools.cached_property
+    def _recalls(self) -> tuple[int, int]:
+        """Tool results so far, and how many of them answered a call that had been made before, or read a stored body."""
+        view, known = self.ground.view, set[tuple[str, bytes]]()
+        results, repeats = view.results, view.repeats
+        for item in self.ground.items:
+            for message in item.messages if isinstance(item, Unit) else ():
+                for call in message.tool_calls:
+                    signature = call.name, codec.encode(call.args)
+                    if message.seq > view.planned:
+                        results += 1
+                        repeats += call.name == READ_TOOL or signature in known
+                    known.add(signature)
+        return results, repeats
 
     def _cached(self) -> int:
         """The number of the first item that must be written at the next call in any case."""
@@ -308,15 +390,16 @@ class Work:
 
     def _folds(self, number: int) -> bool:
         """Whether there is anything to fold: more than one summary that is there already."""
-        return number > 0 and not (number == 1 and isinstance(self.items[0], Summary))
+        leaving = self.leaving(number)
+        return bool(leaving) and not (len(leaving) == 1 and isinstance(leaving[0], Summary))
 
     def _room(self, number: int, share: int) -> int:
         """The tokens that a summary of so many items may take: what earlier ones have, and a part of what is new. A mere
-        marker takes few."""
-        inside = sum(
-            item.tokens if isinstance(item, Summary) else item.tokens // SHORTENED for item in self.items[:number]
-        )
-        return min(share, max(FEWEST, inside)) if share else FEWEST
+        line takes few, and what earlier summaries said."""
+        return self._most(sum(_summarised(item, share) for item in self.leaving(number)), share)
+
+    def _most(self, inside: int, share: int) -> int:
+        return min(share, max(FEWEST, inside)) if share else OUTLINE_TOKENS + inside
 
     # Doing
 
@@ -336,32 +419,9 @@ class Work:
             self.changed = first if self.changed is None or fold is not None else min(first, self.changed)
         return first is not None
 
-    def _named(self, reduce: tuple[Reduction, ...]) -> list[Reduction]:
-        """With what is only worked out for what is done: digest, size, whole tokens, and place in the blob store."""
-        wanted = {(each.message, each.piece): each for each in reduce}
-        found: list[Reduction] = []
-        for item in self.items:
-            for message in item.messages if isinstance(item, Unit) else ():
-                for number, parts, _ in pieces_of(message):
-                    each = wanted.get((message.seq, number))
-                    if each is None:
-                        continue
-                    recorded = self.ground.stored.get((message.seq, number), parts)
-                    more = sum(part.whole_tokens - part.shown_tokens for part in parts if isinstance(part, Body))
-                    found.append(
-                        msgspec.structs.replace(
-                            each,
-                            size=size_of(recorded),
-                            digest=digest_of(recorded),
-                            ref=ref_of(recorded),
-                            whole=each.tokens + more if more else 0,
-                        )
-                    )
-        return found
-
     def _reduce(self, reduce: tuple[Reduction, ...]) -> int | None:
         first: int | None = None
-        for each in self._named(reduce):
+        for each in bind(reduce, self.items, self.ground.stored):
             self.reductions.setdefault(each.message, {})[each.piece] = each
             self.reduced[each.message, each.piece] = each
         touched = {each.message for each in reduce}
@@ -373,30 +433,17 @@ class Work:
                 self.sizes[number] = size
         return first
 
-    def _fold(self, number: int, share: int) -> int | None:
-        """One summary for so many of the oldest items; None if it would not be shorter."""
-        inside = self.items[:number]
-        text, tokens = self._summary(inside, share)
-        size = self.tools.measure(tokens, 1)
-        if not tokens or size >= sum(self.sizes[:number]):
+    def _fold(self, number: int, share: int, text: str = "") -> int | None:
+        """One summary for so many of the oldest items, those that stay excepted; None if it would not be shorter."""
+        inside = self.leaving(number)
+        staying = [
+            (item, size) for item, size in zip(self.items[:number], self.sizes, strict=False) if self.stays(item)
+        ]
+        text, tokens = (text, self.tools.count(text)) if text else self._summary(inside, number, share)
+        size, leaving = self.tools.measure(tokens, 1), self._leaving_tokens(number)
+        if not tokens or size >= leaving:
             return None
-        units = [item for item in inside if isinstance(item, Unit)]
-        earlier = [item for item in inside if isinstance(item, Summary)]
-        own = self.fold
-        messages = tuple(message.seq for unit in units for message in unit.messages)
-        fold = Fold(
-            first=min(item.first for item in inside),
-            last=max(item.last for item in inside),
-            messages=tuple(sorted((*(own.messages if own else ()), *messages))),
-            summaries=(
-                *(own.summaries if own else ()),
-                *(item.seq for item in earlier if item.seq),
-            ),
-            count=sum(item.count for item in inside),
-            replaced=sum(item.replaced for item in inside),
-            text=text,
-            tokens=tokens,
-        )
+        fold = self._folded(inside, [item for item, _ in staying], text, tokens)
         gone = {*fold.messages}
         self.reduced = {key: each for key, each in self.reduced.items() if each.message not in gone}
         new = Summary(
@@ -408,13 +455,31 @@ class Work:
             tokens=tokens,
             replaced=fold.replaced,
         )
-        self.tokens += size - sum(self.sizes[:number])
-        self.items[:number] = [new]
-        self.sizes[:number] = [size]
-        self.unseen -= number - 1
+        self.tokens += size - leaving
+        self.items[:number] = [new, *(item for item, _ in staying)]
+        self.sizes[:number] = [size, *(size for _, size in staying)]
+        self.unseen -= number - 1 - len(staying)
         self.fold = fold
         said = inside[0].text if isinstance(inside[0], Summary) else None
         return 1 if text and said == text else 0
+
+    def _folded(self, inside: Sequence[Item], staying: Sequence[Item], text: str, tokens: int) -> Fold:
+        own = self.fold
+        messages = tuple(each.seq for item in inside if isinstance(item, Unit) for each in item.messages)
+        return Fold(
+            first=min(item.first for item in (*inside, *staying)),
+            last=max(item.last for item in (*inside, *staying)),
+            messages=tuple(sorted((*(own.messages if own else ()), *messages))),
+            summaries=(
+                *(own.summaries if own else ()),
+                *(item.seq for item in inside if isinstance(item, Summary) and item.seq),
+            ),
+            count=sum(item.count for item in inside),
+            replaced=sum(item.replaced for item in inside),
+            text=text,
+            tokens=tokens,
+            kept=tuple(sorted(each.seq for item in staying if isinstance(item, Unit) for each in item.messages)),
+        )
 
     def shrink_summary(self, window: int) -> None:
         """Give a summary that is not written yet less room, if the view does not fit: before anything new is cut."""
@@ -428,9 +493,9 @@ class Work:
         self.sizes[0], self.fold = size, fold
         self.items[0] = msgspec.structs.replace(self.items[0], tokens=fold.tokens)
 
-    def _summary(self, inside: list[Item], share: int) -> tuple[str, int]:
+    def _summary(self, inside: list[Item], number: int, share: int) -> tuple[str, int]:
         """What stands for these, and its tokens; without someone to say it, nothing, and the most that it may take."""
-        room = self._room(len(inside), share)
+        room = self._room(number, share)
         if share and self.tools.summarize is None:
             return "", room
         text = outline(inside)
@@ -469,7 +534,15 @@ class Work:
         if self.fold is not None:
             size = self.tools.measure(self.fold.tokens, 1)
             cost = self.tools.summarizing(self.before - self.tokens + size, size)
-        return msgspec.structs.replace(self._figures(self.before - self.tokens, rewritten, cost), after=self.tokens)
+        results, repeats = self._recalls
+        figures = self._figures(self.before - self.tokens, rewritten, cost)
+        figures = msgspec.structs.replace(figures, after=self.tokens, results=results, repeats=repeats)
+        folded = 0 if self.fold is None else sum(self._is_folded(item) for item in self.ground.items)
+        return self._with_loss(figures, len(self.reduced) + folded)
+
+    def _is_folded(self, item: Item) -> bool:
+        fold = self.fold
+        return isinstance(item, Unit) and fold is not None and item.last <= fold.last and item.seq not in fold.kept
 
     def _nothing(self) -> Figures:
         return Figures(
@@ -482,14 +555,9 @@ class Work:
         )
 
 
-def shifted(steps: Sequence[Step], more: int) -> list[Step]:
-    """The steps of a plan when the summary that it makes takes so many tokens more."""
-    last = max(at for at, step in enumerate(steps) if folds(step.op))
-    found = [*steps]
-    for at in range(last, len(steps)):
-        before = steps[at].before + (more if at > last else 0)
-        found[at] = msgspec.structs.replace(steps[at], before=before, after=steps[at].after + more)
-    return found
+def _summarised(item: Item, share: int) -> int:
+    """What an item adds to the tokens of a summary, at most; of a mere line only what a summary said."""
+    return item.tokens if isinstance(item, Summary) else item.tokens // SHORTENED if share else 0
 
 
 def _net(figures: Figures) -> int:
@@ -510,14 +578,3 @@ def _calls(item: Unit, after: int) -> int:
 
 def _touches(item: Item, messages: Iterable[int]) -> bool:
     return isinstance(item, Unit) and any(message.seq in messages for message in item.messages)
-
-
-_LEFT = " earlier messages are out of view"
-
-
-def outline(items: Sequence[Item]) -> str:
-    """What stands for items that leave without a summary: how many there were, and what earlier summaries said."""
-    count = sum(item.count for item in items)
-    earlier = [line for item in items if isinstance(item, Summary) for line in item.text.splitlines()]
-    kept = [line for line in earlier if _LEFT not in line]
-    return "\n".join([*kept, f"({count:,}{_LEFT}{STILL_READABLE})"])

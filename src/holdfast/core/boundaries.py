@@ -15,16 +15,16 @@ import msgspec
 from holdfast import errors
 from holdfast.core import frames
 from holdfast.core.messages import calls_open, group_of
-from holdfast.core.summaries import covering, partly
+from holdfast.core.summaries import covering, kept_faults, partly
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext, Given, MoveHandle, RedactContext
-from holdfast.model.events import ContextCompacted, Event, HandleMoved, SummaryRecorded
+from holdfast.model.events import Event, HandleMoved, SummaryRecorded
 from holdfast.model.frames import frame_seq
 from holdfast.model.handles import piece_id
 from holdfast.model.names import check_size
 from holdfast.model.plan import Fold, Redacted, Reduction
 from holdfast.model.state import SessionState, SummaryRef, ViewState
-from holdfast.model.view_events import ContextRedacted
+from holdfast.model.view_events import ContextCompacted, ContextRedacted
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MARK = re.compile(r"([0-9a-f]{8})?")
@@ -149,14 +149,15 @@ def folded(
         kept = [
             each for each in state.summaries if each.frame != event.frame or not inside[0] <= each.first <= inside[1]
         ]
-        new = SummaryRef(seq, fold.first, fold.last, fold.count, fold.tokens, event.frame, fold.replaced)
+        new = SummaryRef(seq, fold.first, fold.last, fold.count, fold.tokens, event.frame, fold.replaced, fold.kept)
         changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: (each.first, each.seq)))
     reduced = _reduced(state, event.frame, event.reduced, fold)
     figures = event.figures
     redacted = state.view(event.frame).redacted
     if fold is not None:
-        redacted = _still_in_view(redacted, fold.last, fold.summaries)
-    view = ViewState(seq, reduced, seq, figures.calls, figures.grown, redacted, time_us)
+        redacted = _still_in_view(redacted, fold.last, fold.summaries, fold.kept)
+    counted = figures.calls, figures.grown
+    view = ViewState(seq, reduced, seq, *counted, redacted, time_us, figures.results, figures.repeats)
     return {**changes, "views": {**state.views, name: view}}
 
 
@@ -176,9 +177,11 @@ def _after_redaction(state: SessionState, event: ContextRedacted, seq: int, time
     return _next(state, event.frame, seq, time_us, view.reduced, redacted=redacted)
 
 
-def _still_in_view(redacted: tuple[Redacted, ...], last: int, summaries: Collection[int]) -> tuple[Redacted, ...]:
+def _still_in_view(
+    redacted: tuple[Redacted, ...], last: int, summaries: Collection[int], kept: Collection[int]
+) -> tuple[Redacted, ...]:
     """Without what was folded up to `last`, and the summaries that it took in."""
-    return tuple(each for each in redacted if each.at > last and each.at not in summaries)
+    return tuple(each for each in redacted if (each.at > last or each.at in kept) and each.at not in summaries)
 
 
 def _reduced(
@@ -186,8 +189,8 @@ def _reduced(
 ) -> tuple[Reduction, ...]:
     """The table after a boundary: what left the view leaves the table."""
     kept = _without(state.view(frame).reduced, new)
-    last = 0 if fold is None else fold.last
-    return _sorted(each for each in (*kept, *new) if each.message > last)
+    last, stay = (0, frozenset[int]()) if fold is None else (fold.last, frozenset(fold.kept))
+    return _sorted(each for each in (*kept, *new) if each.message > last or each.message in stay)
 
 
 def _sorted(pieces: Any) -> tuple[Reduction, ...]:
@@ -202,9 +205,9 @@ def _without(pieces: tuple[Reduction, ...], gone: Collection[Reduction]) -> tupl
 def after_summary(state: SessionState, event: SummaryRecorded, seq: int, time_us: int) -> dict[str, ViewState]:
     """The views after a summary of what came up to its last event."""
     frame, view = event.frame, state.view(event.frame)
-    kept = tuple(each for each in view.reduced if each.message > event.last)
+    kept = tuple(each for each in view.reduced if each.message > event.last or each.message in event.kept)
     gone = {each.seq for each in state.summaries_of(frame) if event.first <= each.first <= event.last}
-    redacted = _still_in_view(view.redacted, event.last, gone)
+    redacted = _still_in_view(view.redacted, event.last, gone, event.kept)
     return {**state.views, frame or "": _next(state, frame, seq, time_us, kept, redacted=redacted)}
 
 
@@ -238,7 +241,9 @@ def boundary_faults(state: SessionState, event: Event | None, erased: Collection
         return
     if not all(each.form in _PLANNED for each in pieces):
         yield "a plan shows what is too long by a part of it"
-    figures = [event.original, event.final, event.first_changed or 0, event.figures.calls, event.figures.grown]
+    counted = event.figures
+    figures = [event.original, event.final, event.first_changed or 0]
+    figures += [counted.calls, counted.grown, counted.results, counted.repeats]
     if event.fold is not None:
         yield from _fold_faults(state, event.fold, event.frame)
         figures += [event.fold.tokens, event.fold.count, event.fold.replaced]
@@ -313,6 +318,9 @@ def _fold_faults(state: SessionState, fold: Fold, frame: str | None) -> Iterator
     within = all(fold.first <= seq <= fold.last for seq in fold.messages)
     if not within or list(fold.messages) != sorted({*fold.messages}):
         yield "a fold tells of messages that it stands for, in order"
+    yield from kept_faults(fold.kept, fold.first, fold.last)
+    if {*fold.kept} & {*fold.messages}:
+        yield "a fold does not stand for what stays in view"
     if any(partly(each, fold.first, fold.last) for each in state.summaries_of(frame)):
         yield "a fold does not cut through a summary"
     if any((group_of(call.id) or 0) <= fold.last for call in state.open_calls if call.frame == frame):

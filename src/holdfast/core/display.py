@@ -95,8 +95,10 @@ class Displayer:
         how = self._reduced.get(message.seq, {}).get(number)
         if how is not None and how.form == "whole":
             return Amount(body.ref, body.ref.size, True)
-        if how is not None and how.form in ("spool", "page"):
+        if self.display.budget is None or (how is not None and how.form in ("spool", "page")):
             return None
+        if message.priority == "critical" and is_text(body.ref) and body.ref.size <= limits.WHOLE_BYTES:
+            return Amount(body.ref, body.ref.size, True)  # whole, or nothing fits
         share = self._spooling.result_share if message.tool_results else self._spooling.message_share
         return self.amount(body, share if left > 0 else 0)
 

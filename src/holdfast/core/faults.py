@@ -13,7 +13,7 @@ from holdfast.core.messages import call_id, group_of, waiting_in
 from holdfast.core.packs import pack_faults
 from holdfast.core.proposals import proposal_faults
 from holdfast.core.situation import situation_faults
-from holdfast.core.summaries import partly
+from holdfast.core.summaries import kept_faults, partly
 from holdfast.model import limits
 from holdfast.model.events import (
     OF_LEDGERS,
@@ -130,6 +130,7 @@ def _summary(state: SessionState, event: SummaryRecorded) -> Iterator[str]:
         yield "a summary stands for events before it"
     if any(partly(each, event.first, event.last) for each in state.summaries_of(event.frame)):
         yield "a summary does not cut through another"
+    yield from kept_faults(event.kept, event.first, event.last)
     if not 0 <= event.tokens <= limits.WHOLE_NUMBER or not 0 <= event.messages <= event.last:
         yield "a summary has numbers of tokens and messages"
 

@@ -16,7 +16,6 @@ from holdfast.model.events import (
     BARE,
     OFFLOADING,
     CallStarted,
-    ContextCompacted,
     Event,
     EvidenceKept,
     FactsProposed,
@@ -34,7 +33,7 @@ from holdfast.model.events import (
 from holdfast.model.frames import FrameState, Spoken
 from holdfast.model.situation import Standing
 from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef, ViewState
-from holdfast.model.view_events import ContextRedacted, PackRecorded
+from holdfast.model.view_events import ContextCompacted, ContextRedacted, PackRecorded
 
 _PARTS = {
     **dict.fromkeys(layers.OF_LAYERS, layers.folded),
@@ -183,7 +182,9 @@ def _summary(changes: dict[str, Any], state: SessionState, event: Event | None, 
         kept = [
             each for each in state.summaries if each.frame != event.frame or not event.first <= each.first <= event.last
         ]
-        new = SummaryRef(seq, event.first, event.last, event.messages, event.tokens, event.frame, event.replaced)
+        new = SummaryRef(
+            seq, event.first, event.last, event.messages, event.tokens, event.frame, event.replaced, event.kept
+        )
         changes["summaries"] = tuple(sorted((*kept, new), key=lambda each: (each.first, each.seq)))
         changes["views"] = boundaries.after_summary(state, event, seq, time_us)
 

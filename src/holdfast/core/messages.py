@@ -130,6 +130,7 @@ def record(
             source=new.source,
             metadata=new.metadata,
             frame=frame,
+            priority=new.priority,
         ),
     )
 

@@ -12,7 +12,6 @@ from holdfast.core import stack
 from holdfast.core.fold import offers
 from holdfast.core.shown import size_of
 from holdfast.model.events import (
-    ContextCompacted,
     Event,
     FrameResumed,
     HandleAdded,
@@ -29,6 +28,7 @@ from holdfast.model.needs import refs_of
 from holdfast.model.plan import Reduction, Residency
 from holdfast.model.rows import BlobRow, FrameRow, HandleRow, OutboxRow, PageRow, Row, SessionRow, TokenRow
 from holdfast.model.state import SessionState
+from holdfast.model.view_events import ContextCompacted
 
 
 def rows_of(

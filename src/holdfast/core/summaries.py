@@ -6,8 +6,11 @@ summaries in effect never overlap; one that stood for something erased is void.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from holdfast import errors
 from holdfast.core.messages import calls_open, group_of
+from holdfast.model import limits
 from holdfast.model.commands import Given, Summarize
 from holdfast.model.events import SummaryRecorded
 from holdfast.model.names import check_size
@@ -45,6 +48,7 @@ def record(state: SessionState, command: Summarize, given: Given) -> tuple[Summa
             counter=given.counter,
             frame=command.frame,
             replaced=given.replaced_whole,
+            kept=given.kept,
         ),
     )
 
@@ -65,8 +69,22 @@ def partly(summary: SummaryRef, first: int, last: int) -> bool:
 
 
 def covering(summaries: tuple[SummaryRef, ...], seq: int) -> SummaryRef | None:
-    """The summary in effect that stands for this event."""
+    """The summary in effect that stands for this event; None if it is in view, also between the ends of a summary."""
+    summary = around(summaries, seq)
+    return None if summary is None or seq in summary.kept else summary
+
+
+def around(summaries: tuple[SummaryRef, ...], seq: int) -> SummaryRef | None:
+    """The summary in effect between whose ends this event is."""
     for summary in summaries:
         if summary.first <= seq <= summary.last:
             return summary
     return None
+
+
+def kept_faults(kept: Sequence[int], first: int, last: int) -> Iterator[str]:
+    """Why these cannot be messages that a summary leaves in view."""
+    if list(kept) != sorted({*kept}) or (kept and not first <= kept[0] <= kept[-1] <= last):
+        yield "a summary leaves messages between its ends in view, in order"
+    if len(kept) > limits.LIVE_MESSAGES:
+        yield "a summary leaves no more messages in view than a view has"

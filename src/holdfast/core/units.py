@@ -26,7 +26,7 @@ def grouped(entries: Iterable[Message | Summary], state: SessionState) -> list[I
     groups: dict[int, list[Message] | Summary] = {}
     for entry in entries:
         if isinstance(entry, Summary):
-            groups[entry.first] = entry
+            groups[-entry.first] = entry  # what it leaves in view may have the same seq
         elif not entry.erased:
             seq = group_seq(entry)
             group = groups.get(seq)
@@ -38,6 +38,13 @@ def grouped(entries: Iterable[Message | Summary], state: SessionState) -> list[I
         group if isinstance(group, Summary) else Unit(tuple(group), open=seq in waiting)
         for seq, group in groups.items()
     ]
+
+
+def kept_seqs(entries: Iterable[object]) -> frozenset[int]:
+    """The seqs of the messages among these that no summary stands for: those of the units that are Critical."""
+    messages = [each for each in entries if isinstance(each, Message)]
+    critical = {group_seq(each) for each in messages if each.priority == "critical"}
+    return frozenset(each.seq for each in messages if group_seq(each) in critical)
 
 
 def whole(messages: Iterable[Message]) -> bool:

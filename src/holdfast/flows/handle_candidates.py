@@ -43,13 +43,11 @@ def handle_pieces(
         found = {each.id: each for each in (yield from _in_reach(place))}
     pieces: list[Piece] = []
     in_view = calls() if found else frozenset()
-    room = request.effective
     order = sorted(found.values(), key=lambda each: (-each.score, -fits(_about(each)), -each.at))
     for each in order:
         score = fits(_about(each))
         piece = _handle_piece(each, score, each.id in request.include)
-        takes = _shown_tokens(place, each, request)
-        gone = "" if each.id in request.include else _left_out(each, score, takes <= room, in_view, request)
+        gone = "" if each.id in request.include else _left_out(each, score, in_view, request)
         if each.id in request.exclude:
             if each.priority == "critical" and not request.force:
                 raise InvalidContent(reason=f"{each.id} is Critical: to exclude it, pass force=True")
@@ -57,8 +55,12 @@ def handle_pieces(
         if gone:
             pieces.append(_replaced(piece, gone=gone))
             continue
+        takes = _shown_tokens(place, each, request)
+        if takes > request.effective and not piece.wanted and each.priority != "critical":
+            gone = f"does not fit: {takes:,} tokens, {each.priority} priority"
+            pieces.append(_replaced(piece, gone=gone, too_large=True))
+            continue
         pieces.append((yield from _read(place, each.id, piece, display, each.at)))
-        room -= takes
     for name in request.include:
         if name not in found:
             at = handle_seq(name) or (piece_of(name) or (0,))[0]
@@ -120,7 +122,7 @@ def _handle_piece(handle: Handle, score: float, wanted: bool) -> Piece:
     )
 
 
-def _left_out(handle: Handle, score: float, fits: bool, in_view: frozenset[str], request: Request) -> str:
+def _left_out(handle: Handle, score: float, in_view: frozenset[str], request: Request) -> str:
     if handle.priority == "critical":
         return ""
     if not handle.occupies_context:
@@ -129,8 +131,6 @@ def _left_out(handle: Handle, score: float, fits: bool, in_view: frozenset[str],
         return "stands in the history"
     if score < request.profile.least_score:
         return f"does not fit the question ({score:.2f})"
-    if not fits:
-        return f"does not fit: {handle.tokens:,} tokens, {handle.priority} priority"
     return ""
 
 

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.core import upcast
 from holdfast.core.messages import NO_SUCH_CALL, group_of, waiting_for
 from holdfast.core.situation import OF_SITUATIONS, told_by
-from holdfast.core.units import group_seq, whole
+from holdfast.core.units import group_seq, kept_seqs, whole
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.inform_actions import answered
@@ -31,7 +31,6 @@ from holdfast.model.content import ToolCall
 from holdfast.model.events import (
     OF_FRAMES,
     CallStarted,
-    ContextCompacted,
     EvidenceKept,
     FactsProposed,
     HandleMoved,
@@ -45,7 +44,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import OutboxRow
 from holdfast.model.situation import ActionRecorded, SituationUpdated
 from holdfast.model.state import SessionState, SummaryRef
-from holdfast.model.view_events import PackRecorded
+from holdfast.model.view_events import ContextCompacted, PackRecorded
 
 
 def informed(command: Command, given: Given, state: SessionState) -> Flow[tuple[Command, Given]]:
@@ -144,11 +143,16 @@ def _replaced(command: Summarize, given: Given, state: SessionState) -> Flow[Giv
     if stretch is None or not whole(each for each in stretch if isinstance(each, Message)):
         return given
     tokens = count = whole_tokens = 0
+    kept = kept_seqs(stretch)
     for each in stretch:
+        if isinstance(each, Message) and each.seq in kept:
+            continue
         tokens += each.tokens
         count += each.messages if isinstance(each, SummaryRef) else 1
         whole_tokens += each.replaced if isinstance(each, SummaryRef) else each.whole_tokens
-    return msgspec.structs.replace(given, replaced_tokens=tokens, replaced_messages=count, replaced_whole=whole_tokens)
+    return msgspec.structs.replace(
+        given, replaced_tokens=tokens, replaced_messages=count, replaced_whole=whole_tokens, kept=tuple(sorted(kept))
+    )
 
 
 def _entry(command: AcknowledgeOffload) -> Flow[OutboxRow | None]:

@@ -32,6 +32,7 @@ from holdfast.model.content import (
     Usage,
 )
 from holdfast.model.drafts import Draft, DraftCall, DraftResult, Inline
+from holdfast.model.handles import SCORES, Priority
 from holdfast.model.names import check_size, checked_name, checked_whole
 from holdfast.model.state import OpenCall
 from holdfast.ports import TokenCounter
@@ -69,7 +70,21 @@ def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[
         usage=checked_usage(draft.usage),
         source=_checked_source(draft.source),
         metadata={} if draft.metadata is None else checked_object("metadata", draft.metadata),
+        priority=_checked_priority(role, draft.priority),
     )
+
+
+def _checked_priority(role: Role, priority: object) -> Priority:
+    """Medium, unless someone says otherwise; what a system message or a result has is given."""
+    if priority is None or (role == "system" and priority == "critical"):
+        return "medium"
+    if priority not in SCORES:
+        raise InvalidContent(reason=f"the priority is {shown(priority)}, not one of {', '.join(SCORES)}")
+    if role == "system":
+        raise InvalidContent(reason="a system message is always Critical: record it without a priority")
+    if role == "tool":
+        raise InvalidContent(reason="a result has the priority of its call: record the call with it")
+    return priority
 
 
 def count(counter: TokenCounter, new: NewMessage) -> int:

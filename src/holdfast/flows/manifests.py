@@ -32,15 +32,7 @@ from holdfast.model import limits
 from holdfast.model.commands import RecordPack
 from holdfast.model.content import BlobRef
 from holdfast.model.drafts import Draft
-from holdfast.model.events import (
-    ContextCompacted,
-    Event,
-    HandleMoved,
-    MessageRecorded,
-    PayloadsErased,
-    SessionReset,
-    SummaryRecorded,
-)
+from holdfast.model.events import Event, HandleMoved, MessageRecorded, PayloadsErased, SessionReset, SummaryRecorded
 from holdfast.model.facts import Fact
 from holdfast.model.frames import frame_seq
 from holdfast.model.log import Recorded
@@ -48,7 +40,7 @@ from holdfast.model.names import LedgerId, checked_name, checked_whole
 from holdfast.model.pack import Brief, Manifest, PackDiff, PackRecord, pack_id, pack_seq
 from holdfast.model.rows import BlobRow
 from holdfast.model.state import SessionState
-from holdfast.model.view_events import ContextRedacted, PackRecorded
+from holdfast.model.view_events import ContextCompacted, ContextRedacted, PackRecorded
 
 if TYPE_CHECKING:
     from holdfast.render.packs import Pack

@@ -23,6 +23,7 @@ from holdfast.model.content import BlobRef, ToolCall, Usage, blob_refs
 from holdfast.model.drafts import Draft, DraftResult
 from holdfast.model.events import EvidenceKept, MessageRecorded, SessionDestroyed
 from holdfast.model.frames import Reservation
+from holdfast.model.handles import Priority
 from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import check_size, checked_name, checked_whole
@@ -42,6 +43,7 @@ def record(
     tool_calls: Sequence[ToolCall | Mapping[str, Any]] = (),
     usage: Usage | None = None,
     metadata: dict[str, Any] | None = None,
+    priority: Priority | None = None,
     reservation: Reservation | str | None = None,
     pack: Pack | Literal[False] | None = None,
     key: str | None = None,
@@ -56,12 +58,15 @@ def record(
     `key` makes a retry safe: the same message under the same key is kept once. `expect` is the version that the session
     must be at; otherwise VersionConflict. `cause` names the event that led to this one.
 
+    `priority` says how long it stays in view when room is short: critical (always), high, medium (if nothing is said), low
+    or background. A result has the priority of its call, and a system message is Critical.
+
     In a frame, its usage is taken from the frame's budget; `reservation` is what was reserved for it there.
 
     A reply is tied to the `pack` that it answers: without one, to the pack that was built last through this handle, once;
     False ties it to none. The manifest of the pack is stored together with the reply, and what was reserved with it is
     settled."""
-    drafts = _drafts(message, content, tool_calls, usage, metadata)
+    drafts = _drafts(message, content, tool_calls, usage, metadata, priority)
     answered = manifests.tied(place, drafts, pack)
     made = record_drafts(place, drafts, reservation=reservation, pack=answered, key=key, expect=expect, cause=cause)
     return (yield from made)[-1]
@@ -176,18 +181,29 @@ def _drafts(
     tool_calls: object = (),
     usage: Usage | None = None,
     metadata: dict[str, Any] | None = None,
+    priority: Priority | None = None,
 ) -> tuple[Draft, ...]:
     if type(message) is str:
         if type(tool_calls) not in (list, tuple):
             raise InvalidContent(reason=f"tool_calls is {shown(tool_calls)}, not a list")
         calls = tuple(ingest.draft_call(call) for call in tool_calls)  # type: ignore[attr-defined]
-        return (Draft(role=message, content=content, tool_calls=calls, usage=usage, metadata=metadata),)
+        drafts: tuple[Draft, ...] = (
+            Draft(role=message, content=content, tool_calls=calls, usage=usage, metadata=metadata, priority=priority),
+        )
+        return drafts
     if content is not None or tool_calls or usage is not None:
         raise InvalidContent(reason="content, tool_calls and usage go with a role; a response brings its own")
-    drafts: tuple[Draft, ...] = _providers().read(message)
-    if metadata is None:
+    drafts = _providers().read(message)
+    if metadata is None and priority is None:
         return drafts
-    return tuple(msgspec.structs.replace(draft, metadata=metadata) for draft in drafts)
+    return tuple(
+        msgspec.structs.replace(
+            draft,
+            metadata=draft.metadata if metadata is None else metadata,
+            priority=None if draft.role in ("system", "tool") else priority,
+        )
+        for draft in drafts
+    )
 
 
 def _reservation(place: Place, reservation: Reservation | str | None) -> str | None:

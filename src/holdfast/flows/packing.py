@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
-from holdfast.context.fence import CLOSING, OPENING, cleared, fenced
+from holdfast.context.fence import CLOSING, JOINT, OPENING, cleared, fenced
 from holdfast.context.manifest import Made, Seen, Stands, tools_text
 from holdfast.core.calibrate import calibrated
 from holdfast.core.display import Display
@@ -43,7 +43,7 @@ from holdfast.model import limits
 from holdfast.model.content import Text
 from holdfast.model.frames import Reservation
 from holdfast.model.layers import Identity
-from holdfast.model.messages import History, Item, Message, Summary, Unit
+from holdfast.model.messages import SUMMARY_LABEL, History, Item, Message, Summary, Unit
 from holdfast.model.names import checked_flag, checked_whole
 from holdfast.model.pack import (
     Brief,
@@ -54,7 +54,7 @@ from holdfast.model.pack import (
     Section,
     TokenSummary,
 )
-from holdfast.model.plan import Level
+from holdfast.model.plan import Faithful, Level
 from holdfast.model.state import SessionState
 
 if TYPE_CHECKING:
@@ -345,8 +345,9 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     tail = sum(measure(count(each.text), 0) for each in pieces if not each.gone)
     pinned = sum(each.tokens for each in found.first if each.at)
     before = first - pinned + max(least_of(pieces, count, measure), min(tail, request.effective // _TAIL_SHARE))
-    history = _history_tokens(found, measure)
-    if not _priced(place, state, request) and before + pinned + history <= request.effective:
+    before += measure(count(SUMMARY_LABEL), 0)  # for a summary that it may come to
+    history = _history_tokens(place, found, measure)
+    if not _may_compact(place, state, request, before + pinned + history):
         return changed
     before += max(0, history - measure(found.view.tokens, found.view.blocks))  # a plan knows no notes of the guard
     plan = yield from planning.compact(
@@ -355,27 +356,41 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     return changed or plan.at is not None
 
 
-def _priced(place: Place, state: SessionState, request: Request) -> bool:
-    """Whether it is known what a call costs. If not, nothing pays: what fits stays as it is."""
-    return prices_for(place, request.model or state.calibration.model) is not None
+def _may_compact(place: Place, state: SessionState, request: Request, tokens: int) -> bool:
+    """Whether the policy could call for a boundary: a plan is not made for nothing. Where it is not known what a call
+    costs, nothing pays, and what fits stays as it is."""
+    policy = place.context.compaction
+    if isinstance(policy, Faithful):
+        return tokens > min(policy.cold, policy.threshold) * request.effective
+    return tokens > request.effective or prices_for(place, request.model or state.calibration.model) is not None
 
 
-def _history_tokens(found: _Gathered, measure: Callable[[int, int], int]) -> int:
+def _history_tokens(place: Place, found: _Gathered, measure: Callable[[int, int], int]) -> int:
     """Of all that is in view."""
     view, items = found.view, found.guarded.items
     if items is view.shown:
-        return measure(view.tokens, view.blocks)
-    return measure(sum(each.tokens for each in items), sum(each.blocks for each in items))
+        return measure(view.tokens + _label_tokens(place, items), view.blocks)
+    return _tokens_of(place, items, measure)
+
+
+def _tokens_of(place: Place, items: Sequence[Item], measure: Callable[[int, int], int]) -> int:
+    tokens = sum(each.tokens for each in items) + _label_tokens(place, items)
+    return measure(tokens, sum(each.blocks for each in items))
+
+
+def _label_tokens(place: Place, items: Sequence[Item]) -> int:
+    """Of the words that say that a summary is one."""
+    return _counted(place, SUMMARY_LABEL) * sum(isinstance(each, Summary) for each in items)
 
 
 def _asked_tokens(place: Place, state: SessionState, request: Request) -> int:
     if not request.stated:
         return 0
-    return calibrated(state.calibration, _counted(place, _question(request)), 1)
+    return calibrated(state.calibration, _counted(place, _question(request) + JOINT), 1)
 
 
 def _fence_tokens(place: Place, state: SessionState) -> int:
-    return sum(calibrated(state.calibration, _counted(place, each), 0) for each in (OPENING, CLOSING))
+    return sum(calibrated(state.calibration, _counted(place, each), 0) for each in (OPENING + JOINT, CLOSING))
 
 
 def _question(request: Request) -> str:
@@ -396,11 +411,11 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
     request, context = found.request, place.context
     count, measure = functools.partial(_counted, place), functools.partial(calibrated, state.calibration)
     guarded, watch = found.guarded, found.watch
-    items, history = guarded.items, _history_tokens(found, measure)
+    items, history = guarded.items, _history_tokens(place, found, measure)
     seen = functools.cache(functools.partial(_seen, found, measure))
     if request.profile.history == "relevant":
         kept = [each.item for each in seen() if each.fate in ("included", "reduced")]
-        items, history = tuple(kept), measure(sum(each.tokens for each in kept), sum(each.blocks for each in kept))
+        items, history = tuple(kept), _tokens_of(place, kept, measure)
     question = _asked_tokens(place, state, request)
     fence = _fence_tokens(place, state)
     fixed = sum(each.tokens for each in found.first) + history + question + fence

@@ -18,7 +18,7 @@ from holdfast.model.frames import Weights
 from holdfast.model.log import Appended
 from holdfast.model.names import LedgerId, Scope, checked_name, checked_whole
 from holdfast.model.pack import Brief
-from holdfast.model.plan import PlanPolicy, Priced, Prices
+from holdfast.model.plan import Faithful, PlanPolicy, Prices
 from holdfast.model.policy import Policy
 from holdfast.model.prices import PRICES
 from holdfast.ports import Bodies, Clock, Detector, IdSource, Summarizer, TokenCounter
@@ -42,7 +42,7 @@ class Context(msgspec.Struct, frozen=True):
     detector: Detector | None = None
     """None for the one that needs no model, which is loaded when it is first asked."""
     spooling: Spooling = Spooling()
-    compaction: PlanPolicy = Priced()
+    compaction: PlanPolicy = Faithful()
     prices: tuple[Prices, ...] = PRICES
     summarizer: Summarizer | None = None
     """None for the one that needs no model."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -30,7 +29,6 @@ from holdfast.flows.place import Context, Place, given_to, together
 from holdfast.flows.views import late_of, steady
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext
-from holdfast.model.events import ContextCompacted
 from holdfast.model.log import Appended
 from holdfast.model.messages import Item, Summary, SummaryDraft, Unit
 from holdfast.model.names import check_size, checked_flag, checked_name, checked_whole
@@ -38,6 +36,7 @@ from holdfast.model.plan import (
     Fold,
     Plan,
     PlanPolicy,
+    PolicyName,
     Prices,
     Strategy,
     SummarizeOldest,
@@ -45,20 +44,9 @@ from holdfast.model.plan import (
     checked_policy,
     folds,
 )
-from holdfast.model.prices import checked_prices, prices_of
+from holdfast.model.prices import UNKNOWN, checked_prices, prices_of
 from holdfast.model.state import SessionState
-
-UNKNOWN = Prices(
-    provider="unknown",
-    model="unknown",
-    input=1_000_000,
-    cache_read=100_000,
-    cache_write=1_000_000,
-    output=5_000_000,
-    window=limits.WINDOW_TOKENS,
-    max_output=0,
-)
-"""For a model of which nothing is known: only what is dearer than what counts."""
+from holdfast.model.view_events import ContextCompacted
 
 
 def plan(
@@ -67,7 +55,7 @@ def plan(
     window: int | None = None,
     model: str | None = None,
     prices: Prices | None = None,
-    policy: PlanPolicy | Literal["priced", "classic"] | None = None,
+    policy: PlanPolicy | PolicyName | None = None,
     before: int = 0,
     cold: bool = False,
 ) -> Flow[Plan]:
@@ -113,7 +101,8 @@ def _with_whole_tokens(place: Place, state: SessionState, plan: Plan, display: D
     if plan.fold is None:
         return plan
     items, _ = yield from read(place, state, display)
-    replaced = sum(item.replaced for item in items if item.last <= plan.fold.last)
+    fold = plan.fold
+    replaced = sum(item.replaced for item in items if item.last <= fold.last and not _is_kept(item, fold))
     return msgspec.structs.replace(plan, fold=msgspec.structs.replace(plan.fold, replaced=replaced))
 
 
@@ -208,7 +197,7 @@ def compact(
     window: int | None = None,
     model: str | None = None,
     prices: Prices | None = None,
-    policy: PlanPolicy | Literal["priced", "classic"] | None = None,
+    policy: PlanPolicy | PolicyName | None = None,
     before: int = 0,
     cold: bool = False,
     key: str | None = None,
@@ -283,14 +272,17 @@ def _checked_plan(place: Place, state: SessionState, plan: Plan) -> Flow[Plan]:
         if sound:
             return plan
         raise InvalidContent(reason=_FOREIGN)
-    inside = [item for item in items if item.last <= fold.last]
+    before = [item for item in items if item.last <= fold.last]
+    inside = [item for item in before if not _is_kept(item, fold)]
     messages = tuple(message.seq for item in inside if isinstance(item, Unit) for message in item.messages)
+    kept = {message.seq for item in before if _is_kept(item, fold) for message in item.messages}  # type: ignore[union-attr]
+    sound = sound and kept == {*fold.kept} and not any(_is_critical(item) for item in inside)
     cut = any(item.seq <= fold.last < item.last for item in units)
     if not inside or not sound or cut or not any(map(folds, plan.ops)) or {*messages} != {*fold.messages}:
         raise InvalidContent(reason=_FOREIGN)
     fold = msgspec.structs.replace(
         fold,
-        first=min(item.first for item in inside),
+        first=min(item.first for item in before),
         messages=tuple(sorted(messages)),
         summaries=tuple(item.seq for item in inside if isinstance(item, Summary)),
         count=sum(item.count for item in inside),
@@ -306,6 +298,15 @@ def _checked_plan(place: Place, state: SessionState, plan: Plan) -> Flow[Plan]:
     if not fold.text.strip() or tokens >= most:
         raise InvalidContent(reason=f"the summary has {tokens} tokens, and what it stands for has {most}")
     return planning.filled(plan, inside, fold.text, tools)
+
+
+def _is_kept(item: Item, fold: Fold) -> bool:
+    """Whether a fold leaves it in view."""
+    return isinstance(item, Unit) and item.seq in fold.kept
+
+
+def _is_critical(item: Item) -> bool:
+    return isinstance(item, Unit) and item.priority == "critical"
 
 
 _FOREIGN = "the plan does not fit the view: it was made for another, or changed by hand"
@@ -353,7 +354,7 @@ def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None)
     changed = {(each.message, each.piece) for each in plan.reduced}
     kept = [each for each in state.view(place.frame).reduced if (each.message, each.piece) not in changed]
     display = _display(plan.figures.window)
-    folded = [item for item in items if item.last <= fold.last]
+    folded = [item for item in items if item.last <= fold.last and not _is_kept(item, fold)]
     presented = yield from present(place, folded, display, [*kept, *plan.reduced])
     shown, _ = displayer(place, display).show(presented)
     guarded = yield from show_guarded(place, state, shown, turn=0, deferring=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core import upcast
 from holdfast.core.shown import pieces_of
-from holdfast.core.summaries import covering
+from holdfast.core.summaries import around
 from holdfast.errors import HandleNotFound
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -16,6 +16,9 @@ from holdfast.model.log import Recorded
 from holdfast.model.messages import Message
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.state import SessionState, SummaryRef
+
+_NEAR = 16
+"""Messages that are no more events apart are read together."""
 
 
 def message(recorded: Recorded) -> Message:
@@ -40,6 +43,7 @@ def as_message(recorded: Recorded, event: Event | None) -> Message:
             principal=recorded.principal,
             closing=event.closing,
             frame=event.frame,
+            priority="critical" if event.role == "system" else event.priority,
         )
     if isinstance(event, EvidenceKept):
         return Message(
@@ -80,9 +84,10 @@ def stretch_of(
     at, left = first, limits.SUMMARY_EVENTS
     summaries = state.summaries_of(frame)
     while at <= last:
-        summary = covering(summaries, at)
+        summary = around(summaries, at)
         if summary is not None:
             found.append(summary)
+            found += yield from kept_by(stream, summary)
             at = summary.last + 1
             continue
         end = min([last, *(each.first - 1 for each in summaries if each.first > at)])
@@ -93,5 +98,22 @@ def stretch_of(
             each = message(recorded)
             if recorded.type == MessageRecorded.name and each.role not in (None, "system") and each.frame == frame:
                 found.append(each)
+        at = end + 1
+    return found
+
+
+def kept_by(stream: StreamId, summary: SummaryRef) -> Flow[list[Message]]:
+    """The messages between the ends of a summary that stay in view, in order, but for what was erased."""
+    found: list[Message] = []
+    wanted = frozenset(summary.kept)
+    at = 0
+    while at < len(summary.kept):
+        first, end = summary.kept[at], at
+        while end + 1 < len(summary.kept) and summary.kept[end + 1] - summary.kept[end] <= _NEAR:
+            if summary.kept[end + 1] - first >= limits.READ_EVENTS:
+                break
+            end += 1
+        page = yield from effects.read(stream, first - 1, summary.kept[end] - first + 1)
+        found += (each for each in map(message, page) if each.seq in wanted and not each.erased)
         at = end + 1
     return found

@@ -13,22 +13,23 @@ from holdfast.core import upcast
 from holdfast.core.calibrate import calibrated
 from holdfast.core.messages import group_of
 from holdfast.core.sessions import check_there
-from holdfast.core.summaries import covering
-from holdfast.core.units import fitting, group_seq, grouped
+from holdfast.core.summaries import around
+from holdfast.core.units import fitting, group_seq, grouped, kept_seqs
 from holdfast.errors import Contended, InvalidContent, WindowTooSmall
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.guard import show_guarded
 from holdfast.flows.load import load
 from holdfast.flows.place import Place, order
-from holdfast.flows.read import message, stretch_of
+from holdfast.flows.read import kept_by, message, stretch_of
 from holdfast.model import limits
 from holdfast.model.commands import Summarize
-from holdfast.model.events import ContextCompacted, EvidenceKept, MessageRecorded, SummaryRecorded
+from holdfast.model.events import EvidenceKept, MessageRecorded, SummaryRecorded
 from holdfast.model.frames import Spoken, frame_seq
 from holdfast.model.messages import Item, Message, Summary, SummaryDraft, View
 from holdfast.model.names import StreamId, check_size, checked_whole
 from holdfast.model.state import Calibration, SessionState, SummaryRef
+from holdfast.model.view_events import ContextCompacted
 
 T = TypeVar("T")
 
@@ -152,8 +153,11 @@ def back(
     before = spoken.last + 1
     page_size = _page_size(state, budget)
     while before - 1 > start and not size.passes(budget) and len(entries) <= limits.LIVE_MESSAGES:
-        summary = covering(summaries, before - 1)
+        summary = around(summaries, before - 1)
         if summary is not None:
+            for each in reversed((yield from kept_by(stream, summary))):
+                entries.append(each)
+                size.add(each)
             entries.append((yield from summary_of(stream, summary)))
             size.add_whole(summary.tokens, 1)
             before = summary.first
@@ -183,9 +187,10 @@ def oldest(stream: StreamId, state: SessionState, frame: str | None) -> Flow[lis
     summaries = state.summaries_of(frame)
     after = max(state.start, frame_seq(frame))
     while after < state.version and len(entries) < limits.LIVE_MESSAGES // 2:
-        summary = covering(summaries, after + 1)
+        summary = around(summaries, after + 1)
         if summary is not None:
             entries.append((yield from summary_of(stream, summary)))
+            entries += yield from kept_by(stream, summary)
             after = summary.last
             continue
         end = min([state.version, *(each.first - 1 for each in summaries if each.first > after)])
@@ -268,12 +273,14 @@ def _draft(place: Place, state: SessionState, keep_turns: int) -> Flow[SummaryDr
     for call in state.open_calls:
         if call.frame == frame:
             last = min(last, (group_of(call.id) or 0) - 1)
-    within = covering(state.summaries_of(frame), last)
+    within = around(state.summaries_of(frame), last)
     if within is not None and within.last > last:
         last = within.first - 1
     stretch = (yield from stretch_of(stream, state, frame, first, last)) if last >= first else []
     assert stretch is not None, "_reach keeps within what is read at once"
     kept, last = _whole_units(stretch, last)
+    stay = kept_seqs(kept)
+    kept = [each for each in kept if isinstance(each, SummaryRef) or each.seq not in stay]
     if len(kept) < 2 and all(isinstance(each, SummaryRef) for each in kept):
         return None
     tokens = sum(each.tokens for each in kept)

@@ -45,6 +45,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: Usage | None = None
     source: Source | None = None
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
+    priority: Priority = "medium"
 
 
 class _Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="command"):
@@ -541,6 +542,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     replaced_messages: int = 0
     replaced_whole: int = 0
     """Tokens of all messages that it stands for, those of summaries that it takes in among them."""
+    kept: tuple[int, ...] = ()
+    """The messages that the summary leaves in view: read from the log."""
     offload: OutboxRow | None = None
     """The entry of the outbox: read from its row."""
     principal: str = ""

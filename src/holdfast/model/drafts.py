@@ -43,3 +43,4 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     source: Source | None = None
     metadata: Any = None
+    priority: Any = None

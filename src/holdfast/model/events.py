@@ -15,9 +15,9 @@ from holdfast.model.facts import FactScope, FactSource, MemoryType, Mention, Sup
 from holdfast.model.frames import Ending, Limits
 from holdfast.model.handles import HandleKind, Priority
 from holdfast.model.layers import Identity, IdentityRefreshed
-from holdfast.model.plan import Figures, Fold, Level, Op, Reduction, Residency, Tier, Why
+from holdfast.model.plan import Reduction, Residency, Tier
 from holdfast.model.situation import ActionRecorded, SituationUpdated
-from holdfast.model.view_events import ContextRedacted, PackRecorded
+from holdfast.model.view_events import ContextCompacted, ContextRedacted, PackRecorded
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,7 +39,7 @@ class SessionCreated(_Event, frozen=True, kw_only=True):
 
 class MessageRecorded(_Event, frozen=True, kw_only=True):
     """`tokens` is what `counter` said when the message came in; a replay never counts again. `frame` is the one it belongs
-    to, if any."""
+    to, if any. A system message is Critical whatever its priority says, and a result has the priority of its call."""
 
     name = "message.recorded"
     version = 3
@@ -54,6 +54,7 @@ class MessageRecorded(_Event, frozen=True, kw_only=True):
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
     closing: bool = False
     frame: str | None = None
+    priority: Priority = "medium"
 
 
 class EvidenceKept(_Event, frozen=True, kw_only=True):
@@ -83,27 +84,8 @@ class SummaryRecorded(_Event, frozen=True, kw_only=True):
     frame: str | None = None
     replaced: int = 0
     """Tokens of the messages that it stands for."""
-
-
-class ContextCompacted(_Event, frozen=True, kw_only=True):
-    """What is shown of a conversation changes: a boundary. `frame` is whose conversation; None outside of frames.
-    `original` and `final` are its tokens before and after, as far as is known in the provider's own count."""
-
-    name = "frame.compacted"
-    frame: str | None = None
-    policy: str
-    why: Why
-    ops: tuple[Op, ...] = ()
-    reduced: tuple[Reduction, ...] = ()
-    fold: Fold | None = None
-    first_changed: int | None = None
-    """The number of the first item of the view that is shown otherwise than before."""
-    original: int
-    final: int
-    level: Level = "none"
-    target_met: bool = True
-    counter: str
-    figures: Figures = Figures()
+    kept: tuple[int, ...] = ()
+    """The seqs of the messages among these that stay in view, behind it: those that are Critical."""
 
 
 class HandleMoved(_Event, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.model.plan import Figures, Plan, label
+from holdfast.model.plan import Faithful, Figures, Plan, label
 
 _PICO = 10**12
 _SHORT = 0.0001
@@ -39,6 +39,7 @@ _REASONS = {
     "pays": "it pays",
     "forced": "the window forces it, whatever it costs",
     "threshold": "the pressure is above a threshold",
+    "cold": "the cache is cold",
     "idle": "nothing happened for a while",
     "asked": "it was asked for",
 }
@@ -76,6 +77,9 @@ def _priced(plan: Plan, figures: Figures) -> list[str]:
         cost = f"Writing {figures.rewritten:,} tokens anew costs {extra} more than reading them from the cache"
     summary = f", the summary {money(figures.summarizing)}" if figures.summarizing else ""
     lines = [f"{cost}{summary} ({model})."]
+    if figures.lost:
+        share = f"{figures.repeats} of {figures.results} results were asked for again so far"
+        lines.append(f"Reading again what is forgotten is reckoned at {money(figures.lost)} ({share}).")
     at_once = (
         figures.earns - figures.saves * (figures.before - figures.after) // _growth(figures) if figures.cold else 0
     )
@@ -97,6 +101,8 @@ def _growth(figures: Figures) -> int:
 def _refused(plan: Plan) -> list[str]:
     figures = plan.figures
     freed = figures.before - figures.after
+    if not freed and plan.policy == Faithful.name and figures.before <= figures.window:
+        return ["Nothing to do: the history fits, or what is old would free too little, so all of it is shown."]
     if not freed:
         return ["Nothing to do: nothing that the model has seen, outside of the last turns, would free enough."]
     lines = [f"Not now: the best that could be done would free {freed:,} tokens.", *_priced(plan, figures)]

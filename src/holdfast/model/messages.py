@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast.model.content import Body, Json, Part, Role, Source, ToolCall, ToolResult, Usage, text_of
+from holdfast.model.handles import SCORES, Priority
 from holdfast.model.names import Scope
 from holdfast.model.state import OpenCall
 
@@ -31,6 +32,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """Written by Holdfast to close calls that never got a result."""
     frame: str | None = None
     """The frame that it belongs to, if any."""
+    priority: Priority = "medium"
+    """How long it stays in view when room is short. A system message is Critical."""
     late: str = ""
     """Why this is no part of the transcript but kept as evidence; empty for what is."""
 
@@ -95,8 +98,16 @@ class Unit(msgspec.Struct, frozen=True):
         return sum(message.whole_tokens for message in self.messages)
 
     @property
+    def priority(self) -> Priority:
+        """The highest of its messages'."""
+        return max((message.priority for message in self.messages), key=SCORES.__getitem__)
+
+    @property
     def starts_turn(self) -> bool:
         return self.messages[0].role == "user"
+
+
+SUMMARY_LABEL = "Summary of earlier context: "
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +133,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        return f"Summary of earlier context: {self.text}"
+        return f"{SUMMARY_LABEL}{self.text}"
 
 
 class SummaryDraft(msgspec.Struct, frozen=True, kw_only=True):

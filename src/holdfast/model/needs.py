@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from holdfast.model.content import BlobRef, Part, blob_refs
 from holdfast.model.events import (
-    ContextCompacted,
     Event,
     EvidenceKept,
     FramePopped,
@@ -15,7 +14,7 @@ from holdfast.model.events import (
     HandleReplaced,
     MessageRecorded,
 )
-from holdfast.model.view_events import PackRecorded
+from holdfast.model.view_events import ContextCompacted, PackRecorded
 
 
 def parts_of(event: Event | None) -> Iterator[Part]:

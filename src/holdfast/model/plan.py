@@ -22,7 +22,7 @@ Form: TypeAlias = Literal["excerpt", "snip", "spool", "page", "whole"]
 """How a piece of a message is shown: the beginning and end of what is old; of what is too long; the preview of what lies in
 the blob store; a line that names it; or whole, though it lies in the blob store."""
 Level: TypeAlias = Literal["none", "light", "moderate", "aggressive", "critical"]
-Why: TypeAlias = Literal["pays", "forced", "threshold", "idle", "asked"]
+Why: TypeAlias = Literal["pays", "forced", "threshold", "cold", "idle", "asked"]
 RedactionWhy: TypeAlias = Literal["died", "returned", "told"]
 """A fact that was shown died · one that was not came back · what is new tells a dead one."""
 
@@ -58,19 +58,23 @@ class Snip(msgspec.Struct, frozen=True, tag="snip"):
     """That share, in tokens."""
 
 
-class TimeDecayMicro(msgspec.Struct, frozen=True, tag="time_decay_micro"):
+class TimeDecayMicro(msgspec.Struct, frozen=True, omit_defaults=True, tag="time_decay_micro"):
     """Show large tool results by an excerpt, those of the last turns excepted."""
 
     over: int
     """What is large, in tokens."""
     keep: int
     """Tokens of an excerpt."""
+    target_tokens: int = 0
+    """The oldest first, until the view has so many tokens; 0 for all of them."""
 
 
-class Collapse(msgspec.Struct, frozen=True, tag="collapse"):
+class Collapse(msgspec.Struct, frozen=True, omit_defaults=True, tag="collapse"):
     """Take the oldest units out of the view until it has so many tokens."""
 
     target_tokens: int
+    summary_tokens: int = 0
+    """The most tokens of the summary that takes their place; with 0, a line says how many there were."""
 
 
 class AutoCompact(msgspec.Struct, frozen=True, tag="auto_compact"):
@@ -151,6 +155,9 @@ class Fold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Their tokens, as they were recorded."""
     text: str
     tokens: int
+    kept: tuple[int, ...] = ()
+    """The seqs of the messages from `first` to `last` that stay in view, behind the summary: those that are Critical, and
+    those that a strategy keeps."""
 
 
 class Redacted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -184,17 +191,23 @@ class Figures(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """In how many calls as much again will have gathered, by what a call has added so far."""
     earns: int = 0
     """What it saves until then."""
+    lost: int = 0
+    """The price of what is forgotten: what reading it again costs, by how likely it is asked for again."""
     cold: bool = False
     """The cache is lost anyway."""
     calls: int = 0
     """Model calls of the conversation so far."""
     grown: int = 0
     """Tokens that they ever added to it."""
+    results: int = 0
+    """Tool results of the conversation so far."""
+    repeats: int = 0
+    """Of these, how many answered a call that had been made before, or read a stored body again."""
 
     @property
     def net(self) -> int:
         """What it costs more than it saves until as much again has gathered: below 0, it pays."""
-        return self.rewriting + self.summarizing - self.earns
+        return self.rewriting + self.summarizing + self.lost - self.earns
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,10 +251,40 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
         return self.resident_tokens + self.non_resident_tokens
 
 
-class Priced(msgspec.Struct, frozen=True, kw_only=True):
-    """Compact when it pays: when what a boundary saves, until as much again has gathered, reaches what it costs."""
+class Faithful(msgspec.Struct, frozen=True, kw_only=True):
+    """Use the window: nothing is shortened while the history fits and the cache is warm. The default.
 
-    name: ClassVar[str] = "priced"
+    At `threshold` one boundary folds the oldest messages until `target` of the window is left, so that it lasts. What it
+    folds ends before the current turn, which is touched only if the window forces it: large results first, the oldest
+    first. On a cold cache a rewrite is free, so a boundary may come from `cold` on, if it pays with the price of what is
+    forgotten."""
+
+    name: ClassVar[str] = "faithful"
+    threshold: float = 0.85
+    """The share of the window from which the history is shortened."""
+    target: float = 0.50
+    """The share of the window that is left."""
+    cold: float = 0.50
+    """The share of the window from which it may be shortened when the cache is cold."""
+    cold_target: float = 0.25
+    """The share that is left then, if the price says so."""
+    turn_share: float = 0.15
+    """How much more of the window may be folded so that the cut is at the beginning of a turn."""
+    least_share: float = 0.10
+    """A boundary that frees less of the window is not made, unless the window forces it."""
+    summary_share: float = 0.20
+    """The most of the window that a summary may take."""
+    large: int = 2_000
+    """From so many tokens on, a tool result may be shown by an excerpt."""
+    excerpt: int = 200
+    """Tokens of an excerpt."""
+
+
+class Frugal(msgspec.Struct, frozen=True, kw_only=True):
+    """Compact when it pays: when what a boundary saves, until as much again has gathered, reaches what it costs. What is
+    forgotten has no price."""
+
+    name: ClassVar[str] = "frugal"
     preserve_turns: int = 2
     tail_share: float = 0.125
     """The most of the window that these turns may take; the oldest of them give way."""
@@ -276,26 +319,32 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     excerpt: int = 200
 
 
-PlanPolicy: TypeAlias = Priced | Classic
+PlanPolicy: TypeAlias = Faithful | Frugal | Classic
+PolicyName: TypeAlias = Literal["faithful", "frugal", "classic"]
+_POLICIES: dict[str, type[PlanPolicy]] = {each.name: each for each in (Faithful, Frugal, Classic)}
+_THRESHOLDS = ("threshold", "cold", "snip", "micro", "collapse", "auto")
 
 
 def checked_policy(policy: object, default: PlanPolicy) -> PlanPolicy:
     """A policy by its name, or as a struct whose figures make sense."""
     if policy is None:
         return default
-    if type(policy) is str and policy in (Priced.name, Classic.name):
-        return Priced() if policy == Priced.name else Classic()
-    if not isinstance(policy, Priced | Classic):
-        raise InvalidContent(reason=f"a policy is 'priced', 'classic', a Priced or a Classic, not {shown(policy)}")
+    if type(policy) is str and policy in _POLICIES:
+        return _POLICIES[policy]()
+    if not isinstance(policy, Faithful | Frugal | Classic):
+        names = ", ".join(map(repr, _POLICIES))
+        raise InvalidContent(reason=f"a policy is {names}, a Faithful, a Frugal or a Classic, not {shown(policy)}")
     shares = {
         name: getattr(policy, name)
         for name in policy.__struct_fields__
-        if name.endswith(("share", "ratio")) or name in ("snip", "micro", "collapse", "auto", "target")
+        if name.endswith(("share", "ratio", "target")) or name in _THRESHOLDS
     }
     for name, value in shares.items():
-        optional = value is None and name in ("snip", "micro", "collapse", "auto")
+        optional = value is None and isinstance(policy, Classic) and name in _THRESHOLDS
         if not optional and (type(value) not in (int, float) or not 0 < value <= 1):
             raise InvalidContent(reason=f"{name} is {shown(value)}, not a share of the window above 0 and up to 1")
+    if isinstance(policy, Faithful) and (policy.target > policy.threshold or policy.cold_target > policy.cold):
+        raise InvalidContent(reason="a target is above the threshold that it is for: a boundary could free nothing")
     for name in policy.__struct_fields__:
         if name not in shares:
             checked_whole(name, getattr(policy, name), 0, limits.WINDOW_TOKENS)

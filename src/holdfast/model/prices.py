@@ -22,6 +22,18 @@ from holdfast.model.plan import Prices
 HIGHEST = 1_000_000_000
 """The most that a million tokens may cost, in micro-dollars: so what a window costs is a number that stores can hold."""
 
+UNKNOWN = Prices(
+    provider="unknown",
+    model="unknown",
+    input=1_000_000,
+    cache_read=100_000,
+    cache_write=1_000_000,
+    output=5_000_000,
+    window=limits.WINDOW_TOKENS,
+    max_output=0,
+)
+"""For a model of which nothing is known: only what is dearer than what counts."""
+
 _WRITES = {
     "anthropic": {300: 125, 3_600: 200},
     "openai": {1_800: 125, 43_200: 250},

@@ -13,7 +13,7 @@ from holdfast.model.layers import Identity, Surrounding, WorkingItem
 from holdfast.model.plan import Redacted, Reduction
 from holdfast.model.situation import Standing
 
-SNAPSHOT_FORMAT = 7
+SNAPSHOT_FORMAT = 8
 """Raised whenever SessionState, or what folding makes of it, changes: older snapshots are then replayed instead."""
 
 LEDGER_FORMAT = 1
@@ -45,6 +45,8 @@ class SummaryRef(msgspec.Struct, frozen=True, omit_defaults=True):
     """The frame whose conversation it is of; None for the one outside of frames."""
     replaced: int = 0
     """Tokens of the messages that it stands for."""
+    kept: tuple[int, ...] = ()
+    """The seqs of the messages between its ends that stay in view, behind it, in order."""
 
 
 class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,6 +66,10 @@ class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The items in view that the guard shows otherwise than they were recorded, in order, as it was last settled."""
     settled_us: int = 0
     """The time of the last event that changed what was shown before it."""
+    results: int = 0
+    """Tool results, up to the same seq as the calls."""
+    repeats: int = 0
+    """Of these, how many answered a call that had been made before, or read a stored body again."""
 
 
 _AS_RECORDED = ViewState()
@@ -193,5 +199,5 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
         parts = len(self.frames) * 2_048 + (len(self.open_calls) + len(self.summaries)) * 512 + len(self.pinned) * 32
         parts += (len(self.working) + len(self.environment)) * 256 + len(self.proposals) * 2_048
         parts += sum(256 + len(each.reduced) * 512 + len(each.redacted) * 256 for each in self.views.values())
-        parts += len(self.standings) * 512
+        parts += len(self.standings) * 512 + sum(len(each.kept) for each in self.summaries) * 32
         return 2_048 + 4 * self.bulk + parts

@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from holdfast.model.content import BlobRef
-from holdfast.model.plan import Level, Redacted, RedactionWhy
+from holdfast.model.plan import Figures, Fold, Level, Op, Redacted, RedactionWhy, Reduction, Why
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,6 +28,29 @@ class ContextRedacted(_Event, frozen=True, kw_only=True):
     original: int
     final: int
     counter: str
+
+
+class ContextCompacted(_Event, frozen=True, kw_only=True):
+    """What is shown of a conversation changes: a boundary. `frame` is whose conversation; None outside of frames.
+    `original` and `final` are its tokens before and after, as far as is known in the provider's own count."""
+
+    name = "frame.compacted"
+    frame: str | None = None
+    policy: str
+    why: Why
+    ops: tuple[Op, ...] = ()
+    reduced: tuple[Reduction, ...] = ()
+    fold: Fold | None = None
+    first_changed: int | None = None
+    """The number of the first item of the view that is shown otherwise than before."""
+    original: int
+    final: int
+    level: Level = "none"
+    target_met: bool = True
+    counter: str
+    figures: Figures = Figures()
+    handles: tuple[str, ...] = ()
+    """The handles of the frame that packs leave out from now on; `read_handle` reads them all the same."""
 
 
 class PackRecorded(_Event, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast import codec
-from holdfast.context.fence import CLOSING, OPENING, cleared, fenced
+from holdfast.context.fence import CLOSING, JOINT, OPENING, cleared, fenced
 from holdfast.model.content import Body, Data, File, Image, Text, ToolCall
 from holdfast.model.messages import History, Message, Summary
 from holdfast.providers.messages import OPENAI_FIELDS
@@ -41,7 +41,7 @@ def openai_chat(history: History, bodies: Mapping[str, bytes] = NO_BODIES) -> li
 
 def tail_of(history: History) -> str:
     """What the application tells at this call, in its fence, whoever added to it."""
-    return "\n\n".join(fenced(each for each in history.tail if each not in (OPENING, CLOSING)))
+    return JOINT.join(fenced(each for each in history.tail if each not in (OPENING, CLOSING)))
 
 
 class _Chat:

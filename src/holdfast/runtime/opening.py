@@ -22,7 +22,7 @@ from holdfast.model.addresses import POSTGRES, shown_address
 from holdfast.model.frames import Weights
 from holdfast.model.names import checked_name, checked_whole
 from holdfast.model.pack import Brief, checked_brief
-from holdfast.model.plan import PlanPolicy, Priced, Prices, checked_policy
+from holdfast.model.plan import Faithful, PlanPolicy, Prices, checked_policy
 from holdfast.model.policy import Ladder, Policy
 from holdfast.model.prices import PRICES, checked_prices
 from holdfast.ports import BlobStore, Clock, Detector, EventStore, IdSource, Summarizer, TokenCounter
@@ -173,7 +173,7 @@ def _context(
         policy=_checked_policy(policy),
         detector=_checked_detector(detector),
         spooling=spooled,
-        compaction=checked_policy(compaction, Priced()),
+        compaction=checked_policy(compaction, Faithful()),
         prices=_checked_table(prices),
         summarizer=_checked_summarizer(summarizer),
         briefs=_checked_briefs(briefs),
