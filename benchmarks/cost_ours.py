@@ -93,7 +93,7 @@ class Planned:
             return made
         last = made.fold.last
         reductions = by_message((*self._view.reduced, *made.reduced))
-        inside = [item_shown(item, reductions, {}) for item in self._items if item.last <= last]
+        inside = [item_shown(item, reductions) for item in self._items if item.last <= last]
         return filled(made, inside, self._summarize(inside, made.fold.tokens), TOOLS)
 
     def _carry_out(self, made: Plan, version: int) -> None:
@@ -120,6 +120,6 @@ class Planned:
         reductions = by_message(self._view.reduced)
         for number, item in enumerate(self._items):
             if isinstance(item, Unit) and any(message.seq in messages for message in item.messages):
-                now = Unit(tuple(shown(message, reductions, {}) for message in item.messages))
+                now = Unit(tuple(shown(message, reductions)[0] for message in item.messages))
                 text = f"{said(now)}\n{returned(now)}"
                 self._shown[number] = Shown(("reduced", self._boundaries * 10_000 + number), now.tokens, text=text)

@@ -26,7 +26,7 @@ from holdfast.core.previews import Spooling
 from holdfast.flows import reading
 from holdfast.flows.reading import Reading
 from holdfast.model import limits
-from holdfast.runtime.reader import READ_HANDLE
+from holdfast.model.tools import READ_HANDLE
 from tests.edges.engines import LOCAL, Desk, refused
 from tests.support import figure
 

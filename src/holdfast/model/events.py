@@ -42,7 +42,7 @@ class MessageRecorded(_Event, frozen=True, kw_only=True):
     to, if any. A system message is Critical whatever its priority says, and a result has the priority of its call."""
 
     name = "message.recorded"
-    version = 3
+    version = 4
     role: Role
     content: tuple[Part, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
@@ -61,6 +61,7 @@ class EvidenceKept(_Event, frozen=True, kw_only=True):
     """What is no part of the transcript and must not be lost: above all, the result of a call that was closed before."""
 
     name = "evidence.kept"
+    version = 2
     reason: str
     role: Role
     content: tuple[Part, ...] = ()
@@ -74,7 +75,7 @@ class SummaryRecorded(_Event, frozen=True, kw_only=True):
     """The messages from `first` to `last`, those of the conversation of `frame`, are shown as `text` from now on."""
 
     name = "summary.recorded"
-    version = 2
+    version = 3
     first: int
     last: int
     messages: int
@@ -92,6 +93,7 @@ class HandleMoved(_Event, frozen=True, kw_only=True):
     """A piece of a message comes into view or leaves it. `frame` is whose conversation it is of, if any."""
 
     name = "handle.moved"
+    version = 2
     frame: str | None = None
     residency: Residency
     piece: Reduction
@@ -101,6 +103,7 @@ class HandleReplaced(_Event, frozen=True, kw_only=True):
     """A handle of a frame stands for something else from now on, or in another place."""
 
     name = "handle.replaced"
+    version = 2
     frame: str
     handle: str
     kind: HandleKind
@@ -199,6 +202,7 @@ class FramePopped(_Event, frozen=True, kw_only=True):
     `cascade` names the frames below it that end with it, cancelled, the deepest first."""
 
     name = "frame.popped"
+    version = 2
     frame: str
     status: Ending
     summary: str = ""
@@ -250,6 +254,7 @@ class HandleAdded(_Event, frozen=True, kw_only=True):
     """A piece of context comes within a frame's reach. The seq of this event makes the handle's id."""
 
     name = "frame.handle_added"
+    version = 2
     frame: str
     kind: HandleKind
     priority: Priority = "medium"

@@ -35,6 +35,7 @@ class ContextCompacted(_Event, frozen=True, kw_only=True):
     `original` and `final` are its tokens before and after, as far as is known in the provider's own count."""
 
     name = "frame.compacted"
+    version = 2
     frame: str | None = None
     policy: str
     why: Why
