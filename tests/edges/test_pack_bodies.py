@@ -127,7 +127,8 @@ def test_a_pack_fits_and_extends_the_last_between_boundaries(
     sizes: list[tuple[str, int]], budget: int, data: st.DataObject
 ) -> None:
     session = _session(spooling=Spooling(threshold=500, preview=200))
-    before, boundary = "", 0
+    before: list[str] = []
+    boundary = 0
     for number, (role, size) in enumerate(sizes):
         text = f"{number} word " * (size // 7)
         if role == "user":
@@ -137,18 +138,23 @@ def test_a_pack_fits_and_extends_the_last_between_boundaries(
         pack = session.pack(budget=budget)
         assert pack.tokens.used <= budget
         assert sum(pack.tokens.breakdown.values()) == pack.tokens.used
-        history = json.dumps([each["content"] for each in pack.openai()["messages"][:-1]])[:-1]
+        shown = [each.text for item in pack.history.items if isinstance(item, holdfast.Unit) for each in item.messages]
         if pack.manifest.boundary == boundary:
-            assert history.startswith(before[:-1]) or not before
-        before, boundary = (
-            json.dumps([each["content"] for each in pack.openai()["messages"][:-1]]),
-            pack.manifest.boundary,
-        )
-        for item in pack.history.items:
-            shown = sum(len(each.text) for each in getattr(item, "messages", ()) if not isinstance(each, int))
-            assert shown <= budget * 16
+            assert shown[: len(before)] == before
+        before, boundary = shown, pack.manifest.boundary
         if data.draw(st.booleans()):
             session.record("assistant", "Fine.")
+
+
+def test_a_stored_question_that_was_folded_is_repeated_with_its_marker() -> None:
+    session = _session()
+    asked = session.record("user", PASTE)
+    for number in range(3):
+        _read(session, f"{number} word " * 4_000)
+    session.compact(strategy=holdfast.TruncateAt(2), window=64_000)
+    text = session.pack(budget=64_000).text
+    assert "The latest message of the user" in text
+    assert f'read_handle("h{asked.seq}_0") reads all of it' in text.partition("The latest message of the user")[2]
 
 
 # The manifest

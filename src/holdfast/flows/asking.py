@@ -9,6 +9,8 @@ import msgspec
 from holdfast import codec
 from holdfast.context import levels
 from holdfast.core import stack
+from holdfast.core.display import Display
+from holdfast.core.shown import shown as shown_message
 from holdfast.core.summaries import covering
 from holdfast.errors import BudgetTooSmall, InvalidContent, shown
 from holdfast.flows.candidates import Within
@@ -151,15 +153,17 @@ def effective_budget(place: Place, state: SessionState, asked: Asked) -> int:
     return effective
 
 
-def requested(place: Place, state: SessionState, asked: Asked, view: Viewed, effective: int) -> Request:
+def requested(place: Place, state: SessionState, asked: Asked, view: Viewed, display: Display) -> Request:
     query, new, stated = _query(asked.query, view, state.summaries_of(place.frame))
+    if stated and not new and view.asked is not None:
+        query = shown_message(view.asked, {}, display.readable)[0].text  # with the marker of what is stored
     return Request(
         query=query,
         asked=new,
         stated=stated,
         role=asked.role,
         budget=asked.budget,
-        effective=effective,
+        effective=display.budget or asked.budget,
         model=asked.model or "",
         max_output=asked.max_output,
         include=asked.include,

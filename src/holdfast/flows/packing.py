@@ -218,7 +218,7 @@ def _gathered(
     display = Display(effective, brief.reads_handles)
     view = yield from histories.unguarded(place, state, display)
     items = view.shown
-    request = asked if isinstance(asked, Request) else requested(place, state, asked, view, effective)
+    request = asked if isinstance(asked, Request) else requested(place, state, asked, view, display)
     late = yield from late_of(place.scope.stream, state, place.frame)
     used = yield from candidates.ledgers_in_use(place, state, writer_for(place.context, state.identity).permissions)
     found = yield from candidates.facts(place, used, request, known)
