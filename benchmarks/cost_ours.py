@@ -103,14 +103,18 @@ class Planned:
         reduced = {(each.message, each.piece): each for each in (*self._view.reduced, *made.reduced)}
         if made.fold is not None:
             fold = made.fold
-            left = [item for item in self._items if isinstance(item, Unit) and item.seq > fold.last]
+            stay = {*fold.kept}
+            left = [
+                item for item in self._items if isinstance(item, Unit) and (item.seq > fold.last or item.seq in stay)
+            ]
             new = Summary(
                 seq=version, first=fold.first, last=fold.last, messages=fold.count, text=fold.text, tokens=fold.tokens
             )
-            self._shown = self._shown[len(self._items) - len(left) :]
+            shown_as = {id(item): each for item, each in zip(self._items, self._shown, strict=True)}
+            self._shown = [shown_as[id(item)] for item in left]
             self._shown.insert(0, Shown(("summary", self._boundaries), fold.tokens, text=new.shown))
             self._items = [new, *left]
-            reduced = {key: each for key, each in reduced.items() if each.message > fold.last}
+            reduced = {key: each for key, each in reduced.items() if each.message > fold.last or each.message in stay}
         figures = made.figures
         self._view = ViewState(version, tuple(reduced.values()), version, figures.calls, figures.grown)
         self._reduce({each.message for each in made.reduced})

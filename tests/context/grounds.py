@@ -283,12 +283,13 @@ def applied(ground: Ground, plan: Plan) -> Ground:
     seq, fold, items = ground.version + 1, plan.fold, list(ground.items)
     reduced = {(each.message, each.piece): each for each in (*ground.view.reduced, *plan.reduced)}
     if fold is not None:
-        kept = [item for item in items if end(item) > fold.last]
+        stay = {*fold.kept}
+        kept = [item for item in items if end(item) > fold.last or (isinstance(item, Unit) and item.seq in stay)]
         summary = Summary(
             seq=seq, first=fold.first, last=fold.last, messages=fold.count, text=fold.text, tokens=fold.tokens
         )
         items = [summary, *kept]
-        reduced = {place: each for place, each in reduced.items() if each.message > fold.last}
+        reduced = {place: each for place, each in reduced.items() if each.message > fold.last or each.message in stay}
     view = ViewState(
         seq,
         tuple(reduced[place] for place in sorted(reduced)),

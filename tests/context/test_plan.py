@@ -188,9 +188,11 @@ def test_a_fold_takes_the_oldest_units_whole_and_names_each_message(
     assert [*inside, *outside] == [*ground.items], "the oldest"
     assert all(start(item) > folded.last for item in outside), "none is cut"
     assert (folded.first, folded.last) == (min(map(start, inside)), max(map(end, inside)))
-    assert folded.messages == tuple(sorted(message.seq for item in inside for message in messages_in(item)))
+    told = sorted(message.seq for item in inside for message in messages_in(item))
+    assert sorted((*folded.messages, *folded.kept)) == told
     assert folded.summaries == tuple(item.seq for item in inside if isinstance(item, Summary))
-    assert folded.count == sum(item.messages if isinstance(item, Summary) else len(item.messages) for item in inside)
+    counts = [item.messages if isinstance(item, Summary) else len(item.messages) for item in inside]
+    assert folded.count + len(folded.kept) == sum(counts)
     assert folded.tokens == quarters(folded.text)
     assert not {each.message for each in found.reduced} & {*folded.messages}, "what left is not shown otherwise as well"
 
@@ -200,14 +202,16 @@ def test_a_fold_takes_the_oldest_units_whole_and_names_each_message(
 def test_a_strategy_keeps_as_many_of_the_newest_messages_as_it_says_whole_units(
     ground: Ground, keep: int, summarised: bool
 ) -> None:
-    """Fewer if a unit has more than there is room for; more if the model has not seen them, or one reaches into another."""
+    """Fewer if a unit has more than there is room for; more if the model has not seen them, one reaches into another,
+    or it is the question that waits for an answer."""
     strategy = SummarizeOldest(keep) if summarised else TruncateAt(keep)
     found = asked(ground, strategy, Frugal(), tools())
     if found.fold is None:
         return
     assert [step.op for step in found.steps] == [strategy]
-    kept = applied(ground, found).items[1:]
-    gone = ground.items[: len(ground.items) - len(kept)]
+    stay = {*found.fold.kept}
+    kept = [item for item in applied(ground, found).items[1:] if start(item) not in stay]
+    gone = [item for item in ground.items if item not in kept]
     messages = sum(len(messages_in(item)) for item in kept)
     assert messages + max(1, len(messages_in(gone[-1]))) > keep
     replies = [any(message.role == "assistant" for message in messages_in(item)) for item in kept]

@@ -18,7 +18,19 @@ from tests.support import figure
 
 SAMPLE = figure(24, 1)
 """One value in so many is handed in, other ones at each entrance."""
-METHODS = ("history", "render", "plan", "compact", "piece", "pieces", "occupancy", "page_out", "page_in", "read_text")
+METHODS = (
+    "history",
+    "render",
+    "plan",
+    "compact",
+    "piece",
+    "pieces",
+    "occupancy",
+    "handle",
+    "page_out",
+    "page_in",
+    "read_text",
+)
 
 ODD_HANDLES = (
     "h1_0",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from holdfast.model.events import ContextCompacted
+from holdfast.model.view_events import ContextCompacted
 from tests.context.grounds import prose
 from tests.property.model import HandClock
 

@@ -398,7 +398,10 @@ class Play:
         history = place.history()
         own = self._own(state, frame)
         ranges = [(item.first, item.last) for item in history.items if isinstance(item, Summary)]
-        folded = [each for each in own if any(first <= each.seq <= last for first, last in ranges)]
+        kept = {seq for each in state.summaries_of(frame) for seq in each.kept}
+        folded = [
+            each for each in own if each.seq not in kept and any(first <= each.seq <= last for first, last in ranges)
+        ]
         seqs = [message.seq for item in history.items if isinstance(item, Unit) for message in item.messages]
         assert seqs == [each.seq for each in own if each not in folded]
         assert sum(item.messages for item in history.items if isinstance(item, Summary)) == len(folded)

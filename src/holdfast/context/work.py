@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from holdfast import codec
 from holdfast.context.bind import bind, piece_tokens
+from holdfast.context.loss import Recalls, count_recalls, price_of_loss
 from holdfast.context.outline import OUTLINE_TOKENS, outline
 from holdfast.context.steps import shifted
 from holdfast.core.shown import (
@@ -55,10 +55,6 @@ SHORTENED = 5
 """A summary takes one token for so many that it stands for, at most."""
 GROWTH = (6_000, 10)
 """What is assumed before anything is known: so many tokens added in so many calls."""
-RECALLS = (1, 10)
-"""What is assumed before anything is known: so many of so many results are asked for again."""
-READ_TOOL = "read_handle"
-"""The tool that reads a stored body again."""
 PREVIEW_CHARS = limits.PREVIEW_BYTES
 CHARS = 3
 """Characters of a token, on the safe side: what an excerpt of so many tokens is cut to."""
@@ -148,6 +144,7 @@ class Work:
         idle_us = ground.now_us - self.last_us
         self.cold = ground.cold or not self.last_us or idle_us > ground.prices.ttl_s * 1_000_000
         self._critical = {item.seq for item in self.items if isinstance(item, Unit) and item.priority == "critical"}
+        self._question = 0 if ground.unread else _question(self.items)
         self.keeps: frozenset[int] = frozenset()
         """The seqs of units that a strategy keeps in view when what is around them is folded."""
         self.pays_for_loss = False
@@ -157,7 +154,9 @@ class Work:
 
     def stays(self, item: Item) -> bool:
         """Whether a fold goes around it: it is then shown behind the summary."""
-        return isinstance(item, Unit) and (item.seq in self.keeps or item.seq in self._critical)
+        if not isinstance(item, Unit):
+            return False
+        return item.seq == self._question or item.seq in self.keeps or item.seq in self._critical
 
     def leaving(self, number: int) -> list[Item]:
         """What of so many of the oldest items a fold stands for."""
@@ -252,8 +251,12 @@ class Work:
         return self._shorter(self._pieces(0, self.unseen), "snip", limit, limit * CHARS)
 
     def unseen_pieces(self) -> list[tuple[Reduction, ...]]:
-        """The pieces that the model has not seen, by their previews, those first that this shortens most."""
-        found = self._shorter(self._pieces(self.unseen, len(self.items)), "spool", 0, PREVIEW_CHARS)
+        """The pieces that the model has not seen, and those of what it is to answer, by their previews, those first that
+        this shortens most."""
+        question = next((at for at, item in enumerate(self.items[: self.unseen]) if item.seq == self._question), None)
+        pieces = [*self._pieces(self.unseen, len(self.items))]
+        pieces += () if question is None else self._pieces(question, question + 1)
+        found = self._shorter(pieces, "spool", 0, PREVIEW_CHARS)
         return [(each,) for each in sorted(found, key=lambda each: (-each.saved, each.message, each.piece))]
 
     def _pieces(self, first: int, before: int, *, results: bool = False) -> Iterator[_Piece]:
@@ -326,30 +329,13 @@ class Work:
         return Choice(op, self._with_loss(figures, pieces), left - new, reduce, fold)
 
     def _with_loss(self, figures: Figures, pieces: int) -> Figures:
-        """The price of what is forgotten: each piece may be asked for again, at the rate of this conversation so far, and
-        is then written anew, in one more call."""
         if not self.pays_for_loss:
             return figures
-        prices, saved = self.ground.prices, figures.before - figures.after
-        results, repeats = self._recalls
-        again = prices.cache_write * max(0, saved) + prices.cache_read * figures.after * pieces
-        lost = again * (repeats + RECALLS[0]) // (results + RECALLS[1])
-        return msgspec.structs.replace(figures, lost=lost)
+        return msgspec.structs.replace(figures, lost=price_of_loss(figures, pieces, self._recalls, self.ground.prices))
 
     @functools.cached_property
-    def _recalls(self) -> tuple[int, int]:
-        """Tool results so far, and how many of them answered a call that had been made before, or read a stored body."""
-        view, known = self.ground.view, set[tuple[str, bytes]]()
-        results, repeats = view.results, view.repeats
-        for item in self.ground.items:
-            for message in item.messages if isinstance(item, Unit) else ():
-                for call in message.tool_calls:
-                    signature = call.name, codec.encode(call.args)
-                    if message.seq > view.planned:
-                        results += 1
-                        repeats += call.name == READ_TOOL or signature in known
-                    known.add(signature)
-        return results, repeats
+    def _recalls(self) -> Recalls:
+        return count_recalls(self.ground.items, self.ground.view)
 
     def _cached(self) -> int:
         """The number of the first item that must be written at the next call in any case."""
@@ -534,9 +520,9 @@ class Work:
         if self.fold is not None:
             size = self.tools.measure(self.fold.tokens, 1)
             cost = self.tools.summarizing(self.before - self.tokens + size, size)
-        results, repeats = self._recalls
+        recalls = self._recalls
         figures = self._figures(self.before - self.tokens, rewritten, cost)
-        figures = msgspec.structs.replace(figures, after=self.tokens, results=results, repeats=repeats)
+        figures = msgspec.structs.replace(figures, after=self.tokens, results=recalls.results, repeats=recalls.repeats)
         folded = 0 if self.fold is None else sum(self._is_folded(item) for item in self.ground.items)
         return self._with_loss(figures, len(self.reduced) + folded)
 
@@ -570,6 +556,18 @@ def _reply(item: Item) -> Message | None:
         if message.role == "assistant":
             return message
     return None
+
+
+def _question(items: Sequence[Item]) -> int:
+    """The seq of the newest message of the user, unless a reply without calls has answered it; 0 for none. It stays in
+    view, where it is cached, however long the turn that it began becomes."""
+    for item in reversed(items):
+        for message in reversed(item.messages) if isinstance(item, Unit) else ():
+            if message.role == "user":
+                return item.seq
+            if message.role == "assistant" and not message.tool_calls:
+                return 0
+    return 0
 
 
 def _calls(item: Unit, after: int) -> int:
