@@ -282,3 +282,20 @@ def test_a_pack_with_bodies_is_reproduced() -> None:
     record = session.keep(pack)
     session.record("assistant", "Well.")
     assert session.reproduce(record).text == pack.text
+
+
+# The guard
+
+
+def test_a_superseded_value_in_a_stored_body_is_redacted_where_it_is_shown() -> None:
+    engine = holdfast.open("memory:", spooling=Spooling(threshold=300, preview=120))
+    session: Any = engine.create_session("s")
+    said = "My shipping address is 123 Main Street, please. " + "It is a long story about the garden. " * 30
+    session.record("user", said)
+    session.record("assistant", "Noted.")
+    session.ledger().assert_("shipping_address", "123 Main Street")
+    session.ledger().assert_("shipping_address", "456 Oak Avenue")
+    session.record("user", "Where will it go?")
+    text = session.pack(budget=8_000).text
+    assert "123 Main Street" not in text
+    assert "It is a long story about the garden. It is a long story" in text

@@ -41,5 +41,5 @@ def bind(
 def piece_tokens(parts: tuple[Part, ...], count: Callable[[str], int]) -> int:
     """What a piece takes as it is shown without a reduction."""
     bodies = sum(part.shown_tokens for part in parts if isinstance(part, Body))
-    beside = text_of(part for part in parts if not isinstance(part, Body))
-    return bodies + (count(beside) if beside else 0)
+    texts = (text_of([part]) for part in parts if not isinstance(part, Body))
+    return bodies + sum(count(text) for text in texts if text)

@@ -286,7 +286,8 @@ class Work:
             # a stored body is spooled to its stored preview
             parts = each.parts if stored is None or form != "spool" else stored
             text = text_of(parts)
-            if stored is None and len(text) <= chars * 2:
+            already = form == "spool" and each.parts == stored  # it is shown by its stored preview
+            if already or (stored is None and len(text) <= chars * 2):
                 continue
             tokens = self._tokens(each)
             if tokens <= over:

@@ -204,9 +204,9 @@ class Displayer:
         return msgspec.structs.replace(shown, preview_tokens=tokens), tokens
 
     def _beside(self, parts: tuple[Part, ...]) -> int:
-        """Tokens of the parts of a piece that are no stored bodies."""
-        beside = text_of(part for part in parts if not isinstance(part, Body))
-        return self._count(beside) if beside else 0
+        """Tokens of the parts of a piece that are no stored bodies: each by itself, as they were counted when recorded."""
+        texts = (text_of([part]) for part in parts if not isinstance(part, Body))
+        return sum(self._count(text) for text in texts if text)
 
     def _fitted(self, how: Reduction, parts: tuple[Part, ...], bodies: int, others: int) -> Reduction:
         """A reduction with figures for these parts: it may have been planned for another budget."""
