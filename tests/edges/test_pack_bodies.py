@@ -151,7 +151,7 @@ def test_a_stored_question_that_was_folded_is_repeated_with_its_marker() -> None
     asked = session.record("user", PASTE)
     for number in range(3):
         _read(session, f"{number} word " * 4_000)
-    session.compact(strategy=holdfast.TruncateAt(2), window=64_000)
+    session.summarize(session.draft_summary(0), "The user pasted a text, and three files were read.")
     text = session.pack(budget=64_000).text
     assert "The latest message of the user" in text
     assert f'read_handle("h{asked.seq}_0") reads all of it' in text.partition("The latest message of the user")[2]
