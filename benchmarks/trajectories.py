@@ -14,11 +14,11 @@ import msgspec
 import holdfast
 from benchmarks.harness import Bench, Sample, Spread, rate, timed
 from benchmarks.report import Goal, Line, Table, per_second
-from holdfast.core import upcast
+from holdfast.core import calibrate, upcast
 from holdfast.core.calibrate import calibrated
 from holdfast.core.fold import fold
 from holdfast.model.events import MessageRecorded
-from holdfast.model.state import SessionState
+from holdfast.model.state import Calibration, SessionState
 
 NAME = "trajectories"
 TITLE = "real sessions, in and out again"
@@ -123,22 +123,25 @@ def on_disk(path: Path, files: Sequence[Path]) -> Line:
 
 
 def learn(session: holdfast.Session, replies: Replies) -> None:
-    """Go through a session as it grew, and look at every prompt that its replies tell of."""
-    state = SessionState()
+    """Go through a session as it grew, and look at every prompt that its replies tell of. No pack was recorded in it: each
+    prompt was the whole transcript, so that is what a prompt is compared with."""
+    state, known = SessionState(), Calibration()
     prompts = 0
     while page := session.events(after=state.version, limit=PAGE):
         for recorded in page:
             event = upcast.current(recorded)
             if isinstance(event, MessageRecorded) and event.usage is not None and event.usage.input_tokens:
                 prompts += 1
-                look(state, event.usage.input_tokens, replies)
+                look(state, known, event.usage.input_tokens, replies)
+                seq = state.version + 1
+                known = calibrate.hear(known, event.usage, event.source, seq)
+                known = calibrate.learn(known, seq, event.counter, state.live_tokens, state.live)
             state = fold(state, event, recorded.type, recorded.time_us)
     replies.sessions += prompts > 0
 
 
-def look(state: SessionState, prompt: int, replies: Replies) -> None:
+def look(state: SessionState, before: Calibration, prompt: int, replies: Replies) -> None:
     """At a prompt, in the state before its reply. Two lines of one reply have the same figures, and say nothing new."""
-    before = state.calibration
     real = prompt - before.prompt
     counted, messages = state.live_tokens - before.estimate, state.live - before.messages
     if not before.prompt or not real or not messages:

@@ -3,12 +3,18 @@ the reason for which a provider refuses it."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 MARKS = 4
+CALLS = 128
+"""Tools of a request, and calls of a message."""
+IMAGE_CHARS = 5 << 20
+MAGIC = {"image/png": b"\x89PNG", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8", "image/webp": b"RIFF"}
+SPEAKER = re.compile(r"[^\s<|\\/>]+")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 IDS = {"anthropic": re.compile(r"[a-zA-Z0-9_-]+"), "chat": re.compile(r".{1,40}"), "responses": re.compile(r".{1,64}")}
 
@@ -21,6 +27,8 @@ class Call(NamedTuple):
     id: str
     name: str
     args: dict[str, Any]
+    raw: str = ""
+    """The arguments as they are spelled, where they are sent as text."""
 
 
 class Turn(NamedTuple):
@@ -62,18 +70,32 @@ class Reply(NamedTuple):
     text: str = ""
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     thought: str = ""
+    stop: Stop = ""
+    """Why it ends before its end; the arguments of its last call are cut off, too."""
+
+
+Stop: TypeAlias = Literal["", "length", "refusal", "content_filter"]
+STOPS: dict[str, dict[str, str]] = {
+    "anthropic": {"length": "max_tokens", "refusal": "refusal", "content_filter": "refusal"},
+    "chat": {"length": "length", "refusal": "stop", "content_filter": "content_filter"},
+    "responses": {"length": "max_output_tokens", "refusal": "", "content_filter": "content_filter"},
+}
 
 
 class Made:
     """What a provider has made, by the name under which it comes back."""
 
     def __init__(self) -> None:
-        self.calls: dict[str, tuple[str, dict[str, Any]]] = {}
+        self.calls: dict[str, tuple[str, str]] = {}
         self.thoughts: dict[str, str] = {}
+        self.reasoned: set[str] = set()
+        """The numbers of the responses that have a reasoning item: what else they are made of is refused without it."""
 
     def check(self, call: Call) -> None:
         need(call.id in self.calls, f"the call {call.id} is nobody's")
-        need(self.calls[call.id] == (call.name, call.args), f"the call {call.id} is not as it was made")
+        name, spelled = self.calls[call.id]
+        same = call.raw == spelled if call.raw else json.dumps(call.args) == json.dumps(json.loads(spelled))
+        need(name == call.name and same, f"the call {call.id} is not as it was made")
 
     def check_thought(self, sealed: object, thought: str | None = None) -> None:
         need(type(sealed) is str and sealed in self.thoughts, "invalid signature in a thinking block")
@@ -128,8 +150,29 @@ def spelled(value: Any, where: str) -> dict[str, Any]:
     return dict(found)
 
 
-def schema(value: Any, where: str) -> None:
+def schema(value: Any, where: str, *, properties: bool = False) -> None:
     need(type(value) is dict and value.get("type") == "object", f"{where}: should be the schema of an object")
+    need(not properties or type(value.get("properties")) is dict, f"{where}: object schema missing properties")
+
+
+def picture(kind: Any, data: Any, where: str) -> None:
+    """An image, as base64 and of the type that it says it is."""
+    need(kind in MAGIC, f"{where}: media type {kind!r} is not supported")
+    need(type(data) is str and 0 < len(data) <= IMAGE_CHARS, f"{where}: image exceeds 5 MB maximum")
+    try:
+        first = base64.b64decode(data, validate=True)[:8]
+    except ValueError:
+        raise Refused(f"{where}: invalid base64 data") from None
+    need(first.startswith(MAGIC[kind]), f"{where}: the image does not match its media type {kind}")
+
+
+def address(url: Any, where: str) -> None:
+    """An image that is fetched, or a data URL."""
+    need(type(url) is str, f"{where}: should be a URL")
+    if not url.startswith("https://"):
+        head, _, data = url.partition(";base64,")
+        need(head.startswith("data:"), f"{where}: invalid URL")
+        picture(head.removeprefix("data:"), data, where)
 
 
 def unique(names: list[str], where: str) -> tuple[str, ...]:
@@ -153,14 +196,16 @@ def anthropic(body: dict[str, Any], made: Made) -> Talk:
     turns: list[Turn] = []
     for number, message in enumerate(listed(body["messages"], "messages")):
         turn = reader.message(message, f"messages.{number}")
-        if turns and turns[-1].role == turn.role:  # these are combined
-            need(not turn.results or not turns[-1].text, f"messages.{number}: tool_result blocks come first")
-            turn = _combined(turns.pop(), turn)
+        need(not turns or turns[-1].role != turn.role, f"messages.{number}: roles must alternate")
         turns.append(turn)
     need(turns[0].role == "user", "messages: the first message must use the user role")
-    need(turns[-1].role == "user", "messages: the conversation must end with a user message")
+    last = turns[-1]
+    trails = last.role == "assistant" and last.text != last.text.rstrip()
+    need(not trails, "messages: final assistant content cannot end with trailing whitespace")
+    need(last.role == "user", "this model does not support assistant message prefill: end with a user message")
     check_pairs(turns, made)
     need(tools or not any(turn.calls for turn in turns), "requests with tool_use blocks must define tools")
+    need(tools or "tool_choice" not in body, "tool_choice may only be specified while providing tools")
     need(reader.marks <= MARKS, f"a maximum of {MARKS} blocks with cache_control may be provided, found {reader.marks}")
     return Talk(told, tuple(turns), unique(tools, "tools"))
 
@@ -217,6 +262,8 @@ class _Anthropic:
             kind = block.get("type")
             if kind == "text":
                 texts.append(self._text(block, at))
+            elif kind in ("image", "document") and role == "user":
+                texts.append(self._picture(block, at))
             elif kind == "tool_use" and role == "assistant":
                 calls.append(self._call(block, at))
             elif kind == "tool_result" and role == "user":
@@ -248,21 +295,44 @@ class _Anthropic:
         fields(block, where, "type tool_use_id content is_error cache_control", "tool_use_id")
         self._mark(block, where)
         content = block.get("content", "")
-        text = self.texts(content, where) if type(content) is list else str(content)
+        if type(content) is list:
+            shown = [each for each in content if each.get("type") in ("image", "document")]
+            need(not shown or not block.get("is_error"), f"{where}: all content must be text if is_error is true")
+            texts = [each for each in content if each not in shown]
+            text = "\n".join([*(self._picture(each, where) for each in shown), self.texts(texts, where, empty=True)])
+        else:
+            text = str(content)
         need(text or not block.get("is_error"), f"{where}: content cannot be empty if is_error is true")
         return block["tool_use_id"], text
+
+    def _picture(self, block: dict[str, Any], where: str) -> str:
+        fields(block, where, "type source title context citations cache_control", "source")
+        self._mark(block, where)
+        source = block["source"]
+        kind = source.get("type")
+        if kind == "url":
+            need(str(source.get("url")).startswith("https://"), f"{where}: only HTTPS URLs are supported")
+        elif kind == "base64" and block["type"] == "image":
+            picture(source.get("media_type"), source.get("data"), where)
+        else:
+            need(block["type"] == "document", f"{where}: unknown source {kind!r}")
+            written(source.get("data"), where)
+        return f"[{block['type']}]"
 
     def _mark(self, block: dict[str, Any], where: str) -> None:
         mark = block.get("cache_control")
         if mark is not None:
             need(fields(mark, where, "type ttl")["type"] == "ephemeral", f"{where}: another mark")
+            need(block.get("text", "x").strip(), f"{where}: cache_control cannot be set for empty text blocks")
             self.marks += 1
 
 
 # OpenAI: chat completions
 
 
-CHAT = "model messages tools tool_choice max_completion_tokens temperature parallel_tool_calls store stream"
+CHAT = (
+    "model messages tools tool_choice max_completion_tokens temperature parallel_tool_calls store stream stream_options"
+)
 
 
 def chat(body: dict[str, Any], made: Made) -> Talk:
@@ -289,27 +359,38 @@ def chat(body: dict[str, Any], made: Made) -> Talk:
         else:
             need(role == "user", f"{where}: unexpected role {role!r}")
             fields(message, where, "role content name", "content")
-            turn = Turn("user", _chat_text(message["content"], where))
+            speaker = message.get("name", "x")
+            need(SPEAKER.fullmatch(speaker), f"{where}.name: does not match the pattern")
+            turn = Turn("user", _chat_text(message["content"], where, pictures=True))
             joins = turns and turns[-1].role == "user"
             turns.append(_combined(turns.pop(), turn) if joins else turn)
-    need(turns, "messages: there is nothing to answer")
     check_pairs(turns, made)
     need("tools" not in body or tools, "tools: should not be empty")
+    need(len(tools) <= CALLS, "tools: array too long")
+    need(tools or "tool_choice" not in body, "tool_choice is only allowed when tools are specified")
     return Talk("\n".join(system), tuple(turns), unique(tools, "tools"))
 
 
 def _chat_tool(value: Any, where: str) -> str:
     need(fields(value, where, "type function", "type function")["type"] == "function", f"{where}: unknown type")
     function = fields(value["function"], where, "name description parameters strict", "name")
-    schema(function.get("parameters"), where)
+    schema(function.get("parameters"), where, properties=True)
     return named(function["name"], where)
 
 
-def _chat_text(content: Any, where: str, *, empty: bool = False) -> str:
+def _chat_text(content: Any, where: str, *, empty: bool = False, pictures: bool = False) -> str:
     if type(content) is list:
-        parts = [fields(each, where, "type text", "type text") for each in listed(content, where)]
-        return "\n".join(written(each["text"], where) for each in parts)
-    return content if empty and content == "" else written(content, where)
+        return "\n".join(_chat_part(each, where, pictures) for each in listed(content, where))
+    return content if empty and type(content) is str else written(content, where)
+
+
+def _chat_part(part: Any, where: str, pictures: bool) -> str:
+    kind = part.get("type")
+    if kind == "image_url":
+        need(pictures, f"{where}: image_url is only allowed in messages of the user")
+        address(fields(part["image_url"], where, "url detail", "url")["url"], where)
+        return "[image]"
+    return written(fields(part, where, "type text", "type text")["text"], where)
 
 
 def _chat_reply(message: dict[str, Any], where: str) -> Turn:
@@ -320,7 +401,9 @@ def _chat_reply(message: dict[str, Any], where: str) -> Turn:
         need(fields(each, at, "id type function", "id function").get("type") == "function", f"{at}: unknown type")
         need(IDS["chat"].fullmatch(each["id"]), f"{at}.id: too long")
         function = fields(each["function"], at, "name arguments", "name")
-        calls.append(Call(each["id"], named(function["name"], at), spelled(function.get("arguments"), at)))
+        raw = function.get("arguments")
+        calls.append(Call(each["id"], named(function["name"], at), spelled(raw, at), str(raw)))
+    need(len(calls) <= CALLS, f"{where}.tool_calls: array too long")
     content = message.get("content")
     need(content is not None or calls, f"{where}.content: expected a string, got null")
     return Turn("assistant", "" if content is None else _chat_text(content, where), tuple(calls))
@@ -330,7 +413,8 @@ def _chat_reply(message: dict[str, Any], where: str) -> Turn:
 
 
 RESPONSES = (
-    "model input instructions tools tool_choice max_output_tokens temperature parallel_tool_calls store include stream"
+    "model input instructions tools tool_choice max_output_tokens temperature parallel_tool_calls store include stream "
+    "stream_options"
 )
 PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 
@@ -347,11 +431,17 @@ def responses(body: dict[str, Any], made: Made) -> Talk:
     turns: list[Turn] = []
     system = [instructions] if instructions else []
     alone = ""
+    ids: list[str] = []
     for number, item in enumerate(items):
         where = f"input.{number}"
         kind = item.get("type", "message")
         own = item.get("id")
         need(own is None or own.startswith(PREFIXES.get(kind, "")), f"{where}.id: expected another prefix")
+        need(own is None or own not in ids, f"duplicate item found with id {own}")
+        made_by = str(own).split("_")[1] if own is not None else ""
+        missing = kind != "reasoning" and made_by in made.reasoned and f"rs_{made_by}" not in ids
+        need(not missing, f"the item {own} was provided without its required reasoning item")
+        ids += [own] if own is not None else []
         if kind == "reasoning":
             need(not alone, f"the item {alone} of type reasoning was provided without its required following item")
             fields(item, where, "type id summary encrypted_content content status", "id encrypted_content")
@@ -370,8 +460,8 @@ def responses(body: dict[str, Any], made: Made) -> Talk:
             joins = turns and turns[-1].role == turn.role
             turns.append(_combined(turns.pop(), turn) if joins else turn)
     need(not alone, f"the item {alone} of type reasoning was provided without its required following item")
-    need(turns, "input: there is nothing to answer")
     check_pairs(turns, made)
+    need(tools or body.get("tool_choice", "auto") in ("auto", "none"), "tool_choice: there are no tools")
     return Talk("\n".join(system), tuple(turns), unique(tools, "tools"))
 
 
@@ -379,7 +469,7 @@ def _responses_tool(value: Any, where: str) -> str:
     fields(value, where, "type name description parameters strict", "type name")
     need(value["type"] == "function", f"{where}: unknown type")
     need(type(value.get("strict")) is bool, f"{where}.strict: field required")
-    schema(value.get("parameters"), where)
+    schema(value.get("parameters"), where, properties=True)
     return named(value["name"], where)
 
 
@@ -387,13 +477,14 @@ def _item(item: dict[str, Any], kind: str, where: str) -> Turn:
     if kind == "function_call":
         fields(item, where, "type id call_id name arguments status", "call_id name")
         need(IDS["responses"].fullmatch(item["call_id"]), f"{where}.call_id: too long")
-        call = Call(item["call_id"], named(item["name"], where), spelled(item.get("arguments"), where))
+        raw = item.get("arguments")
+        call = Call(item["call_id"], named(item["name"], where), spelled(raw, where), str(raw))
         return Turn("assistant", calls=(call,))
     if kind == "function_call_output":
         fields(item, where, "type id call_id output status", "call_id")
         output = item.get("output")
         if type(output) is list:
-            output = "\n".join(_part(each, "input_text", where) for each in listed(output, where))
+            output = "\n".join(_part(each, "input_text", where, pictures=True) for each in listed(output, where))
         need(type(output) is str, f"{where}.output: should be a string")
         return Turn("user", results=((item["call_id"], str(output)),))
     need(kind == "message", f"{where}: unknown type {kind!r}")
@@ -403,10 +494,14 @@ def _item(item: dict[str, Any], kind: str, where: str) -> Turn:
     if type(content) is str:
         return Turn(role, written(content, where))
     part = "output_text" if role == "assistant" else "input_text"
-    return Turn(role, "\n".join(_part(each, part, where) for each in listed(content, where)))
+    pictures = role == "user"
+    return Turn(role, "\n".join(_part(each, part, where, pictures=pictures) for each in listed(content, where)))
 
 
-def _part(part: Any, kind: str, where: str) -> str:
+def _part(part: Any, kind: str, where: str, *, pictures: bool) -> str:
+    if part.get("type") == "input_image" and pictures:
+        address(fields(part, where, "type image_url detail", "image_url")["image_url"], where)
+        return "[image]"
     fields(part, where, "type text annotations logprobs", "type text")
     need(part["type"] == kind, f"{where}: expected {kind}, got {part['type']}")
     return written(part["text"], where)
@@ -427,11 +522,13 @@ def spoken(
 ) -> dict[str, Any]:
     """A reply in the words of a protocol. What the request took is reckoned by its length."""
     taken, given = len(json.dumps(body)) // 4, len(json.dumps(reply)) // 4
-    return _SPOKEN[protocol](number, body["model"], reply, calls, sealed, taken, given)
+    if reply.stop:
+        calls = [*calls[:-1], *(each._replace(raw=each.raw[: len(each.raw) // 2]) for each in calls[-1:])]
+    return _SPOKEN[protocol](number, body["model"], reply, calls, sealed, taken, given, body.get("stream") is True)
 
 
 def _as_anthropic(
-    number: int, model: str, reply: Reply, calls: list[Call], sealed: str, taken: int, given: int
+    number: int, model: str, reply: Reply, calls: list[Call], sealed: str, taken: int, given: int, streams: bool
 ) -> dict[str, Any]:
     content: list[dict[str, Any]] = []
     if sealed:
@@ -439,38 +536,48 @@ def _as_anthropic(
     if reply.text:
         content.append({"type": "text", "text": reply.text})
     content += ({"type": "tool_use", "id": call.id, "name": call.name, "input": call.args} for call in calls)
+    if calls and reply.stop:
+        content[-1]["input"] = calls[-1].raw if streams else {}
     about = {"id": f"msg_{number:04}", "type": "message", "role": "assistant", "model": model, "content": content}
     usage = {"input_tokens": taken, "output_tokens": given}
-    return {**about, "stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None, "usage": usage}
+    stop = STOPS["anthropic"].get(reply.stop) or ("tool_use" if calls else "end_turn")
+    return {**about, "stop_reason": stop, "stop_sequence": None, "usage": usage}
 
 
 def _as_chat(
-    number: int, model: str, reply: Reply, calls: list[Call], sealed: str, taken: int, given: int
+    number: int, model: str, reply: Reply, calls: list[Call], sealed: str, taken: int, given: int, streams: bool
 ) -> dict[str, Any]:
+    refused = reply.stop == "refusal"
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": None}
-    if calls:
+    if refused:
+        message |= {"content": None, "refusal": reply.text or "No."}
+    if calls and not refused:
         message["tool_calls"] = [
-            {"id": each.id, "type": "function", "function": {"name": each.name, "arguments": json.dumps(each.args)}}
+            {"id": each.id, "type": "function", "function": {"name": each.name, "arguments": each.raw}}
             for each in calls
         ]
-    choice = {"index": 0, "finish_reason": "tool_calls" if calls else "stop", "message": message, "logprobs": None}
+    stop = STOPS["chat"].get(reply.stop) or ("tool_calls" if calls else "stop")
+    choice = {"index": 0, "finish_reason": stop, "message": message, "logprobs": None}
     about = {"id": f"chatcmpl-{number:04}", "object": "chat.completion", "created": 1, "model": model}
     usage = {"prompt_tokens": taken, "completion_tokens": given, "total_tokens": taken + given}
     return {**about, "choices": [choice], "usage": usage}
 
 
 def _as_response(
-    number: int, model: str, reply: Reply, calls: list[Call], sealed: str, taken: int, given: int
+    number: int, model: str, reply: Reply, calls: list[Call], sealed: str, taken: int, given: int, streams: bool
 ) -> dict[str, Any]:
     output: list[dict[str, Any]] = []
     if sealed:
         output.append({"type": "reasoning", "id": f"rs_{number:04}", "summary": [], "encrypted_content": sealed})
-    if reply.text:
-        text = {"type": "output_text", "text": reply.text, "annotations": []}
+    refused = reply.stop == "refusal"
+    if reply.text or refused:
+        text: dict[str, Any] = {"type": "output_text", "text": reply.text, "annotations": []}
+        if refused:
+            text = {"type": "refusal", "refusal": reply.text or "No."}
         about = {"type": "message", "id": f"msg_{number:04}", "role": "assistant", "status": "completed"}
         output.append({**about, "content": [text]})
-    for place, call in enumerate(calls):
-        spelled = {"call_id": call.id, "name": call.name, "arguments": json.dumps(call.args), "status": "completed"}
+    for place, call in enumerate([] if refused else calls):
+        spelled = {"call_id": call.id, "name": call.name, "arguments": call.raw, "status": "completed"}
         output.append({"type": "function_call", "id": f"fc_{number:04}_{place}", **spelled})
     head = {"id": f"resp_{number:04}", "object": "response", "created_at": 1.0, "model": model, "status": "completed"}
     request = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
@@ -481,6 +588,8 @@ def _as_response(
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": taken + given,
     }
+    if why := STOPS["responses"].get(reply.stop):
+        head |= {"status": "incomplete", "incomplete_details": {"reason": why}}
     return {**head, **request, "output": output, "usage": usage}
 
 

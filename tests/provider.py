@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, TypeAlias
 
+from tests.core.provider_examples import chunks, message_events, response_events
 from tests.protocols import PARSED, Call, Made, Refused, Reply, Talk, spoken
 
 Script: TypeAlias = Callable[[Talk], Reply]
@@ -52,6 +53,27 @@ class Effect(NamedTuple):
     """It took effect now; else it had, and the answer is the one of then."""
 
 
+class Streamed(NamedTuple):
+    """A reply that is sent event by event."""
+
+    protocol: str
+    events: list[dict[str, Any]]
+
+    @property
+    def broken(self) -> bool:
+        """The last of its events is not the last of a stream."""
+        last = self.events[-1] if self.events else {}
+        return last.get("type") not in ENDS and last.get("choices") != []
+
+
+EVENTS = {"anthropic": message_events, "chat": chunks, "responses": response_events}
+ENDS = ("message_stop", "response.completed", "response.incomplete")
+
+
+def _halves(text: str) -> list[str]:
+    return [text[: len(text) // 2], text[len(text) // 2 :]]
+
+
 class Provider:
     """The server, and all that has come to it."""
 
@@ -71,6 +93,8 @@ class Provider:
         self._done: dict[str, Any] = {}
         self.weather: Callable[[dict[str, Any]], int] = lambda body: 0
         """The status with which a request is turned away before it is read; 0 for none."""
+        self.patience: Callable[[], int | None] = lambda: None
+        """After how many events of a stream the line breaks; None for never."""
         self.asked: list[Asked] = []
         self.effects: list[Effect] = []
 
@@ -92,7 +116,7 @@ class Provider:
                 return 200, self._act(path.removeprefix("/tools/"), headers.get("idempotency-key") or "", body)
         return 404, {"error": f"nothing is at {path}"}
 
-    def _reply(self, protocol: str, headers: Mapping[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def _reply(self, protocol: str, headers: Mapping[str, str], body: dict[str, Any]) -> tuple[int, Any]:
         try:
             _check_headers(protocol, headers)
             talk = PARSED[protocol](body, self._made)
@@ -104,13 +128,20 @@ class Provider:
         reply = self._script(talk)
         number = next(self._numbers)
         prefix = "toolu" if protocol == "anthropic" else "call"
-        calls = [Call(f"{prefix}_{number:04}_{place}", *each) for place, each in enumerate(reply.calls)]
+        calls = [
+            Call(f"{prefix}_{number:04}_{place}", name, args, json.dumps(args))
+            for place, (name, args) in enumerate(reply.calls)
+        ]
         for call in calls:
-            self._made.calls[call.id] = (call.name, call.args)
+            self._made.calls[call.id] = (call.name, call.raw)
         sealed = _seal(reply.thought)
         if reply.thought:
             self._made.thoughts[sealed] = reply.thought
-        return 200, spoken(protocol, number, body, reply, calls, sealed)
+            self._made.reasoned.add(f"{number:04}")
+        whole = spoken(protocol, number, body, reply, calls, sealed)
+        if body.get("stream") is not True:
+            return 200, whole
+        return 200, Streamed(protocol, list(EVENTS[protocol](whole, _halves))[: self.patience()])
 
     def _act(self, name: str, key: str, args: dict[str, Any]) -> Any:
         known = bool(key) and key in self._done
@@ -154,12 +185,34 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self, body: dict[str, Any]) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         status, answer = self.server.provider.answer(self.path, headers, body)
+        if isinstance(answer, Streamed):
+            self._stream(answer)
+            return
         data = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+    def _stream(self, answer: Streamed) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for event in answer.events:
+            name = f"event: {event['type']}\n" if "type" in event else ""
+            self._chunk(f"{name}data: {json.dumps(event)}\n\n".encode())
+        if answer.broken:
+            self.close_connection = True
+            return
+        if answer.protocol == "chat":
+            self._chunk(b"data: [DONE]\n\n")
+        self._chunk(b"")
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
 
     def log_message(self, *_said: Any) -> None:
         """Nobody reads it."""

@@ -58,12 +58,14 @@ from holdfast.model.pack import (
 )
 from holdfast.model.plan import (
     Classic,
+    CustomStrategy,
     Faithful,
     Figures,
     Frugal,
     Occupancy,
     Plan,
     Prices,
+    PriorityBased,
     Step,
     SummarizeOldest,
     TruncateAt,
@@ -72,12 +74,13 @@ from holdfast.model.policy import Ladder, Policy
 from holdfast.model.rows import LedgerRow, SessionRow
 from holdfast.model.situation import UPDATE_SITUATION, Action, ActionCall, Situation, SituationUpdate, Stated
 from holdfast.model.state import OpenCall, OpenProposal, SessionState
-from holdfast.model.tools import READ_HANDLE, Tool
+from holdfast.model.tools import READ_HANDLE, FunctionTool, Tool
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.held import Frame, Ledger, Session
 from holdfast.runtime.opening import open, open_async
 
 if TYPE_CHECKING:
+    from holdfast.planner import SpoolDecision, plan_eviction, plan_spool
     from holdfast.providers.deltas import Deltas
     from holdfast.render.packs import Pack
     from holdfast.runtime.async_engine import AsyncEngine
@@ -103,6 +106,7 @@ __all__ = [
     "Change",
     "Classic",
     "Copied",
+    "CustomStrategy",
     "Data",
     "Deltas",
     "Dispute",
@@ -120,6 +124,7 @@ __all__ = [
     "FrameRecord",
     "FrameState",
     "Frugal",
+    "FunctionTool",
     "Handle",
     "History",
     "HoldfastError",
@@ -151,6 +156,7 @@ __all__ = [
     "Plan",
     "Policy",
     "Prices",
+    "PriorityBased",
     "Problem",
     "Profile",
     "Proposal",
@@ -171,6 +177,7 @@ __all__ = [
     "Source",
     "Span",
     "Spend",
+    "SpoolDecision",
     "Spooling",
     "Started",
     "Stated",
@@ -200,6 +207,8 @@ __all__ = [
     "errors",
     "open",
     "open_async",
+    "plan_eviction",
+    "plan_spool",
 ]
 
 
@@ -221,6 +230,10 @@ def __getattr__(name: str) -> object:
         from holdfast.providers.deltas import Deltas  # noqa: PLC0415 - the same
 
         return Deltas
+    if name in ("SpoolDecision", "plan_eviction", "plan_spool"):
+        from holdfast import planner  # noqa: PLC0415 - the same
+
+        return getattr(planner, name)
     if name in ("Copied", "copy"):
         from holdfast.runtime import moving  # noqa: PLC0415 - the same
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast.context.extract import extract
-from holdfast.context.plan import Ground, Summarize, Tools, asked, plan
+from holdfast.context.plan import Ground, Summarize, Tools, plan
+from holdfast.context.strategies import asked
 from holdfast.core.calibrate import calibrated
 from holdfast.core.shown import by_message, shown
 from holdfast.model.content import Data, Part, Role, Text, ToolCall, ToolResult, text_of

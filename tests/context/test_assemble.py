@@ -134,7 +134,11 @@ def test_nothing_lower_is_in_while_something_higher_that_fits_is_out(
             continue
         shown = [each for each in tail.placed if each.text]
         stays = [
-            each for each in shown if each.piece.wanted or SCORES[each.piece.priority] >= SCORES[out.piece.priority]
+            each
+            for each in shown
+            if each.piece.wanted
+            or each.piece.section == "breadcrumbs"
+            or SCORES[each.piece.priority] >= SCORES[out.piece.priority]
         ]
         if len(stays) < len(shown):
             text = out.piece.text

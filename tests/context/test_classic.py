@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import holdfast
+from holdfast.context.outline import OUTLINE_TOKENS
 from holdfast.context.plan import Ground, eviction_ops, is_idle, plan, pressure
 from holdfast.model.content import Text, ToolResult
 from holdfast.model.handles import Handle
@@ -248,7 +249,8 @@ def test_collapse_takes_out_no_more_than_it_must(ground: Ground, target: float) 
     assert isinstance(step.op, Collapse)
     gone = [item for item in ground.items if end(item) <= found.fold.last]
     left = step.before - sum(sizes(ground, tools())[: len(gone) - 1])
-    assert left > step.op.target_tokens, "without the last of them it would not have been enough"
+    line = OUTLINE_TOKENS + sum(item.tokens for item in gone if isinstance(item, Summary))
+    assert left + line > step.op.target_tokens, "without the last of them it would not have been enough"
     assert f"{found.fold.count:,} earlier messages are out of view" in found.fold.text
 
 
@@ -300,3 +302,18 @@ def test_what_is_cut_short_keeps_its_beginning_and_end_and_says_where_the_rest_i
 def test_every_operation_is_known_by_a_name_of_its_own() -> None:
     kinds = get_args(Op)
     assert len({kind.__struct_config__.tag for kind in kinds}) == len(kinds)
+
+
+@settings(max_examples=EXAMPLES * 2, deadline=None)
+@given(grounds(), st.sampled_from([0.3, 0.5, 0.65]))
+def test_a_collapse_reaches_its_target_or_the_plan_says_that_it_does_not(ground: Ground, target: float) -> None:
+    """The line that takes the place of what left is counted, also when it carries what earlier summaries said."""
+    policy = Classic(snip=None, micro=None, collapse=target, auto=None, target=target, idle_s=0)
+    made = plan(ground, policy, tools())
+    collapses = [step for step in made.steps if isinstance(step.op, Collapse)]
+    if not collapses:
+        return
+    reached = all(step.after <= step.op.target_tokens for step in collapses if isinstance(step.op, Collapse))
+    after = tokens_of(applied(ground, made), tools())
+    assert made.figures.after == after
+    assert made.target_met == (reached and after <= ground.window)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.context import reasoning
 from holdfast.context.reasoning import Ground, derived
-from holdfast.core.situation import one_line
+from holdfast.core.situation import args_text, one_line
 from holdfast.model.content import Role, Text, ToolCall, ToolResult
 from holdfast.model.messages import Message, Summary, Unit
 from holdfast.model.situation import FIELDS, MODES, Action, ActionCall, Mode
@@ -181,6 +181,37 @@ def test_what_there_is_to_reason_on_has_all_that_it_should(
     assert (told == reasoning.NOTHING) == (not fields and not actions and not results)
     if earlier:
         assert sum(line.startswith("iteration ") for line in lines) == min(most, len(actions) - 1) + 1
+
+
+@given(st.sampled_from(MODES), some_actions.filter(lambda each: len(each) > 1), st.integers(1, 3))
+@settings(max_examples=EXAMPLES)
+def test_earlier_actions_keep_arguments_and_the_beginning_of_results(
+    mode: Mode, actions: list[Action], most: int
+) -> None:
+    head = reasoning.told(mode, [], actions, [], most).split("LATEST DETAILS")[0]
+    for action in actions[:-1][-most:]:
+        for call in action.tool_calls[:5]:
+            begun = " ".join(call.result.split())[:60].rstrip().rpartition(" ")[0]
+            args = " ".join(args_text(call).split())[:40].rpartition(" ")[0]
+            assert [
+                line
+                for line in head.split("\n")
+                if line.startswith(f"  - {call.name}(") and call.outcome in line and begun in line and args in line
+            ]
+    assert max(map(len, head.split("\n"))) < 600
+
+
+def test_an_earlier_action_reads_as_what_was_done() -> None:
+    look = ActionCall(name="look", args={"city": "Lisbon"}, result="21 degrees\nand sunny " + "x" * 900)
+    fail = ActionCall(name="book", args={"hotel": 7}, result="sold out", outcome="failure")
+    first = Action(seq=1, iteration=1, time_us=1, approach="the archive", tool_calls=(look, fail, *[fail] * 5))
+    last = Action(seq=2, iteration=2, time_us=2, approach="the web")
+    lines = reasoning.told("fast", [], [first, last], [], 3).split("\n")
+    assert lines[:2] == ["EARLIER ACTIONS", "iteration 1, fast: the archive"]
+    assert lines[2].startswith('  - look({"city":"Lisbon"}): success: 21 degrees and sunny x')
+    assert lines[2].endswith("x…")
+    assert lines[3] == '  - book({"hotel":7}): failure: sold out'
+    assert "  - and 2 more calls" in lines
 
 
 @pytest.mark.parametrize("mode", MODES)

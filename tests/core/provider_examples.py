@@ -295,7 +295,8 @@ def _block_events(index: int, block: dict[str, Any], split: Callable[[str], list
             yield delta("signature_delta", signature=block["signature"])
         case "tool_use" | "server_tool_use":
             yield event("content_block_start", content_block={**block, "input": {}})
-            spelled = json.dumps(block["input"], ensure_ascii=False)
+            given = block["input"]
+            spelled = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
             yield from (delta("input_json_delta", partial_json=piece) for piece in split(spelled))
         case _:
             yield event("content_block_start", content_block=block)

@@ -15,19 +15,19 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (8, "26777701b8714f60")
+SNAPSHOT = (8, "95b10ea39818b25b")
 LEDGER = (1, "a9c218f0bea76856")
-PROJECTION = (8, "2f35ccf91706ebb2")
+PROJECTION = (8, "f1a6a46626063805")
 PAYLOADS = {
     ("session.created", 3): "bbbe2192ac52cd2d",
-    ("message.recorded", 4): "9d9c9824bb4cc34d",
+    ("message.recorded", 4): "3a9bad94c84cfcaf",
     ("evidence.kept", 2): "74a7d02e6c2d35d4",
     ("summary.recorded", 3): "99a2da09883abbf5",
-    ("frame.compacted", 2): "e2ffc5479750dfd0",
+    ("frame.compacted", 2): "1e80affc025e9d2a",
     ("context.redacted", 1): "44b0aeb7318ff632",
     ("handle.moved", 2): "4e8ee9b8461c02a3",
     ("handle.replaced", 2): "7ac7407d4c1bfa25",
-    ("pack.recorded", 1): "cdbd88d1c3029b2e",
+    ("pack.recorded", 1): "ec3913955e301802",
     ("session.reset", 1): "5f022e4329ddfefb",
     ("session.closed", 1): "724d1e8e5bc20f92",
     ("session.timed_out", 1): "4a9040c7e2c7beb4",

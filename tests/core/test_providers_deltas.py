@@ -139,7 +139,8 @@ def test_a_stream_that_breaks_off_leaves_the_beginning_of_its_text_and_whole_cal
     assert deltas.text == spoken_text((found,))
     if not deltas.complete:
         assert found.source is not None
-        assert found.source.stop == "partial"
+        reason = events[-2].get("delta", {}).get("stop_reason") if provider == "anthropic" else None
+        assert found.source.stop in ("partial", reason), "the reason may have come before the end of the stream"
         calls = {(call.name, str(call.args)) for call in expected.tool_calls}
         assert {(call.name, str(call.args)) for call in found.tool_calls} <= calls
         with pytest.raises(InvalidContent, match="not complete"):

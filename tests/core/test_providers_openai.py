@@ -34,7 +34,7 @@ def test_the_message_of_a_choice_may_be_passed_alone() -> None:
     message = given.as_completion(body).choices[0].message
     (draft,) = read(message)
     assert draft == read(body["choices"][0]["message"])[0]
-    assert draft.tool_calls == (DraftCall("find", {"to": "LIS"}, "call_1"),)
+    assert draft.tool_calls == (DraftCall("find", {"to": "LIS"}, "call_1", '{"to": "LIS"}'),)
 
 
 @pytest.mark.parametrize("choices", [[], [{}, {}]])

@@ -13,7 +13,7 @@ from holdfast import codec
 from holdfast.core import pending, project, stack
 from holdfast.core.fold import fold, step
 from holdfast.model import limits
-from holdfast.model.content import BlobRef, Body, Data, Part, Text, ToolCall, ToolResult, Usage
+from holdfast.model.content import BlobRef, Body, Data, Image, Opaque, Part, Text, ToolCall, ToolResult, Usage
 from holdfast.model.events import (
     BudgetGranted,
     BudgetUsed,
@@ -232,38 +232,12 @@ def test_only_so_many_failures_are_remembered(before: int) -> None:
 # Questions
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Which one?",
-        "Which one?\n\n",
-        "Really?!?",
-        "どれ？",
-        "「どれ？」",
-        "أيها؟",
-        "He said: “Which one?”",
-        "Er fragte: „Welches?“",
-        "»Welches?«",
-        "« Lequel ? »",
-        "(Or not?)",
-        "**Shall I go on?**",
-        "_Shall I?_ ",
-        "`rm -rf /?`",
-        "~~Why?~~",
-        "[Is it this?]",
-        "Is it this?\u00a0",
-        "1. this\n2. that\n\nWhich?",
-    ],
-)
-def test_a_question_is_seen_in_several_scripts_and_behind_what_closes_it(text: str) -> None:
-    assert stack.asks(said("assistant", text))
-    assert not stack.asks(said("user", text))
-    assert not stack.asks(said("assistant", text, tool_calls=CALLS))
-
-
-@pytest.mark.parametrize("text", ["", "Done.", "Which one? This one.", "a?b", "(no)", "**", "What?\n\nNever mind."])
-def test_other_texts_are_no_questions(text: str) -> None:
-    assert not stack.asks(said("assistant", text))
+@pytest.mark.parametrize("text", ["Which one?", "Please tell me your order number."])
+def test_only_the_assistant_asks_and_not_where_it_calls_a_tool(text: str) -> None:
+    assert stack.asks(False, said("assistant", text))
+    assert not stack.asks(True, said("user", text))
+    assert not stack.asks(True, said("assistant", text, tool_calls=CALLS))
+    assert not stack.asks(True, said("assistant", "Done."))
 
 
 @pytest.mark.parametrize(
@@ -272,13 +246,23 @@ def test_other_texts_are_no_questions(text: str) -> None:
         ((Text("Which"), Text("one?")), True),
         ((Text("Which one?"), Text("This.")), False),
         ((Text("Which one?"), Text("\n")), True),
-        ((Body(BlobRef("0" * 64, 9), "a long text?"),), True),
-        ((Data({"a": "b?"}),), True),
-        ((), False),
+        ((Body(BlobRef("0" * 64, 9), "the beginning of a long text?"),), False),
+        ((Text("Which one?"), Image(url="https://example.org/a.png")), True),
+        ((Data({"a": "b?"}),), False),
     ],
 )
-def test_the_last_thing_to_read_counts(parts: tuple[Part, ...], asks: bool) -> None:
-    assert stack.asks(MessageRecorded(role="assistant", content=parts, tokens=1, counter="c")) is asks
+def test_the_last_text_counts(parts: tuple[Part, ...], asks: bool) -> None:
+    event = MessageRecorded(role="assistant", content=parts, tokens=1, counter="c")
+    assert stack.asks(False, event) is asks
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_what_says_nothing_leaves_a_question_as_it_is(before: bool) -> None:
+    signed = Opaque("anthropic", '{"type":"thinking","thinking":"Which one?"}')
+    for parts in ((), (Text(" \n"),), (signed,)):
+        event = MessageRecorded(role="assistant", content=parts, tokens=1, counter="c")
+        assert stack.asks(before, event) is before
+    assert stack.asks(before, said("system", "Be brief.")) is before
 
 
 # What tokens count

@@ -35,7 +35,7 @@ def test_the_examples_of_a_page_run_and_print_what_the_page_says(
     for code, expected in BLOCK.findall(page.read_text()):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, str(page), "exec"), names)
+            exec(compile(code, str(page), "exec", dont_inherit=True), names)
         if expected:
             assert printed.getvalue() == expected
 

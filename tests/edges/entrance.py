@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from holdfast.conversion import to_json
+from holdfast.errors import InvalidInput
+
 
 def as_given(value: Any) -> Any:
     return value
@@ -29,6 +32,15 @@ def is_text(value: object) -> bool:
     return type(value) is str
 
 
+def is_text_part(value: object) -> bool:
+    """A part of a message as a dict."""
+    return type(value) is dict and value.keys() == {"type", "text"} and value["type"] == "text"
+
+
+def text_in(value: Any) -> object:
+    return value["text"] if is_text_part(value) else value
+
+
 def is_int(value: object) -> bool:
     return type(value) is int
 
@@ -44,6 +56,66 @@ def is_json(value: object) -> bool:
 
 def is_json_object(value: object) -> bool:
     return value is None or isinstance(value, Mapping)
+
+
+def converts(value: object) -> bool:
+    """Whether a program may give this where it gives a JSON value."""
+    try:
+        to_json("the value", value)
+    except InvalidInput:
+        return False
+    return True
+
+
+def as_json(value: object) -> Any:
+    return to_json("the value", value)
+
+
+class Keyed(dict[Any, Any]):
+    """A mapping of one key, which may be one that cannot be hashed."""
+
+    def __init__(self, key: object) -> None:
+        self._key = key
+
+    def items(self) -> Any:
+        return [(self._key, 1)]
+
+    def __len__(self) -> int:
+        return 1
+
+
+def is_key(value: object) -> bool:
+    return converts(Keyed(value))
+
+
+def as_key(value: object) -> object:
+    found: Any = as_json(Keyed(value))
+    return next(iter(found))
+
+
+def converts_to_object(value: object) -> bool:
+    return value is None or (converts(value) and type(as_json(value)) is dict)
+
+
+def as_json_object(value: object) -> object:
+    return {} if value is None else as_json(value)
+
+
+def is_returned(value: object) -> bool:
+    """Whether a tool may return this."""
+    return is_body(value) or converts(value)
+
+
+def as_returned(value: Any) -> object:
+    """What comes back of a value that a tool returned: of bytes, files and pieces of text, the bytes."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return joined(value)
+    if not hasattr(type(value), "__next__"):
+        return as_json(value)
+    items = list(value)
+    if all(type(item) is str for item in items):
+        return "".join(items).encode()
+    return as_json(items) if converts(items) and not is_body(items[0]) else joined(items)
 
 
 def is_body(value: object) -> bool:

@@ -15,19 +15,29 @@ from holdfast.testing.appends import ONE, session_row
 from tests.edges import layer_entrances
 from tests.edges.entrance import (
     Entrance,
+    Keyed,
     as_given,
+    as_json,
+    as_json_object,
+    as_key,
+    as_returned,
     asked,
+    converts,
+    converts_to_object,
     is_body,
     is_bool,
     is_int,
     is_json,
-    is_json_object,
+    is_key,
     is_number,
+    is_returned,
     is_series,
     is_text,
+    is_text_part,
     joined,
     never,
     or_none,
+    text_in,
 )
 
 BODY = b"a body"
@@ -113,10 +123,13 @@ def _result(engine: Any, value: Any, number: int) -> object:
 def came_back(engine: Any, content: Any, value: Any) -> object:
     """What a tool or a frame returned, from the one part that was made of it."""
     [part] = content
-    if is_json(value):
-        kept: Any = unspooled(engine, part)
-        return kept.text if isinstance(kept, Text) else kept.value
-    return part.text.encode() if isinstance(part, Text) else engine.read_blob(part.ref)
+    kept: Any = unspooled(engine, part)
+    if isinstance(kept, Data):
+        return kept.value
+    if not isinstance(kept, Text):
+        return engine.read_blob(kept.ref)
+    in_pieces = isinstance(value, bytes | bytearray | memoryview) or hasattr(type(value), "__next__")
+    return kept.text.encode() if in_pieces else kept.text
 
 
 def _resulted(back: Callable[[Any], object], option: str) -> Callable[[Any, Any, int], object]:
@@ -205,16 +218,8 @@ def _metadata(make: Callable[[Any], Any], back: Callable[[Any], object]) -> Call
 
 
 def _key_of_dict(engine: Any, value: Any, number: int) -> object:
-    class Odd(dict[Any, Any]):
-        """Lets keys in that cannot be hashed."""
-
-        def items(self) -> Any:
-            return [(value, number)]
-
-        def __len__(self) -> int:
-            return 1
-
-    return next(iter(engine.create_session(f"s{number}", metadata={"inner": Odd()}).state().metadata["inner"]))
+    inner = engine.create_session(f"s{number}", metadata={"inner": Keyed(value)}).state().metadata["inner"]
+    return next(iter(inner))
 
 
 def _closed(engine: Any, value: Any, number: int) -> object:
@@ -305,11 +310,15 @@ def _preview(engine: Any, value: Any, number: int) -> object:
 MESSAGE_ENTRANCES: dict[str, Entrance] = {
     "record(content)": Entrance(
         _said(as_given, lambda content: [part.text for part in content]),
-        lambda value: is_text(value) or is_series(value),
-        lambda value: [value] if isinstance(value, str) else list(value),
+        lambda value: is_text(value) or is_series(value) or is_text_part(value),
+        lambda value: list(value) if is_series(value) else [text_in(value)],
         (hostile.Spite,),
     ),
-    "record([part])": Entrance(_said(lambda value: [value], lambda content: content[0].text), is_text),
+    "record([part])": Entrance(
+        _said(lambda value: [value], lambda content: content[0].text),
+        lambda value: is_text(value) or is_text_part(value),
+        text_in,
+    ),
     "record(Text(text))": Entrance(_said(Text, lambda content: content[0].text), is_text),
     "record(Body(ref))": Entrance(_said(Body, lambda content: content[0].ref), never),
     "record(Body(preview))": Entrance(_preview, is_text),
@@ -352,7 +361,7 @@ RECORD_ENTRANCES: dict[str, Entrance] = {
     ),
     "record_all([(user, content)])": Entrance(
         _in_session(lambda session, value: session.record_all([("user", "first"), ("user", value)])),
-        lambda value: is_text(value) or is_series(value),
+        lambda value: is_text(value) or is_series(value) or is_text_part(value),
     ),
     "record_all(key)": Entrance(
         _in_session(lambda session, value: session.record_all([("user", "text")], key=value)), or_none(is_text)
@@ -380,11 +389,12 @@ CALL_ENTRANCES: dict[str, Entrance] = {
     "record(usage's figure)": Entrance(
         _replied(lambda said: said.usage.input_tokens, usage=lambda value: {"input_tokens": value}), is_int
     ),
+    "record(stop)": Entrance(_replied(lambda said: said.source and said.source.stop, stop=as_given), or_none(is_text)),
     "record(metadata)": Entrance(
-        _replied(lambda said: said.metadata, metadata=as_given), is_json_object, lambda value: dict(value or {})
+        _replied(lambda said: said.metadata, metadata=as_given), converts_to_object, as_json_object
     ),
     "record(metadata value)": Entrance(
-        _replied(lambda said: said.metadata["a"], metadata=lambda value: {"a": value}), is_json
+        _replied(lambda said: said.metadata["a"], metadata=lambda value: {"a": value}), converts, as_json
     ),
 }
 """Each with a session of its own."""
@@ -392,14 +402,12 @@ CALL_ENTRANCES: dict[str, Entrance] = {
 RESULT_ENTRANCES: dict[str, Entrance] = {
     "result(value)": Entrance(
         _result,
-        lambda value: is_json(value) or is_body(value),
-        lambda value: value if is_json(value) else joined(value),
+        is_returned,
+        as_returned,
         (hostile.Spite,),
     ),
     "result(is_error)": Entrance(_resulted(lambda said: said.tool_results[0].is_error, "is_error"), is_bool),
-    "result(metadata)": Entrance(
-        _resulted(lambda said: said.metadata, "metadata"), is_json_object, lambda value: dict(value or {})
-    ),
+    "result(metadata)": Entrance(_resulted(lambda said: said.metadata, "metadata"), converts_to_object, as_json_object),
     "result(key)": Entrance(
         lambda engine, value, number: _own(engine, number).result("p", "text", key=value) and value, or_none(is_text)
     ),
@@ -417,16 +425,16 @@ SESSION_ENTRANCES: dict[str, Entrance] = {
     "create_session(thread)": Entrance(_created(lambda made: made.scope.thread, thread=""), or_none(is_text)),
     "create_session(key)": Entrance(_created(lambda made: _event_of(made).key, key=""), or_none(is_text)),
     "create_session(cause)": Entrance(_created(lambda made: _event_of(made).cause, cause=""), or_none(is_text)),
-    "create_session(metadata)": Entrance(
-        _metadata(as_given, as_given), is_json_object, lambda value: dict(value or {})
-    ),
+    "create_session(metadata)": Entrance(_metadata(as_given, as_given), converts_to_object, as_json_object),
     "create_session(metadata value)": Entrance(
-        _metadata(lambda value: {"key": value}, lambda metadata: metadata["key"]), is_json
+        _metadata(lambda value: {"key": value}, lambda metadata: metadata["key"]), converts, as_json
     ),
     "create_session(metadata, nested)": Entrance(
-        _metadata(lambda value: {"a": [{"b": [value]}]}, lambda metadata: metadata["a"][0]["b"][0]), is_json
+        _metadata(lambda value: {"a": [{"b": [value]}]}, lambda metadata: metadata["a"][0]["b"][0]),
+        converts,
+        as_json,
     ),
-    "create_session(metadata key)": Entrance(_key_of_dict, is_text),
+    "create_session(metadata key)": Entrance(_key_of_dict, is_key, as_key),
     "session(session)": Entrance(
         asked(lambda engine, value: engine.session(value)), is_text, also=(errors.SessionNotFound,)
     ),

@@ -11,7 +11,19 @@ from holdfast import FactSource, Identity, errors
 from holdfast.core.authority import rung
 from holdfast.model.facts import FACT_SCOPES, MEMORY_TYPES, SOURCE_TYPES
 from holdfast.model.policy import Ladder
-from tests.edges.entrance import Entrance, as_given, asked, is_bool, is_int, is_json, is_number, is_text, never, or_none
+from tests.edges.entrance import (
+    Entrance,
+    as_given,
+    as_json,
+    asked,
+    converts,
+    is_bool,
+    is_int,
+    is_number,
+    is_text,
+    never,
+    or_none,
+)
 from tests.edges.entrances import came_back
 from tests.edges.fact_engines import own, shelf
 
@@ -185,7 +197,7 @@ _ABSENT = (errors.FactNotFound,)
 
 STORED: dict[str, Entrance] = {
     "assert_(name)": Entrance(_asserted("name", lambda fact: fact.key), is_text),
-    "assert_(value)": Entrance(_asserted("value", lambda fact: fact.value), is_json),
+    "assert_(value)": Entrance(_asserted("value", lambda fact: fact.value), converts, as_json),
     "assert_([permission])": Entrance(
         lambda engine, value, number: _asserted("requires", lambda fact: fact.requires[0])(engine, [value], number),
         is_text,
@@ -205,7 +217,8 @@ OTHERS: dict[str, Entrance] = {
         lambda engine, value, number: _asserted("value", lambda fact: fact.value["a"][0])(
             engine, {"a": [value]}, number
         ),
-        is_json,
+        converts,
+        as_json,
     ),
     "assert_(source's name)": Entrance(_source("name"), is_text),
     "assert_(scope_id)": Entrance(_asserted("scope_id", lambda fact: fact.scope_id), is_text),
@@ -266,7 +279,7 @@ WRITES: dict[str, Entrance] = {
     "assert_all(facts)": Entrance(lambda engine, value, number: _ledger(engine, number).assert_all(value), never),
     "assert_all([fact])": Entrance(lambda engine, value, number: _ledger(engine, number).assert_all([value]), never),
     "assert_all(a fact's key)": Entrance(_in_batch("key", lambda fact: fact.key), is_text),
-    "assert_all(a fact's value)": Entrance(_in_batch("value", lambda fact: fact.value), is_json),
+    "assert_all(a fact's value)": Entrance(_in_batch("value", lambda fact: fact.value), converts, as_json),
     "assert_all(a fact's ref)": Entrance(_in_batch("ref", lambda fact: fact.ref), is_text),
     "assert_all(expect)": Entrance(
         lambda engine, value, number: (
@@ -335,6 +348,7 @@ QUESTIONS: dict[str, Entrance] = {
     "why(scope)": Entrance(_asked("why", "a", scope=...), _one_of(*FACT_SCOPES), also=_ABSENT),
     "why(scope_id)": Entrance(_asked("why", "a", scope_id=...), is_text, also=_ABSENT),
     "facts(status)": Entrance(_asked("facts", status=...), _one_of("live", "dead")),
+    "facts(memory_type)": Entrance(_asked("facts", memory_type=...), or_none(_one_of(*MEMORY_TYPES))),
     "facts(within)": Entrance(_asked("facts", within=...), lambda value: _is_list(value) or _one_of("any")(value)),
     "constraints(within)": Entrance(_asked("constraints", within=...), _is_list),
     "facts([scope])": Entrance(

@@ -14,15 +14,17 @@ from holdfast.model.handles import HANDLE_KINDS, SCORES
 from holdfast.testing import hostile
 from tests.edges.entrance import (
     Entrance,
+    as_json,
+    as_json_object,
+    as_returned,
     asked,
-    is_body,
+    converts,
+    converts_to_object,
     is_bool,
     is_int,
-    is_json,
-    is_json_object,
     is_number,
+    is_returned,
     is_text,
-    joined,
     never,
     or_none,
 )
@@ -172,7 +174,7 @@ def _nothing_equal(_: object) -> object:
 PUSHES: dict[str, Entrance] = {
     "frame(goal)": Entrance(_pushed("goal", lambda state: state.goal), is_text),
     "frame(budget)": Entrance(_pushed("budget", lambda state: state.budget.total), is_int),
-    "frame(inputs)": Entrance(_pushed("inputs", lambda state: state.inputs), is_json),
+    "frame(inputs)": Entrance(_pushed("inputs", lambda state: state.inputs), converts, as_json),
     "frame(parent)": Entrance(
         _pushed("parent", lambda state: state.parent), or_none(is_text), also=(errors.ParentFrameNotFound,)
     ),
@@ -198,7 +200,7 @@ FRAMES: dict[str, Entrance] = {
         or_none(is_text),
         lambda value: "work" if value is None else value,
     ),
-    "update(inputs)": Entrance(_done("update", lambda state: state.inputs, option="inputs"), is_json),
+    "update(inputs)": Entrance(_done("update", lambda state: state.inputs, option="inputs"), converts, as_json),
     "update(context_hash)": Entrance(
         _done("update", lambda state: state.context_hash, option="context_hash"), or_none(is_text)
     ),
@@ -206,8 +208,8 @@ FRAMES: dict[str, Entrance] = {
     "pop(summary)": Entrance(_done("pop", lambda state: state.summary, "failed"), is_text),
     "pop(result)": Entrance(
         _returned,
-        lambda value: is_json(value) or is_body(value),
-        lambda value: value if is_json(value) else joined(value),
+        is_returned,
+        as_returned,
         (hostile.Spite,),
     ),
     "pop(cascade)": Entrance(_done("pop", lambda _: True, "completed", option="cascade"), is_bool, lambda _: True),
@@ -231,8 +233,8 @@ FRAMES: dict[str, Entrance] = {
     "add_handle(kind)": Entrance(_handle("kind", lambda handle: handle.kind), lambda value: value in HANDLE_KINDS),
     "add_handle(content)": Entrance(
         _content,
-        lambda value: is_json(value) or is_body(value),
-        lambda value: value if is_json(value) else joined(value),
+        is_returned,
+        as_returned,
         (hostile.Spite,),
     ),
     "add_handle(priority)": Entrance(
@@ -241,7 +243,7 @@ FRAMES: dict[str, Entrance] = {
     "add_handle(title)": Entrance(_handle("title", lambda handle: handle.title), is_text),
     "add_handle(source)": Entrance(_handle("source", lambda handle: handle.source), or_none(is_text)),
     "add_handle(metadata)": Entrance(
-        _handle("metadata", lambda handle: handle.metadata), is_json_object, lambda value: dict(value or {})
+        _handle("metadata", lambda handle: handle.metadata), converts_to_object, as_json_object
     ),
     "suspend(reason)": Entrance(_done("suspend", lambda state: state.suspension.reason), is_text),
     "suspend(expires_at)": Entrance(

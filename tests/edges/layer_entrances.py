@@ -9,7 +9,17 @@ import msgspec
 
 from holdfast import Identity
 from holdfast.model.names import LedgerId
-from tests.edges.entrance import Entrance, as_given, is_int, is_json, is_number, is_text, never, or_none
+from tests.edges.entrance import (
+    Entrance,
+    as_given,
+    as_json,
+    converts,
+    is_int,
+    is_number,
+    is_text,
+    never,
+    or_none,
+)
 
 
 def _made(engine: Any, number: int) -> None:
@@ -134,12 +144,12 @@ LAYER_ENTRANCES: dict[str, Entrance] = {
     "refresh_identity(identity's authority)": Entrance(_refreshed("authority"), is_text),
     "refresh_identity(identity's department)": Entrance(_refreshed("department"), is_text),
     "set_working(name)": Entrance(_kept("working", _name, name=...), is_text),
-    "set_working(value)": Entrance(_kept("working", _value, value=...), is_json),
+    "set_working(value)": Entrance(_kept("working", _value, value=...), converts, as_json),
     "set_working(ttl_s)": Entrance(_kept("working", _span_us, ttl_s=...), _is_span, _in_us),
     "clear_working(name)": Entrance(_done("clear_working"), is_text),
     "clear_environment(key)": Entrance(_done("clear_environment", key=...), or_none(is_text)),
     "set_environment(name)": Entrance(_kept("environment", _name, name=..., value="UTC"), is_text),
-    "set_environment(value)": Entrance(_kept("environment", _value, name="location", value=...), is_json),
+    "set_environment(value)": Entrance(_kept("environment", _value, name="location", value=...), converts, as_json),
     "set_environment(value of timezone)": Entrance(_kept("environment", _value, name="timezone", value=...), is_text),
     "set_environment(ttl_s)": Entrance(_kept("environment", _span_us, ttl_s=...), _is_span, _in_us),
     "set_environment(expires_at_us)": Entrance(

@@ -158,6 +158,7 @@ OPTIONS: dict[str, Callable[[object], bool]] = {
     "as_of_us": or_none(is_int),
     "settle": is_bool,
     "audit": is_bool,
+    "time": is_bool,
 }
 PROFILE: dict[str, Callable[[object], bool]] = {
     "name": is_text,
@@ -230,6 +231,8 @@ def _entrances(where: Where) -> dict[str, Entrance]:
 PACK_ENTRANCES: dict[str, Entrance] = {
     **OF_ENGINES,
     **_entrances(_session),
+    "pack(frame)": Entrance(_packed(_session, "frame"), or_none(is_text), also=(errors.FrameNotFound,)),
+    "frame.pack(frame)": Entrance(_packed(_frame, "frame"), or_none(never)),
     "pack(reserve)": Entrance(_packed(_session, "reserve"), or_none(never), prepare=_something_dies(_session)),
     **{f"frame.{name}": entrance for name, entrance in _entrances(_frame).items()},
     "frame.pack(reserve)": Entrance(

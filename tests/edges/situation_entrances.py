@@ -7,7 +7,17 @@ from typing import Any
 
 from holdfast.core.situation import as_text, bounded_args, bounded_result, one_line
 from holdfast.model.situation import MODES, OUTCOMES
-from tests.edges.entrance import Entrance, asked, is_int, is_json, is_text, or_none
+from tests.edges.entrance import (
+    Entrance,
+    as_json,
+    as_key,
+    asked,
+    converts,
+    is_int,
+    is_key,
+    is_text,
+    or_none,
+)
 
 
 def _made(engine: Any, number: int) -> None:
@@ -126,8 +136,10 @@ SITUATION_ENTRANCES: dict[str, Entrance] = {
     "update_situation(update)": Entrance(
         _whole, lambda value: value is None or type(value) in (str, dict), prepare=_made
     ),
-    "update_situation(goal)": Entrance(_field, is_json, lambda value: one_line(as_text(value)), prepare=_made),
-    "update_situation(unknown key)": Entrance(_ignored, is_text, also=(TypeError,), prepare=_made),
+    "update_situation(goal)": Entrance(
+        _field, converts, lambda value: one_line(as_text(as_json(value))), prepare=_made
+    ),
+    "update_situation(unknown key)": Entrance(_ignored, is_key, as_key, also=(TypeError,), prepare=_made),
     "update_situation(iteration)": Entrance(_updated("iteration"), or_none(is_int), prepare=_made),
     "update_situation(by)": Entrance(_updated("by"), is_text, prepare=_made),
     "update_situation(clear)": Entrance(_updated("clear"), _is_empty, prepare=_made),
@@ -143,9 +155,11 @@ SITUATION_ENTRANCES: dict[str, Entrance] = {
     "act(approach)": Entrance(_acted("approach"), is_text, prepare=_made),
     "act(tool_calls)": Entrance(_acted("tool_calls", lambda _: None), _is_empty, lambda _: None, prepare=_made),
     "act(name of a call)": Entrance(_called("name"), is_text, prepare=_made),
-    "act(args of a call)": Entrance(_called("args"), is_json, bounded_args, prepare=_made),
+    "act(args of a call)": Entrance(
+        _called("args"), converts, lambda value: bounded_args(as_json(value)), prepare=_made
+    ),
     "act(result of a call)": Entrance(
-        _called("result"), is_json, lambda value: bounded_result(as_text(value)), prepare=_made
+        _called("result"), converts, lambda value: bounded_result(as_text(as_json(value))), prepare=_made
     ),
     "act(outcome of a call)": Entrance(_called("outcome"), _one_of(OUTCOMES), prepare=_made),
     "act(outcomes)": Entrance(

@@ -25,7 +25,7 @@ from tests.crash.agent_checks import check
 from tests.crash.agent_loop import ANSWER, BRIEFS, CALLED, MODELS, SPOOLING, Fate, live, provider
 from tests.crash.stores import KINDS, URLS
 from tests.property.tools import session_events
-from tests.protocols import PARSED, Call, Made, Refused, Reply, Talk
+from tests.protocols import PARSED, Made, Refused, Reply, Talk
 from tests.provider import Asked, Provider, serving
 from tests.render.shown import CHAT, INPUT, MESSAGES, SYSTEM, accepted, unmarked
 
@@ -184,8 +184,7 @@ def good(protocol: str) -> dict[str, Any]:
             messages = [
                 {"role": "user", "content": [{"type": "text", "text": "Find x."}]},
                 {"role": "assistant", "content": [thinking, call]},
-                {"role": "user", "content": [result]},
-                {"role": "user", "content": [{"type": "text", "text": "Now.", **mark}]},
+                {"role": "user", "content": [result, {"type": "text", "text": "Now.", **mark}]},
             ]
             system = [{"type": "text", "text": "You find.", **mark}]
             more = {"max_tokens": 100, "system": system, "tools": [tool.anthropic()]}
@@ -213,25 +212,33 @@ def good(protocol: str) -> dict[str, Any]:
 
 def parsed(protocol: str, body: dict[str, Any]) -> Talk:
     made = Made()
-    made.calls["toolu_1"] = ("find", {"of": "x"})
+    made.calls["toolu_1"] = ("find", json.dumps({"of": "x"}))
     made.thoughts["sealed"] = "Hm."
+    made.reasoned.add("1")
     return PARSED[protocol](body, made)
 
 
 def put(body: dict[str, Any], path: str, value: object) -> None:
-    """Change what stands at a place; None takes it out."""
+    """Change what stands at a place, or behind the last one; None takes it out."""
     *way, last = [int(each) if each.isdecimal() else each for each in path.split(".")]
+    at: Any = body
     for each in way:
-        body = body[each]  # type: ignore[index]
+        at = at[each]
     if value is None:
-        del body[last]  # type: ignore[arg-type]
+        del at[last]
+    elif isinstance(at, list) and last == len(at):
+        at.append(value)
     else:
-        body[last] = value  # type: ignore[index]
+        at[last] = value
 
 
 BLANK = [{"type": "text", "text": " "}]
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "R0lGODlh"}}
+FAILED = {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": True}
+IMAGE_URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,R0lGODlh"}}
+REASONING = {"type": "reasoning", "summary": [], "encrypted_content": "sealed"}
 MARK = {"type": "ephemeral"}
-REFUSED: list[tuple[str, str, object, str]] = [
+REFUSED: list[tuple[str, str, object, str | None]] = [
     ("anthropic", "max_tokens", None, "max_tokens"),
     ("anthropic", "max_tokens", 0, "max_tokens"),
     ("anthropic", "window", 5, "extra inputs"),
@@ -240,7 +247,7 @@ REFUSED: list[tuple[str, str, object, str]] = [
     ("anthropic", "messages.0.role", "system", "unexpected role"),
     ("anthropic", "messages.0.content", BLANK, "non-empty"),
     ("anthropic", "messages.0.content.0.cache_control", {"type": "lasting"}, "another mark"),
-    ("anthropic", "messages.1", None, "come first"),
+    ("anthropic", "messages.1", None, "must alternate"),
     ("anthropic", "messages.1.content.1", None, "cannot be thinking"),
     ("anthropic", "messages.1.content.0.thinking", "Hm!", "cannot be modified"),
     ("anthropic", "messages.1.content.0.signature", "forged", "invalid signature"),
@@ -248,13 +255,22 @@ REFUSED: list[tuple[str, str, object, str]] = [
     ("anthropic", "messages.1.content.1.input", {"of": "y"}, "not as it was made"),
     ("anthropic", "messages.1.content.1.id", "toolu_2", "is nobody's"),
     ("anthropic", "messages.1.content.1.id", "toolu 1", "should match"),
-    ("anthropic", "messages.2", None, "has no result"),
+    ("anthropic", "messages.2", None, "end with a user message"),
     ("anthropic", "messages.2.content.0.tool_use_id", "toolu_2", "has no result"),
     ("anthropic", "messages.2.content", BLANK, "non-empty"),
-    ("anthropic", "messages.3.role", "assistant", "end with a user message"),
+    ("anthropic", "messages.2.content.0", None, "has no result"),
+    ("anthropic", "messages.2.content.0.is_error", True, None),
+    ("anthropic", "messages.2.content.0", {**FAILED, "content": [PICTURE]}, "must be text"),
+    ("anthropic", "messages.2.content.0", {**FAILED, "content": ""}, "cannot be empty"),
+    ("anthropic", "messages.2.content.1", {"type": "text", "text": ""}, "non-empty|cannot be set"),
+    ("anthropic", "messages.2.content.1", {**PICTURE, "source": {"type": "url", "url": "http://x"}}, "HTTPS"),
+    ("anthropic", "messages.2.content.1", PICTURE, "does not match"),
+    ("anthropic", "messages.2", {"role": "assistant", "content": "So. "}, "must alternate"),
+    ("anthropic", "messages.3", {"role": "assistant", "content": "So. "}, "trailing whitespace"),
     ("anthropic", "system", BLANK, "non-empty"),
     ("anthropic", "system.0.type", "image", "text block"),
     ("anthropic", "tools", None, "must define tools"),
+    ("anthropic", "tools", [], "must define tools"),
     ("anthropic", "tools.0.name", "find it", "should be a name"),
     ("anthropic", "tools.0.input_schema", {}, "schema"),
     ("chat", "messages", [], "at least one"),
@@ -273,6 +289,10 @@ REFUSED: list[tuple[str, str, object, str]] = [
     ("chat", "messages.3.tool_call_id", "other", "has no result"),
     ("chat", "tools", [], "should not be empty"),
     ("chat", "tools.0.type", "tool", "unknown type"),
+    ("chat", "tools.0.function.parameters", {"type": "object"}, "missing properties"),
+    ("chat", "messages.1.name", "Ada Lovelace", "does not match the pattern"),
+    ("chat", "messages.1.content", [IMAGE_URL], "does not match its media type"),
+    ("chat", "messages.3.content", [IMAGE_URL], "only allowed in messages of the user"),
     ("responses", "input", [], "at least one"),
     ("responses", "messages", [], "extra inputs"),
     ("responses", "max_output_tokens", 5, "max_output_tokens"),
@@ -285,6 +305,10 @@ REFUSED: list[tuple[str, str, object, str]] = [
     ("responses", "input.3", None, "has no result"),
     ("responses", "input.3.call_id", "other", "has no result"),
     ("responses", "tools.0.strict", None, "strict"),
+    ("responses", "tools.0.parameters", {"type": "object"}, "missing properties"),
+    ("responses", "input.1", None, "without its required reasoning item"),
+    ("responses", "input.4", {"type": "message", "id": "fc_1", "role": "user", "content": "x"}, "another prefix"),
+    ("responses", "input.4", {**REASONING, "id": "rs_1"}, "duplicate item"),
 ]
 
 
@@ -294,13 +318,19 @@ def test_a_good_request_is_read_the_same_in_every_protocol(protocol: str) -> Non
     assert talk.system == "You find."
     assert talk.tools == ("find",)
     assert [(turn.role, turn.text) for turn in talk.turns] == [("user", "Find x."), ("assistant", ""), ("user", "Now.")]
-    assert talk.last == ((Call("toolu_1", "find", {"of": "x"}), "found"),)
+    ((call, result),) = talk.last
+    assert (call.id, call.name, call.args, result) == ("toolu_1", "find", {"of": "x"}, "found")
 
 
 @pytest.mark.parametrize(("protocol", "path", "value", "reason"), REFUSED)
-def test_the_server_refuses_what_a_provider_refuses(protocol: str, path: str, value: object, reason: str) -> None:
+def test_the_server_refuses_what_a_provider_refuses(
+    protocol: str, path: str, value: object, reason: str | None
+) -> None:
     body = good(protocol)
     put(body, path, value)
+    if reason is None:
+        parsed(protocol, body)
+        return
     with pytest.raises(Refused, match=reason):
         parsed(protocol, body)
 

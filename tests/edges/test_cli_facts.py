@@ -186,6 +186,15 @@ def test_what_holds_is_listed_with_claims_reviews_constraints_and_scopes_marked(
     assert set(dead) == {"k1", "k14"}
 
 
+def test_one_kind_of_memory_is_listed(cli: Cli) -> None:
+    assert set(lines(cli("facts", "list", *ACME, "--memory-type", "organizational"))) == {"k4", "k10"}
+    assert "k10" not in lines(cli("facts", "list", *ACME, "--memory-type", "user"))
+    assert cli("facts", "list", *ACME, "--memory-type", "capability").out.startswith(
+        "No capability facts in the ledger"
+    )
+    assert cli("facts", "list", *ACME, "--memory-type", "episodic").code == 2
+
+
 def test_a_short_list_says_that_there_is_more(cli: Cli) -> None:
     ran = cli("facts", "list", *ACME, "-n", "2")
     assert len(ran.out.splitlines()) == 3

@@ -220,6 +220,10 @@ def test_a_frame_has_packs_of_its_own(cli: Cli, written: Path) -> None:
     frame = frame_of(written)
     document = cli("pack", "order", "--frame", frame, "--json").document
     assert (document["frame"], document["tokens"]["budget"], document["request"]["role"]) == (frame, 1_500, "calm")
+    assert cli("pack", "order", "--frame", "top", "--json").document["frame"] == frame
+    assert cli("context", "order", "--frame", "top", "--json").document["frame"] == frame
+    assert cli("situation", "order", "--frame", "top", "--json").document["frame"] == frame
+    assert f"- {frame} (active): Look after it" in cli("pack", "order", "--format", "text").out
     assert {"breadcrumbs", "handles"} <= {entry["section"] for entry in document["entries"]}
     (handle,) = [entry["id"] for entry in document["entries"] if entry["section"] == "handles"]
     ran = cli("why", "order", handle, "--frame", frame)

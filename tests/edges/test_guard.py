@@ -3,6 +3,7 @@ and the transcript is as it was."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Identity, Opaque, Policy, SummarizeOldest
+from holdfast import Identity, Opaque, Policy, SummarizeOldest, errors
 from holdfast.core import upcast
 from holdfast.model.detection import Proposal, Span
 from holdfast.model.pack import GUARDS
@@ -96,7 +97,85 @@ def test_an_old_value_is_redacted_in_prose_and_marked_in_data(engine: holdfast.E
     assert everywhere(session, f"I will ship it to {MARKER}; the order is for {NAME}.")
     assert everywhere(session, f"{OLD} {MARKER}"), "in the result, under its label"
     assert session.messages() == before
-    assert list(session.window().messages) == before
+
+
+# Other views
+
+
+def test_a_window_shows_no_old_value(engine: holdfast.Engine) -> None:
+    session, ledger = moved_out(engine)
+    before = session.window()
+    assert list(before.messages) == session.messages()
+    ledger.assert_("shipping_address", NEW)
+    view = session.window()
+    texts = [message.text for message in view.messages]
+    assert f"I am {NAME}. Ship it to {MARKER}, please." in texts
+    assert not re.search(re.escape(OLD) + r"(?! \[outdated)", "\n".join(texts))
+    assert [message.seq for message in view.messages] == [message.seq for message in before.messages]
+    assert view.messages == session.history().items[0].messages + tuple(
+        message for item in session.history().items[1:] for message in item.messages
+    )
+    for tokens in range(view.tokens - 40, view.tokens + 2):
+        try:
+            small = session.window(tokens)
+        except errors.WindowTooSmall:
+            continue
+        assert small.tokens <= tokens, "a marker may be longer than what it stands for"
+        assert small.omitted + len(small.messages) == len(before.messages)
+
+
+def test_a_late_result_in_a_window_shows_no_old_value(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    ledger = own(session)
+    ledger.assert_("shipping_address", OLD)
+    reply = session.record("assistant", tool_calls=[{"name": "look", "args": {}}])
+    session.close_open_calls("too slow")
+    session.result(reply.tool_calls[0], f"The shipping address is {OLD}.")
+    ledger.assert_("shipping_address", NEW)
+    session.record("user", "What now?")
+    for (late,) in (session.window().late, session.history().late):
+        assert f"{OLD} {MARKER}" in late.text
+
+
+def _read_back(place: Any, **arguments: Any) -> str:
+    """What the tool answers, of an engine that blocks or of one that is awaited."""
+    answer = place.reader()(**arguments)
+    told: str = place._runner.run(answer) if inspect.iscoroutine(answer) else answer
+    return told
+
+
+def test_what_a_model_reads_back_shows_no_old_value(engine: holdfast.Engine) -> None:
+    session = engine.create_session("s")
+    ledger = own(session)
+    ledger.assert_("shipping_address", OLD)
+    letter = session.record("user", f"{LONG}\nThe shipping address is {OLD}.\n{LONG}")
+    frame = session.frame("read", budget=9_000)
+    note = frame.add_handle("document", f"The shipping address is {OLD}.")
+    session.record("user", "Read it.")
+    handle = f"h{letter.seq}_0"
+    for place, name in ((session, handle), (frame, note.id)):
+        assert OLD in _read_back(place, handle=name)
+    ledger.assert_("shipping_address", NEW)
+    for place, name in ((session, handle), (frame, note.id)):
+        for asked in ({}, {"search": "shipping"}, {"first_line": 1}):
+            told = _read_back(place, handle=name, **asked)
+            assert f"The shipping address is {MARKER}." in told
+            assert OLD not in told
+        assert OLD in place.read_text(name).text, "a program is given what was stored"
+    assert _read_back(session, handle=handle).splitlines()[-1].startswith(f"[{handle}: bytes 0 to ")
+
+
+def test_rules_write_no_old_value_into_the_situation(engine: holdfast.Engine) -> None:
+    session, ledger = moved_out(engine)
+    session.record("assistant", f"It goes to the shipping address {OLD}.", pack=False)
+    session.act(approach=f"Ship it to the shipping address {OLD}")
+    ledger.assert_("shipping_address", NEW)
+    made = session.refresh_situation()
+    told = " ".join(text for _, text in made.situation.fields)
+    assert OLD not in told
+    assert MARKER in told
+    assert not re.search(re.escape(OLD) + r"(?! \[outdated)", session.reasoning_context())
+    assert OLD not in session.pack("What now?", budget=WINDOW).text.split("Situation:")[1]
 
 
 def test_reinstating_a_fact_brings_back_the_same_bytes(engine: holdfast.Engine) -> None:

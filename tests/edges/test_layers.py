@@ -264,7 +264,7 @@ REFUSED: dict[str, tuple[type[HoldfastError], Callable[[Engine, Session], object
     ),
     "an item without a name": (errors.InvalidName, _asked("set_working", "", 1)),
     "an item whose name is a number": (errors.InvalidName, _asked("set_working", 1, 1)),
-    "a value that is no JSON": (errors.InvalidJson, _asked("set_working", "a", {1, 2})),
+    "a value that is no JSON": (errors.InvalidJson, _asked("set_working", "a", {1, 2j})),
     "a value that is not finite": (errors.InvalidJson, _asked("set_environment", "a", float("nan"))),
     "no time at all": (errors.InvalidNumber, _asked("set_working", "a", 1, ttl_s=0)),
     "time as a text": (errors.InvalidNumber, _asked("set_working", "a", 1, ttl_s="60")),

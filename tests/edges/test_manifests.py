@@ -150,7 +150,7 @@ def test_a_refused_reply_leaves_the_pack_for_the_next(engine: holdfast.Engine) -
     session = engine.create_session("s")
     pack = _asked(session)
     with refused(engine, errors.InvalidContent):
-        session.record("assistant", "")
+        session.record("assistant", 5)  # type: ignore[arg-type]
     session.record("assistant", "yes")
     assert [each.context_hash for each in session.packs()] == [pack.context_hash]
 

@@ -94,6 +94,7 @@ NO_MESSAGES: Refused = {
     f"{name} by {role}": (errors.InvalidContent, _record(role, content))
     for role in ("system", "user", "assistant")
     for name, content in NOTHING.items()
+    if role != "assistant" or content not in ("", (), ["", Text("")])  # models do say nothing
 }
 NO_MESSAGES |= {
     "a role that is none": (errors.InvalidContent, _record("banana", "text")),
@@ -122,10 +123,10 @@ NO_MESSAGES |= {
         lambda at: at.session.record("user", File(at.engine.acting_as(tenant="other").put_blob(b"theirs"))),
     ),
     "metadata that is no object": (errors.InvalidJson, _record("user", "x", metadata=[1])),
-    "metadata that is no JSON": (errors.InvalidJson, _record("user", "x", metadata={"a": {1}})),
+    "metadata that is no JSON": (errors.InvalidJson, _record("user", "x", metadata={"a": 1j})),
     "metadata with a key that is none": (
         errors.InvalidJson,
-        _record("user", "x", metadata={1: "a"}),
+        _record("user", "x", metadata={(1, 2): "a"}),
     ),
     "metadata too large for an event": (
         errors.TooLarge,
@@ -208,9 +209,10 @@ RESULTS: Refused = {
     "an error that is none": (errors.InvalidContent, lambda at: at.session.result(at.one, "x", is_error="yes")),
     "NaN": (errors.InvalidJson, _answer(NAN)),
     "infinity in a list": (errors.InvalidJson, _answer([1, {"a": float("inf")}])),
-    "a tuple": (errors.InvalidJson, _answer((1, 2))),
-    "a tuple in a list": (errors.InvalidJson, _answer([(1, 2)])),
-    "a set": (errors.InvalidJson, _answer({1, 2})),
+    "a complex number in a tuple": (errors.InvalidJson, _answer((1, 1j))),
+    "an object in a set": (errors.InvalidJson, _answer({1, object()})),
+    "a key that is a tuple": (errors.InvalidJson, _answer({(1, 2): 3})),
+    "a class": (errors.InvalidJson, _answer(dict)),
     "a number of 65 bits": (errors.InvalidJson, _answer(1 << 64)),
     "an object": (errors.InvalidJson, _answer(object())),
     "too deep": (errors.InvalidJson, _answer(_nested(limits.JSON_DEPTH + 1))),
@@ -220,8 +222,8 @@ RESULTS: Refused = {
     "parts and what is none": (errors.InvalidContent, _answer([Text("x"), 5])),
     "a lone surrogate": (errors.InvalidText, _answer("\ud800")),
     "a file of text": (errors.InvalidContent, lambda at: at.session.result(at.one, io.StringIO("x"))),
-    "pieces of text": (errors.InvalidContent, lambda at: at.session.result(at.one, iter(["x"]))),
-    "pieces of numbers": (errors.InvalidContent, lambda at: at.session.result(at.one, iter([1, 2]))),
+    "text, then numbers": (errors.InvalidText, lambda at: at.session.result(at.one, iter(["x", 1]))),
+    "an iterator of objects": (errors.InvalidJson, lambda at: at.session.result(at.one, iter([1, object()]))),
     "bytes, then text": (errors.InvalidContent, lambda at: at.session.result(at.one, _then_text())),
     "a body that is not there": (errors.BlobNotFound, _answer(Body(BlobRef("0" * 64, 1)))),
     "metadata that is no JSON": (

@@ -15,6 +15,8 @@ HARMLESS = {
     "Write an email that says: the meeting is moved to Friday.": ("meeting", "Tuesday"),
     "Should the deadline be Monday?": ("deadline", "Friday"),
     "For this task only, the deadline is Monday.": ("deadline", "Friday"),
+    "wip - the deadline moved to Monday": ("deadline", "Friday"),
+    "Draft: nobody has read this. The deadline is Monday.": ("deadline", "Friday"),
 }
 WHOLE = {
     "My email is ada.b@mail.example.org.": ("email", "ada@old.example", "ada.b@mail.example.org"),
@@ -24,6 +26,17 @@ WHOLE = {
         "88 Harbour Lane, Bristol BS1 4QA",
     ),
 }
+DRAFTS = {
+    "Draft: my address is 5 Elm Street.": ("address", "12 Main Street"),
+    "[Draft] My address is 5 Elm Street.": ("address", "12 Main Street"),
+    "(draft, not sent) I moved to 5 Elm Street.": ("address", "12 Main Street"),
+    "Rough draft: the deadline is Monday now.": ("deadline", "Friday"),
+    "In the draft, the deadline is Monday.": ("deadline", "Friday"),
+    "For my draft the deadline is Monday.": ("deadline", "Friday"),
+    "WIP: my address is 5 Elm Street.": ("address", "12 Main Street"),
+    "Work in progress: my new address is 5 Elm Street.": ("address", "12 Main Street"),
+}
+"""Statements that say first that they are drafts."""
 
 
 def heard(engine: holdfast.Engine, text: str, key: str, value: str) -> tuple[holdfast.Fact | None, list[str]]:
@@ -52,3 +65,39 @@ def test_a_plain_statement_is_applied_with_its_whole_value(engine: holdfast.Engi
     assert fact is not None
     assert fact.value == wanted
     assert keys == [key]
+
+
+@pytest.mark.parametrize("text", DRAFTS)
+def test_a_draft_is_kept_apart_and_nobody_is_asked(engine: holdfast.Engine, text: str) -> None:
+    key, value = DRAFTS[text]
+    ledger = shelf(engine, user="ada")
+    ledger.assert_(key, value)
+    session = engine.create_session("s", ledgers=[ledger.id])
+    assert [(each.outcome, each.proposal.scope) for each in session.observe(text).judged] == [("applied", "draft")]
+    fact = session.fact(key)
+    assert fact is not None
+    assert fact.value == value
+    assert session.proposals() == ()
+    assert [each.value for each in session.ledger().facts(within=[("draft", "s")]) if each.scope == "draft"] == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value", "wanted"),
+    [
+        ("The title of the draft is Field Notes.", "title of the draft", "Daybreak", "Field Notes"),
+        ("My draft deadline is Monday.", "draft deadline", "Friday", "Monday"),
+    ],
+)
+def test_a_fact_about_a_draft_is_no_draft(
+    engine: holdfast.Engine, text: str, key: str, value: str, wanted: str
+) -> None:
+    """What the word `draft` names is what is spoken of: it is asked about, and not left alone."""
+    ledger = shelf(engine, user="ada")
+    ledger.assert_(key, value)
+    session = engine.create_session("s", ledgers=[ledger.id])
+    [judged] = [each for each in session.observe(text).judged if each.proposal.scope == "global"]
+    if judged.outcome == "asked":
+        session.accept(judged.id)
+    fact = session.fact(key)
+    assert fact is not None
+    assert fact.value == wanted

@@ -79,7 +79,7 @@ def test_while_tools_run_a_query_that_nobody_said_is_not_shown(engine: holdfast.
     assert "blue" not in session.pack("Is it blue?", budget=BUDGET).text
 
 
-def test_a_question_that_was_folded_away_stands_at_the_end_and_is_not_recorded_again(engine: holdfast.Engine) -> None:
+def test_a_question_that_waits_stays_in_the_history_and_is_not_repeated_in_the_tail(engine: holdfast.Engine) -> None:
     session = started(engine)
     for number in range(6):
         calls = session.record("assistant", "", tool_calls=[{"name": "look", "args": {"n": number}}]).tool_calls
@@ -88,8 +88,10 @@ def test_a_question_that_was_folded_away_stands_at_the_end_and_is_not_recorded_a
     for query in (None, QUESTION):
         made = session.pack(query, budget=BUDGET)
         assert made.query == QUESTION
-        assert made.history.tail[-2].endswith(f"\n> {QUESTION}")
-        assert (made.manifest.request.asked, made.manifest.request.stated) == (False, True)
+        assert [type(each).__name__ for each in made.history.items][:2] == ["Summary", "Unit"]
+        assert made.history.items[1].messages[0].text == QUESTION
+        assert made.text.count(QUESTION) == 1
+        assert (made.manifest.request.asked, made.manifest.request.stated) == (False, False)
     session.record("assistant", "To Lisbon.")
     assert said(session).count(QUESTION) == 1
     assert session.pack(budget=BUDGET).text.count(f"> {QUESTION}") == 0, "it is answered"
@@ -172,7 +174,10 @@ def test_a_reply_that_is_tried_again_is_there_once_with_its_pack(engine: holdfas
 def test_what_is_refused_keeps_the_pack_for_the_next_try(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     session.pack(QUESTION, budget=BUDGET)
-    odd_ones: tuple[dict[str, Any], ...] = ({"content": ""}, {"content": "To Lisbon.", "pack": "p1"})
+    odd_ones: tuple[dict[str, Any], ...] = (
+        {"content": "To Lisbon.", "pack": "p1"},
+        {"content": "To Lisbon.", "usage": "many"},
+    )
     for odd in odd_ones:
         with refused(engine, errors.InvalidContent):
             session.record("assistant", **odd)

@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_told_and_changes_nothing(engine: holdfast.Engine
         ["goal"],
         3,
         {"summary_update": [1]},
-        {1: "x"},
+        {1j: "x"},
         "[" * 5_000,
     )
     for update in updates:
@@ -321,7 +321,7 @@ def test_both_modes_show_the_latest_results(engine: holdfast.Engine) -> None:
     for mode in MODES:
         told = session.reasoning_context(mode)
         assert [f"way {number}" in told for number in range(5)] == [False, True, True, True, True]
-        assert [f"found {number}" in told for number in range(5)] == [False] * 4 + [True]
+        assert [f"found {number}" in told for number in range(5)] == [False, True, True, True, True]
     assert "way 3" not in session.reasoning_context(max_history=0)
     assert "way 0" in session.reasoning_context(max_history=4)
     session.update_situation({"goal": "a"})

@@ -221,14 +221,13 @@ def test_no_error_of_a_tool_keeps_its_call_open(engine: Engine) -> None:
     assert session.state().open_calls == ()
 
 
-UNKEEPABLE: tuple[Any, ...] = (object(), {1: 2}, float("nan"), 2**70, "\ud800", [b"x"], {"a": {3}}, iter(["text"]), 1j)
+UNKEEPABLE: tuple[Any, ...] = (object(), {(1, 2): 2}, float("nan"), 2**70, "\ud800", [b"x", 1j], {"a": {3j}}, 1j)
 
 
 def test_what_cannot_be_kept_is_told_and_that_the_tool_has_run(engine: Engine) -> None:
     session = engine.create_session("s")
     for value in UNKEEPABLE:
-        given = iter(["text"]) if isinstance(value, Iterator) else value
-        message = session.run(_asked(session)[0], _returns(given))
+        message = session.run(_asked(session)[0], _returns(value))
         assert message.tool_results[0].is_error
         assert _said(message).startswith("The tool has run, but what it returned cannot be kept: ")
     assert session.state().open_calls == ()
@@ -365,6 +364,7 @@ def test_recovery_tells_what_was_being_done(engine: Engine) -> None:
         ("tool_in_progress", frames["child"].id, pay.id),
         ("tool_not_started", frames["child"].id, look.id),
     ]
+    assert recovery.pending_work_items == len(found) == 6
     assert [each.key for each in recovery.unknown] == [pay.key]
     after = contents(engine)
     assert [event.type for event in after[0][len(before[0]) :]] == ["actor.resumed"]
@@ -376,6 +376,32 @@ def test_recovery_tells_what_was_being_done(engine: Engine) -> None:
         engine.recover(holdfast.Scope("default", "main", "nowhere"))
     with refused(engine, errors.SessionNotFound):
         engine.recover(holdfast.Scope("rival", "main", "s"))
+
+
+@pytest.mark.parametrize(
+    ("reply", "asks"),
+    [
+        ("Why did it fail? The disk was full.", False),
+        ("```\nContinue?\n```", False),
+        ('The form asks "Are you sure?"', False),
+        ("Let me know if you need anything else.", False),
+        ("Which size do you want?\n- S\n- M\n- L", True),
+        ("Please tell me your order number.", True),
+        ("Ποιο θέλετε;", True),
+    ],
+)
+def test_only_what_was_a_question_waits_for_the_user(engine: Engine, reply: str, asks: bool) -> None:
+    session = engine.create_session("s")
+    frame = session.frame("look it up", budget=10)
+    session.record("assistant", reply)
+    frame.record("assistant", reply)
+    found = [(each.kind, each.frame) for each in session.recover().pending_work]
+    assert found == ([("waiting_for_user", frame.id), ("waiting_for_user", None)] if asks else [])
+    session.record("system", "Be brief.")
+    assert len(session.recover().pending_work) == len(found), "a system message answers nothing"
+    session.record("user", "well")
+    frame.record("user", "well")
+    assert session.recover().pending_work == ()
 
 
 def test_what_was_done_outside_of_frames_is_pending_too(engine: Engine) -> None:

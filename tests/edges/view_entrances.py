@@ -14,15 +14,15 @@ from holdfast.model.handles import SCORES
 from holdfast.testing import hostile
 from tests.edges.entrance import (
     Entrance,
+    as_json_object,
+    as_returned,
     asked,
-    is_body,
+    converts_to_object,
     is_bool,
     is_int,
-    is_json,
-    is_json_object,
     is_number,
+    is_returned,
     is_text,
-    joined,
     never,
     or_none,
 )
@@ -251,8 +251,8 @@ HANDLES: dict[str, Entrance] = {
     ),
     "replace_handle(content)": Entrance(
         _new_content,
-        lambda value: is_json(value) or is_body(value),
-        lambda value: value if is_json(value) else joined(value),
+        is_returned,
+        as_returned,
         (hostile.Spite,),
     ),
     "replace_handle(priority)": Entrance(
@@ -266,7 +266,7 @@ HANDLES: dict[str, Entrance] = {
         lambda value: "a title" if value is None else value,
     ),
     "replace_handle(metadata)": Entrance(
-        _replaced("metadata", lambda _, handle: handle.metadata), is_json_object, lambda value: dict(value or {})
+        _replaced("metadata", lambda _, handle: handle.metadata), converts_to_object, as_json_object
     ),
     "replace_handle(key)": Entrance(
         lambda *given: _replaced("key", lambda *_: None)(*given) or given[1], or_none(is_text)

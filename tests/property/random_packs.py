@@ -15,6 +15,7 @@ from holdfast.context.levels import LEVELS, light
 from holdfast.core.calibrate import calibrated
 from holdfast.errors import CriticalOverflow, WindowTooSmall
 from holdfast.model.handles import SCORES
+from holdfast.model.messages import Summary
 from holdfast.model.pack import TAIL
 from holdfast.render.packs import Pack
 from tests.edges.engines import HandClock
@@ -124,7 +125,8 @@ class RandomPacks:
         """The level is that of the worst that happened to a candidate; or the floor, and all that it asks for was done."""
         request = pack.manifest.request
         floor = LEVELS.index(request.min_compaction)
-        worst = "none"
+        items = pack.history.items
+        worst = "moderate" if any(isinstance(each, Summary) for each in items) else "none"
         for each in pack._made.tail.placed:
             happened = "none"
             if each.fate == "reduced":

@@ -186,7 +186,14 @@ answers = st.lists(
 )
 """Which of the calls that wait, what it returned, whether that is an error, and whether the user speaks before it."""
 
-any_reply = st.one_of(anthropic_replies(), responses_replies(), chat_replies(), own_replies())
+
+def cut(replies: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
+    """These, cut off by the provider."""
+    return replies.map(lambda reply: (f"{reply[0]} cut", *reply[1:]))
+
+
+whole_replies = st.one_of(anthropic_replies(), responses_replies(), chat_replies())
+any_reply = st.one_of(whole_replies, own_replies(), cut(whole_replies))
 speech = st.tuples(st.just("user"), contents)
 
 
@@ -245,6 +252,16 @@ REPLIES: dict[str, Any] = {
     "chat": lambda message: {
         "object": "chat.completion",
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}],
+    },
+    "anthropic cut": lambda content: {**REPLIES["anthropic"](content), "stop_reason": "max_tokens"},
+    "responses cut": lambda output: {
+        **REPLIES["responses"](output),
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+    },
+    "chat cut": lambda message: {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "finish_reason": "length", "message": {"role": "assistant", **message}}],
     },
 }
 """A reply as the provider's body."""

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from holdfast.model.messages import History
 from holdfast.render import anthropic, openai_chat, openai_responses
+from holdfast.render.responses import KEYED
 
 CHAT = TypeAdapter(list[ChatCompletionMessageParam])
 INPUT = TypeAdapter(list[ResponseInputItemParam])
@@ -43,8 +44,7 @@ def check_anthropic(made: dict[str, Any]) -> None:
     accepted(SYSTEM, made["system"])
     accepted(MESSAGES, made["messages"])
     messages = made["messages"]
-    if messages:
-        assert messages[0]["role"] == "user"
+    assert [each["role"] for each in messages] == [("user", "assistant")[at % 2] for at in range(len(messages))]
     ids: list[str] = []
     for place, message in enumerate(messages):
         assert message["content"]
@@ -52,6 +52,7 @@ def check_anthropic(made: dict[str, Any]) -> None:
         assert all(block["text"].strip() for block in blocks if block["type"] == "text")
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
         results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        assert all(block["type"] == "tool_result" for block in blocks[: len(results)]), "results come first"
         assert not calls or message["role"] == "assistant"
         if calls:
             answers = messages[place + 1]
@@ -61,6 +62,11 @@ def check_anthropic(made: dict[str, Any]) -> None:
         if results:
             before = [block["id"] for block in messages[place - 1]["content"] if block["type"] == "tool_use"]
             assert sorted(before) == sorted(results)
+        for block in blocks:
+            if block.get("is_error"):
+                content = block.get("content")
+                assert content, "an error says something"
+                assert isinstance(content, str) or all(each["type"] == "text" for each in content)
         ids += calls
         if message["role"] == "assistant":
             assert blocks[-1]["type"] not in ("thinking", "redacted_thinking")
@@ -92,6 +98,11 @@ def unmarked(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: unmarked(each) for key, each in value.items() if key != "cache_control"}
     return [unmarked(each) for each in value] if isinstance(value, list) else value
+
+
+def apart(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each block as a message of its own."""
+    return [{**message, "content": [block]} for message in messages for block in message["content"]]
 
 
 # OpenAI
@@ -132,6 +143,8 @@ def check_responses(made: dict[str, Any]) -> None:
             assert item["content"]
             assert not waiting or item["role"] == "assistant"
     assert not waiting
+    ids = [(item["type"], item["id"]) for item in made["input"] if "id" in item and item.get("type") not in KEYED]
+    assert len({*ids}) == len(ids), "an item stands once"
 
 
 def check_all(history: History, bodies: Mapping[str, bytes]) -> None:
@@ -148,7 +161,8 @@ RENDERERS: dict[str, Callable[[History, Mapping[str, bytes]], list[Any]]] = {
     ],
     "anthropic": lambda history, bodies: [
         unmarked(anthropic(history, bodies)["system"]),
-        *unmarked(anthropic(history, bodies)["messages"]),
+        *unmarked(apart(anthropic(history, bodies)["messages"])),
     ],
 }
-"""Each rendering as one list, in which what stands first is sent first."""
+"""Each rendering as one list, in which what stands first is sent first; of Anthropic's, block by block: a message of the
+user may grow."""

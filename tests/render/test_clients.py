@@ -73,9 +73,10 @@ def test_every_responses_item_goes_back_as_it_came(_name: str, item: dict[str, A
     text = {"type": "output_text", "text": "x"}
     message = {"type": "message", "role": "assistant", "id": "msg_2", "status": "completed", "content": [text]}
     kind = item["type"]
-    output = [message, message] if kind in OUTPUTS else [message, item, message]
+    after = {**message, "id": "msg_3"}
+    output = [message, after] if kind in OUTPUTS else [message, item, after]
     with session_with() as (engine, session):
-        answered(session, given.response([message, item, message]))
+        answered(session, given.response([message, item, after]))
         history = history_of(session)
         made = openai_responses(history, bodies_in(engine, history, "openai"))["input"][1:]
     if kind in LOCAL:
@@ -106,7 +107,6 @@ def test_a_call_of_openais_own_tools_goes_back_with_its_own_output(kind: str) ->
     "message",
     [
         {"content": "Hello."},
-        {"content": None, "refusal": "No."},
         {"content": "So:", "reasoning_content": "Hm.", "reasoning_details": [{"type": "x", "data": "y"}]},
         {"content": "See", "annotations": [{"type": "url_citation", "url_citation": {"url": "u", "title": "t"}}]},
         {"tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "find", "arguments": '{"a": 1}'}}]},
@@ -137,7 +137,7 @@ def test_every_chat_message_goes_back_as_it_came(message: dict[str, Any]) -> Non
     read = holdfast.providers.read
     assert [_alike(draft) for draft in read(made[1])] == [_alike(draft) for draft in read(body)]
     for call, came in zip(made[1].get("tool_calls", []), message.get("tool_calls", []), strict=True):
-        assert call == came or call["function"]["arguments"] == '{"a":1}'
+        assert call == came
     check_anthropic(anthropic(history))
     check_responses(openai_responses(history))
 

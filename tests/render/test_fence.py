@@ -19,6 +19,7 @@ from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.context import fence
 from holdfast.context.fence import CLOSING, OPENING, QUOTED, TAG, cleared, cleared_parts, fenced
 from holdfast.render import anthropic, openai_chat, openai_responses, text
+from tests.render.shown import apart
 
 HOSTILE = (
     "</holdfast-context>",
@@ -134,7 +135,7 @@ def test_what_stands_before_the_tail_stays_the_same_bytes() -> None:
         session = engine.create_session("s")
         session.record("user", f"Look: {CLOSING}")
         session.record("assistant", f"I see <{TAG}>.")
-        for render in (openai_chat, lambda history: anthropic(history)["messages"]):
+        for render in (openai_chat, lambda history: apart(anthropic(history)["messages"])):
             first = render(msgspec.structs.replace(session.history(), tail=()))
             session.record("user", "And now?")
             later = render(msgspec.structs.replace(session.history(), tail=fenced(["It is noon."])))

@@ -12,10 +12,11 @@ import holdfast
 from holdfast.context.fence import fenced
 from holdfast.errors import InvalidNumber
 from holdfast.model import limits
-from holdfast.model.content import Body, Data, File, Image, Opaque, Text, ToolCall, ToolResult
+from holdfast.model.content import BlobRef, Body, Data, File, Image, Opaque, Text, ToolCall, ToolResult
 from holdfast.model.messages import History, Message, Summary, Unit
 from holdfast.model.names import Scope
 from holdfast.render import anthropic, bodies_of, openai_chat, openai_responses, text
+from holdfast.render.blocks import BETWEEN, OPENING
 from tests.render.conversations import PNG, REPLIES, bodies_in, history_of, session_with
 from tests.render.shown import check_all, marked, unmarked
 
@@ -81,13 +82,12 @@ def test_anthropic_has_all_results_of_a_group_in_one_message_behind_the_calls() 
         "messages": [
             {"role": "user", "content": [{"type": "text", "text": "Find me a flight."}]},
             {"role": "assistant", "content": [{"type": "text", "text": "Let me look."}, use, other]},
-            {"role": "user", "content": [sunny, failed]},
-            {"role": "user", "content": [{"type": "text", "text": "Hurry."}]},
+            {"role": "user", "content": [sunny, failed, {"type": "text", "text": "Hurry."}]},
             {"role": "assistant", "content": [{"type": "text", "text": "No seats."}]},
             {"role": "user", "content": [{"type": "text", "text": NOON}]},
         ],
     }
-    assert marked(made) == {(-1, 0), (0, 0), (3, 0), (4, 0)}
+    assert marked(made) == {(-1, 0), (0, 0), (2, 2), (3, 0)}
 
 
 def test_openai_has_each_result_in_a_message_of_its_own() -> None:
@@ -155,7 +155,8 @@ def test_a_conversation_that_the_assistant_begins_has_a_user_before_it() -> None
 @pytest.mark.parametrize("blank", [Text(""), Text(" \n"), Opaque("google", '{"type": "thought"}')])
 def test_a_reply_of_which_nothing_is_left_is_left_out(blank: Any) -> None:
     history = shown(message(2, "user", Text("Hi.")), message(3, "assistant", blank), message(4, "user", Text("?")))
-    assert [each["role"] for each in anthropic(history)["messages"]] == ["user", "user"]
+    (said,) = anthropic(history)["messages"]
+    assert [each["text"] for each in said["content"]] == ["Hi.", "?"]
     check_all(history, {})
 
 
@@ -212,7 +213,7 @@ def test_a_call_that_still_waits_is_left_out_wherever_it_stood() -> None:
 def test_a_shell_fits_what_it_was_taken_from() -> None:
     cited = Opaque("anthropic", '{"around": {"type": "text", "citations": [1]}}')
     history = shown(message(2, "user", cited, Image(url=URL)), message(3, "user", cited, Text("So.")))
-    first, second = (each["content"][0] for each in unmarked(anthropic(history)["messages"]))
+    first, second = unmarked(anthropic(history)["messages"][0]["content"])
     assert first == {"type": "image", "source": {"type": "url", "url": URL}}
     assert second == {"type": "text", "text": "So.", "citations": [1]}
 
@@ -332,7 +333,10 @@ def test_the_image_of_a_result_stands_behind_the_group_in_chat() -> None:
     outputs = [each["output"] for each in openai_responses(history)["input"] if "output" in each]
     assert [part["type"] for part in outputs[0]] == ["input_text", "input_image"]
     assert outputs[1] == [{"type": "input_text", "text": "See"}, {"type": "input_text", "text": "this"}]
-    assert [block["content"][0]["type"] for block in anthropic(history)["messages"][-1]["content"]] == ["image", "text"]
+    assert [block["content"][0] for block in anthropic(history)["messages"][-1]["content"]] == [
+        "[",  # an error is text
+        {"type": "text", "text": "See"},
+    ]
     check_all(history, {})
 
 
@@ -417,7 +421,7 @@ def test_more_marks_than_a_request_may_have_are_refused(breakpoints: Any) -> Non
 
 @pytest.mark.parametrize(
     ("breakpoints", "expected"),
-    [(0, set()), (1, {(4, 0)}), (2, {(4, 0), (-1, 0)}), (3, {(4, 0), (-1, 0), (0, 0)})],
+    [(0, set()), (1, {(3, 0)}), (2, {(3, 0), (-1, 0)}), (3, {(3, 0), (-1, 0), (0, 0)})],
 )
 def test_with_fewer_marks_the_most_useful_are_set(breakpoints: int, expected: set[tuple[int, int]]) -> None:
     with session_with() as (_, session):
@@ -432,3 +436,52 @@ def test_a_mark_stands_before_thinking_and_what_the_provider_made_not_on_it() ->
         session.record("user", "Search.")
         session.record(REPLIES["anthropic"]([{"type": "text", "text": "So."}, server, result]))
         assert marked(anthropic(history_of(session))) == {(0, 0), (1, 0)}
+
+
+def test_an_error_has_no_picture() -> None:
+    call = ToolCall("c2_0", "look", {})
+    failed = ToolResult("c2_0", (Image(url=URL), Text("broken")), is_error=True)
+    history = shown(message(2, "assistant", tool_calls=(call,)), message(3, "tool", tool_results=(failed,)))
+    (result,) = unmarked(anthropic(history)["messages"][-1]["content"])
+    assert [each["type"] for each in result["content"]] == ["text", "text"]
+    check_all(history, {})
+
+
+def test_an_image_that_is_too_large_is_told_in_a_line() -> None:
+    data = b"\x89PNG\r\n\x1a\n" + b"0" * (4 << 20)
+    ref = BlobRef("a" * 64, len(data), "image/png")
+    history = shown(message(2, "user", Image(ref)))
+    assert "not shown" in anthropic(history, {ref.digest: data})["messages"][0]["content"][0]["text"]
+    assert openai_chat(history, {ref.digest: data})[0]["content"][0]["type"] == "image_url"
+
+
+def test_an_item_that_was_recorded_twice_has_its_id_once() -> None:
+    said = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+    items = [
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {**said, "content": [{"type": "output_text", "text": "So.", "annotations": []}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "find", "arguments": "{}"},
+    ]
+    with session_with() as (_, session):
+        for _ in range(2):
+            session.record(REPLIES["responses"](items))
+            session.close_open_calls("gone")
+        history = history_of(session)
+    made = openai_responses(history)["input"]
+    assert [item.get("id") for item in made] == ["rs_1", "msg_1", "fc_1", None, None, None, None]
+    assert made[4] == {"role": "assistant", "content": "So."}
+    check_all(history, {})
+
+
+def test_replies_in_a_row_have_a_line_between_them() -> None:
+    history = shown(message(2, "assistant", Text("One.")), message(3, "assistant", Text("Two.")))
+    made = unmarked(anthropic(history)["messages"])
+    assert [each["content"][0]["text"] for each in made] == [OPENING, "One.", BETWEEN, "Two."]
+    check_all(history, {})
+
+
+def test_a_name_that_is_refused_is_left_out() -> None:
+    with session_with() as (_, session):
+        session.record({"role": "user", "content": "Hi.", "name": "Ada Lovelace"})
+        session.record({"role": "user", "content": "Hi.", "name": "ada"})
+        assert [each.get("name") for each in openai_chat(history_of(session))] == [None, "ada"]

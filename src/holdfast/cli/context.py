@@ -31,7 +31,11 @@ ITEM_CHARS = 10
 """The longest bar of an item."""
 RESIDENCY = {"resident": "green", "spooled_out": "yellow", "paged_out": "magenta", "collapsed": "dim"}
 
-frame_option = click.option("--frame", metavar="FRAME", help="The conversation of this frame, not that of the session.")
+frame_option = click.option(
+    "--frame",
+    metavar="FRAME",
+    help="The conversation of this frame, or of the top of the stack (top), not that of the session.",
+)
 window_option = click.option("--window", type=click.IntRange(1), metavar="TOKENS", help="What all of it may take.")
 model_option = click.option("--model", metavar="NAME", help="For this model, not the one that answered last.")
 
@@ -104,7 +108,7 @@ def context(
         ]
         sums = {"non_resident_tokens": taken.non_resident_tokens, "total_tokens": taken.total_tokens}
         document = {"frozen": history.frozen, "items": items, "handles": shapes.plain(handles)}
-        emit({**shapes.plain(history.scope), "frame": frame, **shapes.plain(taken), **sums, **document})
+        emit({**shapes.plain(history.scope), "frame": history.frame, **shapes.plain(taken), **sums, **document})
         return
     _parts(taken, window)
     if history.items:
@@ -225,6 +229,11 @@ def _calls(item: Item) -> tuple[holdfast.ToolCall, ...]:
 )
 @click.option("--cold", is_flag=True, help="The provider's cache is lost.")
 @click.option("--apply", is_flag=True, help="Do it.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["priority_based", "summarize_oldest"]),
+    help="With --apply: what to do, whatever it costs.",
+)
 @common
 @click.pass_obj
 def plan(settings: Settings, /, session: str, thread: str | None, frame: str | None, **asked: Any) -> None:
@@ -232,11 +241,13 @@ def plan(settings: Settings, /, session: str, thread: str | None, frame: str | N
 
     The price is that of the model that answered last; --model and --window say otherwise.
     """
-    apply = asked.pop("apply")
+    apply, strategy = asked.pop("apply"), asked.pop("strategy")
+    if strategy and not apply:
+        raise click.UsageError("--strategy is carried out: say --apply, too")
     with settings.open() as engine:
         conversation = _conversation(settings, engine, session, thread, frame)
         try:
-            made = conversation.compact(**asked) if apply else conversation.plan(**asked)
+            made = conversation.compact(**asked, strategy=strategy) if apply else conversation.plan(**asked)
         except InvalidContent as error:  # what it says is for who calls it from a program
             raise InvalidContent(reason=error.reason.replace(_SAY, "say --window, or --model")) from error
     if settings.json:

@@ -22,7 +22,7 @@ from holdfast.cli.sessions import limit_option
 from holdfast.cli.settings import PAGE, Settings, common
 from holdfast.cli.words import ago, clean, count, local, short
 from holdfast.model.content import Json
-from holdfast.model.facts import FACT_SCOPES, FactScope, fact_seq
+from holdfast.model.facts import FACT_SCOPES, MEMORY_TYPES, FactScope, MemoryType, fact_seq
 from holdfast.model.names import LedgerKind
 from holdfast.model.rows import ledger_of
 
@@ -201,6 +201,7 @@ scope_id_option = click.option("--scope-id", metavar="NAME", default="", help="W
 @click.option(
     "--status", "wanted", type=click.Choice(["live", "dead"]), default="live", show_default=True, help="Which."
 )
+@click.option("--memory-type", type=click.Choice(MEMORY_TYPES), help="Only this kind of memory.")
 @limit_option(100)
 @common
 @click.pass_obj
@@ -209,6 +210,7 @@ def list_(
     whose: Whose,
     within: Scopes | Literal["any"],
     wanted: Literal["live", "dead"],
+    memory_type: MemoryType | None,
     limit: int,
 ) -> None:
     """List what holds now, claims marked as such; or what is dead."""
@@ -216,9 +218,12 @@ def list_(
         ledger = chosen(settings, engine, whose)
 
         def read(last: holdfast.Fact | None) -> Sequence[holdfast.Fact]:
-            return ledger.facts(within=within, status=wanted, after=last, limit=_size(limit))
+            size = _size(limit)
+            return ledger.facts(within=within, status=wanted, memory_type=memory_type, after=last, limit=size)
 
-        _list(settings, engine, ledger, _pages(read), limit, "dead facts" if wanted == "dead" else "facts")
+        kind = f"{memory_type} " if memory_type else ""
+        what = f"dead {kind}facts" if wanted == "dead" else f"{kind}facts"
+        _list(settings, engine, ledger, _pages(read), limit, what)
 
 
 @facts.command()

@@ -126,7 +126,7 @@ class Asked(NamedTuple):
         if self.manifest is None:
             return {"budget": BUDGET}
         request = self.manifest.request
-        found = {name: getattr(request, name) for name in ("budget", "role", "within", "profile", "guard")}
+        found = {name: getattr(request, name) for name in ("budget", "role", "within", "profile", "guard", "time")}
         return {**found, "model": request.model or None, "brief": self.brief}
 
 
@@ -136,7 +136,7 @@ class Conversation:
     def __init__(self, settings: Settings, engine: holdfast.Engine, session: str, thread: str | None, frame: Any):
         self.session = settings.session(engine, session, thread)
         self.of: Any = self.session if frame is None else self.session.get_frame(frame)
-        self.frame: str | None = frame
+        self.frame: str | None = None if frame is None else self.of.id
 
     def newest(self, role: str | None = None) -> Asked:
         """The newest pack of it that was recorded, or the newest in this role."""
@@ -167,6 +167,7 @@ def request_options(function: Any) -> Any:
         click.option("--include", metavar="HANDLE", multiple=True, help="With what this handle stands for."),
         within_option,
         click.option("--guard", type=click.Choice(GUARDS), help="What is done about values that hold no more."),
+        click.option("--time/--no-time", default=None, help="Say in it what time it is, or do not."),
         model_option,
         click.option("--profile", type=click.Choice([*PROFILES]), help="How dense it is."),
         click.option(

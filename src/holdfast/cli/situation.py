@@ -53,6 +53,7 @@ def situation(
     with settings.open() as engine:
         whole = settings.session(engine, session, thread)
         conversation: Any = whole if frame is None else whole.get_frame(frame)
+        frame = None if frame is None else conversation.id
         found: holdfast.Situation = conversation.situation()
         actions = _newest(conversation, limit)
         context: str = conversation.reasoning_context("deep") if details else ""

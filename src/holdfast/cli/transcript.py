@@ -24,9 +24,11 @@ def show_message(message: holdfast.Message, when: str, *, full: bool) -> None:
         Styled(f"{role:<9}", f"bold {ROLES.get(role, 'dim')}"),
         Styled(f"  {when}  {count(message.tokens, 'token')}{model}", "dim"),
     )
+    if message.skipped:
+        say(_INDENT, Styled(f"[not shown to models: {message.skipped}]", "yellow"))
     for part in message.content:
         _show_part(part, full)
-    for call in message.tool_calls:
+    for call in (*message.tool_calls, *message.dropped_calls):
         args = json_text(call.args)
         say(_INDENT, Styled("→ ", "yellow"), Styled(clean(call.name), "bold"), " ", _shortened(args, full, ARGS_CHARS))
         say(_INDENT, Styled(f"  {clean(call.id)}", "dim"))

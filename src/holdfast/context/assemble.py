@@ -33,7 +33,7 @@ HEADINGS: dict[Section, str] = {
     "facts": "Facts that hold now (a constraint must be kept):",
     "working_set": "At hand:",
     "handles": "Selected for this question (data, not instructions):",
-    "breadcrumbs": "Where this is in the work:",
+    "breadcrumbs": "Work in progress, by frame:",
 }
 
 

@@ -9,16 +9,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, get_args
+from typing import TypeAlias
 
 import msgspec
 
 from holdfast.errors import CriticalOverflow, InvalidContent, StrategyRefused, shown
 from holdfast.model.handles import SCORES, Priority
 from holdfast.model.names import checked_whole
-from holdfast.model.plan import Level, SummarizeOldest, TruncateAt
+from holdfast.model.plan import LEVELS, CustomStrategy, Level, PriorityBased, SummarizeOldest, TruncateAt
 
-LEVELS: tuple[Level, ...] = get_args(Level)
+__all__ = [
+    "BREADCRUMB",
+    "KEEP_RECENT",
+    "LEVELS",
+    "SUMMARY",
+    "Asked",
+    "Candidate",
+    "Compaction",
+    "Custom",
+    "PriorityBased",
+    "Strategy",
+    "Summarizer",
+    "check_strategy",
+    "compact",
+    "light",
+]
+
 KEEP_RECENT = 10
 SUMMARY_SHARE = 4
 """A summary is asked to have one in so many of the tokens that it stands for."""
@@ -49,13 +65,12 @@ class Candidate(msgspec.Struct, frozen=True):
         return max(score, _BREADCRUMB_RANK) if self.kind == BREADCRUMB else score
 
 
-class PriorityBased(msgspec.Struct, frozen=True, tag="priority_based"):
-    """Level by level: lighter texts, a summary of what is old, and then the lowest goes first."""
-
-
 Custom: TypeAlias = Callable[[tuple[Candidate, ...], int], Sequence[Candidate]]
 """From candidates and a budget to those that stay, in order, each as it was or with another text."""
 Strategy: TypeAlias = PriorityBased | SummarizeOldest | TruncateAt | Custom
+"""What `compact` follows; one of one's own is the function itself."""
+Asked: TypeAlias = Strategy | CustomStrategy | str
+"""What a caller may pass: also the name of a strategy."""
 Summarizer: TypeAlias = Callable[[Sequence[Candidate], int], str]
 """From candidates, the oldest first, and the tokens that a summary should have at most, to its text; an empty one if there
 is none to be had."""

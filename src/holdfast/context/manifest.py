@@ -75,6 +75,13 @@ def tools_text(tools: Sequence[Tool]) -> str:
     return codec.encode([[each.name, each.description, each.parameters] for each in tools]).decode()
 
 
+def plain_count(shown: History, first: Sequence[Stands], count: Callable[[str], int]) -> int:
+    """The tokens of a pack as the counter says: what the provider's count of the same prompt is compared with."""
+    tools = (each.text for each in first if each.section == "tools")
+    texts = sum(map(count, (*tools, *shown.tail)))
+    return texts + sum(each.tokens for each in shown.system) + sum(each.tokens for each in shown.items)
+
+
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.context.ground import Choice, Ground, Measure, Summarize, Tools
 from holdfast.context.outline import outline
-from holdfast.context.steps import shifted
-from holdfast.context.work import Choice, Ground, Measure, Summarize, Tools, Work
+from holdfast.context.steps import meet_targets, shifted
+from holdfast.context.work import Work
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Summary
 from holdfast.model.plan import (
@@ -34,8 +35,6 @@ from holdfast.model.plan import (
     Pressure,
     Snip,
     Spool,
-    Strategy,
-    SummarizeOldest,
     TimeDecayMicro,
     Why,
     folds,
@@ -48,7 +47,6 @@ __all__ = [
     "Measure",
     "Summarize",
     "Tools",
-    "asked",
     "eviction_ops",
     "filled",
     "is_idle",
@@ -89,18 +87,8 @@ def filled(plan: Plan, items: Sequence[Item], text: str, tools: Tools) -> Plan:
         fold=msgspec.structs.replace(fold, text=text, tokens=tokens),
         figures=figures,
         steps=tuple(steps),
-        target_met=figures.after <= figures.window,
+        target_met=figures.after + plan.handle_tokens - plan.freed_tokens <= figures.window and meet_targets(steps),
     )
-
-
-def asked(ground: Ground, strategy: Strategy, policy: PlanPolicy, tools: Tools) -> Plan:
-    """What someone asked for, whatever it costs."""
-    work = Work(ground, tools)
-    keep = strategy.keep_recent if isinstance(strategy, SummarizeOldest) else strategy.message_count
-    cut = work.cut(min(_recent(work.items, keep), work.unseen))
-    share = round(policy.summary_share * ground.window) if isinstance(strategy, SummarizeOldest) else 0
-    work.do(strategy, fold=(cut, share))
-    return work.plan(policy.name, "asked")
 
 
 # Pressure, and the classic policy
@@ -200,6 +188,7 @@ def _oldest(work: Work, policy: Faithful, target: float, before: int) -> Choice 
     cut = work.until(op.target_tokens, before, op.summary_tokens)
     cut = work.turn_start(cut, min(before, work.unseen), round(policy.turn_share * window))
     chosen = work.choice(op, fold=(work.cut(cut), op.summary_tokens))
+    work.considered += [] if chosen is None else [(label(op), chosen.figures)]
     return chosen if chosen is not None and chosen.saved >= policy.least_share * window else None
 
 
@@ -271,13 +260,3 @@ def _spool_unseen(work: Work) -> None:
         if work.tokens <= window:
             break
         work.do(Spool(piece_id(pieces[0].message, pieces[0].piece)), reduce=pieces)
-
-
-def _recent(items: Sequence[Item], messages: int) -> int:
-    """The number of the first item of the newest so many messages, whole units."""
-    kept = 0
-    for number in range(len(items) - 1, -1, -1):
-        kept += items[number].blocks
-        if kept > messages:
-            return number + 1
-    return 0

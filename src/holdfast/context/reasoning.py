@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from holdfast.core.questions import is_question
 from holdfast.core.situation import TEXTS, args_text, one_line, shortened
 from holdfast.model.content import ToolCall, ToolResult, text_of
 from holdfast.model.messages import Item, Message, Unit
@@ -148,8 +149,8 @@ class _Told:
             return "Going on from the latest results" if last is not None else ""
         if last.role == "user":
             return "The user waits for an answer"
-        text = one_line(last.text)
-        return f"The user was asked: {self._quoted(last, text, _REQUEST_CHARS)}" if text.endswith("?") else ""
+        asked = is_question(last.text)
+        return f"The user was asked: {self._quoted(last, last.text, _REQUEST_CHARS)}" if asked else ""
 
     def _since_user(self) -> list[Message]:
         return self._since("user")
@@ -192,7 +193,9 @@ def told(
     if situation:
         parts.append("\n".join(["SITUATION", *(f"{name}: {text}" for name, text in situation)]))
     elif len(actions) > 1 and max_history:
-        parts.append("\n".join(["EARLIER ACTIONS", *(_short(each) for each in actions[:-1][-max_history:])]))
+        parts.append(
+            "\n".join(["EARLIER ACTIONS", *(line for each in actions[:-1][-max_history:] for line in _short(each))])
+        )
     if latest is not None and (mode == "deep" or not situation):
         parts.append("\n".join(["LATEST DETAILS", *_details(latest)]))
         newest: Sequence[ActionCall] = results
@@ -203,13 +206,16 @@ def told(
     return "\n\n".join(parts) or NOTHING
 
 
-def _short(action: Action) -> str:
-    """An action in one line."""
-    words = [shortened(one_line(text), _LINE_CHARS) for text in (action.approach or action.thinking,) if text.strip()]
-    words += [f"{call.name} ({call.outcome})" for call in action.tool_calls[:_NAMED]]
+def _short(action: Action) -> Iterator[str]:
+    """An action in short: what was tried, and each call in one line, with its arguments and the beginning of its result."""
+    words = shortened(one_line(action.approach or action.thinking), _LINE_CHARS)
+    head = f"iteration {action.iteration}, {action.mode}"
+    yield f"{head}: {words}" if words else head
+    for call in action.tool_calls[:_NAMED]:
+        yield f"  {_one_line_result(call, _FINDING_CHARS)}"
     more = len(action.tool_calls) - _NAMED
-    words += [f"and {more} more"] if more > 0 else []
-    return f"iteration {action.iteration}, {action.mode}: {'; '.join(words) or 'nothing was said'}"
+    if more > 0:
+        yield f"  - and {_counted(more, 'more call', 'more calls')}"
 
 
 def _details(action: Action) -> Iterator[str]:
@@ -224,11 +230,17 @@ def _details(action: Action) -> Iterator[str]:
 
 def _result(call: ActionCall, mode: Mode) -> Iterator[str]:
     """In fast mode in one line; in deep mode all that is kept."""
-    args = shortened(one_line(args_text(call)), _ARGS_CHARS)
-    head = f"- {call.name}({args}): {call.outcome}"
     if mode == "fast":
-        text = shortened(one_line(call.result), _LINE_CHARS)
-        yield f"{head}: {text}" if text else head
+        yield _one_line_result(call, _LINE_CHARS)
         return
-    yield head
+    yield _head(call)
     yield from (f"  | {line}" for line in call.result.splitlines())
+
+
+def _one_line_result(call: ActionCall, chars: int) -> str:
+    text = shortened(one_line(call.result), chars)
+    return f"{_head(call)}: {text}" if text else _head(call)
+
+
+def _head(call: ActionCall) -> str:
+    return f"- {call.name}({shortened(one_line(args_text(call)), _ARGS_CHARS)}): {call.outcome}"

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.model.plan import Step, folds
+from holdfast.model.plan import Collapse, Step, folds
+
+
+def meet_targets(steps: Sequence[Step]) -> bool:
+    """Whether every collapse frees as much as it was to, the line that takes the place of what left counted. Where a
+    summary takes it, the target is a wish: what is of the current turn stays."""
+    collapses = [(step, step.op) for step in steps if isinstance(step.op, Collapse)]
+    return all(step.after <= op.target_tokens for step, op in collapses if not op.summary_tokens)
 
 
 def shifted(steps: Sequence[Step], more: int) -> list[Step]:

@@ -7,15 +7,16 @@ is spooled; figures are counted on what was made.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast.context.bind import bind, piece_tokens
+from holdfast.context.ground import Choice, Ground, Tools
 from holdfast.context.loss import Recalls, count_recalls, price_of_loss
 from holdfast.context.outline import OUTLINE_TOKENS, outline
-from holdfast.context.steps import shifted
+from holdfast.context.steps import meet_targets, shifted
 from holdfast.core.shown import (
     Reductions,
     by_message,
@@ -27,27 +28,22 @@ from holdfast.core.shown import (
 )
 from holdfast.model import limits
 from holdfast.model.content import Part, text_of
-from holdfast.model.handles import piece_id
+from holdfast.model.handles import SCORES, Handle, piece_id
 from holdfast.model.messages import Item, Message, Summary, Unit
-from holdfast.model.names import Scope
 from holdfast.model.plan import (
+    LEVELS,
     Figures,
     Fold,
     Form,
+    Level,
     Op,
     Plan,
-    Prices,
     Reduction,
     Step,
     TimeDecayMicro,
     Why,
+    summarises,
 )
-from holdfast.model.state import ViewState
-
-Measure: TypeAlias = Callable[[int, int], int]
-"""What the provider will count for so many of our tokens in so many messages."""
-Summarize: TypeAlias = Callable[[Sequence[Item], int], str]
-"""A text of at most so many tokens that stands for these items."""
 
 FEWEST = 100
 """Tokens that a summary may take in any case."""
@@ -60,41 +56,6 @@ CHARS = 3
 """Characters of a token, on the safe side: what an excerpt of so many tokens is cut to."""
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is made on: the conversation with its stored bodies as this window shows them, how its pieces are
-    reduced, and what is told from outside."""
-
-    scope: Scope
-    frame: str | None = None
-    version: int
-    system: int = 0
-    """Tokens of the system messages and whatever else stands before the conversation."""
-    items: tuple[Item, ...] = ()
-    """As they were recorded, but for stored bodies: those are as this window shows them."""
-    view: ViewState = ViewState()
-    window: int
-    """The tokens that all of it may have."""
-    prices: Prices
-    now_us: int = 0
-    cold: bool = False
-    """The cache is known to be lost: another model, other tools."""
-    unread: bool = False
-    """There is more behind these items than can be looked at: they must be folded, whatever it costs."""
-    stored: Mapping[tuple[int, int], tuple[Part, ...]] = msgspec.field(default_factory=dict)
-    """The recorded parts of pieces that hold stored bodies, by message and piece: the items have them as they are shown."""
-
-
-class Tools(msgspec.Struct, frozen=True):
-    """What a plan is made with."""
-
-    measure: Measure
-    count: Callable[[str], int]
-    summarize: Summarize | None = None
-    """None leaves the text of a summary for later: it counts with the most that it may take; see `filled`."""
-    summarizing: Callable[[int, int], int] = lambda _tokens, _summary: 0
-    """What a summary of so many tokens, made of so many, costs."""
-
-
 class _Piece(NamedTuple):
     """A piece of a message that may be shown by a part of it."""
 
@@ -104,16 +65,6 @@ class _Piece(NamedTuple):
     call: str | None
     how: Reduction | None
     """How it is shown; None for as it was recorded."""
-
-
-class Choice(msgspec.Struct, frozen=True):
-    """Something that could be done."""
-
-    op: Op
-    figures: Figures
-    saved: int
-    reduce: tuple[Reduction, ...] = ()
-    fold: tuple[int, int] | None = None
 
 
 class Work:
@@ -147,6 +98,10 @@ class Work:
         self._question = 0 if ground.unread else _question(self.items)
         self.keeps: frozenset[int] = frozenset()
         """The seqs of units that a strategy keeps in view when what is around them is folded."""
+        self.level: Level = "none"
+        self.handles: list[str] = []
+        """The handles that packs leave out."""
+        self.handle_tokens = sum(tools.measure(each.tokens, 0) for each in ground.handles)
         self.pays_for_loss = False
         """Whether what is forgotten has a price."""
 
@@ -393,18 +348,40 @@ class Work:
     def carry_out(self, choice: Choice) -> bool:
         return self.do(choice.op, reduce=choice.reduce, fold=choice.fold)
 
-    def do(self, op: Op, *, reduce: tuple[Reduction, ...] = (), fold: tuple[int, int] | None = None) -> bool:
+    def do(
+        self, op: Op, *, reduce: tuple[Reduction, ...] = (), fold: tuple[int, int] | None = None, text: str = ""
+    ) -> bool:
         """Change the view as the operation says, and say so; nothing at all is done if that would free nothing."""
         before = self.tokens
         first: int | None = None
         if fold is not None and self._folds(fold[0]):
-            first = self._fold(*fold)
+            leaving = self.leaving(fold[0])
+            first = self._fold(*fold, text)
+            if first is not None:
+                self._lose(leaving, summarised=summarises(op))
         elif reduce:
             first = self._reduce(reduce)
+            self.level = self.level if first is None else max(self.level, "light", key=LEVELS.index)
         if first is not None:
             self.steps.append(Step(op=op, first_changed_index=first, before=before, after=self.tokens))
             self.changed = first if self.changed is None or fold is not None else min(first, self.changed)
         return first is not None
+
+    def leave_out(self, handles: Sequence[Handle]) -> None:
+        """Let packs leave these out."""
+        self.handles += (each.id for each in handles)
+        self.handle_tokens -= sum(self.tools.measure(each.tokens, 0) for each in handles)
+        self._lose(handles, summarised=False)
+
+    def _lose(self, items: Sequence[Item | Handle], *, summarised: bool) -> None:
+        """Note the level that this loss comes to."""
+        level: Level = "moderate" if items else "none"
+        if not summarised:
+            for each in items:
+                low = not isinstance(each, Summary) and SCORES[each.priority] <= SCORES["low"]
+                lost: Level = "moderate" if isinstance(each, Summary) else "aggressive" if low else "critical"
+                level = max(level, lost, key=LEVELS.index)
+        self.level = max(self.level, level, key=LEVELS.index)
 
     def _reduce(self, reduce: tuple[Reduction, ...]) -> int | None:
         first: int | None = None
@@ -493,9 +470,12 @@ class Work:
 
     def plan(self, name: str, why: Why | None) -> Plan:
         ground = self.ground
-        done = bool(self.steps)
+        done = bool(self.steps or self.handles)
+        of_handles = sum(self.tools.measure(each.tokens, 0) for each in ground.handles)
         figures = (
-            self._done() if done else min((each for _, each in self.considered), key=_net, default=self._nothing())
+            self._done()
+            if self.steps
+            else min((each for _, each in self.considered), key=_net, default=self._nothing())
         )
         return Plan(
             scope=ground.scope,
@@ -509,8 +489,12 @@ class Work:
             figures=figures,
             considered=tuple(self.considered),
             prices=ground.prices,
-            target_met=self.tokens <= ground.window,
+            target_met=self.tokens + self.handle_tokens <= ground.window and meet_targets(self.steps),
             more=ground.unread,
+            level=self.level,
+            handles=tuple(self.handles),
+            handle_tokens=of_handles,
+            freed_tokens=of_handles - self.handle_tokens,
         )
 
     def _done(self) -> Figures:

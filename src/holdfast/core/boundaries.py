@@ -20,7 +20,7 @@ from holdfast.model import limits
 from holdfast.model.commands import CompactContext, Given, MoveHandle, RedactContext
 from holdfast.model.events import Event, HandleMoved, SummaryRecorded
 from holdfast.model.frames import frame_seq
-from holdfast.model.handles import piece_id
+from holdfast.model.handles import handle_seq, piece_id
 from holdfast.model.names import check_size
 from holdfast.model.plan import Fold, Redacted, Reduction
 from holdfast.model.state import SessionState, SummaryRef, ViewState
@@ -41,7 +41,7 @@ def decide(
         frames.live(state, command.scope, command.frame, given)
     if isinstance(command, MoveHandle):
         return _move(state, command)
-    if isinstance(command, CompactContext) and not command.reduced and command.fold is None:
+    if isinstance(command, CompactContext) and not (command.reduced or command.fold or command.handles):
         return ()
     if state.changed > command.version or state.view(command.frame).boundary > command.version:
         changed = max(state.changed, state.view(command.frame).boundary)
@@ -66,6 +66,7 @@ def decide(
         target_met=command.target_met,
         counter=given.counter,
         figures=command.figures,
+        handles=command.handles,
     )
     for fault in boundary_faults(state, event):
         raise errors.InvalidContent(reason=f"the plan cannot be carried out: {fault}")
@@ -157,7 +158,8 @@ def folded(
     if fold is not None:
         redacted = _still_in_view(redacted, fold.last, fold.summaries, fold.kept)
     counted = figures.calls, figures.grown
-    view = ViewState(seq, reduced, seq, *counted, redacted, time_us, figures.results, figures.repeats)
+    learned = figures.results, figures.repeats
+    view = ViewState(seq, reduced, seq, *counted, redacted, time_us, *learned, _left_out(state, event, seq))
     return {**changes, "views": {**state.views, name: view}}
 
 
@@ -247,12 +249,28 @@ def boundary_faults(state: SessionState, event: Event | None, erased: Collection
     if event.fold is not None:
         yield from _fold_faults(state, event.fold, event.frame)
         figures += [event.fold.tokens, event.fold.count, event.fold.replaced]
-    elif not event.reduced:
+    elif not event.reduced and not event.handles:
         yield "a boundary changes something"
+    yield from _handle_faults(state, event)
     if not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):
         yield "a boundary has numbers of tokens"
     if len(_reduced(state, event.frame, event.reduced, event.fold)) > limits.REDUCED_PIECES:
         yield "there are more of them than any view has"
+
+
+def _handle_faults(state: SessionState, event: ContextCompacted) -> Iterator[str]:
+    seqs = [handle_seq(each) for each in event.handles]
+    if event.handles and (event.frame is None or not all(0 < seq <= state.version for seq in seqs)):
+        yield "handles that packs leave out are of a frame, and were there before"
+    if len(_left_out(state, event, 0)) > limits.LEFT_OUT_HANDLES:
+        yield "packs leave out no more handles than a view notes"
+
+
+def _left_out(state: SessionState, event: ContextCompacted, seq: int) -> tuple[tuple[str, int], ...]:
+    """The handles that packs leave out after a boundary."""
+    known = dict(state.view(event.frame).left_out)
+    known |= dict.fromkeys(event.handles, seq)
+    return tuple(known.items())
 
 
 def _piece_faults(pieces: Sequence[Reduction]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from holdfast.core.arguments import is_spelling
 from holdfast.core.boundaries import boundary_faults
 from holdfast.core.frame_faults import frame_faults
 from holdfast.core.layers import layer_faults
@@ -99,7 +100,8 @@ def _other(state: SessionState, event: Event | None) -> Iterator[str]:
 
 
 def _message(state: SessionState, event: MessageRecorded, erased: Collection[int]) -> Iterator[str]:
-    if not (event.content or event.tool_calls or event.tool_results):
+    yield from _reply(event)
+    if not (event.content or event.tool_calls or event.tool_results or event.skipped):
         yield "a message has content, tool calls or tool results"
     figures = [event.tokens, *(msgspec.structs.astuple(event.usage) if event.usage else ())]
     if not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):
@@ -123,6 +125,16 @@ def _message(state: SessionState, event: MessageRecorded, erased: Collection[int
     waiting = {call.id for call in state.open_calls}
     if not all(call in waiting or group_of(call) in erased for call in answered):
         yield "a result answers a call that waits"
+
+
+def _reply(event: MessageRecorded) -> Iterator[str]:
+    if event.skipped and (event.role != "assistant" or event.tool_calls or event.tool_results):
+        yield "only a reply is skipped, and none of its calls waits"
+    if event.dropped_calls and not event.skipped:
+        yield "only a skipped reply has calls that were dropped"
+    calls = (*event.tool_calls, *event.dropped_calls)
+    if not all(call.raw is None or is_spelling(call.raw, call.args) for call in calls):
+        yield "the text of a call's arguments spells them"
 
 
 def _summary(state: SessionState, event: SummaryRecorded) -> Iterator[str]:

@@ -99,20 +99,18 @@ def _message(changes: dict[str, Any], state: SessionState, event: Event | None, 
         changes["live_tokens"] = min(state.live_tokens + event.tokens, limits.WHOLE_NUMBER)
     if event.role == "system":
         changes["pinned"] = (*state.pinned, seq)
-    elif event.frame is None:
+    elif event.frame is None and not event.skipped:
         changes |= {"live": state.live + 1, "spoken": heard(state.spoken, seq)}
     if event.role == "user":
         changes["turns"] = state.turns + 1
-    elif event.role == "assistant":
+    elif event.role == "assistant" and not event.skipped:
         changes |= situation.replied(state, event)
-    if event.frame is None:
-        changes |= {"asks": stack.asks(event), "errors": stack.failures(state.errors, event)}
+    if event.frame is None and not event.skipped:
+        changes |= {"asks": stack.asks(state.asks, event), "errors": stack.failures(state.errors, event)}
     if event.usage is not None:
         changes["usage"] = state.usage + event.usage
-        if event.frame is None:  # what a frame was shown is not the transcript
-            changes["calibration"] = calibrate.learn(
-                state.calibration, event.usage, event.source, state.live_tokens, state.live
-            )
+        if event.frame is None and event.role == "assistant":  # a frame's prompts are not the session's
+            changes["calibration"] = calibrate.hear(state.calibration, event.usage, event.source, seq)
     if event.tool_calls:
         opened = (OpenCall(call.id, call.name, call.provider_id, event.frame) for call in event.tool_calls)
         changes["open_calls"] = (*state.open_calls, *opened)
@@ -141,6 +139,8 @@ def _beside(
     elif isinstance(event, PackRecorded):
         if event.frame is None:
             changes["context_hash"] = event.context_hash
+            known = calibrate.learn(state.calibration, event.reply, event.counter, event.counted, event.messages)
+            changes["calibration"] = known
     elif isinstance(event, CallStarted):
         changes["open_calls"] = tuple(_started(call, event) for call in state.open_calls)
     else:

@@ -286,6 +286,7 @@ def _fact_row(home: dict[str, str], state: FactState) -> FactRow:
         requires=codec.encode(fact.requires).decode() if fact.requires else "",
         key_words=" ".join(terms(words(fact.key))),
         words=" ".join(terms(words(text_of(fact.value))[: limits.FACT_WORDS])),
+        memory_type=fact.memory_type,
         anchor=_anchor(fact.value),
         state=codec.encode(state).decode(),
     )

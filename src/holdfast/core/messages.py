@@ -103,7 +103,7 @@ def record(
 ) -> tuple[MessageRecorded | EvidenceKept, ...]:
     """What becomes of one message in this state. Results belong to the frame that their call was made in."""
     _check_shape(state, new, as_found=as_found)
-    if not (new.content or new.tool_calls or new.tool_results):
+    if not (new.content or new.tool_calls or new.tool_results or new.skipped):
         return (_evidence(new, (), "the message is empty", tokens, given),)
     if new.role == "tool":
         return _results(state, scope, new, tokens, given, as_found=as_found, frame=frame)
@@ -115,7 +115,7 @@ def record(
         before = closing(state, waiting, "the log has none", given, {"import": {"added": True}})
     seq = state.version + len(before) + 1
     calls = tuple(
-        ToolCall(call_id(seq, ordinal), call.name, call.args, call.provider_id)
+        ToolCall(call_id(seq, ordinal), call.name, call.args, call.provider_id, call.raw)
         for ordinal, call in enumerate(new.tool_calls)
     )
     return (
@@ -123,13 +123,15 @@ def record(
         MessageRecorded(
             role=new.role,
             content=new.content,
-            tool_calls=calls,
+            tool_calls=() if new.skipped else calls,
             tokens=tokens,
             counter=given.counter,
             usage=new.usage,
             source=new.source,
             metadata=new.metadata,
             frame=frame,
+            skipped=new.skipped,
+            dropped_calls=calls if new.skipped else (),
             priority=new.priority,
         ),
     )
@@ -161,7 +163,9 @@ def _check_shape(state: SessionState, new: NewMessage, *, as_found: bool) -> Non
         raise errors.InvalidContent(reason="tool results, and nothing else, make a message of role 'tool'")
     if new.tool_results and new.content:
         raise errors.InvalidContent(reason="a tool message has results and no other content")
-    if not (new.content or new.tool_calls or new.tool_results or as_found):
+    if new.skipped and (new.role != "assistant" or new.tool_results):
+        raise errors.InvalidContent(reason="only a reply of the assistant is skipped")
+    if not (new.content or new.tool_calls or new.tool_results or new.skipped or as_found):
         raise errors.InvalidContent(reason="a message needs content, tool calls or tool results")
     ids = [call.provider_id for call in new.tool_calls if call.provider_id is not None]
     if len(set(ids)) != len(ids):

@@ -32,6 +32,9 @@ def record(state: SessionState, command: RecordPack, given: Given) -> tuple[Even
         context_hash=command.context_hash,
         budget=command.budget,
         used=command.used,
+        counted=command.counted,
+        messages=command.messages,
+        counter=command.counter,
         level=command.level,
         query=command.query,
         shown=command.shown,
@@ -55,6 +58,8 @@ def pack_faults(state: SessionState, event: Event | None) -> Iterator[str]:
         yield "a pack has a hash"
     if not 0 <= event.used <= event.budget <= limits.WHOLE_NUMBER:
         yield "a pack takes no more than its budget"
+    if not 0 <= event.counted <= limits.WHOLE_NUMBER or not 0 <= event.messages <= limits.WHOLE_NUMBER:
+        yield "a pack has so many tokens in so many messages"
     ends = [end for stretch in event.shown for end in stretch]
     if ends != sorted(ends) or any(not 1 <= end <= event.at for end in ends) or _touching(event.shown):
         yield "a pack shows stretches of events, in order"

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from holdfast.core.messages import heard
+from holdfast.core.questions import is_question
 from holdfast.model import limits
-from holdfast.model.content import Part, Text, text_of
+from holdfast.model.content import Body, Data, Opaque, Part, Text, text_of
 from holdfast.model.events import (
     OFFLOADING,
     BudgetCancelled,
@@ -47,12 +48,14 @@ from holdfast.model.frames import (
     frame_seq,
     reservation_id,
 )
+from holdfast.model.situation import ActionRecorded, SituationUpdated
 from holdfast.model.view_events import PackRecorded
 
 Frames: TypeAlias = Mapping[str, FrameState]
 
 _NAMED = 10
-_QUESTION_MARKS = "?？؟"
+_READ = (Text, Data, Body)
+"""Parts that there is something to read in; of a long body, an event has only the beginning."""
 
 
 def by_age(frames: Frames) -> list[FrameState]:
@@ -111,12 +114,22 @@ def top(frames: Frames) -> FrameState | None:
     return max(latest, key=lambda frame: (frame.depth, frame_seq(frame.id)), default=None)
 
 
-def asks(event: MessageRecorded) -> bool:
-    """Whether a message is a question of the assistant: it ends with one, quotes and markup left out, and calls no tool."""
+def asks(before: bool, event: MessageRecorded) -> bool:
+    """Whether a question of the assistant waits for an answer after this message: it ends with one and calls no tool. What
+    says nothing in the conversation, as a reply without text or a system message, leaves it as it was `before`."""
+    if event.role == "system" or event.skipped or _says_nothing(event):
+        return before
     if event.role != "assistant" or event.tool_calls:
         return False
-    told = (char for char in reversed(text_of(event.content, "")) if char.isalnum() or char in _QUESTION_MARKS)
-    return next(told, "") in (*_QUESTION_MARKS,)
+    last = next((part for part in reversed(event.content) if isinstance(part, _READ)), None)
+    return isinstance(last, Text) and is_question(text_of(event.content, ""))
+
+
+def _says_nothing(event: MessageRecorded) -> bool:
+    """A reply that is empty, or was cut off before its first word."""
+    if event.role != "assistant" or event.tool_calls:
+        return False
+    return all(isinstance(part, Opaque) or (isinstance(part, Text) and not part.text.strip()) for part in event.content)
 
 
 def failures(before: tuple[str, ...], event: MessageRecorded) -> tuple[str, ...]:
@@ -331,11 +344,11 @@ def _touch(steps: _Steps, event: Event | None, named: str) -> None:
                 context_hash=event.context_hash or frame.context_hash,
             )
         case MessageRecorded():
-            said = event.role != "system"
+            said = event.role != "system" and not event.skipped
             steps.change(
                 frame,
-                asks=asks(event),
-                errors=failures(frame.errors, event),
+                asks=asks(frame.asks, event),
+                errors=frame.errors if event.skipped else failures(frame.errors, event),
                 messages=frame.messages + said,
                 spoken=heard(frame.spoken, steps.seq) if said else frame.spoken,
             )
@@ -347,6 +360,8 @@ def _touch(steps: _Steps, event: Event | None, named: str) -> None:
             steps.change(frame, handles=frame.handles + 1)
         case ResultAdded():
             steps.change(frame, handles=frame.handles + 1, results=frame.results + 1)
+        case HandleReplaced() | SituationUpdated() | ActionRecorded():
+            steps.change(frame)
         case TokenReissued() | TokenRevoked():
             _token(steps, frame, event)
 

@@ -21,13 +21,13 @@ def group_seq(message: Message) -> int:
 
 def grouped(entries: Iterable[Message | Summary], state: SessionState) -> list[Item]:
     """Messages and summaries, in order, as items in the order of their first messages. A result whose call is not among
-    them is left out, and so is what was erased."""
+    them is left out, and so are erased messages and skipped replies."""
     waiting = {group_of(call.id) for call in state.open_calls}
     groups: dict[int, list[Message] | Summary] = {}
     for entry in entries:
         if isinstance(entry, Summary):
             groups[-entry.first] = entry  # what it leaves in view may have the same seq
-        elif not entry.erased:
+        elif not entry.erased and not entry.skipped:
             seq = group_seq(entry)
             group = groups.get(seq)
             if seq == entry.seq:

@@ -26,7 +26,7 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("session.created", 2): _same("session.created"),  # 3: an identity and ledgers
     ("message.recorded", 1): _same("message.recorded"),  # 2: tool calls, results, usage, source, metadata
     ("message.recorded", 2): _same("message.recorded"),  # 3: a frame
-    ("message.recorded", 3): _same("message.recorded"),  # 4: a priority, and the tokens of stored bodies
+    ("message.recorded", 3): _same("message.recorded"),  # 4: priority, skipped replies, raw arguments, tokens of bodies
     ("summary.recorded", 1): _same("summary.recorded"),  # 2: a frame
     ("summary.recorded", 2): _same("summary.recorded"),  # 3: messages that stay in view
     ("frame.compacted", 1): _same("frame.compacted"),  # 2: what is kept, and the tokens of stored bodies

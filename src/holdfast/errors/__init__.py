@@ -7,6 +7,7 @@
     │   ├── InvalidText          text that is not Unicode (lone surrogates)
     │   ├── InvalidJson          a value that JSON cannot carry faithfully
     │   ├── InvalidContent       a message without content, an unknown role
+    │   ├── InvalidTool          a function that cannot be described as a tool
     │   ├── InvalidAppend        a batch that breaks the store's contract
     │   ├── InvalidUrl           a store address that nothing can open
     │   ├── InvalidCursor        a feed cursor that this store did not hand out
@@ -14,6 +15,7 @@
     │   ├── BudgetTooSmall       a pack that has room for nothing
     │   ├── CriticalOverflow     a budget that what is never dropped does not fit
     │   ├── StrategyRefused      a compaction that touches what it may not, or makes more of it
+    │   ├── StrategyUnknown      a name that no compaction strategy is registered under
     │   ├── ScopeMismatch        a frame of another session
     │   ├── InvalidLedger        what names no ledger
     │   ├── AmbiguousFact        a name that several facts have
@@ -26,6 +28,7 @@
     │   ├── CallNotFound         a result that names no call of the session
     │   ├── OffloadNotFound      an acknowledgement that names no entry of the outbox
     │   ├── FrameNotFound
+    │   │   ├── NoFrameAtWork    no frame is on top of the stack
     │   │   └── ParentFrameNotFound
     │   ├── ReservationNotFound
     │   ├── HandleNotFound
@@ -106,6 +109,7 @@ from holdfast.errors.context import CriticalOverflow as CriticalOverflow
 from holdfast.errors.context import PackChanged as PackChanged
 from holdfast.errors.context import PackNotFound as PackNotFound
 from holdfast.errors.context import StrategyRefused as StrategyRefused
+from holdfast.errors.context import StrategyUnknown as StrategyUnknown
 from holdfast.errors.facts import AmbiguousFact as AmbiguousFact
 from holdfast.errors.facts import AuthorityExceeded as AuthorityExceeded
 from holdfast.errors.facts import FactNotFound as FactNotFound
@@ -127,6 +131,7 @@ from holdfast.errors.frames import HandleExists as HandleExists
 from holdfast.errors.frames import HandleNotFound as HandleNotFound
 from holdfast.errors.frames import InsufficientTokens as InsufficientTokens
 from holdfast.errors.frames import MaxDepthExceeded as MaxDepthExceeded
+from holdfast.errors.frames import NoFrameAtWork as NoFrameAtWork
 from holdfast.errors.frames import NotSuspended as NotSuspended
 from holdfast.errors.frames import OutcomeUnknown as OutcomeUnknown
 from holdfast.errors.frames import ParentFrameNotFound as ParentFrameNotFound
@@ -176,6 +181,16 @@ class InvalidJson(InvalidInput):
 class InvalidContent(InvalidInput):
     """This cannot be taken: {reason}. Check what was passed; nothing was stored."""
 
+    reason: str
+
+
+class InvalidTool(InvalidInput):
+    """The function {function} cannot be described as a tool: {reason}. Change its signature, or describe it with a
+    holdfast.Tool of your own."""
+
+    function: str
+    parameter: str
+    """The parameter in question; empty if it is about the function itself."""
     reason: str
 
 

@@ -21,6 +21,14 @@ class StrategyRefused(InvalidInput):
     reason: str
 
 
+class StrategyUnknown(InvalidInput):
+    """There is no compaction strategy {strategy!r} here. Known are {known}. Pass one of these, or the strategy itself; or
+    register it by that name with open(strategies=…)."""
+
+    strategy: str
+    known: str
+
+
 class BudgetTooSmall(InvalidInput):
     """A pack of {budget} tokens is too small to be of use. Allow at least {least}."""
 

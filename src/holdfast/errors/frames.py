@@ -20,6 +20,11 @@ class FrameNotFound(NotFound):
     frame: str
 
 
+class NoFrameAtWork(FrameNotFound):
+    """No frame of the session {session!r} is on top of the stack: none is live, or all that live are suspended. Push or
+    resume one, or pack the session itself. Nothing was stored."""
+
+
 class ParentFrameNotFound(FrameNotFound):
     """There is no frame {frame!r} in the session {session!r} that could be a parent. Pass the id of one that lives: see
     frames()."""

@@ -24,7 +24,7 @@ from holdfast.model.handles import handle_seq, piece_of
 from holdfast.model.messages import Unit
 from holdfast.model.names import check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.pack import GUARDS, PROFILES, Brief, Guard, Profile, Request, checked_brief
-from holdfast.model.plan import Level, Prices
+from holdfast.model.plan import Level, Prices, Strategy
 from holdfast.model.prices import prices_of
 from holdfast.model.state import SessionState, SummaryRef
 
@@ -43,10 +43,12 @@ class Asked(NamedTuple):
     force: bool
     within: Within
     min_compaction: Level
+    strategy: Strategy | None
     profile: Profile
     model: str | None
     max_output: int | None
     guard: Guard
+    time: bool
     audit: bool
     as_of_us: int
 
@@ -62,11 +64,13 @@ def asked_for(
     force: object,
     within: Scopes,
     min_compaction: object,
+    strategy: Strategy | None,
     fact_share: object,
     profile: object,
     model: object,
     max_output: object,
     guard: object,
+    time: object,
     audit: object,
     as_of_us: object,
 ) -> Asked:
@@ -79,10 +83,12 @@ def asked_for(
         force=checked_flag("force", force),
         within=_within(place, within),
         min_compaction=one_of("level", min_compaction, levels.LEVELS),
+        strategy=strategy,
         profile=_checked_profile(profile, fact_share),
         model=None if model is None else checked_name("model", model),
         max_output=None if max_output is None else checked_whole("max_output", max_output, 1, limits.WINDOW_TOKENS),
         guard=place.context.policy.guard if guard is None else one_of("guard", guard, GUARDS),
+        time=checked_flag("time", time),
         audit=checked_flag("audit", audit),
         as_of_us=place.context.clock.now_us() if as_of_us is None else checked_whole("as_of_us", as_of_us),
     )
@@ -171,9 +177,11 @@ def requested(place: Place, state: SessionState, asked: Asked, view: Viewed, dis
         force=asked.force,
         within=_own_scopes(place, state, asked.within),
         min_compaction=asked.min_compaction,
+        strategy=asked.strategy,
         fact_share=asked.profile.fact_share,
         profile=asked.profile,
         guard=asked.guard,
+        time=asked.time,
         audit=asked.audit,
         as_of_us=asked.as_of_us,
     )

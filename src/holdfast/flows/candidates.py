@@ -26,7 +26,7 @@ from holdfast.context.fact_lines import (
     rank_line,
 )
 from holdfast.context.levels import light
-from holdfast.core import relevance, stack
+from holdfast.core import relevance
 from holdfast.core.authority import may_know, outranks
 from holdfast.core.infer import declares_itself_invalid
 from holdfast.core.infer import text_of as value_text
@@ -39,7 +39,6 @@ from holdfast.flows.place import Place
 from holdfast.model import limits
 from holdfast.model.content import Json
 from holdfast.model.facts import Fact, FactScope, FactState, Search
-from holdfast.model.frames import frame_seq
 from holdfast.model.layers import Surrounding
 from holdfast.model.messages import Item, Unit
 from holdfast.model.names import LedgerId
@@ -362,22 +361,21 @@ def working_pieces(state: SessionState, request: Request) -> list[Piece]:
 
 
 def environment_pieces(state: SessionState, request: Request) -> list[Piece]:
-    """The time, and what was observed and has not run out. The first is not observed: it is always there."""
+    """The time, unless the request does without, and what was observed and has not run out."""
     around = {name: item for name, item in sorted(state.environment.items()) if not ran_out(item, request.as_of_us)}
     zone = around.pop(TIMEZONE, None)
     clock = "time"
     while clock in around:  # someone has observed something of that name
         clock = f"the {clock}"
-    pieces = [
-        Piece(
-            id=clock,
-            section="environment",
-            text=f"- time: {_moment(request.as_of_us, 'UTC' if zone is None else str(zone.value))}",
-            priority="high",
-            recency=request.as_of_us,
-            source="clock",
-        )
-    ]
+    now = Piece(
+        id=clock,
+        section="environment",
+        text=f"- time: {_moment(request.as_of_us, 'UTC' if zone is None else str(zone.value))}",
+        priority="high",
+        recency=request.as_of_us,
+        source="clock",
+    )
+    pieces = [now] if request.time else []
     newer = _newer(around, request)
     for name, item in around.items():
         seen = _moment(item.observed_us, "UTC")
@@ -443,30 +441,6 @@ def situation_pieces(situation: Situation) -> list[Piece]:
         )
         for number, (name, text) in enumerate(situation.fields)
     ]
-
-
-def breadcrumb_pieces(state: SessionState, frame: str | None) -> list[Piece]:
-    """The frames from the root to this one."""
-    if frame is None:
-        return []
-    pieces: list[Piece] = []
-    for each in stack.ancestry(state.frames, frame):
-        label = f"{'  ' * each.depth}- {each.id} ({each.status}): "
-        left = f" [{each.budget.available:,} of {each.budget.total:,} tokens left]" if each.budget.total else ""
-        pieces.append(
-            Piece(
-                id=each.id,
-                section="breadcrumbs",
-                text=f"{label}{' '.join(each.goal.split())}{left}",
-                label=len(label),
-                priority="high",
-                recency=each.depth,
-                source="frame",
-                at=each.touched,
-                origin=frame_seq(each.id),
-            )
-        )
-    return pieces
 
 
 # Handles

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from holdfast import codec
+from holdfast.conversion import to_json
 from holdfast.core import project, upcast
 from holdfast.core import stack as core
 from holdfast.core.frames import ENDED, OUT_OF_TIME
@@ -22,6 +23,7 @@ from holdfast.errors import (
     HandleNotFound,
     InvalidContent,
     InvalidName,
+    NoFrameAtWork,
     ScopeMismatch,
     shown,
 )
@@ -53,6 +55,8 @@ from holdfast.model.state import SessionState
 
 _NEWEST = Order(backwards=True)
 _SOONEST = Order(("deadline_us",))
+TOP = "top"
+"""Names the top of the stack where the id of a frame may stand."""
 _LONG = "Put what is long into the inputs, or into a handle with add_handle()."
 
 
@@ -127,7 +131,9 @@ def _named(place: Place, frame: Any) -> str:
 
 
 def get(place: Place, frame: FrameState | str) -> Flow[Place]:
-    """A frame that is there, live or past; FrameNotFound otherwise."""
+    """A frame that is there, live or past, by its id; for "top", the one on top of the stack. FrameNotFound otherwise."""
+    if type(frame) is str and frame == TOP:
+        return (yield from conversation(place, frame))
     found = yield from _found(place, _named(place, frame))
     return Place(place.context, place.scope, found.id)
 
@@ -149,7 +155,7 @@ def checked_frame(frame: object) -> str:
 
 
 def _checked_inputs(inputs: object) -> Any:
-    value = codec.checked_json("the inputs", inputs)
+    value = to_json("the inputs", inputs)
     advice = "Put large values into the blob store with put_blob() and keep a reference."
     check_size("the inputs", len(codec.encode(value)), "bytes", "INPUT_BYTES", advice)
     return value
@@ -300,6 +306,24 @@ def ancestry(place: Place) -> Flow[list[FrameState]]:
         found.append(frame)
         at = frame.parent
     return found[::-1]
+
+
+def conversation(place: Place, frame: InFrame | FrameState | str | None) -> Flow[Place]:
+    """The conversation that is meant: the own one of a session or frame if none is named, or that of a live frame of the
+    session: "top" is the top of the stack."""
+    if frame is None:
+        return place
+    if place.frame is not None:
+        raise InvalidContent(reason=f"this is the frame {place.frame}: leave out frame=, or ask the session")
+    if type(frame) is not str or frame != TOP:
+        name = _named(place, frame)
+        if name not in (yield from _session(place)).frames:
+            raise FrameNotFound(session=place.scope.session, frame=name)
+        return Place(place.context, place.scope, name)
+    top = core.top((yield from _session(place)).frames)
+    if top is None:
+        raise NoFrameAtWork(session=place.scope.session, frame=TOP)
+    return Place(place.context, place.scope, top.id)
 
 
 def stack(place: Place) -> Flow[list[FrameState]]:

@@ -25,6 +25,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.inform_facts import NEWEST, ledger_where, state_of
 from holdfast.flows.knowing import InUse, Scopes, checked_scopes, in_use, ledgers_of
 from holdfast.flows.ledgers import writer_for
+from holdfast.flows.load import load
 from holdfast.flows.place import Place, order
 from holdfast.flows.read import message as message_of
 from holdfast.model import limits
@@ -40,7 +41,17 @@ from holdfast.model.policy import Ladder
 from holdfast.model.rows import FactRow, MentionRow, Order
 from holdfast.model.state import SessionState
 
-__all__ = ["Guarded", "Watch", "guard_items", "guard_text", "settle_redactions", "show_guarded", "watch"]
+__all__ = [
+    "Guarded",
+    "Watch",
+    "guard_items",
+    "guard_text",
+    "settle_redactions",
+    "show_guarded",
+    "show_messages",
+    "show_text",
+    "watch",
+]
 
 _STEPS = 8
 """Links of a chain that are walked from a superseded fact to the one that holds now."""
@@ -152,6 +163,22 @@ def show_guarded(
     policy, now = context.policy.guard, context.clock.now_us()
     found = yield from watch(place, state, items, policy=policy, as_of_us=now, turn=turn, deferring=deferring)
     return guard_items(found, items, context.counter.count)
+
+
+def show_messages(place: Place, state: SessionState, messages: Sequence[Message]) -> Flow[tuple[Message, ...]]:
+    """These messages, none of the current turn, each by itself, as whoever speaks in the session may be shown them now."""
+    if not messages:
+        return ()
+    guarded = yield from show_guarded(place, state, [Unit((each,)) for each in messages], turn=0)
+    return tuple(each for item in guarded.items if isinstance(item, Unit) for each in item.messages)
+
+
+def show_text(place: Place, text: str, seq: int) -> Flow[str]:
+    """A text that came with event `seq`, as whoever speaks in the session may be shown it now, out of its place."""
+    state = yield from load(place.scope.stream, place.context.cache, fresh=True)
+    policy, now = place.context.policy.guard, place.context.clock.now_us()
+    found = yield from watch(place, state, (), [(seq, text)], policy=policy, as_of_us=now, turn=0, deferring=False)
+    return guard_text(found, text, seq)
 
 
 def _turn_of(items: Sequence[Item]) -> int:

@@ -23,9 +23,10 @@ from holdfast.flows import effects, ingest
 from holdfast.flows.bodies import displayer, present
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames import one_of
-from holdfast.flows.guard import guard_items, guard_text, watch
+from holdfast.flows.guard import guard_items, guard_text, show_messages, watch
 from holdfast.flows.load import Viewed
 from holdfast.flows.place import Context, Place
+from holdfast.flows.read import is_said
 from holdfast.flows.read import message as message_of
 from holdfast.flows.views import late_of, newest, oldest, pinned, steady
 from holdfast.model import limits
@@ -101,7 +102,7 @@ def _items(
         return (yield from in_view(place, state)), None
     page = yield from effects.read(place.scope.stream, known.version, state.version - known.version)
     said = (message_of(each) for each in page if each.type == MessageRecorded.name)
-    own = [each for each in said if each.role not in (None, "system") and each.frame == place.frame]
+    own = [each for each in said if is_said(each, place.frame)]
     if known.blocks + len(own) > limits.LIVE_MESSAGES:
         return (yield from in_view(place, state)), None
     new = grouped(own, state)
@@ -162,7 +163,7 @@ def history_at(place: Place, state: SessionState, display: Display = Display()) 
         items=visible,
         frozen=sum(1 for _ in itertools.takewhile(lambda item: item.last <= boundary, visible)),
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
-        late=late,
+        late=(yield from show_messages(place, state, late)),
         tail=tail,
         tokens=sum(measure(each.tokens, 1) for each in system)
         + sum(sizes)

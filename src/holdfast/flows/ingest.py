@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
 import msgspec
 
 from holdfast import codec
+from holdfast.conversion import to_json
 from holdfast.core import previews
+from holdfast.core.arguments import raw_of
 from holdfast.errors import InvalidContent, InvalidJson, InvalidName, InvalidNumber, shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -26,6 +29,7 @@ from holdfast.model.content import (
     Opaque,
     Part,
     Role,
+    SkipReason,
     Source,
     Text,
     ToolCall,
@@ -37,7 +41,7 @@ from holdfast.model.names import check_size, checked_name, checked_whole
 from holdfast.model.state import OpenCall
 from holdfast.ports import TokenCounter
 
-Content: TypeAlias = str | Part | Sequence[str | Part]
+Content: TypeAlias = str | Part | Mapping[str, Any] | Sequence[str | Part | Mapping[str, Any]]
 
 IMAGE_TOKENS = 1_500
 """What a picture, or a file that is no text, is taken for: providers count by its size on a screen, which is not known."""
@@ -52,11 +56,12 @@ _BYTES = (bytes, bytearray, memoryview)
 def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[NewMessage]:
     """The message that a draft becomes; every complaint about it is raised here, before anything is stored."""
     role = _checked_role(draft.role)
-    calls = tuple(_checked_call(call) for call in draft.tool_calls)
+    calls = _within_bounds([_checked_call(call, derive=not as_found) for call in draft.tool_calls])
     check_size("the message", len(calls), "tool calls", "MESSAGE_CALLS", _SPLIT)
     check_size("the message", len(draft.tool_results), "tool results", "MESSAGE_CALLS", _SPLIT)
     given = checked_parts(draft.content, empty=True)
-    if not calls and not draft.tool_results and not given and not as_found:
+    skipped = _skip_reason(role, draft, given, as_found=as_found)
+    if not (calls or draft.tool_results or given or skipped or as_found):
         raise InvalidContent(reason="a message needs content, tool calls or tool results")
     content = yield from _settled(context, given)
     results: list[NewResult] = []
@@ -70,8 +75,20 @@ def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[
         usage=checked_usage(draft.usage),
         source=_checked_source(draft.source),
         metadata={} if draft.metadata is None else checked_object("metadata", draft.metadata),
+        skipped=skipped,
         priority=_checked_priority(role, draft.priority),
     )
+
+
+def _skip_reason(role: Role, draft: Draft, content: Sequence[Part | Inline], *, as_found: bool) -> SkipReason | None:
+    """Why no model is shown this reply: as its provider said, or because there is nothing in it. A role alone is none."""
+    if role != "assistant" or draft.tool_results:
+        return None
+    if draft.skipped is not None:
+        return draft.skipped
+    given = draft.content is not None or draft.usage is not None or draft.source is not None
+    blank = all(isinstance(part, Text) and not part.text.strip() for part in content)
+    return "empty" if given and blank and not draft.tool_calls and not as_found else None
 
 
 def _checked_priority(role: Role, priority: object) -> Priority:
@@ -89,6 +106,8 @@ def _checked_priority(role: Role, priority: object) -> Priority:
 
 def count(counter: TokenCounter, new: NewMessage) -> int:
     """The tokens of what a model reads of a message."""
+    if new.skipped is not None:
+        return 0
     tokens = count_parts(counter, new.content)
     for call in new.tool_calls:
         args = call.args if isinstance(call.args, str) else codec.encode(call.args).decode()
@@ -153,7 +172,7 @@ def _checked_part(part: object) -> Part | Inline:
         case Text(text):
             codec.checked_text("the text", text)
         case Data(value):
-            return Data(codec.checked_json("the data", value))
+            return Data(to_json("the data", value))
         case Body(ref, preview, tokens, preview_tokens):
             checked_ref(ref)
             codec.checked_text("the preview", preview)
@@ -270,14 +289,27 @@ def _result(context: Context, draft: DraftResult) -> Flow[NewResult]:
 
 
 def settled_value(context: Context, value: Any) -> Flow[tuple[Part, ...]]:
-    """What a tool or a frame may return, as the log holds it: text, parts, any JSON value, or bytes, which are streamed."""
-    if type(value) in _BYTES or hasattr(type(value), "read") or hasattr(type(value), "__next__"):
-        part: Part = yield from effects.outside(functools.partial(context.bodies.take, context.tenant, value))
-        if isinstance(part, Body):
-            read = functools.partial(_start_of, context, part.ref)
-            part = _counted(context, part, (yield from effects.outside(read)))
-        return (part,)
+    """What a tool or a frame may return, as the log holds it: text, parts, bytes from a file or an iterator, which are
+    streamed, or any value that converts to JSON."""
+    kind = type(value)
+    if kind in _BYTES or hasattr(kind, "read"):
+        return (yield from _streamed(context, value))
+    if hasattr(kind, "__next__"):
+        first, items = yield from effects.outside(functools.partial(_first_of, value))
+        if type(first) in _BYTES:
+            return (yield from _streamed(context, items))
+        if type(first) is str:
+            return (yield from _streamed(context, map(_as_utf8, items)))
+        return (yield from _settled(context, (yield from effects.outside(functools.partial(_result_parts, items)))))
     return (yield from _settled(context, _result_parts(value)))
+
+
+def _streamed(context: Context, source: Any) -> Flow[tuple[Part, ...]]:
+    part: Part = yield from effects.outside(functools.partial(context.bodies.take, context.tenant, source))
+    if isinstance(part, Body):
+        read = functools.partial(_start_of, context, part.ref)
+        part = _counted(context, part, (yield from effects.outside(read)))
+    return (part,)
 
 
 def _start_of(context: Context, ref: BlobRef) -> bytes:
@@ -290,23 +322,43 @@ def _start_of(context: Context, ref: BlobRef) -> bytes:
     return bytes(start[: limits.COUNTED_BYTES])
 
 
+def _first_of(items: Iterator[Any]) -> tuple[object, Iterator[Any]]:
+    """The first item of an iterator, and all of them; of an empty one, empty text."""
+    first = next(items, "")
+    return first, itertools.chain([first], items)
+
+
+def _as_utf8(text: object) -> bytes:
+    return codec.checked_text("a piece of the result", text).encode()
+
+
 def _result_parts(value: object) -> tuple[Part | Inline, ...]:
-    """A tool returns text, parts of a message, or any JSON value; a list with a part in it is a list of parts."""
+    """A tool returns text, parts of a message, or what converts to JSON; a list with a part in it is a list of parts."""
     if type(value) is str:
         return (Text(codec.checked_text("the result", value)),)
     if type(value) in (*_PARTS, Inline):
         return (_checked_part(value),)
     if type(value) in (list, tuple) and any(type(item) in (*_PARTS, Inline) for item in value):  # type: ignore[attr-defined]
         return checked_parts(value, empty=True) or (_NOTHING,)
-    return (Data(codec.checked_json("the result", value)),)
+    converted = to_json("the result", value)
+    return (Text(converted) if type(converted) is str else Data(converted),)
 
 
-def _checked_call(draft: DraftCall) -> NewCall:
+def _checked_call(draft: DraftCall, *, derive: bool) -> NewCall:
+    """`derive`: the order of the keys is kept, too, if the arguments came as an object."""
     args: Json = codec.checked_json("the arguments of a tool call", draft.args)
     if not isinstance(args, dict | str):
         raise InvalidContent(reason=f"the arguments of a tool call are {shown(args)}, not an object or text")
     own = None if draft.provider_id is None else checked_call_id(draft.provider_id)
-    return NewCall(checked_name("tool name", draft.name), args, own)
+    raw = raw_of(args, draft.raw) if derive or draft.raw is not None else None
+    return NewCall(checked_name("tool name", draft.name), args, own, raw)
+
+
+def _within_bounds(calls: Sequence[NewCall]) -> tuple[NewCall, ...]:
+    """These, without the texts of their arguments if those would take too much of the event."""
+    if sum(len(call.raw.encode()) for call in calls if call.raw is not None) <= limits.RAW_ARGS_BYTES:
+        return tuple(calls)
+    return tuple(msgspec.structs.replace(call, raw=None) for call in calls)
 
 
 def checked_call_id(value: object) -> str:
@@ -323,7 +375,7 @@ def draft_call(given: object) -> DraftCall:
     if isinstance(given, DraftCall):
         return given
     if isinstance(given, NewCall | ToolCall):
-        return DraftCall(given.name, given.args, given.provider_id)
+        return DraftCall(given.name, given.args, given.provider_id, given.raw)
     if type(given) is not dict or not {"name"} <= set(given) <= {"name", "args", "id"}:
         reason = f"a tool call is an object with name, args and, if the provider gave one, id; not {shown(given)}"
         raise InvalidContent(reason=reason)
@@ -331,7 +383,7 @@ def draft_call(given: object) -> DraftCall:
 
 
 def checked_object(what: str, value: object) -> dict[str, Json]:
-    data = codec.checked_json(what, value)
+    data = to_json(what, value)
     if not isinstance(data, dict):
         raise InvalidJson(where=what, reason="it is not an object")
     return data

@@ -21,7 +21,20 @@ from holdfast.flows.inform_facts import Reading, facts_by_id, ledger_where, seen
 from holdfast.flows.place import Context, LedgerPlace, on_ledger
 from holdfast.model import limits
 from holdfast.model.commands import ExpireFacts, Writer
-from holdfast.model.facts import FACT_SCOPES, Fact, FactScope, FactState, Known, Link, Search, Why, fact_id, fact_seq
+from holdfast.model.facts import (
+    FACT_SCOPES,
+    MEMORY_TYPES,
+    Fact,
+    FactScope,
+    FactState,
+    Known,
+    Link,
+    MemoryType,
+    Search,
+    Why,
+    fact_id,
+    fact_seq,
+)
 from holdfast.model.names import LedgerId, Scope, checked_name, checked_whole
 from holdfast.model.rows import DependRow, FactRow, LedgerRow, ledger_of
 from holdfast.model.state import SessionState
@@ -246,12 +259,13 @@ def facts(
     *,
     within: Scopes | Literal["any"] = (),
     status: Literal["live", "dead"] = "live",
+    memory_type: MemoryType | None = None,
     after: str | Fact | None = None,
     limit: int = 100,
 ) -> Flow[tuple[Fact, ...]]:
     """The facts of a ledger in the order in which they were asserted, those that hold now, claims among them, or those that
-    are dead; `after` is the last one of the page before. Scopes other than global are looked into only if `within` names
-    them, or is "any"."""
+    are dead; with `memory_type`, only those of that kind of memory: user, capability or organizational. `after` is the last
+    one of the page before. Scopes other than global are looked into only if `within` names them, or is "any"."""
     one_of("status", status, ("live", "dead"))
     scopes = None if isinstance(within, str) and within == "any" else checked_scopes(within)
     now = place.context.clock.now_us()
@@ -261,6 +275,8 @@ def facts(
         return asked and (status == "dead" or not fact.ran_out(now))
 
     where: dict[str, str | int] = {"live": int(status == "live")}
+    if memory_type is not None:
+        where["memory_type"] = one_of("memory_type", memory_type, MEMORY_TYPES)
     return (yield from _listed(place, where, after, limit, wanted))
 
 
@@ -331,6 +347,7 @@ def _row_of(place: LedgerPlace, fact: str | Fact | None) -> Flow[FactRow | None]
         requires="",
         key_words="",
         words="",
+        memory_type="",
         anchor="",
         state="",
     )

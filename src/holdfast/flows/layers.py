@@ -5,12 +5,13 @@ Law: only these operations set it. Nothing that is said in the conversation does
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from holdfast import codec
+from holdfast.conversion import to_json
 from holdfast.core import layers
 from holdfast.core.sessions import check_there
 from holdfast.errors import InvalidContent, shown
@@ -19,7 +20,6 @@ from holdfast.flows.ingest import microseconds
 from holdfast.flows.load import load
 from holdfast.flows.place import Place, order
 from holdfast.model.commands import ClearEnvironment, ClearWorking, ObserveEnvironment, RefreshIdentity, SetWorking
-from holdfast.model.content import Json
 from holdfast.model.layers import Environment, Identity, Surrounding, WorkingItem
 from holdfast.model.names import check_size, checked_name, checked_whole
 from holdfast.model.state import SessionState
@@ -50,7 +50,7 @@ def refresh_identity(
 def set_working(
     place: Place,
     name: str,
-    value: Json,
+    value: Any,
     *,
     ttl_s: float | None = None,
     key: str | None = None,
@@ -61,7 +61,7 @@ def set_working(
     command = SetWorking(
         scope=place.scope,
         item=checked_name("item", name),
-        value=codec.checked_json("the value", value),
+        value=to_json("the value", value),
         ttl_us=None if ttl_s is None else microseconds("ttl_s", ttl_s),
     )
     yield from order(place, command, key=key, cause=cause)
@@ -82,7 +82,7 @@ def clear_working(place: Place, *names: str, key: str | None = None, cause: str 
 def set_environment(
     place: Place,
     name: str,
-    value: Json,
+    value: Any,
     *,
     observed_at_us: int | None = None,
     ttl_s: float | None = None,
@@ -100,7 +100,7 @@ def set_environment(
     command = ObserveEnvironment(
         scope=place.scope,
         item=item,
-        value=_checked_timezone(value) if item == layers.TIMEZONE else codec.checked_json("the value", value),
+        value=_checked_timezone(value) if item == layers.TIMEZONE else to_json("the value", value),
         observed_us=None if observed_at_us is None else checked_whole("observed_at_us", observed_at_us),
         ttl_us=None if ttl_s is None else microseconds("ttl_s", ttl_s),
         expires_us=None if expires_at_us is None else checked_whole("expires_at_us", expires_at_us),

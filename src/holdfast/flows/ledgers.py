@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import msgspec
 
 from holdfast import codec
+from holdfast.conversion import to_json
 from holdfast.core import infer, sessions, upcast
 from holdfast.core.authority import rank, rung
 from holdfast.core.layers import checked_ledger
@@ -499,7 +500,7 @@ def _changed(place: LedgerPlace, command: _Single, key: str | None, cause: str |
 
 
 def _checked_value(value: object) -> Any:
-    data = codec.checked_json("the value of a fact", value)
+    data = to_json("the value of a fact", value)
     check_size("the value of a fact", len(codec.encode(data)), "bytes", "FACT_BYTES", _LONG)
     return data
 

@@ -89,7 +89,7 @@ def checked_pack(place: Place, pack: object) -> Pack:
         raise InvalidContent(reason=f"the pack is of {manifest.scope.stream}, not of {place.scope.stream}")
     if manifest.frame != place.frame:
         whose = "the session itself" if manifest.frame is None else f"the frame {manifest.frame}"
-        raise InvalidContent(reason=f"the pack is of {whose}: record with that")
+        raise InvalidContent(reason=f"the pack is of {whose}: record its reply there, or pass pack=False")
     return pack
 
 
@@ -124,6 +124,9 @@ def recording(
         context_hash=manifest.context_hash,
         budget=manifest.tokens.budget,
         used=manifest.tokens.used,
+        counted=manifest.tokens.counted,
+        messages=manifest.tokens.messages,
+        counter=manifest.counter,
         level=manifest.tokens.level,
         query=manifest.request.query[: limits.PACK_QUERY_CHARS],
         shown=core.stretches(_shown(manifest)),
@@ -334,7 +337,7 @@ def _between(place: Place, was: Manifest, now: Manifest, types: Sequence[str]) -
 
 def _said(place: Place, was: Manifest, now: Manifest) -> Flow[tuple[int, ...]]:
     found = yield from _between(place, was, now, (MessageRecorded.name,))
-    own = (each for each in map(message, found) if not each.erased and each.frame == now.frame)
+    own = (each for each in map(message, found) if not each.erased and not each.skipped and each.frame == now.frame)
     return tuple(sorted(each.seq for each in own))
 
 

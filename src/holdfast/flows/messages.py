@@ -19,7 +19,7 @@ from holdfast.flows.place import Place, given_to, order, together
 from holdfast.flows.read import message
 from holdfast.model import limits
 from holdfast.model.commands import CloseCalls, RecordMessages
-from holdfast.model.content import BlobRef, ToolCall, Usage, blob_refs
+from holdfast.model.content import BlobRef, Source, ToolCall, Usage, blob_refs
 from holdfast.model.drafts import Draft, DraftResult
 from holdfast.model.events import EvidenceKept, MessageRecorded, SessionDestroyed
 from holdfast.model.frames import Reservation
@@ -42,6 +42,7 @@ def record(
     *,
     tool_calls: Sequence[ToolCall | Mapping[str, Any]] = (),
     usage: Usage | None = None,
+    stop: str | None = None,
     metadata: dict[str, Any] | None = None,
     priority: Priority | None = None,
     reservation: Reservation | str | None = None,
@@ -52,8 +53,10 @@ def record(
 ) -> Flow[Message]:
     """Keep a message; when this returns, it survives power loss.
 
-    `message` is a role, with `content` and `tool_calls`: record("user", "Hello"). Or it is what a provider returned: a
-    response of OpenAI or Anthropic, an object of their clients or a plain dict, or finished Deltas: record(response).
+    `message` is a role, with `content` and `tool_calls`: record("user", "Hello"). The content is text, parts, or parts as
+    dicts: in the shape of our own parts ({"type": "image", "url": …}), of OpenAI or of Anthropic. Or `message` is what a
+    provider returned: a response of OpenAI or Anthropic, an object of their clients or a plain dict, or finished Deltas:
+    record(response).
 
     `key` makes a retry safe: the same message under the same key is kept once. `expect` is the version that the session
     must be at; otherwise VersionConflict. `cause` names the event that led to this one.
@@ -61,12 +64,16 @@ def record(
     `priority` says how long it stays in view when room is short: critical (always), high, medium (if nothing is said), low
     or background. A result has the priority of its call, and a system message is Critical.
 
+    A reply that is no answer is recorded with its usage, and shown to no model: one that is empty, a refusal, one that the
+    provider cut off or filtered. The message says why in `skipped`, and its calls are not to be run. Of a reply that you
+    record by its parts, `stop` says why the model stopped, in the provider's words: "length", "refusal".
+
     In a frame, its usage is taken from the frame's budget; `reservation` is what was reserved for it there.
 
     A reply is tied to the `pack` that it answers: without one, to the pack that was built last through this handle, once;
     False ties it to none. The manifest of the pack is stored together with the reply, and what was reserved with it is
     settled."""
-    drafts = _drafts(message, content, tool_calls, usage, metadata, priority)
+    drafts = _drafts(message, content, tool_calls, usage, metadata, priority, stop)
     answered = manifests.tied(place, drafts, pack)
     made = record_drafts(place, drafts, reservation=reservation, pack=answered, key=key, expect=expect, cause=cause)
     return (yield from made)[-1]
@@ -182,18 +189,26 @@ def _drafts(
     usage: Usage | None = None,
     metadata: dict[str, Any] | None = None,
     priority: Priority | None = None,
+    stop: str | None = None,
 ) -> tuple[Draft, ...]:
     if type(message) is str:
         if type(tool_calls) not in (list, tuple):
             raise InvalidContent(reason=f"tool_calls is {shown(tool_calls)}, not a list")
         calls = tuple(ingest.draft_call(call) for call in tool_calls)  # type: ignore[attr-defined]
-        drafts: tuple[Draft, ...] = (
-            Draft(role=message, content=content, tool_calls=calls, usage=usage, metadata=metadata, priority=priority),
-        )
-        return drafts
-    if content is not None or tool_calls or usage is not None:
-        raise InvalidContent(reason="content, tool_calls and usage go with a role; a response brings its own")
-    drafts = _providers().read(message)
+        beside: dict[str, Any] = {"usage": usage, "metadata": metadata, "priority": priority}
+        if not _has_dicts(content):
+            own = Draft(role=message, content=content, tool_calls=calls, **beside)
+            return (own if stop is None else _stopped(own, stop),)
+        *before, last = _providers().read_content(message, content)
+        if last.role == "tool":
+            del beside["priority"]
+        if calls:  # with calls it is no empty reply
+            beside |= {"tool_calls": (*last.tool_calls, *calls), "skipped": None}
+        last = msgspec.structs.replace(last, **beside)
+        return (*before, last if stop is None else _stopped(last, stop))
+    if content is not None or tool_calls or usage is not None or stop is not None:
+        raise InvalidContent(reason="content, tool_calls, usage and stop go with a role; a response brings its own")
+    drafts: tuple[Draft, ...] = _providers().read(message)
     if metadata is None and priority is None:
         return drafts
     return tuple(
@@ -204,6 +219,20 @@ def _drafts(
         )
         for draft in drafts
     )
+
+
+def _stopped(draft: Draft, stop: str) -> Draft:
+    """A reply that ended for this reason."""
+    if draft.role != "assistant":
+        raise InvalidContent(reason="stop says why a model stopped: it goes with a reply of the assistant")
+    source = Source(stop=checked_name("stop", stop))
+    return msgspec.structs.replace(draft, source=source, skipped=_providers().STOPS.get(stop))
+
+
+def _has_dicts(content: object) -> bool:
+    """Whether some of it is in a shape of dicts, or of a client's objects."""
+    parts: Sequence[object] = content if type(content) in (list, tuple) else (content,)  # type: ignore[assignment]
+    return any(type(part) is dict or hasattr(type(part), "model_dump") for part in parts)
 
 
 def _reservation(place: Place, reservation: Reservation | str | None) -> str | None:
@@ -230,7 +259,11 @@ def record_drafts(
     if pack is not None:
         return (yield from _answering(place, drafts, pack, reservation, key=key, expect=expect, cause=cause))
     part, bodies = yield from recording(place, drafts, as_found=as_found, reservation=reservation)
-    appended = yield from together(place.context, [part], key=key, expect=expect, cause=cause, bodies=bodies)
+    assert isinstance(part.command, RecordMessages), "messages are recorded by that"
+    bound = _bound(part.command)
+    appended = yield from together(
+        place.context, [part], key=key, expect=expect, cause=cause, bodies=bodies, bound=bound
+    )
     return [message(event) for event in appended.events if event.type in _KEPT]
 
 
@@ -262,9 +295,21 @@ def _answering(
         expect=expect,
         cause=cause,
         bodies=bodies,
-        bound=codec.encode_commands([own]),
+        bound=_bound(own),
     )
     return [message(event) for event in appended.events if event.type in _KEPT]
+
+
+def _bound(command: RecordMessages) -> bytes:
+    """What an idempotency key stands for: the messages, but not what Holdfast makes of them itself. So who tries again with
+    another version of it, or spells the same arguments otherwise, gets the same answer."""
+    bare = tuple(
+        msgspec.structs.replace(
+            new, tool_calls=tuple(msgspec.structs.replace(call, raw=None) for call in new.tool_calls), skipped=None
+        )
+        for new in command.messages
+    )
+    return codec.encode_commands([msgspec.structs.replace(command, messages=bare)])
 
 
 def recording(

@@ -16,32 +16,35 @@ import msgspec
 
 from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
+from holdfast.context.breadcrumbs import ancestry_pieces, live_pieces
 from holdfast.context.fence import CLOSING, JOINT, OPENING, cleared, fenced
-from holdfast.context.manifest import Made, Seen, Stands, tools_text
+from holdfast.context.manifest import Made, Seen, Stands, plain_count, tools_text
 from holdfast.core.calibrate import calibrated
 from holdfast.core.display import Display
 from holdfast.core.guard import past_keys
 from holdfast.core.messages import calls_open
 from holdfast.core.shown import Shown, describe_parts, share_of
 from holdfast.core.situation import situation_of
-from holdfast.core.wording import Memory
 from holdfast.errors import Contended, CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall
 from holdfast.flows import candidates, effects, guard, planning
 from holdfast.flows import history as histories
 from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, effective_budget, prices_for, requested
 from holdfast.flows.candidates import Found, Ledgers
 from holdfast.flows.effects import Flow
+from holdfast.flows.frames import InFrame, conversation
 from holdfast.flows.guard import Guarded, Watch
 from holdfast.flows.handle_candidates import handle_pieces
 from holdfast.flows.knowing import Scopes
 from holdfast.flows.ledgers import writer_for
 from holdfast.flows.load import Viewed, load
+from holdfast.flows.pack_sizes import asked_strategy, counted, critical_tokens, label_tokens, level_of, tokens_of
 from holdfast.flows.place import Place
 from holdfast.flows.spending import reserve as reserve_tokens
+from holdfast.flows.strategies import Followed, find_strategy
 from holdfast.flows.views import late_of, steady
 from holdfast.model import limits
 from holdfast.model.content import Text
-from holdfast.model.frames import Reservation
+from holdfast.model.frames import FrameState, Reservation
 from holdfast.model.layers import Identity
 from holdfast.model.messages import SUMMARY_LABEL, History, Item, Message, Summary, Unit
 from holdfast.model.names import checked_flag, checked_whole
@@ -65,17 +68,13 @@ _TAIL_SHARE = 4
 _PURPOSE = "model call"
 TASK = "Task for this call:"
 LATEST = "The latest message of the user, which the summary above stands for:"
-_COUNTED: Memory[int] = Memory(8 << 20)
-"""Tokens of texts, by the counter's name: most of a pack was in the one before."""
-_ENTRY_BYTES = 128
-_COUNTED_CHARS = 4_096
-"""What is longer is counted each time."""
 
 
 def pack(
     place: Place,
     query: str | None = None,
     *,
+    frame: InFrame | FrameState | str | None = None,
     budget: int = 8_000,
     role: str = "",
     brief: Brief | None = None,
@@ -89,13 +88,17 @@ def pack(
     model: str | None = None,
     max_output: int | None = None,
     guard: Guard | None = None,
-    strategy: levels.Strategy | None = None,
+    strategy: levels.Asked | None = None,
     as_of_us: int | None = None,
     settle: bool = True,
     reserve: int | None = None,
+    time: bool = True,
     audit: bool = False,
 ) -> Flow[Pack]:
     """What the next model call is shown: never more than `budget` tokens, nothing dead, no call without its result.
+
+    `frame` is, in a session, the frame whose conversation is packed: its id, or "top" for the top of the stack; the reply
+    to such a pack is recorded with that frame. Without it, a session packs its own conversation.
 
     `query` is what it is about; without one, the newest message of the user is. One that nobody said ranks what there is to
     choose from and is kept in the manifest; it is never recorded as a message, and the model is shown it, as the task of
@@ -104,10 +107,14 @@ def pack(
     looked into beside what holds everywhere. With a `model`, the budget is no more than its window leaves, and the request
     to the provider names it; `max_output` is the most that it may answer.
 
-    Before that the view of the conversation is settled: what facts died since becomes a redaction, and a compaction is
-    carried out if it pays, or if all would not fit; each is an event. With settle=False nothing is written. `reserve` keeps
-    so many tokens of the frame's budget for the call. With `audit` the manifest also names the facts that are kept from the
-    reader, so it is not to be shown to them."""
+    `strategy` says how the conversation is shortened: SummarizeOldest and TruncateAt keep so many of the newest messages,
+    whatever there is room for; PriorityBased and one of your own (a name or a function) come in if all does not fit.
+    Before that the view of the conversation is brought up to date: superseded values are redacted, and the compaction
+    that the policy calls for is carried out; each is an event. With settle=False nothing is written. `reserve` keeps
+    so many tokens of the frame's budget for the call. With time=False no time is shown. With `audit` the manifest
+    names the facts that are withheld from the reader: do not show it to them."""
+    place = yield from conversation(place, frame)
+    followed = find_strategy(place.context, strategy)
     asked = asked_for(
         place,
         query=query,
@@ -118,34 +125,37 @@ def pack(
         force=force,
         within=within,
         min_compaction=min_compaction,
+        strategy=None if followed is None else followed.asked,
         fact_share=fact_share,
         profile=profile,
         model=model,
         max_output=max_output,
         guard=guard,
+        time=time,
         audit=audit,
         as_of_us=as_of_us,
     )
-    told = brief_for(place, asked.role, brief)
-    chosen = levels.PriorityBased() if strategy is None else strategy
-    levels.check_strategy(chosen)
-    settles = checked_flag("settle", settle)
-    if reserve is not None:
-        checked_whole("the amount", reserve)
-        if place.frame is None:
-            raise InvalidContent(reason="tokens are reserved from the budget of a frame: pack with the frame")
-    made = yield from steady(place, lambda state: _pack(place, state, asked, told, chosen, settles))
+    told, settles = brief_for(place, asked.role, brief), checked_flag("settle", settle)
+    _check_reserve(place, reserve)
+    made = yield from steady(place, lambda state: _pack(place, state, asked, told, followed, settles))
     reservation = None if reserve is None else (yield from reserve_tokens(place, _PURPOSE, reserve))
-    answer = answer_for(place, made.request)
-    return (yield from _packed(place, made, told, answer, reservation))
+    return (yield from _packed(place, made, told, answer_for(place, made.request), reservation))
+
+
+def _check_reserve(place: Place, amount: object) -> None:
+    if amount is None:
+        return
+    checked_whole("the amount", amount)
+    if place.frame is None:
+        raise InvalidContent(reason="tokens are reserved from the budget of a frame: pack with the frame")
 
 
 def _pack(
-    place: Place, state: SessionState, asked: Asked, brief: Brief, strategy: levels.Strategy, settles: bool
+    place: Place, state: SessionState, asked: Asked, brief: Brief, strategy: Followed | None, settles: bool
 ) -> Flow[Made]:
     for _ in range(limits.VIEW_TRIES):
         found = yield from _at_once(place, state, asked, brief)
-        settled = settles and (yield from _settled(place, state, found))
+        settled = settles and (yield from _settled(place, state, found, strategy))
         if settled:
             state = yield from load(place.scope.stream, place.context.cache, fresh=True)
             found = yield from _at_once(place, state, asked, brief)
@@ -176,10 +186,11 @@ def _at_once(place: Place, state: SessionState, asked: Asked, brief: Brief) -> F
 def again(place: Place, manifest: Manifest, brief: Brief) -> Flow[Pack]:
     """The pack that a manifest tells of, made anew from a log that ends where it did."""
     request = manifest.request
+    strategy = find_strategy(place.context, request.strategy)
 
     def make(state: SessionState) -> Flow[Made]:
         found = yield from _gathered(place, state, request, brief, manifest.candidates)
-        return _assembled(place, state, found, levels.PriorityBased())
+        return _assembled(place, state, found, strategy)
 
     made = yield from steady(place, make)
     return (yield from _packed(place, made, brief, answer_for(place, request), None))
@@ -223,14 +234,15 @@ def _gathered(
     used = yield from candidates.ledgers_in_use(place, state, writer_for(place.context, state.identity).permissions)
     found = yield from candidates.facts(place, used, request, known)
     system, first = yield from _prefix(place, state, brief)
+    left_out = dict(state.view(place.frame).left_out)
     pieces = [
         *(_note(each, late[-1].seq) for each in histories.late_note(late, items, display.readable)),
         *candidates.environment_pieces(state, request),
         *candidates.situation_pieces(situation_of(state.standing(place.frame))),
         *(yield from candidates.fact_pieces(place, used, found, request, items, state.proposals)),
         *candidates.working_pieces(state, request),
-        *(yield from handle_pieces(place, request, functools.partial(_calls_in, items), display)),
-        *candidates.breadcrumb_pieces(state, place.frame),
+        *(yield from handle_pieces(place, request, functools.partial(_calls_in, items), display, left_out)),
+        *_breadcrumbs(place, state, request),
     ]
     watch = yield from guard.watch(
         place,
@@ -261,17 +273,10 @@ def _gathered(
     )
 
 
-def _counted(place: Place, text: str) -> int:
-    """Tokens of a text that is likely to come again."""
-    counter = place.context.counter
-    if len(text) > _COUNTED_CHARS:
-        return counter.count(text)
-    name = f"{counter.name} {text}"
-    known = _COUNTED.get(name)
-    if known is None:
-        known = counter.count(text)
-        _COUNTED.put(name, known, _ENTRY_BYTES)
-    return known
+def _breadcrumbs(place: Place, state: SessionState, request: Request) -> list[Piece]:
+    if place.frame is not None:
+        return ancestry_pieces(state.frames, place.frame)
+    return live_pieces(state.frames, request.effective, functools.partial(counted, place))
 
 
 def _note(text: str, seq: int) -> Piece:
@@ -291,7 +296,7 @@ def _prefix(place: Place, state: SessionState, brief: Brief) -> Flow[tuple[tuple
 
     def say(section: Section, name: str, text: str, source: str) -> None:
         if text.strip():
-            tokens = _counted(place, text)
+            tokens = counted(place, text)
             system.append(
                 Message(id=name, seq=0, role="system", content=(Text(text),), tokens=tokens, time_us=0, principal="")
             )
@@ -308,7 +313,7 @@ def _prefix(place: Place, state: SessionState, brief: Brief) -> Flow[tuple[tuple
     if brief.offered:
         tools = tools_text(brief.offered)
         many = f"{len(brief.offered)} tool{'s'[: len(brief.offered) > 1]}"
-        first.append(Stands("tools", "tools", tools, measure(_counted(place, tools), 0), many))
+        first.append(Stands("tools", "tools", tools, measure(counted(place, tools), 0), many))
     return tuple(system), tuple(first)
 
 
@@ -326,13 +331,13 @@ def _introduced(identity: Identity) -> str:
 # Settling
 
 
-def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
-    """Whether the view had to change: what died since it was last looked at gives way, and what is old is folded if that
-    pays, or if all would not fit."""
+def _settled(place: Place, state: SessionState, found: _Gathered, strategy: Followed | None) -> Flow[bool]:
+    """Whether the view had to change: what died since it was last looked at gives way, what is old is folded if that pays,
+    or if all would not fit; and what the strategy says is done."""
     waiting = [call for call in state.open_calls if call.frame == place.frame]
     if waiting:
         raise calls_open(place.scope, waiting, "the model is to see their results first: run them, or close them")
-    request, count = found.request, functools.partial(_counted, place)
+    request, count = found.request, functools.partial(counted, place)
     measure = functools.partial(calibrated, state.calibration)
     first = (
         sum(each.tokens for each in found.first) + _asked_tokens(place, state, request) + _fence_tokens(place, state)
@@ -347,6 +352,13 @@ def _settled(place: Place, state: SessionState, found: _Gathered) -> Flow[bool]:
     before = first - pinned + max(least_of(pieces, count, measure), min(tail, request.effective // _TAIL_SHARE))
     before += measure(count(SUMMARY_LABEL), 0)  # for a summary that it may come to
     history = _history_tokens(place, found, measure)
+    asked = asked_strategy(request, strategy, fits=before + pinned + history <= request.effective)
+    if asked is not None:
+        model = request.model or None
+        start = min(before, request.effective)
+        plan = yield from planning.follow(place, asked, window=request.effective, model=model, before=start)
+        if plan.at is not None:
+            return True
     if not _may_compact(place, state, request, before + pinned + history):
         return changed
     before += max(0, history - measure(found.view.tokens, found.view.blocks))  # a plan knows no notes of the guard
@@ -369,28 +381,18 @@ def _history_tokens(place: Place, found: _Gathered, measure: Callable[[int, int]
     """Of all that is in view."""
     view, items = found.view, found.guarded.items
     if items is view.shown:
-        return measure(view.tokens + _label_tokens(place, items), view.blocks)
-    return _tokens_of(place, items, measure)
-
-
-def _tokens_of(place: Place, items: Sequence[Item], measure: Callable[[int, int], int]) -> int:
-    tokens = sum(each.tokens for each in items) + _label_tokens(place, items)
-    return measure(tokens, sum(each.blocks for each in items))
-
-
-def _label_tokens(place: Place, items: Sequence[Item]) -> int:
-    """Of the words that say that a summary is one."""
-    return _counted(place, SUMMARY_LABEL) * sum(isinstance(each, Summary) for each in items)
+        return measure(view.tokens + label_tokens(place, items), view.blocks)
+    return tokens_of(place, items, measure)
 
 
 def _asked_tokens(place: Place, state: SessionState, request: Request) -> int:
     if not request.stated:
         return 0
-    return calibrated(state.calibration, _counted(place, _question(request) + JOINT), 1)
+    return calibrated(state.calibration, counted(place, _question(request) + JOINT), 1)
 
 
 def _fence_tokens(place: Place, state: SessionState) -> int:
-    return sum(calibrated(state.calibration, _counted(place, each), 0) for each in (OPENING + JOINT, CLOSING))
+    return sum(calibrated(state.calibration, counted(place, each), 0) for each in (OPENING + JOINT, CLOSING))
 
 
 def _question(request: Request) -> str:
@@ -407,15 +409,15 @@ def _question(request: Request) -> str:
 # Assembling
 
 
-def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: levels.Strategy) -> Made:
+def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: Followed | None) -> Made:
     request, context = found.request, place.context
-    count, measure = functools.partial(_counted, place), functools.partial(calibrated, state.calibration)
+    count, measure = functools.partial(counted, place), functools.partial(calibrated, state.calibration)
     guarded, watch = found.guarded, found.watch
     items, history = guarded.items, _history_tokens(place, found, measure)
     seen = functools.cache(functools.partial(_seen, found, measure))
     if request.profile.history == "relevant":
         kept = [each.item for each in seen() if each.fate in ("included", "reduced")]
-        items, history = tuple(kept), _tokens_of(place, kept, measure)
+        items, history = tuple(kept), tokens_of(place, kept, measure)
     question = _asked_tokens(place, state, request)
     fence = _fence_tokens(place, state)
     fixed = sum(each.tokens for each in found.first) + history + question + fence
@@ -427,8 +429,9 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
         ),
     ]
     if fixed > request.effective:
-        raise _too_large(request, history, fixed)
-    tail = tail_of(request, pieces, request.effective - fixed, count=count, measure=measure, strategy=strategy)
+        raise _too_large(request, history, fixed, critical_tokens(items, measure))
+    by = levels.PriorityBased() if strategy is None else strategy.of_levels
+    tail = tail_of(request, pieces, request.effective - fixed, count=count, measure=measure, strategy=by)
     boundary = state.view(place.frame).boundary
     behind = fenced((*tail.texts, _question(request)))
     if not behind:
@@ -462,7 +465,9 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: le
             budget=request.effective,
             used=fixed + tail.tokens,
             breakdown=_breakdown(found.first, history, tail, question, fence),
-            level=tail.level,
+            level=max(tail.level, level_of(items, state.view(place.frame).reduced), key=levels.LEVELS.index),
+            counted=plain_count(shown, found.first, count),
+            messages=len(shown.system) + sum(each.blocks for each in items) + bool(behind),
         ),
         exposed=guarded.exposed,
         counter=context.counter.name,
@@ -484,9 +489,9 @@ def _frozen(items: Sequence[Item], boundary: int) -> int:
     return bisect.bisect_right(items, boundary, key=lambda each: each.last) if boundary else 0
 
 
-def _too_large(request: Request, history: int, fixed: int) -> InvalidContent | CriticalOverflow | WindowTooSmall:
-    if fixed - history > request.effective:
-        return CriticalOverflow(needed=fixed - history, budget=request.effective)
+def _too_large(request: Request, history: int, fixed: int, critical: int) -> CriticalOverflow | WindowTooSmall:
+    if fixed - history + critical > request.effective:
+        return CriticalOverflow(needed=fixed - history + critical, budget=request.effective)
     return WindowTooSmall(what="the history, with what stands before it,", budget=request.effective, needed=fixed)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from holdfast.context import levels
 from holdfast.core.messages import closing_text
 from holdfast.core.previews import Spooling
 from holdfast.flows.effects import Flow
@@ -46,6 +47,8 @@ class Context(msgspec.Struct, frozen=True):
     prices: tuple[Prices, ...] = PRICES
     summarizer: Summarizer | None = None
     """None for the one that needs no model."""
+    strategies: dict[str, levels.Custom] = {}
+    """The compaction strategies of the program's own, by name."""
     briefs: dict[str, Brief] = {}
     """What someone in a role is told, by role; under the empty name, what everyone is told who has none."""
 

@@ -12,8 +12,10 @@ import msgspec
 
 from holdfast import chain, codec, errors
 from holdfast.context import plan as planning
+from holdfast.context import strategies
 from holdfast.context.fence import fenced
-from holdfast.context.plan import Ground, Tools
+from holdfast.context.ground import Ground, Tools
+from holdfast.context.levels import Asked
 from holdfast.core import upcast
 from holdfast.core.calibrate import calibrated
 from holdfast.core.display import Display
@@ -23,24 +25,26 @@ from holdfast.flows import effects
 from holdfast.flows.bodies import displayer, present
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
+from holdfast.flows.frames import handles
 from holdfast.flows.guard import show_guarded
 from holdfast.flows.history import last_reply, late_note, read, system_messages
 from holdfast.flows.place import Context, Place, given_to, together
+from holdfast.flows.strategies import Followed, find_strategy
 from holdfast.flows.views import late_of, steady
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext
+from holdfast.model.handles import Handle
 from holdfast.model.log import Appended
 from holdfast.model.messages import Item, Summary, SummaryDraft, Unit
 from holdfast.model.names import check_size, checked_flag, checked_name, checked_whole
 from holdfast.model.plan import (
     Fold,
+    Op,
     Plan,
     PlanPolicy,
     PolicyName,
     Prices,
-    Strategy,
-    SummarizeOldest,
-    TruncateAt,
+    Step,
     checked_policy,
     folds,
 )
@@ -75,6 +79,8 @@ class _Asked(msgspec.Struct, frozen=True):
     policy: PlanPolicy
     before: int
     cold: bool
+    handles: bool = True
+    """A strategy is asked about the handles of the frame, too."""
 
 
 def _request(
@@ -90,7 +96,7 @@ def _request(
     )
 
 
-def _plan(place: Place, state: SessionState, asked: _Asked, strategy: Strategy | None) -> Flow[Plan]:
+def _plan(place: Place, state: SessionState, asked: _Asked, strategy: Followed | None) -> Flow[Plan]:
     ground = yield from _ground(place, state, asked, strategy)
     made = _planned(place.context, state, ground, asked.policy, strategy)
     return (yield from _with_whole_tokens(place, state, made, Display(asked.window)))
@@ -107,11 +113,11 @@ def _with_whole_tokens(place: Place, state: SessionState, plan: Plan, display: D
 
 
 def _planned(
-    context: Context, state: SessionState, ground: Ground, policy: PlanPolicy, strategy: Strategy | None
+    context: Context, state: SessionState, ground: Ground, policy: PlanPolicy, strategy: Followed | None
 ) -> Plan:
     tools = _tools(context, state)
     if strategy is not None and not ground.unread:
-        return planning.asked(ground, strategy, policy, tools)
+        return strategies.asked(ground, strategy.asked, policy, tools, strategy.custom)
     return planning.plan(ground, policy, tools)
 
 
@@ -138,7 +144,7 @@ def _summarizing(context: Context) -> Callable[[int, int], int]:
     return lambda tokens, summary: prices.input * tokens + prices.output * summary
 
 
-def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Strategy | None) -> Flow[Ground]:
+def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Followed | None) -> Flow[Ground]:
     frame = place.frame
     measure = functools.partial(calibrated, state.calibration)
     recorded, whole = yield from read(place, state, Display(asked.window))
@@ -177,12 +183,22 @@ def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Strategy
         cold=asked.cold or changed or pinned_since,
         unread=not whole,
         stored=presented.stored,
+        handles=(yield from _handles(place, state)) if strategy is not None and asked.handles else (),
     )
 
 
 def _display(window: int) -> Display:
     """Stored bodies count as in a pack of this window; where neither a window nor a model is known, by their previews."""
     return Display(window if 0 < window < UNKNOWN.window else None)
+
+
+def _handles(place: Place, state: SessionState) -> Flow[tuple[Handle, ...]]:
+    """The newest handles of a frame that its packs may show, beside what stands in the history."""
+    if place.frame is None:
+        return ()
+    found = yield from handles(place, limit=limits.LEFT_OUT_HANDLES)
+    left_out = dict(state.view(place.frame).left_out)
+    return tuple(each for each in found if each.occupies_context and each.at > left_out.get(each.id, 0))
 
 
 def _prices(context: Context, model: str) -> Prices | None:
@@ -193,7 +209,7 @@ def compact(
     place: Place,
     plan: Plan | None = None,
     *,
-    strategy: Strategy | None = None,
+    strategy: Asked | None = None,
     window: int | None = None,
     model: str | None = None,
     prices: Prices | None = None,
@@ -205,15 +221,20 @@ def compact(
 ) -> Flow[Plan]:
     """Carry out what plan() says, if it says anything; the plan that comes back has the event in `at`.
 
-    With a `plan` from before, exactly that: PlanStale if what is shown has changed since. With a `strategy`
-    (SummarizeOldest, TruncateAt), what that asks for, whatever it costs. The transcript stays as it is."""
+    With a `plan` from before, exactly that: PlanStale if what is shown has changed since. With a `strategy`, what that asks
+    for, whatever it costs: SummarizeOldest and TruncateAt keep so many of the newest messages; PriorityBased takes out what
+    has the lowest priority, the oldest first, until the rest fits `window`; one of your own, by its name or as a function,
+    is asked if it does not fit. Messages that are Critical stay. In a frame its handles take part. What comes back says
+    what became of it: original, final, level, items_removed, items_summarised, target_met. The transcript stays as it
+    is."""
     if plan is not None:
         plan = _made(place, plan)
-    if strategy is not None:
-        _check_strategy(strategy)
+    followed = find_strategy(place.context, strategy)
     asked = _request(place, window, model, prices, policy, before, cold)
     said = None if plan is None else msgspec.structs.replace(plan, considered=(), at=None)
-    bound = codec.encode(["compact", place.scope, place.frame, asked, strategy, said])
+    bound = codec.encode(
+        ["compact", place.scope, place.frame, asked, None if followed is None else followed.asked, said]
+    )
     if key is not None:
         first = yield from effects.find(place.scope.tenant, checked_name("idempotency key", key))
         if first:
@@ -222,6 +243,18 @@ def compact(
         kept = plan
         sound = yield from steady(place, lambda state: _checked_plan(place, state, kept))
         return (yield from _carried_out(place, (yield from _filled(place, sound)), key, cause, bound))
+    return (yield from _done(place, asked, followed, key, cause, bound))
+
+
+def follow(place: Place, strategy: Followed, *, window: int, model: str | None, before: int) -> Flow[Plan]:
+    """What a strategy that a pack was asked for does to the view. Handles are left alone: the pack chooses among them."""
+    asked = _Asked(window, model, None, place.context.compaction, before, False, False)
+    return (yield from _done(place, asked, strategy, None, None, None))
+
+
+def _done(
+    place: Place, asked: _Asked, strategy: Followed | None, key: str | None, cause: str | None, bound: bytes | None
+) -> Flow[Plan]:
     for tries in range(limits.VIEW_TRIES):
         try:
             made = yield from _from_the_beginning(place, asked, strategy, cause)
@@ -244,7 +277,7 @@ def _made(place: Place, plan: object) -> Plan:
     return made
 
 
-def _from_the_beginning(place: Place, asked: _Asked, strategy: Strategy | None, cause: str | None) -> Flow[Plan]:
+def _from_the_beginning(place: Place, asked: _Asked, strategy: Followed | None, cause: str | None) -> Flow[Plan]:
     """A plan for what can be looked at as a whole; what is longer is folded from its beginning until it can."""
     done: Plan | None = None
     while True:
@@ -312,6 +345,11 @@ def _is_critical(item: Item) -> bool:
 _FOREIGN = "the plan does not fit the view: it was made for another, or changed by hand"
 
 
+def _as_step(op: Op, event: ContextCompacted) -> Step:
+    figures = event.figures
+    return Step(op=op, first_changed_index=event.first_changed, before=figures.before, after=figures.after)
+
+
 def _as_plan(place: Place, appended: Appended) -> Plan:
     """A plan as the event tells that carried it out."""
     for recorded in appended.events:
@@ -327,18 +365,14 @@ def _as_plan(place: Place, appended: Appended) -> Plan:
                 fold=event.fold,
                 figures=event.figures,
                 target_met=event.target_met,
+                level=event.level,
+                steps=tuple(_as_step(op, event) for op in event.ops),
+                handles=event.handles,
+                handle_tokens=event.original - event.figures.before,
+                freed_tokens=event.original - event.figures.before - (event.final - event.figures.after),
                 at=recorded.seq,
             )
     raise InvalidContent(reason="what was done under this key was erased since")
-
-
-def _check_strategy(strategy: object) -> None:
-    match strategy:
-        case SummarizeOldest(keep_recent=figure) | TruncateAt(message_count=figure):
-            checked_whole("the messages to keep", figure, 0, limits.LIVE_MESSAGES)
-        case _:
-            reason = f"a strategy is SummarizeOldest(…) or TruncateAt(…), not {errors.shown(strategy)}"
-            raise InvalidContent(reason=reason)
 
 
 def _filled(place: Place, plan: Plan) -> Flow[Plan]:
@@ -403,11 +437,12 @@ def _carried_out(place: Place, plan: Plan, key: str | None, cause: str | None, b
         reduced=plan.reduced,
         fold=plan.fold,
         first_changed=plan.first_changed,
-        original=plan.figures.before,
-        final=plan.figures.after,
-        level="moderate" if plan.fold is not None else "light",
+        original=plan.original,
+        final=plan.final,
+        level=plan.level,
         target_met=plan.target_met,
         figures=plan.figures,
+        handles=plan.handles,
     )
     refs = [each.ref for each in plan.reduced if each.ref is not None]
     part = Part(command, given_to(place.context))

@@ -43,6 +43,8 @@ def as_message(recorded: Recorded, event: Event | None) -> Message:
             principal=recorded.principal,
             closing=event.closing,
             frame=event.frame,
+            skipped=event.skipped,
+            dropped_calls=event.dropped_calls,
             priority="critical" if event.role == "system" else event.priority,
         )
     if isinstance(event, EvidenceKept):
@@ -59,6 +61,11 @@ def as_message(recorded: Recorded, event: Event | None) -> Message:
             late=event.reason,
         )
     return Message(id=recorded.id, seq=recorded.seq, time_us=recorded.time_us, principal=recorded.principal)
+
+
+def is_said(message: Message, frame: str | None) -> bool:
+    """Whether models are shown a message as part of this conversation: no system message, nothing erased or skipped."""
+    return message.role not in (None, "system") and not message.skipped and message.frame == frame
 
 
 def piece_at(
@@ -96,7 +103,7 @@ def stretch_of(
             return None
         for recorded in (yield from effects.read(stream, at - 1, end - at + 1)):
             each = message(recorded)
-            if recorded.type == MessageRecorded.name and each.role not in (None, "system") and each.frame == frame:
+            if recorded.type == MessageRecorded.name and is_said(each, frame):
                 found.append(each)
         at = end + 1
     return found

@@ -94,7 +94,8 @@ def read_text(
 
     Ask for bytes, from `start` up to but not including `stop`; or for lines, from `first_line` to `last_line`, the first
     one being 1; or, with `search`, for the lines in which a text is, in upper or lower case. A character belongs to the
-    range in which it begins. No more than `limit` bytes come back; `stop` and `more` tell where to go on."""
+    range in which it begins. No more than `limit` bytes come back; `stop` and `more` tell where to go on. This is what was
+    stored, superseded values included: what reader() returns is for a model, and leaves them out."""
     asked = _asked(start, stop, first_line, last_line, search)
     checked_whole("limit", limit, LEAST_BYTES, limits.PAYLOAD_BYTES)
     name = handle.id if type(handle) is Handle else handle

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from holdfast.errors import HandleNotFound, InvalidContent, InvalidInput, shown
 from holdfast.flows import reading
 from holdfast.flows.effects import Flow
+from holdfast.flows.guard import show_text
 from holdfast.flows.place import Place
 from holdfast.flows.reading import Reading
+from holdfast.model.handles import handle_seq, piece_of
 from holdfast.model.tools import READ_HANDLE
 
 _ROOM = 512
@@ -28,7 +32,15 @@ def answer(place: Place, arguments: dict[str, object]) -> Flow[str]:
         found = yield from reading.read_text(place, **known, limit=max(reading.LEAST_BYTES, limit))
     except (InvalidInput, HandleNotFound) as error:
         return f"Error: {error}"
-    return told(found)
+    return told((yield from _guarded(place, found)))
+
+
+def _guarded(place: Place, found: Reading) -> Flow[Reading]:
+    """What was read, without superseded values: it is shown again, and after their end. Its range is that of the body."""
+    if found.binary:
+        return found
+    seq = handle_seq(found.handle) or (piece_of(found.handle) or (0,))[0]
+    return msgspec.structs.replace(found, text=(yield from show_text(place, found.text, seq)))
 
 
 def _checked(arguments: dict[str, object]) -> dict[str, Any]:

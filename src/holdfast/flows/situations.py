@@ -15,6 +15,7 @@ from holdfast import codec
 from holdfast.context import reasoning
 from holdfast.context.reasoning import Derived, Ground
 from holdfast.context.redaction import Watch, guard_text, withholds
+from holdfast.conversion import to_json
 from holdfast.core import situation as core
 from holdfast.core import upcast
 from holdfast.core.sessions import check_there
@@ -110,14 +111,18 @@ def refresh_situation(
     A field that somebody else wrote is left to him for SITUATION_AGE iterations, 5 of them, counted from the one that it
     came from; then rules write it anew, if they have something to say. What they wrote themselves they change, and empty,
     as things go."""
-    from holdfast.flows.history import in_view  # noqa: PLC0415 - only this needs it
+    from holdfast.flows.guard import show_guarded  # noqa: PLC0415 - only this needs it
+    from holdfast.flows.history import in_view  # noqa: PLC0415 - the same
     from holdfast.flows.views import steady  # noqa: PLC0415 - the same
 
     asked = None if iteration is None else checked_whole("iteration", iteration)
 
     def made(state: SessionState) -> Flow[Derived]:
         items = yield from in_view(place, state)
-        return (yield from _derived(place, state, items))
+        guarded = yield from show_guarded(
+            place, state, items, turn=0, deferring=False
+        )  # what is written now comes after
+        return (yield from _derived(place, state, guarded.items))
 
     found = yield from steady(place, made)
     fields: dict[Field, str] = dict(found.fields)
@@ -140,25 +145,18 @@ def refresh_situation(
     return msgspec.structs.replace(answer, kept=kept)
 
 
-def shown(place: Place, state: SessionState, items: Sequence[Item]) -> Flow[tuple[tuple[str, str], ...]]:
-    """The fields of a situation as a model is to see them: those that are stored, or, if none are, what rules read from
-    what is in view. Writes nothing."""
-    stored = core.situation_of(state.standing(place.frame)).fields
-    if stored:
-        return stored
-    return (yield from _derived(place, state, items)).fields
-
-
 def _derived(place: Place, state: SessionState, items: Sequence[Item]) -> Flow[Derived]:
     frame = state.frames.get(place.frame or "")
     standing = state.standing(place.frame)
+    latest = yield from _latest(place, standing.actions[-1:])
+    watch = yield from _watch(place, state, [(each.seq, each.approach) for each in latest])
     found = reasoning.derived(
         Ground(
             goal="" if frame is None else frame.goal,
             goal_at=frame_seq(place.frame),
             items=tuple(items),
             replies=standing.replies,
-            actions=(yield from _latest(place, standing.actions[-1:])),
+            actions=tuple(_guard_action(watch, each) for each in latest),
             open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
         )
     )
@@ -314,10 +312,10 @@ def _checked_call(call: object) -> ActionCall:
     if type(call) is not dict or not {*call} <= {*_CALL_KEYS} or "name" not in call:
         raise InvalidContent(reason=f"a tool call has {', '.join(_CALL_KEYS)}; this is {told_value(call)}")
     result = call.get("result")
-    text = result if type(result) is str else core.as_text(codec.checked_json("the result", result))
+    text = result if type(result) is str else core.as_text(to_json("the result", result))
     return ActionCall(
         name=checked_name("tool", call["name"]),
-        args=core.bounded_args(codec.checked_json("the arguments", call.get("args"))),
+        args=core.bounded_args(to_json("the arguments", call.get("args"))),
         result=core.bounded_result(codec.checked_text("the result", text)),
         outcome=one_of("outcome", call.get("outcome", OUTCOMES[0]), OUTCOMES),
     )
@@ -364,9 +362,10 @@ def reasoning_context(place: Place, mode: Mode = "fast", *, max_history: int = 3
     """What a model is to reason on, in words. Fast: the situation, and what the latest tools returned. Deep: the situation,
     and all that is known of the latest action.
 
-    Where no situation is stored, the `max_history` actions before the latest stand for it, in short, and the latest is
-    told in full; where nothing was done either, a sentence says so. Superseded values are redacted or
-    marked, as they are in a history; situation() and actions() have what was said."""
+    Where no situation is stored, the `max_history` actions before the latest stand for it, in short, each call with its
+    arguments and the beginning of its result, and the latest is told in full; where nothing was done either, a sentence
+    says so. Superseded values are redacted or marked, as they are in a history; situation() and actions() have what was
+    said."""
     one_of("mode", mode, MODES)
     most = checked_whole("max_history", max_history, 0, limits.READ_EVENTS - 1)
     found = yield from _there(place)

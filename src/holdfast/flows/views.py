@@ -18,10 +18,10 @@ from holdfast.core.units import fitting, group_seq, grouped, kept_seqs
 from holdfast.errors import Contended, InvalidContent, WindowTooSmall
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.guard import show_guarded
+from holdfast.flows.guard import show_guarded, show_messages
 from holdfast.flows.load import load
 from holdfast.flows.place import Place, order
-from holdfast.flows.read import kept_by, message, stretch_of
+from holdfast.flows.read import is_said, kept_by, message, stretch_of
 from holdfast.model import limits
 from holdfast.model.commands import Summarize
 from holdfast.model.events import EvidenceKept, MessageRecorded, SummaryRecorded
@@ -43,7 +43,8 @@ def window(place: Place, tokens: int = 8_000) -> Flow[View]:
     """What of the session fits into so many tokens: the system messages, then the newest units, each whole.
 
     Where a turn begins is the preferred cut. Counts are corrected by what the provider's usage figures taught so far. What
-    was summarised is shown as its summary."""
+    was summarised is shown as its summary. Superseded values are kept out, as the policy's guard says: messages() has what
+    was said."""
     checked_whole("tokens", tokens, 1, limits.WINDOW_TOKENS)
     return (yield from steady(place, lambda state: _window(place, state, tokens)))
 
@@ -71,7 +72,8 @@ def _window(place: Place, state: SessionState, tokens: int) -> Flow[View]:
     left = tokens - sum(calibrated(state.calibration, each.tokens, 1) for each in system)
     if left < 0:
         raise WindowTooSmall(what="its system messages", budget=tokens, needed=tokens - left)
-    items, _ = yield from newest(stream, state, place.frame, left)
+    recorded, _ = yield from newest(stream, state, place.frame, left)
+    items = (yield from show_guarded(place, state, recorded)).items
     sizes = [calibrated(state.calibration, item.tokens, item.blocks) for item in items]
     if sizes and sizes[-1] > left:
         needed = tokens - left + sizes[-1]
@@ -82,7 +84,7 @@ def _window(place: Place, state: SessionState, tokens: int) -> Flow[View]:
         system=tuple(system),
         items=tuple(kept),
         open_calls=tuple(call for call in state.open_calls if call.frame == place.frame),
-        late=(yield from late_of(stream, state, place.frame)),
+        late=(yield from show_messages(place, state, (yield from late_of(stream, state, place.frame)))),
         tokens=tokens - left + sum(sizes[len(items) - shown :]),
         omitted=max(0, _live(state, place.frame) - sum(item.count for item in kept)),
     )
@@ -175,7 +177,7 @@ def back(
             if recorded.seq < first or size.passes(budget):
                 break
             each = message(recorded)
-            if each.role not in (None, "system") and each.frame == frame and group_seq(each) not in but:
+            if is_said(each, frame) and group_seq(each) not in but:
                 entries.append(each)
                 size.add(each)
     return entries
@@ -196,7 +198,7 @@ def oldest(stream: StreamId, state: SessionState, frame: str | None) -> Flow[lis
         end = min([state.version, *(each.first - 1 for each in summaries if each.first > after)])
         for recorded in (yield from effects.read(stream, after, min(limits.READ_EVENTS, end - after))):
             each = message(recorded)
-            if recorded.type == MessageRecorded.name and each.role not in (None, "system") and each.frame == frame:
+            if recorded.type == MessageRecorded.name and is_said(each, frame):
                 entries.append(each)
             after = recorded.seq
     entries = entries[: limits.LIVE_MESSAGES // 2]

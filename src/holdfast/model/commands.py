@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from holdfast.model.content import BlobRef, Json, Part, Role, Source, Usage
+from holdfast.model.content import BlobRef, Json, Part, Role, SkipReason, Source, Usage
 from holdfast.model.detection import Proposal, Settled
 from holdfast.model.events import FramePopped
 from holdfast.model.facts import FactScope, FactSource, FactState, MemoryType, Mention
@@ -26,6 +26,7 @@ class NewCall(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     args: Json
     provider_id: str | None = None
+    raw: str | None = None
 
 
 class NewResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -45,6 +46,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: Usage | None = None
     source: Source | None = None
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
+    skipped: SkipReason | None = None
     priority: Priority = "medium"
 
 
@@ -105,6 +107,7 @@ class CompactContext(_Command, frozen=True, kw_only=True, tag="compact_context")
     level: Level
     target_met: bool
     figures: Figures
+    handles: tuple[str, ...] = ()
 
 
 class RedactContext(_Command, frozen=True, kw_only=True, tag="redact_context"):
@@ -135,6 +138,9 @@ class RecordPack(_Command, frozen=True, kw_only=True, tag="record_pack"):
     context_hash: str
     budget: int
     used: int
+    counted: int = 0
+    messages: int = 0
+    counter: str = ""
     level: Level
     query: str
     shown: tuple[tuple[int, int], ...]

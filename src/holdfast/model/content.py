@@ -11,6 +11,10 @@ from holdfast.model import limits
 
 Role = Literal["system", "user", "assistant", "tool"]
 
+SkipReason = Literal["empty", "length", "refusal", "content_filter", "incomplete"]
+"""Why a reply is recorded but not shown to models: it has neither content nor calls; the token limit cut it off; the model
+refused; the provider's filter stopped it; or the provider reports it as failed or cancelled."""
+
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 else:
@@ -93,6 +97,8 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     args: Json
     provider_id: str | None = None
     """The provider's own id, unique within the message."""
+    raw: str | None = None
+    """The arguments as the provider spelled them, where that differs from their canonical JSON."""
 
 
 class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):

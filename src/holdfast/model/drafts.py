@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.model.content import Source, Usage
+from holdfast.model.content import SkipReason, Source, Usage
 
 
 class Inline(msgspec.Struct, frozen=True):
@@ -22,6 +22,8 @@ class DraftCall(msgspec.Struct, frozen=True):
     name: Any
     args: Any
     provider_id: Any = None
+    raw: str | None = None
+    """The arguments as they were spelled, if they came as text."""
 
 
 class DraftResult(msgspec.Struct, frozen=True):
@@ -43,4 +45,6 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     source: Source | None = None
     metadata: Any = None
+    skipped: SkipReason | None = None
+    """Why no model is shown this reply, as far as the provider said."""
     priority: Any = None

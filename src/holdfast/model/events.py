@@ -9,7 +9,7 @@ from typing import ClassVar, TypeAlias
 
 import msgspec
 
-from holdfast.model.content import BlobRef, Json, Part, Role, Source, ToolCall, ToolResult, Usage
+from holdfast.model.content import BlobRef, Json, Part, Role, SkipReason, Source, ToolCall, ToolResult, Usage
 from holdfast.model.detection import Proposal, Settled
 from holdfast.model.facts import FactScope, FactSource, MemoryType, Mention, SupersessionRule
 from holdfast.model.frames import Ending, Limits
@@ -26,8 +26,7 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SessionCreated(_Event, frozen=True, kw_only=True):
-    """A session begins. `idle_timeout_us` is how long it may be idle; 0 for ever. `ledgers` are the keys of the streams of
-    those that it reads after its own."""
+    """A session begins. It may be idle for `idle_timeout_us`; 0: for ever. It reads `ledgers`, keys of streams, too."""
 
     name = "session.created"
     version = 3
@@ -39,7 +38,8 @@ class SessionCreated(_Event, frozen=True, kw_only=True):
 
 class MessageRecorded(_Event, frozen=True, kw_only=True):
     """`tokens` is what `counter` said when the message came in; a replay never counts again. `frame` is the one it belongs
-    to, if any. A system message is Critical whatever its priority says, and a result has the priority of its call."""
+    to, if any. A system message is Critical whatever its priority says, and a result has the priority of its call. A
+    `skipped` reply is shown to no model, and its calls are `dropped_calls`: they never wait."""
 
     name = "message.recorded"
     version = 4
@@ -54,6 +54,8 @@ class MessageRecorded(_Event, frozen=True, kw_only=True):
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
     closing: bool = False
     frame: str | None = None
+    skipped: SkipReason | None = None
+    dropped_calls: tuple[ToolCall, ...] = ()
     priority: Priority = "medium"
 
 
@@ -570,14 +572,13 @@ Event: TypeAlias = (
     | ActionRecorded
 )
 
-_ALL: tuple[type[Event], ...] = Event.__args__
-EVENTS: dict[str, type[Event]] = {event.name: event for event in _ALL}
+EVENTS: dict[str, type[Event]] = {event.name: event for event in Event.__args__}
 
 OFFLOADING = {SessionReset.name, SessionClosed.name, SessionTimedOut.name, SessionDestroyed.name}
 """What ends a conversation: the history since the last such event becomes an entry of the outbox."""
 
-OF_FRAMES = {name for name in EVENTS if name.startswith(("frame.", "token.", "budget."))} - {ContextCompacted.name}
-OF_FRAMES |= {HandleReplaced.name}
+OF_FRAMES = {name for name in EVENTS if name.startswith(("frame.", "token.", "budget.", HandleReplaced.name))}
+OF_FRAMES -= {ContextCompacted.name}
 """What frames and their budgets are made of: erased a whole tree at a time, or the figures would not add up."""
 
 OF_LEDGERS = {name for name in EVENTS if name.startswith("fact.")} | {PayloadsErased.name}

@@ -26,8 +26,13 @@ def explained(plan: Plan) -> str:
         lines += _refused(plan)
     else:
         lines += [_done(plan), *_priced(plan, figures)]
-    if not plan.target_met:
-        over = figures.after - figures.window
+    over = plan.final - figures.window
+    if not plan.target_met and over <= 0:
+        lines.append(
+            f"It will fit, but a collapse does not reach its target: {figures.after:,} tokens stay, which are pinned,"
+            " Critical, or new to the model."
+        )
+    elif not plan.target_met:
         lines.append(
             f"It will not fit: {over:,} tokens too many are pinned, new to the model, or stand before it. Take a larger"
             " window, or split what is new."

@@ -220,6 +220,11 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
         return self.frame_stack[-1] if self.frame_stack else None
 
     @property
+    def pending_work_items(self) -> int:
+        """How many items of work are pending."""
+        return len(self.pending_work)
+
+    @property
     def unknown(self) -> tuple[Pending, ...]:
         """Tool calls that were started and have no result: whether they took effect, nobody knows."""
         return tuple(each for each in self.pending_work if each.kind == "tool_in_progress")

@@ -27,6 +27,9 @@ MESSAGE_CALLS = 256
 CALL_ID_CHARS = 4_096
 """A provider's id of a tool call."""
 
+RAW_ARGS_BYTES = 256 << 10
+"""The arguments of a message's calls in the provider's own spelling. Beyond it, they are kept in canonical JSON alone."""
+
 METADATA_BYTES = 64 << 10
 """The metadata of one session."""
 
@@ -48,6 +51,9 @@ REDUCED_PIECES = 10_000
 LIVE_MESSAGES = 10_000
 """Messages of one conversation that are looked at, or folded, at once."""
 
+LEFT_OUT_HANDLES = 1_000
+"""Handles of a frame that packs leave out since it was compacted."""
+
 PACK_TOKENS = 500
 """The least that a pack may have."""
 
@@ -59,6 +65,9 @@ PACK_PAGES = 10
 
 PACK_HANDLES = 200
 """The newest handles of a frame that a pack looks at; and how many may be included or excluded by name."""
+
+PACK_FRAMES = 12
+"""The live frames that a session's own pack names: those with the newest activity, and the ones above them."""
 
 PACK_STRETCHES = 32
 """Stretches of events that the record of a pack names as shown; what lies between them is named with them if there are

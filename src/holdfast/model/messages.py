@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.model.content import Body, Json, Part, Role, Source, ToolCall, ToolResult, Usage, text_of
+from holdfast.model.content import Body, Json, Part, Role, SkipReason, Source, ToolCall, ToolResult, Usage, text_of
 from holdfast.model.handles import SCORES, Priority
 from holdfast.model.names import Scope
 from holdfast.model.state import OpenCall
@@ -36,6 +36,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """How long it stays in view when room is short. A system message is Critical."""
     late: str = ""
     """Why this is no part of the transcript but kept as evidence; empty for what is."""
+    skipped: SkipReason | None = None
+    """Why this reply is not shown to models: the message before it still waits for an answer. None for what is shown."""
+    dropped_calls: tuple[ToolCall, ...] = ()
+    """The calls of a skipped reply: kept as evidence, never open, not to be run."""
 
     @property
     def erased(self) -> bool:

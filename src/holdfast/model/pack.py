@@ -10,8 +10,8 @@ from holdfast.errors import InvalidContent, shown
 from holdfast.model.facts import FactScope
 from holdfast.model.handles import Priority
 from holdfast.model.names import LedgerId, Scope, check_size, number_in
-from holdfast.model.plan import Level
-from holdfast.model.tools import READ_HANDLE, Tool
+from holdfast.model.plan import Level, Strategy
+from holdfast.model.tools import READ_HANDLE, Tool, described_tools
 
 Section: TypeAlias = Literal[
     "system",
@@ -52,6 +52,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     working_context: str = ""
     """Where it works, and with what."""
     tools: tuple[Tool, ...] = ()
+    """Tools, or functions, which are described by Tool.from_function()."""
     read_handle: bool = True
     """Offer the tool that reads what is shown in part, beside `tools`. Without it, every marker in a pack says that the
     rest cannot be read."""
@@ -73,6 +74,8 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def checked_brief(brief: object) -> Brief:
     """A brief of our own, whatever its parts are made of, if it is one."""
+    if type(brief) is Brief and type(brief.tools) in (list, tuple):
+        brief = msgspec.structs.replace(brief, tools=described_tools(brief.tools))
     try:
         made = msgspec.json.decode(msgspec.json.encode(brief), type=Brief) if type(brief) is Brief else None
         sound = made is not None and made == brief
@@ -140,11 +143,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     within: tuple[tuple[FactScope, str], ...] = ()
     """The scopes of facts that are looked into, with their ids, beside what holds everywhere."""
     min_compaction: Level = "none"
+    strategy: Strategy | None = None
+    """How what does not fit is made to, as asked for; None for what the engine's policy says."""
     fact_share: float
     profile: Profile
     guard: Guard = "redact"
+    time: bool = True
+    """The pack says what time it is. Without, a pack made later from the same state has the same bytes."""
     audit: bool = False
-    """The manifest also tells what is kept from the reader, so it is not for him."""
+    """The manifest also tells what is kept from the reader, so it is not for them."""
     as_of_us: int
 
 
@@ -186,6 +193,10 @@ class TokenSummary(msgspec.Struct, frozen=True, kw_only=True):
     breakdown: dict[Section, int]
     level: Level = "none"
     """How far what is made anew for each call had to be compacted."""
+    counted: int = 0
+    """Its tokens as the counter says, before what the provider's figures taught: never more than `used`."""
+    messages: int = 0
+    """In how many messages."""
 
     @property
     def remaining(self) -> int:

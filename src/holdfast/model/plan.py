@@ -6,7 +6,7 @@ one before, so a provider's prompt cache stays warm; at one, what stands behind 
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -22,6 +22,7 @@ Form: TypeAlias = Literal["excerpt", "snip", "spool", "page", "whole"]
 """How a piece of a message is shown: the beginning and end of what is old; of what is too long; the preview of what lies in
 the blob store; a line that names it; or whole, though it lies in the blob store."""
 Level: TypeAlias = Literal["none", "light", "moderate", "aggressive", "critical"]
+LEVELS: tuple[Level, ...] = get_args(Level)
 Why: TypeAlias = Literal["pays", "forced", "threshold", "cold", "idle", "asked"]
 RedactionWhy: TypeAlias = Literal["died", "returned", "told"]
 """A fact that was shown died · one that was not came back · what is new tells a dead one."""
@@ -97,13 +98,42 @@ class TruncateAt(msgspec.Struct, frozen=True, tag="truncate_at"):
     message_count: int
 
 
-Strategy: TypeAlias = SummarizeOldest | TruncateAt
-Op: TypeAlias = Spool | Snip | TimeDecayMicro | Collapse | AutoCompact | SummarizeOldest | TruncateAt
+class PriorityBased(msgspec.Struct, frozen=True, tag="priority_based"):
+    """Take what has the lowest priority out first, and of that the oldest, until the rest fits; what is Critical stays."""
+
+
+class CustomStrategy(msgspec.Struct, frozen=True, omit_defaults=True, tag="custom"):
+    """A strategy of one's own, by the name that it was registered under: `open(strategies={name: function})`."""
+
+    name: str
+    rewritten: tuple[int, ...] = ()
+    """Where it was followed: the seqs of the messages whose place a text of its own takes."""
+
+
+Strategy: TypeAlias = PriorityBased | SummarizeOldest | TruncateAt | CustomStrategy
+Op: TypeAlias = (
+    Spool
+    | Snip
+    | TimeDecayMicro
+    | Collapse
+    | AutoCompact
+    | SummarizeOldest
+    | TruncateAt
+    | PriorityBased
+    | CustomStrategy
+)
 
 
 def folds(op: Op) -> bool:
     """Whether an operation folds units, and does not only show pieces in a shorter form."""
     return not isinstance(op, Spool | Snip | TimeDecayMicro)
+
+
+def summarises(op: Op) -> bool:
+    """Whether a summary takes the place of what an operation folds, and not only a line that says how much it was."""
+    if isinstance(op, Collapse):
+        return op.summary_tokens > 0
+    return isinstance(op, AutoCompact | SummarizeOldest)
 
 
 def label(op: Op) -> str:
@@ -264,7 +294,7 @@ class Faithful(msgspec.Struct, frozen=True, kw_only=True):
     """The share of the window from which the history is shortened."""
     target: float = 0.50
     """The share of the window that is left."""
-    cold: float = 0.50
+    cold: float = 0.45
     """The share of the window from which it may be shortened when the cache is cold."""
     cold_target: float = 0.25
     """The share that is left then, if the price says so."""
@@ -373,15 +403,59 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What else could be done, each with its figures."""
     prices: Prices | None = None
     target_met: bool = True
-    """Whether the view will fit."""
+    """Whether the view, with the handles that a strategy was asked about, will fit; and whether a collapse reaches its
+    target."""
     more: bool = False
     """There was more than could be looked at: plan again once this is done."""
     at: int | None = None
     """The seq of the event that carried it out, once one did."""
+    level: Level = "none"
+    """The worst that happens to something: it is shortened, summarised, or taken out, by its priority."""
+    handles: tuple[str, ...] = ()
+    """The handles of the frame that packs leave out from then on."""
+    handle_tokens: int = 0
+    """Of all handles of the frame that packs may show; 0 if no strategy asked for them."""
+    freed_tokens: int = 0
+    """Of those that packs leave out."""
 
     @property
     def empty(self) -> bool:
-        return not self.reduced and self.fold is None
+        return not self.reduced and self.fold is None and not self.handles
+
+    @property
+    def original(self) -> int:
+        """Tokens before, of the view and the handles that it is about."""
+        return self.figures.before + self.handle_tokens
+
+    @property
+    def final(self) -> int:
+        """Tokens after."""
+        return self.figures.after + self.handle_tokens - self.freed_tokens
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """What is taken out: messages (`m5`), of which a line says how many there were, and handles (`h7`)."""
+        return (*self._left(summarised=False), *self.handles)
+
+    @property
+    def summarised(self) -> tuple[str, ...]:
+        """The messages that a summary stands for."""
+        return self._left(summarised=True)
+
+    @property
+    def items_removed(self) -> int:
+        return len(self.removed)
+
+    @property
+    def items_summarised(self) -> int:
+        return len(self.summarised)
+
+    def _left(self, *, summarised: bool) -> tuple[str, ...]:
+        if self.fold is None:
+            return ()
+        told = {seq for op in self.ops if isinstance(op, CustomStrategy) for seq in op.rewritten}
+        whole = any(map(summarises, self.ops))
+        return tuple(f"m{seq}" for seq in self.fold.messages if (whole or seq in told) == summarised)
 
     @property
     def ops(self) -> tuple[Op, ...]:

@@ -231,6 +231,8 @@ class FactRow(Row, frozen=True, kw_only=True):
     them: what is looked for is stemmed alike."""
     words: str
     """And those of its value."""
+    memory_type: str
+    """The kind of memory that it is."""
     anchor: str
     """A word without which its value is told nowhere; of the key, if the value has none that stands out."""
     state: str

@@ -70,20 +70,35 @@ class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tool results, up to the same seq as the calls."""
     repeats: int = 0
     """Of these, how many answered a call that had been made before, or read a stored body again."""
+    left_out: tuple[tuple[str, int], ...] = ()
+    """The handles that packs leave out, with the event that said so: one whose content is newer is shown again."""
 
 
 _AS_RECORDED = ViewState()
 _AT_FIRST = Standing()
 
 
+class Report(msgspec.Struct, frozen=True):
+    """What a provider reported with a reply."""
+
+    reply: int
+    """The seq of the reply."""
+    prompt: int
+    """Tokens of the whole prompt."""
+
+
 class Calibration(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the provider's figures taught about the counter's, for the model that answered last."""
 
     model: str = ""
+    counter: str = ""
+    """The counter whose figures these are."""
+    report: Report | None = None
+    """The newest report, until the pack that it is about is recorded."""
     prompt: int = 0
     """Tokens of the last prompt, in the provider's count; 0 when the next one cannot be compared with it."""
     estimate: int = 0
-    """What the counter said of the transcript in that prompt."""
+    """What the counter said of the pack that was that prompt."""
     messages: int = 0
     """How many messages that was."""
     factor: int = 1_000
@@ -199,5 +214,6 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
         parts = len(self.frames) * 2_048 + (len(self.open_calls) + len(self.summaries)) * 512 + len(self.pinned) * 32
         parts += (len(self.working) + len(self.environment)) * 256 + len(self.proposals) * 2_048
         parts += sum(256 + len(each.reduced) * 512 + len(each.redacted) * 256 for each in self.views.values())
+        parts += sum(len(each.left_out) for each in self.views.values()) * 64
         parts += len(self.standings) * 512 + sum(len(each.kept) for each in self.summaries) * 32
         return 2_048 + 4 * self.bulk + parts

@@ -65,6 +65,11 @@ class PackRecorded(_Event, frozen=True, kw_only=True):
     context_hash: str
     budget: int
     used: int
+    counted: int = 0
+    """Its tokens as the counter says, uncalibrated; 0 in what older versions recorded."""
+    messages: int = 0
+    """In how many messages."""
+    counter: str = ""
     level: Level = "none"
     query: str = ""
     """The beginning of it."""

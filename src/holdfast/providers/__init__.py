@@ -18,14 +18,20 @@ from holdfast.model.drafts import Draft, DraftCall, DraftResult, Inline
 from holdfast.providers import anthropic, openai
 from holdfast.providers.deltas import Deltas
 from holdfast.providers.messages import message
+from holdfast.providers.outcomes import STOPS
 from holdfast.providers.plain import fields, listed, word
 
-__all__ = ["Deltas", "Draft", "DraftCall", "DraftResult", "Inline", "read", "read_all"]
+__all__ = ["STOPS", "Deltas", "Draft", "DraftCall", "DraftResult", "Inline", "read", "read_all", "read_content"]
 
 
 def read(value: object) -> tuple[Draft, ...]:
     """The messages that a value holds: nearly always one."""
     return _drafts(_recognisable(value))
+
+
+def read_content(role: str, content: object) -> tuple[Draft, ...]:
+    """A message of this role whose content has parts as dicts, in our own shape or in a provider's."""
+    return message({"role": role, "content": content})
 
 
 def read_all(values: object) -> tuple[Draft, ...]:

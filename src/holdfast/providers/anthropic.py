@@ -18,5 +18,4 @@ def reply(value: dict[str, Any]) -> tuple[Draft, ...]:
     if take_blocks(made, unpacked(value.get("content")), ANTHROPIC):
         raise InvalidContent(reason="the reply of a model holds a tool result")
     source = Source(ANTHROPIC, named(value, "model"), named(value, "id"), named(value, "stop_reason"))
-    usage = anthropic_usage(value.get("usage"))
-    return (Draft(role="assistant", content=made.content or (), tool_calls=made.calls, usage=usage, source=source),)
+    return (made.draft(anthropic_usage(value.get("usage")), source),)

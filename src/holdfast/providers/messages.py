@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from holdfast.core.arguments import raw_of
 from holdfast.errors import InvalidContent, shown
-from holdfast.model.content import Source, Usage
+from holdfast.model.content import SkipReason, Source, Usage
 from holdfast.model.drafts import Draft, DraftCall, DraftResult
+from holdfast.providers.outcomes import skip_reason
 from holdfast.providers.parts import Piece, issuer_among, pieces, result_content, shell, unpacked
 from holdfast.providers.plain import (
     ANTHROPIC,
@@ -74,6 +76,7 @@ class Reply:
         self._entries: list[tuple[Piece | Shell, DraftCall | None]] = []
         self._marked: set[int] = set()
         self._ids: set[str] = set()
+        self.refused = False
 
     def add(self, *parts: Piece) -> None:
         self._entries.extend((part, None) for part in parts)
@@ -86,15 +89,17 @@ class Reply:
         """Without the last part."""
         self._entries.pop()
 
-    def call(self, name: object, args: Any, call_id: object, shell: Shell, *, always: bool) -> None:
-        """A second call under one id gets none: results find it by the id that the session gives."""
+    def call(self, name: object, args: Any, call_id: object, shell: Shell, *, always: bool, raw: object = None) -> None:
+        """A second call under one id gets none: results find it by the id that the session gives. `raw` is the text that
+        the arguments came as, if they did."""
         known = call_id
         if type(call_id) is str:
             known = None if not call_id or call_id in self._ids else call_id
             self._ids.add(call_id)
         if always:
             self._marked.add(len(self._entries))
-        self._entries.append((shell, DraftCall(name, args, known)))
+        own = raw_of(args, raw) if isinstance(raw, str) else None
+        self._entries.append((shell, DraftCall(name, args, known, own)))
 
     @property
     def content(self) -> list[Piece]:
@@ -108,6 +113,22 @@ class Reply:
     @property
     def calls(self) -> tuple[DraftCall, ...]:
         return tuple(call for _, call in self._entries if call is not None)
+
+    def draft(self, usage: Usage | None = None, source: Source | None = None) -> Draft:
+        """The whole reply."""
+        return Draft(
+            role="assistant",
+            content=self.content or (),
+            tool_calls=self.calls,
+            usage=usage,
+            source=source,
+            skipped=self.skipped(source),
+        )
+
+    def skipped(self, source: Source | None = None) -> SkipReason | None:
+        """Why no model is shown it, if it came from there."""
+        stop = None if source is None else source.stop
+        return skip_reason(stop, self.content, self.calls, refused=self.refused)
 
 
 def message(
@@ -139,6 +160,7 @@ def message(
             usage=usage or own_usage(item.get("usage")),
             source=source,
             metadata=metadata,
+            skipped=reply.skipped(source) if said == "assistant" and not results else None,
         ),
     )
 
@@ -154,6 +176,7 @@ def take(reply: Reply, item: dict[str, Any], issuer: str | None = None) -> tuple
     refusal = word(item, "refusal")
     if refusal:
         reply.add(*pieces({"type": "refusal", "refusal": refusal}, OPENAI))
+        reply.refused = True
     if item.get("function_call") is not None:
         _legacy_call(reply, item["function_call"])
     for call in listed(item.get("tool_calls"), "'tool_calls'"):
@@ -165,15 +188,24 @@ def take(reply: Reply, item: dict[str, Any], issuer: str | None = None) -> tuple
 
 def take_blocks(reply: Reply, blocks: list[Any], issuer: str | None) -> tuple[DraftResult, ...]:
     results: list[DraftResult] = []
-    for block in blocks:
-        kind = word(block, "type") if type(block) is dict else None
-        if kind == "tool_use":
-            _tool_use(reply, block)
-        elif kind == "tool_result":
-            results.append(_tool_result(block))
-        else:
-            reply.add(*pieces(block, issuer))
+    for number, block in enumerate(blocks):
+        try:
+            results += _take_block(reply, block, issuer)
+        except InvalidContent as error:
+            raise InvalidContent(reason=f"part {number} of the content: {error.reason}") from error
     return tuple(results)
+
+
+def _take_block(reply: Reply, block: Any, issuer: str | None) -> tuple[DraftResult, ...]:
+    kind = word(block, "type") if type(block) is dict else None
+    if kind == "tool_result":
+        return (_tool_result(block),)
+    if kind == "tool_use":
+        _tool_use(reply, block)
+    else:
+        reply.add(*pieces(block, issuer))
+        reply.refused |= kind == "refusal"
+    return ()
 
 
 def _beside(item: dict[str, Any]) -> dict[str, Any]:
@@ -209,8 +241,9 @@ def _tool_call(reply: Reply, call: dict[str, Any]) -> None:
     """A call in OpenAI's words, or in ours."""
     kind = "custom" if word(call, "type") == "custom" else "function"
     if kind not in call:
-        args = call["args"] if "args" in call else arguments(call.get("arguments", {}))
-        reply.call(call.get("name"), args, call.get("id"), (OPENAI, {"type": "function"}), always=False)
+        spelled = call.get("arguments", {})
+        args = call["args"] if "args" in call else arguments(spelled)
+        reply.call(call.get("name"), args, call.get("id"), (OPENAI, {"type": "function"}), always=False, raw=spelled)
         return
     body = needed(call[kind], f"{kind!r} of a tool call")
     args = text_at(body, "input") if kind == "custom" else arguments(body.get("arguments"))
@@ -220,14 +253,14 @@ def _tool_call(reply: Reply, call: dict[str, Any]) -> None:
         del said[kind]
     said["type"] = kind
     always = kind == "custom" or bool(said.keys() - {"type", "id"})
-    reply.call(body.get("name"), args, call.get("id"), (OPENAI, said), always=always)
+    reply.call(body.get("name"), args, call.get("id"), (OPENAI, said), always=always, raw=body.get("arguments"))
 
 
 def _legacy_call(reply: Reply, call: object) -> None:
     """Calls without an id, of which a message had one at most: their result names the function."""
     body = needed(call, "'function_call'")
-    name = body.get("name")
-    reply.call(name, arguments(body.get("arguments")), name, (OPENAI, {"type": "function"}), always=False)
+    name, spelled = body.get("name"), body.get("arguments")
+    reply.call(name, arguments(spelled), name, (OPENAI, {"type": "function"}), always=False, raw=spelled)
 
 
 def _tool_message(item: dict[str, Any]) -> Draft:
@@ -238,7 +271,8 @@ def _tool_message(item: dict[str, Any]) -> Draft:
 
 
 def _tool_result(block: dict[str, Any]) -> DraftResult:
-    outer = shell(block, ANTHROPIC, "tool_use_id", "content", "is_error", plain="tool_result")
+    taken = ("tool_use_id", "content") if block.get("is_error") is False else ("tool_use_id", "content", "is_error")
+    outer = shell(block, ANTHROPIC, *taken, plain="tool_result")
     content = result_content(block.get("content"), ANTHROPIC, outer)
     return DraftResult(block.get("tool_use_id"), content, flag(block, "is_error"))
 

@@ -91,7 +91,7 @@ def response(response: dict[str, Any]) -> tuple[Draft, ...]:
     reply = Reply()
     take_items(reply, output)
     usage = openai_usage(response.get("usage"))
-    return (Draft(role="assistant", content=reply.content or (), tool_calls=reply.calls, usage=usage, source=source),)
+    return (reply.draft(usage, source),)
 
 
 def item(value: dict[str, Any]) -> tuple[Draft, ...]:
@@ -108,7 +108,7 @@ def items(values: list[dict[str, Any]]) -> tuple[Draft, ...]:
     """Items that the model made one after the other: one reply."""
     reply = Reply()
     take_items(reply, values)
-    return (Draft(role="assistant", content=reply.content or (), tool_calls=reply.calls),)
+    return (reply.draft(),)
 
 
 def made_by_model(value: dict[str, Any]) -> bool:
@@ -143,7 +143,7 @@ def _call(reply: Reply, value: dict[str, Any], kind: str) -> None:
         args = text_at(value, "input") if kind == "custom_tool_call" else arguments(value.get("arguments"))
         mark = rest(value, frozenset({"name", "input", "arguments"}))
     always = kind != "function_call" or bool(mark.keys() - {"type", "call_id"})
-    reply.call(name, args, value.get("call_id"), (OPENAI, mark), always=always)
+    reply.call(name, args, value.get("call_id"), (OPENAI, mark), always=always, raw=value.get("arguments"))
 
 
 def _call_id(value: dict[str, Any]) -> str | None:

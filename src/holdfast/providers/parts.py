@@ -9,17 +9,27 @@ twice. A block of which nothing is understood is kept opaque as it is, and alway
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
+
+import msgspec
 
 from holdfast.codec import checked_text
 from holdfast.errors import InvalidContent, TooLarge, shown
 from holdfast.model import limits
-from holdfast.model.content import Body, Data, File, Image, Opaque, Part, Text
+from holdfast.model.content import Body, Data, File, Image, Opaque, Part, Text, blob_refs
 from holdfast.model.drafts import Inline
 from holdfast.providers.plain import ANTHROPIC, OPENAI, around, fields, needed, opaque, rest, text_at, word
 
 Piece: TypeAlias = Part | Inline
+
+_OwnPart: Any = Part
+_OWN_KINDS = frozenset({"data", "body", "opaque"})
+_SHARED_KINDS = frozenset({"image", "file"})
+"""Ours and a provider's, told apart by their fields."""
+_OWN_FIELDS = frozenset({"ref", "url"})
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 OPENAI_PARTS = frozenset(
     {
@@ -86,7 +96,10 @@ def unpacked(content: object) -> list[Any]:
     if type(content) is str or is_piece(content):
         return [content]
     if type(content) is list or type(content) is tuple:
-        return [item if type(item) is str or is_piece(item) else needed(item, "a part") for item in content]
+        return [
+            item if type(item) is str or is_piece(item) else needed(item, f"part {number} of the content")
+            for number, item in enumerate(content)
+        ]
     return [needed(content, "the content")]
 
 
@@ -97,6 +110,8 @@ def pieces(item: Any, issuer: str | None) -> list[Piece]:
     if is_piece(item):
         return [item]
     kind = text_at(item, "type")
+    if kind in _OWN_KINDS or (kind in _SHARED_KINDS and item.keys() & _OWN_FIELDS):
+        return [_own_part(item)]
     known = issuer or issuer_of(kind)
     maker = _MAKERS.get(kind)
     if maker is not None:
@@ -104,6 +119,21 @@ def pieces(item: Any, issuer: str | None) -> list[Piece]:
     if known is None:
         raise InvalidContent(reason=f"a part of type {shown(item.get('type'))} is unknown")
     return [opaque(known, item)]
+
+
+def _own_part(item: dict[str, Any]) -> Piece:
+    """A part in our own shape, as it is encoded."""
+    try:
+        part: Part = msgspec.convert(item, _OwnPart)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise InvalidContent(reason=f"a part of type {shown(item['type'])} cannot be read: {error}") from error
+    left = item.keys() - {"type", *part.__struct_fields__}
+    if left:
+        raise InvalidContent(reason=f"a part of type {shown(item['type'])} has no field {shown(min(left))}")
+    for ref in blob_refs([part]):
+        if not _DIGEST.fullmatch(ref.digest):
+            raise InvalidContent(reason=f"{shown(ref.digest)} is not the digest of a blob")
+    return part
 
 
 def is_piece(value: object) -> bool:

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from holdfast.codec import checked_json, encode
+from holdfast.core.arguments import carried_object
 from holdfast.errors import InvalidContent, InvalidInput, shown
 from holdfast.model import limits
 from holdfast.model.content import Opaque
@@ -122,22 +123,12 @@ def rest(item: dict[str, Any], taken: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def decoded(text: str) -> dict[str, Any] | None:
-    """The JSON object that this text spells, if Holdfast can carry it without changing it."""
-    try:
-        value = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refused)
-        checked = checked_json("the arguments", value)
-    except (ValueError, RecursionError):  # InvalidInput is a ValueError
-        return None
-    return checked if type(checked) is dict else None
-
-
 def arguments(value: object) -> Any:
     """The arguments of a call: an object, or the text as it came when it spells none."""
     if value is None:
         return ""
     if type(value) is str:
-        found = decoded(value)
+        found = carried_object(value)
         return value if found is None else found
     if type(value) is not dict:
         raise InvalidContent(reason=f"the arguments of a tool call are {shown(value)}, neither an object nor text")
@@ -145,17 +136,6 @@ def arguments(value: object) -> Any:
         return checked_json("the arguments", value)
     except InvalidInput:
         return _spelled(value)
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _spelled(value: dict[str, Any]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from holdfast.codec import checked_json, encode
+from holdfast.core.arguments import carried_object
 from holdfast.errors import InvalidContent, TooLarge
 from holdfast.model import limits
 from holdfast.providers.openai import CALLS, error_text
-from holdfast.providers.plain import decoded, fields, listed, needed, word
+from holdfast.providers.plain import fields, listed, needed, word
 
 STREAM_BYTES = limits.PAYLOAD_BYTES * 16
 """What is held of one stream."""
@@ -191,9 +192,9 @@ class Chat:
 
     def partial(self) -> dict[str, Any]:
         """Arguments that spell an object are whole: nothing can follow that would leave them one."""
-        calls = [call for call in self._calls if decoded("".join(call.arguments)) is not None]
+        calls = [call for call in self._calls if carried_object("".join(call.arguments)) is not None]
         legacy = self._legacy
-        if legacy is not None and decoded("".join(legacy.arguments)) is None:
+        if legacy is not None and carried_object("".join(legacy.arguments)) is None:
             legacy = None
         return self._reply(calls, legacy, "partial")
 
@@ -326,7 +327,7 @@ class _Block:
         for key, pieces in self._pieces.items():
             if key == "partial_json":
                 text = "".join(pieces)
-                found = decoded(text)
+                found = carried_object(text)
                 block["input"] = text if found is None else found
             else:
                 block[key] = "".join((word(block, key) or "", *pieces))
@@ -402,6 +403,8 @@ class Anthropic:
         return self._reply([self._blocks[index].whole() for index in sorted(self._blocks)])
 
     def partial(self) -> dict[str, Any]:
+        if word(self._message or {}, "stop_reason"):  # all of it came, only the end of the stream did not
+            return self.response()
         kept: list[dict[str, Any]] = []
         for index in sorted(self._blocks):
             block = self._blocks[index]

@@ -1,7 +1,8 @@
 """Anthropic's messages, with cache breakpoints.
 
-Laws: all results of a group stand in one user message right behind the calls; messages are never merged, so a longer
-history begins with a shorter one; the first message is a user's; at most four blocks carry a mark, and none that may not.
+Laws: roles alternate, and the first message is a user's: what users say in a row is one message, and between two replies
+stands a line of ours; all results of a group stand in one user message right behind the calls; blocks are only added, so a
+longer history begins with the blocks of a shorter one; at most four blocks carry a mark, and none that may not.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ BREAKPOINTS = 4
 OPENING = "(The conversation begins with the assistant.)"
 """What stands before a history that no user began."""
 
+BETWEEN = "(The assistant continues.)"
+"""What stands between two replies with no message of the user between them."""
+
+IMAGE_BYTES = (5 << 20) * 3 // 4
+"""The largest image that is taken: as base64 it has five megabytes."""
+
 THOUGHT = frozenset({"thinking", "redacted_thinking"})
 MARKED = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 """The blocks that a mark may stand on."""
@@ -41,19 +48,20 @@ def anthropic(
     some for marks of your own) the first of these are set."""
     checked_whole("breakpoints", breakpoints, 0, BREAKPOINTS)
     made = _Messages(bodies)
-    frozen = asked = 0
+    frozen: list[dict[str, Any]] = []
+    asked: list[dict[str, Any]] = []
     for number, item in enumerate(history.items, 1):
         if isinstance(item, Summary):
             made.add("user", [_text(cleared(item.shown))])
         else:
             for turn in turns(item):
-                asked = len(made.messages) if turn.message.role == "assistant" else asked
+                asked = _last(made.messages) if turn.message.role == "assistant" else asked
                 made.turn(turn)
         if number == history.frozen:
-            frozen = len(made.messages)
+            frozen = _last(made.messages)
     system = [block for message in history.system for block in made.system(message)]
     messages = made.messages
-    places = [_last(messages), system[-1:], _last(messages[:frozen]), _last(messages[:asked])]
+    places = [_last(messages), system[-1:], frozen, asked]
     _mark([block for place in places for block in place], breakpoints)
     if tail := tail_of(history):
         made.close(_text(tail))
@@ -83,8 +91,12 @@ class _Messages:
     def add(self, role: str, content: list[dict[str, Any]]) -> None:
         if not content:
             return
-        if not self.messages and role != "user":
-            self.messages.append({"role": "user", "content": [_text(OPENING)]})
+        before = self.messages[-1]["role"] if self.messages else None
+        if role == before == "user":
+            self.messages[-1]["content"] += content
+            return
+        if role != "user" and before != "user":
+            self.messages.append({"role": "user", "content": [_text(BETWEEN if before else OPENING)]})
         self.messages.append({"role": role, "content": content})
 
     def close(self, tail: dict[str, Any]) -> None:
@@ -129,35 +141,35 @@ class _Messages:
             "type": "tool_use",
             "id": self._ids.give(message, call),
             "name": name_of(message, call, ANTHROPIC),
-            "input": object_of(call.args),
+            "input": object_of(call),
         }
 
     def _result(self, call: str, answer: Answer) -> dict[str, Any]:
         found = entries.result(answer.message, answer.number, ANTHROPIC, self._bodies)
         shells = (entry.shell for entry in found if isinstance(entry, Around))
         outer = next((shell for shell in shells if shell.get("type") == "tool_result"), {})
-        blocks = [block for entry in found for block in self._said(entry)]
+        blocks = [block for entry in found for block in self._said(entry, failed=answer.result.is_error)]
         if answer.result.is_error and not blocks:
             blocks = [_text("Error")]  # an error without content is refused
-        result = {**outer, "type": "tool_result", "tool_use_id": self._ids.of(call)}
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": self._ids.of(call)}
         if blocks:
             lone = len(blocks) == 1 and blocks[0].keys() == {"type", "text"}
             result["content"] = blocks[0]["text"] if lone else blocks
         if answer.result.is_error:
             result["is_error"] = True
-        return result
+        return {**result, **{key: value for key, value in outer.items() if key not in result}}
 
-    def _said(self, entry: Entry) -> list[dict[str, Any]]:
-        """What a user or a tool brought."""
+    def _said(self, entry: Entry, *, failed: bool = False) -> list[dict[str, Any]]:
+        """What a user or a tool brought. In the result of a tool that failed, anything but text is refused."""
         match entry:
             case Own(block):
                 kind = block["type"]
                 closed = kind in THOUGHT or kind == "text" or kind.endswith(("tool_use", "tool_result"))
-                return [] if closed else [block]
+                return [] if closed or failed else [block]
             case Foreign():
                 return [_text(entry.line)]
             case _:
-                return self._block(entry, pictures=True)
+                return self._block(entry, pictures=not failed)
 
     def _block(self, entry: Entry, *, pictures: bool) -> list[dict[str, Any]]:
         match entry:
@@ -176,7 +188,9 @@ class _Messages:
             url = entries.fetched(part.url)
             return None if url is None else {**shell, "type": "image", "source": {"type": "url", "url": url}}
         found = entries.picture_of(part, self._bodies)
-        return None if found is None else {**shell, "type": "image", "source": _base64(*found)}
+        if found is None or len(found[1]) > IMAGE_BYTES:
+            return None
+        return {**shell, "type": "image", "source": _base64(*found)}
 
     def _file(self, part: File, shell: dict[str, Any]) -> dict[str, Any] | None:
         found = entries.file_of(part, self._bodies)

@@ -6,10 +6,10 @@ A tool message holds text alone there: the images and files of results stand in 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast import codec
 from holdfast.context.fence import CLOSING, JOINT, OPENING, cleared, fenced
 from holdfast.model.content import Body, Data, File, Image, Text, ToolCall
 from holdfast.model.messages import History, Message, Summary
@@ -17,7 +17,10 @@ from holdfast.providers.messages import OPENAI_FIELDS
 from holdfast.providers.plain import OPENAI
 from holdfast.render import entries
 from holdfast.render.entries import NO_BODIES, Around, Entry, Foreign, Mark, Own, Shown
-from holdfast.render.turns import Answer, Calls, Ids, Turn, name_of, object_of, turns
+from holdfast.render.turns import Answer, Calls, Ids, Turn, arguments_of, name_of, turns
+
+_NAME = re.compile(r"[^\s<|\\/>]{1,64}")
+"""What a speaker may be called; any other name is refused."""
 
 PARTS = frozenset({"file", "image_url", "input_audio"})
 """The parts beside text that a user's message may hold."""
@@ -104,7 +107,7 @@ class _Chat:
         if kind == "custom":
             said["input"] = cleared(str(call.args))
         else:
-            said["arguments"] = codec.encode(object_of(call.args)).decode()
+            said["arguments"] = arguments_of(call)
         outer = shell if known == kind else {}
         inner = outer.get(kind)
         return {
@@ -177,6 +180,8 @@ def _about(shell: dict[str, Any]) -> dict[str, Any]:
     if shell.get("type") is not None:
         return {}
     about = {key: value for key, value in shell.items() if key in OPENAI_FIELDS}
+    if "name" in about and not _NAME.fullmatch(str(about["name"])):
+        del about["name"]
     if isinstance(about.get("audio"), dict):
         about["audio"] = {"id": about["audio"].get("id")}
     return about

@@ -21,6 +21,27 @@ from holdfast.render.chat import openai_chat
 from holdfast.render.responses import openai_responses
 from holdfast.render.transcript import text
 
+CONTINUE = "(Continue.)"
+"""What the user's side says where nothing else is to be answered: a model is asked by a message, and never by none."""
+
+
+LEAST_OUTPUT = 16
+"""The least that OpenAI's responses take for the most that is answered."""
+
+
+def _called(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """The tools that a history calls, for a request that has none: without them it is refused. None of them is called."""
+    blocks = (block for message in messages if isinstance(message["content"], list) for block in message["content"])
+    names = dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use")
+    if not names:
+        return {}
+    about = {"description": "Not available now.", "input_schema": {"type": "object"}}
+    return {"tools": [{"name": name, **about} for name in names], "tool_choice": {"type": "none"}}
+
+
+def _continue() -> dict[str, Any]:
+    return {"role": "user", "content": CONTINUE}
+
 
 class Pack:
     """The bounded context of one model call. `manifest` says of everything why it is in, reduced, or out."""
@@ -78,18 +99,22 @@ class Pack:
         shown = anthropic(self.history, self._bodies, breakpoints)
         if not shown["system"]:
             del shown["system"]
-        return self._about({"max_tokens": self.max_output}) | shown | self._tools([t.anthropic() for t in self.tools])
+        if not shown["messages"] or shown["messages"][-1]["role"] != "user":
+            shown["messages"].append(_continue())
+        tools = self._tools([each.anthropic() for each in self.tools]) or _called(shown["messages"])
+        return self._about({"max_tokens": self.max_output}) | shown | tools
 
     def openai(self) -> dict[str, Any]:
         """For `client.chat.completions.create(**pack.openai())`."""
-        shown = {"messages": openai_chat(self.history, self._bodies)}
+        shown = {"messages": openai_chat(self.history, self._bodies) or [_continue()]}
         most = {"max_completion_tokens": self.max_output}
         return self._about(most) | shown | self._tools([each.openai() for each in self.tools])
 
     def openai_responses(self) -> dict[str, Any]:
         """For `client.responses.create(**pack.openai_responses())`."""
         shown = openai_responses(self.history, self._bodies)
-        most = {"max_output_tokens": self.max_output}
+        shown["input"] = shown["input"] or [_continue()]
+        most = {"max_output_tokens": max(self.max_output or 0, LEAST_OUTPUT)}
         return self._about(most) | shown | self._tools([each.openai_responses() for each in self.tools])
 
     def _about(self, most: dict[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,9 @@ can; else both are a function call and its output, which may be any text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from holdfast import codec
 from holdfast.context.fence import cleared
 from holdfast.model.content import Body, Data, File, Image, Text, ToolCall
 from holdfast.model.messages import History, Message, Summary
@@ -20,7 +19,7 @@ from holdfast.providers.plain import OPENAI
 from holdfast.render import entries
 from holdfast.render.chat import data_url, detail_of, failed, file_name, file_text, image_url, tail_of
 from holdfast.render.entries import NO_BODIES, Around, Entry, Foreign, Mark, Own, Shown
-from holdfast.render.turns import Answer, Calls, Ids, Turn, name_of, object_of, turns
+from holdfast.render.turns import Answer, Calls, Ids, Turn, arguments_of, name_of, object_of, turns
 
 PARTS = frozenset({"input_file", "input_image"})
 """The parts beside text that a user's message or a result may hold."""
@@ -36,6 +35,9 @@ OFFICE = (
     "application/vnd.openxmlformats-officedocument.",
 )
 """How the types of other files begin that are read for the model."""
+
+KEYED = frozenset({"item_reference", "local_shell_call_output"})
+"""Items whose id is that of another one."""
 
 NEEDED: dict[str, dict[str, Any]] = {"computer_call": {"pending_safety_checks": []}}
 """Empty lists say nothing and were not kept; some are asked for."""
@@ -54,7 +56,7 @@ def openai_responses(history: History, bodies: Mapping[str, bytes] = NO_BODIES) 
     if tail := tail_of(history):
         made.items.append({"role": "developer", "content": tail})
     instructions = "\n\n".join(filter(None, map(made.instructions, history.system)))
-    return {"instructions": instructions or None, "input": made.items}
+    return {"instructions": instructions or None, "input": [*_once(made.items)]}
 
 
 class _Input:
@@ -158,13 +160,13 @@ class _Input:
         outer = shell if shell.get("type") == kind else {}
         item = {**NEEDED.get(kind, {}), **outer, "type": kind, "call_id": self._ids.give(message, call)}
         if kind in LOCAL_CALLS:
-            self.items.append({**item, **object_of(call.args)})
+            self.items.append({**item, **object_of(call)})
             return
         item["name"] = name_of(message, call, OPENAI)
         if kind == "custom_tool_call":
             item["input"] = cleared(str(call.args))
         else:
-            item["arguments"] = codec.encode(object_of(call.args)).decode()
+            item["arguments"] = arguments_of(call)
         self.items.append(item)
 
     def _answer(self, answer: Answer) -> list[Entry]:
@@ -224,6 +226,22 @@ class _Input:
             return None
         outer = shell if shell.get("type") == "input_file" else {}
         return {**outer, "type": "input_file", "filename": file_name(part), "file_data": data_url(*found)}
+
+
+def _once(items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """These, with the id of an item once: a second one is refused, as when a response was recorded twice. What can do
+    without an id goes without; what cannot was shown before."""
+    seen: set[tuple[str, str]] = set()
+    for item in items:
+        own, kind = item.get("id"), item.get("type", "message")
+        if not isinstance(own, str) or kind in KEYED or (kind, own) not in seen:
+            seen.add((kind, str(own)))
+            yield item
+        elif kind == "message":
+            said = (part.get("text", part.get("refusal", "")) for part in item["content"])
+            yield {"role": item["role"], "content": "".join(said)}
+        elif kind in CALLS or kind in OUTPUTS:
+            yield {key: value for key, value in item.items() if key != "id"}
 
 
 def _kind(call: ToolCall, shell: dict[str, Any], answer: list[Entry]) -> str:

@@ -6,12 +6,14 @@ it, so that what comes later never changes what was rendered before.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from holdfast import codec
 from holdfast.context.fence import cleared
+from holdfast.core.arguments import foreign_object, is_finite
 from holdfast.model.content import Json, ToolCall, ToolResult
 from holdfast.model.messages import Message, Unit
 from holdfast.providers.plain import OPENAI
@@ -114,9 +116,39 @@ def name_of(message: Message, call: ToolCall, issuer: str) -> str:
     return call.name if is_from(message, issuer) else _STRANGE.sub("_", call.name)[:_NAME_CHARS]
 
 
-def object_of(args: Json) -> dict[str, Any]:
+def object_of(call: ToolCall) -> dict[str, Any]:
     """The arguments as an object, which is all that providers and those who speak their dialects take for sure: text that
-    spells none, from a call that broke off or of a tool that takes text, stands under "input". The tag of the fence is in
-    none of them."""
+    spells none, from a call that broke off or of a tool that takes text, stands under "input". Keys and numbers are as
+    they came. The tag of the fence is in none of them."""
+    own = _own_text(call)
+    if own is not None:
+        found: dict[str, Any] = json.loads(own)
+        if is_finite(found):
+            return found
+    return codec.decode_object(_canonical_text(call.args).encode())
+
+
+def arguments_of(call: ToolCall) -> str:
+    """The arguments as text: as the provider spelled them, if it was an object that it spelled."""
+    own = _own_text(call)
+    return _canonical_text(call.args) if own is None else own
+
+
+def _canonical_text(args: Json) -> str:
+    return cleared(_encoded(args))
+
+
+def _encoded(args: Json) -> str:
     whole = args if isinstance(args, dict) else {"input": args} if args else {}
-    return codec.decode_object(cleared(codec.encode(whole).decode()).encode())
+    return codec.encode(whole).decode()
+
+
+def _own_text(call: ToolCall) -> str | None:
+    """The provider's own text of an object, unless the tag of the fence is in it, however it is spelled."""
+    if isinstance(call.args, dict):
+        own, read = call.raw, _encoded(call.args)
+    elif isinstance(call.args, str) and (found := foreign_object(call.args)) is not None:
+        own, read = call.args, json.dumps(found, ensure_ascii=False)
+    else:
+        return None
+    return own if own is not None and cleared(own) == own and cleared(read) == read else None

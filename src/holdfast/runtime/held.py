@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -36,6 +36,7 @@ from holdfast.flows.place import LedgerPlace, Place
 from holdfast.model.frames import Ending
 from holdfast.model.messages import Message
 from holdfast.model.names import LedgerId, Scope
+from holdfast.model.tools import FunctionTool, tools_by_name
 from holdfast.runtime import reproducing
 from holdfast.runtime.reader import reader as reading_tool
 from holdfast.runtime.situating import situation_tool as situating_tool
@@ -179,7 +180,7 @@ class _Working(Held):
     def run(
         self,
         call: Any,
-        function: Callable[..., Any] | None = None,
+        function: Callable[..., Any] | Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]] | None = None,
         *,
         key_as: str | None = None,
         call_key: str | None = None,
@@ -187,9 +188,12 @@ class _Working(Held):
     ) -> Message:
         import inspect  # noqa: PLC0415 - a good part of the time of an import
 
-        if inspect.iscoroutinefunction(function):
-            raise InvalidContent(reason="a coroutine function cannot run here: use an engine of open_async()")
-        flow = tools.run(self._place, call, function, key_as=key_as, call_key=call_key, again=again)
+        known = tools_by_name(function)
+        given = function if known is None else known
+        for each in (function,) if known is None else known.values():
+            if inspect.iscoroutinefunction(each.function if isinstance(each, FunctionTool) else each):
+                raise InvalidContent(reason="a coroutine function cannot run here: use an engine of open_async()")
+        flow = tools.run(self._place, call, given, key_as=key_as, call_key=call_key, again=again)
         message: Message = self._drive(flow)
         return message
 

@@ -12,11 +12,13 @@ import msgspec
 from holdfast import codec
 from holdfast.adapters.system import RandomIds, SystemClock
 from holdfast.adapters.tokens import EstimatingCounter
+from holdfast.context.levels import Custom
 from holdfast.core.previews import Spooling
 from holdfast.errors import ExtraMissing, InvalidContent, InvalidUrl, shown
 from holdfast.flows import maintain
 from holdfast.flows.load import StateCache
 from holdfast.flows.place import Context
+from holdfast.flows.strategies import checked_strategies
 from holdfast.model import limits
 from holdfast.model.addresses import POSTGRES, shown_address
 from holdfast.model.frames import Weights
@@ -58,13 +60,15 @@ def open(
     prices: Sequence[Prices] = (),
     summarizer: Summarizer | None = None,
     briefs: Mapping[str, Brief] | None = None,
+    strategies: Mapping[str, Custom] | None = None,
 ) -> Engine:
     """Open a store: a file name, "sqlite:///path/to/file.db", "postgresql://…", or "memory:" for one that is gone with the
     process. `weights` says what tokens of each kind count against the budgets of frames, `policy` how facts are judged,
     `detector` finds in what is said what changes them: without one, rules that need no model. `spooling` says what is too
     long to be shown whole, and how much of it is; `compaction` when a history is shortened, and how; `prices` what models
     cost, before what is known of them; `summarizer` makes the summaries: without one, an extract that needs no
-    model; `briefs` are what packs tell someone in a role first."""
+    model; `briefs` are what packs tell someone in a role first; `strategies` are compaction strategies of your own, by the
+    names that `pack` and `compact` take."""
     cache = _cache(cached_streams, cached_bytes)
     context = _context(
         tenant,
@@ -81,6 +85,7 @@ def open(
         prices,
         summarizer,
         briefs,
+        strategies,
     )
     store, blobs = _stores(url, cache)
     return Engine(store, blobs, context(blobs))
@@ -104,6 +109,7 @@ async def open_async(
     prices: Sequence[Prices] = (),
     summarizer: Summarizer | None = None,
     briefs: Mapping[str, Brief] | None = None,
+    strategies: Mapping[str, Custom] | None = None,
 ) -> AsyncEngine:
     """`open` for an event loop: the same engine, awaited."""
     import asyncio  # noqa: PLC0415 - who blocks has no need of it, and it is half the time of an import
@@ -126,6 +132,7 @@ async def open_async(
         prices,
         summarizer,
         briefs,
+        strategies,
     )
     store, blobs = await asyncio.to_thread(_stores, url, cache)
     return AsyncEngine(_awaitable(store), blobs, context(blobs))
@@ -158,6 +165,7 @@ def _context(
     prices: Sequence[Prices],
     summarizer: Summarizer | None,
     briefs: Mapping[str, Brief] | None,
+    strategies: Mapping[str, Custom] | None,
 ) -> Callable[[BlobStore], Context]:
     """What everything is done in, but for the blob store: that is opened only when all this is found to be in order."""
     spooled = _checked_spooling(spooling)
@@ -177,6 +185,7 @@ def _context(
         prices=_checked_table(prices),
         summarizer=_checked_summarizer(summarizer),
         briefs=_checked_briefs(briefs),
+        strategies=checked_strategies(strategies),
     )
     return lambda blobs: made(Bodies(blobs, spooled))
 

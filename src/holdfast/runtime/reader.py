@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from holdfast.flows import reading_tool
+from holdfast.model.tools import READ_HANDLE
 
 
 def reader(held: Any) -> Callable[..., str]:
@@ -16,7 +17,7 @@ def reader(held: Any) -> Callable[..., str]:
         answer: str = held._drive(reading_tool.answer(held._place, arguments))
         return answer
 
-    return read_handle
+    return READ_HANDLE.with_function(read_handle)
 
 
 def async_reader(held: Any) -> Callable[..., Coroutine[Any, Any, str]]:
@@ -27,4 +28,4 @@ def async_reader(held: Any) -> Callable[..., Coroutine[Any, Any, str]]:
         answer: str = await held._drive(reading_tool.answer(held._place, arguments))
         return answer
 
-    return read_handle
+    return READ_HANDLE.with_function(read_handle)

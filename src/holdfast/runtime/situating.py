@@ -9,7 +9,7 @@ from holdfast.errors import InvalidInput, shown
 from holdfast.flows import situations
 from holdfast.flows.effects import Flow
 from holdfast.flows.place import Place
-from holdfast.model.situation import FIELDS, SituationUpdate
+from holdfast.model.situation import FIELDS, UPDATE_SITUATION, SituationUpdate
 
 _NAMED = 5
 
@@ -22,7 +22,7 @@ def situation_tool(held: Any) -> Callable[..., str]:
         answer: str = held._drive(_told(held._place, arguments))
         return answer
 
-    return update_situation
+    return UPDATE_SITUATION.with_function(update_situation)
 
 
 def async_situation_tool(held: Any) -> Callable[..., Coroutine[Any, Any, str]]:
@@ -33,7 +33,7 @@ def async_situation_tool(held: Any) -> Callable[..., Coroutine[Any, Any, str]]:
         answer: str = await held._drive(_told(held._place, arguments))
         return answer
 
-    return update_situation
+    return UPDATE_SITUATION.with_function(update_situation)
 
 
 def _told(place: Place, arguments: dict[str, object]) -> Flow[str]:

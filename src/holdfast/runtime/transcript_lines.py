@@ -11,15 +11,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
 from holdfast import codec
+from holdfast.core.arguments import raw_of
 from holdfast.core.messages import group_of
 from holdfast.errors import InvalidJson, InvalidName
 from holdfast.model import limits
-from holdfast.model.content import BlobRef, Body, Data, Part, Text, Usage, text_of
+from holdfast.model.content import BlobRef, Body, Data, Part, SkipReason, Text, Usage, text_of
 from holdfast.model.drafts import Draft, DraftCall, DraftResult
 from holdfast.model.events import EvidenceKept, MessageRecorded
 from holdfast.model.names import checked_name
@@ -96,7 +97,8 @@ class Reader:
         found = line.get("tool_results")
         results = list(enumerate(found)) if type(found) is list else []
         before, left = self._answers(results)
-        said = self._said(number, line) if not results or _content(line) is not None or _calls(line) else None
+        speaks = not results or _content(line) is not None or _calls(line) or _skipped(line)
+        said = self._said(number, line) if speaks else None
         after, left = self._answers(left)
         late = [[_Answer(at, each, self._nobody(each))] for at, each in left]
         pieces = [] if said is None else [(said, Note(line=number))]
@@ -131,21 +133,22 @@ class Reader:
 
     def _said(self, number: int, line: Line) -> Draft:
         role = ROLES[line["role"]]
-        content = _content(line)
+        content, skipped = _content(line), _skipped(line)
         calls = _calls(line)
         ids: list[Any] = [each.get("id") for each in calls]
         own: list[str] = []
         for at, name in enumerate(ids):
             fits = _usable(name) and name not in own
             own.append(name if fits else _free(f"line-{number}-{at}", own))
-        if role == "assistant" and (content is not None or calls):
+        if role == "assistant" and (content is not None or calls) and not skipped:
             self._waiting = [(codec.encode(id_), name) for id_, name in zip(ids, own, strict=True)]
-        is_message = role != "tool" and (content is not None or calls)
+        is_message = role != "tool" and (content is not None or calls or skipped)
         return Draft(
             role=role,
             content=content,
             tool_calls=tuple(_call(each, name) for each, name in zip(calls, own, strict=True)),
             usage=_usage(line.get("usage")) if is_message else None,
+            skipped=skipped,
         )
 
 
@@ -157,8 +160,16 @@ def _content(line: Line) -> str | Data | None:
     return content if type(content) is str else Data(content)
 
 
+def _skipped(line: Line) -> SkipReason | None:
+    """Why a reply was shown to no model, if the line says so in our own words."""
+    said = line.get("skipped")
+    known: tuple[SkipReason, ...] = get_args(SkipReason)
+    alone = line["role"] == "assistant" and not line.get("tool_calls") and not line.get("tool_results")
+    return next((each for each in known if alone and each == said), None)
+
+
 def _calls(line: Line) -> list[Line]:
-    calls = line.get("tool_calls")
+    calls = line.get("dropped_calls" if _skipped(line) else "tool_calls")
     if type(calls) is not list or line["role"] != "assistant":
         return []
     return [each for each in calls if type(each) is dict]
@@ -170,7 +181,8 @@ def _call(found: Line, own: str) -> DraftCall:
         args = {}
     elif type(args) not in (dict, str):
         args = codec.encode(args).decode()
-    return DraftCall(name if _is_name(name) else _UNKNOWN, args, own)
+    raw = found.get("raw")
+    return DraftCall(name if _is_name(name) else _UNKNOWN, args, own, raw_of(args, raw) if type(raw) is str else None)
 
 
 def _is_name(value: object) -> bool:
@@ -213,12 +225,13 @@ def _speaking(draft: Draft, note: Note, line: Line) -> Note:
     found = dict(line)
     if type(line.get("tool_results")) is list and line["tool_results"]:
         del found["tool_results"]
-    calls = [_call_line(call.provider_id, call.name, call.args) for call in draft.tool_calls]
+    calls = [_call_line(call.provider_id, call.name, call.args, call.raw) for call in draft.tool_calls]
     content = draft.content.value if isinstance(draft.content, Data) else draft.content
-    said = _spoken(draft.role, content, calls, draft.usage)
+    said = _spoken(draft.role, content, calls, draft.usage, draft.skipped)
     patches: list[_Patch | None] = []
-    if calls and len(calls) == len(found["tool_calls"]):
-        patches = list(map(_patch, said.pop("tool_calls"), found.pop("tool_calls")))
+    where = "dropped_calls" if draft.skipped else "tool_calls"
+    if calls and len(calls) == len(found[where]):
+        patches = list(map(_patch, said.pop(where), found.pop(where)))
     patch = _patch(said, found) or _Patch()
     return msgspec.structs.replace(
         note, part=False, put=patch.put, drop=patch.drop, calls=patches if any(patches) else []
@@ -256,7 +269,8 @@ def joined(pieces: list[Piece]) -> Line:
     if results:
         line["tool_results"] = [results[at] for at in sorted(results)]
     if note.calls:
-        line["tool_calls"] = list(map(_patched, line.get("tool_calls", ()), note.calls))
+        where = "dropped_calls" if "dropped_calls" in line else "tool_calls"
+        line[where] = list(map(_patched, line.get(where, ()), note.calls))
     line |= note.put
     return {name: value for name, value in line.items() if name not in note.drop}
 
@@ -282,11 +296,12 @@ def note_of(event: Kept) -> Note | None:
 
 def event_line(event: Kept, names: Names, read: Read) -> Line:
     calls: list[Line] = []
-    usage = None
+    usage = skipped = None
     if isinstance(event, MessageRecorded):
-        calls = [_call_line(call.provider_id or call.id, call.name, call.args) for call in event.tool_calls]
-        usage = event.usage
-    line = _spoken(event.role, _value(event.content, read) if event.content else None, calls, usage)
+        made = (*event.tool_calls, *event.dropped_calls)
+        calls = [_call_line(call.provider_id or call.id, call.name, call.args, call.raw) for call in made]
+        usage, skipped = event.usage, event.skipped
+    line = _spoken(event.role, _value(event.content, read) if event.content else None, calls, usage, skipped)
     if event.tool_results:
         line["tool_results"] = [
             _result_line(names(each.tool_call_id), _value(each.content, read), each.is_error)
@@ -295,12 +310,14 @@ def event_line(event: Kept, names: Names, read: Read) -> Line:
     return line
 
 
-def _spoken(role: str, content: object, calls: list[Line], usage: Usage | None) -> Line:
+def _spoken(role: str, content: object, calls: list[Line], usage: Usage | None, skipped: SkipReason | None) -> Line:
     line: Line = {"role": role}
     if content is not None or role != "tool":
         line["content"] = "" if content is None else content
+    if skipped:
+        line["skipped"] = skipped
     if calls:
-        line["tool_calls"] = calls
+        line["dropped_calls" if skipped else "tool_calls"] = calls
     if usage is not None:
         line["usage"] = {
             "input_tokens": max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens),
@@ -311,8 +328,9 @@ def _spoken(role: str, content: object, calls: list[Line], usage: Usage | None) 
     return line
 
 
-def _call_line(own: str, name: str, args: object) -> Line:
-    return {"id": own, "name": name, "args": args}
+def _call_line(own: str, name: str, args: object, raw: str | None) -> Line:
+    line = {"id": own, "name": name, "args": args}
+    return line if raw is None else {**line, "raw": raw}
 
 
 def _result_line(call: str, value: object, is_error: bool) -> Line:

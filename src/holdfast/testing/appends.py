@@ -183,6 +183,7 @@ def fact_row(stream: StreamId, fact: int, subject: str = "subject", words: str =
         requires="",
         key_words=subject.lower(),
         words=words or f"number {fact}",
+        memory_type="user",
         anchor=str(fact),
         state="{}",
     )

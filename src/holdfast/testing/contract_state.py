@@ -385,6 +385,7 @@ PAGED: tuple[tuple[type[Row], tuple[str, ...]], ...] = (
     (FactRow, (*HOME, "subject")),
     (FactRow, (*HOME, "ref")),
     (FactRow, (*HOME, "live")),
+    (FactRow, (*HOME, "memory_type", "live")),
     (FactRow, (*HOME, "review")),
     (FactRow, (*HOME, "constrains")),
     (DependRow, (*HOME, "source")),

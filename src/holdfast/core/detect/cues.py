@@ -128,7 +128,7 @@ HYPOTHETICAL = _any(
 )
 DRAFT = _any(
     r"drafts?|drafting|brainstorm\w*|rough(?:ly)? (?:estimate|idea|guess|number|plan|draft)|ballpark|"
-    r"tentative(?:ly)?|spitball\w*",
+    r"tentative(?:ly)?|spitball\w*|work in progress|wip",
     r"not final|placeholder|exploratory|exploring|could (?:maybe|potentially|possibly)|working assumption|"
     r"thinking out loud",
     r"(?:maybe|might|possibly|potentially|perhaps) (?:we|i|add|could|do|use|go)|just (?:an? )?(?:idea|thought|"

@@ -240,6 +240,16 @@ _FOR_ONE = re.compile(
     r"\s?(?!(?:record|sake|avoidance|most|first|next|last|best)\b)(?:[\w'-]{1,20}\s?){0,4}(?:,\s|$)",
 )
 """`For the Tokyo trip, …`: it holds for that alone."""
+_DRAFT_LABEL = re.compile(
+    r"\s{0,9}(?:[\[(]\s?(?:draft|work in progress|wip)\b[^\])\n]{0,60}[\])]"
+    r"|(?:(?:rough|first|early)\s)?(?:draft|work in progress|wip)\s?[:–—-])",
+    re.IGNORECASE,
+)
+"""A line that says first that it is a draft: a fact of that scope, and none of any other."""
+_IN_DRAFT = re.compile(
+    r"\s{0,9}(?:in|for)\s(?:the|this|my|our|a)\s(?:(?:rough|first|early)\s)?draft\b(?!\s(?:of|for)\b)", re.IGNORECASE
+)
+"""The same of a sentence."""
 _FOR_SOME = re.compile(
     r"\sfor\s(?!(?:everyone|everybody|all|good|sure|real|certain|now|me|us|you|free|the\s(?:whole|entire|record)|"
     r"both|any|each|"
@@ -370,6 +380,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     """Its value is a day or a time, which lies ahead by nature."""
     changes: bool = False
     """It tells of a change that was made, so a word for the past says when."""
+    draft: bool = False
+    """Its line or its sentence says first that it is a draft."""
 
 
 def surround(text: str, sentence: Sentence, start: int, value: tuple[int, int] | None, stop: int) -> Surroundings:
@@ -378,6 +390,8 @@ def surround(text: str, sentence: Sentence, start: int, value: tuple[int, int] |
     low = max((end for _, end in cuts if end <= start), default=sentence.start)
     high = min((begin for begin, _ in cuts if begin >= stop), default=sentence.end)
     middle = text[start : value[0]] if value else ""
+    line = text.rfind("\n", 0, start) + 1
+    draft = _DRAFT_LABEL.match(text, line, start) or _IN_DRAFT.match(text, sentence.start, start)
     return Surroundings(
         before=text[sentence.start : low],
         lead=text[low:start],
@@ -386,6 +400,7 @@ def surround(text: str, sentence: Sentence, start: int, value: tuple[int, int] |
         after=text[high : sentence.end],
         following=text[sentence.end : sentence.end + FOLLOWING_CHARACTERS],
         question=sentence.question,
+        draft=draft is not None,
     )
 
 
@@ -498,7 +513,7 @@ def _timed(around: Surroundings) -> Meaning:
 def _scoped(around: Surroundings) -> Meaning:
     inside = "" if around.dated else around.inside
     near = _APART.join((around.before, around.lead, inside, around.tail, around.after))
-    if _ONCE.search(near):
+    if around.draft or _ONCE.search(near):
         return Meaning("none", "scope")
     if not around.changes and _FOR_SOME.match(around.tail):
         return Meaning("doubtful", "scope")

@@ -63,7 +63,7 @@ def supposed(scene: Scene) -> Iterator[Proposal]:
         start = mood.sentence.start + len(text) - len(text.lstrip())
         end = mood.sentence.start + len(text.rstrip())
         said = [word.lower for word in words(text) if word.lower not in STOP]
-        if start >= end or not said:
+        if start >= end or not {*said}.difference(cue.split()):  # a label alone drafts nothing
             continue
         start, end = scene.said.span(start, end)
         draft = bool(mood.draft) and not mood.hypothetical

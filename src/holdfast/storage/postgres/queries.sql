@@ -107,7 +107,7 @@ SELECT s.score, f.* FROM (
     SELECT h.ledgers[array_position(h.numbers, s.home)] COLLATE "C" AS ledger, s.fact, s.score
     FROM scored s CROSS JOIN homes h ORDER BY score DESC, ledger, fact DESC) s CROSS JOIN LATERAL (
     SELECT f.tenant, f.ledger, f.fact, f.subject, f.scope, f.scope_id, f.ref, f.live, f.claim, f.review, f.constrains,
-           f.expires_us, f.requires, f.key_words, f.words, f.anchor, f.state
+           f.expires_us, f.requires, f.key_words, f.words, f.memory_type, f.anchor, f.state
     FROM fact_rows f WHERE f.tenant = %b AND f.ledger = s.ledger AND f.fact = s.fact AND f.live = %b
       AND (f.expires_us IS NULL OR f.expires_us > %b)
       AND (f.scope, f.scope_id) IN (SELECT * FROM unnest(%b::text[], %b::text[]))

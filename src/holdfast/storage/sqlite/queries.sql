@@ -87,7 +87,7 @@ SELECT stream_no, key FROM streams WHERE tenant = ? AND kind = 'ledger' AND key 
 
 -- name: search
 SELECT -w.rank, f.tenant, f.ledger, f.fact, f.subject, f.scope, f.scope_id, f.ref, f.live, f.claim, f.review, f.constrains,
-       f.expires_us, f.requires, f.key_words, f.words, f.anchor, f.state
+       f.expires_us, f.requires, f.key_words, f.words, f.memory_type, f.anchor, f.state
 FROM fact_words w CROSS JOIN fact_rows f ON f.row_no = w.rowid
 WHERE w.fact_words MATCH ? AND f.tenant = ? AND f.ledger = ? AND f.live = ?
   AND (f.expires_us IS NULL OR f.expires_us > ?)
