@@ -27,7 +27,7 @@ PAYLOADS = {
     ("context.redacted", 1): "44b0aeb7318ff632",
     ("handle.moved", 2): "4e8ee9b8461c02a3",
     ("handle.replaced", 2): "7ac7407d4c1bfa25",
-    ("pack.recorded", 1): "ec3913955e301802",
+    ("pack.recorded", 2): "ec3913955e301802",
     ("session.reset", 1): "5f022e4329ddfefb",
     ("session.closed", 1): "724d1e8e5bc20f92",
     ("session.timed_out", 1): "4a9040c7e2c7beb4",

@@ -30,6 +30,7 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("summary.recorded", 1): _same("summary.recorded"),  # 2: a frame
     ("summary.recorded", 2): _same("summary.recorded"),  # 3: messages that stay in view
     ("frame.compacted", 1): _same("frame.compacted"),  # 2: what is kept, and the tokens of stored bodies
+    ("pack.recorded", 1): _same("pack.recorded"),  # 2: what the pack counted, for calibration
     ("evidence.kept", 1): _same("evidence.kept"),  # 2: the tokens of stored bodies; so are those below
     ("handle.moved", 1): _same("handle.moved"),
     ("handle.replaced", 1): _same("handle.replaced"),

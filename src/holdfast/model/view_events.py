@@ -83,6 +83,7 @@ class PackRecorded(_Event, frozen=True, kw_only=True):
     """A model was called with this context, or it was kept on request. Why it is as it is stands in the manifest."""
 
     name = "pack.recorded"
+    version = 2
     frame: str | None = None
     """Whose conversation it is of; None outside of frames."""
     at: int
