@@ -48,7 +48,11 @@ from holdfast.model.plan import (
 FEWEST = 100
 """Tokens that a summary may take in any case."""
 SHORTENED = 5
-"""A summary takes one token for so many that it stands for, at most."""
+"""A summary takes one token for so many that it stands for, at most, unless it stands for little."""
+SMALL_SUMMARY = 400
+"""Tokens that a summary of little may take, if its share of the window holds them."""
+SMALL_SHARE = (4, 5)
+"""The part of what it stands for that a summary of little may take."""
 GROWTH = (6_000, 10)
 """What is assumed before anything is known: so many tokens added in so many calls."""
 PREVIEW_CHARS = limits.PREVIEW_BYTES
@@ -145,13 +149,14 @@ class Work:
         tokens; what is unseen stays, and what stands from `before` on."""
         left, number = self.tokens, 0
         last = self.unseen if before is None else min(before, self.unseen)
-        new = room = 0
+        new = room = whole = 0
         while number < last and left + new > target:
             item = self.items[number]
             if not self.stays(item):
                 left -= self.sizes[number]
                 room += _summarised(item, share)
-                new = self.tools.measure(self._most(room, share), 1)
+                whole += item.tokens
+                new = self.tools.measure(self._most(room, whole, share), 1)
             number += 1
         return number
 
@@ -329,12 +334,17 @@ class Work:
         return bool(leaving) and not (len(leaving) == 1 and isinstance(leaving[0], Summary))
 
     def _room(self, number: int, share: int) -> int:
-        """The tokens that a summary of so many items may take: what earlier ones have, and a part of what is new. A mere
-        line takes few, and what earlier summaries said."""
-        return self._most(sum(_summarised(item, share) for item in self.leaving(number)), share)
+        """The tokens that a summary of so many items may take: what earlier ones have, and a part of what is new, more of
+        little than of much. A mere line takes few, and what earlier summaries said."""
+        leaving = self.leaving(number)
+        inside = sum(_summarised(item, share) for item in leaving)
+        return self._most(inside, sum(item.tokens for item in leaving), share)
 
-    def _most(self, inside: int, share: int) -> int:
-        return min(share, max(FEWEST, inside)) if share else OUTLINE_TOKENS + inside
+    def _most(self, inside: int, whole: int, share: int) -> int:
+        if not share:
+            return OUTLINE_TOKENS + inside
+        least = max(FEWEST, min(SMALL_SUMMARY, whole * SMALL_SHARE[0] // SMALL_SHARE[1]))
+        return min(share, max(least, inside))
 
     # Doing
 

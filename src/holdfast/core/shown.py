@@ -7,6 +7,7 @@ not reduced, and has no body in the blob store, is shown as it was recorded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -83,7 +84,7 @@ def item_shown(
 ) -> Item:
     """An item of a view as it is shown; `partly` is told which pieces are shown in part, by message."""
     if isinstance(item, Summary):
-        return item if readable else msgspec.structs.replace(item, text=item.text.replace(STILL_READABLE, ""))
+        return item if readable else msgspec.structs.replace(item, text=_without_handles(item.text))
     messages: list[Message] = []
     for each in item.messages:
         made, pieces = shown(each, reductions, readable)
@@ -97,8 +98,18 @@ def _part(part: Part, handle: str, what: str, readable: bool) -> Part:
     return Text(shown_as(part, handle, what, readable=readable)) if isinstance(part, Body) else part
 
 
-STILL_READABLE = "; results in them can still be read by their handles"
+READS_BRACKETS = "; read_handle reads the results named in [brackets]"
+READS_RESULTS = "; read_handle reads their results: "
 """What a summary says that a rule made, unless there is no tool to read them with."""
+_NAMED_HERE = re.compile(r"^(Called [^\n]*?) \[h\d{1,19}_\d{1,9}\](?=$|; | → )", re.MULTILINE)
+_LISTED = re.compile(re.escape(READS_RESULTS) + r"[h\d_, …]{1,400}(?=\))")
+
+
+def _without_handles(text: str) -> str:
+    """The text of a summary where no tool reads handles."""
+    if READS_BRACKETS in text:
+        text = _NAMED_HERE.sub(r"\1", text.replace(READS_BRACKETS, "", 1))
+    return _LISTED.sub("", text)
 
 
 def reduced_text(parts: Sequence[Part], how: Reduction, handle: str, readable: bool = True) -> str:
