@@ -15,7 +15,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (8, "a50004dce671b5cf")
+SNAPSHOT = (9, "2855dd0175bd1ea0")
 LEDGER = (1, "a9c218f0bea76856")
 PROJECTION = (8, "f1a6a46626063805")
 PAYLOADS = {

@@ -23,13 +23,13 @@ from holdfast.core.calibrate import calibrated
 from holdfast.core.guard import past_keys
 from holdfast.core.messages import calls_open
 from holdfast.core.situation import situation_of
-from holdfast.errors import Contended, CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall
+from holdfast.errors import Contended, CriticalOverflow, InvalidContent, WindowTooSmall
 from holdfast.flows import candidates, effects, guard, planning
 from holdfast.flows import history as histories
 from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, prices_for, requested
 from holdfast.flows.candidates import Found, Ledgers
 from holdfast.flows.effects import Flow
-from holdfast.flows.frames import InFrame, conversation
+from holdfast.flows.frames import InFrame, conversation, not_live
 from holdfast.flows.guard import Guarded, Watch
 from holdfast.flows.knowing import Scopes
 from holdfast.flows.ledgers import writer_for
@@ -219,7 +219,7 @@ def _gathered(
     known: Sequence[tuple[int, str, float]] | None = None,
 ) -> Flow[_Gathered]:
     if place.frame is not None and place.frame not in state.frames:
-        raise FrameNotFound(session=place.scope.session, frame=place.frame)
+        raise (yield from not_live(place, place.frame))
     view = yield from histories.unguarded(place, state)
     items = view.shown
     request = asked if isinstance(asked, Request) else requested(place, state, asked, view)
@@ -227,14 +227,13 @@ def _gathered(
     used = yield from candidates.ledgers_in_use(place, state, writer_for(place.context, state.identity).permissions)
     found = yield from candidates.facts(place, used, request, known)
     system, first = yield from _prefix(place, state, brief)
-    left_out = dict(state.view(place.frame).left_out)
     pieces = [
         *(_note(each, late[-1].seq) for each in histories.late_note(late, items)),
         *candidates.environment_pieces(state, request),
         *candidates.situation_pieces(situation_of(state.standing(place.frame))),
         *(yield from candidates.fact_pieces(place, used, found, request, items, state.proposals)),
         *candidates.working_pieces(state, request),
-        *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items), left_out)),
+        *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items))),
         *_breadcrumbs(place, state, request),
     ]
     watch = yield from guard.watch(

@@ -6,6 +6,7 @@ Laws: page-out and then page-in is the identity, checked by digest; what is resi
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import get_args
 
 import msgspec
@@ -21,17 +22,18 @@ from holdfast.core.summaries import covering
 from holdfast.errors import HandleNotFound, InvalidContent
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
-from holdfast.flows.frames import checked_handle, one_of
+from holdfast.flows.frames import checked_handle, find_handle, handles, one_of
 from holdfast.flows.history import history_at, in_view, read_whole, text_of_body
 from holdfast.flows.inform_frames import event_at, handle_of, session_where
 from holdfast.flows.load import load
 from holdfast.flows.place import Context, Place, order
 from holdfast.flows.read import piece_at
 from holdfast.flows.views import steady
+from holdfast.model import limits
 from holdfast.model.commands import MoveHandle, ReplaceHandle
 from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part, Text
 from holdfast.model.handles import Handle, handle_seq, piece_of
-from holdfast.model.messages import Message, Summary, Unit
+from holdfast.model.messages import Item, Message, Summary, Unit
 from holdfast.model.plan import Occupancy, Reduction, Residency, Tier
 from holdfast.model.rows import HandleRow
 from holdfast.model.state import SessionState
@@ -138,8 +140,7 @@ def _move_added(place: Place, name: str, residency: Residency, tier: Tier, key: 
             scope=place.scope, frame=frame, handle=name, residency=residency, tier=tier, ref=ref, size=size_of(parts)
         )
         yield from order(place, command, key=key, bodies=[] if ref is None else [ref])
-        for now in (yield from effects.rows(HandleRow, where, None, 1)):
-            return handle_of(now)
+        return (yield from find_handle(place, name))
     raise HandleNotFound(session=place.scope.session, handle=name)
 
 
@@ -218,17 +219,37 @@ def _occupancy(place: Place, state: SessionState) -> Flow[Occupancy]:
     summaries = [item for item in found.items if isinstance(item, Summary)]
     condensed = sum(measure(item.tokens, 1) for item in summaries)
     paged = sum(each.saved for each in view.reduced if each.form == "page")
-    handles = yield from _pieces(place, state)
+    pieces = yield from _pieces(place, state)
+    added = yield from _added_handles(place, found.items)
     return Occupancy(
         tokens=found.tokens,
         system=system,
         summaries=condensed,
         messages=found.tokens - system - condensed,
-        resident_tokens=sum(each.tokens for each in (*found.system, *found.items)),
+        resident_tokens=sum(each.tokens for each in (*found.system, *found.items)) + _tokens_of(added, "resident"),
         spooled_tokens=sum(each.saved for each in view.reduced if each.form in ("excerpt", "snip", "spool")),
-        paged_tokens=paged,
-        collapsed_tokens=sum(item.replaced for item in summaries),
-        handles=len(handles),
+        paged_tokens=paged + _tokens_of(added, "paged_out"),
+        collapsed_tokens=sum(item.replaced for item in summaries) + _tokens_of(added, "collapsed"),
+        handles=len(pieces) + len(added),
         folded=sum(item.messages for item in summaries),
         boundary=view.boundary,
     )
+
+
+def _tokens_of(handles: list[Handle], residency: Residency) -> int:
+    return sum(each.tokens for each in handles if each.residency == residency)
+
+
+def _added_handles(place: Place, items: Sequence[Item]) -> Flow[list[Handle]]:
+    """What was added to the frame, but for results that stand in the history anyway."""
+    if place.frame is None:
+        return []
+    results = (
+        result for item in items if isinstance(item, Unit) for each in item.messages for result in each.tool_results
+    )
+    in_view = {result.tool_call_id for result in results}
+    found = page = yield from handles(place, limit=limits.READ_EVENTS)
+    while len(page) == limits.READ_EVENTS:
+        page = yield from handles(place, before=page[0].id, limit=limits.READ_EVENTS)
+        found = page + found
+    return [each for each in found if each.source not in in_view]

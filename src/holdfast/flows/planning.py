@@ -78,8 +78,8 @@ class _Asked(msgspec.Struct, frozen=True):
     policy: PlanPolicy
     before: int
     cold: bool
-    handles: bool = True
-    """A strategy is asked about the handles of the frame, too."""
+    for_pack: bool = False
+    """Whether a pack asks: it chooses among the handles itself, and its tail gives way."""
 
 
 def _request(
@@ -168,17 +168,17 @@ def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Followed
         cold=asked.cold or changed or pinned_since,
         unread=not whole,
         bodies=(yield from whole_bodies(place, state, items)),
-        handles=(yield from _handles(place, state)) if strategy is not None and asked.handles else (),
+        handles=(yield from _handles(place)) if strategy is not None and not asked.for_pack else (),
+        flexible=asked.for_pack,
     )
 
 
-def _handles(place: Place, state: SessionState) -> Flow[tuple[Handle, ...]]:
+def _handles(place: Place) -> Flow[tuple[Handle, ...]]:
     """The newest handles of a frame that its packs may show, beside what stands in the history."""
     if place.frame is None:
         return ()
     found = yield from handles(place, limit=limits.LEFT_OUT_HANDLES)
-    left_out = dict(state.view(place.frame).left_out)
-    return tuple(each for each in found if each.occupies_context and each.at > left_out.get(each.id, 0))
+    return tuple(each for each in found if each.occupies_context)
 
 
 def _prices(context: Context, model: str) -> Prices | None:
@@ -204,9 +204,9 @@ def compact(
     With a `plan` from before, exactly that: PlanStale if what is shown has changed since. With a `strategy`, what that asks
     for, whatever it costs: SummarizeOldest and TruncateAt keep so many of the newest messages; PriorityBased takes out what
     has the lowest priority, the oldest first, until the rest fits `window`; one of your own, by its name or as a function,
-    is asked if it does not fit. Messages that are Critical stay. In a frame its handles take part. What comes back says
-    what became of it: original, final, level, items_removed, items_summarised, target_met. The transcript stays as it
-    is."""
+    is asked if it does not fit. What is Critical stays, or it is a CriticalOverflow. In a frame its handles take part:
+    those that are left out are collapsed until page_in(). What comes back says what became of it: original, final,
+    level, items_removed, items_summarised, target_met. The transcript stays as it is."""
     if plan is not None:
         plan = _made(place, plan)
     followed = find_strategy(place.context, strategy)
@@ -228,7 +228,7 @@ def compact(
 
 def follow(place: Place, strategy: Followed, *, window: int, model: str | None, before: int) -> Flow[Plan]:
     """What a strategy that a pack was asked for does to the view. Handles are left alone: the pack chooses among them."""
-    asked = _Asked(window, model, None, place.context.compaction, before, False, False)
+    asked = _Asked(window, model, None, place.context.compaction, before, cold=False, for_pack=True)
     return (yield from _done(place, asked, strategy, None, None, None))
 
 
