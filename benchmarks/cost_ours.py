@@ -95,7 +95,7 @@ class Planned:
         reductions = by_message((*self._view.reduced, *made.reduced))
         kept = {*made.fold.kept}
         inside = [
-            item_shown(item, reductions, {})
+            item_shown(item, reductions)
             for item in self._items
             if item.last <= last and not (isinstance(item, Unit) and item.seq in kept)
         ]
@@ -129,6 +129,6 @@ class Planned:
         reductions = by_message(self._view.reduced)
         for number, item in enumerate(self._items):
             if isinstance(item, Unit) and any(message.seq in messages for message in item.messages):
-                now = Unit(tuple(shown(message, reductions, {}) for message in item.messages))
+                now = Unit(tuple(shown(message, reductions)[0] for message in item.messages))
                 text = f"{said(now)}\n{returned(now)}"
                 self._shown[number] = Shown(("reduced", self._boundaries * 10_000 + number), now.tokens, text=text)

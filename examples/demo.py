@@ -1,6 +1,6 @@
 """The main job, on one SQLite file: a support agent over several turns. Its customer corrects herself, a tool returns more
 than anyone wants to read, work is divided into frames with budgets, the process is killed while it pays, and the history
-is shortened when that pays. At the end, what the model was shown stands next to what a plain transcript would have sent.
+is shortened when the window is full. At the end, what the model was shown stands next to what a plain transcript would have sent.
 
 The model is a scripted function and the tools are local ones: there is no network. The script has nothing but the pack to
 answer from, as a model would. All figures that are printed are computed by the run.
@@ -30,7 +30,7 @@ from holdfast.model.explain import money
 from holdfast.model.prices import prices_of
 
 SESSION, WHO = "order-desk", "ada"
-MODEL, BUDGET, ANSWER = "claude-sonnet-5", 40_000, 60
+MODEL, BUDGET, ANSWER = "claude-sonnet-5", 24_000, 60
 OLD, NEW = "123 Main St", "456 Oak Ave"
 COLOR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 TINTS = {"user": "36", "assistant": "35", "tool": "33"}
@@ -188,7 +188,7 @@ def turn(held: Any, session: holdfast.Session, tools: Tools) -> holdfast.Message
             done = [plan for plan in plans if not plan.empty]
             if len(done) > 1:
                 freed = sum(plan.figures.before - plan.figures.after for plan in done[1:])
-                told("tree", reply.seq, f"{len(done) - 1} more times in this turn it paid; {freed:,} tokens freed")
+                told("tree", reply.seq, f"{len(done) - 1} more times in this turn; {freed:,} tokens freed")
             return reply
         for call in reply.tool_calls:
             result = held.run(call, tools[call.name], key_as="key" if call.name == "refund" else None)

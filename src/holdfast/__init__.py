@@ -74,11 +74,10 @@ from holdfast.model.policy import Ladder, Policy
 from holdfast.model.rows import LedgerRow, SessionRow
 from holdfast.model.situation import UPDATE_SITUATION, Action, ActionCall, Situation, SituationUpdate, Stated
 from holdfast.model.state import OpenCall, OpenProposal, SessionState
-from holdfast.model.tools import FunctionTool, Tool
+from holdfast.model.tools import READ_HANDLE, FunctionTool, Tool
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.held import Frame, Ledger, Session
 from holdfast.runtime.opening import open, open_async
-from holdfast.runtime.reader import READ_HANDLE
 
 if TYPE_CHECKING:
     from holdfast.planner import SpoolDecision, plan_eviction, plan_spool
@@ -88,7 +87,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.async_held import AsyncFrame, AsyncLedger, AsyncSession
     from holdfast.runtime.moving import Copied, copy
 
-__version__ = "0.8.0"
+__version__ = "0.9.0"
 
 __all__ = [
     "READ_HANDLE",

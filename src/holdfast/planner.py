@@ -146,7 +146,7 @@ def _with_text(ground: Ground, made: Plan, tools: Tools, make: Summarize) -> Pla
         return made
     reductions = by_message((*ground.view.reduced, *made.reduced))
     folded = (item for item in ground.items if item.last <= fold.last)
-    inside = [item_shown(item, reductions, {}) for item in folded if item.seq not in fold.kept]
+    inside = [item_shown(item, reductions) for item in folded if item.seq not in fold.kept]
     text = make(inside, fold.tokens)
     if not text.strip() or tools.count(text) > fold.tokens:
         text = outline(inside)

@@ -260,9 +260,7 @@ def end(item: Item) -> int:
 def as_shown(ground: Ground) -> list[Item]:
     reduced = by_message(ground.view.reduced)
     return [
-        item
-        if isinstance(item, Summary)
-        else Unit(tuple(shown(message, reduced, ground.bodies) for message in item.messages))
+        item if isinstance(item, Summary) else Unit(tuple(shown(message, reduced)[0] for message in item.messages))
         for item in ground.items
     ]
 

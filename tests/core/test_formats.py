@@ -15,19 +15,19 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (9, "2855dd0175bd1ea0")
+SNAPSHOT = (9, "bf23a342b2f5fff9")
 LEDGER = (1, "a9c218f0bea76856")
 PROJECTION = (8, "f1a6a46626063805")
 PAYLOADS = {
     ("session.created", 3): "bbbe2192ac52cd2d",
-    ("message.recorded", 4): "cf194c30028d01bc",
-    ("evidence.kept", 1): "137a1cbddeeb8fdc",
-    ("summary.recorded", 2): "99a2da09883abbf5",
-    ("frame.compacted", 1): "cceb1da8c3673d49",
+    ("message.recorded", 4): "3a9bad94c84cfcaf",
+    ("evidence.kept", 2): "74a7d02e6c2d35d4",
+    ("summary.recorded", 3): "56dd9a719766b178",
+    ("frame.compacted", 2): "fa8fb99871f69a05",
     ("context.redacted", 1): "44b0aeb7318ff632",
-    ("handle.moved", 1): "3a8ad0dc59ebae89",
-    ("handle.replaced", 1): "19cb0b9fadfee1e9",
-    ("pack.recorded", 1): "ec3913955e301802",
+    ("handle.moved", 2): "4e8ee9b8461c02a3",
+    ("handle.replaced", 2): "7ac7407d4c1bfa25",
+    ("pack.recorded", 2): "ec3913955e301802",
     ("session.reset", 1): "5f022e4329ddfefb",
     ("session.closed", 1): "724d1e8e5bc20f92",
     ("session.timed_out", 1): "4a9040c7e2c7beb4",
@@ -36,12 +36,12 @@ PAYLOADS = {
     ("payloads.erased", 1): "e59ece396f377ec7",
     ("frame.pushed", 1): "5964d4299a02958d",
     ("frame.updated", 1): "fc8a4dd72713126c",
-    ("frame.popped", 1): "5fa5ffb94b19160c",
+    ("frame.popped", 2): "c3f0fdf10e090dad",
     ("frame.suspended", 1): "c08d4bb495598072",
     ("frame.resumed", 1): "dd0eb12d839d0770",
     ("token.reissued", 1): "4c6519c7d952ff03",
     ("token.revoked", 1): "db43426b974bd44e",
-    ("frame.handle_added", 1): "8a2d4fea08f61889",
+    ("frame.handle_added", 2): "8f4abec435cb4ac6",
     ("frame.result_added", 1): "2d940ac5674dbe19",
     ("budget.reserved", 1): "f168e6be357af221",
     ("budget.committed", 1): "e391fe5f14f9232a",

@@ -72,7 +72,7 @@ def test_the_demo_plays_to_its_end() -> None:
     assert "the bank has 1 payment" in told
     assert "applied: shipping_address = 456 Oak Ave" in told
     assert "claimed: refund_limit = 500 euros" in told
-    assert "To do, since it pays" in told
+    assert "To do, since the window forces it" in told
     (pack, dead), (transcript, told_dead) = re.findall(
         r"(?:this pack|transcript) +([\d,]+) tokens.*\n.* dead one (\d+) times", told
     )

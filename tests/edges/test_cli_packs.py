@@ -360,7 +360,7 @@ def test_why_says_of_a_large_result_where_it_lies(cli: Cli, written: Path) -> No
 def test_why_says_of_anything_that_is_listed_what_the_list_says(cli: Cli) -> None:
     """A message of the system, the clock, a call that waits."""
     entries = cli("pack", "quiet", "--json").document["entries"]
-    assert [entry["section"] for entry in entries] == ["system", "identity", "history", "environment"]
+    assert [entry["section"] for entry in entries] == ["system", "identity", "tools", "history", "environment"]
     for entry in entries:
         (answer,) = cli("why", "quiet", entry["id"], "--json").document["answers"]
         assert told_of(answer["entries"]) == told_of([entry])

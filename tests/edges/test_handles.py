@@ -44,7 +44,7 @@ def test_what_a_child_brings_is_a_handle_of_its_parent(engine: holdfast.Engine) 
     assert [ref.frame for ref in refs] == [child.id for child in children]
     assert [ref.status for ref in refs] == [ENDINGS[number % 3] for number in range(len(results))]
     assert [ref.handle for ref in refs] == [handle.id for handle in handles]
-    assert {(each.kind, each.frame, each.priority) for each in handles} == {("worker_finding", root.id, "medium")}
+    assert {(each.kind, each.frame, each.priority) for each in handles} == {("sub_agent_join", root.id, "medium")}
     assert [(each.source, each.title) for each in handles] == [(each.id, each.state().goal) for each in children]
     contents_read = [root.read_handle(handle) for handle in handles]
     assert contents_read[0] == (Text("text"),)

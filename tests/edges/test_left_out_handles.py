@@ -35,6 +35,7 @@ def left_out(frame: holdfast.Frame, **options: Any) -> holdfast.Handle:
 def residency(frame: holdfast.Frame, handle: holdfast.Handle) -> str:
     (found,) = [each for each in frame.handles() if each.id == handle.id]
     assert found in frame.state().context_handles
+    assert found == frame.handle(handle.id)
     assert found.occupies_context == (found.residency == "resident")
     return found.residency
 

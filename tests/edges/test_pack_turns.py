@@ -100,7 +100,7 @@ def test_a_question_that_waits_stays_in_the_history_and_is_not_repeated_in_the_t
 def test_nothing_at_all_is_a_pack_too(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     made = session.pack(budget=500)
-    assert [each.section for each in made.manifest.entries] == ["identity", "environment"]
+    assert [each.section for each in made.manifest.entries] == ["identity", "tools", "environment"]
     assert made.openai()["messages"]
     reply = session.record("assistant", "Hello?")
     assert [(each.reply, each.query) for each in session.packs()] == [(reply.seq, "")]
@@ -130,7 +130,7 @@ def test_a_frame_that_has_ended_has_no_packs_to_come(engine: holdfast.Engine) ->
     assert [each.split(":")[0] for each in crumbs] == [f"- {frame.id} (suspended)", f"- {below.id} (active)"]
     record = below.keep(made)
     below.pop("completed")
-    with refused(engine, errors.FrameNotFound, frame=below.id):
+    with refused(engine, errors.FrameEnded, frame=below.id):
         below.pack("what?", budget=BUDGET)
     with refused(engine, errors.AlreadyTerminal):
         below.record("assistant", "Done.")

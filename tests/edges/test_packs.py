@@ -82,7 +82,8 @@ def test_the_window_of_a_model_without_its_answer_is_the_budget(desk: Desk) -> N
 def test_tools_are_counted(engine: holdfast.Engine) -> None:
     session = started(engine)
     tools = tuple(Tool(name=f"t{at}", description="word " * 40, parameters={"type": "object"}) for at in range(9))
-    bare, armed = session.pack(budget=BUDGET), session.pack(budget=BUDGET, brief=Brief(tools=tools))
+    bare = session.pack(budget=BUDGET, brief=Brief(read_handle=False))
+    armed = session.pack(budget=BUDGET, brief=Brief(tools=tools))
     assert armed.tokens.breakdown["tools"] >= 9 * 40
     assert armed.tokens.used == bare.tokens.used + armed.tokens.breakdown["tools"]
     assert armed.context_hash != bare.context_hash
@@ -140,7 +141,7 @@ def test_a_tail_that_is_larger_than_its_pieces_still_fits(desk: Desk) -> None:
     for number in range(4):
         session.set_working(f"item {number}", "word " * 150)
     for budget in range(limits.PACK_TOKENS, limits.PACK_TOKENS + 200):
-        made = session.pack(QUESTION, budget=budget, settle=False)
+        made = session.pack(QUESTION, budget=budget, settle=False, brief=Brief(read_handle=False))
         assert made.tokens.used <= budget
         assert len(lines(made, "- item")) >= 2
 

@@ -18,7 +18,19 @@ from tests.support import figure
 
 SAMPLE = figure(24, 1)
 """One value in so many is handed in, other ones at each entrance."""
-METHODS = ("history", "render", "plan", "compact", "piece", "pieces", "occupancy", "page_out", "page_in", "read_text")
+METHODS = (
+    "history",
+    "render",
+    "plan",
+    "compact",
+    "piece",
+    "pieces",
+    "occupancy",
+    "handle",
+    "page_out",
+    "page_in",
+    "read_text",
+)
 
 ODD_HANDLES = (
     "h1_0",
@@ -58,7 +70,7 @@ def test_every_value_at_every_entrance_is_taken_or_refused(kind: str, desk: Desk
     assert engine.verify().problems == ()
 
 
-@pytest.mark.parametrize("method", ["page_out", "page_in", "read_text"])
+@pytest.mark.parametrize("method", ["page_out", "page_in", "read_text", "handle"])
 def test_a_handle_that_is_none_is_not_found(method: str, engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     session.record("user", "text " * 99)

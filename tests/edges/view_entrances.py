@@ -181,6 +181,9 @@ PLANS: dict[str, Callable[[object], bool]] = {
 
 QUESTIONS: dict[str, Entrance] = {
     "render(to)": Entrance(_question("render", "to"), lambda value: value in DIALECTS),
+    "render(budget)": Entrance(_question("render", "budget"), or_none(is_int)),
+    "history(budget)": Entrance(_question("history", "budget"), or_none(is_int)),
+    "handle(name)": Entrance(_question("handle", "name"), is_text, also=(errors.HandleNotFound,)),
     "read_text(handle)": Entrance(_question("read_text", "handle"), is_text, also=(errors.HandleNotFound,)),
     **{f"read_text({option})": Entrance(_question("read_text", option, PIECE), fits) for option, fits in READS.items()},
     **{f"plan({option})": Entrance(_planned(lambda value: value, option), fits) for option, fits in PLANS.items()},

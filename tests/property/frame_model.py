@@ -88,7 +88,7 @@ class World:
         else:
             frame = session.living(str(command.frame))
             for handle, kind, source, text in frame.kept:
-                if command.source is not None and source == command.source and kind != "worker_finding":
+                if command.source is not None and source == command.source and kind != "sub_agent_join":
                     if (kind, text) != (command.kind, command.text):
                         raise Refused("HandleExists", frame=frame.id, source=source, handle=handle)
                     return
@@ -122,7 +122,7 @@ class World:
                 parent.errors.append(frame.id)
             handle = f"h{parent.touched}"
             text = "".join(filter(None, said))
-            parent.kept.append((handle, "worker_finding", frame.id, text))
+            parent.kept.append((handle, "sub_agent_join", frame.id, text))
             parent.results.append((frame.id, status, handle))
 
     def _ended(self, frame: Frame, status: str, said: tuple[str, str | None] | None, seq: int, now: int) -> None:

@@ -225,8 +225,9 @@ class Play:
     # Boundaries
 
     def _compact(self, place: Conversation, step: Compact) -> None:
-        before, state = place.history(), self.session.state()
-        window = max(1, round((before.tokens + step.before) * step.share))
+        window = max(1, round((place.history().tokens + step.before) * step.share))
+        budget = window if step.prices is None else min(window, step.prices.window - step.prices.max_output)
+        before, state = place.history(budget=budget), self.session.state()
         options: dict[str, Any] = {"window": window, "prices": step.prices, "cold": step.cold, "before": step.before}
         if isinstance(step.how, Frugal | Classic):
             options["policy"] = step.how
@@ -239,16 +240,16 @@ class Play:
         made = place.compact(**options, key=f"compact {self.marks}")
         if isinstance(step.how, Frugal | Classic):
             check_same(made, planned)
-        self._check_made(place, before, made, step.before)
+        self._check_made(place, before, made, step.before, budget)
         event(f"compacted, {made.why}" + (", folded" if made.fold else "") + (", reduced" if made.reduced else ""))
         assert place.compact(**options, key=f"compact {self.marks}").at == made.at
         again = place.compact(**options)
         assert again.empty, again.explain()
         assert self.session.state().version == (made.at or before.version)
 
-    def _check_made(self, place: Conversation, before: History, made: Plan, more: int) -> None:
-        """What came of a plan is what it said."""
-        after = place.history()
+    def _check_made(self, place: Conversation, before: History, made: Plan, more: int, budget: int) -> None:
+        """What came of a plan is what it said, in the window that it was made for."""
+        after = place.history(budget=budget)
         assert made.first_changed == first_difference(before.items, after.items)
         assert made.figures.before == before.tokens + more
         assert made.target_met == (after.tokens + more <= made.figures.window)
@@ -434,9 +435,12 @@ class Play:
         assert held.tokens == history.tokens == system + sum(measure) + tail
         assert held.handles == len(pieces)
         assert held.folded == len(folded)
-        assert held.collapsed_tokens == sum(each.tokens for each in folded)
-        assert held.resident_tokens == sum(each.tokens for each in (*history.system, *history.items))
-        assert held.total_tokens == held.resident_tokens + held.non_resident_tokens
+        assert held.collapsed_tokens == sum(each.whole_tokens for each in folded)
+        shown = [
+            self.said[message.seq] for item in history.items if isinstance(item, Unit) for message in item.messages
+        ]
+        whole = sum(each.whole_tokens for each in (*folded, *shown)) + sum(each.tokens for each in history.system)
+        assert held.resident_tokens + held.non_resident_tokens == held.total_tokens == whole
 
     def _check_renderings(self, history: History, state: SessionState) -> None:
         """Calls and results stand together, and between two boundaries each rendering extends the last."""

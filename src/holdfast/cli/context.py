@@ -22,6 +22,7 @@ from holdfast.cli.words import clean, clean_lines, count, short, size
 from holdfast.errors import InvalidContent
 from holdfast.model import limits
 from holdfast.model.explain import money
+from holdfast.model.handles import handle_seq, piece_of
 from holdfast.model.messages import Item
 from holdfast.model.plan import label
 
@@ -295,12 +296,17 @@ def _option(made: holdfast.Plan, name: str, figures: holdfast.Figures) -> tuple[
 def handle(
     settings: Settings, /, session: str, handle: str, thread: str | None, limit: int, **asked: str | None
 ) -> None:
-    """Read what a handle stands for: a tool result, a long text, what was added to a frame."""
+    """Read what a handle stands for: a tool result, a long text, what was added to a frame.
+
+    HANDLE is its id, or the id of the tool call that it is the result of, ours or the provider's.
+    """
     start, stop = _range("--bytes", asked["span"])
     first, last = _range("--lines", asked["lines"])
     with settings.open() as engine:
-        found = settings.session(engine, session, thread).read_text(
-            handle, start=start, stop=stop, first_line=first, last_line=last, search=asked["search"], limit=limit
+        conversation = settings.session(engine, session, thread)
+        named = handle if piece_of(handle) or handle_seq(handle) else conversation.handle(handle).id
+        found = conversation.read_text(
+            named, start=start, stop=stop, first_line=first, last_line=last, search=asked["search"], limit=limit
         )
     if settings.json:
         emit(shapes.plain(found))

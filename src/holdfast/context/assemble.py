@@ -63,6 +63,10 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """What tells it from what it was before without telling what it says, if there is such a thing."""
     fate: Fate = "omitted"
     """What it then counts as."""
+    share: float = 1.0
+    """How much of its bytes its text shows, if that is a preview."""
+    partly: str = ""
+    """The same in words; empty if it is whole."""
     too_large: bool = False
     """It is gone because no tail of this budget could hold it."""
 
@@ -364,11 +368,13 @@ class _Fitting:
         why = "critical: always in" if piece.priority == "critical" else _fits_because(piece)
         if piece.wanted and piece.priority != "critical":
             why = "asked for"
+        why += f"; {piece.partly}" if piece.partly else ""
         if text != piece.text:
             return Placed(
                 piece=piece, fate="reduced", reason=f"{why}; shortened to fit", text=text, tokens=size, rank=rank
             )
-        return Placed(piece=piece, fate="included", reason=why, text=text, tokens=size, rank=rank)
+        fate: Fate = "reduced" if piece.partly else "included"
+        return Placed(piece=piece, fate=fate, reason=why, text=text, tokens=size, rank=rank)
 
     def _why_out(self, piece: Piece) -> str:
         if piece.key in self._over:

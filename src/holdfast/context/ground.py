@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
 
-from holdfast.core.shown import Bodies
+from holdfast.model.content import Part
 from holdfast.model.handles import Handle
 from holdfast.model.messages import Item
 from holdfast.model.names import Scope
@@ -21,7 +21,8 @@ Summarize: TypeAlias = Callable[[Sequence[Item], int], str]
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is made on: the conversation as it was recorded, how it is shown, and what is told from outside."""
+    """What a plan is made on: the conversation with its stored bodies as this window shows them, how its pieces are
+    reduced, and what is told from outside."""
 
     scope: Scope
     frame: str | None = None
@@ -29,7 +30,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     system: int = 0
     """Tokens of the system messages and whatever else stands before the conversation."""
     items: tuple[Item, ...] = ()
-    """As they were recorded."""
+    """As they were recorded, but for stored bodies: those are as this window shows them."""
     view: ViewState = ViewState()
     window: int
     """The tokens that all of it may have."""
@@ -39,7 +40,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """The cache is known to be lost: another model, other tools."""
     unread: bool = False
     """There is more behind these items than can be looked at: they must be folded, whatever it costs."""
-    bodies: Bodies = msgspec.field(default_factory=dict)
+    stored: Mapping[tuple[int, int], tuple[Part, ...]] = msgspec.field(default_factory=dict)
+    """The recorded parts of pieces that hold stored bodies, by message and piece: the items have them as they are shown."""
     handles: tuple[Handle, ...] = ()
     """What packs may show of the frame's handles, if a strategy is asked about them."""
     flexible: bool = False

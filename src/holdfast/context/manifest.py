@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.context.assemble import Placed, Tail
+from holdfast.core.previews import Spooling
 from holdfast.model.messages import History, Item, Summary
 from holdfast.model.names import LedgerId, Scope
 from holdfast.model.pack import Brief, Entry, Exposure, Fate, Manifest, Request, Section, TokenSummary
@@ -18,7 +19,7 @@ from holdfast.model.policy import Policy
 from holdfast.model.state import OpenCall
 from holdfast.model.tools import Tool
 
-RENDERER = "packs/2"
+RENDERER = "packs/3"
 """Raised whenever the same material would be laid out in other words."""
 
 
@@ -31,6 +32,8 @@ class Seen(NamedTuple):
     reason: str
     tokens: int
     score: float = 0.0
+    share: float = 1.0
+    """How much of its bytes is shown, if it is shown in part."""
 
 
 class Stands(NamedTuple):
@@ -64,6 +67,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     exposed: tuple[Exposure, ...]
     counter: str
     policy: Policy
+    spooling: Spooling = Spooling()
 
 
 def tools_text(tools: Sequence[Tool]) -> str:
@@ -106,7 +110,7 @@ def manifest_of(made: Made, brief: Brief, context_hash: str) -> Manifest:
         tokens=made.tokens,
         counter=made.counter,
         renderer=RENDERER,
-        policy=hashlib.sha256(codec.encode(made.policy)).hexdigest()[:16],
+        policy=hashlib.sha256(codec.encode([made.policy, made.spooling])).hexdigest()[:16],
         context_hash=context_hash,
     )
 
@@ -169,6 +173,7 @@ def _stretch(run: Sequence[Seen], fate: Fate, reason: str) -> Entry:
         at=first.first,
         to=last.last,
         digest=shown,
+        share=run[0].share,
     )
 
 
@@ -187,4 +192,5 @@ def _tail(placed: Placed) -> Entry:
         rank=placed.rank,
         at=piece.at,
         digest=digest(piece.known_by or placed.text) if placed.text else "",
+        share=piece.share if placed.text else 1.0,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.core.shown import STILL_READABLE
 from holdfast.model.messages import Item, Summary
 
 OUTLINE_TOKENS = 40
@@ -16,4 +17,4 @@ def outline(items: Sequence[Item]) -> str:
     count = sum(item.count for item in items)
     earlier = [line for item in items if isinstance(item, Summary) for line in item.text.splitlines()]
     kept = [line for line in earlier if _LEFT not in line]
-    return "\n".join([*kept, f"({count:,}{_LEFT}; results in them can still be read by their handles)"])
+    return "\n".join([*kept, f"({count:,}{_LEFT}{STILL_READABLE})"])

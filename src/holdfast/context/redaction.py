@@ -503,5 +503,5 @@ def _collapsed(
         messages=unit.count,
         text=text,
         tokens=count(text),
-        replaced=unit.tokens,
+        replaced=unit.replaced,
     )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast import codec
+from holdfast.context.bind import bind, piece_tokens
 from holdfast.context.ground import Choice, Ground, Tools
 from holdfast.context.loss import Recalls, count_recalls, price_of_loss
 from holdfast.context.outline import OUTLINE_TOKENS, outline
@@ -24,7 +24,6 @@ from holdfast.core.shown import (
     item_shown,
     pieces_of,
     reduced_text,
-    ref_of,
     size_of,
 )
 from holdfast.model import limits
@@ -227,41 +226,40 @@ class Work:
                     if (how is None or how.form == "whole") and can_shrink(message, parts):
                         yield _Piece(message, at, parts, call, how)
 
-    def _tokens(self, piece: _Piece, text: str) -> int:
+    def _tokens(self, piece: _Piece) -> int:
         """What a piece takes as it was recorded: that of the message, if it is all there is of it."""
         alone = len(piece.message.tool_results) + len(piece.message.content) == 1 and not piece.message.tool_calls
-        return piece.message.tokens if alone else self.tools.count(text)
+        return piece.message.tokens if alone else piece_tokens(piece.parts, self.tools.count)
 
     def _shorter(self, pieces: Iterable[_Piece], form: Form, over: int, chars: int) -> tuple[Reduction, ...]:
         """Those of more than so many tokens, each by about so many characters."""
         found: list[Reduction] = []
         for each in pieces:
-            whole = each.how is not None  # it lies in the blob store, and is shown all the same
-            if not whole and each.message.tokens <= over:
+            if each.message.tokens <= over:
                 continue
-            text = text_of(each.parts)
-            if not whole and len(text) <= chars * 2:
+            stored = self.ground.stored.get((each.message.seq, each.number))
+            # a stored body is spooled to its stored preview
+            parts = each.parts if stored is None or form != "spool" else stored
+            text = text_of(parts)
+            already = form == "spool" and each.parts == stored  # it is shown by its stored preview
+            if already or (stored is None and len(text) <= chars * 2):
                 continue
-            tokens = each.how.tokens if each.how is not None else self._tokens(each, text)
-            shown_now = tokens if each.how is None else tokens - each.how.saved
-            if shown_now <= over:
+            tokens = self._tokens(each)
+            if tokens <= over:
                 continue
-            head = len(text) if whole else chars if form == "spool" else chars // 2
             piece = Reduction(
                 message=each.message.seq,
                 piece=each.number,
-                form="spool" if whole else form,
-                head=head,
-                tail=0 if whole or form == "spool" else chars // 4 if form == "snip" else chars // 2,
+                form=form,
+                head=max(chars, len(text) if stored else 0) if form == "spool" else chars // 2,
+                tail=0 if form == "spool" else chars // 4 if form == "snip" else chars // 2,
                 tokens=tokens,
-                size=size_of(each.parts) if form == "spool" or whole else 0,
+                size=size_of(stored or parts) if stored or form == "spool" else 0,
                 digest="",
                 source=each.call,
             )
-            now = tokens
-            if not whole:
-                now = self.tools.count(reduced_text(each.parts, piece, piece_id(each.message.seq, each.number)))
-            if now < shown_now:
+            now = self.tools.count(reduced_text(parts, piece, piece_id(each.message.seq, each.number)))
+            if now < tokens:
                 found.append(msgspec.structs.replace(piece, saved=tokens - now))
         return tuple(found)
 
@@ -385,23 +383,9 @@ class Work:
                 level = max(level, lost, key=LEVELS.index)
         self.level = max(self.level, level, key=LEVELS.index)
 
-    def _named(self, reduce: tuple[Reduction, ...]) -> list[Reduction]:
-        """With what is only worked out for what is done: digest, size, and place in the blob store."""
-        wanted = {(each.message, each.piece): each for each in reduce}
-        return [
-            msgspec.structs.replace(
-                wanted[message.seq, number], size=size_of(parts), digest=codec.digest(parts), ref=ref_of(parts)
-            )
-            for item in self.items
-            if isinstance(item, Unit)
-            for message in item.messages
-            for number, parts, _ in pieces_of(message)
-            if (message.seq, number) in wanted
-        ]
-
     def _reduce(self, reduce: tuple[Reduction, ...]) -> int | None:
         first: int | None = None
-        for each in self._named(reduce):
+        for each in bind(reduce, self.items, self.ground.stored):
             self.reductions.setdefault(each.message, {})[each.piece] = each
             self.reduced[each.message, each.piece] = each
         touched = {each.message for each in reduce}
@@ -480,7 +464,7 @@ class Work:
             return "", room
         text = outline(inside)
         if share and self.tools.summarize is not None:
-            shown = [item_shown(item, self.reductions, self.ground.bodies) for item in inside]
+            shown = [item_shown(item, self.reductions) for item in inside]
             text = self.tools.summarize(shown, room)
         return text, self.tools.count(text) if text.strip() else 0
 

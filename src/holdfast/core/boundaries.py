@@ -283,7 +283,11 @@ def _left_out(state: SessionState, event: ContextCompacted, seq: int) -> tuple[t
 
 
 def _piece_faults(pieces: Sequence[Reduction]) -> Iterator[str]:
-    figures = [figure for each in pieces for figure in (each.tokens, each.size, each.head, each.tail, abs(each.saved))]
+    figures = [
+        figure
+        for each in pieces
+        for figure in (each.tokens, each.whole, each.size, each.head, each.tail, abs(each.saved))
+    ]
     if not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):
         yield "a piece has numbers of tokens and bytes"
     if not all(_DIGEST.fullmatch(each.digest) for each in pieces):

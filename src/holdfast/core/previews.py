@@ -15,12 +15,18 @@ import msgspec
 
 from holdfast import codec
 from holdfast.model import limits
-from holdfast.model.content import Body, Json
+from holdfast.model.content import BlobRef, Body, Json
 
 HELD_BYTES = limits.PAYLOAD_BYTES - limits.METADATA_BYTES
 """What an event holds of one text or value, as JSON: the rest is for whatever else it says."""
 SAMPLE_BYTES = 32 << 10
 """How much of a body is looked at for a preview, if that is not to be longer."""
+STRUCTURE_BYTES = 1 << 20
+"""A stored JSON value above this is outlined from its beginning: how many items it has in all is then not known."""
+PREVIEW_TOKEN_BYTES = 3
+"""Bytes of a preview for one token of its share, on the safe side."""
+WHOLE_TOKEN_BYTES = 16
+"""No text that is worth its share has more bytes for a token: a body that has is not read to be shown whole."""
 SOME_HANDLE = "h1000000_0"
 """As long as those that are shown; what a count of tokens makes of it."""
 TEXT = "text/plain"
@@ -32,13 +38,24 @@ _ESCAPED = 6
 
 
 class Spooling(msgspec.Struct, frozen=True):
-    """What goes to the blob store when it comes in, and how much of it is shown instead, in bytes.
+    """What is stored as a blob, and how much of a stored body a pack shows.
 
-    A text, value or stream over `threshold` goes there, if its preview and the marker are shorter than it is. At 0 nothing
-    goes there, but for what the log cannot hold: that does so whatever is said here."""
+    A text, value or stream over `threshold` bytes goes to the blob store, if its preview and the marker are shorter than it
+    is. At 0 nothing goes there, but for what the log cannot hold. A pack shows a stored body whole if that takes no more
+    than its share of the budget; else a preview and a marker."""
 
     threshold: int = limits.SPOOL_BYTES
     preview: int = limits.PREVIEW_BYTES
+    """Bytes of a preview; in a pack, `preview_share` of the budget if that is more."""
+    result_share: float = 0.25
+    """The most of a budget that a tool result, or a handle of a frame, may take to be shown whole."""
+    message_share: float = 0.5
+    """The same for what a user pasted, and for a long reply."""
+    preview_share: float = 0.02
+
+    def preview_bytes(self, budget: int) -> int:
+        """Bytes of a preview in a pack of so many tokens."""
+        return max(self.preview, int(budget * self.preview_share) * PREVIEW_TOKEN_BYTES)
 
     @property
     def sample(self) -> int:
@@ -58,7 +75,7 @@ def of_text(text: str, spooling: Spooling) -> str | None:
     if not too_long and not 0 < spooling.threshold < size:
         return None
     preview = of_start(text[: spooling.sample].encode(), spooling)
-    return preview if too_long or _is_shorter(preview, size) else None
+    return preview if too_long or is_shorter(preview, size) else None
 
 
 def of_json(value: Json, size: int, spooling: Spooling) -> str | None:
@@ -66,7 +83,7 @@ def of_json(value: Json, size: int, spooling: Spooling) -> str | None:
     if size <= HELD_BYTES and not 0 < spooling.threshold < size:
         return None
     preview = json_preview(value, spooling.preview)
-    return preview if size > HELD_BYTES or _is_shorter(preview, size) else None
+    return preview if size > HELD_BYTES or is_shorter(preview, size) else None
 
 
 def of_start(start: bytes, spooling: Spooling) -> str:
@@ -74,23 +91,65 @@ def of_start(start: bytes, spooling: Spooling) -> str:
     return json_start(start[: spooling.sample], spooling.preview)
 
 
-def _is_shorter(preview: str, size: int) -> bool:
+def is_shorter(preview: str, size: int) -> bool:
+    """Whether a preview with its marker is shorter than the body of so many bytes."""
     shown = len(preview.encode())
     return shown + 1 + len(marker(size, shown, SOME_HANDLE).encode()) < size
 
 
-def marker(size: int, shown: int, handle: str, what: str = "tool result", media_type: str | None = None) -> str:
-    """The line that stands behind a preview of so many bytes."""
+def marker(
+    size: int,
+    shown: int,
+    handle: str,
+    what: str = "tool result",
+    media_type: str | None = None,
+    *,
+    readable: bool = True,
+) -> str:
+    """The line that stands behind a preview of so many bytes. Without the tool that reads handles, the rest cannot be
+    read, and the line says that."""
     kind = "" if media_type in (None, TEXT) else f" ({media_type})"
     of_it = f"preview of {shown} bytes shown" if shown else "nothing of it shown"
-    return f'[… {what} spooled: {size} bytes total{kind}, {of_it}; read_handle("{handle}") reads all of it]'
+    rest = f'read_handle("{handle}") reads all of it' if readable else UNREADABLE
+    return f"[… {what} spooled: {size} bytes total{kind}, {of_it}; {rest}]"
 
 
-def shown_as(body: Body, handle: str, what: str = "tool result") -> str:
+UNREADABLE = "the rest cannot be read here"
+
+
+def shown_as(body: Body, handle: str, what: str = "tool result", *, readable: bool = True) -> str:
     """What is shown of a body: its preview, and the line that tells of the rest."""
     ref = body.ref
-    line = marker(ref.size, len(body.preview.encode()), handle, what, ref.media_type)
+    line = marker(ref.size, len(body.preview.encode()), handle, what, ref.media_type, readable=readable)
     return f"{body.preview}\n{line}" if body.preview else line
+
+
+def is_text(ref: BlobRef) -> bool:
+    """Whether a body can be shown as text."""
+    kind = ref.media_type or ""
+    return kind.startswith("text/") or kind.endswith("json")
+
+
+def fits_whole(body: Body, most: int) -> bool:
+    """Whether a body may be shown whole where it may take so many tokens."""
+    bytes_most = min(limits.WHOLE_BYTES, most * WHOLE_TOKEN_BYTES)
+    return is_text(body.ref) and body.whole_tokens <= most and body.ref.size <= bytes_most
+
+
+def longer_preview(body: Body, start: bytes, spooling: Spooling, limit: int) -> str:
+    """The preview of a stored body that has so many bytes, from its beginning; of JSON, its structure."""
+    if body.ref.media_type == "application/json" and len(start) == body.ref.size:
+        return json_preview(codec.decode(start, object), limit)  # type: ignore[arg-type]
+    return of_start(start, msgspec.structs.replace(spooling, preview=limit))
+
+
+def bytes_to_read(body: Body, spooling: Spooling, limit: int) -> int:
+    """How much of a stored body a preview of `limit` bytes is made from; 0 if the stored preview serves."""
+    if limit <= spooling.preview or not is_text(body.ref):
+        return 0
+    if body.ref.media_type == "application/json" and body.ref.size <= STRUCTURE_BYTES:
+        return body.ref.size
+    return min(body.ref.size, max(SAMPLE_BYTES, limit))
 
 
 def text_preview(start: str | bytes, limit: int) -> str:

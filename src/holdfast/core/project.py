@@ -118,7 +118,7 @@ def piece_handle(piece: Reduction, frame: str | None, residency: Residency) -> H
         frame=frame,
         kind="tool_result" if piece.source is not None else "memory_page",
         source=piece.source,
-        tokens=piece.tokens,
+        tokens=piece.whole or piece.tokens,
         digest=piece.digest,
         at=piece.message,
         residency=residency,
@@ -145,7 +145,7 @@ def handle_of(event: HandleAdded | ResultAdded | HandleReplaced, seq: int) -> Ha
         return Handle(
             id=handle_id(seq),
             frame=event.frame,
-            kind="worker_finding",
+            kind="sub_agent_join",
             title=event.title,
             source=event.child,
             tokens=event.tokens,
@@ -156,7 +156,7 @@ def handle_of(event: HandleAdded | ResultAdded | HandleReplaced, seq: int) -> Ha
     handle = Handle(
         id=handle_id(seq),
         frame=event.frame,
-        kind=event.kind,
+        kind="sub_agent_join" if isinstance(event, HandleReplaced) and event.result else event.kind,
         priority=event.priority,
         title=event.title,
         source=event.source,

@@ -1,5 +1,5 @@
-"""Messages as a model is shown them: what lies in the blob store by its preview, what was reduced by an excerpt, each with
-a marker that names the handle under which the rest can be read.
+"""Messages as a model is shown them: a stored body by its preview, what was reduced by an excerpt, each with a marker that
+names the handle under which the rest can be read. `display` puts bodies in that are shown whole.
 
 Laws: what is shown depends on the message and its reductions alone, so it is the same bytes each time; a message that is
 not reduced, and has no body in the blob store, is shown as it was recorded.
@@ -12,14 +12,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.core.previews import marker, shown_as
+from holdfast import codec
+from holdfast.core.previews import UNREADABLE, marker, shown_as
 from holdfast.model.content import BlobRef, Body, Data, Opaque, Part, Text, ToolResult, text_of
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Message, Summary, Unit
 from holdfast.model.plan import Reduction
 
-Bodies: TypeAlias = Mapping[str, str]
-"""The texts of bodies that are shown whole, by their digests."""
 Reductions: TypeAlias = Mapping[int, Mapping[int, Reduction]]
 """By message and piece."""
 
@@ -39,70 +38,144 @@ def pieces_of(message: Message) -> Iterator[tuple[int, tuple[Part, ...], str | N
         yield number, (part,), None
 
 
-def shown(message: Message, reductions: Reductions, bodies: Bodies) -> Message:
-    """The message as it is shown."""
+class Shown(msgspec.Struct, frozen=True):
+    """How much of a piece is shown."""
+
+    handle: str
+    shown: int
+    """Bytes that are shown."""
+    size: int
+    """Bytes of the whole."""
+
+
+def shown(message: Message, reductions: Reductions, readable: bool = True) -> tuple[Message, tuple[Shown, ...]]:
+    """The message as it is shown, and which of its pieces are shown in part."""
     own = reductions.get(message.seq, {})
-    if not own and not any(isinstance(part, Body) for _, parts, _ in pieces_of(message) for part in parts):
-        return message
+    if not own and not any(stored_in(parts) for _, parts, _ in pieces_of(message)):
+        return message, ()
+    what = "tool result" if message.tool_results else "text"
+    partly: list[Shown] = []
+    pieces: dict[int, tuple[Part, ...]] = {}
+    for number, parts, _ in pieces_of(message):
+        handle, how = piece_id(message.seq, number), own.get(number)
+        if how is not None and how.form != "whole":
+            pieces[number] = (Text(reduced_text(parts, how, handle, readable)),)
+            partly.append(Shown(handle, _reduced_bytes(parts, how), how.size or size_of(parts)))
+            continue
+        pieces[number] = tuple(_part(part, handle, what, readable) for part in parts)
+        if stored_in(parts):
+            partly.append(Shown(handle, len(text_of(parts).encode()), size_of(parts)))
     first = len(message.tool_results)
     results = tuple(
-        ToolResult(each.tool_call_id, _shown(message, number, each.content, own.get(number), bodies), each.is_error)
-        for number, each in enumerate(message.tool_results)
+        ToolResult(each.tool_call_id, pieces[number], each.is_error) for number, each in enumerate(message.tool_results)
     )
-    content: list[Part] = []
-    for number, part in enumerate(message.content, first):
-        content += _shown(message, number, (part,), own.get(number), bodies)
+    content = tuple(part for number in range(first, len(pieces)) for part in pieces[number])
     tokens = max(0, message.tokens - sum(each.saved for each in own.values()))
-    return msgspec.structs.replace(message, tool_results=results, content=tuple(content), tokens=tokens)
+    made = msgspec.structs.replace(message, tool_results=results, content=content, tokens=tokens)
+    return made, tuple(partly)
 
 
-def item_shown(item: Item, reductions: Reductions, bodies: Bodies) -> Item:
-    """An item of a view as it is shown."""
+def item_shown(
+    item: Item,
+    reductions: Reductions,
+    readable: bool = True,
+    partly: dict[int, tuple[Shown, ...]] | None = None,
+) -> Item:
+    """An item of a view as it is shown; `partly` is told which pieces are shown in part, by message."""
     if isinstance(item, Summary):
-        return item
-    return Unit(tuple(shown(each, reductions, bodies) for each in item.messages), item.open)
+        return item if readable else msgspec.structs.replace(item, text=item.text.replace(STILL_READABLE, ""))
+    messages: list[Message] = []
+    for each in item.messages:
+        made, pieces = shown(each, reductions, readable)
+        messages.append(made)
+        if pieces and partly is not None:
+            partly[each.seq] = pieces
+    return Unit(tuple(messages), item.open)
 
 
-def _shown(
-    message: Message, number: int, parts: tuple[Part, ...], how: Reduction | None, bodies: Bodies
-) -> tuple[Part, ...]:
-    handle = piece_id(message.seq, number)
-    if how is None or how.form == "whole":
-        what = "tool result" if message.tool_results else "text"
-        return tuple(_part(part, handle, what, bodies if how is not None else {}) for part in parts)
-    return (Text(reduced_text(parts, how, handle)),)
+def _part(part: Part, handle: str, what: str, readable: bool) -> Part:
+    return Text(shown_as(part, handle, what, readable=readable)) if isinstance(part, Body) else part
 
 
-def _part(part: Part, handle: str, what: str, bodies: Bodies) -> Part:
-    if not isinstance(part, Body):
-        return part
-    whole = bodies.get(part.ref.digest)
-    if whole is not None:
-        return Text(whole)
-    return Text(shown_as(part, handle, what))
+STILL_READABLE = "; results in them can still be read by their handles"
+"""What a summary says that a rule made, unless there is no tool to read them with."""
 
 
-def reduced_text(parts: Sequence[Part], how: Reduction, handle: str) -> str:
+def reduced_text(parts: Sequence[Part], how: Reduction, handle: str, readable: bool = True) -> str:
     """What stands for a reduced piece."""
     text = text_of(parts)
+    rest = f'read_handle("{handle}") reads them' if readable else "they cannot be read here"
     if how.form == "page":
-        return f'[paged out: {how.size} bytes; read_handle("{handle}") reads them]'
-    if how.form == "spool":
+        return f"[paged out: {how.size} bytes; {rest}]"
+    if how.form == "spool" or stored_in(parts):  # of a stored body, what is known is its beginning
         start = text[: how.head]
-        return f"{start}\n{marker(how.size, len(start.encode()), handle)}" if start else marker(how.size, 0, handle)
-    if any(isinstance(part, Body) for part in parts):  # what is known of it is its beginning
-        start = text[: how.head]
-        return f"{start}\n{marker(how.size, len(start.encode()), handle)}"
+        line = marker(how.size, len(start.encode()), handle, readable=readable)
+        return f"{start}\n{line}" if start else line
     head, tail = text[: how.head], text[len(text) - how.tail :] if how.tail else ""
     left = len(text) - len(head) - len(tail)
-    line = f'[… {left} of {len(text)} characters left out; read_handle("{handle}") reads them …]'
+    line = f"[… {left} of {len(text)} characters left out; {rest} …]"
     return "\n".join(filter(None, (head, line, tail)))
+
+
+def _reduced_bytes(parts: Sequence[Part], how: Reduction) -> int:
+    """The bytes of a reduced piece that are shown."""
+    if how.form == "page":
+        return 0
+    text = text_of(parts)
+    only_head = how.form == "spool" or stored_in(parts)
+    tail = "" if only_head or not how.tail else text[len(text) - how.tail :]
+    return len(text[: how.head].encode()) + len(tail.encode())
+
+
+def share_of(partly: Sequence[Shown]) -> float:
+    """How much of these pieces is shown, of their bytes; 1 if there are none."""
+    size = sum(each.size for each in partly)
+    return round(sum(each.shown for each in partly) / size, 4) if size else 1.0
+
+
+def describe_parts(partly: Sequence[Shown], readable: bool = True) -> str:
+    """In words how much of pieces is shown, and how the rest is read."""
+    shares = [f"{_percent(each)} of {size_in_words(each.size)} shown" for each in partly]
+    if not readable:
+        return f"{', '.join(shares)}; {UNREADABLE}"
+    if len(partly) == 1:
+        return f"{shares[0]}; read_handle {partly[0].handle} reads the rest"
+    told = ", ".join(f"{each.handle}: {share}" for each, share in zip(partly, shares, strict=True))
+    return f"{told}; read_handle reads the rest"
+
+
+def _percent(piece: Shown) -> str:
+    share = 100 * piece.shown / max(1, piece.size)
+    if 0 < share < 1:
+        return "less than 1%"
+    return f"{min(99, round(share))}%" if piece.shown < piece.size else "100%"
+
+
+_UNITS = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
+
+
+def size_in_words(size: int) -> str:
+    """A number of bytes for a person to read."""
+    for least, unit in _UNITS:
+        if size >= least:
+            return f"{size / least:.1f} {unit}"
+    return f"{size} bytes"
+
+
+def stored_in(parts: Sequence[Part]) -> bool:
+    """Whether some of these parts are stored bodies."""
+    return any(isinstance(part, Body) for part in parts)
 
 
 def size_of(parts: Sequence[Part]) -> int:
     """The bytes of a piece, bodies included."""
     refs = sum(part.ref.size for part in parts if isinstance(part, Body))
     return refs + len(text_of([part for part in parts if not isinstance(part, Body)]).encode())
+
+
+def digest_of(parts: Sequence[Part]) -> str:
+    """The SHA-256 of a piece, whoever counted the tokens of its bodies."""
+    return codec.digest(tuple(Body(part.ref, part.preview) if isinstance(part, Body) else part for part in parts))
 
 
 def ref_of(parts: Sequence[Part]) -> BlobRef | None:

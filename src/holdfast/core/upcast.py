@@ -26,8 +26,16 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("session.created", 2): _same("session.created"),  # 3: an identity and ledgers
     ("message.recorded", 1): _same("message.recorded"),  # 2: tool calls, results, usage, source, metadata
     ("message.recorded", 2): _same("message.recorded"),  # 3: a frame
-    ("message.recorded", 3): _same("message.recorded"),  # 4: skipped replies, the spelling of arguments
+    ("message.recorded", 3): _same("message.recorded"),  # 4: priority, skipped replies, raw arguments, tokens of bodies
     ("summary.recorded", 1): _same("summary.recorded"),  # 2: a frame
+    ("summary.recorded", 2): _same("summary.recorded"),  # 3: messages that stay in view
+    ("frame.compacted", 1): _same("frame.compacted"),  # 2: what is kept, and the tokens of stored bodies
+    ("pack.recorded", 1): _same("pack.recorded"),  # 2: what the pack counted, for calibration
+    ("evidence.kept", 1): _same("evidence.kept"),  # 2: the tokens of stored bodies; so are those below
+    ("handle.moved", 1): _same("handle.moved"),
+    ("handle.replaced", 1): _same("handle.replaced"),
+    ("frame.popped", 1): _same("frame.popped"),
+    ("frame.handle_added", 1): _same("frame.handle_added"),
 }
 """By (type, version) as stored."""
 

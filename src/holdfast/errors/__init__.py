@@ -19,6 +19,7 @@
     │   ├── ScopeMismatch        a frame of another session
     │   ├── InvalidLedger        what names no ledger
     │   ├── AmbiguousFact        a name that several facts have
+    │   ├── AmbiguousHandle      a call that several live handles came from
     │   ├── ForeignFact          a fact of another ledger than the one that is asked
     │   └── TooLarge             over one of the named bounds
     ├── NotFound (also a LookupError)
@@ -122,6 +123,7 @@ from holdfast.errors.facts import ProposalNotFound as ProposalNotFound
 from holdfast.errors.facts import SupersessionCycle as SupersessionCycle
 from holdfast.errors.frames import AlreadySuspended as AlreadySuspended
 from holdfast.errors.frames import AlreadyTerminal as AlreadyTerminal
+from holdfast.errors.frames import AmbiguousHandle as AmbiguousHandle
 from holdfast.errors.frames import ChildrenActive as ChildrenActive
 from holdfast.errors.frames import DeadlinePassed as DeadlinePassed
 from holdfast.errors.frames import FrameEnded as FrameEnded

@@ -52,6 +52,14 @@ class HandleNotFound(NotFound):
     handle: str
 
 
+class AmbiguousHandle(InvalidInput):
+    """{source!r} names several handles of the session {session!r}: {handles}. Pass the id of one of them."""
+
+    session: str
+    source: str
+    handles: str
+
+
 class TokenInvalid(NotFound):
     """This is no suspension token of the tenant {tenant!r}. Pass what suspend() returned, and check the tenant."""
 

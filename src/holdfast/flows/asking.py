@@ -9,6 +9,8 @@ import msgspec
 from holdfast import codec
 from holdfast.context import levels
 from holdfast.core import stack
+from holdfast.core.display import Display
+from holdfast.core.shown import shown as shown_message
 from holdfast.core.summaries import covering
 from holdfast.errors import BudgetTooSmall, InvalidContent, shown
 from holdfast.flows.candidates import Within
@@ -145,24 +147,30 @@ def prices_for(place: Place, model: str) -> Prices | None:
     return prices_of(model, place.context.prices) if model else None
 
 
-def requested(place: Place, state: SessionState, asked: Asked, view: Viewed) -> Request:
-    model = asked.model or ""
-    prices = prices_for(place, model or (state.calibration.model if place.frame is None else ""))
+def effective_budget(place: Place, state: SessionState, asked: Asked) -> int:
+    """The budget that was asked for, or what the model's window leaves without its longest answer, if that is less."""
+    prices = prices_for(place, asked.model or (state.calibration.model if place.frame is None else ""))
     window = limits.WINDOW_TOKENS
     if prices is not None:
         window = prices.window - (asked.max_output or prices.max_output)
     effective = min(asked.budget, window)
     if effective < limits.PACK_TOKENS:
         raise BudgetTooSmall(budget=effective, least=limits.PACK_TOKENS)
+    return effective
+
+
+def requested(place: Place, state: SessionState, asked: Asked, view: Viewed, display: Display) -> Request:
     query, new, stated = _query(asked.query, view, state.summaries_of(place.frame))
+    if stated and not new and view.asked is not None:
+        query = shown_message(view.asked, {}, display.readable)[0].text  # with the marker of what is stored
     return Request(
         query=query,
         asked=new,
         stated=stated,
         role=asked.role,
         budget=asked.budget,
-        effective=effective,
-        model=model,
+        effective=display.budget or asked.budget,
+        model=asked.model or "",
         max_output=asked.max_output,
         include=asked.include,
         exclude=asked.exclude,

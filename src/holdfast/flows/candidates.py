@@ -26,25 +26,19 @@ from holdfast.context.fact_lines import (
     rank_line,
 )
 from holdfast.context.levels import light
-from holdfast.core import relevance, stack
+from holdfast.core import relevance
 from holdfast.core.authority import may_know, outranks
 from holdfast.core.infer import declares_itself_invalid
 from holdfast.core.infer import text_of as value_text
 from holdfast.core.layers import LOCATION, TIMEZONE, ran_out
-from holdfast.core.previews import shown_as
-from holdfast.errors import BlobNotFound, HandleNotFound, InvalidContent
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.frames import checked_handle, handles, read_handle
 from holdfast.flows.inform_facts import NEWEST, facts_by_id, ledger_where, state_of
-from holdfast.flows.inform_frames import event_at
 from holdfast.flows.knowing import InUse, in_use, ledgers_of
 from holdfast.flows.place import Place
-from holdfast.flows.read import piece_at
 from holdfast.model import limits
-from holdfast.model.content import Body, Json, Part, text_of
+from holdfast.model.content import Json
 from holdfast.model.facts import Fact, FactScope, FactState, Search
-from holdfast.model.handles import Handle, handle_seq, piece_of
 from holdfast.model.layers import Surrounding
 from holdfast.model.messages import Item, Unit
 from holdfast.model.names import LedgerId
@@ -450,116 +444,3 @@ def situation_pieces(situation: Situation) -> list[Piece]:
 
 
 # Handles
-
-
-def handle_pieces(place: Place, request: Request, calls: Callable[[], frozenset[str]]) -> Flow[list[Piece]]:
-    """What is in reach of the frame, and what was asked for by name; not what stands in the history anyway: `calls` tells
-    whose results do."""
-    fits = fitting(request.query)
-    found: dict[str, Handle] = {}
-    if place.frame is not None:
-        found = {each.id: each for each in (yield from _in_reach(place))}
-    pieces: list[Piece] = []
-    in_view = calls() if found else frozenset()
-    order = sorted(found.values(), key=lambda each: (-each.score, -fits(_about(each)), -each.at))
-    for each in order:
-        score = fits(_about(each))
-        piece = _handle_piece(each, score, each.id in request.include)
-        gone = "" if each.id in request.include else _left_out(each, score, in_view, request)
-        if each.id in request.exclude:
-            if each.priority == "critical" and not request.force:
-                raise InvalidContent(reason=f"{each.id} is Critical: to exclude it, pass force=True")
-            gone = "excluded by the request"
-        if gone:
-            pieces.append(_replaced(piece, gone=gone))
-            continue
-        if each.tokens > request.effective and not piece.wanted and each.priority != "critical":
-            gone = f"does not fit: {each.tokens:,} tokens, {each.priority} priority"
-            pieces.append(_replaced(piece, gone=gone, too_large=True))
-            continue
-        pieces.append((yield from _read(place, each.id, piece, each.at)))
-    for name in request.include:
-        if name not in found:
-            at = handle_seq(name) or (piece_of(name) or (0,))[0]
-            piece = Piece(id=name, section="handles", text="", source=name, wanted=True, at=at, origin=at)
-            if name in request.exclude:
-                pieces.append(_replaced(piece, gone="excluded by the request"))
-            else:
-                pieces.append((yield from _read(place, name, piece)))
-    return pieces
-
-
-def _in_reach(place: Place) -> Flow[list[Handle]]:
-    """The newest handles of a frame; and of those before them, what is Critical."""
-    page, most = (yield from handles(place, limit=limits.PACK_HANDLES)), limits.PACK_HANDLES
-    found = [*page]
-    while len(page) == most:
-        most = limits.READ_EVENTS
-        page = yield from handles(place, before=page[0].id, limit=most)
-        found += (each for each in page if each.priority == "critical")
-    return found
-
-
-def _about(handle: Handle) -> str:
-    return f"{handle.title} {handle.source or ''}"
-
-
-def _handle_piece(handle: Handle, score: float, wanted: bool) -> Piece:
-    title = " ".join(handle.title.split())  # anyone's text: it stays on its line
-    origin = " ".join(filter(None, (handle.kind, f'"{title}"' if title else "", handle.source or "")))
-    return Piece(
-        id=handle.id,
-        section="handles",
-        text="",
-        priority=handle.priority,
-        score=score,
-        recency=handle.at,
-        source=origin,
-        at=handle.at,
-        origin=handle.at,
-        wanted=wanted,
-    )
-
-
-def _left_out(handle: Handle, score: float, in_view: frozenset[str], request: Request) -> str:
-    if handle.priority == "critical":
-        return ""
-    if not handle.occupies_context:
-        return f"{handle.residency}: read_handle reads it"
-    if handle.source in in_view:
-        return "stands in the history"
-    if score < request.profile.least_score:
-        return f"does not fit the question ({score:.2f})"
-    return ""
-
-
-def _replaced(piece: Piece, **changes: object) -> Piece:
-    return msgspec.structs.replace(piece, **changes)
-
-
-def _read(place: Place, name: str, piece: Piece, at: int = 0) -> Flow[Piece]:
-    """The piece with its text, quoted as what it is: data, and where it is from. `at` is the event that has it, if that is
-    known."""
-    try:
-        parts = yield from _parts(place, name, at)
-    except (HandleNotFound, BlobNotFound) as error:
-        if piece.priority == "critical":
-            raise
-        return _replaced(piece, gone=str(error), fate="missing")
-    lines = [f"> {each}" for part in parts for each in _shown(part, name).splitlines()]
-    text = "\n".join([f"[{name}] {piece.source}:", *(lines or [">"])])
-    return _replaced(piece, text=text, label=len(f"[{name}] "))
-
-
-def _parts(place: Place, name: str, at: int) -> Flow[Sequence[Part]]:
-    if at:
-        return stack.content_of((yield from event_at(place.scope.stream, at)))
-    found = piece_of(name)
-    if found is not None:
-        _, parts, _ = yield from piece_at(place.scope, *found)
-        return parts
-    return (yield from read_handle(place, checked_handle(name)))
-
-
-def _shown(part: Part, name: str) -> str:
-    return shown_as(part, name, "text") if isinstance(part, Body) else text_of([part])

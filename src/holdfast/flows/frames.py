@@ -15,6 +15,7 @@ from holdfast.core import project, upcast
 from holdfast.core import stack as core
 from holdfast.core.frames import ENDED, OUT_OF_TIME
 from holdfast.core.sessions import check_there
+from holdfast.core.shown import digest_of
 from holdfast.errors import (
     AlreadyTerminal,
     DataError,
@@ -215,10 +216,10 @@ def pop(
         status=ending,
         summary=summary,
         result=parts,
-        digest=codec.digest(content),
+        digest=digest_of(content),
         cascade=checked_flag("cascade", cascade),
     )
-    tokens = [ingest.count_parts(place.context.counter, content)]
+    tokens = [ingest.count_whole(place.context.counter, content)]
     refs = blob_refs(parts)
     yield from order(place, command, tokens=tokens, closing=ENDED, bodies=refs, key=key, expect=expect, cause=cause)
 
@@ -403,13 +404,13 @@ def add_handle(
         title=_title(title),
         source=None if source is None else checked_name("source", source),
         content=(parts := (yield from ingest.settled_value(place.context, content))),
-        digest=codec.digest(parts),
+        digest=digest_of(parts),
         metadata={} if metadata is None else ingest.checked_object("metadata", metadata),
     )
     appended = yield from order(
         place,
         command,
-        tokens=[ingest.count_parts(place.context.counter, parts)],
+        tokens=[ingest.count_whole(place.context.counter, parts)],
         bodies=blob_refs(parts),
         key=key,
         expect=expect,
@@ -453,11 +454,11 @@ def replace_handle(
         priority=None if priority is None else one_of("priority", priority, tuple(SCORES)),
         title=None if title is None else _title(title),
         content=parts,
-        digest="" if parts is None else codec.digest(parts),
+        digest="" if parts is None else digest_of(parts),
         metadata=None if metadata is None else ingest.checked_object("metadata", metadata),
         residency=None if parts is None else "resident",
     )
-    tokens = [] if parts is None else [ingest.count_parts(place.context.counter, parts)]
+    tokens = [] if parts is None else [ingest.count_whole(place.context.counter, parts)]
     yield from order(place, command, tokens=tokens, bodies=blob_refs(parts or ()), key=key, cause=cause)
     return (yield from find_handle(place, name))
 
@@ -537,7 +538,7 @@ def time_out(context: Context, limit: int) -> Flow[tuple[list[tuple[Scope, str]]
         command = TimeOutFrame(scope=scope, frame=frame_id(row.frame))
         try:
             made = yield from order(
-                Place(context, scope), command, tokens=tokens, closing=ENDED, digest=codec.digest(content)
+                Place(context, scope), command, tokens=tokens, closing=ENDED, digest=digest_of(content)
             )
         except DataError as error:  # one damaged session does not keep the others
             trouble = error

@@ -18,7 +18,7 @@ from holdfast.context.redaction import Ending, Guarded, Watch, guard_items, guar
 from holdfast.core import guard, infer
 from holdfast.core.authority import may_know, outranks
 from holdfast.core.patterns import Span, Stated
-from holdfast.core.shown import by_message, pieces_of
+from holdfast.core.shown import by_message, pieces_of, stored_in
 from holdfast.errors import PlanStale
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -357,9 +357,12 @@ def _spans(
         if name in found:
             spans.setdefault(row.seq, []).append(Span(row.start, row.stop, name))
     reduced = by_message(state.view(place.frame).reduced)
-    for seq in sorted(spans.keys() & reduced.keys()):
+    preview = place.context.spooling.preview
+    for seq in sorted(spans):
+        if seq not in reduced and len(shown[seq].text) <= preview:
+            continue  # it is shown as it was recorded: a stored body takes more
         for recorded in (yield from effects.read(place.scope.stream, seq - 1, 1)):
-            spans[seq] = list(_moved(spans[seq], message_of(recorded), shown[seq], reduced[seq]))
+            spans[seq] = list(_moved(spans[seq], message_of(recorded), shown[seq], reduced.get(seq, {})))
     return {seq: tuple(sorted(each)) for seq, each in spans.items()}
 
 
@@ -378,10 +381,13 @@ def _moved(
     and its end, as much of them as is there."""
     old = new = 0
     now = dict(_piece_texts(shown))
+    stored = {number for number, parts, _ in pieces_of(recorded) if stored_in(parts)}
     for number, was in _piece_texts(recorded):
         how, text = reduced.get(number), now.pop(number, "")
         head, tail = (len(was), 0) if how is None else (min(how.head, len(was)), min(how.tail, len(was)))
-        if how is not None and how.form in ("page", "whole"):
+        if number in stored:  # recorded was its preview: what is shown may begin like it
+            head, tail = _common(was, text), 0
+        elif how is not None and how.form in ("page", "whole"):
             head = tail = 0
         for span in spans:
             start, stop = max(span.start, old), min(span.stop, old + head)
@@ -393,6 +399,12 @@ def _moved(
                 yield Span(start + shift, stop + shift, span.id)
         between = recorded.role != "assistant"
         old, new = old + len(was) + between, new + len(text) + between
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
 def _piece_texts(message: Message) -> Iterator[tuple[int, str]]:

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
 
 from holdfast.context.fence import fenced
 from holdfast.core.calibrate import calibrated
+from holdfast.core.display import Display
 from holdfast.core.messages import group_of
-from holdfast.core.shown import by_message, item_shown, pieces_of
+from holdfast.core.previews import UNREADABLE
+from holdfast.core.shown import pieces_of
 from holdfast.core.units import grouped
 from holdfast.flows import effects, ingest
+from holdfast.flows.bodies import displayer, present
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames import one_of
 from holdfast.flows.guard import guard_items, guard_text, show_messages, watch
@@ -32,7 +35,8 @@ from holdfast.model.events import MessageRecorded
 from holdfast.model.frames import frame_seq
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import History, Item, Message, Summary, Unit
-from holdfast.model.names import check_size
+from holdfast.model.names import check_size, checked_whole
+from holdfast.model.plan import Reduction
 from holdfast.model.state import SessionState
 
 Dialect = Literal["text", "openai", "openai-responses", "anthropic"]
@@ -41,30 +45,36 @@ _LATE_CHARS = 200
 _ISSUERS: dict[Dialect, str] = {"openai": "openai", "openai-responses": "openai", "anthropic": "anthropic"}
 
 
-def history(place: Place) -> Flow[History]:
+def history(place: Place, *, budget: int | None = None) -> Flow[History]:
     """The conversation as a model is shown it, since the last boundary: of the frame, or of the session outside of frames.
 
-    The values of dead facts are kept out of it, as the policy's guard says; the transcript has them. What is large is shown
-    by a preview or an excerpt, and a marker names the handle that reads the rest."""
-    return (yield from steady(place, lambda state: history_at(place, state)))
+    The values of dead facts are kept out of it, as the policy's guard says; the transcript has them. With a `budget`,
+    stored bodies are shown as in a pack of so many tokens: whole, or by a preview. Without one, each is shown by the
+    preview that was stored with it. A marker names the handle that reads the rest."""
+    display = Display(checked_budget(budget))
+    return (yield from steady(place, lambda state: history_at(place, state, display)))
 
 
-def unguarded(place: Place, state: SessionState) -> Flow[Viewed]:
+def checked_budget(budget: object) -> int | None:
+    """The tokens for which stored bodies are shown, if any are given."""
+    return None if budget is None else checked_whole("budget", budget, 1, limits.WINDOW_TOKENS)
+
+
+def unguarded(place: Place, state: SessionState, display: Display = Display()) -> Flow[Viewed]:
     """What is in view as it was recorded, or is shown since a boundary. What was read before and is still as it was is not
     read again, nor looked at."""
     stream, frame, views = place.scope.stream, place.frame, place.context.cache.views
     start = max(state.start, frame_seq(frame))
-    known = views.get(stream, frame)
+    known = views.get(stream, frame, display)
     if known is not None and known.start == start and known.version == state.version:
         return known
     items, new = yield from _items(place, state, known, start)
+    reduced: tuple[Reduction, ...] = ()
     if new is None or known is None:
-        bodies = yield from whole_bodies(place, state, items)
-        reductions = by_message(state.view(frame).reduced)
-        known, new = Viewed(state.version, start, (), (), 0, 0, False, None), items
-        looked = [item_shown(item, reductions, bodies) for item in items]
-    else:
-        looked = [item_shown(item, {}, {}) for item in new]
+        reduced = state.view(frame).reduced
+        known, new = Viewed(state.version, start, (), (), 0, 0, False, None, {}), items
+    presented = yield from present(place, new, display, reduced)
+    looked, partly = displayer(place, display).show(presented)
     made = Viewed(
         state.version,
         start,
@@ -74,9 +84,10 @@ def unguarded(place: Place, state: SessionState) -> Flow[Viewed]:
         known.blocks + sum(each.blocks for each in looked),
         known.bodied or any(map(_bodied, looked)),
         _asked(new) or known.asked or (yield from _asked_before(place, state, start)),
+        {**known.partly, **partly},
     )
     if not any(call.frame == frame for call in state.open_calls):  # else what is behind them is not in it
-        views.put(stream, frame, made)
+        views.put(stream, frame, display, made)
     return made
 
 
@@ -130,9 +141,9 @@ def _bodied(item: Item) -> bool:
     )
 
 
-def history_at(place: Place, state: SessionState) -> Flow[History]:
+def history_at(place: Place, state: SessionState, display: Display = Display()) -> Flow[History]:
     stream = place.scope.stream
-    recorded = (yield from unguarded(place, state)).shown
+    recorded = (yield from unguarded(place, state, display)).shown
     late = yield from late_of(stream, state, place.frame)
     notes = late_note(late, recorded)
     context, came = place.context, late[-1].seq if late else 0
@@ -160,12 +171,12 @@ def history_at(place: Place, state: SessionState) -> Flow[History]:
     )
 
 
-def late_note(late: Sequence[Message], items: Sequence[Item]) -> tuple[str, ...]:
+def late_note(late: Sequence[Message], items: Sequence[Item], readable: bool = True) -> tuple[str, ...]:
     """What a model is told, until it has replied, of results that came too late to stand behind their call."""
     reply = last_reply(items)
     lines = [
         f"{result.tool_call_id}: {' '.join(text_of(result.content)[:_LATE_CHARS].split())}"
-        f' (read_handle("{piece_id(each.seq, number)}") reads it)'
+        + (f' (read_handle("{piece_id(each.seq, number)}") reads it)' if readable else f" ({UNREADABLE})")
         for each in late
         if reply is None or each.seq > reply.seq
         for number, result in enumerate(each.tool_results)
@@ -203,10 +214,10 @@ def in_view(place: Place, state: SessionState) -> Flow[list[Item]]:
     return items
 
 
-def read(place: Place, state: SessionState) -> Flow[tuple[list[Item], bool]]:
+def read(place: Place, state: SessionState, display: Display = Display()) -> Flow[tuple[list[Item], bool]]:
     """All that is in view, as it was recorded, and whether that is all; if it is too much, its beginning. What came after a
     call that still waits stands behind its result: until then it is not shown."""
-    known = place.context.cache.views.get(place.scope.stream, place.frame)
+    known = place.context.cache.views.get(place.scope.stream, place.frame, display)
     if known is not None and (known.version, known.start) == (state.version, max(state.start, frame_seq(place.frame))):
         return list(known.recorded), True
     items, whole = yield from newest(place.scope.stream, state, place.frame, limits.WINDOW_TOKENS)
@@ -217,20 +228,6 @@ def read(place: Place, state: SessionState) -> Flow[tuple[list[Item], bool]]:
     return [item for item in items if item.seq < first or isinstance(item, Summary)], whole
 
 
-def whole_bodies(place: Place, state: SessionState, items: Iterable[Item]) -> Flow[dict[str, str]]:
-    """The texts of bodies that are shown whole."""
-    wanted = {(each.message, each.piece) for each in state.view(place.frame).reduced if each.form == "whole"}
-    texts: dict[str, str] = {}
-    for item in items if wanted else ():
-        for message in item.messages if isinstance(item, Unit) else ():
-            for number, parts, _ in pieces_of(message):
-                if (message.seq, number) in wanted:
-                    for part in parts:
-                        if isinstance(part, Body):
-                            texts[part.ref.digest] = yield from text_of_body(place.context, part.ref)
-    return texts
-
-
 def text_of_body(context: Context, ref: BlobRef) -> Flow[str]:
     return (yield from effects.outside(lambda: read_whole(context, ref).decode("utf-8", "replace")))
 
@@ -239,13 +236,13 @@ def read_whole(context: Context, ref: BlobRef) -> bytes:
     return b"".join(context.bodies.chunks(context.tenant, ref))
 
 
-def render(place: Place, to: Dialect = "anthropic") -> Flow[Any]:
+def render(place: Place, to: Dialect = "anthropic", *, budget: int | None = None) -> Flow[Any]:
     """The history in the words of a provider: `anthropic` gives `system` and `messages`, `openai` the messages of a chat,
-    `openai-responses` gives `instructions` and `input`, `text` something to read."""
+    `openai-responses` gives `instructions` and `input`, `text` something to read. `budget` is that of history()."""
     from holdfast import render as renderers  # noqa: PLC0415 - a good part of the time of an import
 
     one_of("dialect", to, DIALECTS)
-    found = yield from history(place)
+    found = yield from history(place, budget=budget)
     if to == "text":
         return renderers.text(found)
     bodies: dict[str, bytes] = {}

@@ -148,7 +148,7 @@ def _replaced(command: Summarize, given: Given, state: SessionState) -> Flow[Giv
             continue
         tokens += each.tokens
         count += each.messages if isinstance(each, SummaryRef) else 1
-        whole_tokens += each.replaced if isinstance(each, SummaryRef) else each.tokens
+        whole_tokens += each.replaced if isinstance(each, SummaryRef) else each.whole_tokens
     return msgspec.structs.replace(
         given, replaced_tokens=tokens, replaced_messages=count, replaced_whole=whole_tokens, kept=tuple(sorted(kept))
     )

@@ -125,7 +125,7 @@ def count_parts(counter: TokenCounter, parts: tuple[Part, ...]) -> int:
             case Text(text):
                 tokens += counter.count(text)
             case Body():
-                tokens += counter.count(previews.shown_as(part, previews.SOME_HANDLE))
+                tokens += part.preview_tokens or counter.count(previews.shown_as(part, previews.SOME_HANDLE))
             case Data(value):
                 tokens += counter.count(codec.encode(value).decode())
             case Image():
@@ -134,6 +134,11 @@ def count_parts(counter: TokenCounter, parts: tuple[Part, ...]) -> int:
                 written = ref.media_type is not None and ref.media_type.startswith("text/")
                 tokens += ref.size // TEXT_BYTES if written else IMAGE_TOKENS
     return tokens
+
+
+def count_whole(counter: TokenCounter, parts: tuple[Part, ...]) -> int:
+    """The tokens of these with stored bodies whole, wherever those are."""
+    return sum(part.whole_tokens if isinstance(part, Body) else count_parts(counter, (part,)) for part in parts)
 
 
 def parts_in(new: NewMessage) -> list[Part]:
@@ -168,9 +173,11 @@ def _checked_part(part: object) -> Part | Inline:
             codec.checked_text("the text", text)
         case Data(value):
             return Data(to_json("the data", value))
-        case Body(ref, preview):
+        case Body(ref, preview, tokens, preview_tokens):
             checked_ref(ref)
             codec.checked_text("the preview", preview)
+            checked_whole("the tokens of a body", tokens)
+            checked_whole("the tokens of a preview", preview_tokens)
         case File(ref, name):
             checked_ref(ref)
             _check_name("file name", name)
@@ -221,7 +228,8 @@ def _settled(context: Context, parts: Sequence[Part | Inline]) -> Flow[tuple[Par
         match part:
             case Text(text) if (shown_instead := previews.of_text(text, context.spooling)) is not None:
                 ref = yield from _put(context, codec.encoded_text(text), previews.TEXT)
-                settled.append(Body(ref, shown_instead))
+                start = text[: limits.COUNTED_BYTES].encode()
+                settled.append(_counted(context, Body(ref, shown_instead), start))
             case Data(value):
                 body = codec.encode(value)
                 shown_instead = previews.of_json(value, len(body), context.spooling)
@@ -229,7 +237,9 @@ def _settled(context: Context, parts: Sequence[Part | Inline]) -> Flow[tuple[Par
                     settled.append(part)
                 else:
                     ref = yield from _put(context, body, "application/json")
-                    settled.append(Body(ref, shown_instead))
+                    settled.append(_counted(context, Body(ref, shown_instead), body))
+            case Body():
+                settled.append(_counted(context, part))
             case Opaque(issuer, str(text)) if is_long(text):
                 ref = yield from _put(context, codec.encoded_text(text), None)
                 settled.append(Opaque(issuer, ref))
@@ -239,6 +249,17 @@ def _settled(context: Context, parts: Sequence[Part | Inline]) -> Flow[tuple[Par
             case _:
                 settled.append(part)
     return tuple(settled)
+
+
+def _counted(context: Context, body: Body, start: bytes = b"") -> Body:
+    """A body with its tokens: those of the whole, estimated from its beginning if it is large, and those of the preview."""
+    count, size = context.counter.count, body.ref.size
+    tokens = body.tokens
+    start = start[: limits.COUNTED_BYTES]
+    if start and previews.is_text(body.ref):
+        tokens = count(start.decode("utf-8", "replace")) * size // len(start)
+    preview_tokens = count(previews.shown_as(body, previews.SOME_HANDLE))
+    return Body(body.ref, body.preview, tokens, preview_tokens)
 
 
 def is_long(text: str) -> bool:
@@ -285,7 +306,20 @@ def settled_value(context: Context, value: Any) -> Flow[tuple[Part, ...]]:
 
 def _streamed(context: Context, source: Any) -> Flow[tuple[Part, ...]]:
     part: Part = yield from effects.outside(functools.partial(context.bodies.take, context.tenant, source))
+    if isinstance(part, Body):
+        read = functools.partial(_start_of, context, part.ref)
+        part = _counted(context, part, (yield from effects.outside(read)))
     return (part,)
+
+
+def _start_of(context: Context, ref: BlobRef) -> bytes:
+    """What is counted of a body that was streamed: it is read back, and only its beginning."""
+    start = bytearray()
+    for chunk in context.bodies.chunks(context.tenant, ref) if previews.is_text(ref) else ():
+        start += chunk
+        if len(start) >= limits.COUNTED_BYTES:
+            break
+    return bytes(start[: limits.COUNTED_BYTES])
 
 
 def _first_of(items: Iterator[Any]) -> tuple[object, Iterator[Any]]:

@@ -15,7 +15,9 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import ledgers, project, upcast
+from holdfast.core.display import Display
 from holdfast.core.fold import fold, step
+from holdfast.core.shown import Shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.model import limits
@@ -47,11 +49,16 @@ class Viewed(NamedTuple):
     """There are images, files or large parts of a provider's own among it."""
     asked: Message | None
     """The newest message of the user, in view or folded."""
+    partly: dict[int, tuple[Shown, ...]]
+    """Which pieces are shown in part, by message."""
 
     @property
     def weight(self) -> int:
         """About how many bytes it takes in memory."""
         return 4_096 + 1_536 * self.blocks + 6 * self.tokens
+
+
+_ViewKey: TypeAlias = tuple[StreamId, str | None, Display]
 
 
 class ViewCache:
@@ -60,22 +67,22 @@ class ViewCache:
     def __init__(self, most: int = limits.VIEWED_BYTES) -> None:
         self._most = most
         self._weight = 0
-        self._views: OrderedDict[tuple[StreamId, str | None], Viewed] = OrderedDict()
+        self._views: OrderedDict[_ViewKey, Viewed] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def get(self, stream: StreamId, frame: str | None) -> Viewed | None:
+    def get(self, stream: StreamId, frame: str | None, display: Display) -> Viewed | None:
         with self._mutex:
-            found = self._views.get((stream, frame))
+            found = self._views.get((stream, frame, display))
             if found is not None:
-                self._views.move_to_end((stream, frame))
+                self._views.move_to_end((stream, frame, display))
             return found
 
-    def put(self, stream: StreamId, frame: str | None, view: Viewed) -> None:
+    def put(self, stream: StreamId, frame: str | None, display: Display, view: Viewed) -> None:
         with self._mutex:
-            self._forget((stream, frame))
+            self._forget((stream, frame, display))
             if view.weight > self._most:
                 return
-            self._views[stream, frame] = view
+            self._views[stream, frame, display] = view
             self._weight += view.weight
             while self._weight > self._most:
                 self._forget(next(iter(self._views)))
@@ -85,7 +92,7 @@ class ViewCache:
             for each in [each for each in self._views if each[0] == stream]:
                 self._forget(each)
 
-    def _forget(self, name: tuple[StreamId, str | None]) -> None:
+    def _forget(self, name: _ViewKey) -> None:
         found = self._views.pop(name, None)
         if found is not None:
             self._weight -= found.weight

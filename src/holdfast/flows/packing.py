@@ -20,17 +20,20 @@ from holdfast.context.breadcrumbs import ancestry_pieces, live_pieces
 from holdfast.context.fence import CLOSING, JOINT, OPENING, cleared, fenced
 from holdfast.context.manifest import Made, Seen, Stands, plain_count, tools_text
 from holdfast.core.calibrate import calibrated
+from holdfast.core.display import Display
 from holdfast.core.guard import past_keys
 from holdfast.core.messages import calls_open
+from holdfast.core.shown import Shown, describe_parts, share_of
 from holdfast.core.situation import situation_of
 from holdfast.errors import Contended, CriticalOverflow, InvalidContent, WindowTooSmall
 from holdfast.flows import candidates, effects, guard, planning
 from holdfast.flows import history as histories
-from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, prices_for, requested
+from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, effective_budget, prices_for, requested
 from holdfast.flows.candidates import Found, Ledgers
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames import InFrame, conversation, not_live
 from holdfast.flows.guard import Guarded, Watch
+from holdfast.flows.handle_candidates import handle_pieces
 from holdfast.flows.knowing import Scopes
 from holdfast.flows.ledgers import writer_for
 from holdfast.flows.load import Viewed, load
@@ -209,6 +212,8 @@ class _Gathered(NamedTuple):
     watch: Watch
     guarded: Guarded
     """The items as they may be shown."""
+    readable: bool
+    """A tool that reads handles is offered."""
 
 
 def _gathered(
@@ -220,20 +225,22 @@ def _gathered(
 ) -> Flow[_Gathered]:
     if place.frame is not None and place.frame not in state.frames:
         raise (yield from not_live(place, place.frame))
-    view = yield from histories.unguarded(place, state)
+    effective = asked.effective if isinstance(asked, Request) else effective_budget(place, state, asked)
+    display = Display(effective, brief.reads_handles)
+    view = yield from histories.unguarded(place, state, display)
     items = view.shown
-    request = asked if isinstance(asked, Request) else requested(place, state, asked, view)
+    request = asked if isinstance(asked, Request) else requested(place, state, asked, view, display)
     late = yield from late_of(place.scope.stream, state, place.frame)
     used = yield from candidates.ledgers_in_use(place, state, writer_for(place.context, state.identity).permissions)
     found = yield from candidates.facts(place, used, request, known)
     system, first = yield from _prefix(place, state, brief)
     pieces = [
-        *(_note(each, late[-1].seq) for each in histories.late_note(late, items)),
+        *(_note(each, late[-1].seq) for each in histories.late_note(late, items, display.readable)),
         *candidates.environment_pieces(state, request),
         *candidates.situation_pieces(situation_of(state.standing(place.frame))),
         *(yield from candidates.fact_pieces(place, used, found, request, items, state.proposals)),
         *candidates.working_pieces(state, request),
-        *(yield from candidates.handle_pieces(place, request, functools.partial(_calls_in, items))),
+        *(yield from handle_pieces(place, request, functools.partial(_calls_in, items), display)),
         *_breadcrumbs(place, state, request),
     ]
     watch = yield from guard.watch(
@@ -250,7 +257,19 @@ def _gathered(
     in_view = dict.fromkeys(watch.endings[name].key for name in guarded.superseded)
     wanted = past_keys(request.query, {*in_view, *(each.fact.key for each in found)}, in_view)
     pieces += yield from candidates.past_pieces(used, request, wanted)
-    return _Gathered(request, first, system, view, late, used, tuple(found), tuple(pieces), watch, guarded)
+    return _Gathered(
+        request,
+        first,
+        system,
+        view,
+        late,
+        used,
+        tuple(found),
+        tuple(pieces),
+        watch,
+        guarded,
+        display.readable,
+    )
 
 
 def _breadcrumbs(place: Place, state: SessionState, request: Request) -> list[Piece]:
@@ -290,9 +309,9 @@ def _prefix(place: Place, state: SessionState, brief: Brief) -> Flow[tuple[tuple
     say("identity", "identity", _introduced(state.identity), "identity")
     rules = "\n".join(f"- {each}" for each in brief.invariants)
     say("invariants", "invariants", f"These hold whatever happens:\n{rules}" if rules else "", "brief")
-    if brief.tools:
-        tools = tools_text(brief.tools)
-        many = f"{len(brief.tools)} tool{'s'[: len(brief.tools) > 1]}"
+    if brief.offered:
+        tools = tools_text(brief.offered)
+        many = f"{len(brief.offered)} tool{'s'[: len(brief.offered) > 1]}"
         first.append(Stands("tools", "tools", tools, measure(counted(place, tools), 0), many))
     return tuple(system), tuple(first)
 
@@ -394,7 +413,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: Fo
     count, measure = functools.partial(counted, place), functools.partial(calibrated, state.calibration)
     guarded, watch = found.guarded, found.watch
     items, history = guarded.items, _history_tokens(place, found, measure)
-    seen = functools.cache(functools.partial(_seen, state, place.frame, found, measure))
+    seen = functools.cache(functools.partial(_seen, found, measure))
     if request.profile.history == "relevant":
         kept = [each.item for each in seen() if each.fate in ("included", "reduced")]
         items, history = tuple(kept), tokens_of(place, kept, measure)
@@ -452,6 +471,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: Fo
         exposed=guarded.exposed,
         counter=context.counter.name,
         policy=context.policy,
+        spooling=context.spooling,
     )
 
 
@@ -487,9 +507,7 @@ def _breakdown(first: Sequence[Stands], history: int, tail: Tail, question: int,
     return found | {section: tokens for section, tokens in parts.items() if tokens}
 
 
-def _seen(
-    state: SessionState, frame: str | None, found: _Gathered, measure: Callable[[int, int], int]
-) -> tuple[Seen, ...]:
+def _seen(found: _Gathered, measure: Callable[[int, int], int]) -> tuple[Seen, ...]:
     """What becomes of each item of the history."""
     request, guarded = found.request, found.guarded
     chosen: Sequence[tuple[bool, float, str]] = ()
@@ -499,31 +517,36 @@ def _seen(
 
         chosen = relevant(guarded.items, request.query, facts, request.profile)
     redacted = {each.at for each in guarded.redacted}
-    reduced = {each.message for each in state.view(frame).reduced}
     seen: list[Seen] = []
     for number, item in enumerate(guarded.items):
         wanted, score, reason = chosen[number] if chosen else (True, 0.0, "in view")
-        fate, why = _how(item, redacted, reduced)
+        partly = [each for seq in _seqs(item) for each in found.view.partly.get(seq, ())]
+        fate, why = _how(item, redacted, partly, found.readable)
         tokens = measure(item.tokens, item.blocks)
         if wanted:
-            seen.append(Seen(item, fate, why or reason, tokens, score))
+            seen.append(Seen(item, fate, why or reason, tokens, score, share_of(partly)))
         else:
             seen.append(Seen(item, "omitted", reason, tokens, score))
     return tuple(seen)
 
 
-def _how(item: Item, redacted: set[int], reduced: set[int]) -> tuple[Literal["included", "reduced"], str]:
+def _seqs(item: Item) -> tuple[int, ...]:
+    return () if isinstance(item, Summary) else tuple(each.seq for each in item.messages)
+
+
+def _how(
+    item: Item, redacted: set[int], partly: Sequence[Shown], readable: bool
+) -> tuple[Literal["included", "reduced"], str]:
     if isinstance(item, Summary):
         dead = ", superseded values redacted" if item.seq in redacted else ""
         if item.seq == item.first:
             return "reduced", "shown as text: its calls state what the reader may not see"
         return "reduced", f"a summary of {item.messages:,} messages, made at event {item.seq}{dead}"
-    seqs = [each.seq for each in item.messages]
     why = []
-    if any(seq in redacted for seq in seqs):
+    if any(seq in redacted for seq in _seqs(item)):
         why.append("superseded values redacted")
-    if any(seq in reduced for seq in seqs):
-        why.append("large pieces are shown in part")
+    if partly:
+        why.append(describe_parts(partly, readable))
     return ("reduced", "; ".join(why)) if why else ("included", "")
 
 

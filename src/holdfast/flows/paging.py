@@ -1,40 +1,40 @@
 """Handles: what is in view, what is not, and the way out and back in.
 
-Laws: page-out and then page-in is the identity, checked by digest; what is resident and what is not add up to all there is.
+Law: page-out and then page-in is the identity, checked by digest.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from typing import get_args
 
 import msgspec
 
 from holdfast import codec, errors
 from holdfast.core import boundaries
-from holdfast.core.calibrate import calibrated
+from holdfast.core.previews import is_text
 from holdfast.core.project import piece_handle
 from holdfast.core.sessions import check_open
-from holdfast.core.shown import by_message, pieces_of, reduced_text, ref_of, size_of
+from holdfast.core.shown import by_message, digest_of, pieces_of, reduced_text, ref_of, size_of, stored_in
 from holdfast.core.stack import content_of
 from holdfast.core.summaries import covering
 from holdfast.errors import HandleNotFound, InvalidContent
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
-from holdfast.flows.frames import checked_handle, find_handle, handles, one_of
-from holdfast.flows.history import history_at, in_view, read_whole, text_of_body
+from holdfast.flows.frames import checked_handle, find_handle, one_of
+from holdfast.flows.history import in_view, read_whole
 from holdfast.flows.inform_frames import event_at, handle_of, session_where
 from holdfast.flows.load import load
 from holdfast.flows.place import Context, Place, order
 from holdfast.flows.read import piece_at
 from holdfast.flows.views import steady
-from holdfast.model import limits
 from holdfast.model.commands import MoveHandle, ReplaceHandle
-from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part, Text
+from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part
 from holdfast.model.handles import Handle, handle_seq, piece_of
-from holdfast.model.messages import Item, Message, Summary, Unit
-from holdfast.model.plan import Occupancy, Reduction, Residency, Tier
+from holdfast.model.messages import Message, Unit
+from holdfast.model.names import check_size
+from holdfast.model.plan import Form, Reduction, Residency, Tier
 from holdfast.model.rows import HandleRow
 from holdfast.model.state import SessionState
 
@@ -65,36 +65,33 @@ def _move(place: Place, handle: Handle | str, residency: Residency, tier: Tier, 
     boundaries.check_in_view(state, message.frame, *found)
     _check_movable(name, message, parts, residency)
     counter = place.context.counter
-    digest = codec.digest(parts)
     ref = ref_of(parts)
-    now = 0
-    for part in parts if residency == "resident" else ():
-        whole = Text((yield from text_of_body(place.context, part.ref))) if isinstance(part, Body) else part
-        now += ingest.count_parts(counter, (whole,))
-    if residency == "paged_out" and ref is None:
-        ref = yield from _archived(place.context, parts)
+    recorded, whole = ingest.count_parts(counter, parts), ingest.count_whole(counter, parts)
+    form: Form = "page"
     if residency == "resident":
         yield from _check_archived(place, message, found[1])
-    shown_now = sum(ingest.count_parts(counter, (part,)) for part in parts)
+        form = "whole" if stored_in(parts) else "page"
+    elif ref is None:
+        ref = yield from _archived(place.context, parts)
     piece = Reduction(
         message=message.seq,
         piece=found[1],
-        form="page" if residency == "paged_out" else "whole" if _stored(parts) else "page",
-        tokens=shown_now,
+        form=form,
+        tokens=recorded,
+        whole=whole if stored_in(parts) else 0,
         size=size_of(parts),
-        digest=digest,
+        digest=digest_of(parts),
         ref=ref,
         tier=tier,
         source=call,
     )
+    now = whole if form == "whole" else recorded
     if residency == "paged_out":
         now = counter.count(reduced_text(parts, piece, name))
-        if now >= shown_now and not any(isinstance(part, Image | File) for part in parts):
-            reason = f"{name} has {shown_now} tokens, and the line that would stand for it {now}: leave it where it is"
+        if now >= whole and not any(isinstance(part, Image | File) for part in parts):
+            reason = f"{name} has {whole} tokens, and the line that would stand for it {now}: leave it where it is"
             raise InvalidContent(reason=reason)
-    piece = msgspec.structs.replace(
-        piece, saved=shown_now - now if residency == "paged_out" or piece.form == "whole" else 0
-    )
+    piece = msgspec.structs.replace(piece, saved=recorded - now)
     command = MoveHandle(scope=place.scope, frame=message.frame, residency=residency, piece=piece)
     yield from order(place, command, key=key, bodies=[] if ref is None else [ref])
     return piece_handle(piece, message.frame, residency)
@@ -108,14 +105,12 @@ def _check_movable(name: str, message: Message, parts: tuple[Part, ...], residen
             reason=f"{name} belongs to a provider's own parts, which are never edited: leave it, or fold it"
         )
     for part in parts if residency == "resident" else ():
-        kind = part.ref.media_type if isinstance(part, Body) else "text/plain"
-        if kind is None or not (kind.startswith("text/") or kind.endswith("json")):
-            raise InvalidContent(reason=f"{name} is no text but {kind or 'binary'}: read_text() shows its bytes")
-
-
-def _stored(parts: tuple[Part, ...]) -> bool:
-    """Whether some of a piece went to the blob store when it came in."""
-    return any(isinstance(part, Body) for part in parts)
+        if not isinstance(part, Body):
+            continue
+        if not is_text(part.ref):
+            kind = part.ref.media_type or "binary"
+            raise InvalidContent(reason=f"{name} is no text but {kind}: read_text() shows its bytes")
+        check_size(name, part.ref.size, "bytes", "WHOLE_BYTES", "Read in it: read_text().")
 
 
 def _check_archived(place: Place, message: Message, number: int) -> Flow[None]:
@@ -132,7 +127,7 @@ def _move_added(place: Place, name: str, residency: Residency, tier: Tier, key: 
     for row in (yield from effects.rows(HandleRow, where, None, 1)):
         handle = handle_of(row)
         parts = content_of((yield from event_at(place.scope.stream, handle.at)))
-        if codec.digest(parts) != handle.digest and not row.result:
+        if digest_of(parts) != handle.digest and not row.result:
             raise errors.StorageCorrupt(where=f"the handle {name}", reason="its content is not what its digest says")
         ref = (yield from _archived(place.context, parts)) if residency == "paged_out" else None
         frame = handle.frame or ""
@@ -175,81 +170,38 @@ def pieces(place: Place) -> Flow[list[Handle]]:
 def _pieces(place: Place, state: SessionState) -> Flow[list[Handle]]:
     items = yield from in_view(place, state)
     reductions = by_message(state.view(place.frame).reduced)
-    found: list[Handle] = []
-    for item in items:
-        for message in item.messages if isinstance(item, Unit) else ():
-            known = reductions.get(message.seq, {})
-            for number, parts, call in pieces_of(message):
-                if call is not None or number in known or _stored(parts):
-                    found.append(_handle(place.context, message, number, parts, call, known.get(number)))
-    return found
+    return [
+        each
+        for item in items
+        for message in (item.messages if isinstance(item, Unit) else ())
+        for each in handles_in(place.context, message, reductions.get(message.seq, {}))
+    ]
+
+
+def handles_in(context: Context, message: Message, known: Mapping[int, Reduction]) -> Iterator[Handle]:
+    """The handles of a message: tool results, and what else is stored as a blob or reduced."""
+    for number, parts, call in pieces_of(message):
+        if call is not None or number in known or stored_in(parts):
+            yield _handle(context, message, number, parts, call, known.get(number))
 
 
 def _handle(
     context: Context, message: Message, number: int, parts: tuple[Part, ...], call: str | None, how: Reduction | None
 ) -> Handle:
+    whole = ingest.count_whole(context.counter, parts) if stored_in(parts) else 0
     if how is None:
         how = Reduction(
             message=message.seq,
             piece=number,
             form="spool",
             tokens=ingest.count_parts(context.counter, parts),
+            whole=whole,
             size=size_of(parts),
-            digest=codec.digest(parts),
+            digest=digest_of(parts),
             ref=ref_of(parts),
             source=call,
         )
-        return piece_handle(how, message.frame, "spooled_out" if _stored(parts) else "resident")
-    if how.form == "whole":
-        how = msgspec.structs.replace(how, tokens=how.tokens - how.saved)
+        return piece_handle(how, message.frame, "spooled_out" if stored_in(parts) else "resident")
     forms: dict[str, Residency] = {"page": "paged_out", "whole": "resident"}
+    how = msgspec.structs.replace(how, whole=whole)
     return piece_handle(how, message.frame, forms.get(how.form, "spooled_out"))
-
-
-def occupancy(place: Place) -> Flow[Occupancy]:
-    """What takes how much of the context, and what was taken out of it."""
-    return (yield from steady(place, lambda state: _occupancy(place, state)))
-
-
-def _occupancy(place: Place, state: SessionState) -> Flow[Occupancy]:
-    found = yield from history_at(place, state)
-    measure = functools.partial(calibrated, state.calibration)
-    view = state.view(place.frame)
-    system = sum(measure(each.tokens, 1) for each in found.system)
-    summaries = [item for item in found.items if isinstance(item, Summary)]
-    condensed = sum(measure(item.tokens, 1) for item in summaries)
-    paged = sum(each.saved for each in view.reduced if each.form == "page")
-    pieces = yield from _pieces(place, state)
-    added = yield from _added_handles(place, found.items)
-    return Occupancy(
-        tokens=found.tokens,
-        system=system,
-        summaries=condensed,
-        messages=found.tokens - system - condensed,
-        resident_tokens=sum(each.tokens for each in (*found.system, *found.items)) + _tokens_of(added, "resident"),
-        spooled_tokens=sum(each.saved for each in view.reduced if each.form in ("excerpt", "snip", "spool")),
-        paged_tokens=paged + _tokens_of(added, "paged_out"),
-        collapsed_tokens=sum(item.replaced for item in summaries) + _tokens_of(added, "collapsed"),
-        handles=len(pieces) + len(added),
-        folded=sum(item.messages for item in summaries),
-        boundary=view.boundary,
-    )
-
-
-def _tokens_of(handles: list[Handle], residency: Residency) -> int:
-    return sum(each.tokens for each in handles if each.residency == residency)
-
-
-def _added_handles(place: Place, items: Sequence[Item]) -> Flow[list[Handle]]:
-    """What was added to the frame, but for results that stand in the history anyway."""
-    if place.frame is None:
-        return []
-    results = (
-        result for item in items if isinstance(item, Unit) for each in item.messages for result in each.tool_results
-    )
-    in_view = {result.tool_call_id for result in results}
-    found = page = yield from handles(place, limit=limits.READ_EVENTS)
-    while len(page) == limits.READ_EVENTS:
-        page = yield from handles(place, before=page[0].id, limit=limits.READ_EVENTS)
-        found = page + found
-    return [each for each in found if each.source not in in_view]

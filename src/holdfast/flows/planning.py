@@ -18,14 +18,16 @@ from holdfast.context.ground import Ground, Tools
 from holdfast.context.levels import Asked
 from holdfast.core import upcast
 from holdfast.core.calibrate import calibrated
-from holdfast.core.shown import by_message, item_shown, pieces_of
+from holdfast.core.display import Display
+from holdfast.core.shown import pieces_of
 from holdfast.errors import InvalidContent, PlanStale
 from holdfast.flows import effects
+from holdfast.flows.bodies import displayer, present
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import Part
 from holdfast.flows.frames import handles
 from holdfast.flows.guard import show_guarded
-from holdfast.flows.history import last_reply, late_note, read, system_messages, whole_bodies
+from holdfast.flows.history import last_reply, late_note, read, system_messages
 from holdfast.flows.place import Context, Place, given_to, together
 from holdfast.flows.strategies import Followed, find_strategy
 from holdfast.flows.summaries import ask_summarizer
@@ -97,7 +99,18 @@ def _request(
 
 def _plan(place: Place, state: SessionState, asked: _Asked, strategy: Followed | None) -> Flow[Plan]:
     ground = yield from _ground(place, state, asked, strategy)
-    return _planned(place.context, state, ground, asked.policy, strategy)
+    made = _planned(place.context, state, ground, asked.policy, strategy)
+    return (yield from _with_whole_tokens(place, state, made, Display(asked.window)))
+
+
+def _with_whole_tokens(place: Place, state: SessionState, plan: Plan, display: Display) -> Flow[Plan]:
+    """The plan, with the tokens of what its summary stands for counted on what was recorded, whatever the window."""
+    if plan.fold is None:
+        return plan
+    items, _ = yield from read(place, state, display)
+    fold = plan.fold
+    replaced = sum(item.replaced for item in items if item.last <= fold.last and not _is_kept(item, fold))
+    return msgspec.structs.replace(plan, fold=msgspec.structs.replace(plan.fold, replaced=replaced))
 
 
 def _planned(
@@ -135,8 +148,8 @@ def _summarizing(context: Context) -> Callable[[int, int], int]:
 def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Followed | None) -> Flow[Ground]:
     frame = place.frame
     measure = functools.partial(calibrated, state.calibration)
-    items, whole = yield from read(place, state)
-    reply = last_reply(items)
+    recorded, whole = yield from read(place, state, Display(asked.window))
+    reply = last_reply(recorded)
     answered = "" if reply is None or reply.source is None else reply.source.model or ""
     last = answered or (state.calibration.model if frame is None else "")
     prices = asked.prices or _prices(place.context, asked.model or last)
@@ -149,10 +162,13 @@ def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Followed
     window = prices.window - prices.max_output
     system = yield from system_messages(place, state)
     late = yield from late_of(place.scope.stream, state, frame)
-    notes = fenced(late_note(late, items))
+    notes = fenced(late_note(late, recorded))
     known = _prices(place.context, answered)
     changed = known is not None and known != prices and asked.prices is None
     pinned_since = reply is not None and any(each.seq > reply.seq for each in system)
+    window = min(window, asked.window or window)
+    view = state.view(frame)
+    presented = yield from present(place, recorded, _display(window), view.reduced)
     return Ground(
         scope=place.scope,
         frame=frame,
@@ -160,17 +176,22 @@ def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Followed
         system=asked.before
         + sum(measure(each.tokens, 1) for each in system)
         + sum(measure(place.context.counter.count(each), 1) for each in notes),
-        items=tuple(items),
-        view=state.view(frame),
-        window=min(window, asked.window or window),
+        items=presented.items,
+        view=msgspec.structs.replace(view, reduced=presented.reduced),
+        window=window,
         prices=prices,
         now_us=place.context.clock.now_us(),
         cold=asked.cold or changed or pinned_since,
         unread=not whole,
-        bodies=(yield from whole_bodies(place, state, items)),
+        stored=presented.stored,
         handles=(yield from _handles(place)) if strategy is not None and not asked.for_pack else (),
         flexible=asked.for_pack,
     )
+
+
+def _display(window: int) -> Display:
+    """Stored bodies count as in a pack of this window; where neither a window nor a model is known, by their previews."""
+    return Display(window if 0 < window < UNKNOWN.window else None)
 
 
 def _handles(place: Place) -> Flow[tuple[Handle, ...]]:
@@ -366,11 +387,13 @@ def _filled(place: Place, plan: Plan) -> Flow[Plan]:
 def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None) -> Flow[Plan]:
     assert fold is not None, "that is what a text is made for"
     items, _ = yield from read(place, state)
-    reductions = by_message((*state.view(place.frame).reduced, *plan.reduced))
-    bodies = yield from whole_bodies(place, state, items)
+    changed = {(each.message, each.piece) for each in plan.reduced}
+    kept = [each for each in state.view(place.frame).reduced if (each.message, each.piece) not in changed]
+    display = _display(plan.figures.window)
     folded = [item for item in items if item.last <= fold.last and not _is_kept(item, fold)]
-    recorded = [item_shown(item, reductions, bodies) for item in folded]
-    guarded = yield from show_guarded(place, state, recorded, turn=0, deferring=False)
+    presented = yield from present(place, folded, display, [*kept, *plan.reduced])
+    shown, _ = displayer(place, display).show(presented)
+    guarded = yield from show_guarded(place, state, shown, turn=0, deferring=False)
     inside = guarded.items
     tools = _tools(place.context, state)
     draft = SummaryDraft(

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.core import upcast
-from holdfast.core.messages import group_of
+from holdfast.core.messages import group_of, waiting_for
 from holdfast.errors import HoldfastError, InvalidContent, InvalidInput, shown
-from holdfast.flows import effects
+from holdfast.flows import effects, reading_tool
 from holdfast.flows.effects import Flow
 from holdfast.flows.inform_frames import event_at
 from holdfast.flows.ingest import checked_call_id
+from holdfast.flows.load import load
 from holdfast.flows.messages import result
 from holdfast.flows.place import Place, order
 from holdfast.model.commands import StartCall
@@ -22,7 +23,7 @@ from holdfast.model.frames import Started
 from holdfast.model.messages import Message
 from holdfast.model.names import checked_flag, checked_name
 from holdfast.model.state import OpenCall
-from holdfast.model.tools import FunctionTool, tools_by_name
+from holdfast.model.tools import READ_HANDLE, FunctionTool, tools_by_name
 
 _SHOWN_CHARS = 1_000
 """What a model is told of the tools that there are."""
@@ -68,14 +69,15 @@ def _called(place: Place, call: str) -> Flow[tuple[str, Json]]:
 def run(
     place: Place,
     call: ToolCall | OpenCall | str,
-    function: Callable[..., Any] | Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]],
+    function: Callable[..., Any] | Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]] | None = None,
     *,
     key_as: str | None = None,
     call_key: str | None = None,
     again: bool = False,
 ) -> Flow[Message]:
     """Run a tool: the intent is stored, the function is called with the call's arguments, and what it returns is stored as
-    the call's result. An exception becomes a result that says so, for the model to see.
+    the call's result. An exception becomes a result that says so, for the model to see. A call of read_handle, which every
+    pack offers, needs no function.
 
     `function` is a function, a tool made by Tool.from_function(), a list of them, or a mapping by name: the one that is
     called runs. A tool, and a function in a list, gets its arguments checked and converted to the annotated types. A call
@@ -86,12 +88,16 @@ def run(
 
     With `key_as`, the function gets the call's idempotency key under that name. If it is interrupted, or the process dies,
     the call stays open with its outcome unknown: recover() tells of it, and nothing repeats it unasked."""
+    if function is None:
+        return (yield from _run_own(place, call, call_key, again))
     known = tools_by_name(function)
     if known is None and not callable(function):
         raise InvalidContent(reason=f"a tool is something to call, not {shown(function)}")
     if key_as is not None:
         checked_name("key_as", key_as)
     started = yield from start(place, call, call_key=call_key, again=again)
+    if known is not None and started.name == READ_HANDLE.name and started.name not in known:
+        return (yield from _read(place, started))
     try:
         chosen, args = _prepared(started, function if known is None else known, key_as)
     except ValueError as error:
@@ -109,6 +115,27 @@ def run(
     except Exception as error:  # noqa: BLE001 - it was still at work: what it returned is read piece by piece
         reason = told(error)
     return (yield from result(place, started.call, reason, is_error=True))
+
+
+def _run_own(place: Place, call: ToolCall | OpenCall | str, call_key: str | None, again: bool) -> Flow[Message]:
+    """Run a call of the tool that reads handles: it needs no function."""
+    name = call.name if isinstance(call, ToolCall | OpenCall) else (yield from _name_of(place, checked_call_id(call)))
+    if name != READ_HANDLE.name:
+        raise InvalidContent(reason=f"only {READ_HANDLE.name} runs without a function; pass the one for {shown(name)}")
+    started = yield from start(place, call, call_key=call_key, again=again)
+    return (yield from _read(place, started))
+
+
+def _read(place: Place, started: Started) -> Flow[Message]:
+    args = started.args if isinstance(started.args, dict) else {}
+    return (yield from result(place, started.call, (yield from reading_tool.answer(place, {**args}))))
+
+
+def _name_of(place: Place, call: str) -> Flow[str]:
+    """The tool that an open call is of."""
+    state = yield from load(place.scope.stream, place.context.cache, fresh=True)
+    found = waiting_for(state, call, place.frame)
+    return "" if found is None else found.name
 
 
 def _prepared(started: Started, given: Any, key_as: str | None) -> tuple[Callable[..., Any], dict[str, Any]]:

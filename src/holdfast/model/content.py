@@ -21,6 +21,12 @@ else:
     Json = Any  # decoders cannot follow an alias to itself; codec.checked_json has checked the value on its way in
 
 
+TOKEN_BYTES = 4
+"""About what a token takes, where nothing was counted."""
+_MARKER_BYTES = 120
+"""About what the marker behind a preview takes."""
+
+
 class BlobRef(msgspec.Struct, frozen=True, omit_defaults=True):
     """A body in the blob store, named by the SHA-256 of its bytes."""
 
@@ -40,10 +46,24 @@ class Data(msgspec.Struct, frozen=True, tag="data"):
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True, tag="body"):
-    """Text or JSON too long to stand in the log; `preview` is what is shown of it."""
+    """Text or JSON that is stored as a blob. `preview` is what is shown of it where there is no room for the whole."""
 
     ref: BlobRef
     preview: str = ""
+    tokens: int = 0
+    """Tokens of the whole body; 0 if they were never counted. Of a body over COUNTED_BYTES, an estimate."""
+    preview_tokens: int = 0
+    """Tokens of the preview with its marker: as much of the message's tokens is the body's. 0 if unknown."""
+
+    @property
+    def whole_tokens(self) -> int:
+        """Tokens of the whole body, estimated from its size if they were never counted."""
+        return self.tokens or self.ref.size // TOKEN_BYTES
+
+    @property
+    def shown_tokens(self) -> int:
+        """Tokens of the preview with its marker, estimated if unknown."""
+        return self.preview_tokens or (len(self.preview.encode()) + _MARKER_BYTES) // TOKEN_BYTES
 
 
 class Image(msgspec.Struct, frozen=True, omit_defaults=True, tag="image"):

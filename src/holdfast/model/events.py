@@ -63,6 +63,7 @@ class EvidenceKept(_Event, frozen=True, kw_only=True):
     """What is no part of the transcript and must not be lost: above all, the result of a call that was closed before."""
 
     name = "evidence.kept"
+    version = 2
     reason: str
     role: Role
     content: tuple[Part, ...] = ()
@@ -76,6 +77,7 @@ class HandleMoved(_Event, frozen=True, kw_only=True):
     """A piece of a message comes into view or leaves it. `frame` is whose conversation it is of, if any."""
 
     name = "handle.moved"
+    version = 2
     frame: str | None = None
     residency: Residency
     piece: Reduction
@@ -85,6 +87,7 @@ class HandleReplaced(_Event, frozen=True, kw_only=True):
     """A handle of a frame stands for something else from now on, or in another place."""
 
     name = "handle.replaced"
+    version = 2
     frame: str
     handle: str
     kind: HandleKind
@@ -183,6 +186,7 @@ class FramePopped(_Event, frozen=True, kw_only=True):
     `cascade` names the frames below it that end with it, cancelled, the deepest first."""
 
     name = "frame.popped"
+    version = 2
     frame: str
     status: Ending
     summary: str = ""
@@ -234,6 +238,7 @@ class HandleAdded(_Event, frozen=True, kw_only=True):
     """A piece of context comes within a frame's reach. The seq of this event makes the handle's id."""
 
     name = "frame.handle_added"
+    version = 2
     frame: str
     kind: HandleKind
     priority: Priority = "medium"

@@ -43,7 +43,7 @@ def explained(plan: Plan) -> str:
 _REASONS = {
     "pays": "it pays",
     "forced": "the window forces it, whatever it costs",
-    "threshold": "the pressure is above a threshold",
+    "threshold": "the history takes more of the window than the policy allows",
     "cold": "the cache is cold",
     "idle": "nothing happened for a while",
     "asked": "it was asked for",

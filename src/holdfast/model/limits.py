@@ -94,6 +94,12 @@ SPOOL_BYTES = 50 << 10
 PREVIEW_BYTES = 2 << 10
 """What a message keeps of a text in the blob store."""
 
+COUNTED_BYTES = 256 << 10
+"""What is counted of a stored body: the tokens of a larger one are estimated from its beginning."""
+
+WHOLE_BYTES = 8 << 20
+"""A stored body above this is never shown whole, whatever the budget."""
+
 WINDOW_TOKENS = 1 << 30
 """Tokens of one window."""
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.model.content import Json, Part, Role, SkipReason, Source, ToolCall, ToolResult, Usage, text_of
+from holdfast.model.content import Body, Json, Part, Role, SkipReason, Source, ToolCall, ToolResult, Usage, text_of
 from holdfast.model.handles import SCORES, Priority
 from holdfast.model.names import Scope
 from holdfast.model.plan import MadeBy
@@ -53,6 +53,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return text_of(parts, "" if self.role == "assistant" else "\n")  # a reply comes in pieces of one text
 
     @property
+    def whole_tokens(self) -> int:
+        """Its tokens with every stored body whole, wherever those bodies are now."""
+        parts = (*self.content, *(part for result in self.tool_results for part in result.content))
+        more = sum(part.whole_tokens - part.shown_tokens for part in parts if isinstance(part, Body))
+        return max(0, self.tokens + more)
+
+    @property
     def at(self) -> datetime:
         return datetime.fromtimestamp(self.time_us / 1e6, UTC)
 
@@ -92,8 +99,8 @@ class Unit(msgspec.Struct, frozen=True):
 
     @property
     def replaced(self) -> int:
-        """The tokens of what it stands for."""
-        return self.tokens
+        """The tokens of what it stands for, stored bodies whole."""
+        return sum(message.whole_tokens for message in self.messages)
 
     @property
     def priority(self) -> Priority:
@@ -119,7 +126,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     tokens: int
     replaced: int = 0
-    """Tokens of those, as they were recorded."""
+    """Tokens of those, stored bodies whole."""
     made_by: MadeBy = "rule"
     """Whether the rules made it, or a model or the program."""
 

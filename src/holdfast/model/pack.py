@@ -11,7 +11,7 @@ from holdfast.model.facts import FactScope
 from holdfast.model.handles import Priority
 from holdfast.model.names import LedgerId, Scope, check_size, number_in
 from holdfast.model.plan import Level, Strategy
-from holdfast.model.tools import Tool, described_tools
+from holdfast.model.tools import READ_HANDLE, Tool, described_tools
 
 Section: TypeAlias = Literal[
     "system",
@@ -53,6 +53,23 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where it works, and with what."""
     tools: tuple[Tool, ...] = ()
     """Tools, or functions, which are described by Tool.from_function()."""
+    read_handle: bool = True
+    """Offer the tool that reads what is shown in part, beside `tools`. Without it, every marker in a pack says that the
+    rest cannot be read."""
+
+    @property
+    def offered(self) -> tuple[Tool, ...]:
+        """The tools that a pack offers: those of the brief, and the one that reads handles."""
+        return (*self.tools, READ_HANDLE) if self.read_handle and not self._has_own else self.tools
+
+    @property
+    def reads_handles(self) -> bool:
+        """Whether a tool that reads handles is offered."""
+        return self.read_handle or self._has_own
+
+    @property
+    def _has_own(self) -> bool:
+        return any(each.name == READ_HANDLE.name for each in self.tools)
 
 
 def checked_brief(brief: object) -> Brief:
@@ -163,6 +180,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The seq of the last event of a stretch."""
     digest: str = ""
     """Of the text as it is shown: when two packs show the same thing otherwise, it differs."""
+    share: float = 1.0
+    """How much is shown of what is shown only in part, of its bytes: above 0 and below 1, or 0 for a mere marker. 1 for all
+    else."""
 
 
 class TokenSummary(msgspec.Struct, frozen=True, kw_only=True):

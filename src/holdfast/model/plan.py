@@ -154,9 +154,11 @@ class Reduction(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tail: int = 0
     """And of its end."""
     tokens: int
-    """What it takes as it was recorded."""
+    """What it took before, in the window that it was planned for."""
     saved: int = 0
     """Tokens that it takes less from now on; less than 0 if it takes more."""
+    whole: int = 0
+    """Tokens of the whole piece, if it holds a stored body; else that is `tokens`."""
     size: int
     """Its bytes."""
     digest: str
@@ -263,7 +265,7 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
     summaries: int
     messages: int
     resident_tokens: int
-    """What is in view, as we count; of a frame also its resident handles, from which packs choose."""
+    """What is in view, as we count, and the handles that packs may show."""
     spooled_tokens: int
     """What is shown by a preview or an excerpt instead."""
     paged_tokens: int

@@ -182,3 +182,31 @@ def _entries(given: Any) -> dict[str, Any]:
         return dict(given.items())
     except Exception as error:
         raise InvalidContent(reason=f"{shown(given)} cannot be read as a mapping of tools") from error
+
+
+def _integer(least: int, description: str) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "description": description}
+
+
+READ_HANDLE = Tool(
+    name="read_handle",
+    description=(
+        "Read what is shown only in part, by the handle in its marker: bytes start to stop, lines first_line to last_line, "
+        "or the lines that contain search. A reply is limited in length and says how to go on."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "handle": {"type": "string", "description": "such as h12_0"},
+            "start": _integer(0, "from 0"),
+            "stop": _integer(0, "exclusive"),
+            "first_line": _integer(1, "from 1"),
+            "last_line": _integer(1, "inclusive"),
+            "search": {"type": "string", "description": "ignores case"},
+        },
+        "required": ["handle"],
+        "additionalProperties": False,
+    },
+)
+"""The tool that reads stored bodies. Every pack offers it from the first call on, whether there is something to read or
+not: a list of tools that changes costs the whole cache of a prompt."""

@@ -19,7 +19,7 @@ class SummaryRecorded(_Event, frozen=True, kw_only=True):
     """The messages from `first` to `last`, those of the conversation of `frame`, are shown as `text` from now on."""
 
     name = "summary.recorded"
-    version = 2
+    version = 3
     first: int
     last: int
     messages: int
@@ -60,6 +60,7 @@ class ContextCompacted(_Event, frozen=True, kw_only=True):
     `original` and `final` are its tokens before and after, as far as is known in the provider's own count."""
 
     name = "frame.compacted"
+    version = 2
     frame: str | None = None
     policy: str
     why: Why
@@ -82,6 +83,7 @@ class PackRecorded(_Event, frozen=True, kw_only=True):
     """A model was called with this context, or it was kept on request. Why it is as it is stands in the manifest."""
 
     name = "pack.recorded"
+    version = 2
     frame: str | None = None
     """Whose conversation it is of; None outside of frames."""
     at: int

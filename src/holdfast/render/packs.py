@@ -72,7 +72,8 @@ class Pack:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        return self.brief.tools
+        """The tools of the brief, and the one that reads what is shown in part."""
+        return self.brief.offered
 
     @property
     def query(self) -> str:

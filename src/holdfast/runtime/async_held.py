@@ -10,8 +10,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
-from holdfast.flows import history as history_flows
 from holdfast.flows import (
+    handles,
     knowing,
     manifests,
     observing,
@@ -26,6 +26,7 @@ from holdfast.flows import (
     tools,
     views,
 )
+from holdfast.flows import history as history_flows
 from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
@@ -174,7 +175,8 @@ class _AsyncWorking(Held):
     pack = building(packing.pack)
     piece = awaiting(paging.piece)
     pieces = awaiting(paging.pieces)
-    occupancy = awaiting(paging.occupancy)
+    handle = awaiting(handles.handle)
+    occupancy = awaiting(handles.occupancy)
     page_out = awaiting(paging.page_out)
     page_in = awaiting(paging.page_in)
     packs = awaiting(manifests.packs)

@@ -9,8 +9,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidContent
 from holdfast.flows import frames as frame_flows
-from holdfast.flows import history as history_flows
 from holdfast.flows import (
+    handles,
     knowing,
     manifests,
     observing,
@@ -25,6 +25,7 @@ from holdfast.flows import (
     tools,
     views,
 )
+from holdfast.flows import history as history_flows
 from holdfast.flows import layers as layer_flows
 from holdfast.flows import ledgers as ledger_flows
 from holdfast.flows import messages as message_flows
@@ -169,7 +170,8 @@ class _Working(Held):
     pack = building(packing.pack)
     piece = blocking(paging.piece)
     pieces = blocking(paging.pieces)
-    occupancy = blocking(paging.occupancy)
+    handle = blocking(handles.handle)
+    occupancy = blocking(handles.occupancy)
     page_out = blocking(paging.page_out)
     page_in = blocking(paging.page_in)
     packs = blocking(manifests.packs)
@@ -182,7 +184,7 @@ class _Working(Held):
     def run(
         self,
         call: Any,
-        function: Callable[..., Any] | Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]],
+        function: Callable[..., Any] | Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]] | None = None,
         *,
         key_as: str | None = None,
         call_key: str | None = None,

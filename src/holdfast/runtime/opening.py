@@ -211,6 +211,10 @@ def _checked_spooling(spooling: object) -> Spooling:
         raise InvalidContent(reason=f"{shown(spooling)} does not say what to spool: pass a holdfast.Spooling")
     checked_whole("the threshold of spooling", spooling.threshold, 0, limits.PAYLOAD_BYTES)
     checked_whole("the preview of spooling", spooling.preview, 0, limits.SPOOL_BYTES)
+    for name in ("result_share", "message_share", "preview_share"):
+        share = getattr(spooling, name)
+        if type(share) not in (int, float) or not 0 <= share <= 1:
+            raise InvalidContent(reason=f"{name} of spooling is {shown(share)}, not a share of a budget from 0 to 1")
     return spooling
 
 
