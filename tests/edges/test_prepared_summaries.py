@@ -137,8 +137,9 @@ def test_a_summarizer_that_fails_prepares_nothing_and_one_that_is_missing_is_nam
             pack = say(session)
             assert session.prepare(pack) is False
         assert writer.asked
-        with pytest.raises(errors.InvalidContent):
-            session.prepare("pack")
+        for wrong in ({"pack": "pack"}, {"window": "wide"}, {"window": 0}, {"model": 3}, {"before": -1}):
+            with pytest.raises(errors.InvalidInput):
+                session.prepare(**{"window": 1_000, **wrong})
     with holdfast.open("memory:") as engine, pytest.raises(errors.InvalidContent, match="summarizer="):
         engine.create_session("s").prepare(window=1_000)
 

@@ -127,7 +127,7 @@ def _parts(taken: holdfast.Occupancy, window: int | None) -> None:
         ("summaries", taken.summaries, "cyan", f"for {count(taken.folded, 'message')}" if taken.folded else ""),
         ("spooled out", taken.spooled_tokens, "yellow", "shown by a preview or an excerpt"),
         ("paged out", taken.paged_tokens, "magenta", "shown by a line"),
-        ("collapsed", taken.collapsed_tokens, "dim", "what the summaries stand for, and handles left out"),
+        ("collapsed", taken.collapsed_tokens, "dim", "what the summaries stand for"),
     )
     of = f" of {window:,} ({taken.tokens / window:.0%})" if window else ""
     say(Styled("in view", "bold"), f"  {taken.tokens:,} tokens{of}, {count(taken.handles, 'handle')}")
