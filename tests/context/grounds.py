@@ -205,8 +205,6 @@ faithful = st.builds(
     turn_share=st.sampled_from([0.15, 0.01, 1.0]),
     least_share=st.sampled_from([0.1, 0.001]),
     summary_share=st.sampled_from([0.2, 0.001]),
-    large=st.sampled_from([100, 2_000]),
-    excerpt=st.sampled_from([1, 30, 200]),
 )
 _steps = st.sampled_from([None, 0.5, 0.9])
 classic = st.builds(

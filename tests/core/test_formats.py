@@ -23,7 +23,7 @@ PAYLOADS = {
     ("message.recorded", 4): "3a9bad94c84cfcaf",
     ("evidence.kept", 2): "74a7d02e6c2d35d4",
     ("summary.recorded", 3): "56dd9a719766b178",
-    ("frame.compacted", 2): "fa8fb99871f69a05",
+    ("frame.compacted", 2): "37a9c0c38bb32eda",
     ("context.redacted", 1): "44b0aeb7318ff632",
     ("handle.moved", 2): "4e8ee9b8461c02a3",
     ("handle.replaced", 2): "7ac7407d4c1bfa25",

@@ -193,17 +193,14 @@ def _oldest(work: Work, policy: Faithful, target: float, before: int) -> Choice 
 
 
 def _force_faithfully(work: Work, policy: Faithful) -> None:
-    """Make it fit: fold earlier turns; of the current one, excerpt large results that were seen, the oldest first; fold
-    what was seen; spool what was not."""
+    """Make it fit: fold earlier turns; if that is not enough, the oldest of the current one that the model has seen; spool
+    what it has not."""
     window = work.ground.window
-    target, share = round(policy.target * window), round(policy.summary_share * window)
-    op = Collapse(target, share)
-    work.do(op, fold=(work.cut(work.until(target, work.turn(), share)), share))
-    if work.tokens > window:
-        micro = TimeDecayMicro(policy.large, policy.excerpt, target)
-        work.do(micro, reduce=work.excerpts(micro, work.unseen))
-        if work.tokens > target:
-            work.do(op, fold=(work.cut(work.until(target, None, share)), share))
+    op = Collapse(round(policy.target * window), round(policy.summary_share * window))
+    for before in (work.turn(), None):
+        if work.tokens > window:
+            cut = work.cut(work.until(op.target_tokens, before, op.summary_tokens))
+            work.do(op, fold=(cut, op.summary_tokens))
     _spool_unseen(work)
 
 

@@ -192,14 +192,7 @@ class Work:
 
     def excerpts(self, op: TimeDecayMicro, before: int) -> tuple[Reduction, ...]:
         """Large tool results before an item, by excerpts."""
-        found = self._shorter(self._pieces(0, before, results=True), "excerpt", op.over, op.keep * CHARS)
-        if not op.target_tokens:
-            return found
-        left, needed = self.tokens, 0
-        while needed < len(found) and left > op.target_tokens:
-            left -= found[needed].saved
-            needed += 1
-        return found[:needed]
+        return self._shorter(self._pieces(0, before, results=True), "excerpt", op.over, op.keep * CHARS)
 
     def snips(self, limit: int) -> tuple[Reduction, ...]:
         """Whatever is larger than so many tokens, by its beginning and end."""

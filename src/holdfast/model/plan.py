@@ -59,15 +59,13 @@ class Snip(msgspec.Struct, frozen=True, tag="snip"):
     """That share, in tokens."""
 
 
-class TimeDecayMicro(msgspec.Struct, frozen=True, omit_defaults=True, tag="time_decay_micro"):
+class TimeDecayMicro(msgspec.Struct, frozen=True, tag="time_decay_micro"):
     """Show large tool results by an excerpt, those of the last turns excepted."""
 
     over: int
     """What is large, in tokens."""
     keep: int
     """Tokens of an excerpt."""
-    target_tokens: int = 0
-    """The oldest first, until the view has so many tokens; 0 for all of them."""
 
 
 class Collapse(msgspec.Struct, frozen=True, omit_defaults=True, tag="collapse"):
@@ -290,8 +288,8 @@ class Faithful(msgspec.Struct, frozen=True, kw_only=True):
     """Use the window: nothing is shortened while the history fits and the cache is warm. The default.
 
     At `threshold` one boundary folds the oldest messages until `target` of the window is left, so that it lasts. What it
-    folds ends before the current turn, which is touched only if the window forces it: large results first, the oldest
-    first. On a cold cache a rewrite is free, so a boundary may come from `cold` on, if it pays with the price of what is
+    folds ends before the current turn, whose oldest calls are folded only if the window forces it; its question stays. On
+    a cold cache a rewrite is free, so a boundary may come from `cold` on, if it pays with the price of what is
     forgotten."""
 
     name: ClassVar[str] = "faithful"
@@ -303,16 +301,12 @@ class Faithful(msgspec.Struct, frozen=True, kw_only=True):
     """The share of the window from which it may be shortened when the cache is cold."""
     cold_target: float = 0.25
     """The share that is left then, if the price says so."""
-    turn_share: float = 0.25
+    turn_share: float = 0.10
     """How much more of the window may be folded so that the cut is at the beginning of a turn."""
     least_share: float = 0.10
     """A boundary that frees less of the window is not made, unless the window forces it."""
     summary_share: float = 0.20
     """The most of the window that a summary may take."""
-    large: int = 2_000
-    """From so many tokens on, a tool result may be shown by an excerpt."""
-    excerpt: int = 200
-    """Tokens of an excerpt."""
 
 
 class Frugal(msgspec.Struct, frozen=True, kw_only=True):
