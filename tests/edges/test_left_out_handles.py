@@ -3,6 +3,7 @@ them; a frame that has ended says so."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import PriorityBased, errors
+from holdfast.model.content import Text
 from holdfast.model.handles import SCORES
 from tests.support import figure
 
@@ -50,14 +52,14 @@ def test_a_handle_that_a_compaction_left_out_is_collapsed_and_comes_back(engine:
     handle = left_out(frame)
     assert residency(frame, handle) == "collapsed"
     assert not shows(frame, handle)
-    assert frame.read_handle(handle)[0].text == PAGE
+    assert frame.read_handle(handle) == (Text(PAGE),)
     before = session.state().version
     back = frame.page_in(handle)
     assert session.state().version == before + 1, "one event"
     assert back.residency == residency(frame, handle) == "resident"
     assert (back.digest, back.tokens, back.at) == (handle.digest, handle.tokens, handle.at)
     assert shows(frame, handle)
-    assert frame.read_handle(handle)[0].text == PAGE
+    assert frame.read_handle(handle) == (Text(PAGE),)
     assert frame.page_in(handle) == back
     assert session.state().version == before + 1, "what is resident stays as it is"
     assert engine.verify().ok
@@ -177,7 +179,12 @@ def test_a_frame_that_has_ended_says_so(engine: holdfast.Engine, status: Any) ->
     session = engine.create_session("s")
     frame = session.frame("Work.", budget=1_000)
     frame.pop(status, "Done.")
-    for pack in (frame.pack, lambda: session.pack(frame=frame), lambda: session.pack(frame=frame.id)):
+    packs: list[Callable[[], Any]] = [
+        frame.pack,
+        lambda: session.pack(frame=frame),
+        lambda: session.pack(frame=frame.id),
+    ]
+    for pack in packs:
         with pytest.raises(errors.FrameEnded) as error:
             pack()
         assert (error.value.frame, error.value.status) == (frame.id, status)

@@ -137,7 +137,8 @@ def test_a_summarizer_that_fails_prepares_nothing_and_one_that_is_missing_is_nam
             pack = say(session)
             assert session.prepare(pack) is False
         assert writer.asked
-        for wrong in ({"pack": "pack"}, {"window": "wide"}, {"window": 0}, {"model": 3}, {"before": -1}):
+        bad: list[dict[str, Any]] = [{"pack": "pack"}, {"window": "wide"}, {"window": 0}, {"model": 3}, {"before": -1}]
+        for wrong in bad:
             with pytest.raises(errors.InvalidInput):
                 session.prepare(**{"window": 1_000, **wrong})
     with holdfast.open("memory:") as engine, pytest.raises(errors.InvalidContent, match="summarizer="):
@@ -178,7 +179,7 @@ def test_it_is_awaited_in_the_background(writer: Writer) -> None:
     async def run() -> None:
         async with await holdfast.open_async("memory:", summarizer=writer) as engine:
             session = await engine.create_session("s")
-            pack = None
+            pack: Any = None
             for _ in range(40):
                 task = asyncio.create_task(session.prepare(pack)) if pack is not None else None
                 await session.record("user", "question " * 120)

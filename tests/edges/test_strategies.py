@@ -138,12 +138,11 @@ def test_priority_based_drops_the_lowest_first_and_of_those_the_oldest(prioritie
                 said = frame.record(("user", "assistant")[number % 2], "word " * 60, priority=priority)
                 ranks[f"m{said.seq}"] = SCORES[priority], said.seq
         newest = frame.record("assistant", "Done.")
+        overflow: CriticalOverflow | None = None
         try:
             plan = frame.compact(strategy="priority_based", window=window)
         except CriticalOverflow as error:
             overflow = error
-        else:
-            overflow = None
         if overflow is not None:
             assert overflow.needed > overflow.budget == window
             assert any(rank == SCORES["critical"] for rank, _ in ranks.values())
