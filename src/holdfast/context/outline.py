@@ -12,6 +12,12 @@ OUTLINE_TOKENS = 40
 _LEFT = " earlier messages are out of view"
 
 
+def is_outline(summary: Summary) -> bool:
+    """Whether a line stands for messages that left without a summary."""
+    last = summary.text.rpartition("\n")[2]
+    return summary.made_by == "rule" and last.startswith("(") and _LEFT in last
+
+
 def outline(items: Sequence[Item]) -> str:
     """What stands for items that leave without a summary: how many there were, and what earlier summaries said."""
     count = sum(item.count for item in items)
