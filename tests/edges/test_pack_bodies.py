@@ -152,9 +152,10 @@ def test_a_stored_question_that_waits_stays_in_view_when_what_followed_is_summar
     for number in range(3):
         _read(session, f"{number} word " * 4_000)
     session.summarize(session.draft_summary(0), "The user pasted a text, and three files were read.")
-    text = session.pack(budget=64_000).text
-    assert "The latest message of the user" not in text
-    assert text.count(f'read_handle("h{asked.seq}_0") reads all of it') == 1
+    pack = session.pack(budget=64_000)
+    assert "The latest message of the user" not in pack.text
+    assert _of(pack, asked.seq).fate == "included"
+    assert PASTE in pack.text
 
 
 # The manifest

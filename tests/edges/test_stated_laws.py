@@ -104,7 +104,10 @@ def test_a_question_that_waits_stays_in_view_when_all_is_summarised() -> None:
 
 
 def test_a_summary_shows_a_share_and_a_line_is_no_summary() -> None:
-    for strategy, words in ((SummarizeOldest(4), "a summary of 20 messages"), (TruncateAt(4), "20 messages left out of view")):
+    for strategy, words in (
+        (SummarizeOldest(4), "a summary of 20 messages"),
+        (TruncateAt(4), "20 messages left out of view"),
+    ):
         session = _session()
         for number in range(12):
             session.record("user", f"Question {number} about the invoice. " * 20)
