@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast import codec
-from holdfast.core.previews import UNREADABLE, marker, shown_as
+from holdfast.core.previews import UNREADABLE, is_text, marker, shown_as
 from holdfast.model.content import BlobRef, Body, Data, Opaque, Part, Text, ToolResult, text_of
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Message, Summary, Unit
@@ -47,6 +47,8 @@ class Shown(msgspec.Struct, frozen=True):
     """Bytes that are shown."""
     size: int
     """Bytes of the whole."""
+    text: bool = True
+    """It could be shown whole: it is no binary body."""
 
 
 def shown(message: Message, reductions: Reductions, readable: bool = True) -> tuple[Message, tuple[Shown, ...]]:
@@ -65,7 +67,8 @@ def shown(message: Message, reductions: Reductions, readable: bool = True) -> tu
             continue
         pieces[number] = tuple(_part(part, handle, what, readable) for part in parts)
         if stored_in(parts):
-            partly.append(Shown(handle, len(text_of(parts).encode()), size_of(parts)))
+            readable_text = all(is_text(part.ref) for part in parts if isinstance(part, Body))
+            partly.append(Shown(handle, len(text_of(parts).encode()), size_of(parts), readable_text))
     first = len(message.tool_results)
     results = tuple(
         ToolResult(each.tool_call_id, pieces[number], each.is_error) for number, each in enumerate(message.tool_results)
