@@ -263,12 +263,12 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
     summaries: int
     messages: int
     resident_tokens: int
-    """What is in view, as we count."""
+    """What is in view, as we count, and the handles that packs may show."""
     spooled_tokens: int
     """What is shown by a preview or an excerpt instead."""
     paged_tokens: int
     collapsed_tokens: int
-    """What summaries stand for."""
+    """What summaries stand for, and the handles that a compaction left out."""
     handles: int
     folded: int
     """Messages that summaries stand for."""
