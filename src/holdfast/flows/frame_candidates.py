@@ -29,7 +29,7 @@ def frame_pieces(place: Place, state: SessionState, request: Request) -> Flow[li
     """What the pack of a frame, or of a session's own conversation, can say of frames."""
     count, budget = functools.partial(counted, place), request.effective
     if place.frame is None:
-        return [*live_pieces(state.frames, budget, count), *(yield from _finished_pieces(place, state, budget))]
+        return [*(yield from _finished_pieces(place, state, budget)), *live_pieces(state.frames, budget, count)]
     frame = state.frames[place.frame]
     source = yield from event_at(place.scope.stream, frame.inputs_at)
     inputs = source.inputs if isinstance(source, FramePushed | FrameUpdated) else None
