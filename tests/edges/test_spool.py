@@ -59,7 +59,7 @@ def test_a_body_is_kept_the_same_however_it_came_in_and_is_read_back_whole(
             assert part == Text(text)
         else:
             assert isinstance(part, Body)
-            assert (part.preview, part.ref.size, part.ref.media_type) == (shown, len(body), "text/plain")
+            assert ((part.preview, part.tail), part.ref.size, part.ref.media_type) == (shown, len(body), "text/plain")
             assert engine.read_blob(part.ref) == body
             assert len(previews.shown_as(part, f"h{message.seq}_0").encode()) < len(body)
 
