@@ -17,6 +17,7 @@ from holdfast.core.previews import MESSAGE_TAIL, RESULT_TAIL, Spooling
 from holdfast.model.content import Body
 from holdfast.model.messages import Unit
 from tests.edges.engines import Desk
+from tests.edges.fact_engines import own
 
 LOG = "".join(f"tests/test_{number}.py PASSED\n" for number in range(40_000)) + "1 failed, 39999 passed in 81.20s\n"
 PASTE = "log line 12:00:00 ok\n" * 9_000 + "\nWhy did the payment of ACME fail? Answer in French."
@@ -118,18 +119,20 @@ def test_a_preview_is_a_beginning_and_an_end_and_no_longer_than_asked(
 
 
 def test_redaction_reaches_the_end_of_a_preview(engine: Engine) -> None:
+    """What was stated is found at the end of the stored preview and of a longer one, whose characters are others."""
     session = engine.create_session("s", actor="ada")
-    session.record("user", "word " * 40_000 + "\nMy address is 123 Elm Street.")
-    session.facts.set("address", "123 Elm Street")
+    ledger = own(session)
+    session.record("user", "Our hotel costs 90. " + "word " * 40_000 + "\nShip to 123 Elm Street. I am Ada.")
+    ledger.assert_("shipping_address", "123 Elm Street")
     session.record("assistant", "Noted.")
-    session.record("user", "I moved.")
-    session.facts.set("address", "456 Oak Avenue")
-    session.record("assistant", "Noted.")
-    session.record("user", "Where do I live?")
+    session.record("user", "What now?")
     for budget in (16_000, 64_000):
-        text = str(session.pack(budget=budget).anthropic())
+        assert "Ship to 123 Elm Street. I am Ada." in session.pack(budget=budget).text
+    ledger.assert_("shipping_address", "456 Oak Avenue")
+    for budget in (16_000, 64_000):
+        text = session.pack(budget=budget).text
         assert "123 Elm Street" not in text
-        assert "456 Oak Avenue" in text
+        assert ". I am Ada." in text
 
 
 # Binary
