@@ -1,6 +1,7 @@
 """The main job, on one SQLite file: a support agent over several turns. Its customer corrects herself, a tool returns more
 than anyone wants to read, work is divided into frames with budgets, the process is killed while it pays, and the history
-is shortened when the window is full. At the end, what the model was shown stands next to what a plain transcript would have sent.
+is shortened when the window is full. At the end, what the model was shown stands next to what a plain transcript would
+have sent.
 
 The model is a scripted function and the tools are local ones: there is no network. The script has nothing but the pack to
 answer from, as a model would. All figures that are printed are computed by the run.

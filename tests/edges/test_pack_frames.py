@@ -52,7 +52,7 @@ def test_a_frame_is_packed_by_its_id_or_as_it_is_held(engine: holdfast.Engine) -
     other.pop()
     wrong: list[tuple[Any, Any, type[errors.HoldfastError]]] = [
         (session, "f999", errors.FrameNotFound),
-        (session, other.id, errors.FrameNotFound),
+        (session, other.id, errors.FrameEnded),
         (session, "the top", errors.InvalidName),
         (session, 7, errors.InvalidContent),
         (session, engine.create_session("t").frame("theirs", budget=1), errors.ScopeMismatch),

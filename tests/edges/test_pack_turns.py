@@ -130,7 +130,7 @@ def test_a_frame_that_has_ended_has_no_packs_to_come(engine: holdfast.Engine) ->
     assert [each.split(":")[0] for each in crumbs] == [f"- {frame.id} (suspended)", f"- {below.id} (active)"]
     record = below.keep(made)
     below.pop("completed")
-    with refused(engine, errors.FrameNotFound, frame=below.id):
+    with refused(engine, errors.FrameEnded, frame=below.id):
         below.pack("what?", budget=BUDGET)
     with refused(engine, errors.AlreadyTerminal):
         below.record("assistant", "Done.")

@@ -70,7 +70,7 @@ def test_a_long_turn_is_not_touched_until_the_window_is_full(session: holdfast.S
         read(session, f"{number}.py", prose(9_000, f"file{number}"))
         clock.us += 5_000_000
     assert largest > 0.95 * BUDGET, "all of it is shown until it does not fit"
-    assert 0.40 * BUDGET < made.tokens.used < 0.60 * BUDGET, "and then one boundary makes room that lasts"
+    assert 0.30 * BUDGET < made.tokens.used < 0.55 * BUDGET, "and then one boundary makes room that lasts"
     assert "Refactor the whole package." in made.text
     assert prose(9_000, f"file{number - 1}") in results(made), "what the model has not seen yet is shown whole"
 

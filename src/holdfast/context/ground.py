@@ -44,6 +44,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """The recorded parts of pieces that hold stored bodies, by message and piece: the items have them as they are shown."""
     handles: tuple[Handle, ...] = ()
     """What packs may show of the frame's handles, if a strategy is asked about them."""
+    flexible: bool = False
+    """Whether some of `system` gives way if there is no room for it, as the tail of a pack does."""
 
 
 class Tools(msgspec.Struct, frozen=True):

@@ -29,8 +29,11 @@ from holdfast.model.plan import (
 def asked(
     ground: Ground, strategy: Strategy, policy: PlanPolicy, tools: Tools, custom: levels.Custom | None = None
 ) -> Plan:
-    """What someone asked for, whatever it costs."""
+    """What someone asked for, whatever it costs. CriticalOverflow if the window does not hold what is Critical."""
     work = Work(ground, tools)
+    critical = _critical_tokens(work)
+    if critical > ground.window and not ground.flexible:
+        raise CriticalOverflow(needed=critical, budget=ground.window)
     match strategy:
         case SummarizeOldest(keep_recent=keep):
             cut = _cut_at(work, keep)
@@ -46,6 +49,17 @@ def asked(
             assert custom is not None, "it was looked up by its name"
             _by_custom(work, name, custom)
     return work.plan(policy.name, "asked")
+
+
+def _critical_tokens(work: Work) -> int:
+    """What is never dropped: what stands first, and the messages and handles that are Critical."""
+    messages = sum(
+        size
+        for item, size in zip(work.items, work.sizes, strict=True)
+        if isinstance(item, Unit) and item.priority == "critical"
+    )
+    handles = (each for each in work.ground.handles if each.priority == "critical")
+    return work.ground.system + messages + sum(work.tools.measure(each.tokens, 0) for each in handles)
 
 
 def _cut_at(work: Work, messages: int) -> int:

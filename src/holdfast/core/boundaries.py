@@ -18,7 +18,7 @@ from holdfast.core.messages import calls_open, group_of
 from holdfast.core.summaries import covering, kept_faults, partly
 from holdfast.model import limits
 from holdfast.model.commands import CompactContext, Given, MoveHandle, RedactContext
-from holdfast.model.events import Event, HandleMoved
+from holdfast.model.events import Event, HandleMoved, HandleReplaced
 from holdfast.model.frames import frame_seq
 from holdfast.model.handles import handle_seq, piece_id
 from holdfast.model.names import check_size
@@ -161,6 +161,15 @@ def folded(
     learned = figures.results, figures.repeats
     view = ViewState(seq, reduced, seq, *counted, redacted, time_us, *learned, _left_out(state, event, seq))
     return {**changes, "views": {**state.views, name: view}}
+
+
+def after_replacement(state: SessionState, event: HandleReplaced) -> dict[str, Any]:
+    """A handle that comes back is not collapsed any more. The history is shown as it was: this is no boundary."""
+    view = state.view(event.frame)
+    kept = tuple(each for each in view.left_out if each[0] != event.handle)
+    if event.residency != "resident" or len(kept) == len(view.left_out):
+        return {}
+    return {"views": {**state.views, event.frame: msgspec.structs.replace(view, left_out=kept)}}
 
 
 def _next(

@@ -20,6 +20,7 @@ from holdfast.model.events import (
     EvidenceKept,
     FactsProposed,
     HandleMoved,
+    HandleReplaced,
     MessageRecorded,
     PayloadsErased,
     ProposalDecided,
@@ -68,7 +69,14 @@ def step(
         changes |= _PARTS[event_type](state, event, event_type, time_us)
     elif isinstance(
         event,
-        CallStarted | FactsProposed | ProposalDecided | ContextCompacted | ContextRedacted | HandleMoved | PackRecorded,
+        CallStarted
+        | FactsProposed
+        | ProposalDecided
+        | ContextCompacted
+        | ContextRedacted
+        | HandleMoved
+        | HandleReplaced
+        | PackRecorded,
     ):
         _beside(changes, state, event, seq, time_us)
     elif event_type == PayloadsErased.name:
@@ -79,8 +87,14 @@ def step(
         changes |= {"resting": state.resting + resting, "bulk": changes.get("bulk", state.bulk) + more}
         ended = [name for name, frame in touched.items() if not frame.live]
         if ended:
+            touched |= {name: _with_left_out(state, touched[name]) for name in ended if name in state.views}
             _forget(changes, state, ended)
     return msgspec.structs.replace(state, **changes), touched
+
+
+def _with_left_out(state: SessionState, frame: FrameState) -> FrameState:
+    """A frame that ends, with its collapsed handles: its view is forgotten."""
+    return msgspec.structs.replace(frame, left_out=state.view(frame.id).left_out)
 
 
 def _created(changes: dict[str, Any], event: Event | None, time_us: int) -> None:
@@ -127,6 +141,7 @@ def _beside(
     | ContextCompacted
     | ContextRedacted
     | HandleMoved
+    | HandleReplaced
     | PackRecorded,
     seq: int,
     time_us: int,
@@ -135,6 +150,8 @@ def _beside(
         changes |= boundaries.folded(state, event, seq, time_us)
         if event.frame is None:  # what is learned is learned from the session's own prompts
             changes["calibration"] = _incomparable(state)
+    elif isinstance(event, HandleReplaced):
+        changes |= boundaries.after_replacement(state, event)
     elif isinstance(event, PackRecorded):
         if event.frame is None:
             changes["context_hash"] = event.context_hash

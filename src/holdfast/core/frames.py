@@ -352,11 +352,14 @@ def _replace_handle(state: SessionState, frame: FrameState, command: ReplaceHand
         raise errors.HandleNotFound(session=command.scope.session, handle=command.handle)
     new = command.content is not None
     residency = command.residency or found.residency
+    priority = command.priority or found.priority
+    if residency == "collapsed" and priority == "critical":
+        residency = "resident"  # what is Critical is always in
     event = HandleReplaced(
         frame=frame.id,
         handle=found.id,
         kind=found.kind,
-        priority=command.priority or found.priority,
+        priority=priority,
         title=found.title if command.title is None else command.title,
         source=found.source,
         content=command.content,

@@ -180,6 +180,13 @@ def handle_of(event: HandleAdded | ResultAdded | HandleReplaced, seq: int) -> Ha
     )
 
 
+def with_residency(handle: Handle, collapsed: Mapping[str, int]) -> Handle:
+    """A handle as its row has it, with what a later compaction says about it: that names ids, and writes no rows."""
+    if handle.residency != "resident" or handle.at > collapsed.get(handle.id, 0):
+        return handle
+    return msgspec.structs.replace(handle, residency="collapsed")
+
+
 def _token_rows(scope: Scope, before: FrameState | None, after: FrameState, event: Event | None) -> Iterator[TokenRow]:
     """The token that a frame had, and the one that it has now."""
     had = before.suspension if before is not None else None

@@ -28,6 +28,7 @@
     │   ├── CallNotFound         a result that names no call of the session
     │   ├── OffloadNotFound      an acknowledgement that names no entry of the outbox
     │   ├── FrameNotFound
+    │   │   ├── FrameEnded       one that would have to be live
     │   │   ├── NoFrameAtWork    no frame is on top of the stack
     │   │   └── ParentFrameNotFound
     │   ├── ReservationNotFound
@@ -125,6 +126,7 @@ from holdfast.errors.frames import AlreadyTerminal as AlreadyTerminal
 from holdfast.errors.frames import AmbiguousHandle as AmbiguousHandle
 from holdfast.errors.frames import ChildrenActive as ChildrenActive
 from holdfast.errors.frames import DeadlinePassed as DeadlinePassed
+from holdfast.errors.frames import FrameEnded as FrameEnded
 from holdfast.errors.frames import FrameNotFound as FrameNotFound
 from holdfast.errors.frames import FrameSuspended as FrameSuspended
 from holdfast.errors.frames import HandleExists as HandleExists

@@ -20,6 +20,13 @@ class FrameNotFound(NotFound):
     frame: str
 
 
+class FrameEnded(FrameNotFound):
+    """The frame {frame!r} of the session {session!r} has ended: it is {status}, so no model call can follow in it. Push
+    another frame, or pack the session itself; its handles can still be read with read_handle(). Nothing was stored."""
+
+    status: str
+
+
 class NoFrameAtWork(FrameNotFound):
     """No frame of the session {session!r} is on top of the stack: none is live, or all that live are suspended. Push or
     resume one, or pack the session itself. Nothing was stored."""

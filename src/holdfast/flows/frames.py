@@ -19,6 +19,7 @@ from holdfast.core.shown import digest_of
 from holdfast.errors import (
     AlreadyTerminal,
     DataError,
+    FrameEnded,
     FrameNotFound,
     HandleNotFound,
     InvalidContent,
@@ -246,8 +247,9 @@ def brief(text: str) -> str:
 
 def state(place: Place) -> Flow[FrameRecord]:
     """The frame as it stands, with all that the log has of it."""
-    frame = yield from _found(place, own(place))
-    stream = place.scope.stream
+    session = yield from _session(place)
+    frame = yield from _frame_in(session, place, own(place))
+    stream, collapsed = place.scope.stream, session.collapsed(frame)
     source = yield from event_at(stream, frame.inputs_at)
     ending = None if frame.live else (yield from event_at(stream, frame.touched))
     ended = ending if isinstance(ending, FramePopped) and ending.frame == frame.id else None
@@ -259,7 +261,7 @@ def state(place: Place) -> Flow[FrameRecord]:
         inputs=source.inputs if isinstance(source, FramePushed | FrameUpdated) else None,
         summary=ended.summary if ended is not None else "",
         result=ended.result if ended is not None else (),
-        context_handles=tuple(map(handle_of, rows)),
+        context_handles=tuple(project.with_residency(handle_of(row), collapsed) for row in rows),
         result_refs=tuple(_result_ref(row) for row in rows if row.result),
         **{field: getattr(frame, field) for field in FrameState.__struct_fields__},
     )
@@ -278,7 +280,10 @@ def _session(place: Place) -> Flow[SessionState]:
 
 
 def _found(place: Place, frame: str) -> Flow[FrameState]:
-    session = yield from _session(place)
+    return (yield from _frame_in((yield from _session(place)), place, frame))
+
+
+def _frame_in(session: SessionState, place: Place, frame: str) -> Flow[FrameState]:
     found = session.frames.get(frame) or (yield from frame_in_rows(place.scope, frame))
     if found is None:
         raise FrameNotFound(session=place.scope.session, frame=frame)
@@ -318,12 +323,20 @@ def conversation(place: Place, frame: InFrame | FrameState | str | None) -> Flow
     if type(frame) is not str or frame != TOP:
         name = _named(place, frame)
         if name not in (yield from _session(place)).frames:
-            raise FrameNotFound(session=place.scope.session, frame=name)
+            raise (yield from not_live(place, name))
         return Place(place.context, place.scope, name)
     top = core.top((yield from _session(place)).frames)
     if top is None:
         raise NoFrameAtWork(session=place.scope.session, frame=TOP)
     return Place(place.context, place.scope, top.id)
+
+
+def not_live(place: Place, frame: str) -> Flow[FrameNotFound]:
+    """What to say of a frame that should be live and is not: FrameEnded, or FrameNotFound if it never was."""
+    found = yield from frame_in_rows(place.scope, frame)
+    if found is None or found.live:
+        return FrameNotFound(session=place.scope.session, frame=frame)
+    return FrameEnded(session=place.scope.session, frame=frame, status=found.status)
 
 
 def stack(place: Place) -> Flow[list[FrameState]]:
@@ -408,7 +421,8 @@ def add_handle(
         event = upcast.current(recorded)
         made = project.handle_of(event, recorded.seq) if isinstance(event, HandleAdded) else None
     if not appended.events and command.source is not None:
-        made = yield from handle_from(place.scope, own(place), command.source)
+        found = yield from handle_from(place.scope, own(place), command.source)
+        made = None if found is None else (yield from find_handle(place, found.id))
     if made is None:  # a retry after it was erased
         raise HandleNotFound(session=place.scope.session, handle=f"of {shown(command.source)}")
     return made
@@ -446,9 +460,16 @@ def replace_handle(
     )
     tokens = [] if parts is None else [ingest.count_whole(place.context.counter, parts)]
     yield from order(place, command, tokens=tokens, bodies=blob_refs(parts or ()), key=key, cause=cause)
+    return (yield from find_handle(place, name))
+
+
+def find_handle(place: Place, name: str) -> Flow[Handle]:
+    """A handle of any frame of the session, as it stands."""
     where = session_where(place.scope) | {"handle": handle_seq(name)}
     for row in (yield from effects.rows(HandleRow, where, None, 1)):
-        return handle_of(row)
+        session = yield from _session(place)
+        frame = yield from _frame_in(session, place, frame_id(row.frame))
+        return project.with_residency(handle_of(row), session.collapsed(frame))
     raise HandleNotFound(session=place.scope.session, handle=name)
 
 
@@ -461,8 +482,10 @@ def one_of(what: str, value: object, known: Sequence[Any]) -> Any:
 def handles(place: Place, *, before: str | None = None, limit: int = 100) -> Flow[list[Handle]]:
     """The frame's newest handles, oldest first; with `before`, the newest before that one."""
     checked_whole("limit", limit, 1, limits.READ_EVENTS)
-    yield from _found(place, own(place))
-    return [handle_of(row) for row in (yield from _handle_rows(place, before, limit))]
+    rows = yield from _handle_rows(place, before, limit)  # before the state: it is never older than they are
+    session = yield from _session(place)
+    collapsed = session.collapsed((yield from _frame_in(session, place, own(place))))
+    return [project.with_residency(handle_of(row), collapsed) for row in rows]
 
 
 def _handle_rows(place: Place, before: str | None, limit: int) -> Flow[list[HandleRow]]:

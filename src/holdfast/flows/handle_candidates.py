@@ -7,7 +7,7 @@ of; a Critical one is whole, or it is an error.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -33,14 +33,10 @@ from holdfast.model.rows import HandleRow
 
 
 def handle_pieces(
-    place: Place,
-    request: Request,
-    calls: Callable[[], frozenset[str]],
-    display: Display,
-    left_out: Mapping[str, int] | None = None,
+    place: Place, request: Request, calls: Callable[[], frozenset[str]], display: Display
 ) -> Flow[list[Piece]]:
     """What is in reach of the frame, and what was asked for by name; not what stands in the history anyway: `calls` tells
-    whose results do; nor what a compaction left out: `left_out` has the events that did."""
+    whose results do."""
     fits = fitting(request.query)
     found: dict[str, Handle] = {}
     if place.frame is not None:
@@ -52,8 +48,6 @@ def handle_pieces(
         score = fits(_about(each))
         piece = _handle_piece(each, score, each.id in request.include)
         gone = "" if each.id in request.include else _left_out(each, score, in_view, request)
-        if not gone and each.id not in request.include and each.at <= (since := (left_out or {}).get(each.id, 0)):
-            gone = f"left out since the compaction at event {since}: read_handle reads it"
         if each.id in request.exclude:
             if each.priority == "critical" and not request.force:
                 raise InvalidContent(reason=f"{each.id} is Critical: to exclude it, pass force=True")

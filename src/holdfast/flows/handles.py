@@ -11,10 +11,12 @@ import functools
 from holdfast import errors
 from holdfast.core.calibrate import calibrated
 from holdfast.core.messages import group_of
+from holdfast.core.project import with_residency
 from holdfast.core.shown import by_message, pieces_of
 from holdfast.errors import AmbiguousHandle, HandleNotFound
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
+from holdfast.flows.frames import find_handle
 from holdfast.flows.history import history_at, in_view
 from holdfast.flows.inform_frames import handle_from, handle_of, session_where
 from holdfast.flows.paging import handles_in, piece
@@ -49,14 +51,11 @@ def handle(place: Place, name: Handle | ToolCall | OpenCall | str) -> Flow[Handl
 
 def _named(place: Place, state: SessionState, name: str) -> Flow[Handle]:
     if handle_seq(name):
-        where = session_where(place.scope) | {"handle": handle_seq(name)}
-        for row in (yield from effects.rows(HandleRow, where, None, 1)):
-            return handle_of(row)
-        raise HandleNotFound(session=place.scope.session, handle=name)
+        return (yield from find_handle(place, name))
     added: list[Handle] = []
     for frame in _frames(place, state):
         found = yield from handle_from(place.scope, frame, name)
-        added += () if found is None else (found,)
+        added += () if found is None else (_as_it_stands(found, state),)
     results = yield from _results(place, state, name)
     names = (*(each.id for each in added), *(piece_id(*each) for each in results))
     if len(names) > 1:
@@ -66,6 +65,11 @@ def _named(place: Place, state: SessionState, name: str) -> Flow[Handle]:
     if results:
         return (yield from piece(place, names[0]))
     raise HandleNotFound(session=place.scope.session, handle=name)
+
+
+def _as_it_stands(found: Handle, state: SessionState) -> Handle:
+    """A handle of a live frame, with what a compaction says about it."""
+    return with_residency(found, dict(state.view(found.frame).left_out))
 
 
 def _frames(place: Place, state: SessionState) -> tuple[str, ...]:
@@ -164,7 +168,7 @@ def _added(place: Place, state: SessionState) -> Flow[list[Handle]]:
         where = session_where(place.scope) | {"frame": frame_seq(frame)}
         last: HandleRow | None = None
         while page := (yield from effects.rows(HandleRow, where, last, limits.READ_EVENTS)):
-            found += map(handle_of, page)
+            found += (_as_it_stands(handle_of(row), state) for row in page)
             last = page[-1]
             if len(page) < limits.READ_EVENTS:
                 break

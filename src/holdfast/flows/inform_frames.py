@@ -9,6 +9,7 @@ import msgspec
 from holdfast import codec
 from holdfast.core import upcast
 from holdfast.core.messages import waiting_for
+from holdfast.core.project import with_residency
 from holdfast.errors import InvalidContent
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -58,7 +59,8 @@ def about_frames(command: Command, given: Given, state: SessionState) -> Flow[Gi
     if isinstance(command, ReplaceHandle):
         where = session_where(command.scope) | {"handle": handle_seq(command.handle)}
         for row in (yield from effects.rows(HandleRow, where, None, 1)):
-            known |= {"handle": handle_of(row), "result": row.result}
+            found = with_residency(handle_of(row), dict(state.view(command.frame).left_out))
+            known |= {"handle": found, "result": row.result}
     if isinstance(command, ResumeFrame):
         known["token"] = yield from token_row(command.scope.tenant, command.digest)
     return msgspec.structs.replace(given, **known) if known else given
@@ -118,6 +120,7 @@ def handle_from(scope: Scope, frame: str, source: str) -> Flow[Handle | None]:
 
 
 def handle_of(row: HandleRow) -> Handle:
+    """A handle as its row has it: `project.with_residency` knows whether a compaction has collapsed it since."""
     return codec.decode(row.state.encode(), Handle)
 
 

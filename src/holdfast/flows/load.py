@@ -20,6 +20,7 @@ from holdfast.core.fold import fold, step
 from holdfast.core.shown import Shown
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
+from holdfast.flows.prepared import PreparedSummaries
 from holdfast.model import limits
 from holdfast.model.events import Event, PayloadsErased
 from holdfast.model.facts import FactState
@@ -109,6 +110,7 @@ class StateCache:
         self._states: OrderedDict[StreamId, State] = OrderedDict()
         self._doubtful: set[StreamId] = set()
         self.views = ViewCache()
+        self.prepared = PreparedSummaries()
         self._mutex = threading.Lock()
 
     def get(self, stream: StreamId) -> State | None:

@@ -25,13 +25,13 @@ from holdfast.core.guard import past_keys
 from holdfast.core.messages import calls_open
 from holdfast.core.shown import Shown, describe_parts, share_of
 from holdfast.core.situation import situation_of
-from holdfast.errors import Contended, CriticalOverflow, FrameNotFound, InvalidContent, WindowTooSmall
+from holdfast.errors import Contended, CriticalOverflow, InvalidContent, WindowTooSmall
 from holdfast.flows import candidates, effects, guard, planning
 from holdfast.flows import history as histories
 from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, effective_budget, prices_for, requested
 from holdfast.flows.candidates import Found, Ledgers
 from holdfast.flows.effects import Flow
-from holdfast.flows.frames import InFrame, conversation
+from holdfast.flows.frames import InFrame, conversation, not_live
 from holdfast.flows.guard import Guarded, Watch
 from holdfast.flows.handle_candidates import handle_pieces
 from holdfast.flows.knowing import Scopes
@@ -224,7 +224,7 @@ def _gathered(
     known: Sequence[tuple[int, str, float]] | None = None,
 ) -> Flow[_Gathered]:
     if place.frame is not None and place.frame not in state.frames:
-        raise FrameNotFound(session=place.scope.session, frame=place.frame)
+        raise (yield from not_live(place, place.frame))
     effective = asked.effective if isinstance(asked, Request) else effective_budget(place, state, asked)
     display = Display(effective, brief.reads_handles)
     view = yield from histories.unguarded(place, state, display)
@@ -234,14 +234,13 @@ def _gathered(
     used = yield from candidates.ledgers_in_use(place, state, writer_for(place.context, state.identity).permissions)
     found = yield from candidates.facts(place, used, request, known)
     system, first = yield from _prefix(place, state, brief)
-    left_out = dict(state.view(place.frame).left_out)
     pieces = [
         *(_note(each, late[-1].seq) for each in histories.late_note(late, items, display.readable)),
         *candidates.environment_pieces(state, request),
         *candidates.situation_pieces(situation_of(state.standing(place.frame))),
         *(yield from candidates.fact_pieces(place, used, found, request, items, state.proposals)),
         *candidates.working_pieces(state, request),
-        *(yield from handle_pieces(place, request, functools.partial(_calls_in, items), display, left_out)),
+        *(yield from handle_pieces(place, request, functools.partial(_calls_in, items), display)),
         *_breadcrumbs(place, state, request),
     ]
     watch = yield from guard.watch(

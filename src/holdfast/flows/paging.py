@@ -22,7 +22,7 @@ from holdfast.core.summaries import covering
 from holdfast.errors import HandleNotFound, InvalidContent
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
-from holdfast.flows.frames import checked_handle, one_of
+from holdfast.flows.frames import checked_handle, find_handle, one_of
 from holdfast.flows.history import in_view, read_whole
 from holdfast.flows.inform_frames import event_at, handle_of, session_where
 from holdfast.flows.load import load
@@ -135,8 +135,7 @@ def _move_added(place: Place, name: str, residency: Residency, tier: Tier, key: 
             scope=place.scope, frame=frame, handle=name, residency=residency, tier=tier, ref=ref, size=size_of(parts)
         )
         yield from order(place, command, key=key, bodies=[] if ref is None else [ref])
-        for now in (yield from effects.rows(HandleRow, where, None, 1)):
-            return handle_of(now)
+        return (yield from find_handle(place, name))
     raise HandleNotFound(session=place.scope.session, handle=name)
 
 

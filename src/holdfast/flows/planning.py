@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast import chain, codec, errors
 from holdfast.context import plan as planning
 from holdfast.context import strategies
+from holdfast.context.ahead import fold_prepared, plan_ahead
 from holdfast.context.fence import fenced
 from holdfast.context.ground import Ground, Tools
 from holdfast.context.levels import Asked
@@ -29,6 +31,7 @@ from holdfast.flows.frames import handles
 from holdfast.flows.guard import show_guarded
 from holdfast.flows.history import last_reply, late_note, read, system_messages
 from holdfast.flows.place import Context, Place, given_to, together
+from holdfast.flows.prepared import PreparedSummary, digest_items
 from holdfast.flows.strategies import Followed, find_strategy
 from holdfast.flows.summaries import ask_summarizer
 from holdfast.flows.views import late_of, steady
@@ -52,6 +55,9 @@ from holdfast.model.plan import (
 from holdfast.model.prices import UNKNOWN, checked_prices, prices_of
 from holdfast.model.state import SessionState
 from holdfast.model.view_events import ContextCompacted
+
+if TYPE_CHECKING:
+    from holdfast.render.packs import Pack
 
 
 def plan(
@@ -80,8 +86,8 @@ class _Asked(msgspec.Struct, frozen=True):
     policy: PlanPolicy
     before: int
     cold: bool
-    handles: bool = True
-    """A strategy is asked about the handles of the frame, too."""
+    for_pack: bool = False
+    """Whether a pack asks: it chooses among the handles itself, and its tail gives way."""
 
 
 def _request(
@@ -119,7 +125,14 @@ def _planned(
     tools = _tools(context, state)
     if strategy is not None and not ground.unread:
         return strategies.asked(ground, strategy.asked, policy, tools, strategy.custom)
-    return planning.plan(ground, policy, tools)
+    due = planning.plan(ground, policy, tools)
+    prepared = None if due.fold is None else _prepared(context, state, ground)
+    return due if prepared is None else fold_prepared(ground, policy, tools, due, prepared.last)
+
+
+def _prepared(context: Context, state: SessionState, ground: Ground) -> PreparedSummary | None:
+    since = max(state.changed, state.view(ground.frame).boundary)
+    return context.cache.prepared.get(ground.scope.stream, ground.frame, since)
 
 
 def _tools(context: Context, state: SessionState) -> Tools:
@@ -184,7 +197,8 @@ def _ground(place: Place, state: SessionState, asked: _Asked, strategy: Followed
         cold=asked.cold or changed or pinned_since,
         unread=not whole,
         stored=presented.stored,
-        handles=(yield from _handles(place, state)) if strategy is not None and asked.handles else (),
+        handles=(yield from _handles(place)) if strategy is not None and not asked.for_pack else (),
+        flexible=asked.for_pack,
     )
 
 
@@ -193,13 +207,12 @@ def _display(window: int) -> Display:
     return Display(window if 0 < window < UNKNOWN.window else None)
 
 
-def _handles(place: Place, state: SessionState) -> Flow[tuple[Handle, ...]]:
+def _handles(place: Place) -> Flow[tuple[Handle, ...]]:
     """The newest handles of a frame that its packs may show, beside what stands in the history."""
     if place.frame is None:
         return ()
     found = yield from handles(place, limit=limits.LEFT_OUT_HANDLES)
-    left_out = dict(state.view(place.frame).left_out)
-    return tuple(each for each in found if each.occupies_context and each.at > left_out.get(each.id, 0))
+    return tuple(each for each in found if each.occupies_context)
 
 
 def _prices(context: Context, model: str) -> Prices | None:
@@ -225,9 +238,9 @@ def compact(
     With a `plan` from before, exactly that: PlanStale if what is shown has changed since. With a `strategy`, what that asks
     for, whatever it costs: SummarizeOldest and TruncateAt keep so many of the newest messages; PriorityBased takes out what
     has the lowest priority, the oldest first, until the rest fits `window`; one of your own, by its name or as a function,
-    is asked if it does not fit. Messages that are Critical stay. In a frame its handles take part. What comes back says
-    what became of it: original, final, level, items_removed, items_summarised, target_met. The transcript stays as it
-    is."""
+    is asked if it does not fit. What is Critical stays, or it is a CriticalOverflow. In a frame its handles take part:
+    those that are left out are collapsed until page_in(). What comes back says what became of it: original, final,
+    level, items_removed, items_summarised, target_met. The transcript stays as it is."""
     if plan is not None:
         plan = _made(place, plan)
     followed = find_strategy(place.context, strategy)
@@ -249,7 +262,7 @@ def compact(
 
 def follow(place: Place, strategy: Followed, *, window: int, model: str | None, before: int) -> Flow[Plan]:
     """What a strategy that a pack was asked for does to the view. Handles are left alone: the pack chooses among them."""
-    asked = _Asked(window, model, None, place.context.compaction, before, False, False)
+    asked = _Asked(window, model, None, place.context.compaction, before, cold=False, for_pack=True)
     return (yield from _done(place, asked, strategy, None, None, None))
 
 
@@ -386,6 +399,21 @@ def _filled(place: Place, plan: Plan) -> Flow[Plan]:
 
 def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None) -> Flow[Plan]:
     assert fold is not None, "that is what a text is made for"
+    draft = yield from _draft(place, state, plan, fold)
+    inside = draft.items
+    tools = _tools(place.context, state)
+    text = _prepared_text(place, state, draft, fold) or (yield from ask_summarizer(place.context, draft, fold.tokens))
+    fold = msgspec.structs.replace(fold, made_by="model" if text else "rule")
+    if not text:
+        text = _extracted(place.context.counter.count, inside, fold.tokens)
+    if not text.strip() or tools.measure(tools.count(text), 1) > tools.measure(fold.tokens, 1):
+        text = planning.outline(inside)
+        fold = msgspec.structs.replace(fold, made_by="rule")
+    return planning.filled(msgspec.structs.replace(plan, fold=fold), inside, text, tools)
+
+
+def _draft(place: Place, state: SessionState, plan: Plan, fold: Fold) -> Flow[SummaryDraft]:
+    """What a plan folds, as its summarizer may read it."""
     items, _ = yield from read(place, state)
     changed = {(each.message, each.piece) for each in plan.reduced}
     kept = [each for each in state.view(place.frame).reduced if (each.message, each.piece) not in changed]
@@ -394,25 +422,74 @@ def _with_text(place: Place, state: SessionState, plan: Plan, fold: Fold | None)
     presented = yield from present(place, folded, display, [*kept, *plan.reduced])
     shown, _ = displayer(place, display).show(presented)
     guarded = yield from show_guarded(place, state, shown, turn=0, deferring=False)
-    inside = guarded.items
-    tools = _tools(place.context, state)
-    draft = SummaryDraft(
+    return SummaryDraft(
         scope=place.scope,
         frame=place.frame,
         first=fold.first,
         last=fold.last,
         version=plan.version,
-        items=inside,
-        tokens=sum(item.tokens for item in inside),
+        items=guarded.items,
+        tokens=sum(item.tokens for item in guarded.items),
     )
-    text = yield from ask_summarizer(place.context, draft, fold.tokens)
-    fold = msgspec.structs.replace(fold, made_by="model" if text else "rule")
-    if not text:
-        text = _extracted(place.context.counter.count, inside, fold.tokens)
-    if not text.strip() or tools.measure(tools.count(text), 1) > tools.measure(fold.tokens, 1):
-        text = planning.outline(inside)
-        fold = msgspec.structs.replace(fold, made_by="rule")
-    return planning.filled(msgspec.structs.replace(plan, fold=fold), inside, text, tools)
+
+
+def _prepared_text(place: Place, state: SessionState, draft: SummaryDraft, fold: Fold) -> str:
+    """The text that prepare() had made of these messages, if they are still shown like that and it is not too long."""
+    since = max(state.changed, state.view(place.frame).boundary)
+    found = place.context.cache.prepared.get(place.scope.stream, place.frame, since)
+    if found is None or (found.last, found.digest) != (draft.last, digest_items(draft.items)):
+        return ""
+    return found.text if place.context.counter.count(found.text) <= fold.tokens else ""
+
+
+def prepare(
+    place: Place, pack: Pack | None = None, *, window: int | None = None, model: str | None = None, before: int = 0
+) -> Flow[bool]:
+    """Have the engine's summarizer write the summary of the next boundary now, so that no pack has to wait for it. Call it
+    between two model calls, or in the background. Returns whether a summary is at hand.
+
+    While the boundary is far, nothing is asked: under the faithful policy, more than 15% of the window below its
+    threshold; under others, until it is due. Nothing is stored: the text is kept in the memory of this engine. The next
+    boundary uses it if these messages are still shown as they were, and folding them brings the history below the
+    threshold; else it asks the summarizer itself. `pack` is the last pack of this conversation: its figures are taken for
+    those of the next one. Without it, `window`, `model` and `before` are as in plan()."""
+    if place.context.summarizer is None:
+        raise InvalidContent(reason="there is no summarizer: open the engine with summarizer=")
+    if pack is not None:
+        window, model, before = _figures_of(pack)
+    asked = _request(place, window, model, None, None, before, False)
+    found = yield from steady(place, lambda state: _ahead(place, state, asked))
+    if found is None:
+        return False
+    draft, tokens, ready = found
+    text = "" if ready else (yield from ask_summarizer(place.context, draft, tokens))
+    if text:
+        made = PreparedSummary(draft.version, draft.last, digest_items(draft.items), text)
+        place.context.cache.prepared.put(place.scope.stream, place.frame, made)
+    return ready or bool(text)
+
+
+def _figures_of(pack: object) -> tuple[int, str | None, int]:
+    """The window of a pack, its model, and what is in it beside the history."""
+    from holdfast.render.packs import Pack  # noqa: PLC0415 - a good part of the time of an import
+
+    if not isinstance(pack, Pack):
+        raise InvalidContent(reason=f"{errors.shown(pack)} is no pack: pass what pack() returned")
+    tokens = pack.tokens
+    return tokens.budget, pack.manifest.request.model or None, tokens.used - tokens.breakdown.get("history", 0)
+
+
+def _ahead(place: Place, state: SessionState, asked: _Asked) -> Flow[tuple[SummaryDraft, int, bool] | None]:
+    """What the next boundary folds, the most tokens that its summary may have, and whether that was made before."""
+    ground = yield from _ground(place, state, asked, None)
+    tools = _tools(place.context, state)
+    made, kept = plan_ahead(ground, asked.policy, tools), _prepared(place.context, state, ground)
+    if kept is not None:
+        made = fold_prepared(ground, asked.policy, tools, made, kept.last)
+    if made.fold is None or made.fold.text:
+        return None
+    draft = yield from _draft(place, state, made, made.fold)
+    return draft, made.fold.tokens, bool(_prepared_text(place, state, draft, made.fold))
 
 
 def _carried_out(place: Place, plan: Plan, key: str | None, cause: str | None, bound: bytes | None) -> Flow[Plan]:

@@ -158,6 +158,8 @@ class FrameState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The last message in it is a question of the assistant."""
     errors: tuple[str, ...] = ()
     """Tool calls and children that failed since the assistant spoke last."""
+    left_out: tuple[tuple[str, int], ...] = ()
+    """The handles that were collapsed when it ended, with the event that did it; empty while it lives."""
 
     @property
     def live(self) -> bool:

@@ -144,6 +144,9 @@ GAPS = 256
 VIEWED_BYTES = 32 << 20
 """What is kept in memory of conversations that were looked at."""
 
+PREPARED_SUMMARIES = 256
+"""Conversations for which an engine keeps a summary in memory that the next boundary may use."""
+
 CACHED_STREAMS = 1_024
 """Streams whose state an engine keeps in memory."""
 

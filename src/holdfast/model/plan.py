@@ -263,12 +263,12 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
     summaries: int
     messages: int
     resident_tokens: int
-    """What is in view, as we count."""
+    """What is in view, as we count, and the handles that packs may show."""
     spooled_tokens: int
     """What is shown by a preview or an excerpt instead."""
     paged_tokens: int
     collapsed_tokens: int
-    """What summaries stand for."""
+    """What summaries stand for, and the handles that a compaction left out."""
     handles: int
     folded: int
     """Messages that summaries stand for."""
@@ -301,7 +301,7 @@ class Faithful(msgspec.Struct, frozen=True, kw_only=True):
     """The share of the window from which it may be shortened when the cache is cold."""
     cold_target: float = 0.25
     """The share that is left then, if the price says so."""
-    turn_share: float = 0.25
+    turn_share: float = 0.10
     """How much more of the window may be folded so that the cut is at the beginning of a turn."""
     least_share: float = 0.10
     """A boundary that frees less of the window is not made, unless the window forces it."""

@@ -13,7 +13,7 @@ from holdfast.model.layers import Identity, Surrounding, WorkingItem
 from holdfast.model.plan import Redacted, Reduction
 from holdfast.model.situation import Standing
 
-SNAPSHOT_FORMAT = 8
+SNAPSHOT_FORMAT = 9
 """Raised whenever SessionState, or what folding makes of it, changes: older snapshots are then replayed instead."""
 
 LEDGER_FORMAT = 1
@@ -71,7 +71,7 @@ class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
     repeats: int = 0
     """Of these, how many answered a call that had been made before, or read a stored body again."""
     left_out: tuple[tuple[str, int], ...] = ()
-    """The handles that packs leave out, with the event that said so: one whose content is newer is shown again."""
+    """The handles that a compaction collapsed, with its event, until they come back."""
 
 
 _AS_RECORDED = ViewState()
@@ -199,6 +199,10 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     def view(self, frame: str | None) -> ViewState:
         """How the conversation of a frame is shown, or that outside of frames."""
         return self.views.get(frame or "", _AS_RECORDED)
+
+    def collapsed(self, frame: FrameState) -> dict[str, int]:
+        """The handles of a frame that a compaction collapsed, with its event."""
+        return dict(self.view(frame.id).left_out if frame.live else frame.left_out)
 
     def standing(self, frame: str | None) -> Standing:
         """How the conversation of a frame stands, or that outside of frames."""

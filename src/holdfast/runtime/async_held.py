@@ -171,6 +171,7 @@ class _AsyncWorking(Held):
     history = awaiting(history_flows.history)
     render = awaiting(history_flows.render)
     plan = awaiting(planning.plan)
+    prepare = awaiting(planning.prepare)
     compact = awaiting(planning.compact)
     pack = building(packing.pack)
     piece = awaiting(paging.piece)

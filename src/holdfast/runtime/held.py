@@ -166,6 +166,7 @@ class _Working(Held):
     history = blocking(history_flows.history)
     render = blocking(history_flows.render)
     plan = blocking(planning.plan)
+    prepare = blocking(planning.prepare)
     compact = blocking(planning.compact)
     pack = building(packing.pack)
     piece = blocking(paging.piece)
