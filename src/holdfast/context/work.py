@@ -17,6 +17,7 @@ from holdfast.context.ground import Choice, Ground, Tools
 from holdfast.context.loss import Recalls, count_recalls, price_of_loss
 from holdfast.context.outline import OUTLINE_TOKENS, outline
 from holdfast.context.steps import meet_targets, shifted
+from holdfast.core.previews import MESSAGE_TAIL, RESULT_TAIL, ends_of, text_ends
 from holdfast.core.shown import (
     Reductions,
     by_message,
@@ -254,12 +255,13 @@ class Work:
             tokens = self._tokens(each)
             if tokens <= over:
                 continue
+            head, tail = _extent(each, shape, chars, text, stored is not None)
             piece = Reduction(
                 message=each.message.seq,
                 piece=each.number,
                 form=shape,
-                head=max(chars, len(text) if stored else 0) if shape == "spool" else chars // 2,
-                tail=0 if shape == "spool" else chars // 4 if shape == "snip" else chars // 2,
+                head=head,
+                tail=tail,
                 tokens=tokens,
                 size=size_of(stored or parts) if stored or shape == "spool" else 0,
                 digest="",
@@ -536,6 +538,17 @@ class Work:
             calls=self.calls,
             grown=self.grown,
         )
+
+
+def _extent(piece: _Piece, form: Form, chars: int, text: str, stored: bool) -> tuple[int, int]:
+    """How many characters of the beginning and of the end of a piece are shown."""
+    if form != "spool":
+        return chars // 2, chars // 4 if form == "snip" else chars // 2
+    if stored:
+        return max(chars, len(text)), 0
+    body, share = text.encode(), RESULT_TAIL if piece.message.tool_results else MESSAGE_TAIL
+    head, tail = ends_of(*text_ends(body, body, len(body), chars, share))
+    return len(head), len(tail)
 
 
 def _summarised(item: Item, share: int) -> int:
