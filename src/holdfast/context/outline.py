@@ -15,6 +15,12 @@ _HANDLES = 4
 """The handles that the line names: those of the newest results."""
 
 
+def is_outline(summary: Summary) -> bool:
+    """Whether a line stands for messages that left without a summary."""
+    last = summary.text.rpartition("\n")[2]
+    return summary.made_by == "rule" and last.startswith("(") and _LEFT in last
+
+
 def outline(items: Sequence[Item]) -> str:
     """What stands for items that leave without a summary: how many there were, what earlier summaries said, and where the
     newest results can be read."""

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast import codec
-from holdfast.core.previews import UNREADABLE, marker, shown_as
+from holdfast.core.previews import MARK, UNREADABLE, ends_of, is_text, marker, shown_as, shown_bytes
 from holdfast.model.content import BlobRef, Body, Data, Opaque, Part, Text, ToolResult, text_of
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Message, Summary, Unit
@@ -47,6 +47,8 @@ class Shown(msgspec.Struct, frozen=True):
     """Bytes that are shown."""
     size: int
     """Bytes of the whole."""
+    text: bool = True
+    """It could be shown whole: it is no binary body."""
 
 
 def shown(message: Message, reductions: Reductions, readable: bool = True) -> tuple[Message, tuple[Shown, ...]]:
@@ -65,7 +67,8 @@ def shown(message: Message, reductions: Reductions, readable: bool = True) -> tu
             continue
         pieces[number] = tuple(_part(part, handle, what, readable) for part in parts)
         if stored_in(parts):
-            partly.append(Shown(handle, len(text_of(parts).encode()), size_of(parts)))
+            readable_text = all(is_text(part.ref) for part in parts if isinstance(part, Body))
+            partly.append(Shown(handle, _shown_of(parts), size_of(parts), readable_text))
     first = len(message.tool_results)
     results = tuple(
         ToolResult(each.tool_call_id, pieces[number], each.is_error) for number, each in enumerate(message.tool_results)
@@ -114,28 +117,43 @@ def _without_handles(text: str) -> str:
 
 def reduced_text(parts: Sequence[Part], how: Reduction, handle: str, readable: bool = True) -> str:
     """What stands for a reduced piece."""
-    text = text_of(parts)
     rest = f'read_handle("{handle}") reads them' if readable else "they cannot be read here"
     if how.form == "page":
         return f"[paged out: {how.size} bytes; {rest}]"
-    if how.form == "spool" or stored_in(parts):  # of a stored body, what is known is its beginning
-        start = text[: how.head]
-        line = marker(how.size, len(start.encode()), handle, readable=readable)
-        return f"{start}\n{line}" if start else line
-    head, tail = text[: how.head], text[len(text) - how.tail :] if how.tail else ""
-    left = len(text) - len(head) - len(tail)
-    line = f"[… {left} of {len(text)} characters left out; {rest} …]"
+    head, tail = _ends(parts, how)
+    shown, at_end = len(head.encode()), len(tail.encode())
+    if how.form == "spool" or stored_in(parts):
+        line = marker(how.size, shown, handle, tail=at_end, readable=readable)
+    else:
+        size = len(text_of(parts).encode())
+        line = f"{MARK}{size - shown - at_end} of {size} bytes left out; {rest} …]"
     return "\n".join(filter(None, (head, line, tail)))
+
+
+def _ends(parts: Sequence[Part], how: Reduction) -> tuple[str, str]:
+    """The beginning and the end that are shown of a reduced piece. Of a stored body, what its preview has of them."""
+    text = text_of(parts)
+    match parts:
+        case [Body(preview=preview, tail=tail)]:
+            start, end = ends_of(preview, tail)
+            if how.head >= len(preview):  # planned as the stored preview
+                return start, end
+        case _:
+            start, end = text, "" if stored_in(parts) else text
+    return start[: how.head], end[len(end) - how.tail :] if 0 < how.tail <= len(end) else end if how.tail else ""
 
 
 def _reduced_bytes(parts: Sequence[Part], how: Reduction) -> int:
     """The bytes of a reduced piece that are shown."""
     if how.form == "page":
         return 0
-    text = text_of(parts)
-    only_head = how.form == "spool" or stored_in(parts)
-    tail = "" if only_head or not how.tail else text[len(text) - how.tail :]
-    return len(text[: how.head].encode()) + len(tail.encode())
+    return sum(len(each.encode()) for each in _ends(parts, how))
+
+
+def _shown_of(parts: Sequence[Part]) -> int:
+    """The bytes that are shown of a piece with stored bodies."""
+    others = text_of([part for part in parts if not isinstance(part, Body)])
+    return sum(shown_bytes(part) for part in parts if isinstance(part, Body)) + len(others.encode())
 
 
 def share_of(partly: Sequence[Shown]) -> float:
