@@ -40,7 +40,7 @@ KEY_CHARACTERS = 40
 SHORT_ARGUMENT = 200
 """Characters of an argument that names something; a longer one is the thing itself."""
 FAILURE_CHARACTERS = 200
-SHORT_RESULT = 200
+SHORT_RESULT = 120
 """Characters of a result that is quoted whole, or not at all."""
 DETAIL_CHARACTERS = 40
 """Characters of an argument that is told together with a short result."""
