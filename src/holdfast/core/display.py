@@ -86,20 +86,20 @@ class Displayer:
         """What has to be read of which body."""
         left = _READ_BUDGETS * (self.display.budget or 0)
         found: dict[tuple[int, int, str], Amount] = {}
-        for message, number, body in _stored(items):
-            amount = self._amount(message, number, body, left)
+        for unit, message, number, body in stored_bodies(items):
+            amount = self._amount(message, number, body, left, critical=unit.priority == "critical")
             if amount is not None:
                 found[message.seq, number, body.ref.digest] = amount
                 left -= body.whole_tokens if amount.whole else 0
         return found
 
-    def _amount(self, message: Message, number: int, body: Body, left: int) -> Amount | None:
+    def _amount(self, message: Message, number: int, body: Body, left: int, *, critical: bool) -> Amount | None:
         how = self._reduced.get(message.seq, {}).get(number)
         if how is not None and how.form == "whole":
             return Amount(body.ref, body.ref.size, True)
         if self.display.budget is None or (how is not None and how.form in ("spool", "page")):
             return None
-        if message.priority == "critical" and is_text(body.ref) and body.ref.size <= limits.WHOLE_BYTES:
+        if critical and is_text(body.ref) and body.ref.size <= limits.WHOLE_BYTES:
             return Amount(body.ref, body.ref.size, True)  # whole, or nothing fits
         share = self._spooling.result_share if message.tool_results else self._spooling.message_share
         return self.amount(body, share if left > 0 else 0)
@@ -152,6 +152,7 @@ class Displayer:
         for number, parts in pieces.items():
             how = known.get(number)
             if how is not None and how.form == "whole":
+                reduced.append(msgspec.structs.replace(how, saved=0))  # as it is presented here, it is whole
                 how = None
             if not stored_in(parts):
                 reduced += () if how is None else (how,)
@@ -220,11 +221,13 @@ class Displayer:
         return msgspec.structs.replace(how, tokens=base, saved=base - self._count(text))
 
 
-def _stored(items: Sequence[Item]) -> Iterator[tuple[Message, int, Body]]:
-    """The stored bodies in these items, newest first."""
+def stored_bodies(items: Sequence[Item]) -> Iterator[tuple[Unit, Message, int, Body]]:
+    """The stored bodies in these items, newest first, each with its unit, its message and the number of its piece."""
     for item in reversed(items):
-        for message in reversed(item.messages) if isinstance(item, Unit) else ():
+        if not isinstance(item, Unit):
+            continue
+        for message in reversed(item.messages):
             for number, parts, _ in pieces_of(message):
                 for part in parts:
                     if isinstance(part, Body):
-                        yield message, number, part
+                        yield item, message, number, part
