@@ -187,12 +187,12 @@ def test_a_revoked_permission_is_gone_at_the_next_pack_search_and_read(engine: E
 def test_the_authority_is_always_shown_as_the_program_gave_it(engine: Engine) -> None:
     session = engine.create_session("s")
     session.record("user", "Hello.")
-    assert "The user's authority: peer." in session.pack().text
+    assert "The user speaks with the authority of a peer (no special authority)." in session.pack().text
     session.refresh_identity(Identity(authority="CFO"))
-    assert "The user's authority: CFO." in session.pack().text
+    assert "The user speaks with the authority of their role: CFO." in session.pack().text
     session.refresh_identity(Identity(user_name="Ada", authority="Vice President", department="Finance"))
     text = session.pack().text
-    assert "The user is Ada (Finance). The user's authority: Vice President." in text
+    assert "The user is Ada (Finance). The user speaks with the authority of their role: Vice President." in text
     assert "CFO" not in text
 
 

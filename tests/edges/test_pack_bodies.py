@@ -83,10 +83,12 @@ def test_a_preview_grows_with_the_budget() -> None:
     session = _session()
     _read(session, LOG)
     small, large = (_texts(session.pack(budget=budget))[-1] for budget in (8_000, 200_000))
-    assert LOG[:2_040] in small
-    assert LOG[:2_100] not in small
-    assert LOG[:11_900] in large
-    assert LOG[:16_000] not in large
+    assert LOG[:1_300] in small
+    assert LOG[:1_400] not in small
+    assert LOG[-600:] in small
+    assert LOG[:11_000] in large  # with the end that was stored
+    assert LOG[:12_000] not in large
+    assert LOG[-600:] in large
 
 
 def test_a_preview_of_json_is_its_structure_at_every_budget() -> None:

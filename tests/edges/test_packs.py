@@ -384,7 +384,9 @@ def test_nobody_writes_a_line_of_ours(desk: Desk) -> None:
         beginnings = [each.split(":")[0] for each in text.splitlines()]
         assert "Question" not in beginnings
         assert "- CONSTRAINT (policy) pay" not in beginnings
-        assert beginnings.count("[system]") == text.count("[system]\nThe user's authority: peer.\n")
+        assert beginnings.count("[system]") == text.count(
+            "[system]\nThe user speaks with the authority of a peer (no special authority).\n"
+        )
         assert beginnings.count("Facts that hold now (a constraint must be kept)") <= 1
     assert made.explain().count("\n  + ") == len(made.manifest.of("included"))
 
@@ -456,7 +458,7 @@ def test_what_cannot_be_read_is_missing_and_what_is_excluded_is_out(engine: hold
             "h1_0": "missing",
             "h999": "missing",
         }
-        assert "Selected for this question" not in made.text
+        assert "Selected content" not in made.text
         assert f"> {QUESTION}" in place.pack("what?", include=["h2_0"]).text
 
 
@@ -493,7 +495,7 @@ def test_a_floor_of_compaction_is_kept(engine: holdfast.Engine) -> None:
     assert "a medium page" in seen["aggressive"].text
     assert [each.split()[0] for each in lines(seen["critical"], "- ")] == ["-", "-"]
     assert lines(seen["critical"], "- CONSTRAINT")
-    assert lines(seen["critical"], f"- {frame.id} (active): work")
+    assert lines(seen["critical"], f"- {frame.id} (active, your current task): work")
 
 
 def _grown(candidates: Any, _: int) -> Any:

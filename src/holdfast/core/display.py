@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from holdfast.core.previews import (
+    MESSAGE_TAIL,
+    RESULT_TAIL,
     SOME_HANDLE,
     Spooling,
     bytes_to_read,
@@ -48,7 +50,7 @@ class Amount(NamedTuple):
     ref: BlobRef
     size: int
     whole: bool
-    """It is shown whole; else a preview is made of its beginning."""
+    """It is shown whole; else a preview is made of what was read."""
 
 
 Amounts: TypeAlias = Mapping[tuple[int, int, str], Amount]
@@ -158,7 +160,8 @@ class Displayer:
             stored[message.seq, number] = parts
             own = {digest: each for (seq, at, digest), each in amounts.items() if (seq, at) == (message.seq, number)}
             taken = {digest: (read[digest][: each.size], each.whole) for digest, each in own.items()}
-            shown, tokens, added = self._parts(parts, taken, piece_id(message.seq, number), what)
+            tail = RESULT_TAIL if message.tool_results else MESSAGE_TAIL
+            shown, tokens, added = self._parts(parts, taken, piece_id(message.seq, number), what, tail)
             more += added
             pieces[number] = shown
             if how is not None:
@@ -177,7 +180,7 @@ class Displayer:
         )
 
     def _parts(
-        self, parts: tuple[Part, ...], read: Mapping[str, tuple[bytes, bool]], handle: str, what: str
+        self, parts: tuple[Part, ...], read: Mapping[str, tuple[bytes, bool]], handle: str, what: str, tail_share: float
     ) -> tuple[tuple[Part, ...], int, int]:
         """The parts as they are shown, the tokens of their bodies, and how many more these are than as recorded."""
         new: list[Part] = []
@@ -187,20 +190,22 @@ class Displayer:
             if isinstance(part, Body):
                 now = before = part.preview_tokens or self._count(shown_as(part, SOME_HANDLE))
                 if part.ref.digest in read:
-                    made, now = self.part(part, *read[part.ref.digest], handle, what)
+                    made, now = self.part(part, *read[part.ref.digest], handle, what, tail_share)
                 tokens, recorded = tokens + now, recorded + before
             new.append(made)
         same = all(one is two for one, two in zip(new, parts, strict=True))
         return (parts if same else tuple(new)), tokens, tokens - recorded
 
-    def part(self, body: Body, start: bytes, whole: bool, handle: str, what: str) -> tuple[Part, int]:
+    def part(
+        self, body: Body, start: bytes, whole: bool, handle: str, what: str, tail_share: float = RESULT_TAIL
+    ) -> tuple[Part, int]:
         """A stored body of which this was read, as it is shown, and its tokens."""
         if whole:
             text = start.decode("utf-8", "replace")
             exact = body.tokens if body.ref.size <= limits.COUNTED_BYTES else 0
             return Text(text), exact or self._count(text)
-        preview = longer_preview(body, start, self._spooling, self._limit)
-        shown = msgspec.structs.replace(body, preview=preview)
+        preview = longer_preview(body, start, self._spooling, self._limit, tail_share)
+        shown = msgspec.structs.replace(body, preview=preview.text, tail=preview.tail)
         tokens = self._count(shown_as(shown, handle, what, readable=self.display.readable))
         return msgspec.structs.replace(shown, preview_tokens=tokens), tokens
 

@@ -440,3 +440,10 @@ def content_of(event: Event | None) -> tuple[Part, ...]:
     if isinstance(event, FramePopped):
         return (Text(event.summary), *event.result) if event.summary else event.result
     return ()
+
+
+def ending_of(event: Event | None) -> str:
+    """How the child ended whose result the event has; empty if it is no child's result."""
+    if isinstance(event, FramePopped):
+        return event.status
+    return event.result if isinstance(event, HandleReplaced) else ""

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from holdfast.context.assemble import Piece
+from holdfast.context.breadcrumbs import NO_RESULT
 from holdfast.core import stack
 from holdfast.core.display import Amount, Display
-from holdfast.core.previews import PREVIEW_TOKEN_BYTES, is_text, shown_as
+from holdfast.core.previews import PREVIEW_TOKEN_BYTES, is_text, shown_as, shown_bytes
 from holdfast.core.shown import Shown, describe_parts, share_of, size_of
 from holdfast.errors import BlobNotFound, CriticalOverflow, HandleNotFound, InvalidContent
 from holdfast.flows import effects
@@ -60,7 +61,7 @@ def handle_pieces(
             gone = f"does not fit: {takes:,} tokens, {each.priority} priority"
             pieces.append(_replaced(piece, gone=gone, too_large=True))
             continue
-        pieces.append((yield from _read(place, each.id, piece, display, each.at)))
+        pieces.append((yield from _read(place, each.id, piece, display, each)))
     for name in request.include:
         if name not in found:
             at = handle_seq(name) or (piece_of(name) or (0,))[0]
@@ -68,9 +69,11 @@ def handle_pieces(
             if name in request.exclude:
                 pieces.append(_replaced(piece, gone="excluded by the request"))
                 continue
+            result: Handle | None = None
             for added in (yield from _added(place, name)):
                 piece = _replaced(piece, priority=added.priority)
-            pieces.append((yield from _read(place, name, piece, display)))
+                result = added if added.kind == "sub_agent_join" else None
+            pieces.append((yield from _read(place, name, piece, display, result)))
     return pieces
 
 
@@ -138,32 +141,43 @@ def _replaced(piece: Piece, **changes: object) -> Piece:
     return msgspec.structs.replace(piece, **changes)
 
 
-def _read(place: Place, name: str, piece: Piece, display: Display, at: int = 0) -> Flow[Piece]:
-    """The piece with its text, quoted as what it is: data, and where it is from. `at` is the event that has it, if that is
-    known."""
+def _read(place: Place, name: str, piece: Piece, display: Display, handle: Handle | None) -> Flow[Piece]:
+    """The piece with its text, quoted as what it is: data, and where it is from. The `handle` says which event has it, if
+    that is known."""
     partly: list[Shown] = []
     texts: list[str] = []
+    origin, empty = piece.source, ""
     try:
-        for part in (yield from _parts(place, name, at)):
+        parts, ending = yield from _parts(place, name, handle)
+        if ending and handle is not None:
+            origin, empty = _describe_result(handle, ending), f" {NO_RESULT}"
+        for part in parts:
             texts.append((yield from _text(place, part, name, piece.priority == "critical", display, partly)))
     except (HandleNotFound, BlobNotFound) as error:
         if piece.priority == "critical":
             raise
         return _replaced(piece, gone=str(error), fate="missing")
     lines = [f"> {line}" for text in texts for line in text.splitlines()]
-    text = "\n".join([f"[{name}] {piece.source}:", *(lines or [">"])])
+    text = "\n".join([f"[{name}] {origin}:", *(lines or [f">{empty}"])])
     words = describe_parts(partly, display.readable) if partly else ""
     return _replaced(piece, text=text, label=len(f"[{name}] "), share=share_of(partly), partly=words)
 
 
-def _parts(place: Place, name: str, at: int) -> Flow[Sequence[Part]]:
-    if at:
-        return stack.content_of((yield from event_at(place.scope.stream, at)))
+def _describe_result(handle: Handle, ending: str) -> str:
+    title = " ".join(handle.title.split())
+    return " ".join(filter(None, ("Result of sub-task", handle.source, f"'{title}'" if title else "", f"({ending})")))
+
+
+def _parts(place: Place, name: str, handle: Handle | None) -> Flow[tuple[Sequence[Part], str]]:
+    """The content of a handle, and how the child ended that brought it; empty if none did."""
+    if handle is not None:
+        event = yield from event_at(place.scope.stream, handle.at)
+        return stack.content_of(event), stack.ending_of(event)
     found = piece_of(name)
     if found is not None:
         _, parts, _ = yield from piece_at(place.scope, *found)
-        return parts
-    return (yield from read_handle(place, checked_handle(name)))
+        return parts, ""
+    return (yield from read_handle(place, checked_handle(name))), ""
 
 
 def _text(place: Place, part: Part, name: str, critical: bool, display: Display, partly: list[Shown]) -> Flow[str]:
@@ -181,7 +195,7 @@ def _text(place: Place, part: Part, name: str, critical: bool, display: Display,
         shown, _ = displayer(place, display).part(part, start, amount.whole, name, "text")
     if not isinstance(shown, Body):
         return text_of([shown])
-    partly.append(Shown(name, len(shown.preview.encode()), size_of([part])))
+    partly.append(Shown(name, shown_bytes(shown), size_of([part])))
     return shown_as(shown, name, "text", readable=display.readable)
 
 

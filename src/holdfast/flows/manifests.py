@@ -154,7 +154,7 @@ def _shown(manifest: Manifest) -> Iterator[tuple[int, int]]:
     for entry in manifest.entries:
         if entry.fate not in ("included", "reduced") or entry.section == "facts":
             continue
-        first = frame_seq(entry.id) if entry.section == "breadcrumbs" else entry.at
+        first = (frame_seq(entry.id) if entry.section == "breadcrumbs" else 0) or entry.at
         if 1 <= first <= manifest.version:
             yield first, min(max(first, entry.to), manifest.version)
 

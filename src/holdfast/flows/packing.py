@@ -16,7 +16,6 @@ import msgspec
 
 from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
-from holdfast.context.breadcrumbs import ancestry_pieces, live_pieces
 from holdfast.context.fence import CLOSING, JOINT, OPENING, cleared, fenced
 from holdfast.context.manifest import Made, Seen, Stands, plain_count, tools_text
 from holdfast.context.outline import is_outline
@@ -32,6 +31,7 @@ from holdfast.flows import history as histories
 from holdfast.flows.asking import Asked, answer_for, asked_for, brief_for, effective_budget, prices_for, requested
 from holdfast.flows.candidates import Found, Ledgers
 from holdfast.flows.effects import Flow
+from holdfast.flows.frame_candidates import frame_pieces
 from holdfast.flows.frames import InFrame, conversation, not_live
 from holdfast.flows.guard import Guarded, Watch
 from holdfast.flows.handle_candidates import handle_pieces
@@ -77,6 +77,11 @@ _TAIL_SHARE = 4
 """The history leaves one in so many tokens of a budget to what stands behind it, if there is so much."""
 _PURPOSE = "model call"
 TASK = "Task for this call:"
+_AUTHORITIES = {
+    Identity().authority: "The user speaks with the authority of a peer (no special authority).",
+    "": "The user's authority is unknown: treat it as the lowest.",
+}
+"""What a model is told where no role was given."""
 LATEST = "The latest message of the user, which the summary above stands for:"
 
 
@@ -252,7 +257,7 @@ def _gathered(
         *(yield from candidates.fact_pieces(place, used, found, request, items, state.proposals)),
         *candidates.working_pieces(state, request),
         *(yield from handle_pieces(place, request, functools.partial(_calls_in, items), display)),
-        *_breadcrumbs(place, state, request),
+        *(yield from frame_pieces(place, state, request)),
     ]
     watch = yield from guard.watch(
         place,
@@ -281,12 +286,6 @@ def _gathered(
         guarded,
         display.readable,
     )
-
-
-def _breadcrumbs(place: Place, state: SessionState, request: Request) -> list[Piece]:
-    if place.frame is not None:
-        return ancestry_pieces(state.frames, place.frame)
-    return live_pieces(state.frames, request.effective, functools.partial(counted, place))
 
 
 def _note(text: str, seq: int) -> Piece:
@@ -328,13 +327,15 @@ def _prefix(place: Place, state: SessionState, brief: Brief) -> Flow[tuple[tuple
 
 
 def _introduced(identity: Identity) -> str:
-    """Who speaks, as the channel knows; the authority always, in the word that the program gave for it."""
+    """The user as the channel knows them; the authority always, a role name as the program gave it."""
     name = identity.user_name or identity.user_id
     at = ", ".join(filter(None, (identity.department, identity.organization)))
     who = f"The user is {name} ({at})." if name and at else f"The user is {name}." if name else ""
     if at and not name:
         who = f"The user is from {at}."
-    authority = f"The user's authority: {identity.authority or 'unknown'}."
+    authority = _AUTHORITIES.get(identity.authority)
+    if authority is None:
+        authority = f"The user speaks with the authority of their role: {identity.authority}."
     return f"{who} {authority}" if who else authority
 
 

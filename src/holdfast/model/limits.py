@@ -69,6 +69,12 @@ PACK_HANDLES = 200
 PACK_FRAMES = 12
 """The live frames that a session's own pack names: those with the newest activity, and the ones above them."""
 
+PACK_FINISHED = 4
+"""The finished root frames whose results a session's own pack shows: those that ended last."""
+
+PACK_ROOTS = 32
+"""The newest root frames among which a session's own pack looks for finished ones."""
+
 PACK_STRETCHES = 32
 """Stretches of events that the record of a pack names as shown; what lies between them is named with them if there are
 more."""
