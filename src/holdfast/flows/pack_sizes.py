@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from holdfast.context import levels
 from holdfast.core.display import stored_bodies
 from holdfast.core.previews import is_text
-from holdfast.core.shown import Shown
+from holdfast.core.shown import Shown, share_of
 from holdfast.core.wording import Memory
 from holdfast.errors import CriticalOverflow
 from holdfast.flows.place import Place
@@ -22,6 +22,8 @@ from holdfast.model.plan import Level, SummarizeOldest, TruncateAt
 _COUNTED: Memory[int] = Memory(8 << 20)
 """Tokens of texts, by the counter's name: most of a pack was in the one before."""
 _ENTRY_BYTES = 128
+_MOST_OF_SUMMARY = 0.9999
+"""The most that a summary can show of what it stands for: it is never all of it."""
 _COUNTED_CHARS = 4_096
 """What is longer is counted each time."""
 
@@ -78,6 +80,13 @@ def check_critical(items: Sequence[Item], budget: int) -> None:
             if body.whole_tokens > budget:
                 raise CriticalOverflow(needed=body.whole_tokens, budget=budget)
             check_size(piece_id(message.seq, number), body.ref.size, "bytes", "WHOLE_BYTES", "It is Critical.")
+
+
+def share_shown(item: Item, partly: Sequence[Shown]) -> float:
+    """How much of an item is shown: of a message in bytes; of what a summary stands for in tokens."""
+    if not isinstance(item, Summary):
+        return share_of(partly)
+    return min(_MOST_OF_SUMMARY, round(item.tokens / item.replaced, 4)) if item.replaced else 1.0
 
 
 def critical_tokens(items: Sequence[Item], measure: Callable[[int, int], int]) -> int:

@@ -23,7 +23,7 @@ from holdfast.core.calibrate import calibrated
 from holdfast.core.display import Display
 from holdfast.core.guard import past_keys
 from holdfast.core.messages import calls_open
-from holdfast.core.shown import Shown, describe_parts, share_of
+from holdfast.core.shown import Shown, describe_parts
 from holdfast.core.situation import situation_of
 from holdfast.errors import Contended, CriticalOverflow, InvalidContent, WindowTooSmall
 from holdfast.flows import candidates, effects, guard, planning
@@ -45,6 +45,7 @@ from holdfast.flows.pack_sizes import (
     critical_tokens,
     label_tokens,
     level_of,
+    share_shown,
     tokens_of,
 )
 from holdfast.flows.place import Place
@@ -74,8 +75,6 @@ if TYPE_CHECKING:
 
 _TAIL_SHARE = 4
 """The history leaves one in so many tokens of a budget to what stands behind it, if there is so much."""
-_MOST_OF_SUMMARY = 0.9999
-"""The most that a summary can show of what it stands for: it is never all of it."""
 _PURPOSE = "model call"
 TASK = "Task for this call:"
 _AUTHORITIES = {
@@ -537,17 +536,10 @@ def _seen(found: _Gathered, measure: Callable[[int, int], int]) -> tuple[Seen, .
         fate, why = _how(item, redacted, partly, found.readable)
         tokens = measure(item.tokens, item.blocks)
         if wanted:
-            seen.append(Seen(item, fate, why or reason, tokens, score, _share(item, partly)))
+            seen.append(Seen(item, fate, why or reason, tokens, score, share_shown(item, partly)))
         else:
             seen.append(Seen(item, "omitted", reason, tokens, score))
     return tuple(seen)
-
-
-def _share(item: Item, partly: Sequence[Shown]) -> float:
-    """How much of an item is shown: of a message in bytes; of what a summary stands for in tokens."""
-    if not isinstance(item, Summary):
-        return share_of(partly)
-    return min(_MOST_OF_SUMMARY, round(item.tokens / item.replaced, 4)) if item.replaced else 1.0
 
 
 def _seqs(item: Item) -> tuple[int, ...]:
