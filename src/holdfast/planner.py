@@ -55,7 +55,7 @@ class SpoolDecision(msgspec.Struct, frozen=True):
     original_size: int
     """Bytes of the whole body."""
     preview: str
-    """Its beginning (of JSON, its structure), and a line with its size that says how much is shown."""
+    """Its beginning and its end (of JSON, its structure), and a line with its size that says how much is shown."""
     shown_bytes: int
     """How much of the body that is."""
 
@@ -70,8 +70,8 @@ def plan_spool(
     """Whether a text or JSON value is to be stored apart, and what is shown of it then; None if it stays where it is.
 
     It is stored apart if it has more than `threshold` bytes and its preview, of up to `preview` bytes cut between two
-    characters, is shorter. A threshold of 0 switches this off. With a `handle`, the last line of the preview says how to
-    read the rest; storing the body is up to the caller."""
+    lines or characters, is shorter. A threshold of 0 switches this off. With a `handle`, the line that stands for the rest
+    says how to read it; storing the body is up to the caller."""
     spooling = Spooling(threshold=checked_whole("threshold", threshold), preview=checked_whole("preview", preview))
     if not threshold:
         return None
@@ -80,10 +80,8 @@ def plan_spool(
     found = previews.of_text(text, spooling) if text is body else previews.of_json(body, size, spooling)
     if found is None or size <= threshold:
         return None
-    part = len(found.encode())
-    line = f"[… tool result spooled: {size} bytes total, preview of {part} bytes shown]"
-    line = previews.marker(size, part, handle) if handle else line
-    return SpoolDecision(original_size=size, preview=f"{found}\n{line}", shown_bytes=part)
+    part = sum(len(each.encode()) for each in previews.ends_of(*found))
+    return SpoolDecision(original_size=size, preview=previews.with_marker(*found, size, handle), shown_bytes=part)
 
 
 def plan_eviction(

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.adapters.tokens import EstimatingCounter, ExactCounter
-from holdfast.context.excerpts import CALLED, EARLIER, OTHER_NAMES, PREAMBLE, SPEAKERS
-from holdfast.context.extract import NAMES_SHARE, extract
+from holdfast.context.excerpts import CALLED, EARLIER, GAP, PREAMBLE, PREAMBLE_WITH_HANDLES, SPEAKERS
+from holdfast.context.extract import extract
 from holdfast.model.content import Body, Data, Json, Part, Role, Text, ToolCall, ToolResult
 from holdfast.model.messages import Message, Summary, Unit
 from holdfast.testing import hostile
@@ -88,6 +90,7 @@ texts = st.one_of(
     ).map(" ".join),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
 )
+code = st.text(st.sampled_from("ab12.!?。؟*<>`#-_|\\/~ \n\t\0"), max_size=400)
 contents = st.lists(texts.map(Text) | parts, max_size=3)
 roles = st.sampled_from(["system", "user", "assistant", "tool"])
 plain_units = st.builds(lambda role, some: said(role, *some), roles, contents)
@@ -115,7 +118,7 @@ HEADS = (*(f"{speaker}:" for speaker in (*SPEAKERS.values(), EARLIER)), CALLED)
 
 def rows(text: str) -> list[str]:
     """The lines that quote something."""
-    return [row for row in text.split("\n") if row != PREAMBLE and not row.startswith(OTHER_NAMES)]
+    return [row for row in text.split("\n") if row not in (PREAMBLE, PREAMBLE_WITH_HANDLES)]
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -171,7 +174,7 @@ def _seen(part: Part) -> str:
 def test_each_line_says_who_said_it(items: list[Unit | Summary], tokens: int) -> None:
     """Nothing that was said can begin a line, or move a terminal's cursor."""
     text = extract(items, tokens, count)
-    if not text.startswith(PREAMBLE) or (len(items) == 1 and isinstance(items[0], Summary)):
+    if not text.startswith((PREAMBLE, PREAMBLE_WITH_HANDLES)) or (len(items) == 1 and isinstance(items[0], Summary)):
         return  # one scrap for want of room, or somebody else's words
     assert all(row.startswith(HEADS) for row in rows(text))
     assert not any(ord(mark) < 0x20 or 0x7F <= ord(mark) < 0xA0 for mark in text if mark != "\n")
@@ -188,32 +191,111 @@ def test_no_line_holds_the_words_of_two_messages(spoken: list[tuple[Role, bool, 
             did("look", {"at": f"w{number}/file.py"}, words, text=f"said{number}.") if works else said(role, words)
         )
     for row in extract(items, tokens, count).split("\n"):
-        if row.startswith(OTHER_NAMES):
-            continue
         markers = {number for number in range(len(spoken)) if f"word{number}" in row or f"said{number}." in row}
         assert len(markers) <= 1
         assert not any(f"word{number}" in row and f"said{number}." in row for number in range(len(spoken)))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(conversations, st.integers(10, 600), st.sampled_from(["estimate", "exact"]))
-def test_bare_names_take_a_twentieth_at_most(items: list[Unit | Summary], tokens: int, by: str) -> None:
-    text = extract(items, tokens, COUNTERS[by])
-    if len(items) == 1 and isinstance(items[0], Summary):
-        return
-    for row in text.split("\n"):
-        if row.startswith(OTHER_NAMES):
-            assert COUNTERS[by](row) <= NAMES_SHARE * COUNTERS[by](text)
-            assert not any(name.isdigit() for name in row.removeprefix(OTHER_NAMES).split())
+@given(
+    st.lists(st.tuples(st.sampled_from(["user", "assistant"]), texts | code), min_size=1, max_size=6),
+    st.integers(20, 400),
+)
+def test_quotes_are_what_was_said_but_for_blanks(spoken: list[tuple[Role, str]], tokens: int) -> None:
+    """The summary of it, and the summary of that summary."""
+    items = [said(role, text) for role, text in spoken]
+    spelt = {SPEAKERS[role]: [one_line(text) for other, text in spoken if other == role] for role, _ in spoken}
+    first = extract(items, tokens, count)
+    again = extract([summary(first), did("look", {"at": "it"})], tokens, count)
+    for row in rows(first) + rows(again):
+        speaker, _, quoted = row.partition(": ")
+        if first.startswith(PREAMBLE) and speaker in ("User", "Assistant"):
+            for fragment in quoted.removeprefix("… ").split(GAP):
+                assert any(fragment.strip() in each for each in spelt[speaker]), fragment
 
 
-def test_a_listing_with_line_numbers_leaves_no_numbers_among_the_names() -> None:
-    listing = "\n".join(f"{number}→\tvalue_{number} = compute_{number}()" for number in range(100, 700))
-    text = extract([said("user", "Read it."), did("read", {"path": "a/b.py"}, listing)] * 2, 800, count)
-    names = [row.removeprefix(OTHER_NAMES).split() for row in text.split("\n") if row.startswith(OTHER_NAMES)]
-    assert count(text) > 600
-    assert not [name for row in names for name in row if name.isdigit()]
-    assert "value_" in text.split("a/b.py")[1]
+def one_line(text: str) -> str:
+    return re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).strip()
+
+
+def test_signs_in_what_was_said_stay() -> None:
+    spoken = (
+        "The limit is 2**10, not 2**8; def f(*args, **kwargs) stays.\n1. Keep `x<y>z` and **/*.lock\n- #include <x>"
+    )
+    text = extract([said("user", spoken), said("assistant", spoken)], AMPLE, count)
+    assert text == f"{PREAMBLE}\nUser: {one_line(spoken)}\nAssistant: {one_line(spoken)}"
+
+
+def test_a_line_that_begins_within_a_message_says_so() -> None:
+    spoken = "Good morning to you. " + "It rains again. " * 60 + "Never delete the table orders_2024."
+    text = extract([said("user", "Hello there, old friend."), said("user", spoken)] * 2, 60, count)
+    assert "orders_2024" in text
+    assert all(row.startswith(("User: Good", "User: Hello", "User: … ")) for row in rows(text))
+
+
+def test_a_long_result_is_named_by_its_handle_and_a_short_one_is_quoted_whole() -> None:
+    listing = "\n".join(f"value_{number} = compute_{number}()" for number in range(100, 700))
+    text = extract(
+        [at(6, did("read", {"path": "a/b.py"}, listing)), at(8, did("deploy", {"path": "app.yml"}, "rev 12"))],
+        200,
+        count,
+    )
+    assert text.startswith(f"{PREAMBLE_WITH_HANDLES}\nCalled read with a/b.py [h7_0]")
+    assert text.endswith("\nCalled deploy with app.yml → rev 12")
+    again = extract([summary(text), said("user", "go on")], AMPLE, count)
+    assert text in again
+    alone = extract([did("deploy", {"path": "app.yml"}, "rev 12")], AMPLE, count)
+    assert alone == f"{PREAMBLE}\nCalled deploy with app.yml → rev 12"
+
+
+def at(seq: int, unit: Unit) -> Unit:
+    return Unit(tuple(replace(each, seq=seq + place) for place, each in enumerate(unit.messages)))
+
+
+def test_calls_are_one_line_only_if_they_came_to_the_same() -> None:
+    items = [
+        did("deploy", {"path": "app.yml", "env": "staging"}, "deployed rev 12"),
+        did("deploy", {"path": "app.yml", "env": "prod"}, "PermissionError: prod is frozen until Monday", error=True),
+        did("deploy", {"path": "app.yml", "env": "test"}, "QuotaError: no more hosts", error=True),
+        did("read_file", {"path": "app.yml"}, "replicas: 3\nimage: app:12\n" * 200),
+    ]
+    for tokens in (AMPLE, 180):
+        text = extract(items, tokens, count)
+        assert "\nCalled deploy with app.yml; env: staging → deployed rev 12\n" in text
+        assert (
+            "\nCalled deploy (failed) with app.yml; env: prod → PermissionError: prod is frozen until Monday\n" in text
+        )
+        assert "\nCalled deploy (failed) with app.yml; env: test → QuotaError: no more hosts\n" in text
+        assert "\nCalled read_file with app.yml [h1_0]" in text
+
+
+def test_deeds_decisions_and_errors_come_before_files_and_logs() -> None:
+    log = "\n".join(f"tests/test_module.py::test_case_{number} PASSED" for number in range(300))
+    code = "\n".join(
+        f"def handle_{chr(97 + n % 26)}{n}(self, request_{n}): return self.store_{n}.get_{n}()" for n in range(300)
+    )
+    decision = "Root cause found: client.py line 1042 is wrong. I decided to fix it there, not in the caller."
+    items = [
+        said("user", "Fix the backoff. Do NOT touch http/server.py."),
+        did(
+            "edit_file",
+            {"path": "client.py"},
+            "ValueError: the text to replace was not found",
+            error=True,
+            text=decision,
+        ),
+        did("deploy", {"path": "app.yml"}, "deployed rev 12"),
+        *(
+            did("read_file", {"path": f"src/part{number}.py"}, code, text=f"I read part {number}.")
+            for number in range(12)
+        ),
+        *(did("run", {"command": f"pytest -k part{number}"}, log) for number in range(4)),
+    ]
+    text = extract(items, 500, count)
+    for kept in ("Do NOT touch http/server.py.", decision, "the text to replace was not found", "→ deployed rev 12"):
+        assert kept in text
+    assert text.count("PASSED") <= 6
+    assert "I read part" not in text
 
 
 def test_a_reply_is_never_glued_to_what_the_user_says_next() -> None:
@@ -290,14 +372,16 @@ def test_of_a_small_conversation_nothing_that_matters_is_lost(
 
 def test_calls_on_one_thing_are_one_line() -> None:
     items = [did("Read", {"path": "a/b.py", "limit": 5})] * 3 + [did("Edit", {"path": "a/b.py"}, "no", error=True)]
-    assert "Called Read x3, Edit (failed) with a/b.py; limit: 5 → ok … no" in extract(items, AMPLE, count)
+    text = extract(items, AMPLE, count)
+    assert "Called Read x3 with a/b.py; limit: 5 → ok\nCalled Edit (failed) with a/b.py → no" in text
     again: list[Unit | Summary] = [
         summary(extract(items, AMPLE, count)),
         did("Edit", {"path": "a/b.py"}),
         did("list_all", {}),
     ]
     text = extract(again, AMPLE, count)
-    assert "Called Read x3, Edit x2 with a/b.py; limit: 5" in text
+    assert "Called Read x3 with a/b.py; limit: 5 → ok\nCalled Edit (failed) with a/b.py → no" in text
+    assert "Called Edit with a/b.py → ok" in text
     assert "\nCalled list_all → ok" in text
 
 
@@ -310,7 +394,7 @@ def test_what_fails_still_is_told_before_what_works_by_now() -> None:
     assert any("parser fell" in text for text in tight)
     assert all("parser fell" in text for text in tight if "reader fell" in text)
     assert "Called run (failed) with what=tests of the parser" in tight[-1]
-    assert "Called run x2 with what=tests of the reader" in tight[-1]
+    assert "Called run with what=tests of the reader" in tight[-1]
 
 
 @pytest.mark.parametrize(
@@ -319,7 +403,7 @@ def test_what_fails_still_is_told_before_what_works_by_now() -> None:
 def test_a_failure_that_nobody_marked_is_seen(output: str) -> None:
     noise = "\n".join(f"line number {number} of the output" for number in range(60))
     text = extract([did("run", {"what": "it"}, f"{noise}\n{output}\n{noise}")], 60, count)
-    assert f"Called run with what=it → {output}" in text
+    assert text.endswith(f"Called run with what=it [h1_0] → {output}")
 
 
 def test_in_a_dialogue_the_answers_stay() -> None:

@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from holdfast import codec
 from holdfast.core import previews
-from holdfast.core.previews import SOME_HANDLE, Spooling, json_preview, json_start, marker, media_type, text_preview
+from holdfast.core.previews import (
+    RESULT_TAIL,
+    SOME_HANDLE,
+    Preview,
+    Spooling,
+    json_preview,
+    json_start,
+    marker,
+    media_type,
+    of_ends,
+    text_ends,
+    text_preview,
+)
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Body
 from tests.support import figure
@@ -40,9 +52,9 @@ def test_plan_spool_keeps_small_output_inline() -> None:
 def test_plan_spool_previews_large_output() -> None:
     output = "y" * 1_000
     preview = previews.of_text(output, Spooling(100, 32))
-    assert preview == "y" * 32
-    told = previews.shown_as(Body(BlobRef("0" * 64, 1_000, "text/plain"), preview), "h12_0")
-    assert told.startswith(preview)
+    assert preview == ("y" * 32, 0)
+    told = previews.shown_as(Body(BlobRef("0" * 64, 1_000, "text/plain"), preview.text), "h12_0")
+    assert told.startswith(preview.text)
     assert "1000 bytes total" in told
     assert "spooled" in told
     assert len(told) < len(output)
@@ -50,7 +62,7 @@ def test_plan_spool_previews_large_output() -> None:
 
 def test_plan_spool_truncates_on_char_boundary() -> None:
     preview = previews.of_text("🚀" * 100, Spooling(50, 10))
-    assert preview == "🚀🚀"
+    assert preview == ("🚀🚀", 0)
     assert "400 bytes total" in marker(400, 8, "h12_0")
 
 
@@ -68,8 +80,10 @@ def test_a_text_is_spooled_if_it_is_over_the_threshold_and_what_is_shown_is_shor
     if not 0 < threshold < size:
         assert shown is None
         return
-    instead = json_start(text.encode(), preview)
-    whole = len(f"{instead}\n{marker(size, len(instead.encode()), SOME_HANDLE)}".encode())
+    body = text.encode()
+    outline = json_start(body, preview)
+    instead = Preview(outline) if outline is not None else text_ends(body, body, size, preview, RESULT_TAIL)
+    whole = len(previews.with_marker(*instead, size, SOME_HANDLE).encode())
     assert shown == (instead if whole < size else None)
 
 
@@ -84,7 +98,7 @@ def test_a_value_is_spooled_by_the_same_rule(value: Any, threshold: int, preview
         instead = json_preview(value, preview)
         assert len(f"{instead}\n{marker(size, len(instead.encode()), SOME_HANDLE)}".encode()) >= size
     else:
-        assert shown == json_preview(value, preview)
+        assert shown == (json_preview(value, preview), 0)
 
 
 @pytest.mark.parametrize("threshold", [0, limits.PAYLOAD_BYTES])
@@ -102,7 +116,8 @@ def test_what_the_log_cannot_hold_is_spooled_whatever_the_policy(text: str, thre
 def test_what_is_longer_than_enough_is_always_spooled(threshold: int, preview: int) -> None:
     spooling = Spooling(threshold, preview)
     shown = previews.of_text("x" * (spooling.enough + 1), spooling)
-    assert shown == "x" * preview
+    assert shown is not None
+    assert preview - 2 <= len(shown.text.encode()) <= preview
     assert preview <= spooling.sample < spooling.enough <= limits.PAYLOAD_BYTES  # what is read ahead of a stream
 
 
@@ -123,7 +138,7 @@ def test_a_preview_of_a_text_is_as_much_of_its_beginning_as_fits(text: str, limi
 @given(start=st.binary(max_size=200), limit=st.integers(0, 100))
 def test_any_bytes_have_a_preview(start: bytes, limit: int) -> None:
     assert len(text_preview(start, limit).encode()) <= limit
-    assert len(json_start(start, limit).encode()) <= limit
+    assert len(of_ends(start, start, len(start), Spooling(preview=limit)).text.encode()) <= limit
 
 
 def test_bytes_are_known_by_their_beginning_unless_they_are_text() -> None:
@@ -183,6 +198,7 @@ def test_the_beginning_of_json_is_outlined_wherever_it_is_cut(value: Any, data: 
     body = json.dumps(value, ensure_ascii=data.draw(st.booleans())).encode()
     start = body[: data.draw(st.integers(1, len(body)))]
     outline = json_start(start, 10 * len(body) + 50)
+    assert outline is not None
     assert outline[:1] == body[:1].decode()
     assert outline[-1:] == {"{": "}", "[": "]"}[outline[:1]]
     if start != body:
@@ -205,6 +221,7 @@ def test_an_outline_shows_keys_lengths_and_first_items() -> None:
 def test_a_long_string_inside_the_beginning_of_json_is_shown() -> None:
     start = b'{"path": "notes.txt", "content": "' + b"word \\n" * 9_000
     outline = json_start(start, 300)
+    assert outline is not None
     assert outline.startswith('{"path": "notes.txt", "content": "word \\nword')
     assert outline.endswith('"…, …}')
     for half in ('["' + "x" * 50 + "\\ud83d", '["' + "x" * 50 + "\\u00", '["' + "x" * 50 + "\\"):
@@ -225,8 +242,8 @@ def test_a_long_string_inside_the_beginning_of_json_is_shown() -> None:
         "12",
     ],
 )
-def test_what_is_not_json_is_shown_by_its_beginning(text: str) -> None:
-    assert json_start(text.encode(), 100) == text[:100]
+def test_what_is_not_json_is_shown_as_text(text: str) -> None:
+    assert json_start(text.encode(), 100) is None
 
 
 def test_a_marker_tells_the_size_what_is_shown_and_how_to_read_it() -> None:
@@ -234,7 +251,9 @@ def test_a_marker_tells_the_size_what_is_shown_and_how_to_read_it() -> None:
     assert line == (
         '[… tool result spooled: 5242880 bytes total, preview of 2048 bytes shown; read_handle("h12_0") reads all of it]'
     )
-    binary = previews.shown_as(Body(BlobRef("0" * 64, 70_000, "image/png")), "h3_1", "text")
-    assert binary == (
-        '[… text spooled: 70000 bytes total (image/png), nothing of it shown; read_handle("h3_1") reads all of it]'
+    assert marker(9_000, 20, "h1_0", tail=10) == (
+        "[… tool result spooled: 9000 bytes total, the first 20 and the last 10 bytes shown; "
+        'read_handle("h1_0") reads all of it]'
     )
+    binary = previews.shown_as(Body(BlobRef("0" * 64, 70_000, "image/png")), "h3_1", "text")
+    assert binary == "[… text: 70000 bytes, binary (image/png); it cannot be shown as text]"

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import BlobRef, Body, Data, Engine, Opaque, Session, Text, ToolCall, errors
+from holdfast.core.previews import ends_of
 from holdfast.model import limits
 from tests.edges.engines import Desk, blobs_of, contents, log_of, rows_of
 from tests.support import figure
@@ -80,10 +81,11 @@ def test_a_stream_of_text_is_kept_whole_and_is_a_blob_only_if_it_is_large(
     if size > limits.SPOOL_BYTES:
         digest = hashlib.sha256(body).hexdigest()
         assert isinstance(part, Body)
-        assert (part.ref, part.preview) == (
-            BlobRef(digest, size, "text/plain"),
-            body[: limits.PREVIEW_BYTES].decode(),
-        )
+        assert part.ref == BlobRef(digest, size, "text/plain")
+        head, tail = ends_of(part.preview, part.tail)
+        assert body.startswith(head.encode() + b"\n")
+        assert body.endswith(b"\n" + tail.encode())
+        assert len(head) > len(tail) > limits.PREVIEW_BYTES // 4
     else:
         assert part == Text(body.decode())
         assert blobs_of(engine) == []
@@ -96,7 +98,7 @@ _texts = st.text(min_size=1).map(lambda text: text * (limits.SPOOL_BYTES // len(
 
 @settings(max_examples=EXAMPLES)
 @given(text=_texts, cuts=st.lists(st.integers(0, 1 << 17), max_size=4))
-def test_any_text_comes_back_however_it_was_cut_and_its_preview_begins_it(text: str, cuts: list[int]) -> None:
+def test_any_text_comes_back_however_it_was_cut_and_its_preview_has_both_ends(text: str, cuts: list[int]) -> None:
     body = text.encode()
     at = [0, *sorted(min(each, len(body)) for each in cuts), len(body)]
     with holdfast.open("memory:") as engine:
@@ -106,8 +108,10 @@ def test_any_text_comes_back_however_it_was_cut_and_its_preview_begins_it(text: 
         if len(body) > limits.SPOOL_BYTES:
             assert isinstance(part, Body)
             assert part.ref.media_type == "text/plain"
-            assert text.startswith(part.preview)
-            assert limits.PREVIEW_BYTES - 4 < len(part.preview.encode()) <= limits.PREVIEW_BYTES
+            head, tail = ends_of(part.preview, part.tail)
+            assert text.startswith(head)
+            assert text.endswith(tail)
+            assert limits.PREVIEW_BYTES // 2 - 10 < len(part.preview.encode()) <= limits.PREVIEW_BYTES
         assert _value(engine, session) in (body, text)
         other, again = _waiting(engine, "t")
         assert other.result(again, text).tool_results[0].content == (part,)
@@ -145,7 +149,7 @@ def test_a_long_text_in_any_message_is_a_body_with_a_preview(role: str, engine: 
     assert isinstance(opaque.body, BlobRef)
     assert engine.read_blob(body.ref).decode() == engine.read_blob(opaque.body).decode() == text
     assert message.text.startswith("short")
-    assert message.text.endswith(text[: limits.PREVIEW_BYTES // 2])
+    assert message.text.endswith(text[: limits.PREVIEW_BYTES // 4 - 2])
     assert session.window().messages == (message,)
     assert message.tokens < limits.PREVIEW_BYTES
 

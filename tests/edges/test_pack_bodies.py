@@ -83,10 +83,12 @@ def test_a_preview_grows_with_the_budget() -> None:
     session = _session()
     _read(session, LOG)
     small, large = (_texts(session.pack(budget=budget))[-1] for budget in (8_000, 200_000))
-    assert LOG[:2_040] in small
-    assert LOG[:2_100] not in small
-    assert LOG[:11_900] in large
-    assert LOG[:16_000] not in large
+    assert LOG[:1_300] in small
+    assert LOG[:1_400] not in small
+    assert LOG[-600:] in small
+    assert LOG[:11_000] in large  # with the end that was stored
+    assert LOG[:12_000] not in large
+    assert LOG[-600:] in large
 
 
 def test_a_preview_of_json_is_its_structure_at_every_budget() -> None:
@@ -146,15 +148,16 @@ def test_a_pack_fits_and_extends_the_last_between_boundaries(
             session.record("assistant", "Fine.")
 
 
-def test_a_stored_question_that_was_folded_is_repeated_with_its_marker() -> None:
+def test_a_stored_question_that_waits_stays_in_view_when_what_followed_is_summarised() -> None:
     session = _session()
     asked = session.record("user", PASTE)
     for number in range(3):
         _read(session, f"{number} word " * 4_000)
     session.summarize(session.draft_summary(0), "The user pasted a text, and three files were read.")
-    text = session.pack(budget=64_000).text
-    assert "The latest message of the user" in text
-    assert f'read_handle("h{asked.seq}_0") reads all of it' in text.partition("The latest message of the user")[2]
+    pack = session.pack(budget=64_000)
+    assert "The latest message of the user" not in pack.text
+    assert _of(pack, asked.seq).fate == "included"
+    assert PASTE in pack.text
 
 
 # The manifest

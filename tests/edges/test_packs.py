@@ -458,7 +458,7 @@ def test_what_cannot_be_read_is_missing_and_what_is_excluded_is_out(engine: hold
             "h1_0": "missing",
             "h999": "missing",
         }
-        assert "Selected for this question" not in made.text
+        assert "Selected content" not in made.text
         assert f"> {QUESTION}" in place.pack("what?", include=["h2_0"]).text
 
 

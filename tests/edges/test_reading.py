@@ -330,7 +330,10 @@ _BAD: dict[str, tuple[type[errors.HoldfastError], dict[str, Any]]] = {
     "two ways": (errors.InvalidContent, {"start": 0, "first_line": 1}),
     "three ways": (errors.InvalidContent, {"stop": 1, "last_line": 1, "search": "x"}),
     "backwards": (errors.InvalidNumber, {"start": 3, "stop": 2}),
-    "before the start": (errors.InvalidNumber, {"start": -1}),
+    "before the start": (errors.InvalidNumber, {"stop": -1}),
+    "backwards from the end": (errors.InvalidNumber, {"start": -1, "stop": 2}),
+    "lines backwards from the end": (errors.InvalidNumber, {"first_line": -1, "last_line": 0}),
+    "far before the start": (errors.InvalidNumber, {"start": -(1 << 80)}),
     "beyond the end": (errors.InvalidNumber, {"start": 5}),
     "lines backwards": (errors.InvalidNumber, {"first_line": 3, "last_line": 2}),
     "line 0": (errors.InvalidNumber, {"first_line": 0}),
@@ -465,9 +468,9 @@ def test_what_is_wrong_with_the_arguments_is_told_to_the_model(engine: holdfast.
     handle = _kept(session, "text")
     for arguments, words in (
         ({}, "the handle is missing"),
-        ({"handle": "h99_0"}, "no handle 'h99_0'"),
-        ({"handle": "nonsense"}, "'nonsense' is not a usable name"),
-        ({"handle": handle, "start": 9}, "start is 9, not a whole number from 0 to 4"),
+        ({"handle": "h99_0"}, "there is no handle h99_0"),
+        ({"handle": "nonsense"}, "'nonsense' is not a handle"),
+        ({"handle": handle, "start": 9}, "start is 9; it must be a whole number from 0 to 4"),
         ({"handle": handle, "start": 1, "search": "x"}, "one at a time"),
         ({"handle": handle, "offset": 1}, "no argument 'offset': use handle, start, stop"),
         ({"handle": handle, "self": 1, "place": 2}, "no argument"),
@@ -521,4 +524,4 @@ def test_the_description_of_the_tool_has_the_same_bytes_always() -> None:
     READ_HANDLE.openai()["function"]["parameters"]["properties"].clear()
     READ_HANDLE.anthropic()["input_schema"].clear()
     assert [json.dumps(way()) for way in ways] == before
-    assert hashlib.sha256("\n".join(before).encode()).hexdigest()[:16] == "48a80ca5c6cc17f0"
+    assert hashlib.sha256("\n".join(before).encode()).hexdigest()[:16] == "d68309336f8cce59"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.context.levels import Candidate
+from holdfast.core.shown import item_shown
 from holdfast.errors import CriticalOverflow, InvalidContent, StrategyRefused, StrategyUnknown
 from holdfast.model.handles import SCORES
 from holdfast.model.messages import Summary, Unit
@@ -275,3 +277,57 @@ def test_the_least_compaction_summarises_what_is_older_than_ten_messages(opened:
     pack = session.pack(budget=50_000, min_compaction="moderate")
     assert shown(pack) == seqs[-10:]
     assert pack.tokens.level == "moderate"
+
+
+def call(place: Any, result: str) -> None:
+    made = place.record("assistant", tool_calls=[{"name": "look", "args": {"at": "it"}}]).tool_calls[0]
+    place.result(made, result)
+
+
+@pytest.mark.parametrize("strategy", [holdfast.TruncateAt(2), "priority_based"])
+def test_what_left_is_named_by_handles_that_can_be_read_if_there_are_any(opened: Any, strategy: Any) -> None:
+    plain, working = opened.create_session("plain", actor="ada"), opened.create_session("working", actor="ada")
+    talk(plain, 12)
+    for number in range(6):
+        call(working, f"result {number} " + "word " * 60)
+    talk(working, 4)
+    for session in (plain, working):
+        assert session.compact(strategy=strategy, window=300).steps
+    (line,) = (each.text for each in plain.history().items if isinstance(each, Summary))
+    assert "handle" not in line
+    (line,) = (each.text for each in working.history().items if isinstance(each, Summary))
+    handles = re.findall(r"h\d+_\d+", line.partition("read_handle reads their results: ")[2])
+    assert 1 <= len(handles) <= 4
+    for handle in handles:
+        assert working.read_text(handle).text.startswith("result ")
+
+
+def test_a_summary_names_handles_that_can_be_read_unless_there_is_no_tool_to_read_them(opened: Any) -> None:
+    session = opened.create_session("s", actor="ada")
+    for number in range(6):
+        call(session, f"result {number} " + "word " * 600)
+    talk(session, 4)
+    session.compact(strategy=holdfast.SummarizeOldest(keep_recent=2), window=60_000)
+    (text,) = (each.text for each in session.history().items if isinstance(each, Summary))
+    (handle,) = set(re.findall(r"^Called look x6 with at=it \[(h\d+_\d+)\]", text, re.MULTILINE))
+    assert "read_handle reads the results named in [brackets]:" in text.partition("\n")[0]
+    assert session.read_text(handle).text.startswith("result 5 ")
+    (summary,) = (each for each in session.history().items if isinstance(each, Summary))
+    hidden = item_shown(summary, {}, readable=False)
+    assert isinstance(hidden, Summary)
+    assert "handle" not in hidden.text
+    assert handle not in hidden.text
+    assert hidden.text.startswith("Excerpts, oldest first:\n")
+
+
+def test_of_a_short_conversation_a_summary_keeps_more_than_a_fifth(opened: Any) -> None:
+    session = opened.create_session("s", actor="ada")
+    asked = [f"Please see to order {number}, and write to desk{number}@example.com only." for number in range(8)]
+    for each in asked:
+        session.record("user", each)
+        session.record(
+            "assistant", f"I will. Thank you for telling me this about it, and have a nice day. {'It rains. ' * 9}"
+        )
+    session.compact(strategy=holdfast.SummarizeOldest(keep_recent=2), window=60_000)
+    (text,) = (each.text for each in session.history().items if isinstance(each, Summary))
+    assert all(each in text for each in asked[:-1])

@@ -21,7 +21,7 @@ from holdfast.model.content import BlobRef, Body, Data, Image, Part, Text, text_
 from holdfast.model.events import HandleMoved
 from holdfast.model.handles import Handle, piece_id
 from holdfast.model.messages import History, Item, Message, Summary, Unit
-from holdfast.model.plan import Classic, Frugal, Plan, Reduction
+from holdfast.model.plan import Classic, Collapse, Frugal, Plan, Reduction
 from holdfast.model.rows import BlobRow, PageRow
 from holdfast.model.state import SessionState
 from holdfast.model.view_events import ContextCompacted
@@ -252,7 +252,10 @@ class Play:
         after = place.history(budget=budget)
         assert made.first_changed == first_difference(before.items, after.items)
         assert made.figures.before == before.tokens + more
-        assert made.target_met == (after.tokens + more <= made.figures.window)
+        fits = after.tokens + more <= made.figures.window
+        collapses = [(step.after, step.op) for step in made.steps if isinstance(step.op, Collapse)]
+        missed = any(left > op.target_tokens for left, op in collapses if not op.summary_tokens)
+        assert made.target_met == (fits and not missed)
         if made.empty:
             assert made.at is None
             assert after == before
@@ -452,8 +455,7 @@ class Play:
         how = (state.view(history.frame).boundary, state.changed, state.pinned)
         last = self.shown.get(history.frame)
         if last is not None and last.how == how:
-            for dialect, entries in renderings.items():
-                assert entries[: len(last.renderings[dialect])] == last.renderings[dialect], dialect
+            check_extends(renderings, last.renderings)
         self.shown[history.frame] = Shown(how, renderings)
 
     def close(self) -> None:
@@ -539,6 +541,20 @@ def rendered(history: History) -> dict[str, list[bytes]]:
         "openai": _encoded(openai_chat(history)),
         "openai-responses": _encoded([responses.get("instructions"), *responses["input"]]),
     }
+
+
+def check_extends(longer: dict[str, list[bytes]], shorter: dict[str, list[bytes]]) -> None:
+    """A rendering begins with an earlier one. For Anthropic block by block: what users say in a row is one message."""
+    for dialect, entries in longer.items():
+        now, before = (
+            (_blocks(entries), _blocks(shorter[dialect])) if dialect == "anthropic" else (entries, shorter[dialect])
+        )
+        assert now[: len(before)] == before, dialect
+
+
+def _blocks(entries: Sequence[bytes]) -> list[bytes]:
+    system, *messages = map(json.loads, entries)
+    return _encoded([system, *([each["role"], block] for each in messages for block in each["content"])])
 
 
 def _encoded(entries: Sequence[Any]) -> list[bytes]:

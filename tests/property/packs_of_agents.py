@@ -21,7 +21,7 @@ from holdfast.model.pack import PREFIX, TAIL, Brief
 from holdfast.model.tools import Tool
 from holdfast.render.packs import Pack
 from tests.edges.engines import HandClock
-from tests.property.histories_of_agents import check_pairs, rendered
+from tests.property.histories_of_agents import check_extends, check_pairs, rendered
 from tests.support import CountingIds
 
 COUNT = EstimatingCounter().count
@@ -243,8 +243,7 @@ class Day:
         last = self.last.get(name)
         if last is not None and last.how == how:
             self.boundaries += 1
-            for dialect, entries in renderings.items():
-                assert entries[: len(last.renderings[dialect])] == last.renderings[dialect], dialect
+            check_extends(renderings, last.renderings)
         if not pack.manifest.request.asked:  # else it was looked at and sent to nobody, so no cache has it
             self.last[name] = Last(how, renderings)
 

@@ -15,5 +15,5 @@ GROUPS = 4
 def test_levels_are_true_and_never_rise_with_the_budget_and_no_priority_is_inverted(group: int) -> None:
     made, levels, faults = campaign(PACKS // GROUPS, group, GROUPS)
     assert made >= PACKS // GROUPS
-    assert {"none", "light", "critical"} <= {*levels}
+    assert {"none", "moderate", "critical"} <= {*levels}
     assert faults == []

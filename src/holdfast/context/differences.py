@@ -232,8 +232,19 @@ class _Stretch(NamedTuple):
 
 
 def _stretches(manifest: Manifest) -> list[_Stretch]:
+    """The stretches of a history, none over another: what a summary goes around is no part of it."""
     found = [_Stretch(each.at, max(each.at, each.to), each) for each in manifest.entries if each.section == "history"]
-    return sorted(found, key=lambda each: (each.first, each.last))
+    found.sort(key=lambda each: (each.first, -each.last))
+    apart: list[_Stretch] = []
+    for each in found:
+        around = apart.pop() if apart and each.last <= apart[-1].last else None
+        if around is None:
+            apart.append(each)
+            continue
+        ends = (around.first, each.first - 1), (each.last + 1, around.last)
+        before, after = (_Stretch(first, last, around.entry) for first, last in ends)
+        apart += (part for part in (before, each, after) if part.first <= part.last)
+    return apart
 
 
 def _history(first: Manifest, second: Manifest, told: _Told) -> tuple[list[Change], int]:

@@ -1,27 +1,34 @@
 """A conversation as entries that a summary can be made of: who said what, and which tools were called with what. Pure.
 
 Laws: an entry has one speaker, or is one kind of call with what it returned; an entry is one line, whatever was said in it.
-An earlier summary among the items is read back into the entries that it was made of.
+What is quoted is quoted as it was written: only blanks are collapsed, and what is left out is marked. Calls share an entry
+only if they came to the same: the same short result, the same error, or a result too long to be quoted whole, of which the
+newest is named by its handle. An earlier summary among the items is read back into the entries that it was made of.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
 
 from holdfast.context.identifiers import ARGUMENT, ASSISTANT, LONG_ARGUMENT, RESULT, USER, Names
+from holdfast.core.shown import READS_BRACKETS
 from holdfast.model.content import Body, Data, File, Json, Part, Text, ToolCall, ToolResult
+from holdfast.model.handles import piece_id
 from holdfast.model.messages import Message, Summary, Unit
 
 SPEAKERS = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
 EARLIER = "Earlier summary"
 CALLED, WITH, RETURNED = "Called ", " with ", " → "
 GAP, NEXT_LINE = " … ", " | "
-OTHER_NAMES = "Other names: "
 PREAMBLE = "Excerpts, oldest first:"
+PREAMBLE_WITH_HANDLES = f"Excerpts, oldest first{READS_BRACKETS}:"
+_OTHER_NAMES = "Other names: "
+"""Begins a line of summaries that earlier versions made."""
 
 PIECE_CHARACTERS = 200
 """A longer sentence or line is several pieces."""
@@ -33,6 +40,14 @@ KEY_CHARACTERS = 40
 SHORT_ARGUMENT = 200
 """Characters of an argument that names something; a longer one is the thing itself."""
 FAILURE_CHARACTERS = 200
+SHORT_RESULT = 200
+"""Characters of a result that is quoted whole, or not at all."""
+DETAIL_CHARACTERS = 40
+"""Characters of an argument that is told together with a short result."""
+_MARK_CHARACTERS = 8
+"""Signs without a word, such as the number of a list, that stay with what follows; longer ones are left out."""
+_REPEATED = 3
+"""So many lines of a result that differ in their numbers alone are worth no more than one."""
 SHORT_REPLY_WORDS = 3
 """A reply of so few words needs the question that it answers."""
 _STATEMENT_HEAD, _STATEMENT_TAIL = 6_000, 2_000
@@ -44,10 +59,16 @@ _ARGUMENTS = 40
 """Arguments of one call that are looked at."""
 _MOST_CALLS = 999_999
 
-_TAG = re.compile(r"</?[\w:-]{1,60}(?:\s[^<>]{0,200})?>")
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？؟])|\n\s*")
-_MARK = re.compile(r"^(?:(?:[-*+>#|]+|\d{1,3}[.)])\s+|`{3,}\w{0,20})")
+_SENTENCE = re.compile(r"(?<=[.!?])[ \n]|(?<=[。！？؟])[ \n]?|\n")
+_MARK, _LISTED = re.compile(r"[\W_]*"), re.compile(r"\d{1,3}[.)]")
+_DIGITS = re.compile(r"\d+")
+_DECISION = re.compile(
+    r"\b(?:root cause|decid(?:e|ed|ing)|decisions?|conclu(?:de|ded|sion)|turn(?:s|ed) out|caused by|because|agreed|"
+    r"confirmed|(?:problem|cause|bug|issue|fix|reason|culprit|solution|answer) (?:is|was)|(?:will|must|should) not|"
+    r"won't)\b",
+    re.IGNORECASE,
+)
 _FILE = re.compile(r"[^\s*?]*[^\s/.*?]\.[A-Za-z]\w{0,9}")
 _WORTH_QUOTING = re.compile(r"\w")
 _NOT_LABEL = re.compile(r"[^\w.-]+")
@@ -59,6 +80,7 @@ _FAILURE = re.compile(
 )
 _QUESTION = ("?", "？", "؟")
 _TOOL = re.compile(r"([^\s,]+)(?: x(\d{1,9}))?( \(failed\))?")
+_HANDLE = re.compile(r" \[(h\d{1,19}_\d{1,9})\]$")
 _LABEL = re.compile(r"[\w.-]{1,40}: ")
 
 
@@ -70,6 +92,8 @@ class Piece(msgspec.Struct, frozen=True):
     """What stands between it and the piece before, if that is shown too."""
     label: str = ""
     """The argument that it is from."""
+    weight: float = 1.0
+    """The part of its worth that counts: less for a line that the same result has many of."""
 
 
 class Entry(msgspec.Struct, eq=False):
@@ -84,11 +108,19 @@ class Entry(msgspec.Struct, eq=False):
     """The piece of another entry without which this one says nothing."""
     concludes: bool = False
     """The assistant's last statement of a turn."""
+    decides: tuple[int, ...] = ()
+    """The pieces that tell what the assistant decided or found."""
+    comments: bool = False
+    """The assistant said it along with calls, and they tell what was done."""
     subject: str = ""
     tools: dict[str, int] = {}
     failed: frozenset[str] = frozenset()
-    failure: int | None = None
-    """The piece that tells of a failure, if the last call failed."""
+    fails: bool = False
+    """It tells of a failure that no later call of the same kind has mended."""
+    handle: str = ""
+    """Where the newest result can be read."""
+    whole: frozenset[int] = frozenset()
+    """The pieces that are all of the result; empty if it is too long to be quoted whole."""
 
     @property
     def is_call(self) -> bool:
@@ -108,12 +140,21 @@ class Entry(msgspec.Struct, eq=False):
         )
         return CALLED + ", ".join(counts) + (WITH + self.subject if self.subject else "")
 
+    def names_handle(self, chosen: Iterable[int]) -> bool:
+        """Whether the line names the handle of the result: with these pieces it is not quoted whole."""
+        return bool(self.handle) and not (self.whole and self.whole.issubset(chosen))
+
     def render(self, chosen: Iterable[int]) -> str:
-        """The line with these pieces; what is left out between two of them is marked."""
+        """The line with these pieces; what is left out before and between them is marked."""
+        numbers = sorted(chosen)
         text, before, label = self.head, -1, RETURNED if self.is_call else ""
-        for number in sorted(chosen):
+        if self.names_handle(numbers):
+            text += f" [{self.handle}]"
+        for number in numbers:
             piece = self.pieces[number]
-            if before < 0 or (self.is_call and piece.label != label):
+            if before < 0 and number and not self.is_call:
+                text += GAP
+            elif before < 0 or (self.is_call and piece.label != label):
                 text += self._introduce(piece)
             else:
                 text += piece.glue if number == before + 1 else GAP
@@ -125,6 +166,40 @@ class Entry(msgspec.Struct, eq=False):
         if not self.is_call:
             return " "
         return f"; {piece.label}: " if piece.label else RETURNED
+
+
+class _Call(msgspec.Struct, frozen=True):
+    """A call, until its result is known."""
+
+    tool: str
+    subject: str
+    details: Sequence[Piece] = ()
+    """The arguments that are not its subject."""
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What a call came to."""
+
+    pieces: Sequence[Piece] = ()
+    telling: Sequence[Piece] = ()
+    """Those that are shown before others."""
+    handle: str = ""
+    kind: str = ""
+    """`failed`, `short`, `long`, or empty if there is no result."""
+    whole: bool = False
+    """All of the result is among the pieces, and short."""
+    fails: bool = False
+    """It tells of a failure, though nobody marked it as one."""
+
+    @property
+    def key(self) -> str:
+        """What calls have in common that came to the same. Long results differ, and the newest stands for all."""
+        match self.kind:
+            case "failed":
+                return self.pieces[0].text if self.pieces else ""
+            case "short":
+                return NEXT_LINE.join(piece.text for piece in self.pieces)
+        return ""
 
 
 def flatten(text: str, limit: int) -> str:
@@ -142,14 +217,16 @@ class Transcript:
     def __init__(self, items: Iterable[Unit | Summary]) -> None:
         self.names = Names()
         self._statements: dict[tuple[str, str, str], Entry] = {}
-        self._calls: dict[tuple[str, str], Entry] = {}
+        self._calls: dict[tuple[str, ...], Entry] = {}
+        self._failing: dict[tuple[str, str], list[Entry]] = {}
+        """By subject and tool: what a later call may mend."""
         for item in items:
             if isinstance(item, Summary):
                 self._read_summary(item)
             else:
                 self._read_unit(item)
         last = next(reversed(self._statements.values()), None)
-        if last is not None and last.speaker == SPEAKERS["assistant"]:
+        if last is not None and last.speaker == SPEAKERS["assistant"] and not last.comments:
             self._conclude(last)
 
     @property
@@ -166,14 +243,18 @@ class Transcript:
         return sorted((*self._statements.values(), *self._calls.values()), key=lambda entry: entry.at)
 
     def _read_unit(self, unit: Unit) -> None:
-        called: dict[str, tuple[str, Entry]] = {}
+        waiting: dict[str, _Call] = {}
         for message in unit.messages:
             self._read_message(message)
             for call in message.tool_calls:
-                called[call.id] = _tool_name(call.name), self._read_call(call)
-            for result in message.tool_results:
-                name, entry = called.get(result.tool_call_id) or ("?", self._call_entry("", {"?": 1}))
-                self._read_result(result, name, entry)
+                if call.id in waiting:
+                    self._tell_call(waiting.pop(call.id), _Outcome())
+                waiting[call.id] = self._read_call(call)
+            for number, result in enumerate(message.tool_results):
+                made = waiting.pop(result.tool_call_id, None) or _Call("?", "")
+                self._tell_call(made, self._read_result(result, piece_id(message.seq, number)))
+        for made in waiting.values():
+            self._tell_call(made, _Outcome())
 
     def _read_message(self, message: Message) -> None:
         text = ("" if message.role == "assistant" else "\n").join(_texts(message.content))  # a reply comes in pieces
@@ -181,13 +262,16 @@ class Transcript:
             return
         source = {"assistant": ASSISTANT, "tool": RESULT}.get(message.role or "", USER)
         self.names.add(text, source)
-        self._state(SPEAKERS.get(message.role or "", SPEAKERS["user"]), _sentences(text))
+        speaker = SPEAKERS.get(message.role or "", SPEAKERS["user"])
+        self._state(speaker, _sentences(text), comments=bool(message.tool_calls))
 
-    def _state(self, speaker: str, pieces: dict[int, Piece]) -> None:
+    def _state(self, speaker: str, pieces: dict[int, Piece], *, comments: bool = False) -> None:
         if not pieces:
             return
         before = next(reversed(self._statements.values()), None)
-        entry = Entry(speaker=speaker, at=self.names.at, pieces=pieces)
+        entry = Entry(speaker=speaker, at=self.names.at, pieces=pieces, comments=comments)
+        if speaker == SPEAKERS["assistant"]:
+            entry.decides = tuple(number for number, piece in pieces.items() if _DECISION.search(piece.text))
         entry.opening = _opening(pieces, OPENING_CHARACTERS)
         if speaker == SPEAKERS["user"] and before is not None and before.speaker == SPEAKERS["assistant"]:
             self._conclude(before)
@@ -205,7 +289,7 @@ class Transcript:
         last = max(entry.pieces)
         entry.opening = tuple(dict.fromkeys((*_opening(entry.pieces, CONCLUSION_CHARACTERS), last)))
 
-    def _read_call(self, call: ToolCall) -> Entry:
+    def _read_call(self, call: ToolCall) -> _Call:
         for _, value in _arguments(call.args):
             self.names.add(value, ARGUMENT if len(value) <= SHORT_ARGUMENT else LONG_ARGUMENT)
         arguments = list(islice(_arguments(call.args), _ARGUMENTS))
@@ -213,22 +297,58 @@ class Transcript:
         file = next(((key, value) for key, value in plain if _is_file(value)), None)
         about = [file] if file else [each for each in plain if len(each[1]) <= SHORT_ARGUMENT]
         subject = file[1].strip() if file else ", ".join(_shown(*each) for each in about)
-        entry = self._call_entry(subject, {_tool_name(call.name): 1})
-        if not subject:
-            entry.pieces = {}  # what it was called with last is what counts
-        for key, value in arguments:
-            if (key, value) not in about:
-                self._add_pieces(entry, _lines(value, key or "value"))
-        return entry
+        details = [piece for each in arguments if each not in about for piece in _lines(each[1], each[0] or "value")]
+        return _Call(_tool_name(call.name), _subject(subject), details)
 
-    def _call_entry(self, subject: str, tools: dict[str, int]) -> Entry:
-        subject = flatten(subject, ARGUMENTS_CHARACTERS).replace("; ", ";").replace(RETURNED, "→")
-        key = subject, "" if subject else next(iter(tools))
+    def _read_result(self, result: ToolResult, handle: str) -> _Outcome:
+        text = "\n".join(_texts(result.content))
+        self.names.add(text, RESULT)
+        pieces = _lines(text, "")
+        if result.is_error:
+            return _Outcome(pieces, _leading(pieces, FAILURE_CHARACTERS), handle, "failed", _is_whole(result, text))
+        failure = _failure_in(text)
+        if _is_whole(result, text):
+            return _Outcome(pieces, pieces, handle, "short", whole=True, fails=bool(failure))
+        telling = [Piece(failure, NEXT_LINE)] if failure else []
+        others = [piece for piece in pieces if piece.text != failure]
+        return _Outcome([*others, *telling], telling, handle, "long", fails=bool(failure))
+
+    def _tell_call(self, call: _Call, outcome: _Outcome) -> None:
+        """One more call, in the entry of those that came to the same."""
+        failed = outcome.kind == "failed"
+        entry = self._call_entry(call.subject, {call.tool: 1}, outcome)
+        if not call.subject:
+            entry.pieces = {}  # what it was called with last is what counts
+        entry.failed = frozenset({call.tool}) if failed else frozenset()
+        self._add_pieces(entry, call.details)
+        self._add_pieces(entry, outcome.pieces)
+        texts = {piece.text for piece in outcome.telling}
+        own = [number for number, piece in entry.pieces.items() if not piece.label and piece.text in texts]
+        entry.whole = frozenset(own) if outcome.whole else frozenset()
+        details = {piece.text for piece in call.details if outcome.whole and len(piece.text) <= DETAIL_CHARACTERS}
+        entry.opening = tuple(
+            number for number, piece in entry.pieces.items() if number in own or (piece.label and piece.text in details)
+        )
+        self._note_failure(entry, call.subject, call.tool, fails=failed or outcome.fails)
+
+    def _note_failure(self, entry: Entry, subject: str, tool: str, *, fails: bool) -> None:
+        """What fails is told early, until a call of the same kind succeeds."""
+        failing = self._failing.setdefault((subject, tool), [])
+        if not fails:
+            for each in failing:
+                each.fails = False
+            failing.clear()
+        elif not entry.fails:
+            failing.append(entry)
+        entry.fails = fails
+
+    def _call_entry(self, subject: str, tools: dict[str, int], outcome: _Outcome) -> Entry:
+        key = subject, *tools, outcome.kind, outcome.key
         entry = self._calls.pop(key, None) or Entry(speaker="", at=0, subject=subject)
         for name, times in tools.items():
             entry.tools = {**entry.tools, name: min(entry.tools.get(name, 0) + times, _MOST_CALLS)}
-        entry.failed -= tools.keys()
         entry.at = self.names.at
+        entry.handle = outcome.handle
         self._calls[key] = entry
         return entry
 
@@ -240,29 +360,16 @@ class Transcript:
         kept |= {start + place: piece for place, piece in enumerate(pieces)}
         entry.pieces = dict(islice(kept.items(), max(0, len(kept) - _ENTRY_PIECES), None))
 
-    def _read_result(self, result: ToolResult, name: str, entry: Entry) -> None:
-        text = "\n".join(_texts(result.content))
-        self.names.add(text, RESULT)
-        entry.at = self.names.at
-        entry.failure = None
-        failure = flatten(_TAG.sub(" ", text[:2_000]), FAILURE_CHARACTERS) if result.is_error else _failure_in(text)
-        self._add_pieces(entry, _lines(text, ""))
-        if result.is_error:
-            entry.failed |= {name}
-        if failure:
-            self._add_pieces(entry, [Piece(failure, NEXT_LINE)])
-            entry.failure = max(entry.pieces)
-
     def _read_summary(self, summary: Summary) -> None:
         for row in summary.text.split("\n"):
             speaker, colon, said = row.partition(": ")
-            if row == PREAMBLE or not row.strip():
+            if row in (PREAMBLE, PREAMBLE_WITH_HANDLES) or not row.strip():
                 continue
-            if row.startswith(OTHER_NAMES):
-                self.names.add(row.removeprefix(OTHER_NAMES), ARGUMENT)
+            if row.startswith(_OTHER_NAMES):
+                self.names.add(row.removeprefix(_OTHER_NAMES), ARGUMENT)
             elif colon and speaker in (*SPEAKERS.values(), EARLIER):
                 self.names.add(said, USER if speaker == SPEAKERS["user"] else ASSISTANT)
-                self._state(speaker, _carried(said, sentences=True))
+                self._state(speaker, _carried(said))
             elif not self._read_call_row(row):
                 self.names.add(row, ASSISTANT)
                 self._state(EARLIER, _sentences(row))
@@ -273,56 +380,93 @@ class Transcript:
             return False
         ends = [at for at in (row.find("; "), row.find(RETURNED)) if at >= 0]
         end = min(ends, default=len(row))
-        tools, _, subject = row[len(CALLED) : end].partition(WITH)
+        named = _HANDLE.search(row[:end])
+        tools, _, subject = row[len(CALLED) : named.start() if named else end].partition(WITH)
         found = [_TOOL.fullmatch(part) for part in tools.split(", ")]
         counts = {each[1]: int(each[2] or 1) for each in found if each}
         if len(counts) != len(found):
             return False
         self.names.add(row[:end], ARGUMENT)
-        entry = self._call_entry(subject, counts)
-        entry.failed |= {each[1] for each in found if each and each[3]}
-        if end < len(row):
-            body = row[end:].removeprefix(RETURNED).removeprefix("; ")
-            label = _LABEL.match(body) if row.startswith("; ", end) else None
-            self.names.add(body, LONG_ARGUMENT)
-            pieces = _carried(
-                body[label.end() if label else 0 :], sentences=False, label=label[0][:-2] if label else ""
-            )
+        arguments, returned, result = row[end:].partition(RETURNED)
+        self.names.add(arguments + result, LONG_ARGUMENT)
+        label = _LABEL.match(arguments, 2)
+        pieces = _carried_lines(arguments[label.end() if label else 2 :], label[0][:-2] if label else "value")
+        quoted = _carried_lines(result, "") if returned else {}
+        failed = frozenset(each[1] for each in found if each and each[3])
+        outcome = _Outcome(
+            [*quoted.values()],
+            handle=named[1] if named else "",
+            kind="failed" if failed else "long" if named else "short" if quoted else "",
+        )
+        entry = self._call_entry(subject, counts, outcome)
+        for each in (pieces, quoted):
             start = max(entry.pieces, default=-2) + 2
-            entry.pieces = entry.pieces | {start + number: piece for number, piece in pieces.items()}
-            entry.at = self.names.at
+            entry.pieces = entry.pieces | {start + number: piece for number, piece in each.items()}
+        entry.failed = failed
+        if quoted and outcome.kind != "long":
+            entry.opening = tuple(entry.pieces) if outcome.kind == "short" else tuple(entry.pieces)[-len(quoted) :][:1]
+            entry.whole = frozenset(tuple(entry.pieces)[-len(quoted) :] if outcome.kind == "short" else ())
+            self._note_failure(entry, subject, next(iter(counts)), fails=bool(failed))
         return True
 
 
 def _opening(pieces: dict[int, Piece], limit: int) -> tuple[int, ...]:
-    """The first pieces, up to so many characters; one at least."""
+    """The first pieces, up to so many characters, or until they repeat themselves; one at least."""
     taken: list[int] = []
+    seen: set[str] = set()
     for number, piece in pieces.items():
         limit -= len(piece.text) + 1
-        if taken and (limit < 0 or number != taken[-1] + 1):
+        if taken and (limit < 0 or number != taken[-1] + 1 or piece.text in seen):
             break
+        seen.add(piece.text)
         taken.append(number)
     return tuple(taken)
 
 
 def _sentences(text: str) -> dict[int, Piece]:
-    """What a message says, without tags and the marks of lists; of a long one, its beginning and its end."""
-    gap = 0
-    if len(text) > _STATEMENT_HEAD + _STATEMENT_TAIL:
-        gap, text = _STATEMENT_HEAD, text[:_STATEMENT_HEAD] + "\n" + text[-_STATEMENT_TAIL:]
+    """What a message says, as it was written but for blanks; of a long one, its beginning and its end."""
+    if len(text) <= _STATEMENT_HEAD + _STATEMENT_TAIL:
+        return _quotes([text])
+    return _quotes([text[:_STATEMENT_HEAD], text[-_STATEMENT_TAIL:]])
+
+
+def _quotes(runs: Iterable[str], number: int = 0) -> dict[int, Piece]:
+    """The sentences of texts between which something is missing."""
     found: dict[int, Piece] = {}
-    number = read = 0
-    for raw in _SENTENCE.split(_TAG.sub(" ", text).replace("**", "")):
-        if gap and read > gap:
-            number, gap = number + 1, 0
-        read += len(raw)
-        sentence = _BLANK.sub(" ", _MARK.sub("", raw.strip())).strip()
-        for piece in _split(sentence, " ") if _WORTH_QUOTING.search(sentence) else ():
+    for run in runs:
+        text = _BLANK.sub(_blank, run).strip()
+        for piece, gap in _run_pieces(text):
+            number += gap and bool(found)
             found[number] = piece
             number += 1
-    if not found and (whole := flatten(text, PIECE_CHARACTERS)):
-        found[0] = Piece(whole)
+        number += 1
     return found
+
+
+def _blank(run: re.Match[str]) -> str:
+    return "\n" if "\n" in run[0] else " "
+
+
+def _run_pieces(text: str) -> Iterator[tuple[Piece, bool]]:
+    """The pieces of a text without double blanks, each with whether something is left out before it. Signs without a word
+    stay with what follows."""
+    start, glue, gap, at = 0, " ", False, 0
+    said = False
+    for end, after in (*((each.start(), each.end()) for each in _SENTENCE.finditer(text)), (len(text), len(text))):
+        last = end == len(text)
+        is_mark = _MARK.fullmatch(text, at, end) is not None
+        listed = (not at or text[at - 1] == "\n") and _LISTED.fullmatch(text, at, end) is not None
+        if (is_mark or listed) and not last and end - start <= _MARK_CHARACTERS:
+            at = after
+            continue
+        if is_mark and (said or not last):
+            gap = True
+        elif start < end:
+            for piece in _split(text[start:end].replace("\n", " "), glue):
+                yield piece, gap
+                gap, said = False, True
+        glue = " " if after > end else ""
+        start = at = after
 
 
 def _lines(text: str, label: str) -> list[Piece]:
@@ -330,32 +474,47 @@ def _lines(text: str, label: str) -> list[Piece]:
     lines = text.split("\n", _OUTPUT_LINES)
     if len(lines) > _OUTPUT_LINES:
         lines[_OUTPUT_LINES:] = lines[_OUTPUT_LINES][-_TAIL_CHARACTERS:].split("\n")[-_OUTPUT_TAIL_LINES:]
+    lines = [_BLANK.sub(" ", raw[: PIECE_CHARACTERS * 20]).strip() for raw in lines]
+    shapes = [_DIGITS.sub("0", line) for line in lines]
+    times = Counter(shapes)
     found: list[Piece] = []
-    for raw in lines:
-        line = _BLANK.sub(" ", _TAG.sub(" ", raw[: PIECE_CHARACTERS * 20])).strip()
+    for line, shape in zip(lines, shapes, strict=True):
         if _WORTH_QUOTING.search(line):
-            found += _split(line, NEXT_LINE, label)
+            weight = 1.0 if times[shape] < _REPEATED else 1 / times[shape]
+            found += _split(line, NEXT_LINE, label, weight)
     return found
 
 
-def _split(line: str, glue: str, label: str = "") -> Iterator[Piece]:
+def _split(line: str, glue: str, label: str = "", weight: float = 1.0) -> Iterator[Piece]:
     """A line as pieces of at most PIECE_CHARACTERS."""
     while len(line) > PIECE_CHARACTERS:
         cut = line.rfind(" ", PIECE_CHARACTERS // 2, PIECE_CHARACTERS)
         end = cut if cut > 0 else PIECE_CHARACTERS
-        yield Piece(line[:end], glue, label)
-        line, glue = line[end:].lstrip(), " " if cut > 0 else ""
+        yield Piece(line[:end], glue, label, weight)
+        glue = " " if line[end] == " " else ""
+        line = line[end:].lstrip()
     if line:
-        yield Piece(line, glue, label)
+        yield Piece(line, glue, label, weight)
 
 
-def _carried(text: str, *, sentences: bool, label: str = "") -> dict[int, Piece]:
-    """The pieces of a line of an earlier summary."""
+def _leading(pieces: Sequence[Piece], limit: int) -> list[Piece]:
+    """The first pieces, up to so many characters; one at least."""
+    return [pieces[number] for number in _opening(dict(enumerate(pieces)), limit)]
+
+
+def _carried(said: str) -> dict[int, Piece]:
+    """The pieces of a statement in an earlier summary."""
+    inside = said.removeprefix(GAP.lstrip())
+    return _quotes(inside.split(GAP), 1 if inside != said else 0)
+
+
+def _carried_lines(text: str, label: str) -> dict[int, Piece]:
+    """The pieces of what a call of an earlier summary had or returned."""
     found: dict[int, Piece] = {}
     number = 0
     for run in text.split(GAP):
-        for part in _SENTENCE.split(run) if sentences else run.split(NEXT_LINE):
-            for piece in _split(part.strip(), " " if sentences else NEXT_LINE, label):
+        for part in run.split(NEXT_LINE):
+            for piece in _split(part.strip(), NEXT_LINE, label):
                 found[number] = piece
                 number += 1
         number += 1
@@ -393,6 +552,15 @@ def _shown(key: str, value: str) -> str:
     return f"{key}={shown}" if key else shown
 
 
+def _subject(text: str) -> str:
+    return flatten(text, ARGUMENTS_CHARACTERS).replace("; ", ";").replace(RETURNED, "→")
+
+
+def _is_whole(result: ToolResult, text: str) -> bool:
+    """Whether a result is short, and its lines are all of it."""
+    return len(text) <= SHORT_RESULT and all(isinstance(part, Text | Data) for part in result.content)
+
+
 def _is_file(value: str) -> bool:
     return len(value) <= SHORT_ARGUMENT and _FILE.fullmatch(value.strip()) is not None
 
@@ -420,4 +588,4 @@ def _failure_in(text: str) -> str:
     if len(lines) == _OUTPUT_LINES:
         lines += text[-_TAIL_CHARACTERS:].rsplit("\n", _OUTPUT_LINES)[1:]
     found = next((line for line in lines if len(line) < 1_000 and _FAILURE.match(line)), "")
-    return flatten(_TAG.sub(" ", found), FAILURE_CHARACTERS)
+    return flatten(found, FAILURE_CHARACTERS)

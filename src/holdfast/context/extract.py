@@ -2,12 +2,12 @@
 
 Laws: the same items give the same text; it never has more tokens than it may; it is empty only if nothing fits or there is
 nothing to say; the time is linear in what is read. A line says who said it, or which tools were called with what; no line
-holds the words of two speakers. Bare names take at most NAMES_SHARE of the tokens: a name stands in the line where it was
-used.
+holds the words of two speakers. A result that is not quoted whole is named by its handle.
 
-Selection: what the user said and the statement that each turn ended with come first, then failures and which calls
-were made. The rest of the room goes to the sentences and lines whose names are the likeliest to be needed again, for each
-token that they take. Of an earlier summary among the items, the oldest entries give way first.
+Selection: what the user said, failures, what the assistant decided and the statement that each turn ended with come first,
+then which calls were made, with their results if those are short. The rest of the room goes to the sentences and lines
+whose names are the likeliest to be needed again, for each token that they take; lines that a result repeats count for less.
+Of an earlier summary among the items, the oldest entries give way first.
 """
 
 from __future__ import annotations
@@ -20,21 +20,27 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.context.excerpts import OTHER_NAMES, PREAMBLE, SHORT_REPLY_WORDS, SPEAKERS, Entry, Transcript
+from holdfast.context.excerpts import (
+    PREAMBLE,
+    PREAMBLE_WITH_HANDLES,
+    SHORT_REPLY_WORDS,
+    SPEAKERS,
+    Entry,
+    Transcript,
+)
 from holdfast.model.messages import Summary, Unit
 
 Count: TypeAlias = Callable[[str], int]
 
-NAMES_SHARE = 0.05
-"""The most of a summary that names may take that stand in no line."""
-_USER_SHARE, _FAILURE_SHARE, _CONCLUSION_SHARE, _CALL_SHARE = 0.40, 0.08, 0.25, 0.45
+_USER_SHARE, _FAILURE_SHARE, _DECISION_SHARE, _CONCLUSION_SHARE = 0.40, 0.10, 0.10, 0.25
+_DEED_SHARE, _CALL_SHARE = 0.15, 0.45
 """The most of the room that each kind takes before the rest is chosen by worth."""
 _REPETITION = 0.5
 """The power of the number of calls by which a line that tells of them is ranked."""
 _THRIFT = 1.0
 """The power of its length by which a text's worth is divided."""
-_USER_WORD, _ASSISTANT_WORD = 0.4, 0.1
-"""What a word of a statement is worth that no other chosen sentence has."""
+_USER_WORD, _ASSISTANT_WORD, _COMMENT_WORD = 0.4, 0.1, 0.02
+"""What a word of a statement is worth that no other chosen sentence has; least in a comment on calls."""
 _TOKEN_CHARACTERS = 16
 """A text longer than this for each token does not fit; it is not counted."""
 _MISSES = 24
@@ -68,6 +74,7 @@ class _Candidate(msgspec.Struct):
     names: frozenset[str]
     words: frozenset[str] = frozenset()
     word_worth: float = 0.0
+    weight: float = 1.0
 
 
 class _Selection:
@@ -86,25 +93,29 @@ class _Selection:
         """The numbers of the pieces of each entry that is in, by its place."""
         self._covered: set[str] = set()
         self._words: set[str] = set()
-        self._room = tokens - count(f"{PREAMBLE}\n")
+        names_handles = any(entry.handle for entry in self._entries)
+        self._room = tokens - count(f"{PREAMBLE_WITH_HANDLES if names_handles else PREAMBLE}\n")
 
     def text(self) -> str:
         whole = self._render({place: {*entry.pieces} for place, entry in enumerate(self._entries)})
         if not self._entries or (len(whole) <= self._tokens * _TOKEN_CHARACTERS and self._count(whole) <= self._tokens):
             return whole
         self._choose_first()
-        reserve = int(self._tokens * NAMES_SHARE)
-        self._room -= reserve
         self._choose_by_worth()
-        body = self._fit()
-        return self._with_names(body) if body else self._scrap()
+        return self._fit() or self._scrap()
 
     def _choose_first(self) -> None:
-        """The user's words, what each turn ended with, failures, and which calls were made; each up to its share."""
+        """The user's words, failures, decisions, what each turn ended with, and which calls were made; each up to its
+        share."""
         statements = list(reversed(self._transcript.statements))
+        newest = {entry.subject or id(entry): entry for entry in self._transcript.calls}
         calls = sorted(
             self._transcript.calls,
-            key=lambda entry: -math.pow(entry.calls, _REPETITION) * self._names.freshness(entry.at),
+            key=lambda entry: (
+                _is_mended(entry),
+                newest[entry.subject or id(entry)] is not entry,
+                -math.pow(entry.calls, _REPETITION) * self._names.freshness(entry.at),
+            ),
         )
         users = [entry for entry in statements if entry.speaker != SPEAKERS["assistant"] and _is_telling(entry)]
         if users:
@@ -112,28 +123,37 @@ class _Selection:
         conclusions = [
             entry for entry in statements if entry.concludes and self._names.find(entry.render(entry.opening))
         ]
-        failing = sorted((entry for entry in calls if entry.failure is not None), key=lambda entry: -entry.at)
-        for entries, share in (
-            (users, _USER_SHARE),
-            (failing, _FAILURE_SHARE),
-            (conclusions, _CONCLUSION_SHARE),
-            (calls, _CALL_SHARE),
+        failing = sorted((entry for entry in calls if entry.fails), key=lambda entry: -entry.at)
+        for group, share in (
+            ([(entry, entry.opening) for entry in users], _USER_SHARE),
+            ([(entry, entry.opening) for entry in failing], _FAILURE_SHARE),
+            ([(entry, entry.decides) for entry in statements if entry.decides], _DECISION_SHARE),
+            ([(entry, entry.opening) for entry in conclusions], _CONCLUSION_SHARE),
+            ([(entry, entry.opening) for entry in calls if entry.whole], _DEED_SHARE),
+            ([(entry, entry.opening) for entry in calls], _CALL_SHARE),
         ):
-            self._choose_openings(entries, int(self._tokens * share))
+            self._choose_group(group, int(self._tokens * share), fewest=0 if share == _CALL_SHARE else 1)
 
-    def _choose_openings(self, entries: Sequence[Entry], share: int) -> None:
+    def _choose_group(self, group: Sequence[tuple[Entry, tuple[int, ...]]], share: int, fewest: int) -> None:
+        """As many pieces of each entry as its group has room for, but for entries of which that is too few."""
         left = self._room - min(share, self._room)
         misses = 0
-        for entry in entries:
-            pieces = entry.opening if entry.failure is None else (entry.failure,)
+        for entry, first in group:
+            pieces = first
             while not self._choose(entry, pieces, self._room - left):
-                if len(pieces) <= 1:
+                if len(pieces) <= fewest or self._room <= left:
                     misses += 1
                     break
-                least = min(pieces, key=lambda number: self._worth(entry, number))
-                pieces = tuple(number for number in pieces if number != least)
+                pieces = self._fewer(entry, pieces, fewest)
             if misses > _MISSES:
                 return
+
+    def _fewer(self, entry: Entry, pieces: tuple[int, ...], fewest: int) -> tuple[int, ...]:
+        """A statement without its least piece; a call without its arguments, then with as little as may be."""
+        if entry.is_call:
+            return tuple(sorted(entry.whole)) if 0 < len(entry.whole) < len(pieces) else pieces[:fewest]
+        least = min(pieces, key=lambda each: self._worth(entry, each))
+        return tuple(number for number in pieces if number != least)
 
     def _worth(self, entry: Entry, number: int) -> float:
         """What a piece is worth by its names, whether they are in already or not."""
@@ -146,7 +166,7 @@ class _Selection:
         new = [number for number in pieces if known is None or number not in known]
         if known is not None and not new:
             return True
-        text = "" if known is not None else f"{entry.head}\n"
+        text = "" if known is not None else _head_of(entry, pieces)
         text += "".join(f" … {entry.pieces[number].text}" for number in new)
         cost = self._count(text) if len(text) <= room * _TOKEN_CHARACTERS else room + 1
         if cost > room:
@@ -192,18 +212,25 @@ class _Selection:
             if entry.is_call and chosen is None:
                 found.append(_Candidate(entry, None, entry.head, self._names.find(entry.head)))
             word_worth = (
-                0.0 if entry.is_call else _ASSISTANT_WORD if entry.speaker == SPEAKERS["assistant"] else _USER_WORD
+                0.0
+                if entry.is_call
+                else _COMMENT_WORD
+                if entry.comments
+                else _ASSISTANT_WORD
+                if entry.speaker == SPEAKERS["assistant"]
+                else _USER_WORD
             )
             word_worth *= self._names.freshness(entry.at)
             for number, piece in entry.pieces.items():
                 if chosen is None or number not in chosen:
                     words = frozenset() if entry.is_call else _words(piece.text)
-                    found.append(_Candidate(entry, number, piece.text, self._names.find(piece.text), words, word_worth))
+                    names = self._names.find(piece.text)
+                    found.append(_Candidate(entry, number, piece.text, names, words, word_worth, piece.weight))
         return found
 
     def _density(self, candidate: _Candidate, worth: dict[str, float]) -> float:
         total = sum(worth[name] for name in candidate.names if name not in self._covered)
-        total += candidate.word_worth * len(candidate.words - self._words)
+        total = total * candidate.weight + candidate.word_worth * len(candidate.words - self._words)
         length = len(candidate.text) + 4
         if candidate.number is not None and self._order[id(candidate.entry)] not in self._chosen:
             length += len(candidate.entry.head)
@@ -211,7 +238,8 @@ class _Selection:
 
     def _render(self, chosen: dict[int, set[int]]) -> str:
         rows = [self._entries[place].render(chosen[place]) for place in sorted(chosen)]
-        return "\n".join([PREAMBLE, *rows]) if rows else ""
+        named = any(self._entries[place].names_handle(chosen[place]) for place in chosen)
+        return "\n".join([PREAMBLE_WITH_HANDLES if named else PREAMBLE, *rows]) if rows else ""
 
     def _fit(self) -> str:
         """The text of what was chosen, without the last choices as long as it is too long."""
@@ -229,33 +257,6 @@ class _Selection:
                     del self._chosen[place]
         return ""
 
-    def _with_names(self, body: str) -> str:
-        """The text, and the likeliest names that stand in none of its lines."""
-        known = self._names.find(body)
-        listed = [name for name in self._names.list_codes() if name not in known]
-        worth = {name: self._names.worth(name) / math.pow(1 + len(name) / 4, _THRIFT) for name in listed}
-        ranked = sorted((name for name in listed if worth[name] > 0), key=lambda name: (-worth[name], name))
-        size = self._count(body)
-        room = min(int(size * NAMES_SHARE), self._tokens - size) - self._count(f"\n{OTHER_NAMES}")
-        taken: list[str] = []
-        misses = 0
-        for name in ranked:
-            cost = self._count(f" {name}")
-            if cost > room:
-                misses += 1
-                if misses > _MISSES:
-                    break
-                continue
-            room -= cost
-            taken.append(name)
-        while taken:
-            row = f"\n{OTHER_NAMES}{' '.join(taken)}"
-            text = body + row
-            if self._count(text) <= self._tokens and self._count(row) <= self._count(text) * NAMES_SHARE:
-                return text
-            taken.pop()
-        return body
-
     def _scrap(self) -> str:
         """The beginning of the newest entry, where there is no room for more."""
         for entry in [*reversed(self._transcript.statements), *reversed(self._transcript.calls)][:8]:
@@ -265,6 +266,16 @@ class _Selection:
                     return text
                 text = text[: len(text) // 2].rstrip()
         return ""
+
+
+def _head_of(entry: Entry, pieces: Sequence[int]) -> str:
+    """What a line takes beside its pieces."""
+    return f"{entry.head} [{entry.handle}]\n" if entry.names_handle(pieces) else f"{entry.head}\n"
+
+
+def _is_mended(entry: Entry) -> bool:
+    """Whether it is about a failure that is none any more."""
+    return bool(entry.failed) and not entry.fails
 
 
 def _words(text: str) -> frozenset[str]:

@@ -104,14 +104,6 @@ class Names:
         """1 for what was read last, less for what is older."""
         return 1 / math.sqrt(1 + max(0, self.at - at) / _AGE)
 
-    def list_codes(self) -> list[str]:
-        """The paths and codes, and the names that a person or a call used; numbers and plain words excepted."""
-        return [
-            spelling
-            for spelling, name in self._names.items()
-            if name.kind in (PATH, CODE) or (name.kind != NUMBER and name.sources != RESULT)
-        ]
-
     def _classify(self, token: str) -> tuple[str, str | None]:
         """The name in a token, without a line number behind a file's name, and its kind; None for a plain word."""
         known = self._known.get(token)

@@ -12,6 +12,7 @@ import msgspec
 from holdfast import codec
 from holdfast.context.assemble import Placed, Tail
 from holdfast.core.previews import Spooling
+from holdfast.model.handles import Priority
 from holdfast.model.messages import History, Item, Summary
 from holdfast.model.names import LedgerId, Scope
 from holdfast.model.pack import Brief, Entry, Exposure, Fate, Manifest, Request, Section, TokenSummary
@@ -130,13 +131,16 @@ def _first(stands: Stands) -> Entry:
 
 
 def _history(seen: Sequence[Seen], waiting: Sequence[OpenCall]) -> Iterator[Entry]:
-    """Messages in a row to which the same happened are told of together."""
-    for (fate, reason, alone), run in itertools.groupby(seen, key=lambda each: (each.fate, each.reason, _alone(each))):
-        if alone:
-            for each in run:
-                yield _stretch([each], fate, reason)
-        else:
-            yield _stretch(list(run), fate, reason)
+    """Messages in a row to which the same happened are told of together. Those that a summary goes around are told of one
+    by one: what is between them is not in view."""
+    summarised = max((each.item.last for each in seen if isinstance(each.item, Summary)), default=0)
+
+    def same(each: Seen) -> tuple[Fate, str, Priority, int]:
+        inside = isinstance(each.item, Summary) or each.fate == "reduced" or each.item.first <= summarised
+        return each.fate, each.reason, _priority(each.item), each.item.first if inside else 0
+
+    for _, run in itertools.groupby(seen, key=same):
+        yield _stretch(list(run), summarised)
     for call in waiting:
         yield Entry(
             id=call.id,
@@ -147,16 +151,20 @@ def _history(seen: Sequence[Seen], waiting: Sequence[OpenCall]) -> Iterator[Entr
         )
 
 
-def _alone(seen: Seen) -> bool:
-    return isinstance(seen.item, Summary) or seen.fate == "reduced"
+def _priority(item: Item) -> Priority:
+    return "medium" if isinstance(item, Summary) else item.priority
 
 
-def _stretch(run: Sequence[Seen], fate: Fate, reason: str) -> Entry:
+def _stretch(run: Sequence[Seen], summarised: int) -> Entry:
+    """What happened to messages in a row; `summarised` is the last seq that summaries reach to."""
+    fate = run[0].fate
     first, last = run[0].item, run[-1].item
     single = len(run) == 1
     summary = first if single and isinstance(first, Summary) else None
     count = sum(each.item.count for each in run)
     name = f"m{first.first}" if first.first == last.last else f"m{first.first}-m{last.last}"
+    if summary is None and first.first <= summarised:
+        name = f"m{first.first}"  # a summary goes around it, perhaps one from the same message to the same
     shown = ""
     if summary is not None:
         shown = digest(summary.text)
@@ -166,8 +174,9 @@ def _stretch(run: Sequence[Seen], fate: Fate, reason: str) -> Entry:
         id=name,
         section="history",
         fate=fate,
-        reason=reason,
+        reason=run[0].reason,
         tokens=sum(each.tokens for each in run),
+        priority=_priority(first),
         source=f"{count:,} message{'' if count == 1 else 's'}",
         score=max(each.score for each in run),
         at=first.first,

@@ -415,11 +415,16 @@ class _Offsets:
         """The spans in the next part, in its own characters."""
         start, stop = self._at, self._at + len(text)
         self._at = stop + self._between
-        return [
-            Span(max(each.start, start) - start, min(each.stop, stop) - start, each.id)
-            for each in self._spans
-            if max(each.start, start) < min(each.stop, stop)
-        ]
+        return _within(self._spans, start, stop)
+
+
+def _within(spans: Sequence[Span], start: int, stop: int) -> list[Span]:
+    """What of these spans lies between two characters, counted from the first."""
+    return [
+        Span(max(each.start, start) - start, min(each.stop, stop) - start, each.id)
+        for each in spans
+        if max(each.start, start) < min(each.stop, stop)
+    ]
 
 
 def _result(
@@ -455,8 +460,11 @@ def _part(part: Part, report: _Report, offsets: _Offsets, before: str) -> Part:
             shown = report.text(text, offsets.take(text), before)
             return part if shown == text else Text(shown)
         case Body(preview=preview):
-            shown = report.text(preview, offsets.take(preview))
-            return part if shown == preview else msgspec.structs.replace(part, preview=shown)
+            spans, cut = offsets.take(preview), len(preview) - part.tail
+            head = report.text(preview[:cut], _within(spans, 0, cut))
+            tail = report.text(preview[cut:], _within(spans, cut, len(preview))) if part.tail else ""
+            shown = head + tail
+            return part if shown == preview else msgspec.structs.replace(part, preview=shown, tail=len(tail))
         case Data(value):
             written = text_of([part])
             spans = offsets.take(written)

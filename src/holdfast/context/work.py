@@ -17,6 +17,7 @@ from holdfast.context.ground import Choice, Ground, Tools
 from holdfast.context.loss import Recalls, count_recalls, price_of_loss
 from holdfast.context.outline import OUTLINE_TOKENS, outline
 from holdfast.context.steps import meet_targets, shifted
+from holdfast.core.previews import MESSAGE_TAIL, RESULT_TAIL, ends_of, text_ends
 from holdfast.core.shown import (
     Reductions,
     by_message,
@@ -25,6 +26,7 @@ from holdfast.core.shown import (
     pieces_of,
     reduced_text,
     size_of,
+    stored_in,
 )
 from holdfast.model import limits
 from holdfast.model.content import Part, text_of
@@ -48,7 +50,11 @@ from holdfast.model.plan import (
 FEWEST = 100
 """Tokens that a summary may take in any case."""
 SHORTENED = 5
-"""A summary takes one token for so many that it stands for, at most."""
+"""A summary takes one token for so many that it stands for, at most, unless it stands for little."""
+SMALL_SUMMARY = 400
+"""Tokens that a summary of little may take, if its share of the window holds them."""
+SMALL_SHARE = (4, 5)
+"""The part of what it stands for that a summary of little may take."""
 GROWTH = (6_000, 10)
 """What is assumed before anything is known: so many tokens added in so many calls."""
 PREVIEW_CHARS = limits.PREVIEW_BYTES
@@ -142,16 +148,18 @@ class Work:
 
     def until(self, target: int, before: int | None = None, share: int = 0) -> int:
         """How many of the oldest items must leave for the view, with the summary that takes their place, to have so many
-        tokens; what is unseen stays, and what stands from `before` on."""
+        tokens; what is unseen stays, and what stands from `before` on. It ends at a clean cut if there is one."""
         left, number = self.tokens, 0
         last = self.unseen if before is None else min(before, self.unseen)
-        new = room = 0
-        while number < last and left + new > target:
+        new = room = whole = 0
+        clean = {0, *self._clean_cuts(last)}
+        while number < last and (left + new > target or number not in clean):
             item = self.items[number]
             if not self.stays(item):
                 left -= self.sizes[number]
                 room += _summarised(item, share)
-                new = self.tools.measure(self._most(room, share), 1)
+                whole += item.tokens
+                new = self.tools.measure(self._most(room, whole, share), 1)
             number += 1
         return number
 
@@ -183,12 +191,15 @@ class Work:
     def cut(self, number: int) -> int:
         """The last place up to here where no unit reaches over to the other side: a message may come between a call and its
         result."""
-        reach, good = 0, 0
+        return max(self._clean_cuts(number), default=0)
+
+    def _clean_cuts(self, number: int) -> Iterator[int]:
+        """The places up to here where no unit reaches over to the other side."""
+        reach = 0
         for at in range(number):
             reach = max(reach, self.items[at].last)
             if at + 1 == len(self.items) or self.items[at + 1].first > reach:
-                good = at + 1
-        return good
+                yield at + 1
 
     def excerpts(self, op: TimeDecayMicro, before: int) -> tuple[Reduction, ...]:
         """Large tool results before an item, by excerpts."""
@@ -225,29 +236,34 @@ class Work:
         return piece.message.tokens if alone else piece_tokens(piece.parts, self.tools.count)
 
     def _shorter(self, pieces: Iterable[_Piece], form: Form, over: int, chars: int) -> tuple[Reduction, ...]:
-        """Those of more than so many tokens, each by about so many characters."""
+        """Those of more than so many tokens, each by about so many characters. A stored body that was paged in goes back to
+        its stored preview, whichever form is asked for: that is the same in every window."""
         found: list[Reduction] = []
         for each in pieces:
             if each.message.tokens <= over:
                 continue
             stored = self.ground.stored.get((each.message.seq, each.number))
+            shape: Form = "spool" if stored is not None and each.how is not None else form
             # a stored body is spooled to its stored preview
-            parts = each.parts if stored is None or form != "spool" else stored
+            parts = each.parts if stored is None or shape != "spool" else stored
             text = text_of(parts)
-            already = form == "spool" and each.parts == stored  # it is shown by its stored preview
+            already = shape == "spool" and each.parts == stored  # it is shown by its stored preview
             if already or (stored is None and len(text) <= chars * 2):
                 continue
+            if shape != "spool" and stored_in(parts) and len(text) <= chars // 2:
+                continue  # its preview is no longer than what would stay of it
             tokens = self._tokens(each)
             if tokens <= over:
                 continue
+            head, tail = _extent(each, shape, chars, text, stored is not None)
             piece = Reduction(
                 message=each.message.seq,
                 piece=each.number,
-                form=form,
-                head=max(chars, len(text) if stored else 0) if form == "spool" else chars // 2,
-                tail=0 if form == "spool" else chars // 4 if form == "snip" else chars // 2,
+                form=shape,
+                head=head,
+                tail=tail,
                 tokens=tokens,
-                size=size_of(stored or parts) if stored or form == "spool" else 0,
+                size=size_of(stored or parts) if stored or shape == "spool" else 0,
                 digest="",
                 source=each.call,
             )
@@ -329,12 +345,17 @@ class Work:
         return bool(leaving) and not (len(leaving) == 1 and isinstance(leaving[0], Summary))
 
     def _room(self, number: int, share: int) -> int:
-        """The tokens that a summary of so many items may take: what earlier ones have, and a part of what is new. A mere
-        line takes few, and what earlier summaries said."""
-        return self._most(sum(_summarised(item, share) for item in self.leaving(number)), share)
+        """The tokens that a summary of so many items may take: what earlier ones have, and a part of what is new, more of
+        little than of much. A mere line takes few, and what earlier summaries said."""
+        leaving = self.leaving(number)
+        inside = sum(_summarised(item, share) for item in leaving)
+        return self._most(inside, sum(item.tokens for item in leaving), share)
 
-    def _most(self, inside: int, share: int) -> int:
-        return min(share, max(FEWEST, inside)) if share else OUTLINE_TOKENS + inside
+    def _most(self, inside: int, whole: int, share: int) -> int:
+        if not share:
+            return OUTLINE_TOKENS + inside
+        least = max(FEWEST, min(SMALL_SUMMARY, whole * SMALL_SHARE[0] // SMALL_SHARE[1]))
+        return min(share, max(least, inside))
 
     # Doing
 
@@ -354,7 +375,7 @@ class Work:
                 self._lose(leaving, summarised=summarises(op))
         elif reduce:
             first = self._reduce(reduce)
-            self.level = self.level if first is None else max(self.level, "light", key=LEVELS.index)
+            self.level = self.level if first is None else max(self.level, "moderate", key=LEVELS.index)
         if first is not None:
             self.steps.append(Step(op=op, first_changed_index=first, before=before, after=self.tokens))
             self.changed = first if self.changed is None or fold is not None else min(first, self.changed)
@@ -517,6 +538,17 @@ class Work:
             calls=self.calls,
             grown=self.grown,
         )
+
+
+def _extent(piece: _Piece, form: Form, chars: int, text: str, stored: bool) -> tuple[int, int]:
+    """How many characters of the beginning and of the end of a piece are shown."""
+    if form != "spool":
+        return chars // 2, chars // 4 if form == "snip" else chars // 2
+    if stored:
+        return max(chars, len(text)), 0
+    body, share = text.encode(), RESULT_TAIL if piece.message.tool_results else MESSAGE_TAIL
+    head, tail = ends_of(*text_ends(body, body, len(body), chars, share))
+    return len(head), len(tail)
 
 
 def _summarised(item: Item, share: int) -> int:

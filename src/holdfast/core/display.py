@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from holdfast.core.previews import (
+    MESSAGE_TAIL,
+    RESULT_TAIL,
     SOME_HANDLE,
     Spooling,
     bytes_to_read,
@@ -48,7 +50,7 @@ class Amount(NamedTuple):
     ref: BlobRef
     size: int
     whole: bool
-    """It is shown whole; else a preview is made of its beginning."""
+    """It is shown whole; else a preview is made of what was read."""
 
 
 Amounts: TypeAlias = Mapping[tuple[int, int, str], Amount]
@@ -84,20 +86,20 @@ class Displayer:
         """What has to be read of which body."""
         left = _READ_BUDGETS * (self.display.budget or 0)
         found: dict[tuple[int, int, str], Amount] = {}
-        for message, number, body in _stored(items):
-            amount = self._amount(message, number, body, left)
+        for unit, message, number, body in stored_bodies(items):
+            amount = self._amount(message, number, body, left, critical=unit.priority == "critical")
             if amount is not None:
                 found[message.seq, number, body.ref.digest] = amount
                 left -= body.whole_tokens if amount.whole else 0
         return found
 
-    def _amount(self, message: Message, number: int, body: Body, left: int) -> Amount | None:
+    def _amount(self, message: Message, number: int, body: Body, left: int, *, critical: bool) -> Amount | None:
         how = self._reduced.get(message.seq, {}).get(number)
         if how is not None and how.form == "whole":
             return Amount(body.ref, body.ref.size, True)
         if self.display.budget is None or (how is not None and how.form in ("spool", "page")):
             return None
-        if message.priority == "critical" and is_text(body.ref) and body.ref.size <= limits.WHOLE_BYTES:
+        if critical and is_text(body.ref) and body.ref.size <= limits.WHOLE_BYTES:
             return Amount(body.ref, body.ref.size, True)  # whole, or nothing fits
         share = self._spooling.result_share if message.tool_results else self._spooling.message_share
         return self.amount(body, share if left > 0 else 0)
@@ -150,6 +152,7 @@ class Displayer:
         for number, parts in pieces.items():
             how = known.get(number)
             if how is not None and how.form == "whole":
+                reduced.append(msgspec.structs.replace(how, saved=0))  # as it is presented here, it is whole
                 how = None
             if not stored_in(parts):
                 reduced += () if how is None else (how,)
@@ -157,7 +160,8 @@ class Displayer:
             stored[message.seq, number] = parts
             own = {digest: each for (seq, at, digest), each in amounts.items() if (seq, at) == (message.seq, number)}
             taken = {digest: (read[digest][: each.size], each.whole) for digest, each in own.items()}
-            shown, tokens, added = self._parts(parts, taken, piece_id(message.seq, number), what)
+            tail = RESULT_TAIL if message.tool_results else MESSAGE_TAIL
+            shown, tokens, added = self._parts(parts, taken, piece_id(message.seq, number), what, tail)
             more += added
             pieces[number] = shown
             if how is not None:
@@ -176,7 +180,7 @@ class Displayer:
         )
 
     def _parts(
-        self, parts: tuple[Part, ...], read: Mapping[str, tuple[bytes, bool]], handle: str, what: str
+        self, parts: tuple[Part, ...], read: Mapping[str, tuple[bytes, bool]], handle: str, what: str, tail_share: float
     ) -> tuple[tuple[Part, ...], int, int]:
         """The parts as they are shown, the tokens of their bodies, and how many more these are than as recorded."""
         new: list[Part] = []
@@ -186,20 +190,22 @@ class Displayer:
             if isinstance(part, Body):
                 now = before = part.preview_tokens or self._count(shown_as(part, SOME_HANDLE))
                 if part.ref.digest in read:
-                    made, now = self.part(part, *read[part.ref.digest], handle, what)
+                    made, now = self.part(part, *read[part.ref.digest], handle, what, tail_share)
                 tokens, recorded = tokens + now, recorded + before
             new.append(made)
         same = all(one is two for one, two in zip(new, parts, strict=True))
         return (parts if same else tuple(new)), tokens, tokens - recorded
 
-    def part(self, body: Body, start: bytes, whole: bool, handle: str, what: str) -> tuple[Part, int]:
+    def part(
+        self, body: Body, start: bytes, whole: bool, handle: str, what: str, tail_share: float = RESULT_TAIL
+    ) -> tuple[Part, int]:
         """A stored body of which this was read, as it is shown, and its tokens."""
         if whole:
             text = start.decode("utf-8", "replace")
             exact = body.tokens if body.ref.size <= limits.COUNTED_BYTES else 0
             return Text(text), exact or self._count(text)
-        preview = longer_preview(body, start, self._spooling, self._limit)
-        shown = msgspec.structs.replace(body, preview=preview)
+        preview = longer_preview(body, start, self._spooling, self._limit, tail_share)
+        shown = msgspec.structs.replace(body, preview=preview.text, tail=preview.tail)
         tokens = self._count(shown_as(shown, handle, what, readable=self.display.readable))
         return msgspec.structs.replace(shown, preview_tokens=tokens), tokens
 
@@ -215,11 +221,13 @@ class Displayer:
         return msgspec.structs.replace(how, tokens=base, saved=base - self._count(text))
 
 
-def _stored(items: Sequence[Item]) -> Iterator[tuple[Message, int, Body]]:
-    """The stored bodies in these items, newest first."""
+def stored_bodies(items: Sequence[Item]) -> Iterator[tuple[Unit, Message, int, Body]]:
+    """The stored bodies in these items, newest first, each with its unit, its message and the number of its piece."""
     for item in reversed(items):
-        for message in reversed(item.messages) if isinstance(item, Unit) else ():
+        if not isinstance(item, Unit):
+            continue
+        for message in reversed(item.messages):
             for number, parts, _ in pieces_of(message):
                 for part in parts:
                     if isinstance(part, Body):
-                        yield message, number, part
+                        yield item, message, number, part

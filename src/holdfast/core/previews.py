@@ -1,7 +1,8 @@
 """Previews: what is shown of a body that lies in the blob store, and the line that tells where the rest of it is.
 
-Laws: a preview has no more bytes than was asked for, and whole characters only; the same body has the same preview, however
-it came in; nothing is put there unless what is shown instead is shorter, or the log cannot hold it.
+Laws: a preview has no more bytes than was asked for, and whole characters only; of a text it shows the beginning and the
+end, whole lines where lines are short; the same body has the same preview, however it came in; nothing is put there unless
+what is shown instead is shorter, or the log cannot hold it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import codecs
 import heapq
 import itertools
 import re
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +23,8 @@ HELD_BYTES = limits.PAYLOAD_BYTES - limits.METADATA_BYTES
 """What an event holds of one text or value, as JSON: the rest is for whatever else it says."""
 SAMPLE_BYTES = 32 << 10
 """How much of a body is looked at for a preview, if that is not to be longer."""
+ENDS_BYTES = 256 << 10
+"""A stored text up to this is read whole for a longer preview; the end of a larger one is as it was stored with it."""
 STRUCTURE_BYTES = 1 << 20
 """A stored JSON value above this is outlined from its beginning: how many items it has in all is then not known."""
 PREVIEW_TOKEN_BYTES = 3
@@ -30,7 +34,17 @@ WHOLE_TOKEN_BYTES = 16
 SOME_HANDLE = "h1000000_0"
 """As long as those that are shown; what a count of tokens makes of it."""
 TEXT = "text/plain"
+RESULT_TAIL = 1 / 3
+"""How much of the preview of a text is its end."""
+MESSAGE_TAIL = 1 / 2
+"""The same of a message: what is asked of a long paste often follows it."""
+LEAST_ENDS_BYTES = 64
+"""A shorter preview has a beginning only."""
+MARK = "[… "
+"""How a marker begins."""
 
+_GAP = "\n…\n"
+"""What stands in a preview between the beginning and the end."""
 _MARKER_BYTES = 1_024
 """More than any marker has."""
 _ESCAPED = 6
@@ -68,33 +82,69 @@ class Spooling(msgspec.Struct, frozen=True):
         return max(min(self.threshold or HELD_BYTES, HELD_BYTES), self.sample + _MARKER_BYTES)
 
 
-def of_text(text: str, spooling: Spooling) -> str | None:
+class Preview(NamedTuple):
+    """What is shown of a body."""
+
+    text: str
+    tail: int = 0
+    """How many of its last characters are the end of the body; 0 if it shows no end."""
+
+
+def of_text(text: str, spooling: Spooling, tail_share: float = RESULT_TAIL) -> Preview | None:
     """The preview of a text that is to be spooled; None if it stays as it is."""
     size = len(text) if len(text) > HELD_BYTES or text.isascii() else len(text.encode())
     too_long = size > HELD_BYTES or (size * _ESCAPED > HELD_BYTES and len(codec.encode(text)) > HELD_BYTES)
     if not too_long and not 0 < spooling.threshold < size:
         return None
-    preview = of_start(text[: spooling.sample].encode(), spooling)
+    start, end = text[: spooling.sample].encode(), text[len(text) - spooling.preview :].encode()
+    preview = of_ends(start, end if len(text) > spooling.preview else start, size, spooling, tail_share)
     return preview if too_long or is_shorter(preview, size) else None
 
 
-def of_json(value: Json, size: int, spooling: Spooling) -> str | None:
+def of_json(value: Json, size: int, spooling: Spooling) -> Preview | None:
     """The same of a JSON value that is so many bytes long."""
     if size <= HELD_BYTES and not 0 < spooling.threshold < size:
         return None
-    preview = json_preview(value, spooling.preview)
+    preview = Preview(json_preview(value, spooling.preview))
     return preview if size > HELD_BYTES or is_shorter(preview, size) else None
 
 
-def of_start(start: bytes, spooling: Spooling) -> str:
-    """The preview of a text that begins like this."""
-    return json_start(start[: spooling.sample], spooling.preview)
+def of_ends(start: bytes, end: bytes, size: int, spooling: Spooling, tail_share: float = RESULT_TAIL) -> Preview:
+    """The preview of a text of so many bytes that begins and ends like this."""
+    outline = json_start(start[: spooling.sample], spooling.preview)
+    return text_ends(start, end, size, spooling.preview, tail_share) if outline is None else Preview(outline)
 
 
-def is_shorter(preview: str, size: int) -> bool:
+def is_shorter(preview: Preview, size: int) -> bool:
     """Whether a preview with its marker is shorter than the body of so many bytes."""
-    shown = len(preview.encode())
-    return shown + 1 + len(marker(size, shown, SOME_HANDLE).encode()) < size
+    return len(with_marker(*preview, size, SOME_HANDLE).encode()) < size
+
+
+def with_marker(
+    preview: str,
+    tail: int,
+    size: int,
+    handle: str,
+    what: str = "tool result",
+    media_type: str | None = None,
+    *,
+    readable: bool = True,
+) -> str:
+    """A preview with the line that tells of the rest: where something is left out."""
+    head, end = ends_of(preview, tail)
+    line = marker(size, len(head.encode()), handle, what, media_type, tail=len(end.encode()), readable=readable)
+    return "\n".join(filter(None, (head, line, end)))
+
+
+def ends_of(preview: str, tail: int) -> tuple[str, str]:
+    """The beginning and the end of a body, of its preview."""
+    cut = len(preview) - tail
+    return (preview[:cut].removesuffix(_GAP), preview[cut:]) if tail else (preview, "")
+
+
+def shown_bytes(body: Body) -> int:
+    """How many bytes of a body its preview shows."""
+    return sum(len(each.encode()) for each in ends_of(body.preview, body.tail))
 
 
 def marker(
@@ -104,14 +154,17 @@ def marker(
     what: str = "tool result",
     media_type: str | None = None,
     *,
+    tail: int = 0,
     readable: bool = True,
 ) -> str:
-    """The line that stands behind a preview of so many bytes. Without the tool that reads handles, the rest cannot be
-    read, and the line says that."""
+    """The line that stands for the rest of a body of which so many bytes of the beginning, and of the end, are shown.
+    Without the tool that reads handles, the rest cannot be read, and the line says that."""
     kind = "" if media_type in (None, TEXT) else f" ({media_type})"
     of_it = f"preview of {shown} bytes shown" if shown else "nothing of it shown"
-    rest = f'read_handle("{handle}") reads all of it' if readable else UNREADABLE
-    return f"[… {what} spooled: {size} bytes total{kind}, {of_it}; {rest}]"
+    if tail:
+        of_it = f"the first {shown} and the last {tail} bytes shown"
+    rest = f'; read_handle("{handle}") reads all of it' if handle else ""
+    return f"{MARK}{what} spooled: {size} bytes total{kind}, {of_it}{rest if readable else f'; {UNREADABLE}'}]"
 
 
 UNREADABLE = "the rest cannot be read here"
@@ -120,8 +173,14 @@ UNREADABLE = "the rest cannot be read here"
 def shown_as(body: Body, handle: str, what: str = "tool result", *, readable: bool = True) -> str:
     """What is shown of a body: its preview, and the line that tells of the rest."""
     ref = body.ref
-    line = marker(ref.size, len(body.preview.encode()), handle, what, ref.media_type, readable=readable)
-    return f"{body.preview}\n{line}" if body.preview else line
+    if not is_text(ref) and not body.preview:
+        return f"{MARK}{what}: {describe_binary(ref.size, ref.media_type)}]"
+    return with_marker(body.preview, body.tail, ref.size, handle, what, ref.media_type, readable=readable)
+
+
+def describe_binary(size: int, media_type: str | None) -> str:
+    """What a model is told of a body that is no text."""
+    return f"{size} bytes, binary{f' ({media_type})' if media_type else ''}; it cannot be shown as text"
 
 
 def is_text(ref: BlobRef) -> bool:
@@ -136,11 +195,22 @@ def fits_whole(body: Body, most: int) -> bool:
     return is_text(body.ref) and body.whole_tokens <= most and body.ref.size <= bytes_most
 
 
-def longer_preview(body: Body, start: bytes, spooling: Spooling, limit: int) -> str:
-    """The preview of a stored body that has so many bytes, from its beginning; of JSON, its structure."""
-    if body.ref.media_type == "application/json" and len(start) == body.ref.size:
-        return json_preview(codec.decode(start, object), limit)  # type: ignore[arg-type]
-    return of_start(start, msgspec.structs.replace(spooling, preview=limit))
+def longer_preview(body: Body, start: bytes, spooling: Spooling, limit: int, tail_share: float) -> Preview:
+    """The preview of a stored body that has so many bytes; of JSON, its structure. If the beginning is all that was read,
+    the end is the one that was stored with it."""
+    size = body.ref.size
+    if body.ref.media_type == "application/json" and len(start) == size:
+        return Preview(json_preview(codec.decode(start, object), limit))  # type: ignore[arg-type]
+    longer = msgspec.structs.replace(spooling, preview=limit)
+    if len(start) == size:
+        return of_ends(start, start, size, longer, tail_share)
+    end = ends_of(body.preview, body.tail)[1]
+    room = limit - len((_GAP + end).encode()) if end else limit
+    outline = json_start(start[: longer.sample], limit)
+    if outline is not None:
+        return Preview(outline)
+    head = _head(start, room)
+    return Preview(f"{head}{_GAP}{end}", len(end)) if end else Preview(head)
 
 
 def bytes_to_read(body: Body, spooling: Spooling, limit: int) -> int:
@@ -149,7 +219,34 @@ def bytes_to_read(body: Body, spooling: Spooling, limit: int) -> int:
         return 0
     if body.ref.media_type == "application/json" and body.ref.size <= STRUCTURE_BYTES:
         return body.ref.size
-    return min(body.ref.size, max(SAMPLE_BYTES, limit))
+    return body.ref.size if body.ref.size <= ENDS_BYTES else min(body.ref.size, max(SAMPLE_BYTES, limit))
+
+
+def text_ends(start: bytes, end: bytes, size: int, limit: int, tail_share: float) -> Preview:
+    """The beginning and the end of a text of so many bytes, in no more than `limit` bytes. Each is cut between two lines,
+    if that leaves at least half of it; else between two characters."""
+    room = limit - len(_GAP.encode())
+    if size <= limit or limit < LEAST_ENDS_BYTES:
+        return Preview(text_preview(start, limit))
+    of_end = int(room * tail_share)
+    head, tail = _head(start, room - of_end), _tail(end, of_end)
+    return Preview(f"{head}{_GAP}{tail}", len(tail)) if tail else Preview(text_preview(start, limit))
+
+
+def _head(start: bytes, limit: int) -> str:
+    part = start[:limit]
+    if start[limit : limit + 1] != b"\n":
+        at = part.rfind(b"\n")
+        part = part[:at] if at >= limit // 2 else part
+    return part.decode("utf-8", "ignore").removesuffix("\n")
+
+
+def _tail(end: bytes, limit: int) -> str:
+    before, part = end[: len(end) - limit], end[max(0, len(end) - limit) :]
+    if not before.endswith(b"\n"):
+        at = part.find(b"\n") + 1
+        part = part[at:] if 0 < at <= limit // 2 else part
+    return part.decode("utf-8", "ignore")
 
 
 def text_preview(start: str | bytes, limit: int) -> str:
@@ -191,12 +288,12 @@ def json_preview(value: Json, limit: int) -> str:
     return _outlined(value, limit, cut=0, in_order=True)
 
 
-def json_start(start: bytes, limit: int) -> str:
-    """The same of an object or a list of which this is the beginning; of anything else, its first bytes."""
+def json_start(start: bytes, limit: int) -> str | None:
+    """The same of an object or a list of which this is the beginning; None of anything else."""
     text = start.decode("utf-8", "ignore").removeprefix("\ufeff")
     found = _beginning(text) if text.lstrip(_SPACE)[:1] in ("{", "[") else None
     if found is None:
-        return text_preview(start, limit)
+        return None
     value, cut = found
     return _outlined(value, limit, cut=cut, in_order=False)
 

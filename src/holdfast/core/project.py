@@ -22,7 +22,7 @@ from holdfast.model.events import (
     TokenReissued,
 )
 from holdfast.model.frames import FrameState, Suspension, frame_seq
-from holdfast.model.handles import Handle, handle_id, handle_seq, piece_id
+from holdfast.model.handles import Handle, Priority, handle_id, handle_seq, piece_id
 from holdfast.model.names import Scope
 from holdfast.model.needs import refs_of
 from holdfast.model.plan import Reduction, Residency
@@ -111,13 +111,14 @@ def page_row(scope: Scope, frame: str | None, piece: Reduction, residency: Resid
     )
 
 
-def piece_handle(piece: Reduction, frame: str | None, residency: Residency) -> Handle:
-    """The handle of a piece of a message."""
+def piece_handle(piece: Reduction, frame: str | None, residency: Residency, priority: Priority = "medium") -> Handle:
+    """The handle of a piece of a message; its priority is that of the unit, which an event does not tell."""
     return Handle(
         id=piece_id(piece.message, piece.piece),
         frame=frame,
         kind="tool_result" if piece.source is not None else "memory_page",
         source=piece.source,
+        priority=priority,
         tokens=piece.whole or piece.tokens,
         digest=piece.digest,
         at=piece.message,

@@ -7,13 +7,14 @@ not reduced, and has no body in the blob store, is shown as it was recorded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from holdfast import codec
-from holdfast.core.previews import UNREADABLE, marker, shown_as
+from holdfast.core.previews import MARK, UNREADABLE, ends_of, is_text, marker, shown_as, shown_bytes
 from holdfast.model.content import BlobRef, Body, Data, Opaque, Part, Text, ToolResult, text_of
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Message, Summary, Unit
@@ -46,6 +47,8 @@ class Shown(msgspec.Struct, frozen=True):
     """Bytes that are shown."""
     size: int
     """Bytes of the whole."""
+    text: bool = True
+    """It could be shown whole: it is no binary body."""
 
 
 def shown(message: Message, reductions: Reductions, readable: bool = True) -> tuple[Message, tuple[Shown, ...]]:
@@ -64,7 +67,8 @@ def shown(message: Message, reductions: Reductions, readable: bool = True) -> tu
             continue
         pieces[number] = tuple(_part(part, handle, what, readable) for part in parts)
         if stored_in(parts):
-            partly.append(Shown(handle, len(text_of(parts).encode()), size_of(parts)))
+            readable_text = all(is_text(part.ref) for part in parts if isinstance(part, Body))
+            partly.append(Shown(handle, _shown_of(parts), size_of(parts), readable_text))
     first = len(message.tool_results)
     results = tuple(
         ToolResult(each.tool_call_id, pieces[number], each.is_error) for number, each in enumerate(message.tool_results)
@@ -83,7 +87,7 @@ def item_shown(
 ) -> Item:
     """An item of a view as it is shown; `partly` is told which pieces are shown in part, by message."""
     if isinstance(item, Summary):
-        return item if readable else msgspec.structs.replace(item, text=item.text.replace(STILL_READABLE, ""))
+        return item if readable else msgspec.structs.replace(item, text=_without_handles(item.text))
     messages: list[Message] = []
     for each in item.messages:
         made, pieces = shown(each, reductions, readable)
@@ -97,34 +101,59 @@ def _part(part: Part, handle: str, what: str, readable: bool) -> Part:
     return Text(shown_as(part, handle, what, readable=readable)) if isinstance(part, Body) else part
 
 
-STILL_READABLE = "; results in them can still be read by their handles"
+READS_BRACKETS = "; read_handle reads the results named in [brackets]"
+READS_RESULTS = "; read_handle reads their results: "
 """What a summary says that a rule made, unless there is no tool to read them with."""
+_NAMED_HERE = re.compile(r"^(Called [^\n]*?) \[h\d{1,19}_\d{1,9}\](?=$|; | → )", re.MULTILINE)
+_LISTED = re.compile(re.escape(READS_RESULTS) + r"[h\d_, …]{1,400}(?=\))")
+
+
+def _without_handles(text: str) -> str:
+    """The text of a summary where no tool reads handles."""
+    if READS_BRACKETS in text:
+        text = _NAMED_HERE.sub(r"\1", text.replace(READS_BRACKETS, "", 1))
+    return _LISTED.sub("", text)
 
 
 def reduced_text(parts: Sequence[Part], how: Reduction, handle: str, readable: bool = True) -> str:
     """What stands for a reduced piece."""
-    text = text_of(parts)
     rest = f'read_handle("{handle}") reads them' if readable else "they cannot be read here"
     if how.form == "page":
         return f"[paged out: {how.size} bytes; {rest}]"
-    if how.form == "spool" or stored_in(parts):  # of a stored body, what is known is its beginning
-        start = text[: how.head]
-        line = marker(how.size, len(start.encode()), handle, readable=readable)
-        return f"{start}\n{line}" if start else line
-    head, tail = text[: how.head], text[len(text) - how.tail :] if how.tail else ""
-    left = len(text) - len(head) - len(tail)
-    line = f"[… {left} of {len(text)} characters left out; {rest} …]"
+    head, tail = _ends(parts, how)
+    shown, at_end = len(head.encode()), len(tail.encode())
+    if how.form == "spool" or stored_in(parts):
+        line = marker(how.size, shown, handle, tail=at_end, readable=readable)
+    else:
+        size = len(text_of(parts).encode())
+        line = f"{MARK}{size - shown - at_end} of {size} bytes left out; {rest} …]"
     return "\n".join(filter(None, (head, line, tail)))
+
+
+def _ends(parts: Sequence[Part], how: Reduction) -> tuple[str, str]:
+    """The beginning and the end that are shown of a reduced piece. Of a stored body, what its preview has of them."""
+    text = text_of(parts)
+    match parts:
+        case [Body(preview=preview, tail=tail)]:
+            start, end = ends_of(preview, tail)
+            if how.head >= len(preview):  # planned as the stored preview
+                return start, end
+        case _:
+            start, end = text, "" if stored_in(parts) else text
+    return start[: how.head], end[len(end) - how.tail :] if 0 < how.tail <= len(end) else end if how.tail else ""
 
 
 def _reduced_bytes(parts: Sequence[Part], how: Reduction) -> int:
     """The bytes of a reduced piece that are shown."""
     if how.form == "page":
         return 0
-    text = text_of(parts)
-    only_head = how.form == "spool" or stored_in(parts)
-    tail = "" if only_head or not how.tail else text[len(text) - how.tail :]
-    return len(text[: how.head].encode()) + len(tail.encode())
+    return sum(len(each.encode()) for each in _ends(parts, how))
+
+
+def _shown_of(parts: Sequence[Part]) -> int:
+    """The bytes that are shown of a piece with stored bodies."""
+    others = text_of([part for part in parts if not isinstance(part, Body)])
+    return sum(shown_bytes(part) for part in parts if isinstance(part, Body)) + len(others.encode())
 
 
 def share_of(partly: Sequence[Shown]) -> float:

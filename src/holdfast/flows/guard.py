@@ -18,6 +18,7 @@ from holdfast.context.redaction import Ending, Guarded, Watch, guard_items, guar
 from holdfast.core import guard, infer
 from holdfast.core.authority import may_know, outranks
 from holdfast.core.patterns import Span, Stated
+from holdfast.core.previews import MARK
 from holdfast.core.shown import by_message, pieces_of, stored_in
 from holdfast.errors import PlanStale
 from holdfast.flows import effects
@@ -30,7 +31,7 @@ from holdfast.flows.place import Place, order
 from holdfast.flows.read import message as message_of
 from holdfast.model import limits
 from holdfast.model.commands import RedactContext
-from holdfast.model.content import BlobRef, Body, Data, Opaque, Text, text_of
+from holdfast.model.content import BlobRef, Body, Data, Opaque, Part, Text, text_of
 from holdfast.model.events import MessageRecorded
 from holdfast.model.facts import Fact, fact_id, fact_seq
 from holdfast.model.messages import Item, Message, Summary, Unit
@@ -359,8 +360,8 @@ def _spans(
     reduced = by_message(state.view(place.frame).reduced)
     preview = place.context.spooling.preview
     for seq in sorted(spans):
-        if seq not in reduced and len(shown[seq].text) <= preview:
-            continue  # it is shown as it was recorded: a stored body takes more
+        if seq not in reduced and len(shown[seq].text) <= preview and not _shows_stored(shown[seq]):
+            continue  # it is shown as it was recorded: a stored body takes more, or has a marker
         for recorded in (yield from effects.read(place.scope.stream, seq - 1, 1)):
             spans[seq] = list(_moved(spans[seq], message_of(recorded), shown[seq], reduced.get(seq, {})))
     return {seq: tuple(sorted(each)) for seq, each in spans.items()}
@@ -374,6 +375,11 @@ def _add(number: int, ledger: LedgerId, facts: Sequence[int], found: dict[str, _
             found[f"{number}:{fact_id(row.fact)}"] = _Found(ledger, state_of(row).fact, row.anchor)
 
 
+def _shows_stored(message: Message) -> bool:
+    """Whether a message may show a stored body by a preview."""
+    return MARK in message.text or any(stored_in(parts) for _, parts, _ in pieces_of(message))
+
+
 def _moved(
     spans: Sequence[Span], recorded: Message, shown: Message, reduced: Mapping[int, Reduction]
 ) -> Iterator[Span]:
@@ -381,12 +387,13 @@ def _moved(
     and its end, as much of them as is there."""
     old = new = 0
     now = dict(_piece_texts(shown))
-    stored = {number for number, parts, _ in pieces_of(recorded) if stored_in(parts)}
+    stored = {number: _tail_of(parts) for number, parts, _ in pieces_of(recorded) if stored_in(parts)}
     for number, was in _piece_texts(recorded):
         how, text = reduced.get(number), now.pop(number, "")
         head, tail = (len(was), 0) if how is None else (min(how.head, len(was)), min(how.tail, len(was)))
-        if number in stored:  # recorded was its preview: what is shown may begin like it
-            head, tail = _common(was, text), 0
+        if number in stored:  # recorded was its preview: what is shown may begin and end like it
+            head = _common(was, text)
+            tail = min(_common(was[::-1], text[::-1]), stored[number], len(was) - head)
         elif how is not None and how.form in ("page", "whole"):
             head = tail = 0
         for span in spans:
@@ -399,6 +406,12 @@ def _moved(
                 yield Span(start + shift, stop + shift, span.id)
         between = recorded.role != "assistant"
         old, new = old + len(was) + between, new + len(text) + between
+
+
+def _tail_of(parts: Sequence[Part]) -> int:
+    """How many of the last characters of a piece are the end of a stored body."""
+    last = parts[-1]
+    return last.tail if isinstance(last, Body) else 0
 
 
 def _common(one: str, other: str) -> int:

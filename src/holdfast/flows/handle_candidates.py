@@ -15,7 +15,7 @@ from holdfast.context.assemble import Piece
 from holdfast.context.breadcrumbs import NO_RESULT
 from holdfast.core import stack
 from holdfast.core.display import Amount, Display
-from holdfast.core.previews import PREVIEW_TOKEN_BYTES, is_text, shown_as
+from holdfast.core.previews import PREVIEW_TOKEN_BYTES, is_text, shown_as, shown_bytes
 from holdfast.core.shown import Shown, describe_parts, share_of, size_of
 from holdfast.errors import BlobNotFound, CriticalOverflow, HandleNotFound, InvalidContent
 from holdfast.flows import effects
@@ -195,7 +195,7 @@ def _text(place: Place, part: Part, name: str, critical: bool, display: Display,
         shown, _ = displayer(place, display).part(part, start, amount.whole, name, "text")
     if not isinstance(shown, Body):
         return text_of([shown])
-    partly.append(Shown(name, len(shown.preview.encode()), size_of([part])))
+    partly.append(Shown(name, shown_bytes(shown), size_of([part])))
     return shown_as(shown, name, "text", readable=display.readable)
 
 

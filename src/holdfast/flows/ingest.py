@@ -63,7 +63,7 @@ def taken_in(context: Context, draft: Draft, *, as_found: bool = False) -> Flow[
     skipped = _skip_reason(role, draft, given, as_found=as_found)
     if not (calls or draft.tool_results or given or skipped or as_found):
         raise InvalidContent(reason="a message needs content, tool calls or tool results")
-    content = yield from _settled(context, given)
+    content = yield from _settled(context, given, previews.MESSAGE_TAIL)
     results: list[NewResult] = []
     for each in draft.tool_results:
         results.append((yield from _result(context, each)))
@@ -173,9 +173,10 @@ def _checked_part(part: object) -> Part | Inline:
             codec.checked_text("the text", text)
         case Data(value):
             return Data(to_json("the data", value))
-        case Body(ref, preview, tokens, preview_tokens):
+        case Body(ref, preview, tokens, preview_tokens, tail):
             checked_ref(ref)
             codec.checked_text("the preview", preview)
+            checked_whole("the characters of a preview that are the end of its body", tail, 0, len(preview))
             checked_whole("the tokens of a body", tokens)
             checked_whole("the tokens of a preview", preview_tokens)
         case File(ref, name):
@@ -221,23 +222,26 @@ def checked_ref(ref: object) -> BlobRef:
     return ref
 
 
-def _settled(context: Context, parts: Sequence[Part | Inline]) -> Flow[tuple[Part, ...]]:
+def _settled(
+    context: Context, parts: Sequence[Part | Inline], tail_share: float = previews.RESULT_TAIL
+) -> Flow[tuple[Part, ...]]:
     """The parts as the log holds them: what is large, or came as bytes, is in the blob store."""
+    spooling = context.spooling
     settled: list[Part] = []
     for part in parts:
         match part:
-            case Text(text) if (shown_instead := previews.of_text(text, context.spooling)) is not None:
+            case Text(text) if (shown_instead := previews.of_text(text, spooling, tail_share)) is not None:
                 ref = yield from _put(context, codec.encoded_text(text), previews.TEXT)
                 start = text[: limits.COUNTED_BYTES].encode()
-                settled.append(_counted(context, Body(ref, shown_instead), start))
+                settled.append(_counted(context, _body(ref, shown_instead), start))
             case Data(value):
                 body = codec.encode(value)
-                shown_instead = previews.of_json(value, len(body), context.spooling)
+                shown_instead = previews.of_json(value, len(body), spooling)
                 if shown_instead is None:
                     settled.append(part)
                 else:
                     ref = yield from _put(context, body, "application/json")
-                    settled.append(_counted(context, Body(ref, shown_instead), body))
+                    settled.append(_counted(context, _body(ref, shown_instead), body))
             case Body():
                 settled.append(_counted(context, part))
             case Opaque(issuer, str(text)) if is_long(text):
@@ -251,6 +255,10 @@ def _settled(context: Context, parts: Sequence[Part | Inline]) -> Flow[tuple[Par
     return tuple(settled)
 
 
+def _body(ref: BlobRef, shown_instead: previews.Preview) -> Body:
+    return Body(ref, shown_instead.text, tail=shown_instead.tail)
+
+
 def _counted(context: Context, body: Body, start: bytes = b"") -> Body:
     """A body with its tokens: those of the whole, estimated from its beginning if it is large, and those of the preview."""
     count, size = context.counter.count, body.ref.size
@@ -259,7 +267,7 @@ def _counted(context: Context, body: Body, start: bytes = b"") -> Body:
     if start and previews.is_text(body.ref):
         tokens = count(start.decode("utf-8", "replace")) * size // len(start)
     preview_tokens = count(previews.shown_as(body, previews.SOME_HANDLE))
-    return Body(body.ref, body.preview, tokens, preview_tokens)
+    return Body(body.ref, body.preview, tokens, preview_tokens, body.tail)
 
 
 def is_long(text: str) -> bool:

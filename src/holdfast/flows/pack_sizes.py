@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.context import levels
+from holdfast.core.display import stored_bodies
+from holdfast.core.previews import is_text
+from holdfast.core.shown import Shown
 from holdfast.core.wording import Memory
+from holdfast.errors import CriticalOverflow
 from holdfast.flows.place import Place
 from holdfast.flows.strategies import Followed
+from holdfast.model import limits
+from holdfast.model.handles import piece_id
 from holdfast.model.messages import SUMMARY_LABEL, Item, Summary, Unit
+from holdfast.model.names import check_size
 from holdfast.model.pack import Request
-from holdfast.model.plan import Level, Reduction, SummarizeOldest, TruncateAt
+from holdfast.model.plan import Level, SummarizeOldest, TruncateAt
 
 _COUNTED: Memory[int] = Memory(8 << 20)
 """Tokens of texts, by the counter's name: most of a pack was in the one before."""
@@ -52,11 +59,25 @@ def label_tokens(place: Place, items: Sequence[Item]) -> int:
     return counted(place, SUMMARY_LABEL) * sum(isinstance(each, Summary) for each in items)
 
 
-def level_of(items: Sequence[Item], reduced: Sequence[Reduction]) -> Level:
-    """What happened to the conversation: messages are summarised, or shown in part."""
-    if any(isinstance(item, Summary) and item.seq != item.first for item in items):
-        return "moderate"
-    return "light" if any(each.form != "whole" for each in reduced) else "none"
+def level_of(items: Sequence[Item], partly: Mapping[int, Sequence[Shown]]) -> Level:
+    """What happened to the conversation: `moderate` if messages of it are summarised, or shown in part, by an excerpt since
+    a boundary or by the preview that the budget has room for. What is no text is never shown whole, and is no loss."""
+    for item in items:
+        if isinstance(item, Summary):
+            if item.seq != item.first:
+                return "moderate"
+        elif any(each.text for message in item.messages for each in partly.get(message.seq, ())):
+            return "moderate"
+    return "none"
+
+
+def check_critical(items: Sequence[Item], budget: int) -> None:
+    """Critical text that is larger than any body that is shown whole makes a pack impossible."""
+    for unit, message, number, body in stored_bodies(items):
+        if unit.priority == "critical" and is_text(body.ref) and body.ref.size > limits.WHOLE_BYTES:
+            if body.whole_tokens > budget:
+                raise CriticalOverflow(needed=body.whole_tokens, budget=budget)
+            check_size(piece_id(message.seq, number), body.ref.size, "bytes", "WHOLE_BYTES", "It is Critical.")
 
 
 def critical_tokens(items: Sequence[Item], measure: Callable[[int, int], int]) -> int:

@@ -18,6 +18,7 @@ from holdfast.context import levels
 from holdfast.context.assemble import Piece, Tail, least_of, tail_of
 from holdfast.context.fence import CLOSING, JOINT, OPENING, cleared, fenced
 from holdfast.context.manifest import Made, Seen, Stands, plain_count, tools_text
+from holdfast.context.outline import is_outline
 from holdfast.core.calibrate import calibrated
 from holdfast.core.display import Display
 from holdfast.core.guard import past_keys
@@ -37,7 +38,15 @@ from holdfast.flows.handle_candidates import handle_pieces
 from holdfast.flows.knowing import Scopes
 from holdfast.flows.ledgers import writer_for
 from holdfast.flows.load import Viewed, load
-from holdfast.flows.pack_sizes import asked_strategy, counted, critical_tokens, label_tokens, level_of, tokens_of
+from holdfast.flows.pack_sizes import (
+    asked_strategy,
+    check_critical,
+    counted,
+    critical_tokens,
+    label_tokens,
+    level_of,
+    tokens_of,
+)
 from holdfast.flows.place import Place
 from holdfast.flows.spending import reserve as reserve_tokens
 from holdfast.flows.strategies import Followed, find_strategy
@@ -65,6 +74,8 @@ if TYPE_CHECKING:
 
 _TAIL_SHARE = 4
 """The history leaves one in so many tokens of a budget to what stands behind it, if there is so much."""
+_MOST_OF_SUMMARY = 0.9999
+"""The most that a summary can show of what it stands for: it is never all of it."""
 _PURPOSE = "model call"
 TASK = "Task for this call:"
 _AUTHORITIES = {
@@ -234,6 +245,7 @@ def _gathered(
     display = Display(effective, brief.reads_handles)
     view = yield from histories.unguarded(place, state, display)
     items = view.shown
+    check_critical(view.recorded, effective)
     request = asked if isinstance(asked, Request) else requested(place, state, asked, view, display)
     late = yield from late_of(place.scope.stream, state, place.frame)
     used = yield from candidates.ledgers_in_use(place, state, writer_for(place.context, state.identity).permissions)
@@ -465,7 +477,7 @@ def _assembled(place: Place, state: SessionState, found: _Gathered, strategy: Fo
             budget=request.effective,
             used=fixed + tail.tokens,
             breakdown=_breakdown(found.first, history, tail, question, fence),
-            level=max(tail.level, level_of(items, state.view(place.frame).reduced), key=levels.LEVELS.index),
+            level=max(tail.level, level_of(items, found.view.partly), key=levels.LEVELS.index),
             counted=plain_count(shown, found.first, count),
             messages=len(shown.system) + sum(each.blocks for each in items) + bool(behind),
         ),
@@ -525,10 +537,17 @@ def _seen(found: _Gathered, measure: Callable[[int, int], int]) -> tuple[Seen, .
         fate, why = _how(item, redacted, partly, found.readable)
         tokens = measure(item.tokens, item.blocks)
         if wanted:
-            seen.append(Seen(item, fate, why or reason, tokens, score, share_of(partly)))
+            seen.append(Seen(item, fate, why or reason, tokens, score, _share(item, partly)))
         else:
             seen.append(Seen(item, "omitted", reason, tokens, score))
     return tuple(seen)
+
+
+def _share(item: Item, partly: Sequence[Shown]) -> float:
+    """How much of an item is shown: of a message in bytes; of what a summary stands for in tokens."""
+    if not isinstance(item, Summary):
+        return share_of(partly)
+    return min(_MOST_OF_SUMMARY, round(item.tokens / item.replaced, 4)) if item.replaced else 1.0
 
 
 def _seqs(item: Item) -> tuple[int, ...]:
@@ -542,6 +561,8 @@ def _how(
         dead = ", superseded values redacted" if item.seq in redacted else ""
         if item.seq == item.first:
             return "reduced", "shown as text: its calls state what the reader may not see"
+        if is_outline(item):
+            return "reduced", f"{item.messages:,} messages left out of view at event {item.seq}{dead}"
         return "reduced", f"a summary of {item.messages:,} messages, made at event {item.seq}{dead}"
     why = []
     if any(seq in redacted for seq in _seqs(item)):

@@ -19,6 +19,7 @@ from holdfast.core.sessions import check_open
 from holdfast.core.shown import by_message, digest_of, pieces_of, reduced_text, ref_of, size_of, stored_in
 from holdfast.core.stack import content_of
 from holdfast.core.summaries import covering
+from holdfast.core.units import group_seq
 from holdfast.errors import HandleNotFound, InvalidContent
 from holdfast.flows import effects, ingest
 from holdfast.flows.effects import Flow
@@ -27,11 +28,12 @@ from holdfast.flows.history import in_view, read_whole
 from holdfast.flows.inform_frames import event_at, handle_of, session_where
 from holdfast.flows.load import load
 from holdfast.flows.place import Context, Place, order
+from holdfast.flows.read import message as message_of
 from holdfast.flows.read import piece_at
 from holdfast.flows.views import steady
 from holdfast.model.commands import MoveHandle, ReplaceHandle
 from holdfast.model.content import BlobRef, Body, File, Image, Opaque, Part
-from holdfast.model.handles import Handle, handle_seq, piece_of
+from holdfast.model.handles import SCORES, Handle, Priority, handle_seq, piece_of
 from holdfast.model.messages import Message, Unit
 from holdfast.model.names import check_size
 from holdfast.model.plan import Form, Reduction, Residency, Tier
@@ -63,7 +65,8 @@ def _move(place: Place, handle: Handle | str, residency: Residency, tier: Tier, 
     state = yield from load(place.scope.stream, place.context.cache, fresh=True)
     check_open(state, place.scope)
     boundaries.check_in_view(state, message.frame, *found)
-    _check_movable(name, message, parts, residency)
+    priority = yield from _priority_of(place, message)
+    _check_movable(name, message, parts, residency, priority)
     counter = place.context.counter
     ref = ref_of(parts)
     recorded, whole = ingest.count_parts(counter, parts), ingest.count_whole(counter, parts)
@@ -94,11 +97,25 @@ def _move(place: Place, handle: Handle | str, residency: Residency, tier: Tier, 
     piece = msgspec.structs.replace(piece, saved=recorded - now)
     command = MoveHandle(scope=place.scope, frame=message.frame, residency=residency, piece=piece)
     yield from order(place, command, key=key, bodies=[] if ref is None else [ref])
-    return piece_handle(piece, message.frame, residency)
+    return piece_handle(piece, message.frame, residency, priority)
 
 
-def _check_movable(name: str, message: Message, parts: tuple[Part, ...], residency: Residency) -> None:
-    """A provider's own parts, and what is signed with them, stay as they are; what is no text is not shown as text."""
+def _priority_of(place: Place, message: Message) -> Flow[Priority]:
+    """The priority of the unit of a message: the highest of its messages' as far as the call and this result say."""
+    found = message.priority
+    if group_seq(message) != message.seq:
+        for recorded in (yield from effects.read(place.scope.stream, group_seq(message) - 1, 1)):
+            found = max(found, message_of(recorded).priority, key=SCORES.__getitem__)
+    return found
+
+
+def _check_movable(
+    name: str, message: Message, parts: tuple[Part, ...], residency: Residency, priority: Priority
+) -> None:
+    """What is Critical is always in view; a provider's own parts, and what is signed with them, stay as they are; what is
+    no text is not shown as text."""
+    if residency == "paged_out" and priority == "critical":
+        raise InvalidContent(reason=f"{name} is Critical, and Critical content is always shown: leave it in view")
     own = parts if message.tool_results else message.content
     if residency == "paged_out" and any(isinstance(part, Opaque) for part in own):
         raise InvalidContent(
@@ -155,7 +172,8 @@ def piece(place: Place, handle: Handle | str) -> Flow[Handle]:
     message, parts, call = yield from piece_at(place.scope, *found)
     state = yield from load(place.scope.stream, place.context.cache, fresh=True)
     known = by_message(state.view(message.frame).reduced).get(message.seq, {})
-    known_as = _handle(place.context, message, found[1], parts, call, known.get(found[1]))
+    priority = yield from _priority_of(place, message)
+    known_as = _handle(place.context, message, found[1], parts, call, known.get(found[1]), priority)
     gone = message.seq <= state.start or covering(state.summaries_of(message.frame), message.seq) is not None
     return msgspec.structs.replace(known_as, residency="collapsed") if gone else known_as
 
@@ -173,20 +191,29 @@ def _pieces(place: Place, state: SessionState) -> Flow[list[Handle]]:
     return [
         each
         for item in items
-        for message in (item.messages if isinstance(item, Unit) else ())
-        for each in handles_in(place.context, message, reductions.get(message.seq, {}))
+        if isinstance(item, Unit)
+        for message in item.messages
+        for each in handles_in(place.context, message, reductions.get(message.seq, {}), item.priority)
     ]
 
 
-def handles_in(context: Context, message: Message, known: Mapping[int, Reduction]) -> Iterator[Handle]:
+def handles_in(
+    context: Context, message: Message, known: Mapping[int, Reduction], priority: Priority = "medium"
+) -> Iterator[Handle]:
     """The handles of a message: tool results, and what else is stored as a blob or reduced."""
     for number, parts, call in pieces_of(message):
         if call is not None or number in known or stored_in(parts):
-            yield _handle(context, message, number, parts, call, known.get(number))
+            yield _handle(context, message, number, parts, call, known.get(number), priority)
 
 
 def _handle(
-    context: Context, message: Message, number: int, parts: tuple[Part, ...], call: str | None, how: Reduction | None
+    context: Context,
+    message: Message,
+    number: int,
+    parts: tuple[Part, ...],
+    call: str | None,
+    how: Reduction | None,
+    priority: Priority,
 ) -> Handle:
     whole = ingest.count_whole(context.counter, parts) if stored_in(parts) else 0
     if how is None:
@@ -201,7 +228,7 @@ def _handle(
             ref=ref_of(parts),
             source=call,
         )
-        return piece_handle(how, message.frame, "spooled_out" if stored_in(parts) else "resident")
+        return piece_handle(how, message.frame, "spooled_out" if stored_in(parts) else "resident", priority)
     forms: dict[str, Residency] = {"page": "paged_out", "whole": "resident"}
     how = msgspec.structs.replace(how, whole=whole)
-    return piece_handle(how, message.frame, forms.get(how.form, "spooled_out"))
+    return piece_handle(how, message.frame, forms.get(how.form, "spooled_out"), priority)

@@ -59,6 +59,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     binary: bool = False
     more: str = ""
     """How to go on; empty if there is nothing more."""
+    media_type: str | None = None
+    """Of what is no text, what it is, if that is known."""
 
 
 class _Bytes(msgspec.Struct, frozen=True):
@@ -93,15 +95,27 @@ def read_text(
     blob store are read there, and only as far as is needed.
 
     Ask for bytes, from `start` up to but not including `stop`; or for lines, from `first_line` to `last_line`, the first
-    one being 1; or, with `search`, for the lines in which a text is, in upper or lower case. A character belongs to the
-    range in which it begins. No more than `limit` bytes come back; `stop` and `more` tell where to go on. This is what was
-    stored, superseded values included: what reader() returns is for a model, and leaves them out."""
+    one being 1; or, with `search`, for the lines in which a text is, in upper or lower case. A `start` or a `first_line`
+    below 0 counts from the end: -20 is for the last 20. A character belongs to the range in which it begins. No more than
+    `limit` bytes come back; `stop` and `more` tell where to go on. This is what was stored, superseded values included:
+    what reader() returns is for a model, and leaves them out."""
     asked = _asked(start, stop, first_line, last_line, search)
     checked_whole("limit", limit, LEAST_BYTES, limits.PAYLOAD_BYTES)
-    name = handle.id if type(handle) is Handle else handle
-    parts = yield from _content(place, name)
-    piece = _Piece.of(str(name), parts)
-    return (yield from effects.outside(functools.partial(_read, place.context, piece, asked, limit)))
+    return (yield from _read_piece(place, handle.id if type(handle) is Handle else handle, asked, limit, digits=True))
+
+
+def read_for_model(place: Place, handle: object, arguments: dict[str, object], limit: int) -> Flow[Reading]:
+    """The same for a model, with the arguments of its call: of what is no text, nothing is read."""
+    names = ("start", "stop", "first_line", "last_line", "search")
+    asked = _asked(*(arguments.get(name) for name in names))
+    return (yield from _read_piece(place, handle, asked, limit, digits=False))
+
+
+def _read_piece(place: Place, handle: object, asked: _Asked, limit: int, *, digits: bool) -> Flow[Reading]:
+    parts = yield from _content(place, handle)
+    piece = _Piece.of(str(handle), parts)
+    read = functools.partial(_read, place.context, piece, asked, limit, digits=digits)
+    return (yield from effects.outside(read))
 
 
 def _asked(start: object, stop: object, first: object, last: object, search: object) -> _Asked:
@@ -112,10 +126,10 @@ def _asked(start: object, stop: object, first: object, last: object, search: obj
     if search is not None:
         return _Search(_checked_search(search))
     if first is not None or last is not None:
-        one = 1 if first is None else checked_whole("first_line", first, 1)
-        return _Lines(one, None if last is None else checked_whole("last_line", last, one))
-    begin = 0 if start is None else checked_whole("start", start)
-    return _Bytes(begin, None if stop is None else checked_whole("stop", stop, begin))
+        one = 1 if first is None else checked_whole("first_line", first, -limits.WHOLE_NUMBER if first else 1)
+        return _Lines(one, None if last is None else checked_whole("last_line", last, max(1, one)))
+    begin = 0 if start is None else checked_whole("start", start, -limits.WHOLE_NUMBER)
+    return _Bytes(begin, None if stop is None else checked_whole("stop", stop, max(0, begin)))
 
 
 def _checked_search(search: object) -> str:
@@ -198,14 +212,17 @@ def _is_text(media_type: str | None) -> bool:
 # Reading it
 
 
-def _read(context: Context, piece: _Piece, asked: _Asked, limit: int) -> Reading:
+def _read(context: Context, piece: _Piece, asked: _Asked, limit: int, *, digits: bool) -> Reading:
     if isinstance(asked, _Bytes) and asked.start > piece.size:
         raise InvalidNumber(what="start", value=asked.start, low=0, high=piece.size)
     chunks = piece.chunks(context)
     first = next(chunks, b"")
     is_text = _is_text(piece.media_type) or previews.media_type(first, whole=len(first) == piece.size) == previews.TEXT
     whole = _Passed(first, chunks, piece.size)
-    match asked:
+    if not is_text and not digits:
+        kind = piece.media_type or previews.media_type(first)
+        return Reading(handle=piece.handle, text="", size=piece.size, start=0, stop=0, binary=True, media_type=kind)
+    match _from_start(context, piece, asked) if is_text or isinstance(asked, _Bytes) else asked:
         case _Bytes(start, stop) if is_text:
             return _bytes(piece, whole, start, stop, limit)
         case _Bytes(start, stop):
@@ -218,6 +235,26 @@ def _read(context: Context, piece: _Piece, asked: _Asked, limit: int) -> Reading
         case _Search(text):
             return _searched(piece, whole, text, limit)
     raise AssertionError("these are all the ways to ask")
+
+
+def _from_start(context: Context, piece: _Piece, asked: _Asked) -> _Asked:
+    """What was asked for, counted from the beginning."""
+    match asked:
+        case _Bytes(start, stop) if start < 0:
+            begin = max(0, piece.size + start)
+            return _Bytes(begin, None if stop is None else checked_whole("stop", stop, begin))
+        case _Lines(first, last) if first < 0:
+            one = max(1, _count_lines(piece.chunks(context)) + first + 1)
+            return _Lines(one, None if last is None else checked_whole("last_line", last, one))
+    return asked
+
+
+def _count_lines(chunks: Iterator[bytes]) -> int:
+    lines, last = 0, b"\n"
+    for chunk in chunks:
+        lines += chunk.count(b"\n")
+        last = chunk or last
+    return lines + (not last.endswith(b"\n"))
 
 
 class _Passed:

@@ -7,12 +7,23 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import HandleNotFound, InvalidContent, InvalidInput, shown
+from holdfast.core.previews import describe_binary
+from holdfast.errors import (
+    HandleNotFound,
+    HoldfastError,
+    InvalidContent,
+    InvalidInput,
+    InvalidName,
+    InvalidNumber,
+    TooLarge,
+    shown,
+)
 from holdfast.flows import reading
 from holdfast.flows.effects import Flow
 from holdfast.flows.guard import show_text
 from holdfast.flows.place import Place
 from holdfast.flows.reading import Reading
+from holdfast.model import limits
 from holdfast.model.handles import handle_seq, piece_of
 from holdfast.model.tools import READ_HANDLE
 
@@ -29,10 +40,30 @@ def answer(place: Place, arguments: dict[str, object]) -> Flow[str]:
     limit = reading.LIMIT_BYTES if not threshold else min(reading.LIMIT_BYTES, threshold - _ROOM)
     try:
         known = _checked(arguments)
-        found = yield from reading.read_text(place, **known, limit=max(reading.LEAST_BYTES, limit))
+        found = yield from reading.read_for_model(place, known["handle"], known, max(reading.LEAST_BYTES, limit))
     except (InvalidInput, HandleNotFound) as error:
-        return f"Error: {error}"
+        return f"Error: {_explain(error)}."
     return told((yield from _guarded(place, found)))
+
+
+_SHOWN = "use one that a marker in this conversation names, such as h12_0"
+
+
+def _explain(error: HoldfastError) -> str:
+    """What is wrong with the arguments, for a model: it knows nothing of the library."""
+    match error:
+        case HandleNotFound(handle=handle):
+            return f"there is no handle {handle}; {_SHOWN}"
+        case InvalidName(value=value):
+            return f"{shown(value)} is not a handle; {_SHOWN}"
+        case InvalidNumber(what=what, value=value, low=low, high=high):
+            most = f" from {low} to {high}" if high < limits.WHOLE_NUMBER else f" of at least {low}"
+            return f"{what} is {value}; it must be a whole number{most if low > -limits.WHOLE_NUMBER else ''}"
+        case InvalidContent(reason=reason):
+            return reason
+        case TooLarge():
+            return "the text to search for is too long; search for a few words of it"
+    return "search must be text"
 
 
 def _guarded(place: Place, found: Reading) -> Flow[Reading]:
@@ -51,7 +82,7 @@ def _checked(arguments: dict[str, object]) -> dict[str, Any]:
         if name not in known:
             raise InvalidContent(reason=f"there is no argument {shown(name)}: use {', '.join(known)}")
     if "handle" not in given:
-        raise InvalidContent(reason='the handle is missing: pass one that was shown, such as "h12_0"')
+        raise InvalidContent(reason=f"the handle is missing; {_SHOWN}")
     read = {name: _whole_number(value) if name in _NUMBERS else value for name, value in given.items()}
     if type(read["handle"]) is str:
         read["handle"] = read["handle"].strip(" \t\r\n\"'`")
@@ -63,7 +94,7 @@ def _is_blank(value: object) -> bool:
 
 
 def _whole_number(value: object) -> object:
-    if type(value) is str and value.strip().isdecimal() and len(value) <= _DIGITS:
+    if type(value) is str and value.strip().removeprefix("-").isdecimal() and len(value) <= _DIGITS:
         return int(value)
     if type(value) is float and value.is_integer():
         return int(value)
@@ -72,12 +103,13 @@ def _whole_number(value: object) -> object:
 
 def told(found: Reading) -> str:
     """A reading in words: what it shows, and a line on what that is of what."""
-    if found.found is not None:
+    if found.binary:
+        what = describe_binary(found.size, found.media_type)
+    elif found.found is not None:
         what = f"{found.found} lines have it" if found.found != 1 else "1 line has it"
-        what = f"{what}; {found.size} bytes in all"
+        what = f"{what}; {found.size} bytes in all{'' if found.found else '; search looks for literal text'}"
     else:
         lines = "" if found.lines is None else "lines {} to {}, ".format(*found.lines)
-        digits = ", as hexadecimal digits" if found.binary else ""
-        what = f"{lines}bytes {found.start} to {found.stop} of {found.size}{digits}"
+        what = f"{lines}bytes {found.start} to {found.stop} of {found.size}"
     line = f"[{found.handle}: {what}{'; ' if found.more else ''}{found.more}]"
     return f"{found.text}{'' if found.text.endswith(chr(10)) else chr(10)}{line}" if found.text else line

@@ -143,7 +143,7 @@ def _prepared(started: Started, given: Any, key_as: str | None) -> tuple[Callabl
     args = started.args
     if type(given) is dict:
         if started.name not in given:
-            names = ", ".join(map(str, given))
+            names = ", ".join(dict.fromkeys((*map(str, given), READ_HANDLE.name)))
             raise ValueError(f"there is no tool {shown(started.name)}. The tools are: {names}"[:_SHOWN_CHARS])
         given = given[started.name]
     if not isinstance(args, dict):

@@ -54,6 +54,8 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, tag="body"):
     """Tokens of the whole body; 0 if they were never counted. Of a body over COUNTED_BYTES, an estimate."""
     preview_tokens: int = 0
     """Tokens of the preview with its marker: as much of the message's tokens is the body's. 0 if unknown."""
+    tail: int = 0
+    """How many of the last characters of the preview are the end of the body; 0 if it shows no end."""
 
     @property
     def whole_tokens(self) -> int:

@@ -64,12 +64,24 @@ def _of_custom(kind: Any) -> Schema:
 def from_json(kind: Any, value: Any) -> Any:
     """The value of a type that msgspec does not know, from its JSON."""
     if hasattr(kind, "model_validate"):
-        return kind.model_validate(value)
+        return _validated(kind, value)
     if isinstance(kind, type) and hasattr(kind, "__fspath__"):
         if type(value) is not str:
             raise ValueError("Expected `str`")
         return kind(value)
     raise TypeError(f"type {kind!r} is not supported")
+
+
+def _validated(kind: Any, value: Any) -> Any:
+    """A pydantic model of a value. What is wrong with it is told without the addresses that pydantic adds."""
+    try:
+        return kind.model_validate(value)
+    except ValueError as error:
+        faults = getattr(error, "errors", None)
+        if not callable(faults):
+            raise
+        told = (f"{'.'.join(map(str, each['loc'])) or kind.__name__}: {each['msg']}" for each in faults())
+        raise ValueError("; ".join(told)) from error
 
 
 def accepts_none(kind: Any) -> bool:

@@ -184,8 +184,8 @@ def _entries(given: Any) -> dict[str, Any]:
         raise InvalidContent(reason=f"{shown(given)} cannot be read as a mapping of tools") from error
 
 
-def _integer(least: int, description: str) -> dict[str, Any]:
-    return {"type": "integer", "minimum": least, "description": description}
+def _integer(description: str, least: int | None = None) -> dict[str, Any]:
+    return {"type": "integer", **({} if least is None else {"minimum": least}), "description": description}
 
 
 READ_HANDLE = Tool(
@@ -198,11 +198,11 @@ READ_HANDLE = Tool(
         "type": "object",
         "properties": {
             "handle": {"type": "string", "description": "such as h12_0"},
-            "start": _integer(0, "from 0"),
-            "stop": _integer(0, "exclusive"),
-            "first_line": _integer(1, "from 1"),
-            "last_line": _integer(1, "inclusive"),
-            "search": {"type": "string", "description": "ignores case"},
+            "start": _integer("from 0; -500 counts from the end: the last 500 bytes"),
+            "stop": _integer("exclusive", 0),
+            "first_line": _integer("from 1; -20 counts from the end: the last 20 lines"),
+            "last_line": _integer("inclusive", 1),
+            "search": {"type": "string", "description": "literal text, not a pattern; ignores case"},
         },
         "required": ["handle"],
         "additionalProperties": False,

@@ -30,7 +30,8 @@ class SummaryRecorded(_Event, frozen=True, kw_only=True):
     replaced: int = 0
     """Tokens of the messages that it stands for."""
     kept: tuple[int, ...] = ()
-    """The seqs of the messages among these that stay in view, behind it: those that are Critical."""
+    """The seqs of the messages among these that stay in view, behind it: those that are Critical, and a question that waits
+    for its answer."""
     replaces: int = 0
     """The seq of the event whose summary of the same messages this takes the place of; 0 for none."""
     first_changed: int | None = None

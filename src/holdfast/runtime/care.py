@@ -92,8 +92,30 @@ class Bodies:
                     return Text(text)
         beginning = bytes(start)
         kind = previews.media_type(beginning[: policy.enough], whole=whole)
-        ref = self.put(tenant, itertools.chain([beginning], chunks), kind)
-        return Body(ref, previews.of_start(beginning, policy) if ref.media_type == previews.TEXT else "")
+        watched = _Ended(itertools.chain([beginning], chunks), policy.preview)
+        ref = self.put(tenant, watched, kind)
+        if ref.media_type != previews.TEXT:
+            return Body(ref)
+        made = previews.of_ends(beginning, watched.end, ref.size, policy)
+        return Body(ref, made.text, tail=made.tail)
+
+
+class _Ended:
+    """Pieces of a body that pass through; the last bytes of what has passed are kept."""
+
+    def __init__(self, chunks: Iterator[bytes], size: int) -> None:
+        self._chunks = chunks
+        self._size = size
+        self.end = b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        chunk = next(self._chunks)
+        kept = chunk if len(chunk) >= self._size else self.end + chunk
+        self.end = kept[max(0, len(kept) - self._size) :]
+        return chunk
 
 
 def put_blob(
