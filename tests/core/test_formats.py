@@ -15,7 +15,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (9, "bf23a342b2f5fff9")
+SNAPSHOT = (10, "013f0ce35189c35a")
 LEDGER = (1, "a9c218f0bea76856")
 PROJECTION = (8, "f1a6a46626063805")
 PAYLOADS = {

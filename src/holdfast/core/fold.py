@@ -19,6 +19,7 @@ from holdfast.model.events import (
     Event,
     EvidenceKept,
     FactsProposed,
+    FramePopped,
     HandleMoved,
     HandleReplaced,
     MessageRecorded,
@@ -53,6 +54,8 @@ def step(
     """The state after one more event, and the frames that it changed, those that it ended among them."""
     seq = state.version + 1
     changes: dict[str, Any] = {"version": seq, "updated_us": time_us, "active_us": max(state.active_us, time_us)}
+    # by the header alone: a log with erased payloads folds to the same state
+    changes["popped"] = seq if event_type == FramePopped.name else state.popped
     if event is not None and event_type not in BARE:
         changes["residue"] = state.residue + 1
     if event_type == MessageRecorded.name:

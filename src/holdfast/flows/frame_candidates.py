@@ -42,6 +42,8 @@ def frame_pieces(place: Place, state: SessionState, request: Request) -> Flow[li
 
 def _finished_pieces(place: Place, state: SessionState, budget: int) -> Flow[list[Piece]]:
     """The results of the root frames that ended last since the last reset, oldest first, among the newest roots."""
+    if state.popped <= state.start:
+        return []
     where = session_where(place.scope) | {"parent": 0}
     rows = yield from effects.rows(FrameRow, where, None, limits.PACK_ROOTS, order=_NEWEST)
     roots = [state_of(row) for row in rows if row.ended is not None]

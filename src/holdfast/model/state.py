@@ -13,7 +13,7 @@ from holdfast.model.layers import Identity, Surrounding, WorkingItem
 from holdfast.model.plan import Redacted, Reduction
 from holdfast.model.situation import Standing
 
-SNAPSHOT_FORMAT = 9
+SNAPSHOT_FORMAT = 10
 """Raised whenever SessionState, or what folding makes of it, changes: older snapshots are then replayed instead."""
 
 LEDGER_FORMAT = 1
@@ -195,6 +195,8 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a detector proposed and nobody has decided on yet."""
     standings: dict[str, Standing] = msgspec.field(default_factory=dict)
     """How conversations stand in which something was done, by their frames; the session's own under the empty name."""
+    popped: int = 0
+    """The seq of the newest event that popped a frame, also if that was erased since."""
 
     def view(self, frame: str | None) -> ViewState:
         """How the conversation of a frame is shown, or that outside of frames."""
