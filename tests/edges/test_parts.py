@@ -69,13 +69,15 @@ def test_parts_in_our_own_shape(engine: Engine) -> None:
         {"type": "opaque", "issuer": "anthropic", "body": '{"type":"thinking"}'},
     ]
     message = engine.create_session("s").record("user", given)
+    body = message.content[5]
+    assert isinstance(body, Body)
     assert message.content == (
         Text("Hello."),
         Data({"a": [1]}),
         Image(ref=ref),
         Image(url="https://example.com/a.png"),
         File(ref, "a.png"),
-        Body(ref, "PNG"),
+        Body(ref, "PNG", preview_tokens=body.preview_tokens),
         Opaque("anthropic", '{"type":"thinking"}'),
     )
 
