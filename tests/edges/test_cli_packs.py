@@ -120,7 +120,7 @@ def test_a_pack_is_what_the_library_would_make_asked_for_as_it_was_asked_for_las
 @pytest.mark.parametrize(
     ("options", "asked"),
     [
-        (("--budget", "1200"), {"budget": 1_200}),
+        (("--budget", "1300"), {"budget": 1_300}),
         (("--role", "calm"), {"budget": 2_500, "brief": CALM, "role": "calm", "model": None}),
         (("--profile", "high_stakes"), {"profile": "high_stakes"}),
         (("--guard", "annotate"), {"guard": "annotate"}),

@@ -3,6 +3,7 @@ once, at every call."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,10 +75,14 @@ def test_packs_fit_and_cost_what_the_planner_foretells(taken: list[tuple[int, in
     assert ours.calls == theirs.calls == len(taken)
 
 
+def without_handles(prompt: Prompt) -> list[tuple[object, ...]]:
+    """What is shown, but for the numbers of handles: an engine counts its own events, too."""
+    return [(each.texts, re.sub(r"\[h\d+_\d+\]", "[handle]", each.text)) for each in prompt]
+
+
 def test_a_long_session_is_folded_at_the_same_calls_and_to_the_same_words() -> None:
     told, packs, foretold = both([(20, 60, number % 5 == 4) for number in range(24)])
-    shown = [[(each.tokens, each.texts, each.text) for each in prompt] for prompt in without_tails(packs)]
-    assert shown == [[(each.tokens, each.texts, each.text) for each in prompt] for prompt in foretold]
+    assert [*map(without_handles, without_tails(packs))] == [*map(without_handles, foretold)]
     assert score(told, without_tails(packs), WINDOW, PRICES).boundaries >= 2
 
 

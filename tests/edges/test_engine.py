@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import holdfast
 from holdfast import Body, File, Image, Opaque, Part, Text, errors
@@ -116,6 +117,11 @@ def _parts(engine: holdfast.Engine) -> list[Part]:
     ]
 
 
+def _as_given(parts: tuple[Part, ...]) -> list[Part]:
+    """Without the tokens that were counted when they came in."""
+    return [replace(part, tokens=0, preview_tokens=0) if isinstance(part, Body) else part for part in parts]
+
+
 def test_every_kind_of_part_comes_back_as_it_went_in(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     parts = _parts(engine)
@@ -124,8 +130,8 @@ def test_every_kind_of_part_comes_back_as_it_went_in(engine: holdfast.Engine) ->
         session.record("user", part)
     messages = session.messages()
     assert messages[0] == said
-    assert messages[0].content == tuple(parts)
-    assert [message.content for message in messages[1:]] == [(part,) for part in parts]
+    assert _as_given(messages[0].content) == parts
+    assert [_as_given(message.content) for message in messages[1:]] == [[part] for part in parts]
     assert messages[0].text == "text\npreview\n"
 
 

@@ -127,7 +127,10 @@ def test_a_frame_that_has_ended_has_no_packs_to_come(engine: holdfast.Engine) ->
     frame.suspend("later")
     made = below.pack("what?", budget=BUDGET)
     crumbs = [each.strip() for each in made.text.splitlines() if "tokens left]" in each]
-    assert [each.split(":")[0] for each in crumbs] == [f"- {frame.id} (suspended)", f"- {below.id} (active)"]
+    assert [each.split(":")[0] for each in crumbs] == [
+        f"- {frame.id} (suspended)",
+        f"- {below.id} (active, your current task)",
+    ]
     record = below.keep(made)
     below.pop("completed")
     with refused(engine, errors.FrameEnded, frame=below.id):

@@ -89,20 +89,6 @@ def test_the_least_compaction_is_carried_out_with_a_custom_strategy(level: str) 
     assert fates[0] == fates[1]
 
 
-def test_a_question_that_waits_stays_in_view_when_all_is_summarised() -> None:
-    session = _session()
-    for number in range(3):
-        session.record("user", f"Question {number}. " * 30)
-        session.record("assistant", f"Answer {number}. " * 30)
-    session.record("user", "What is the salary of Bob?")
-    session.summarize(session.draft_summary(0), "They talked.")
-    for pack in (session.pack("salary"), session.pack()):
-        assert pack.text.count("What is the salary of Bob?") == 1
-    session.record("assistant", "It is 10.")
-    draft = session.draft_summary(0)
-    assert "salary of Bob" in draft.text, "once answered, it is summarised like the rest"
-
-
 def test_a_summary_shows_a_share_and_a_line_is_no_summary() -> None:
     for strategy, words in (
         (SummarizeOldest(4), "a summary of 20 messages"),

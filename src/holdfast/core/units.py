@@ -40,12 +40,11 @@ def grouped(entries: Iterable[Message | Summary], state: SessionState) -> list[I
     ]
 
 
-def kept_seqs(entries: Iterable[object], question: int = 0) -> frozenset[int]:
-    """The seqs of the messages among these that no summary stands for: those of the units that are Critical, and the
-    question that waits for its answer, if there is one."""
+def kept_seqs(entries: Iterable[object]) -> frozenset[int]:
+    """The seqs of the messages among these that no summary stands for: those of the units that are Critical."""
     messages = [each for each in entries if isinstance(each, Message)]
-    staying = {group_seq(each) for each in messages if each.priority == "critical"} | {question}
-    return frozenset(each.seq for each in messages if group_seq(each) in staying)
+    critical = {group_seq(each) for each in messages if each.priority == "critical"}
+    return frozenset(each.seq for each in messages if group_seq(each) in critical)
 
 
 def whole(messages: Iterable[Message]) -> bool:

@@ -187,7 +187,7 @@ class InvalidContent(InvalidInput):
 
 
 class InvalidTool(InvalidInput):
-    """The function {function} cannot be described as a tool: {reason}. Change its signature, or describe it with a
+    """The function {function} cannot be described as a tool: {reason}. Pass another function, or describe it with a
     holdfast.Tool of your own."""
 
     function: str

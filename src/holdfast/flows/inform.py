@@ -14,7 +14,7 @@ from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.inform_actions import answered
 from holdfast.flows.inform_frames import about_frames, session_where, whole_tree
-from holdfast.flows.read import message, stretch_of, waiting_question
+from holdfast.flows.read import message, stretch_of
 from holdfast.model import limits
 from holdfast.model.commands import (
     AcknowledgeOffload,
@@ -142,8 +142,7 @@ def _replaced(command: Summarize, given: Given, state: SessionState) -> Flow[Giv
     if stretch is None or not whole(each for each in stretch if isinstance(each, Message)):
         return given
     tokens = count = whole_tokens = 0
-    question = yield from waiting_question(command.scope.stream, command.frame, command.first, command.version)
-    kept = kept_seqs(stretch, question)
+    kept = kept_seqs(stretch)
     for each in stretch:
         if isinstance(each, Message) and each.seq in kept:
             continue

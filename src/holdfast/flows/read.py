@@ -109,27 +109,6 @@ def stretch_of(
     return found
 
 
-def waiting_question(stream: StreamId, frame: str | None, first: int, version: int) -> Flow[int]:
-    """The seq of the newest message of the user from `first` on, unless a reply without calls had answered it by this
-    version; 0 for none."""
-    before = version + 1
-    while before > first:
-        page = yield from effects.read_back(stream, before, limits.READ_EVENTS, (MessageRecorded.name,))
-        for each in map(message, page):
-            if each.seq < first:
-                return 0
-            if not is_said(each, frame):
-                continue
-            if each.role == "user":
-                return each.seq
-            if each.role == "assistant" and not each.tool_calls:
-                return 0
-        if not page:
-            return 0
-        before = page[-1].seq
-    return 0
-
-
 def kept_by(stream: StreamId, summary: SummaryRef) -> Flow[list[Message]]:
     """The messages between the ends of a summary that stay in view, in order, but for what was erased."""
     found: list[Message] = []

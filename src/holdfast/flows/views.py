@@ -21,7 +21,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.guard import show_guarded, show_messages
 from holdfast.flows.load import load
 from holdfast.flows.place import Place, order
-from holdfast.flows.read import is_said, kept_by, message, stretch_of, waiting_question
+from holdfast.flows.read import is_said, kept_by, message, stretch_of
 from holdfast.model import limits
 from holdfast.model.commands import Summarize
 from holdfast.model.events import EvidenceKept, MessageRecorded
@@ -261,8 +261,7 @@ def summary_of(stream: StreamId, ref: SummaryRef) -> Flow[Summary]:
 
 
 def draft_summary(place: Place, keep_turns: int = 2) -> Flow[SummaryDraft | None]:
-    """The oldest part of what is in view, up to the last turns: something to summarise. None if there is nothing. What is
-    Critical stays in view, and so does a question that waits for its answer.
+    """The oldest part of what is in view, up to the last turns: something to summarise. None if there is nothing.
 
     Let a model summarise `draft.text` or `draft.items`, then pass the draft and the summary to `summarize`."""
     checked_whole("keep_turns", keep_turns, 0, limits.READ_EVENTS)
@@ -283,7 +282,7 @@ def _draft(place: Place, state: SessionState, keep_turns: int) -> Flow[SummaryDr
     stretch = (yield from stretch_of(stream, state, frame, first, last)) if last >= first else []
     assert stretch is not None, "_reach keeps within what is read at once"
     kept, last = _whole_units(stretch, last)
-    stay = kept_seqs(kept, (yield from waiting_question(stream, frame, first, state.version)))
+    stay = kept_seqs(kept)
     kept = [each for each in kept if isinstance(each, SummaryRef) or each.seq not in stay]
     if len(kept) < 2 and all(isinstance(each, SummaryRef) for each in kept):
         return None
