@@ -148,16 +148,15 @@ def test_a_pack_fits_and_extends_the_last_between_boundaries(
             session.record("assistant", "Fine.")
 
 
-def test_a_stored_question_that_waits_stays_in_view_when_what_followed_is_summarised() -> None:
+def test_a_stored_question_that_a_program_summarised_is_repeated_with_its_marker() -> None:
     session = _session()
     asked = session.record("user", PASTE)
     for number in range(3):
         _read(session, f"{number} word " * 4_000)
     session.summarize(session.draft_summary(0), "The user pasted a text, and three files were read.")
-    pack = session.pack(budget=64_000)
-    assert "The latest message of the user" not in pack.text
-    assert (asked.seq, "included") in [(each.at, each.fate) for each in pack.manifest.entries]
-    assert PASTE in pack.text
+    text = session.pack(budget=64_000).text
+    assert "The latest message of the user" in text
+    assert f'read_handle("h{asked.seq}_0")' in text.partition("The latest message of the user")[2]
 
 
 # The manifest
