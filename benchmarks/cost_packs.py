@@ -59,7 +59,12 @@ class Packed:
     def prompts(self) -> Iterator[Prompt]:
         brief = Brief(prompt=instructions(PREFIX_TOKENS))
         with holdfast.open(
-            "memory:", clock=self._clock, prices=[self._prices], briefs={ROLE: brief}, compaction=self._policy
+            "memory:",
+            spooling=None,  # all policies are given the same: nothing is shown by a preview because it is large
+            clock=self._clock,
+            prices=[self._prices],
+            briefs={ROLE: brief},
+            compaction=self._policy,
         ) as engine:
             session = engine.create_session(self._recording.name)
             reader, calls = Reader(), iter(self._recording.calls)
