@@ -66,7 +66,7 @@ class Recording(msgspec.Struct, frozen=True):
 
 def recordings(files: Sequence[Path]) -> Iterator[Recording]:
     for file in files:
-        with holdfast.open("memory:", spooling=None) as engine:
+        with holdfast.open("memory:", spooling=holdfast.Spooling(threshold=0)) as engine:
             engine.import_transcript(file, file.stem)
             messages = _all(engine.session(file.stem))
         yield recording(file.stem, messages)

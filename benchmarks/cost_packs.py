@@ -60,7 +60,9 @@ class Packed:
         brief = Brief(prompt=instructions(PREFIX_TOKENS))
         with holdfast.open(
             "memory:",
-            spooling=None,  # all policies are given the same: nothing is shown by a preview because it is large
+            spooling=holdfast.Spooling(
+                threshold=0
+            ),  # all policies are given the same: nothing is shown by a preview because it is large
             clock=self._clock,
             prices=[self._prices],
             briefs={ROLE: brief},
