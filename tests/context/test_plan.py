@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 
-from hypothesis import event, given, settings
+from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from holdfast.context.plan import Ground, plan
 from holdfast.context.steps import meet_targets
 from holdfast.context.strategies import asked
 from holdfast.core.shown import pieces_of
+from holdfast.errors import CriticalOverflow
 from holdfast.model.content import Text, ToolResult, text_of
 from holdfast.model.handles import piece_id
 from holdfast.model.messages import Item, Message, Summary, Unit
@@ -63,7 +64,12 @@ costs = st.sampled_from([0, 0, 15_000_000])
 
 def planned(ground: Ground, policy: PlanPolicy, strategy: Strategy | None, calibration: Calibration, cost: int) -> Plan:
     made_with = tools(calibration=calibration, summarizing=cost)
-    found = plan(ground, policy, made_with) if strategy is None else asked(ground, strategy, policy, made_with)
+    try:
+        found = plan(ground, policy, made_with) if strategy is None else asked(ground, strategy, policy, made_with)
+    except CriticalOverflow:
+        assert strategy is not None
+        assert ground.system > ground.window, "nothing here is Critical but what stands before the conversation"
+        reject()
     event(f"{found.policy}, {found.why}")
     return found
 

@@ -229,7 +229,8 @@ class Day:
     def _spelled(self, message: Any) -> str:
         """All that a message states, and the call that it answers."""
         asked = {call.id: str(call.args.get("to", "")) for each in self.transcript for call in each.tool_calls}
-        return " ".join((message.text, *(asked[each.tool_call_id] for each in message.tool_results)))
+        stated = " ".join((message.text, *(asked[each.tool_call_id] for each in message.tool_results)))
+        return stated.replace("\\n", " ")  # a line end inside of JSON
 
     def _check_kept(self, shown: Any, told: Any, kept: set[str]) -> None:
         for value in kept:
