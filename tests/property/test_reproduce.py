@@ -301,9 +301,7 @@ def test_what_was_erased_is_in_no_pack_that_can_be_had(life: list[tuple[int, Any
         since = {each for seq, seqs in erasures if seq > made[-1].version for each in seqs}
         assert shows.isdisjoint(since)
         try:
-            again = shown(lived.session.reproduce(name))
-            assert again[:4] == made[:4], "the same bytes; a manifest may tell less of what was erased"
-            assert since or again == made
+            assert shown(lived.session.reproduce(name)) == made
         except errors.PackChanged as changed:
             assert "was erased since" in changed.reason  # noqa: PT017 - it may be the same as well
     assert lived.engine.verify().problems == ()
