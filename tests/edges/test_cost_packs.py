@@ -76,8 +76,16 @@ def test_packs_fit_and_cost_what_the_planner_foretells(taken: list[tuple[int, in
 
 
 def without_handles(prompt: Prompt) -> list[tuple[object, ...]]:
-    """What is shown, but for the numbers of handles: an engine counts its own events, too."""
-    return [(each.texts, re.sub(r"\[h\d+_\d+\]", "[handle]", each.text)) for each in prompt]
+    """What is shown, but for the numbers of handles, and the tokens of texts that have some: an engine counts its own events,
+    too."""
+    return [
+        (
+            each.texts,
+            re.sub(r"\[h\d+_\d+\]", "[handle]", each.text),
+            0 if re.search(r"\[h\d+_\d+\]", each.text) else each.tokens,
+        )
+        for each in prompt
+    ]
 
 
 def test_a_long_session_is_folded_at_the_same_calls_and_to_the_same_words() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import holdfast
@@ -135,6 +135,9 @@ def scratch_stores() -> Iterator[list[MemoryStore]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reproducing, "MemoryStore", make)
         yield made
+
+
+CALL = ("call", {"budget": 6000, "brief": None}, "city is Lisbon. ", "reply")
 
 
 class Life:
@@ -284,6 +287,7 @@ def test_a_pack_is_made_again_where_events_stand_in_the_order_of_the_log(
 
 @settings(max_examples=EXAMPLES)
 @given(erasing)
+@example([(0, ("ask", "city is Lisbon. ")), (1, CALL), (0, ("erase", 1))])  # the newest activity of a live frame
 def test_what_was_erased_is_in_no_pack_that_can_be_had(life: list[tuple[int, Any]]) -> None:
     """A pack that shows it is gone with it; another one is the same as ever, or it is said that it cannot be."""
     lived = Life("memory:")

@@ -194,6 +194,6 @@ def _piece(frame: FrameState, label: str, text: str) -> Piece:
         priority="high",
         recency=frame.depth,
         source="frame",
-        at=frame.touched,
+        at=frame_seq(frame.id),
         origin=frame_seq(frame.id),
     )
