@@ -76,8 +76,8 @@ def test_packs_fit_and_cost_what_the_planner_foretells(taken: list[tuple[int, in
 
 
 def without_handles(prompt: Prompt) -> list[tuple[object, ...]]:
-    """What is shown, but for the numbers of handles, and the tokens of texts that have some: an engine counts its own events,
-    too."""
+    """What is shown, but for the numbers of handles, and the tokens of texts that have some: an engine counts its own
+    events, too."""
     return [
         (
             each.texts,
