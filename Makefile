@@ -1,15 +1,19 @@
 # Every target makes the environment it needs from a bare Python 3.11 or later. Nothing else is installed by hand.
 PYTHON ?= python3
-WORKERS ?= 2
+WORKERS ?= 3  # one more than a small machine has cores: many tests wait for the disk
 PIP := -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: demo test check bench soak reference lock clean
+.PHONY: demo test quick check bench soak twins reference picture docs lock clean
 
 demo: .venv-demo/ready  ## the main job on the embedded default
 	@.venv-demo/bin/python examples/demo.py
 
 test: check  ## everything that must hold before a change lands
 	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal --promises
+
+quick: .venv/ready  ## for every edit: style, the core, properties in memory
+	.venv/bin/ruff check
+	HOLDFAST_QUICK=1 .venv/bin/python -m pytest -n $(WORKERS) --dist worksteal -q tests/core tests/text tests/render tests/tidy -k "not busy"
 
 check: .venv/ready  ## style, types, import rules
 	.venv/bin/ruff check
@@ -35,8 +39,23 @@ bench: .venv/ready  ## measurements, each a ratio in one run; peers go into an e
 	.venv-demo/bin/python $(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-reference: .venv/ready  ## the reference pages, from the code
+twins: .venv/ready  ## the async twins of the objects that users hold
+	.venv/bin/python tools/twins.py
+
+reference: .venv/ready  ## the tables of the reference, from the code
 	.venv/bin/python -m tests.docs.reference
+
+picture: .venv/ready  ## the picture of `holdfast pack` in the README
+	.venv/bin/python -m tools.pack_picture
+
+docs: .venv-docs/ready  ## the documentation site, in docs/_build/html; warnings are errors
+	.venv-docs/bin/python -m sphinx -q -b html -j auto -E -a -n -W --keep-going -d docs/_build/doctrees docs docs/_build/html
+
+.venv-docs/ready: requirements/docs.lock pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python $(PIP) install --require-hashes -r requirements/docs.lock
+	.venv-docs/bin/python $(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
 
 lock:  ## pin the newest versions that pyproject.toml allows, with hashes
 	$(PYTHON) -m venv .venv-lock
@@ -44,8 +63,9 @@ lock:  ## pin the newest versions that pyproject.toml allows, with hashes
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml -o requirements/core.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 --group build -o requirements/build.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml --group dev -o requirements/dev.lock
+	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml --group docs -o requirements/docs.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 benchmarks/agents.in -o benchmarks/agents.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml benchmarks/statebench.in -o benchmarks/statebench.lock
 
 clean:
-	rm -rf .venv .venv-demo .venv-lock .venv-bench .venv-agents .venv-statebench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-demo .venv-docs .venv-lock .venv-bench .venv-agents .venv-statebench .mypy_cache .ruff_cache .pytest_cache .hypothesis docs/_build

@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from benchmarks.harness import Bench, Spread, file_system, fsyncs
+from benchmarks.harness import Bench, Spread, file_system, measure_fsyncs
 from benchmarks.report import Machine, Results, Table
 
 NAMES = (
@@ -24,6 +24,7 @@ NAMES = (
     "peer",
     "growth",
     "disk",
+    "entries",
     "startup",
     "agents",
     "tokens",
@@ -38,6 +39,8 @@ NAMES = (
     "cost",
     "coding_agent",
     "packs",
+    "telemetry",
+    "structure",
 )
 
 
@@ -48,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="recorded sessions and dialogues")
     parser.add_argument("--samples", type=Path, help="a folder for packs to read (guard_dialogues)")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="an SVG of cost against grounding (cost)")
+    parser.add_argument("--source", type=Path, metavar="DIR", help="another checkout to compare with (structure)")
     parser.add_argument("--quick", action="store_true", help="a small run: the ratios are rougher")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     options = parser.parse_args(arguments)
@@ -55,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.folder or Path.cwd()) as folder:
-        bench = Bench(Path(folder), options.quick, options.data, options.samples, options.picture)
+        bench = Bench(Path(folder), options.quick, options.data, options.samples, options.picture, options.source)
         results = measure(options.names or NAMES, bench)
     if options.json is not None:
         options.json.write_bytes(results.json() + b"\n")
@@ -89,7 +93,7 @@ def measure(names: Sequence[str], bench: Bench) -> Results:
 
 
 def describe(folder: Path) -> Machine:
-    costs = [fsyncs(folder).each_us for _ in range(5)]
+    costs = [measure_fsyncs(folder).each_us for _ in range(5)]
     return Machine(
         python=platform.python_version(),
         sqlite=apsw.sqlite_lib_version(),

@@ -15,19 +15,19 @@ from pathlib import Path
 import msgspec
 
 import holdfast
-from benchmarks.coding_agent_material import Task, tasks
-from benchmarks.cost_material import count
-from benchmarks.cost_others import fitting
-from benchmarks.cost_score import Meter, Prompt, Shown
+from benchmarks.coding_agent_tasks import Task, tasks
+from benchmarks.cost_baselines import fit_newest
+from benchmarks.cost_recordings import count
+from benchmarks.cost_score import Meter, Prompt, PromptPiece
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
-from holdfast import Summary, Unit
-from holdfast.model.log import Recorded
-from holdfast.model.pack import Brief
-from holdfast.model.plan import Faithful, Frugal, PlanPolicy, Prices
-from holdfast.model.prices import prices_of
-from holdfast.model.view_events import ContextCompacted
-from holdfast.render.packs import Pack
+from holdfast.model.history.events import ContextCompacted
+from holdfast.model.history.plans import Faithful, Frugal, PlanPolicy
+from holdfast.model.history.prices import Prices, find_prices
+from holdfast.model.log import StoredEvent
+from holdfast.model.packs.pack import Brief
+from holdfast.render.pack import Pack
+from holdfast.types import MessageGroup, Summary
 
 NAME = "coding agent"
 MODEL = "claude-sonnet-4-5"
@@ -176,7 +176,7 @@ class Agent:
     """One run on an engine of its own."""
 
     def __init__(self, path: Path, policy: PlanPolicy) -> None:
-        prices = prices_of(MODEL)
+        prices = find_prices(MODEL)
         assert prices is not None
         self._path, self._policy, self._prices = path, policy, prices
         self._found = Outcome()
@@ -232,7 +232,7 @@ class Costs:
 
     def __init__(self, prices: Prices) -> None:
         self.ours, self.sliding = Meter(prices, 0), Meter(prices, 0)
-        self._first: dict[int, Shown] = {}
+        self._first: dict[int, PromptPiece] = {}
         """Each message as it was first shown, by its seq."""
         self._begun = False
 
@@ -242,9 +242,9 @@ class Costs:
             if each.key[0] == "unit":
                 self._first.setdefault(each.key[1], each)
         tail = pack.tokens.used - sum(each.tokens for each in prompt)
-        passing = [Shown(("tail", 0), max(0, tail), passing=True)]
+        passing = [PromptPiece(("tail", 0), max(0, tail), passing=True)]
         self.ours.take([*prompt, *passing], lost=not self._begun)
-        self.sliding.take(fitting(list(self._first.values()), BUDGET), lost=not self._begun)
+        self.sliding.take(fit_newest(list(self._first.values()), BUDGET), lost=not self._begun)
         self._begun = True
 
     def new_tokens(self, pack: Pack) -> int:
@@ -253,15 +253,15 @@ class Costs:
         return sum(each.tokens for each in new)
 
     def _prompt(self, pack: Pack) -> Prompt:
-        return [_shown(item) for item in pack.history.items]
+        return [_prompt_piece(item) for item in pack.history.items]
 
 
-def _shown(item: Unit | Summary) -> Shown:
+def _prompt_piece(item: MessageGroup | Summary) -> PromptPiece:
     kind = "summary" if isinstance(item, Summary) else "unit"
-    return Shown((kind, item.seq), item.tokens)
+    return PromptPiece((kind, item.seq), item.tokens)
 
 
-def _events(session: holdfast.Session) -> Iterator[Recorded]:
+def _events(session: holdfast.Session) -> Iterator[StoredEvent]:
     after = 0
     while page := session.events(after=after, limit=PAGE):
         yield from page

@@ -15,13 +15,12 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import cost_planning
-from benchmarks.cost_curve import Point, dominating, points
-from benchmarks.cost_folds import Folding, Shape, in_hindsight
-from benchmarks.cost_material import Recording, recordings
-from benchmarks.cost_others import KEPT_RESULTS, Langchain, sliding
-from benchmarks.cost_ours import Planned
+from benchmarks import cost_plan_time
+from benchmarks.cost_baselines import KEPT_RESULTS, Langchain, send_newest
+from benchmarks.cost_curve import Point, find_dominating, points
+from benchmarks.cost_folds import FoldCosts, Shape, find_optimal_folds
 from benchmarks.cost_picture import Panel, picture
+from benchmarks.cost_planner import PlannedSession
 from benchmarks.cost_policies import (
     BASELINE,
     CLASSIC,
@@ -36,13 +35,14 @@ from benchmarks.cost_policies import (
     SLIDING,
     VARIANTS,
     Family,
-    contenders,
+    build_contenders,
 )
+from benchmarks.cost_recordings import Recording, read_recordings
 from benchmarks.cost_score import PREFIX_TOKENS, Score, score, tokens_of
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
-from holdfast.model.plan import Frugal, Prices
-from holdfast.model.prices import prices_of
+from holdfast.model.history.plans import Frugal
+from holdfast.model.history.prices import Prices, find_prices
 
 NAME = "cost"
 TITLE = "what a context costs"
@@ -72,7 +72,7 @@ Scores = dict[str, Score]
 """By policy."""
 
 
-class Measured(msgspec.Struct):
+class WindowScores(msgspec.Struct):
     """What was measured at one window."""
 
     scores: dict[str, Scores] = msgspec.field(default_factory=dict)
@@ -103,7 +103,7 @@ class Measured(msgspec.Struct):
 
 
 def run(bench: Bench) -> list[Table]:
-    return [*contexts(bench), *cost_planning.run(bench)]
+    return [*contexts(bench), *cost_plan_time.run(bench)]
 
 
 def contexts(bench: Bench) -> list[Table]:
@@ -113,14 +113,14 @@ def contexts(bench: Bench) -> list[Table]:
     if not files:
         note = f"There is no data in {data}: nothing was measured. --data names another folder."
         return [Table(name=NAME, title=TITLE, ours="", theirs="", lines=[], notes=[note])]
-    sessions = list(recordings(files))
+    sessions = list(read_recordings(files))
     held_out = [each for each in sessions if each.held_out]
     tables: list[Table] = []
     panels: list[Panel] = []
     with Langchain() as langchain:
         about = langchain.about()
         for window in WINDOWS:
-            found = measure(sessions, held_out, data, priced_at(MODEL, window), langchain)
+            found = measure(sessions, held_out, data, prices_at(MODEL, window), langchain)
             panels.append(Panel(f"window of {window:,} tokens", found.points(held_out)))
             tables.append(table(f"{window:,} tokens, held-out half", window, held_out, found, goals=True))
             tables.append(table(f"{window:,} tokens, all sessions", window, sessions, found))
@@ -132,37 +132,37 @@ def contexts(bench: Bench) -> list[Table]:
 
 def measure(
     sessions: Sequence[Recording], held_out: Sequence[Recording], data: Path, prices: Prices, langchain: Langchain
-) -> Measured:
+) -> WindowScores:
     """Every policy on every session."""
-    found, window = Measured(), prices.window
+    found, window = WindowScores(), prices.window
     for each in sessions:
-        sent = contenders(each, data, prices, langchain)
+        sent = build_contenders(each, data, prices, langchain)
         found.families |= {name: policy.family for name, policy in sent.items() if not policy.aside}
         found.scores[each.name] = {name: score(each, policy.prompts, window, prices) for name, policy in sent.items()}
-    shorter = as_short(held_out, found.total(held_out, FRUGAL).sent, window)
+    shorter = find_equal_window(held_out, found.total(held_out, FRUGAL).sent, window)
     for each in sessions:
-        found.scores[each.name][SHORT] = score(each, sliding(each, shorter), window, prices)
+        found.scores[each.name][SHORT] = score(each, send_newest(each, shorter), window, prices)
     found.families[SHORT] = "sliding"
     return found
 
 
-def priced_at(model: str, window: int) -> Prices:
-    prices = prices_of(model)
+def prices_at(model: str, window: int) -> Prices:
+    prices = find_prices(model)
     assert prices is not None
     return msgspec.structs.replace(prices, window=window)
 
 
-def as_short(sessions: Sequence[Recording], tokens: int, window: int) -> int:
+def find_equal_window(sessions: Sequence[Recording], tokens: int, window: int) -> int:
     """The window in which a sliding one sends no more than so many tokens."""
     low, high = PREFIX_TOKENS, window
     while high - low > STEP_TOKENS:
         middle = (low + high) // 2
-        sent = sum(PREFIX_TOKENS + tokens_of(prompt) for each in sessions for prompt in sliding(each, middle))
+        sent = sum(PREFIX_TOKENS + tokens_of(prompt) for each in sessions for prompt in send_newest(each, middle))
         low, high = (low, middle) if sent > tokens else (middle, high)
     return low
 
 
-def table(title: str, window: int, sessions: Sequence[Recording], found: Measured, *, goals: bool = False) -> Table:
+def table(title: str, window: int, sessions: Sequence[Recording], found: WindowScores, *, goals: bool = False) -> Table:
     sums = found.sums(sessions)
     lines = []
     for policy, own in sums.items():
@@ -195,7 +195,7 @@ def table(title: str, window: int, sessions: Sequence[Recording], found: Measure
     )
 
 
-def disagreement(sessions: Sequence[Recording], found: Measured) -> str:
+def disagreement(sessions: Sequence[Recording], found: WindowScores) -> str:
     """Where the engine's packs are not what the planner foretells of the same session."""
     ratios = {
         each.name[:8]: found.scores[each.name][HISTORY].cost / found.scores[each.name][FORETOLD].cost
@@ -205,7 +205,7 @@ def disagreement(sessions: Sequence[Recording], found: Measured) -> str:
     return f"packs and planner disagree on {', '.join(apart)}" if apart else ""
 
 
-def worst(sessions: Sequence[Recording], found: Measured, goal: Goal | None) -> Line:
+def worst(sessions: Sequence[Recording], found: WindowScores, goal: Goal | None) -> Line:
     ratios = {
         each.name: found.scores[each.name][FRUGAL].cost / found.scores[each.name][OPTIMUM].cost for each in sessions
     }
@@ -274,7 +274,7 @@ def frontier_goals(curve: Sequence[Point]) -> list[Line]:
     for name in (FAITHFUL, FRUGAL):
         ours = next(each for each in curve if each.name == name)
         for group, among in rivals.items():
-            above = dominating(ours, among)
+            above = find_dominating(ours, among)
             lines.append(
                 Line(
                     what=f"  {name}: how many of the {group} dominate it",
@@ -338,20 +338,22 @@ def other_prices(sessions: Sequence[Recording]) -> Table:
     for model in OTHER_MODELS:
         ratios = []
         for window in WINDOWS:
-            prices = priced_at(model, window)
+            prices = prices_at(model, window)
             shape = Shape.of(Frugal(), window)
             ours = best = 0
             for each in sessions:
                 if each.held_out:
-                    folding = Folding(each, shape, prices)
-                    best += folding.total(in_hindsight(folding))
-                    ours += score(each, Planned(each, Frugal(), prices, window, blank).prompts(), window, prices).cost
+                    folding = FoldCosts(each, shape, prices)
+                    best += folding.total(find_optimal_folds(folding))
+                    ours += score(
+                        each, PlannedSession(each, Frugal(), prices, window, blank_summary).prompts(), window, prices
+                    ).cost
             ratios.append(ours / best)
         lines.append(
             Line(
                 what=f"{prices.provider}, {model}",
                 ours=" ".join(f"{each:.3f}" for each in ratios),
-                theirs=relative(prices),
+                theirs=format_relative_prices(prices),
                 ratio=Spread.of([max(ratios)]),
                 goal=NEAR_ELSEWHERE,
             )
@@ -365,11 +367,11 @@ def other_prices(sessions: Sequence[Recording]) -> Table:
     )
 
 
-def relative(prices: Prices) -> str:
+def format_relative_prices(prices: Prices) -> str:
     read, write = prices.cache_read / prices.input, prices.cache_write / prices.input
     return f"{read:.2f}, {write:.2f}, {prices.ttl_s:,} s"
 
 
-def blank(_items: object, tokens: int) -> str:
+def blank_summary(_items: object, tokens: int) -> str:
     """A text of so many tokens, as the library counts signs that nobody writes."""
     return "\x01" * (tokens - 1)

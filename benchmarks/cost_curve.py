@@ -33,13 +33,13 @@ def dominates(one: Point, other: Point) -> bool:
     return no_worse and (one.cost, one.grounding) != (other.cost, other.grounding)
 
 
-def dominating(point: Point, among: Iterable[Point]) -> list[Point]:
+def find_dominating(point: Point, among: Iterable[Point]) -> list[Point]:
     return [each for each in among if dominates(each, point)]
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
     """Those that no other one dominates, the cheapest first."""
-    best = [each for each in points if not dominating(each, points)]
+    best = [each for each in points if not find_dominating(each, points)]
     return sorted(best, key=lambda each: (each.cost, each.grounding))
 
 

@@ -13,12 +13,13 @@ from itertools import accumulate
 
 import msgspec
 
-from benchmarks.cost_material import Recording, count
-from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, cold
-from holdfast import Summary, Unit
-from holdfast.context.extract import extract
-from holdfast.context.work import FEWEST, SHORTENED
-from holdfast.model.plan import Frugal, Prices
+from benchmarks.cost_recordings import Recording, count
+from benchmarks.cost_score import PREFIX_TOKENS, Prompt, PromptPiece, cold
+from holdfast.core.history.draft import MIN_SUMMARY_TOKENS, SUMMARY_RATIO
+from holdfast.model.history.plans import Frugal
+from holdfast.model.history.prices import Prices
+from holdfast.text.extract.summary import extract_summary
+from holdfast.types import MessageGroup, Summary
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -38,10 +39,14 @@ class Shape(msgspec.Struct, frozen=True):
 
     def summary(self, tokens: int) -> int:
         """The tokens that a summary of so many may have."""
-        return min(round(self.summary_share * self.window), max(FEWEST, tokens // SHORTENED)) if tokens else 0
+        return (
+            min(round(self.summary_share * self.window), max(MIN_SUMMARY_TOKENS, tokens // SUMMARY_RATIO))
+            if tokens
+            else 0
+        )
 
 
-class Folding:
+class FoldCosts:
     """A session under one shape: what a prompt takes with the first so many units folded."""
 
     def __init__(self, recording: Recording, shape: Shape, prices: Prices) -> None:
@@ -109,7 +114,7 @@ class Moment(msgspec.Struct, frozen=True):
 Rule = Callable[[Moment], bool]
 
 
-def folds(folding: Folding, rule: Rule) -> list[int]:
+def choose_folds(folding: FoldCosts, rule: Rule) -> list[int]:
     """How many units are folded at each call."""
     chosen: list[int] = []
     cut = rent = 0
@@ -145,7 +150,7 @@ def break_even(now: Moment) -> bool:
     return now.cold or now.rent >= (now.prices.cache_write - now.prices.cache_read) * now.rewritten
 
 
-def in_hindsight(folding: Folding) -> list[int]:
+def find_optimal_folds(folding: FoldCosts) -> list[int]:
     """The cheapest choice of boundaries there is, found by looking at every one: what no rule can beat."""
     calls = folding.recording.calls
     best: dict[int, int] = {0: 0}
@@ -187,26 +192,28 @@ class Summarizer:
             self._made[cuts] = self._new(before, self._recording.units[first:last], last)
         return self._made[cuts]
 
-    def _new(self, before: tuple[Summary, ...], units: Sequence[Unit], last: int) -> Summary:
+    def _new(self, before: tuple[Summary, ...], units: Sequence[MessageGroup], last: int) -> Summary:
         budget = self._shape.summary(sum(self._recording.sizes[:last]))
-        text = extract((*before, *units), budget, count)
+        text = extract_summary((*before, *units), budget, count)
         first = self._recording.units[0].seq
         end = units[-1].messages[-1].seq
         return Summary(seq=end, first=first, last=end, messages=last, text=text, tokens=count(text))
 
 
-def prompts(recording: Recording, summarizer: Summarizer, chosen: Sequence[int]) -> Iterator[Prompt]:
+def build_prompts(recording: Recording, summarizer: Summarizer, chosen: Sequence[int]) -> Iterator[Prompt]:
     """What is sent at each call, with so many units folded."""
     whole = whole_units(recording)
     made: tuple[int, ...] = ()
-    head: list[Shown] = []
+    head: list[PromptPiece] = []
     for call, cut in zip(recording.calls, chosen, strict=True):
         if cut != (made[-1] if made else 0):
             made = (*made, cut)
             summary = summarizer.of(made)
-            head = [Shown(("summary", len(made)), summary.tokens, text=summary.shown)]
+            head = [PromptPiece(("summary", len(made)), summary.tokens, text=summary.shown)]
         yield head + whole[cut : call.units]
 
 
-def whole_units(recording: Recording) -> list[Shown]:
-    return [Shown(("unit", number), size, (2 * number, 2 * number + 1)) for number, size in enumerate(recording.sizes)]
+def whole_units(recording: Recording) -> list[PromptPiece]:
+    return [
+        PromptPiece(("unit", number), size, (2 * number, 2 * number + 1)) for number, size in enumerate(recording.sizes)
+    ]

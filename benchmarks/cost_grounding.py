@@ -25,14 +25,14 @@ def identifiers(text: str) -> set[str]:
         if "/" in word:
             found.add(word)
             found.update(part for part in word.split("/") if len(part) >= SHORTEST_COMPONENT)
-        elif _named(word):
+        elif _is_identifier(word):
             found.add(word)
             if ":" in word:
-                found.update(filter(_named, word.split(":")))
+                found.update(filter(_is_identifier, word.split(":")))
     return {each for each in found if _ATOM.search(each)}
 
 
-def _named(word: str) -> bool:
+def _is_identifier(word: str) -> bool:
     """Whether this is a name or a number, and no plain word."""
     if word.isdigit():
         return len(word) >= 2

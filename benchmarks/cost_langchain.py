@@ -30,14 +30,14 @@ class Conversation:
     """The messages of one session, and their sizes by id."""
 
     def __init__(self, told: Sequence[tuple[str, int, list[str]]]) -> None:
-        self.messages = [made(number, role, ids) for number, (role, _, ids) in enumerate(told)]
+        self.messages = [build_message(number, role, ids) for number, (role, _, ids) in enumerate(told)]
         self.sizes = {str(number): tokens for number, (_, tokens, _) in enumerate(told)}
 
     def count(self, messages: Iterable[Any]) -> int:
         return sum(self.sizes[message.id] for message in messages)
 
 
-def made(number: int, role: str, ids: Sequence[str]) -> BaseMessage:
+def build_message(number: int, role: str, ids: Sequence[str]) -> BaseMessage:
     if role == "assistant":
         calls = [{"name": "tool", "args": {}, "id": each} for each in ids]
         return AIMessage(content="-", tool_calls=calls, id=str(number))
@@ -46,7 +46,7 @@ def made(number: int, role: str, ids: Sequence[str]) -> BaseMessage:
     return HumanMessage(content="-", id=str(number))
 
 
-def trimmed(talk: Conversation, tokens: int, known: Sequence[int]) -> list[int]:
+def trim_calls(talk: Conversation, tokens: int, known: Sequence[int]) -> list[int]:
     """For each call, before which so many messages are known: the first that is sent."""
     firsts = []
     for end in known:
@@ -61,7 +61,7 @@ def trimmed(talk: Conversation, tokens: int, known: Sequence[int]) -> list[int]:
     return firsts
 
 
-class Summarizing:
+class SummarizingSession:
     """The middleware, before each call of a session."""
 
     def __init__(self, talk: Conversation, trigger: int) -> None:
@@ -88,13 +88,13 @@ class Summarizing:
                 first = int(kept[0].id) if kept else end
                 self._made += 1
                 summary.id = f"summary {self._made}"
-                self._talk.sizes[summary.id] = asked("size", first)
+                self._talk.sizes[summary.id] = request_size("size", first)
                 messages = [summary, *kept]
             firsts.append(first)
         return firsts
 
 
-def asked(*question: object) -> int:
+def request_size(*question: object) -> int:
     print(json.dumps(question), flush=True)
     (answer,) = json.loads(sys.stdin.readline())
     return int(answer)
@@ -110,9 +110,9 @@ def main() -> None:
         elif order == "session":
             talk = Conversation(given[0])
         elif order == "trim":
-            answer = trimmed(talk, *given)
+            answer = trim_calls(talk, *given)
         else:
-            answer = Summarizing(talk, given[0]).firsts(given[1])
+            answer = SummarizingSession(talk, given[0]).firsts(given[1])
         print(json.dumps(["done", answer]), flush=True)
 
 

@@ -14,16 +14,18 @@ import msgspec
 
 import holdfast
 from benchmarks.cost_folds import whole_units
-from benchmarks.cost_material import Recording, count, returned, said
-from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown
-from holdfast import Summary, Unit, codec
-from holdfast.flows.messages import record_drafts
-from holdfast.model.drafts import Draft
-from holdfast.model.events import EvidenceKept, MessageRecorded, SessionCreated
-from holdfast.model.pack import TAIL, Brief
-from holdfast.model.plan import PlanPolicy, Prices
-from holdfast.render.packs import Pack
-from holdfast.runtime.transcript_lines import Reader
+from benchmarks.cost_recordings import Recording, count, result_text, spoken_text
+from benchmarks.cost_score import PREFIX_TOKENS, Prompt, PromptPiece
+from holdfast import codec
+from holdfast.flows.sessions.messages import record_drafts
+from holdfast.model.history.plans import PlanPolicy
+from holdfast.model.history.prices import Prices
+from holdfast.model.packs.pack import TAIL_SECTIONS, Brief
+from holdfast.model.sessions.events import EvidenceKept, MessageRecorded, SessionCreated
+from holdfast.model.sessions.messages import MessageDraft
+from holdfast.render.pack import Pack
+from holdfast.runtime.transcript_lines import LineReader
+from holdfast.types import MessageGroup, Summary
 
 ROLE = "agent"
 RECORDED = (SessionCreated.name, MessageRecorded.name, EvidenceKept.name)
@@ -41,7 +43,7 @@ class Clock:
         return self.us
 
 
-class Packed:
+class PackedSession:
     """A session in an engine, with packs of one window under one policy."""
 
     def __init__(self, recording: Recording, file: Path, policy: PlanPolicy, prices: Prices, window: int) -> None:
@@ -60,7 +62,7 @@ class Packed:
         brief = Brief(prompt=instructions(PREFIX_TOKENS))
         with holdfast.open(
             "memory:",
-            spooling=holdfast.Spooling(
+            spooling=holdfast.types.Spooling(
                 threshold=0
             ),  # all policies are given the same: nothing is shown by a preview because it is large
             clock=self._clock,
@@ -69,7 +71,7 @@ class Packed:
             compaction=self._policy,
         ) as engine:
             session = engine.create_session(self._recording.name)
-            reader, calls = Reader(), iter(self._recording.calls)
+            reader, calls = LineReader(), iter(self._recording.calls)
             with self._file.open("rb") as lines:
                 for number, text in enumerate(lines, 1):
                     line = codec.decode_object(text)
@@ -77,13 +79,13 @@ class Packed:
                         self._clock.us = max(self._clock.us, next(calls).sent_us)
                         pack = session.pack(budget=self._window, role=ROLE, model=self._prices.model)
                         yield [*map(self._shown, pack.history.items), *tail(pack)]
-                    drafts = [msgspec.structs.replace(each, usage=None) for each in reader.drafts(number, line)]
+                    drafts = [msgspec.structs.replace(each, usage=None) for each in reader.read_drafts(number, line)]
                     self._record(session, drafts)
 
-    def _record(self, session: holdfast.Session, drafts: list[Draft]) -> None:
+    def _record(self, session: holdfast.Session, drafts: list[MessageDraft]) -> None:
         self._catch_up(session)
         self._clock.us = max(self._clock.us, self._times.get(self._events + 1, 0))
-        session._drive(record_drafts(session._place, drafts, as_found=True))
+        session._drive(record_drafts(session._context, drafts, as_found=True))
         self._catch_up(session)
 
     def _catch_up(self, session: holdfast.Session) -> None:
@@ -94,14 +96,14 @@ class Packed:
                     self._events += 1
                     self._origin[event.seq] = self._events
 
-    def _shown(self, item: Unit | Summary) -> Shown:
+    def _shown(self, item: MessageGroup | Summary) -> PromptPiece:
         if isinstance(item, Summary):
-            return Shown(("summary", item.seq), item.tokens, text=item.shown)
+            return PromptPiece(("summary", item.seq), item.tokens, text=item.shown)
         whole = self._whole[self._units[self._origin[item.seq]]]
         if item.tokens == whole.tokens:
             return whole
-        text = f"{said(item)}\n{returned(item)}"
-        return Shown(("reduced", zlib.crc32(text.encode())), item.tokens, text=text)
+        text = f"{spoken_text(item)}\n{result_text(item)}"
+        return PromptPiece(("reduced", zlib.crc32(text.encode())), item.tokens, text=text)
 
 
 def without_tails(prompts: Iterable[Prompt]) -> Iterator[Prompt]:
@@ -115,11 +117,11 @@ def with_tails(prompts: Iterable[Prompt], packs: Iterable[Prompt]) -> Iterator[P
         yield [*prompt, *(each for each in pack if each.passing)]
 
 
-def tail(pack: Pack) -> Iterator[Shown]:
+def tail(pack: Pack) -> Iterator[PromptPiece]:
     """What stands behind the history, made anew for each call."""
-    tokens = sum(pack.tokens.breakdown.get(section, 0) for section in TAIL)
+    tokens = sum(pack.tokens.breakdown.get(section, 0) for section in TAIL_SECTIONS)
     if tokens:
-        yield Shown(("tail", 0), tokens, text="\n".join(pack.history.tail), passing=True)
+        yield PromptPiece(("tail", 0), tokens, text="\n".join(pack.history.tail), passing=True)
 
 
 def instructions(tokens: int) -> str:

@@ -13,23 +13,24 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from benchmarks.cost_baselines import Langchain, send_cleared, send_everything, send_newest
 from benchmarks.cost_folds import (
-    Folding,
+    FoldCosts,
     Rule,
     Shape,
     Summarizer,
     at_threshold,
     break_even,
-    folds,
-    in_hindsight,
-    prompts,
+    build_prompts,
+    choose_folds,
+    find_optimal_folds,
 )
-from benchmarks.cost_material import Recording
-from benchmarks.cost_others import Langchain, cleared, everything, sliding
-from benchmarks.cost_ours import Planned, cut
-from benchmarks.cost_packs import Packed, with_tails, without_tails
+from benchmarks.cost_packs import PackedSession, with_tails, without_tails
+from benchmarks.cost_planner import PlannedSession, cut_summary
+from benchmarks.cost_recordings import Recording
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt
-from holdfast.model.plan import Classic, Faithful, Frugal, PlanPolicy, Prices
+from holdfast.model.history.plans import Classic, Faithful, Frugal, PlanPolicy
+from holdfast.model.history.prices import Prices
 
 Family: TypeAlias = Literal["ours", "folding", "clearing", "langchain", "sliding", "none", "optimum"]
 
@@ -60,7 +61,7 @@ VARIANTS: dict[str, PlanPolicy] = {
 """The family of the library's own policies, planned without an engine."""
 
 
-class Sent(msgspec.Struct, frozen=True):
+class PolicyPrompts(msgspec.Struct, frozen=True):
     """What a policy sends at the calls of one session."""
 
     family: Family
@@ -69,50 +70,57 @@ class Sent(msgspec.Struct, frozen=True):
     """It is there to explain another one, and is no point of the curve."""
 
 
-def contenders(recording: Recording, data: Path, prices: Prices, langchain: Langchain) -> dict[str, Sent]:
+def build_contenders(
+    recording: Recording, data: Path, prices: Prices, langchain: Langchain
+) -> dict[str, PolicyPrompts]:
     """By name, in the order of the tables."""
     window, file = prices.window, data / f"{recording.name}.jsonl"
     packs = {
-        policy.name: list(Packed(recording, file, policy, prices, window).prompts())
+        policy.name: list(PackedSession(recording, file, policy, prices, window).prompts())
         for policy in (Faithful(), Frugal(), Classic())
     }
     shape = Shape.of(Frugal(), window)
-    folding, summarizer = Folding(recording, shape, prices), Summarizer(recording, shape)
+    folding, summarizer = FoldCosts(recording, shape, prices), Summarizer(recording, shape)
     langchain.take(recording)
 
     def whole(made: Iterable[Prompt]) -> Iterator[Prompt]:
         return with_tails(made, packs[FAITHFUL])
 
     def folded(rule: Rule) -> Iterator[Prompt]:
-        return whole(prompts(recording, summarizer, folds(folding, rule)))
+        return whole(build_prompts(recording, summarizer, choose_folds(folding, rule)))
 
     def planned(policy: PlanPolicy) -> Iterator[Prompt]:
-        return whole(Planned(recording, policy, prices, window).prompts())
+        return whole(PlannedSession(recording, policy, prices, window).prompts())
 
-    sent = {OPTIMUM: Sent("optimum", whole(prompts(recording, summarizer, in_hindsight(folding))))}
-    sent |= {name: Sent("ours", packs[name]) for name in (FAITHFUL, FRUGAL, CLASSIC)}
-    sent[HISTORY] = Sent("ours", without_tails(packs[FRUGAL]), aside=True)
-    sent[FORETOLD] = Sent("ours", Planned(recording, Frugal(), prices, window).prompts(), aside=True)
-    sent[CUT] = Sent("ours", whole(Planned(recording, Frugal(), prices, window, cut).prompts()), aside=True)
+    sent = {OPTIMUM: PolicyPrompts("optimum", whole(build_prompts(recording, summarizer, find_optimal_folds(folding))))}
+    sent |= {name: PolicyPrompts("ours", packs[name]) for name in (FAITHFUL, FRUGAL, CLASSIC)}
+    sent[HISTORY] = PolicyPrompts("ours", without_tails(packs[FRUGAL]), aside=True)
+    sent[FORETOLD] = PolicyPrompts("ours", PlannedSession(recording, Frugal(), prices, window).prompts(), aside=True)
+    sent[CUT] = PolicyPrompts(
+        "ours", whole(PlannedSession(recording, Frugal(), prices, window, cut_summary).prompts()), aside=True
+    )
     if recording.held_out:  # the curve is drawn of these; the others are spared the time
-        sent |= {name: Sent("ours", planned(policy)) for name, policy in VARIANTS.items()}
-    sent[BREAK_EVEN] = Sent("folding", folded(break_even))
-    sent |= {f"folded at {share:.2f}": Sent("folding", folded(at_threshold(share))) for share in THRESHOLDS}
-    sent |= others(recording, summarizer, window, langchain)
+        sent |= {name: PolicyPrompts("ours", planned(policy)) for name, policy in VARIANTS.items()}
+    sent[BREAK_EVEN] = PolicyPrompts("folding", folded(break_even))
+    sent |= {f"folded at {share:.2f}": PolicyPrompts("folding", folded(at_threshold(share))) for share in THRESHOLDS}
+    sent |= build_baselines(recording, summarizer, window, langchain)
     return sent
 
 
-def others(recording: Recording, summarizer: Summarizer, window: int, langchain: Langchain) -> dict[str, Sent]:
+def build_baselines(
+    recording: Recording, summarizer: Summarizer, window: int, langchain: Langchain
+) -> dict[str, PolicyPrompts]:
     sent = {
-        f"results cleared at {share:.2f}": Sent("clearing", cleared(recording, window, share)) for share in CLEARINGS
+        f"results cleared at {share:.2f}": PolicyPrompts("clearing", send_cleared(recording, window, share))
+        for share in CLEARINGS
     }
     for share in TRIGGERS:
         made = langchain.summarized(recording, summarizer, window, share)
-        sent[f"langchain, summarised at {share:.2f}"] = Sent("langchain", list(made))
-    sent[TRIMMED] = Sent("langchain", langchain.trimmed(recording, window))
+        sent[f"langchain, summarised at {share:.2f}"] = PolicyPrompts("langchain", list(made))
+    sent[TRIMMED] = PolicyPrompts("langchain", langchain.trimmed(recording, window))
     for share in SLIDES:
         name = SLIDING if share == 1 else f"{SLIDING} of {share:.2f}"
-        sent[name] = Sent("sliding", sliding(recording, round(share * window)))
+        sent[name] = PolicyPrompts("sliding", send_newest(recording, round(share * window)))
     if PREFIX_TOKENS + recording.tokens <= window:
-        sent[NONE] = Sent("none", everything(recording))
+        sent[NONE] = PolicyPrompts("none", send_everything(recording))
     return sent

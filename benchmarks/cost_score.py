@@ -17,14 +17,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from benchmarks.cost_grounding import present
-from benchmarks.cost_material import MICROS, Recording
-from holdfast.model.plan import Prices
+from benchmarks.cost_recordings import MICROS, Recording
+from holdfast.model.history.prices import Prices
 
 PREFIX_TOKENS = 2_000
 """Instructions and tools, which the recordings do not hold."""
 
 
-class Shown(msgspec.Struct, frozen=True):
+class PromptPiece(msgspec.Struct, frozen=True):
     """A piece of a prompt. Equal pieces are equal bytes."""
 
     key: tuple[str, int]
@@ -37,7 +37,7 @@ class Shown(msgspec.Struct, frozen=True):
     """It stands behind all else and is gone at the next call, so nobody puts it into a cache."""
 
 
-Prompt = Sequence[Shown]
+Prompt = Sequence[PromptPiece]
 
 
 class Score(msgspec.Struct):
@@ -116,7 +116,7 @@ def score(recording: Recording, prompts: Iterable[Prompt], window: int, prices: 
     for call, prompt, lost in zip(recording.calls, prompts, cold(recording, prices), strict=True):
         sent = meter.take(prompt, lost=lost)
         if call.wanted:
-            missing = _missing(recording, prompt, call.wanted)
+            missing = _find_missing(recording, prompt, call.wanted)
             found.judged += 1
             found.grounded += 1 - len(missing) / len(call.wanted)
             if missing:
@@ -147,7 +147,7 @@ def _smallest(recording: Recording, identifier: str, units: int) -> int:
     return min(results or holding, key=lambda text: recording.text_sizes[text])
 
 
-def _missing(recording: Recording, prompt: Prompt, wanted: Iterable[str]) -> list[str]:
+def _find_missing(recording: Recording, prompt: Prompt, wanted: Iterable[str]) -> list[str]:
     shown = {text for each in prompt for text in each.texts}
     others = [each.text for each in prompt if each.text]
     return [

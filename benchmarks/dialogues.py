@@ -11,9 +11,9 @@ import msgspec
 
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
-from holdfast.core.detect.rules import Rules
 from holdfast.model.content import Role
-from holdfast.model.detection import Candidate, Observation, Said
+from holdfast.model.facts.detection import FactCandidate, Observation, Utterance
+from holdfast.text.detect.detector import RuleDetector
 
 NAME = "dialogues"
 TITLE = "values that change in the talk of people"
@@ -81,7 +81,7 @@ def run(bench: Bench) -> Table:
         scores, turns = score(dialogues)
         spent = time.process_time() - begun
         for threshold in THRESHOLDS:
-            lines += told(file.stem, threshold, scores[threshold])
+            lines += score_lines(file.stem, threshold, scores[threshold])
         notes.append(
             f"{file.stem}: {len(dialogues):,} dialogues, {turns:,} turns, {spent / turns * 1e3:.2f} ms a turn."
         )
@@ -95,22 +95,22 @@ def read(path: Path) -> list[Dialogue]:
 
 def observations(dialogue: Dialogue) -> Iterator[tuple[Observation, set[str]]]:
     """What a detector is shown before each turn of the user, with the slots that the turn changes."""
-    facts: dict[str, Candidate] = {}
-    said: list[Said] = []
+    facts: dict[str, FactCandidate] = {}
+    said: list[Utterance] = []
     for at, turn in enumerate(dialogue.turns, 1):
         role: Role = "user" if turn.speaker == "user" else "assistant"
         if role == "user":
             changed = {change.slot for change in dialogue.changes if change.turn == at - 1}
-            now = Said(turn.text, role, time_us=at)
-            yield Observation(said=now, before=tuple(said[-BEFORE:]), facts=tuple(facts.values())), changed
+            now = Utterance(turn.text, role, time_us=at)
+            yield Observation(message=now, previous=tuple(said[-BEFORE:]), facts=tuple(facts.values())), changed
         for slot, value in turn.set.items():
             if slot not in facts or facts[slot].value != value:
-                facts[slot] = Candidate(fact=slot, key=slot, value=value, text=value, since_us=at)
-        said.append(Said(turn.text, role, seq=at, time_us=at))
+                facts[slot] = FactCandidate(fact=slot, key=slot, value=value, text=value, since_us=at)
+        said.append(Utterance(turn.text, role, seq=at, time_us=at))
 
 
 def score(dialogues: list[Dialogue]) -> tuple[dict[float, Score], int]:
-    rules = Rules()
+    rules = RuleDetector()
     scores = {threshold: Score() for threshold in THRESHOLDS}
     turns = 0
     for dialogue in dialogues:
@@ -125,7 +125,7 @@ def score(dialogues: list[Dialogue]) -> tuple[dict[float, Score], int]:
     return scores, turns
 
 
-def told(name: str, threshold: float, counted: Score) -> Iterator[Line]:
+def score_lines(name: str, threshold: float, counted: Score) -> Iterator[Line]:
     goals = next(
         (goals for (stem, at), goals in GOALS.items() if name.startswith(stem) and at == threshold), (None, None)
     )

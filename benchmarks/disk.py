@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import holdfast
-from benchmarks import material
+from benchmarks import sample_messages
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
 from holdfast.adapters.system import RandomIds
@@ -18,11 +18,11 @@ SIZES = (1_000, 10_000, 100_000)
 SESSIONS = 100
 
 
-def mixed(number: int) -> str:
-    return (material.PROSE * 2)[: 100 + number * 211 % 800]
+def mixed_text(number: int) -> str:
+    return (sample_messages.PROSE * 2)[: 100 + number * 211 % 800]
 
 
-LENGTHS: dict[str, Callable[[int], str]] = {"equal": material.text, "mixed": mixed}
+LENGTHS: dict[str, Callable[[int], str]] = {"equal": sample_messages.text, "mixed": mixed_text}
 """With one length for all, how many events fit a page is luck, good or bad; with many it evens out. Both are shown."""
 
 
@@ -35,7 +35,7 @@ async def write(path: Path, events: int, text: Callable[[int], str], *, keyed: b
             session = await engine.create_session(name, key=ids.command_id() if keyed else None)
             for number in range(messages):
                 key = ids.command_id() if keyed else None
-                await session.record(material.ROLE, text(number), key=key)
+                await session.record(sample_messages.ROLE, text(number), key=key)
 
         async with asyncio.TaskGroup() as group:
             for number in range(SESSIONS):
@@ -47,7 +47,7 @@ def payload_bytes(path: Path, events: int) -> int:
     with holdfast.open(path) as engine:
         total = found = 0
         cursor = ""
-        while (page := engine.feed(cursor, limit=1_000)).events:
+        while (page := engine.admin.feed(cursor, limit=1_000)).events:
             total += sum(len(event.payload or b"") for event in page.events)
             found += len(page.events)
             cursor = page.cursor
@@ -61,7 +61,9 @@ def run(bench: Bench) -> Table:
         line
         for length, text in LENGTHS.items()
         for keyed in (False, True)
-        for line in measured(bench, sizes, f"{length} lengths, {'keys' if keyed else 'no keys'}", text, keyed=keyed)
+        for line in measure_sizes(
+            bench, sizes, f"{length} lengths, {'keys' if keyed else 'no keys'}", text, keyed=keyed
+        )
     ]
     return Table(
         name="disk",
@@ -73,7 +75,9 @@ def run(bench: Bench) -> Table:
     )
 
 
-def measured(bench: Bench, sizes: tuple[int, ...], kind: str, text: Callable[[int], str], *, keyed: bool) -> list[Line]:
+def measure_sizes(
+    bench: Bench, sizes: tuple[int, ...], kind: str, text: Callable[[int], str], *, keyed: bool
+) -> list[Line]:
     lines: list[Line] = []
     over: list[float] = []
     for events in sizes:

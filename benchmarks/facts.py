@@ -15,35 +15,24 @@ from typing import Any, Protocol
 import apsw
 import msgspec
 import psycopg
+from tests.postgres_server import PostgresServer
 
 import holdfast
-from benchmarks import material
-from benchmarks.harness import (
-    FSYNC,
-    Bench,
-    Sample,
-    Samples,
-    Spread,
-    Turn,
-    each_us,
-    limit_met,
-    one_by_one,
-    time_ratio,
-)
+from benchmarks import sample_messages
+from benchmarks.harness import FSYNC, Bench, Sample, Samples, Spread, Turn, each_us, limit_met, measure_each, time_ratio
 from benchmarks.postgres import schema
 from benchmarks.postgres_meter import Meter
 from benchmarks.report import Goal, Line, Table, micros
 from holdfast import codec
-from holdfast.flows.execute import snapshot_of
-from holdfast.flows.load import ledger_stepped
+from holdfast.core.facts.project import LedgerFold
+from holdfast.flows.execute import build_snapshot
 from holdfast.model import limits
-from holdfast.model.events import FactAsserted, FactSuperseded
-from holdfast.model.facts import FactSource, FactState, fact_id
+from holdfast.model.facts.events import FactAsserted, FactSuperseded
+from holdfast.model.facts.fact import FactSource, FactState, fact_id
 from holdfast.model.log import Append, NewEvent, StreamWrite
 from holdfast.model.names import LedgerId
 from holdfast.model.state import LedgerState
 from holdfast.ports import EventStore
-from holdfast.testing.postgres import Server
 
 NAME = "facts"
 FLAT = Goal("at most", 2)
@@ -108,44 +97,52 @@ def fill(store: EventStore, ledger: LedgerId, facts: Iterable[tuple[str, str]]) 
         events: list[FactAsserted | FactSuperseded] = []
         for name, value in page:
             fact = fact_id(state.version + len(events) + 1)
-            events.append(FactAsserted(key=name, value=value, source=FactSource(), valid_from_us=material.TIME_US))
+            events.append(
+                FactAsserted(key=name, value=value, source=FactSource(), valid_from_us=sample_messages.TIME_US)
+            )
             if name in live:
                 events.append(FactSuperseded(fact=live[name], by=fact, rule="implicit"))
             live[name] = fact
         new = tuple(NewEvent(each.name, each.version, codec.encode_event(each), os.urandom(16)) for each in events)
         before = state.version
-        named = ((each, each.name, material.TIME_US) for each in events)
-        state, rows = ledger_stepped(ledger, state, named, known)
-        known = {fact: known[fact] for fact in live.values()}
-        write = StreamWrite(ledger.stream, before, new, tuple(rows), snapshot_of(ledger.stream, before, state))
-        store.append(Append(os.urandom(16).hex(), b"", material.TIME_US, "local", (write,)))
+        fold = LedgerFold(ledger, state, known)
+        for each in events:
+            fold.add(each, each.name, sample_messages.TIME_US)
+        state = fold.state
+        known = {fact: fold.facts[fact] for fact in live.values()}
+        snapshot = build_snapshot(ledger.stream, before, state)
+        write = StreamWrite(ledger.stream, before, new, tuple(fold.build_rows()), snapshot)
+        store.append(Append(os.urandom(16).hex(), b"", sample_messages.TIME_US, "local", (write,)))
 
 
 def run(bench: Bench) -> list[Table]:
     with ExitStack() as stack:
-        ledgers = [filled(stack, bench.file(f"{size}.db"), size) for size in SIZES[: bench.pick(3, 2)]]
-        tables = [grown(bench, ledgers, "in a file")]
+        ledgers = [fill_ledger(stack, bench.file(f"{size}.db"), size) for size in SIZES[: bench.pick(3, 2)]]
+        tables = [measure_growth(bench, ledgers, "in a file")]
         pairs = Texts().pairs(ledgers[-1].facts)
         raw = stack.enter_context(closing(Fts5(bench.file("raw.db"), pairs)))
-        tables.append(found(bench, ledgers[-1], raw))
-    return [*tables, with_a_past(bench), over_an_append(bench), on_disk(bench), *on_postgres(bench)]
+        tables.append(measure_search(bench, ledgers[-1], raw))
+    return [*tables, measure_long_keys(bench), over_an_append(bench), on_disk(bench), *on_postgres(bench)]
 
 
 def on_postgres(bench: Bench) -> list[Table]:
     sizes = (SIZES[0], bench.pick(SIZES[2], SIZES[1]))
     with ExitStack() as stack:
-        server = Server()
+        server = PostgresServer()
         stack.callback(server.remove)
         meter = stack.enter_context(closing(Meter(server)))
         # the probe syncs the disk that the server has
         probed = stack.enter_context(tempfile.TemporaryDirectory(dir=Path(server.folder).parent))
         bench = msgspec.structs.replace(bench, folder=Path(probed))
-        ledgers = [filled(stack, schema(server, f"facts_{size}"), size) for size in sizes]
+        ledgers = [fill_ledger(stack, schema(server, f"facts_{size}"), size) for size in sizes]
         raw = stack.enter_context(closing(Tsquery(server.url(), Texts().pairs(sizes[-1]))))
-        return [grown(bench, ledgers, "on PostgreSQL", meter.metered), found(bench, ledgers[-1], raw, meter.metered)]
+        return [
+            measure_growth(bench, ledgers, "on PostgreSQL", meter.metered),
+            measure_search(bench, ledgers[-1], raw, meter.metered),
+        ]
 
 
-class Filled(msgspec.Struct, frozen=True):
+class FilledLedger(msgspec.Struct, frozen=True):
     """An engine with one ledger of so many facts, and a session that reads it."""
 
     engine: holdfast.Engine
@@ -154,31 +151,33 @@ class Filled(msgspec.Struct, frozen=True):
     facts: int
 
 
-def filled(stack: ExitStack, address: Path | str, facts: int) -> Filled:
+def fill_ledger(stack: ExitStack, address: Path | str, facts: int) -> FilledLedger:
     engine = stack.enter_context(holdfast.open(address))
     ledger = engine.ledger(project="large")
-    material.warm(engine.store)
+    sample_messages.warm(engine.store)
     fill(engine.store, ledger.id, Texts().pairs(facts))
-    return Filled(engine, ledger, engine.create_session("reader", ledgers=[ledger.id]), facts)
+    return FilledLedger(engine, ledger, engine.create_session("reader", ledgers=[ledger.id]), facts)
 
 
 def name(action: str, size: int) -> str:
     return f"{action}, {size:,} facts"
 
 
-def as_it_is(turn: Turn) -> Turn:
+def keep_turn(turn: Turn) -> Turn:
     return turn
 
 
-def grown(bench: Bench, ledgers: Sequence[Filled], where: str, metered: Callable[[Turn], Turn] = as_it_is) -> Table:
+def measure_growth(
+    bench: Bench, ledgers: Sequence[FilledLedger], where: str, metered: Callable[[Turn], Turn] = keep_turn
+) -> Table:
     sizes = [each.facts for each in ledgers]
     rounds, slices = bench.pick(7, 3), bench.pick(2, 2)
-    turns = {what: metered(turn) for each in ledgers for what, turn in working(each).items()}
+    turns = {what: metered(turn) for each in ledgers for what, turn in ledger_turns(each).items()}
     samples = bench.in_turns(rounds, turns, slices=slices)
     lines = [
-        *compared(samples, (NEW, AGAIN, CURRENT), sizes),
-        *compared(processor(samples), (NEW, AGAIN), sizes, more=", CPU"),
-        *compared(samples, (OBSERVE,), sizes, goal=None),
+        *compare_sizes(samples, (NEW, AGAIN, CURRENT), sizes),
+        *compare_sizes(processor(samples), (NEW, AGAIN), sizes, more=", CPU"),
+        *compare_sizes(samples, (OBSERVE,), sizes, goal=None),
     ]
     return Table(
         name=NAME,
@@ -194,14 +193,14 @@ def grown(bench: Bench, ledgers: Sequence[Filled], where: str, metered: Callable
     )
 
 
-def asserting(ledger: holdfast.Ledger, pairs: Iterable[tuple[str, str]]) -> Sample:
+def assert_sample(ledger: holdfast.Ledger, pairs: Iterable[tuple[str, str]]) -> Sample:
     def keep(pair: tuple[str, str]) -> None:
-        ledger.assert_(*pair)
+        ledger.set(*pair)
 
-    return one_by_one(keep, list(pairs))
+    return measure_each(keep, list(pairs))
 
 
-def working(at: Filled) -> dict[str, Turn]:
+def ledger_turns(at: FilledLedger) -> dict[str, Turn]:
     """What is done in a ledger, each a few times on facts all over it."""
     numbers, texts = itertools.count(at.facts), Texts()
     old = random.Random(11)  # the same facts in every run
@@ -210,25 +209,25 @@ def working(at: Filled) -> dict[str, Turn]:
         return [key(old.randrange(at.facts)) for _ in range(TIMES)]
 
     def valued(keys: Iterable[str]) -> Sample:
-        return asserting(at.ledger, [(each, texts.value()) for each in keys])
+        return assert_sample(at.ledger, [(each, texts.value()) for each in keys])
 
     def observing() -> Sample:
         said = [f"Correction: {each} is {texts.value()}, not what we said before." for each in some()]
-        return one_by_one(at.session.observe, said)
+        return measure_each(at.session.observe, said)
 
     def read(name: str) -> None:
-        assert at.ledger.current(name) is not None
+        assert at.ledger.get(name) is not None
 
     return {
         name(NEW, at.facts): lambda: valued(key(next(numbers)) for _ in range(TIMES)),
         name(AGAIN, at.facts): lambda: valued(some()),
-        name(CURRENT, at.facts): lambda: reading(read, some()),
+        name(CURRENT, at.facts): lambda: read_sample(read, some()),
         name(OBSERVE, at.facts): observing,
     }
 
 
-def reading(work: Callable[[str], object], items: Sequence[str]) -> Sample:
-    return msgspec.structs.replace(one_by_one(work, items), commits=0)
+def read_sample(work: Callable[[str], object], items: Sequence[str]) -> Sample:
+    return msgspec.structs.replace(measure_each(work, items), commits=0)
 
 
 def processor(samples: Samples) -> dict[str, list[Sample]]:
@@ -239,7 +238,7 @@ def processor(samples: Samples) -> dict[str, list[Sample]]:
     }
 
 
-def compared(
+def compare_sizes(
     samples: Samples, actions: Sequence[str], sizes: Sequence[int], *, goal: Goal | None = FLAT, more: str = ""
 ) -> list[Line]:
     """Each action at each size, over the same at the smallest."""
@@ -257,16 +256,16 @@ def compared(
     ]
 
 
-def with_a_past(bench: Bench) -> Table:
+def measure_long_keys(bench: Bench) -> Table:
     rounds, slices = bench.pick(7, 3), bench.pick(2, 2)
     with ExitStack() as stack:
         turns: dict[str, Turn] = {}
         for past in PAST:
             engine = stack.enter_context(holdfast.open(bench.file(f"past-{past}.db")))
-            material.warm(engine.store)
+            sample_messages.warm(engine.store)
             ledger = engine.ledger(project="long")
             fill(engine.store, ledger.id, ((key(0), value) for _, value in Texts().pairs(past)))
-            turns |= changing(ledger, past)
+            turns |= change_turns(ledger, past)
         samples = bench.in_turns(rounds, turns, slices=slices)
     return Table(
         name=NAME,
@@ -274,19 +273,19 @@ def with_a_past(bench: Bench) -> Table:
         ours="ours",
         theirs=f"{PAST[0]} times",
         lines=[
-            *compared(samples, (AGAIN, CURRENT, HISTORY), PAST),
-            *compared(processor(samples), (AGAIN,), PAST, more=", CPU"),
+            *compare_sizes(samples, (AGAIN, CURRENT, HISTORY), PAST),
+            *compare_sizes(processor(samples), (AGAIN,), PAST, more=", CPU"),
         ],
         notes=[f"Measuring adds {rounds * slices * TIMES + TIMES:,} more values. {HISTORY} reads the newest {TAIL}."],
     )
 
 
-def changing(ledger: holdfast.Ledger, past: int) -> dict[str, Turn]:
+def change_turns(ledger: holdfast.Ledger, past: int) -> dict[str, Turn]:
     texts = Texts()
     return {
-        name(AGAIN, past): lambda: asserting(ledger, [(key(0), texts.value()) for _ in range(TIMES)]),
-        name(CURRENT, past): lambda: reading(ledger.current, [key(0)] * TIMES),
-        name(HISTORY, past): lambda: reading(lambda name: ledger.history(name, limit=TAIL), [key(0)] * TIMES),
+        name(AGAIN, past): lambda: assert_sample(ledger, [(key(0), texts.value()) for _ in range(TIMES)]),
+        name(CURRENT, past): lambda: read_sample(ledger.get, [key(0)] * TIMES),
+        name(HISTORY, past): lambda: read_sample(lambda name: ledger.history(name, limit=TAIL), [key(0)] * TIMES),
     }
 
 
@@ -364,16 +363,16 @@ class Tsquery:
         self._connection.close()
 
 
-def found(bench: Bench, at: Filled, raw: Raw, metered: Callable[[Turn], Turn] = as_it_is) -> Table:
+def measure_search(bench: Bench, at: FilledLedger, raw: Raw, metered: Callable[[Turn], Turn] = keep_turn) -> Table:
     """The best of all facts, with their values, and the same by the index alone."""
     rounds, slices = bench.pick(7, 3), bench.pick(2, 1)
     searches: dict[str, Callable[[str], Sequence[object]]] = {
         LEDGER: at.ledger.search,
-        SESSION: at.session.search,
+        SESSION: at.session.facts.search,
         raw.name: raw.search,
     }
     turns = {
-        f"{who}: {what}": metered(searching(search, query(ranks)))
+        f"{who}: {what}": metered(search_turn(search, query(ranks)))
         for what, ranks in QUERIES.items()
         for who, search in searches.items()
     }
@@ -399,26 +398,30 @@ def found(bench: Bench, at: Filled, raw: Raw, metered: Callable[[Turn], Turn] = 
     )
 
 
-def searching(work: Callable[[str], Sequence[object]], asked: str) -> Turn:
+def search_turn(work: Callable[[str], Sequence[object]], asked: str) -> Turn:
     def search(text: str) -> None:
         assert work(text)
 
-    return lambda: reading(search, [asked] * 3)
+    return lambda: read_sample(search, [asked] * 3)
 
 
 def over_an_append(bench: Bench) -> Table:
     times, rounds, slices = 20, bench.pick(11, 3), bench.pick(10, 3)
     with ExitStack() as stack:
-        at = filled(stack, bench.file("append.db"), 1_000)
+        at = fill_ledger(stack, bench.file("append.db"), 1_000)
         plain, texts = at.engine.create_session("plain"), Texts()
         numbers = itertools.count(1_000)
         record = "session.record"
 
         turns: dict[str, Turn] = {
-            record: lambda: one_by_one(lambda text: plain.record("user", text), [texts.value() for _ in range(times)]),
-            NEW: lambda: asserting(at.ledger, [(key(next(numbers)), texts.value()) for _ in range(times)]),
-            AGAIN: lambda: asserting(at.ledger, [(key(1), texts.value()) for _ in range(times)]),
-            "observe() what changes nothing": lambda: one_by_one(plain.observe, [texts.value() for _ in range(times)]),
+            record: lambda: measure_each(
+                lambda text: plain.record("user", text), [texts.value() for _ in range(times)]
+            ),
+            NEW: lambda: assert_sample(at.ledger, [(key(next(numbers)), texts.value()) for _ in range(times)]),
+            AGAIN: lambda: assert_sample(at.ledger, [(key(1), texts.value()) for _ in range(times)]),
+            "observe() what changes nothing": lambda: measure_each(
+                plain.observe, [texts.value() for _ in range(times)]
+            ),
         }
         samples = bench.in_turns(rounds, turns, slices=slices)
     lines = [
@@ -449,7 +452,7 @@ def on_disk(bench: Bench) -> Table:
         path = bench.file(f"disk-{size}.db")
         with holdfast.open(path) as engine:
             ledger = engine.ledger(project="small")
-            asserting(ledger, Texts().pairs(size))
+            assert_sample(ledger, Texts().pairs(size))
         said = sum(len(name) + len(value) for name, value in Texts().pairs(size))
         taken = path.stat().st_size
         lines.append(

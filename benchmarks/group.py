@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import holdfast
-from benchmarks import material
-from benchmarks.harness import FSYNC, Bench, Sample, Turn, limit_met, one_by_one, rate, rate_ratio, timed
-from benchmarks.raw import RawLog
+from benchmarks import sample_messages
+from benchmarks.harness import FSYNC, Bench, Sample, Turn, limit_met, measure_each, measure_time, rate, rate_ratio
+from benchmarks.raw_sqlite import RawLog
 from benchmarks.report import Goal, Line, Table, per_second
 
 T = TypeVar("T")
@@ -33,13 +33,13 @@ def commits(path: Path) -> int:
     return int(count)
 
 
-def counted(path: Path, measure: Callable[[], Sample]) -> Sample:
+def count_commits(path: Path, measure: Callable[[], Sample]) -> Sample:
     before = commits(path)
     sample = measure()
     return Sample(sample.operations, sample.wall_s, sample.cpu_s, commits(path) - before)
 
 
-def in_threads(writers: Sequence[Callable[[T], object]], items: Sequence[T]) -> Sample:
+def write_in_threads(writers: Sequence[Callable[[T], object]], items: Sequence[T]) -> Sample:
     """Every writer has a thread of its own, and all start at once."""
     gate = threading.Barrier(len(writers) + 1)
 
@@ -56,17 +56,17 @@ def in_threads(writers: Sequence[Callable[[T], object]], items: Sequence[T]) -> 
             for each in running:
                 each.result()
 
-        return timed(len(writers) * len(items), work)
+        return measure_time(len(writers) * len(items), work)
 
 
-def recording(session: holdfast.Session) -> Callable[[str], object]:
-    return lambda text: session.record(material.ROLE, text)
+def record_with(session: holdfast.Session) -> Callable[[str], object]:
+    return lambda text: session.record(sample_messages.ROLE, text)
 
 
-async def in_tasks(sessions: Sequence[holdfast.AsyncSession], texts: Sequence[str]) -> None:
+async def write_in_tasks(sessions: Sequence[holdfast.AsyncSession], texts: Sequence[str]) -> None:
     async def write(session: holdfast.AsyncSession) -> None:
         for text in texts:
-            await session.record(material.ROLE, text)
+            await session.record(sample_messages.ROLE, text)
 
     async with asyncio.TaskGroup() as group:
         for session in sessions:
@@ -83,8 +83,10 @@ class Batches:
 
     def turn(self) -> Sample:
         batches = -(-self._operations // self.size)
-        payloads = [material.payload(number) for number in range(self.size)]
-        return timed(batches * self.size, lambda: one_by_one(self._raw.commit, [payloads] * batches), commits=batches)
+        payloads = [sample_messages.payload(number) for number in range(self.size)]
+        return measure_time(
+            batches * self.size, lambda: measure_each(self._raw.commit, [payloads] * batches), commits=batches
+        )
 
 
 def run(bench: Bench) -> Table:
@@ -92,23 +94,23 @@ def run(bench: Bench) -> Table:
         awaited = loop.run(holdfast.open_async(bench.file("tasks.db")))
         raw = RawLog(bench.file("raw.db"))
         try:
-            return measured(bench, engine, awaited, raw, loop.run)
+            return measure_writers(bench, engine, awaited, raw, loop.run)
         finally:
             raw.close()
             loop.run(awaited.close())
 
 
-def measured(
+def measure_writers(
     bench: Bench,
     engine: holdfast.Engine,
     awaited: holdfast.AsyncEngine,
     raw: RawLog,
     wait: Callable[[Coroutine[Any, Any, Any]], Any],
 ) -> Table:
-    material.warm(engine.store)
-    material.warm(awaited.store.blocking)
+    sample_messages.warm(engine.store)
+    sample_messages.warm(awaited.store.blocking)
     rounds, slices, target = bench.pick(7, 2), bench.pick(4, 2), bench.pick(3_000, 1_500)
-    texts = [material.text(number) for number in range(target)]
+    texts = [sample_messages.text(number) for number in range(target)]
     turns: dict[str, Turn] = {}
     limits: dict[str, Batches] = {}
 
@@ -117,33 +119,33 @@ def measured(
         limit = limits[what] = Batches(raw, operations)
 
         def turn() -> Sample:
-            sample = counted(path, measure)
+            sample = count_commits(path, measure)
             limit.size = max(1, round(sample.batch))
             return sample
 
         turns[what] = turn
         turns[limit_of(what)] = limit.turn
 
-    singles = [material.payload(number) for number in range(target // 10)]
-    turns[RAW] = lambda: one_by_one(raw.commit_one, singles)
+    singles = [sample_messages.payload(number) for number in range(target // 10)]
+    turns[RAW] = lambda: measure_each(raw.commit_one, singles)
     for writers in WRITERS:
         each = texts[: max(1, target // (10 if writers == 1 else writers))]
         names = [f"of {writers}: {number}" for number in range(writers)]
-        blocking = [recording(engine.create_session(name)) for name in names]
+        blocking = [record_with(engine.create_session(name)) for name in names]
         tasks = [wait(awaited.create_session(name)) for name in names]
         operations = writers * len(each)
         add(
             f"{writers} threads" if writers > 1 else "1 thread",
             bench.file("threads.db"),
             operations,
-            lambda writers=blocking, each=each: in_threads(writers, each),  # type: ignore[misc]
+            lambda writers=blocking, each=each: write_in_threads(writers, each),  # type: ignore[misc]
         )
         add(
             f"{writers} tasks" if writers > 1 else "1 task",
             bench.file("tasks.db"),
             operations,
-            lambda sessions=tasks, each=each, operations=operations: timed(  # type: ignore[misc]
-                operations, lambda: wait(in_tasks(sessions, each))
+            lambda sessions=tasks, each=each, operations=operations: measure_time(  # type: ignore[misc]
+                operations, lambda: wait(write_in_tasks(sessions, each))
             ),
         )
     return table(bench.in_turns(rounds, turns, slices=slices), list(limits), rounds)

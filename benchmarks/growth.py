@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 import holdfast
-from benchmarks import material
+from benchmarks import sample_messages
 from benchmarks.harness import (
     FSYNC,
     Bench,
@@ -19,24 +19,24 @@ from benchmarks.harness import (
     Turn,
     each_us,
     limit_met,
-    one_by_one,
+    measure_each,
+    measure_time,
     rate,
     rate_ratio,
     time_ratio,
-    timed,
 )
 from benchmarks.report import Goal, Line, Table, micros, per_second
 from holdfast.model import limits
 
 GOAL = Goal("at most", 1.5)
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
-CARE_SIZES = SIZES[:4]
+MAINTENANCE_SIZES = SIZES[:4]
 """Verify and rebuild read everything: their price grows with the log, their rate should not fall."""
 SESSION_EVENTS = 50
 TAIL = 50
 LAYOUTS = ("one session", "many sessions")
 OPEN, APPEND, READ = ACTIONS = ("open to first append", "append", f"last {TAIL} messages")
-VERIFY, REBUILD = CARE = ("verify", "rebuild")
+VERIFY, REBUILD = MAINTENANCE = ("verify", "rebuild")
 
 
 class History(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ def run(bench: Bench) -> Table:
     sizes = SIZES[: bench.pick(5, 3)]
     histories = [make(bench.file(f"{events}.db"), events) for events in sizes for make in (one_long, many_short)]
     rounds = bench.pick(9, 3)
-    openings = {each.name(OPEN): opening(each) for each in histories}
+    openings = {each.name(OPEN): open_turn(each) for each in histories}
     samples = bench.in_turns(rounds, openings, slices=bench.pick(5, 3))
     with ExitStack() as stack:
         engines = [stack.enter_context(holdfast.open(each.address)) for each in histories]
@@ -67,15 +67,15 @@ def run(bench: Bench) -> Table:
         care: dict[str, Turn] = {}
         for each, engine in zip(histories, engines, strict=True):
             sessions = [engine.session(session) for session in each.sessions]
-            turns |= {each.name(APPEND): appending(sessions), each.name(READ): reading(sessions)}
-            if each.events in CARE_SIZES:
-                care |= {each.name(VERIFY): verifying(engine), each.name(REBUILD): rebuilding(engine)}
+            turns |= {each.name(APPEND): append_turn(sessions), each.name(READ): read_turn(sessions)}
+            if each.events in MAINTENANCE_SIZES:
+                care |= {each.name(VERIFY): verify_turn(engine), each.name(REBUILD): rebuild_turn(engine)}
         working = bench.in_turns(rounds, turns, slices=bench.pick(5, 3))
-        grown = max(engine.totals().events for engine in engines[: len(LAYOUTS)])
+        grown = max(engine.admin.totals().events for engine in engines[: len(LAYOUTS)])
         caring = bench.in_turns(bench.pick(3, 1), care)
     parts = [(layout, action) for layout in LAYOUTS for action in ACTIONS]
-    lines = compared(samples | working, parts, sizes, working[FSYNC], samples[FSYNC])
-    lines += cared(caring, [size for size in sizes if size in CARE_SIZES])
+    lines = compare_sizes(samples | working, parts, sizes, working[FSYNC], samples[FSYNC])
+    lines += maintenance_lines(caring, [size for size in sizes if size in MAINTENANCE_SIZES])
     return Table(
         name="growth",
         title="with a history behind",
@@ -92,7 +92,7 @@ def run(bench: Bench) -> Table:
 def one_long(path: Path, events: int) -> History:
     path = path.with_stem(f"one-{path.stem}")
     with holdfast.open(path) as engine:
-        material.fill(engine.store, "long", events)
+        sample_messages.fill(engine.store, "long", events)
     return History(LAYOUTS[0], events, path, ("long",))
 
 
@@ -103,13 +103,15 @@ def many_short(path: Path, events: int) -> History:
     together = limits.COMMAND_EVENTS // SESSION_EVENTS
     with holdfast.open(path) as engine:
         for start in range(0, len(names), together):
-            parts = [material.Writing(each).request(SESSION_EVENTS) for each in names[start : start + together]]
+            parts = [
+                sample_messages.StreamWriter(each).request(SESSION_EVENTS) for each in names[start : start + together]
+            ]
             writes = tuple(write for part in parts for write in part.writes)
             engine.store.append(msgspec.structs.replace(parts[0], writes=writes))
     return History(LAYOUTS[1], events, path, (names[0], names[len(names) // 2]))
 
 
-def opening(history: History) -> Turn:
+def open_turn(history: History) -> Turn:
     """Nobody else has the store open: the first to open it, as a new process would be."""
 
     def turn() -> Sample:
@@ -118,23 +120,24 @@ def opening(history: History) -> Turn:
         def work() -> None:
             engine = holdfast.open(history.address)
             engines.append(engine)
-            engine.session(history.sessions[-1]).record(material.ROLE, material.PROSE)
+            engine.session(history.sessions[-1]).record(sample_messages.ROLE, sample_messages.PROSE)
 
-        sample = timed(1, work, commits=1)
+        sample = measure_time(1, work, commits=1)
         engines[0].close()
         return sample
 
     return turn
 
 
-def appending(sessions: Sequence[holdfast.Session]) -> Turn:
+def append_turn(sessions: Sequence[holdfast.Session]) -> Turn:
     pairs = [
-        (session, material.text(number)) for number, session in zip(range(10), itertools.cycle(sessions), strict=False)
+        (session, sample_messages.text(number))
+        for number, session in zip(range(10), itertools.cycle(sessions), strict=False)
     ]
-    return lambda: one_by_one(lambda pair: pair[0].record(material.ROLE, pair[1]), pairs)
+    return lambda: measure_each(lambda pair: pair[0].record(sample_messages.ROLE, pair[1]), pairs)
 
 
-def reading(sessions: Sequence[holdfast.Session]) -> Turn:
+def read_turn(sessions: Sequence[holdfast.Session]) -> Turn:
     def read(session: holdfast.Session) -> None:
         found = session.messages(limit=TAIL)
         assert len(found) >= TAIL - 1  # the first event of a session is not a message
@@ -142,24 +145,26 @@ def reading(sessions: Sequence[holdfast.Session]) -> Turn:
     turns = [session for _, session in zip(range(10), itertools.cycle(sessions), strict=False)]
 
     def turn() -> Sample:
-        return msgspec.structs.replace(one_by_one(read, turns), commits=0)
+        return msgspec.structs.replace(measure_each(read, turns), commits=0)
 
     return turn
 
 
-def verifying(engine: holdfast.Engine) -> Turn:
+def verify_turn(engine: holdfast.Engine) -> Turn:
     def work() -> None:
-        report = engine.verify()
+        report = engine.admin.verify()
         assert report.ok, report.problems
 
-    return lambda: timed(engine.totals().events, work)
+    return lambda: measure_time(engine.admin.totals().events, work)
 
 
-def rebuilding(engine: holdfast.Engine) -> Turn:
-    return lambda: timed(engine.totals().events, engine.rebuild, commits=engine.totals().streams)
+def rebuild_turn(engine: holdfast.Engine) -> Turn:
+    return lambda: measure_time(
+        engine.admin.totals().events, engine.admin.rebuild, commits=engine.admin.totals().streams
+    )
 
 
-def compared(
+def compare_sizes(
     samples: Samples,
     parts: Sequence[tuple[str, str]],
     sizes: Sequence[int],
@@ -181,7 +186,7 @@ def compared(
     ]
 
 
-def cared(samples: Samples, sizes: Sequence[int]) -> list[Line]:
+def maintenance_lines(samples: Samples, sizes: Sequence[int]) -> list[Line]:
     return [
         Line(
             what=name(layout, action, size),
@@ -191,6 +196,6 @@ def cared(samples: Samples, sizes: Sequence[int]) -> list[Line]:
             limit=limit_met(samples[name(layout, action, size)], samples[FSYNC]),
         )
         for layout in LAYOUTS
-        for action in CARE
+        for action in MAINTENANCE
         for size in sizes
     ]

@@ -18,7 +18,7 @@ from benchmarks.dialogues import Dialogue
 from benchmarks.harness import Bench, Spread
 from benchmarks.loose_values import Span, find_mentions, is_bare_number
 from benchmarks.report import Goal, Line, Table
-from benchmarks.truth.guarding import NEAR
+from benchmarks.truth.guard_outcomes import NEAR
 from benchmarks.truth.world import open_engine
 
 NAME = "guard_dialogues"
@@ -125,7 +125,7 @@ def play(dialogue: NamedDialogue, guard: str | None = None) -> Iterator[PackView
             for key, value in turn.set.items():
                 if live.get(key) == value:
                     continue
-                ledger.assert_(key, value, provenance=messages[-1].id)
+                ledger.set(key, value, provenance=messages[-1].id)
                 if key in live:
                     deaths.append(Death(key, live[key], value, since[key], at))
                 live[key], since[key] = value, at

@@ -94,6 +94,8 @@ class Bench(msgspec.Struct, frozen=True):
     """Where to write samples to read, for benchmarks that have some."""
     picture: Path | None = None
     """Where to write a picture, for benchmarks that draw one."""
+    source: Path | None = None
+    """Another checkout to compare with, for the benchmark of the source itself."""
 
     def pick(self, full: int, quick: int) -> int:
         return quick if self.quick else full
@@ -106,7 +108,7 @@ class Bench(msgspec.Struct, frozen=True):
 
         Short turns make a noisy neighbour disturb all contenders alike; long rounds hold what comes now and then, such
         as a checkpoint."""
-        contenders = dict(turns) | {FSYNC: lambda: fsyncs(self.folder)}
+        contenders = dict(turns) | {FSYNC: lambda: measure_fsyncs(self.folder)}
         samples: dict[str, list[Sample]] = {name: [] for name in contenders}
         order = list(contenders)
         for name in order:
@@ -122,23 +124,23 @@ class Bench(msgspec.Struct, frozen=True):
         return samples
 
 
-def timed(operations: int, work: Callable[[], object], *, commits: int = 0) -> Sample:
+def measure_time(operations: int, work: Callable[[], object], *, commits: int = 0) -> Sample:
     cpu, wall = time.process_time(), time.perf_counter()
     work()
     return Sample(operations, time.perf_counter() - wall, time.process_time() - cpu, commits)
 
 
-def one_by_one(work: Callable[[T], object], items: Sequence[T]) -> Sample:
+def measure_each(work: Callable[[T], object], items: Sequence[T]) -> Sample:
     """The work done on each item, each with a commit of its own."""
 
     def loop() -> None:
         for item in items:
             work(item)
 
-    return timed(len(items), loop, commits=len(items))
+    return measure_time(len(items), loop, commits=len(items))
 
 
-def fsyncs(folder: Path) -> Sample:
+def measure_fsyncs(folder: Path) -> Sample:
     """One page written in place and synced: what a commit cannot do without."""
     handle = os.open(folder / "fsync.probe", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -148,7 +150,7 @@ def fsyncs(folder: Path) -> Sample:
             os.fsync(handle)
 
         sync(0)
-        return one_by_one(sync, [0] * FSYNC_TRIES)
+        return measure_each(sync, [0] * FSYNC_TRIES)
     finally:
         os.close(handle)
 

@@ -16,23 +16,23 @@ import holdfast
 from benchmarks import peer
 from benchmarks.agents.measure import ENVIRONMENT, LOCK, ROOT
 from benchmarks.harness import FSYNC, Bench, Sample, Samples, Turn, each_us, environment, limit_met, time_ratio
-from benchmarks.packs_material import ANSWER, BUDGET, short
-from benchmarks.packs_ours import (
+from benchmarks.packs_conversation import ANSWER, BUDGET, short
+from benchmarks.packs_histories import (
     SESSION,
     History,
-    folding,
-    made,
-    opened,
+    assert_facts,
+    build_pack,
+    create_history,
+    fold_turn,
+    open_engine,
     pack_sample,
-    packed,
-    packing,
+    pack_turn,
     record,
-    stepping,
-    tell,
+    step_turn,
 )
 from benchmarks.report import Goal, Line, Table, micros
 from holdfast.model import limits
-from holdfast.render.packs import Pack
+from holdfast.render.pack import Pack
 
 NAME = "packs"
 FLAT = Goal("at most", 1.5)
@@ -71,7 +71,7 @@ class Peers(peer.Peer):
     def turns(self, messages: int) -> dict[str, Turn]:
         orders = {TRIM: ("trim", 0), READ: ("read", 0), KEPT: ("step", 2)}
         return {
-            of(what, messages): functools.partial(self.repeated, messages, order, commits)
+            line_name(what, messages): functools.partial(self.repeated, messages, order, commits)
             for what, (order, commits) in orders.items()
         }
 
@@ -81,53 +81,53 @@ class Peers(peer.Peer):
         return Sample.total([self.turn(1, order, messages, 1, commits=commits) for _ in range(times)])
 
 
-def of(what: str, messages: int) -> str:
+def line_name(what: str, messages: int) -> str:
     return f"{what}, {messages:,} messages"
 
 
 def run(bench: Bench) -> list[Table]:
     sizes = SIZES[: bench.pick(4, 3)]
-    histories = [made(bench.file(f"{size}.db"), size) for size in sizes]
+    histories = [create_history(bench.file(f"{size}.db"), size) for size in sizes]
     rounds, slices = bench.pick(7, 3), bench.pick(5, 3)
     with Peers() as peers:
         about = peers.order("about")
         turns: dict[str, Turn] = {}
         for each in histories:
             peers.order("fill", each.messages, str(bench.file(f"peer-{each.messages}.db")))
-            turns |= working(each) | peers.turns(each.messages)
+            turns |= pack_turns(each) | peers.turns(each.messages)
         samples = bench.in_turns(rounds, turns, slices=slices)
     return [
-        grown(samples, sizes, histories),
-        compared(samples, sizes, about),
+        growth_table(samples, sizes, histories),
+        peer_table(samples, sizes, about),
         cold(bench, histories),
-        with_facts(bench),
-        in_frames(bench, [histories[0], histories[-1]]),
+        measure_facts(bench),
+        measure_frames(bench, [histories[0], histories[-1]]),
     ]
 
 
-def working(history: History) -> dict[str, Turn]:
+def pack_turns(history: History) -> dict[str, Turn]:
     size = history.messages
     return {
-        of(PACK, size): packing(history),
-        of(SHOWN, size): packing(history, shown),
-        of(STEP, size): stepping(history),
-        of(FOLD, size): folding(history),
+        line_name(PACK, size): pack_turn(history),
+        line_name(SHOWN, size): pack_turn(history, check_rendering),
+        line_name(STEP, size): step_turn(history),
+        line_name(FOLD, size): fold_turn(history),
     }
 
 
-def shown(pack: Pack) -> None:
+def check_rendering(pack: Pack) -> None:
     assert pack.anthropic()
     assert pack.manifest.tokens.used <= BUDGET
 
 
-def grown(samples: Samples, sizes: Sequence[int], histories: Sequence[History]) -> Table:
+def growth_table(samples: Samples, sizes: Sequence[int], histories: Sequence[History]) -> Table:
     lines = [
-        line(samples, of(what, size), of(what, sizes[0]), FLAT)
+        line(samples, line_name(what, size), line_name(what, sizes[0]), FLAT)
         for what in (PACK, SHOWN, STEP, FOLD)
         for size in sizes[1:]
     ]
     with histories[0].session() as session:
-        pack = packed(session)
+        pack = build_pack(session)
     boundaries = (
         f"Packs of up to {BUDGET:,} tokens; this one has {pack.tokens.used:,} in {len(pack.history.items)} items. What is "
         "older was folded while the history came in: those boundaries belong to the set-up, and the last lines say what "
@@ -151,13 +151,13 @@ def line(samples: Samples, ours: str, theirs: str, goal: Goal | None) -> Line:
     )
 
 
-def compared(samples: Samples, sizes: Sequence[int], about: Mapping[str, str]) -> Table:
+def peer_table(samples: Samples, sizes: Sequence[int], about: Mapping[str, str]) -> Table:
     lines: list[Line] = []
     for ours, theirs, first in ((PACK, TRIM, sizes[0]), (PACK, READ, AHEAD_OF_READING_FROM), (STEP, KEPT, None)):
         for size in sizes:
             goal = AHEAD if first is not None and size >= first else None
-            found = line(samples, of(ours, size), of(theirs, size), goal)
-            lines.append(replaced(found, f"{of(ours, size)}: {theirs}"))
+            found = line(samples, line_name(ours, size), line_name(theirs, size), goal)
+            lines.append(rename_line(found, f"{line_name(ours, size)}: {theirs}"))
     langchain = (
         f"langchain-core {about['langchain-core']}: trim_messages(max_tokens={BUDGET}, strategy='last', "
         "token_counter='approximate', include_system=True, start_on='human') of a list in memory; it reads nothing."
@@ -173,7 +173,7 @@ def compared(samples: Samples, sizes: Sequence[int], about: Mapping[str, str]) -
     )
 
 
-def replaced(found: Line, what: str) -> Line:
+def rename_line(found: Line, what: str) -> Line:
     return Line(what=what, ours=found.ours, theirs=found.theirs, ratio=found.ratio, goal=found.goal, limit=found.limit)
 
 
@@ -181,7 +181,7 @@ def replaced(found: Line, what: str) -> Line:
 
 
 def cold(bench: Bench, histories: Sequence[History]) -> Table:
-    turns = {of(COLD, each.messages): starting(each.path) for each in histories}
+    turns = {line_name(COLD, each.messages): cold_start_turn(each.path) for each in histories}
     samples = bench.in_turns(bench.pick(15, 5), turns)
     first = histories[0].messages
     return Table(
@@ -189,12 +189,12 @@ def cold(bench: Bench, histories: Sequence[History]) -> Table:
         title="a new process, to its first pack",
         ours="ours",
         theirs=f"{first} messages",
-        lines=[line(samples, of(COLD, each.messages), of(COLD, first), FLAT) for each in histories[1:]],
+        lines=[line(samples, line_name(COLD, each.messages), line_name(COLD, first), FLAT) for each in histories[1:]],
         notes=["The start of the interpreter and the import are not counted: they know nothing of the history."],
     )
 
 
-def starting(path: Path) -> Turn:
+def cold_start_turn(path: Path) -> Turn:
     def turn() -> Sample:
         command = [sys.executable, "-P", "-m", "benchmarks.packs_cold", str(path)]
         where = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
@@ -209,23 +209,23 @@ def starting(path: Path) -> Turn:
 # Facts
 
 
-def with_facts(bench: Bench) -> Table:
+def measure_facts(bench: Bench) -> Table:
     turns: dict[str, Turn] = {}
     for count in FACTS:
 
         def prepare(session: holdfast.Session, count: int = count) -> None:
             all_facts = list(facts(count))
-            tell(session, all_facts[: count // 2], limits.BATCH_FACTS)
-            session.record("user", " ".join(map(told, range(TOLD))))
-            tell(session, all_facts[count // 2 :], limits.BATCH_FACTS)
+            assert_facts(session, all_facts[: count // 2], limits.BATCH_FACTS)
+            session.record("user", " ".join(map(shipment_text, range(TOLD))))
+            assert_facts(session, all_facts[count // 2 :], limits.BATCH_FACTS)
 
-        history = made(bench.file(f"facts-{count}.db"), FACTS_BEHIND, prepare, short)
-        turns[GUARDED.format(count)] = packing(history)
+        history = create_history(bench.file(f"facts-{count}.db"), FACTS_BEHIND, prepare, short)
+        turns[GUARDED.format(count)] = pack_turn(history)
     samples = bench.in_turns(bench.pick(7, 3), turns, slices=bench.pick(5, 2))
     none = GUARDED.format(0)
     lines = [line(samples, what, none, None) for what in turns if what != none]
     with history.session() as session:
-        text = str(packed(session))
+        text = str(build_pack(session))
     assert value(0, dead=False) in text
     wrong = "a pack shows a dead value" if any(value(each, dead=True) in text for each in range(TOLD)) else ""
     note = (
@@ -255,25 +255,25 @@ def value(number: int, *, dead: bool) -> str:
     return f"{'Pier' if dead else 'Gate'} {number + 10_000} in Hamburg"
 
 
-def told(number: int) -> str:
+def shipment_text(number: int) -> str:
     return f"Shipment {number} was at {value(number, dead=True)}. Now it is at {value(number, dead=False)}."
 
 
 # Frames
 
 
-def in_frames(bench: Bench, histories: Sequence[History]) -> Table:
+def measure_frames(bench: Bench, histories: Sequence[History]) -> Table:
     turns: dict[str, Turn] = {}
     with ExitStack() as stack:
         for each in histories:
-            session = stack.enter_context(opened(each.path)).session(SESSION)
+            session = stack.enter_context(open_engine(each.path)).session(SESSION)
             frame = session.frame("the whole", budget=BUDGETS)
             for depth in range(1, DEPTH):
                 frame = frame.frame(f"part {depth}", budget=BUDGETS // (depth + 1))
             for number in range(HANDLES):
-                frame.add_handle("document", f"Page {number}: {ANSWER}", title=f"page {number}")
+                frame.handles.add("document", f"Page {number}: {ANSWER}", title=f"page {number}")
             record(frame, short(each.messages))
-            turns[FRAMED.format(each.messages)] = framed(frame)
+            turns[FRAMED.format(each.messages)] = frame_turn(frame)
         samples = bench.in_turns(bench.pick(7, 3), turns, slices=bench.pick(5, 2))
     small, large = turns
     return Table(
@@ -286,5 +286,5 @@ def in_frames(bench: Bench, histories: Sequence[History]) -> Table:
     )
 
 
-def framed(frame: holdfast.Frame) -> Turn:
+def frame_turn(frame: holdfast.Frame) -> Turn:
     return lambda: pack_sample(frame)

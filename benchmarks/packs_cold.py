@@ -6,15 +6,15 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.packs_ours import SESSION, opened, packed
+from benchmarks.packs_histories import SESSION, build_pack, open_engine
 
 
 def main(path: Path) -> None:
     cpu, wall = time.process_time(), time.perf_counter()
-    with opened(path) as engine:
+    with open_engine(path) as engine:
         session = engine.session(SESSION)
         session.recover()
-        packed(session)
+        build_pack(session)
         print(time.perf_counter() - wall, time.process_time() - cpu)
 
 

@@ -25,12 +25,12 @@ from langchain_core.messages import (  # type: ignore[import-not-found]
 
 from agents import SQLiteSession  # type: ignore[import-not-found]
 from benchmarks.agents.workload import Turn
-from benchmarks.packs_material import ANSWER, BUDGET, PROMPT, QUESTION, history
+from benchmarks.packs_conversation import ANSWER, BUDGET, PROMPT, QUESTION, history
 
 FILLED_AT_ONCE = 500
 
 
-class Trimmed:
+class TrimmedConversation:
     """A conversation that is a list of messages, and the newest of it that fit, as langchain's documentation shows."""
 
     def __init__(self, messages: int) -> None:
@@ -52,7 +52,7 @@ class Trimmed:
                 )
             assert len(kept) > 1, "the prompt and the question fit"
 
-        return timed(work)
+        return measure_time(work)
 
 
 def _langchain(turn: Turn) -> Iterator[BaseMessage]:
@@ -64,7 +64,7 @@ def _langchain(turn: Turn) -> Iterator[BaseMessage]:
     yield AIMessage(turn.answer)
 
 
-class Kept:
+class StoredConversation:
     """A session in a file, and all of its items, as an agent's run reads them."""
 
     def __init__(self, messages: int, path: str) -> None:
@@ -83,7 +83,7 @@ class Kept:
             for _ in range(times):
                 assert await self._session.get_items()
 
-        return timed(lambda: self._loop.run(work()))
+        return measure_time(lambda: self._loop.run(work()))
 
     def step(self, times: int) -> list[float]:
         """A question is kept, all is read, an answer is kept. What that added is taken away again."""
@@ -92,45 +92,45 @@ class Kept:
             for _ in range(times):
                 await self._session.add_items([{"role": "user", "content": QUESTION}])
                 assert await self._session.get_items()
-                await self._session.add_items([_said(ANSWER)])
+                await self._session.add_items([_assistant_item(ANSWER)])
 
         async def undo() -> None:
             for _ in range(2 * times):
                 await self._session.pop_item()
 
-        taken = timed(lambda: self._loop.run(work()))
+        taken = measure_time(lambda: self._loop.run(work()))
         self._loop.run(undo())
         return taken
 
 
 def _items(turn: Turn) -> Iterator[dict[str, Any]]:
     yield {"role": "user", "content": turn.question}
-    yield _said(turn.remark)
+    yield _assistant_item(turn.remark)
     for call in turn.calls:
         yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
     for call, text in zip(turn.calls, turn.results, strict=True):
         yield {"type": "function_call_output", "call_id": call.id, "output": text}
-    yield _said(turn.answer)
+    yield _assistant_item(turn.answer)
 
 
-def _said(text: str) -> dict[str, Any]:
+def _assistant_item(text: str) -> dict[str, Any]:
     content = [{"type": "output_text", "text": text, "annotations": []}]
     return {"type": "message", "role": "assistant", "status": "completed", "content": content}
 
 
-def timed(work: Callable[[], object]) -> list[float]:
+def measure_time(work: Callable[[], object]) -> list[float]:
     cpu, wall = time.process_time(), time.perf_counter()
     work()
     return [time.perf_counter() - wall, time.process_time() - cpu]
 
 
 def main() -> None:
-    trimmed: dict[int, Trimmed] = {}
-    kept: dict[int, Kept] = {}
+    trimmed: dict[int, TrimmedConversation] = {}
+    kept: dict[int, StoredConversation] = {}
 
     def fill(messages: int, path: str) -> None:
-        trimmed[messages] = Trimmed(messages)
-        kept[messages] = Kept(messages, path)
+        trimmed[messages] = TrimmedConversation(messages)
+        kept[messages] = StoredConversation(messages, path)
 
     orders: dict[str, Callable[..., object]] = {
         "about": lambda: {name: version(name) for name in ("langchain-core", "openai-agents")},
@@ -140,11 +140,11 @@ def main() -> None:
         "step": lambda messages, times: kept[messages].step(times),
     }
     for line in sys.stdin:
-        order, *given = _told(line)
+        order, *given = _parse_order(line)
         print(json.dumps(orders[order](*given)), flush=True)
 
 
-def _told(line: str) -> Sequence[Any]:
+def _parse_order(line: str) -> Sequence[Any]:
     told: list[Any] = json.loads(line)
     return told
 

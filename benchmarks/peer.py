@@ -13,8 +13,8 @@ from typing import Any, Self
 import msgspec
 
 import holdfast
-from benchmarks import material
-from benchmarks.harness import FSYNC, Bench, Sample, Turn, each_us, environment, limit_met, one_by_one, time_ratio
+from benchmarks import sample_messages
+from benchmarks.harness import FSYNC, Bench, Sample, Turn, each_us, environment, limit_met, measure_each, time_ratio
 from benchmarks.report import Goal, Line, Table, micros
 
 GOAL = Goal("below", 1)
@@ -70,40 +70,40 @@ class Peer:
 
 def run(bench: Bench) -> Table:
     with Peer(bench.file("peer.db")) as peer, holdfast.open(bench.file("ours.db")) as engine:
-        return measured(bench, peer, engine)
+        return measure_peer(bench, peer, engine)
 
 
-def measured(bench: Bench, peer: Peer, engine: holdfast.Engine) -> Table:
+def measure_peer(bench: Bench, peer: Peer, engine: holdfast.Engine) -> Table:
     appends, reads, slices = 50, bench.pick(20, 5), bench.pick(10, 4)
     about = peer.order("about")
-    material.warm(engine.store)
-    peer.order("fill", "warm", [material.text(number) for number in range(WARM_EVENTS)], material.ROLE)
+    sample_messages.warm(engine.store)
+    peer.order("fill", "warm", [sample_messages.text(number) for number in range(WARM_EVENTS)], sample_messages.ROLE)
     session = engine.create_session("only")
     numbers = itertools.count()
 
     def texts() -> list[str]:
-        return [material.text(next(numbers)) for _ in range(appends)]
+        return [sample_messages.text(next(numbers)) for _ in range(appends)]
 
     ours: dict[str, Turn] = {
-        "append": lambda: one_by_one(lambda text: session.record(material.ROLE, text), texts()),
+        "append": lambda: measure_each(lambda text: session.record(sample_messages.ROLE, text), texts()),
     }
     theirs: dict[str, Turn] = {
-        "append": lambda: peer.turn(appends, "append", texts(), material.ROLE, commits=appends),
+        "append": lambda: peer.turn(appends, "append", texts(), sample_messages.ROLE, commits=appends),
     }
     for size in SIZES:
         what, name = f"last {TAIL} of {size:,}", str(size)
-        material.fill(engine.store, name, size)
-        peer.order("fill", name, [material.text(number) for number in range(size)], material.ROLE)
-        ours[what] = reading(engine.session(name), reads)
+        sample_messages.fill(engine.store, name, size)
+        peer.order("fill", name, [sample_messages.text(number) for number in range(size)], sample_messages.ROLE)
+        ours[what] = read_turn(engine.session(name), reads)
         theirs[what] = lambda name=name: peer.turn(reads, "read", name, TAIL, reads)  # type: ignore[misc]
-    turns = ours | {of_peer(what): turn for what, turn in theirs.items()}
+    turns = ours | {peer_name(what): turn for what, turn in theirs.items()}
     samples = bench.in_turns(bench.pick(11, 3), turns, slices=slices)
     lines = [
         Line(
             what=what,
             ours=micros(each_us(samples[what])),
-            theirs=micros(each_us(samples[of_peer(what)])),
-            ratio=time_ratio(samples[what], samples[of_peer(what)]),
+            theirs=micros(each_us(samples[peer_name(what)])),
+            ratio=time_ratio(samples[what], samples[peer_name(what)]),
             goal=GOAL,
             limit=limit_met(samples[what], samples[FSYNC]),
         )
@@ -112,7 +112,7 @@ def measured(bench: Bench, peer: Peer, engine: holdfast.Engine) -> Table:
     notes = [
         "eventsourcing {peer} runs on SQLite {sqlite} with journal_mode={journal_mode}, "
         "synchronous={synchronous} (2 is FULL).".format(**about),
-        f"Its own limit: {limit_met(samples[of_peer('append')], samples[FSYNC])}.",
+        f"Its own limit: {limit_met(samples[peer_name('append')], samples[FSYNC])}.",
     ]
     return Table(
         name="peer",
@@ -124,15 +124,15 @@ def measured(bench: Bench, peer: Peer, engine: holdfast.Engine) -> Table:
     )
 
 
-def of_peer(what: str) -> str:
+def peer_name(what: str) -> str:
     return f"{what} (peer)"
 
 
-def reading(session: holdfast.Session, times: int) -> Callable[[], Sample]:
+def read_turn(session: holdfast.Session, times: int) -> Callable[[], Sample]:
     def read(limit: int) -> None:
         assert len(session.messages(limit=limit)) == limit
 
     def turn() -> Sample:
-        return msgspec.structs.replace(one_by_one(read, [TAIL] * times), commits=0)
+        return msgspec.structs.replace(measure_each(read, [TAIL] * times), commits=0)
 
     return turn

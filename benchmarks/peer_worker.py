@@ -58,7 +58,7 @@ class Worker:
                 self._only.record(role, text)
                 self._app.save(self._only)
 
-        return timed(work)
+        return measure_time(work)
 
     def read(self, name: str, limit: int, times: int) -> list[float]:
         key = self._filled[name]
@@ -68,10 +68,10 @@ class Worker:
                 found = list(self._app.events.get(key, desc=True, limit=limit))
                 assert len(found) == limit
 
-        return timed(work)
+        return measure_time(work)
 
 
-def timed(work: Callable[[], None]) -> list[float]:
+def measure_time(work: Callable[[], None]) -> list[float]:
     cpu, wall = time.process_time(), time.perf_counter()
     work()
     return [time.perf_counter() - wall, time.process_time() - cpu]

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 import psycopg
+from tests.postgres_server import PostgresServer
 
 import holdfast
-from benchmarks import agents, group, growth, material, postgres_processes
+from benchmarks import agents, group, growth, postgres_processes, sample_messages
 from benchmarks.harness import (
     FSYNC,
     Bench,
@@ -26,15 +27,14 @@ from benchmarks.harness import (
     Turn,
     file_system,
     limit_met,
-    one_by_one,
+    measure_each,
+    measure_time,
     rate,
     rate_ratio,
     time_ratio,
-    timed,
 )
 from benchmarks.postgres_meter import Meter
 from benchmarks.report import Goal, Line, Table, per_second
-from holdfast.testing.postgres import Server
 
 GOAL = Goal("at most", 2)
 TOGETHER = Goal("at least", 3)
@@ -48,7 +48,7 @@ LAYOUT, WINDOW = "one session", f"window of {WINDOW_TOKENS:,} tokens"
 
 def run(bench: Bench) -> list[Table]:
     with ExitStack() as stack:
-        server = Server()
+        server = PostgresServer()
         stack.callback(server.remove)
         meter = stack.enter_context(closing(Meter(server)))
         # the probe syncs the disk that the server has
@@ -57,13 +57,13 @@ def run(bench: Bench) -> list[Table]:
         warm(server)
         tables = [
             appends(bench, server, meter),
-            postgres_processes.compared(bench, server.url(), meter),
-            grown(bench, server, meter),
+            postgres_processes.measure_processes(bench, server.url(), meter),
+            measure_growth(bench, server, meter),
         ]
         return [*tables, *agents.on_postgres(bench, server.url, meter.metered)]
 
 
-def warm(server: Server) -> None:
+def warm(server: PostgresServer) -> None:
     """Past the first checkpoint, the files of the write-ahead log are used again, and a sync costs what it costs then."""
     with psycopg.connect(server.url(), autocommit=True) as connection:
         connection.execute("CREATE TABLE log (position bigserial PRIMARY KEY, payload bytea NOT NULL)")
@@ -75,11 +75,11 @@ def warm(server: Server) -> None:
         connection.execute("CHECKPOINT")
 
 
-def schema(server: Server, name: str) -> str:
+def schema(server: PostgresServer, name: str) -> str:
     return f"{server.url()}&schema={name}"
 
 
-def inserting(connection: psycopg.Connection[Any]) -> Callable[[bytes], object]:
+def insert_with(connection: psycopg.Connection[Any]) -> Callable[[bytes], object]:
     """Durable when it returns; a transaction of its own is begun and ended for it, unless the connection commits itself."""
 
     def insert(payload: bytes) -> None:
@@ -89,7 +89,7 @@ def inserting(connection: psycopg.Connection[Any]) -> Callable[[bytes], object]:
     return insert
 
 
-def appends(bench: Bench, server: Server, meter: Meter) -> Table:
+def appends(bench: Bench, server: PostgresServer, meter: Meter) -> Table:
     rounds, slices = bench.pick(7, 2), bench.pick(3, 1)
     with ExitStack() as stack:
         loop = stack.enter_context(asyncio.Runner())
@@ -98,43 +98,46 @@ def appends(bench: Bench, server: Server, meter: Meter) -> Table:
         stack.callback(lambda: loop.run(awaited.close()))
 
         def connected(autocommit: bool) -> Callable[[bytes], object]:
-            return inserting(stack.enter_context(psycopg.connect(server.url(), autocommit=autocommit)))
+            return insert_with(stack.enter_context(psycopg.connect(server.url(), autocommit=autocommit)))
 
         turns: dict[str, Turn] = {}
         for writers in CONNECTIONS:
             numbers = range(bench.pick(1_024, 512) // max(writers, 8))
-            texts, payloads = [material.text(each) for each in numbers], [material.payload(each) for each in numbers]
+            texts, payloads = (
+                [sample_messages.text(each) for each in numbers],
+                [sample_messages.payload(each) for each in numbers],
+            )
             sessions = [f"of {writers}: {number}" for number in range(writers)]
             turns |= {
-                f"{writers} {RAW}": threaded([connected(False) for _ in sessions], payloads),
-                f"{writers} {AUTOCOMMIT}": threaded([connected(True) for _ in sessions], payloads),
-                f"{writers} {THREADS}": threaded(
-                    [group.recording(engine.create_session(session)) for session in sessions], texts
+                f"{writers} {RAW}": thread_turn([connected(False) for _ in sessions], payloads),
+                f"{writers} {AUTOCOMMIT}": thread_turn([connected(True) for _ in sessions], payloads),
+                f"{writers} {THREADS}": thread_turn(
+                    [group.record_with(engine.create_session(session)) for session in sessions], texts
                 ),
-                f"{writers} {TASKS}": awaiting(
+                f"{writers} {TASKS}": task_turn(
                     loop.run, [loop.run(awaited.create_session(session)) for session in sessions], texts
                 ),
             }
         metered = {name: meter.metered(turn) for name, turn in turns.items()}
         samples = bench.in_turns(rounds, metered, slices=slices)
-    return appended(samples, rounds, bench)
+    return append_table(samples, rounds, bench)
 
 
-def threaded(writers: Sequence[Callable[[Any], object]], items: Sequence[Any]) -> Turn:
+def thread_turn(writers: Sequence[Callable[[Any], object]], items: Sequence[Any]) -> Turn:
     if len(writers) == 1:
-        return lambda: one_by_one(writers[0], items)
-    return lambda: group.in_threads(writers, items)
+        return lambda: measure_each(writers[0], items)
+    return lambda: group.write_in_threads(writers, items)
 
 
-def awaiting(
+def task_turn(
     wait: Callable[[Coroutine[Any, Any, None]], None], sessions: Sequence[holdfast.AsyncSession], texts: Sequence[str]
 ) -> Turn:
-    return lambda: timed(len(sessions) * len(texts), lambda: wait(group.in_tasks(sessions, texts)))
+    return lambda: measure_time(len(sessions) * len(texts), lambda: wait(group.write_in_tasks(sessions, texts)))
 
 
-def appended(samples: Samples, rounds: int, bench: Bench) -> Table:
+def append_table(samples: Samples, rounds: int, bench: Bench) -> Table:
     notes = [
-        f"{rounds} rounds; a payload has {len(material.payload(0))} bytes.",
+        f"{rounds} rounds; a payload has {len(sample_messages.payload(0))} bytes.",
         "Among transactions are the hints that processes send each other.",
     ]
     lines = []
@@ -179,19 +182,19 @@ def appended(samples: Samples, rounds: int, bench: Bench) -> Table:
     )
 
 
-def grown(bench: Bench, server: Server, meter: Meter) -> Table:
+def measure_growth(bench: Bench, server: PostgresServer, meter: Meter) -> Table:
     histories = [growth.History(LAYOUT, size, schema(server, f"behind_{size}"), ("long",)) for size in SIZES]
     rounds, slices = bench.pick(9, 3), bench.pick(5, 2)
     for each in histories:
         with holdfast.open(each.address) as engine:
-            material.fill(engine.store, "long", each.events)
-    openings = {each.name(growth.OPEN): meter.metered(growth.opening(each)) for each in histories}
+            sample_messages.fill(engine.store, "long", each.events)
+    openings = {each.name(growth.OPEN): meter.metered(growth.open_turn(each)) for each in histories}
     opened = bench.in_turns(rounds, openings, slices=slices)
     with ExitStack() as stack:
         turns: dict[str, Turn] = {}
         for each in histories:
             session = stack.enter_context(holdfast.open(each.address)).session("long")
-            turns[each.name(growth.APPEND)] = meter.metered(growth.appending([session]))
+            turns[each.name(growth.APPEND)] = meter.metered(growth.append_turn([session]))
             turns[each.name(WINDOW)] = meter.metered(windows(session))
         worked = bench.in_turns(rounds, turns, slices=slices)
     parts = [(LAYOUT, action) for action in (growth.OPEN, growth.APPEND, WINDOW)]
@@ -200,13 +203,13 @@ def grown(bench: Bench, server: Server, meter: Meter) -> Table:
         title="with a session behind",
         ours="ours",
         theirs=f"with {SIZES[0]} events",
-        lines=growth.compared(dict(opened) | worked, parts, SIZES, worked[FSYNC], opened[FSYNC]),
+        lines=growth.compare_sizes(dict(opened) | worked, parts, SIZES, worked[FSYNC], opened[FSYNC]),
         notes=["To open is to connect, to look at the schema, to load the session, and to append to it."],
     )
 
 
 def windows(session: holdfast.Session) -> Turn:
     def read(tokens: int) -> None:
-        assert session.window(tokens=tokens).messages
+        assert session.context.window(tokens=tokens).messages
 
-    return lambda: one_by_one(read, [WINDOW_TOKENS] * 10)
+    return lambda: measure_each(read, [WINDOW_TOKENS] * 10)

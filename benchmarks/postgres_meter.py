@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 import psycopg
+from tests.postgres_server import PostgresServer
 
 from benchmarks.harness import Sample, Turn
-from holdfast.testing.postgres import Server
 
 WAITED_FOR = slice(13, 15)
 """Of the numbers in /proc/PID/stat after the name: ticks of children that have ended, in user and in system mode."""
@@ -18,7 +18,7 @@ FLUSHES = 15
 """Of those in /sys/dev/block/DEVICE/stat: how often its cache was written out."""
 
 
-class Reading(NamedTuple):
+class MeterReading(NamedTuple):
     server_s: float
     transactions: int
     flushes: int
@@ -27,7 +27,7 @@ class Reading(NamedTuple):
 class Meter:
     """Where the kernel does not say (it does on Linux), the server's time is 0 and every commit has its own sync."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: PostgresServer) -> None:
         self._server = server
         self._connection = psycopg.connect(server.url(), autocommit=True)
         device = os.stat(server.folder).st_dev
@@ -45,14 +45,14 @@ class Meter:
     def close(self) -> None:
         self._connection.close()
 
-    def _read(self) -> Reading:
+    def _read(self) -> MeterReading:
         row = self._connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text").fetchone()
         assert row is not None
         flushes = int(self._disk.read_text().split()[FLUSHES]) if self._disk.exists() else 0
-        return Reading(processor_s(self._server.pid), int(row[0]), flushes)
+        return MeterReading(processor_s(self._server.pid), int(row[0]), flushes)
 
 
-def sample_with(sample: Sample, before: Reading, after: Reading) -> Sample:
+def sample_with(sample: Sample, before: MeterReading, after: MeterReading) -> Sample:
     """Others on the machine sync too, so no more than one is counted for a commit."""
     commits = after.transactions - before.transactions
     flushes = after.flushes - before.flushes

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import holdfast
-from benchmarks import group, material, peer
+from benchmarks import group, peer, sample_messages
 from benchmarks.harness import FSYNC, Bench, Sample, Turn, limit_met, rate, rate_ratio
 from benchmarks.postgres_meter import Meter
 from benchmarks.report import Line, Table, per_second
@@ -38,13 +38,13 @@ class Process(peer.Peer):
         )
 
 
-def compared(bench: Bench, url: str, meter: Meter) -> Table:
+def measure_processes(bench: Bench, url: str, meter: Meter) -> Table:
     rounds, slices, each = bench.pick(7, 2), bench.pick(3, 1), bench.pick(64, 32)
     with ExitStack() as stack:
         names = [f"process-{number}" for number in range(PROCESSES[-1])]
         holdfast.open(f"{url}&schema=processes").close()
         processes = [stack.enter_context(Process(f"{url}&schema=processes", name)) for name in names]
-        turns = {str(count): meter.metered(together(processes[:count], each)) for count in PROCESSES}
+        turns = {str(count): meter.metered(joint_turn(processes[:count], each)) for count in PROCESSES}
         samples = bench.in_turns(rounds, turns, slices=slices)
     alone = samples[str(PROCESSES[0])]
     lines = [
@@ -69,7 +69,7 @@ def compared(bench: Bench, url: str, meter: Meter) -> Table:
     )
 
 
-def together(processes: Sequence[Process], each: int) -> Turn:
+def joint_turn(processes: Sequence[Process], each: int) -> Turn:
     def turn() -> Sample:
         start = time.perf_counter()
         for process in processes:
@@ -85,9 +85,9 @@ async def main(url: str, name: str) -> None:
     sessions = [await engine.create_session(f"{name}-{number}") for number in range(SESSIONS)]
     for line in sys.stdin:
         (each,) = json.loads(line)
-        texts = [material.text(number) for number in range(each)]
+        texts = [sample_messages.text(number) for number in range(each)]
         start = time.process_time()
-        await group.in_tasks(sessions, texts)
+        await group.write_in_tasks(sessions, texts)
         print(time.process_time() - start, flush=True)
     await engine.close()
 

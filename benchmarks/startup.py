@@ -25,7 +25,7 @@ print(time.perf_counter() - wall, time.process_time() - cpu)
 """
 
 
-def imported(modules: str, bytecode: Path) -> Sample:
+def measure_import(modules: str, bytecode: Path) -> Sample:
     """The import alone, in an interpreter that has just started and finds everything compiled, as after an install.
 
     `typing_extensions` is hidden: msgspec takes it where it is found, and only the tools of development bring it here."""
@@ -46,8 +46,8 @@ def run(bench: Bench) -> Table:
     rounds = bench.pick(31, 15)
     bytecode = bench.file("bytecode")
     turns = {
-        "ours": lambda: imported("holdfast", bytecode),
-        "theirs": lambda: imported("apsw, msgspec", bytecode),
+        "ours": lambda: measure_import("holdfast", bytecode),
+        "theirs": lambda: measure_import("apsw, msgspec", bytecode),
     }
     samples = bench.in_turns(rounds, turns)
     packages = core_packages()

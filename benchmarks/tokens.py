@@ -16,9 +16,9 @@ from statistics import mean
 
 from tests.core.test_tokens import PARAGRAPHS, pieces
 
-from benchmarks.harness import FSYNC, Bench, Sample, Spread, each_us, limit_met, time_ratio, timed
-from benchmarks.material import text as message_text
+from benchmarks.harness import FSYNC, Bench, Sample, Spread, each_us, limit_met, measure_time, time_ratio
 from benchmarks.report import Goal, Line, Table, micros
+from benchmarks.sample_messages import text as message_text
 from holdfast.adapters.tokens import EstimatingCounter, ExactCounter
 from holdfast.ports import TokenCounter
 
@@ -146,7 +146,7 @@ def speed(bench: Bench, what: str, texts: Sequence[str], rounds: int) -> Line:
     estimating, exact = EstimatingCounter(), ExactCounter()
 
     def turn(counter: TokenCounter) -> Sample:
-        return timed(len(texts), lambda: [counter.count(text) for text in texts])
+        return measure_time(len(texts), lambda: [counter.count(text) for text in texts])
 
     samples = bench.in_turns(rounds, {"ours": lambda: turn(estimating), "theirs": lambda: turn(exact)}, slices=5)
     return Line(

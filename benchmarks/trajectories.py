@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 
 import holdfast
-from benchmarks.harness import Bench, Sample, Spread, rate, timed
+from benchmarks.harness import Bench, Sample, Spread, measure_time, rate
 from benchmarks.report import Goal, Line, Table, per_second
-from holdfast.core import calibrate, upcast
-from holdfast.core.calibrate import calibrated
-from holdfast.core.fold import fold
-from holdfast.model.events import MessageRecorded
+from holdfast.core import upcast
+from holdfast.core.fold import fold_session
+from holdfast.core.packs import calibration
+from holdfast.model.sessions.events import MessageRecorded
 from holdfast.model.state import Calibration, SessionState
 
 NAME = "trajectories"
@@ -61,12 +61,14 @@ def run(bench: Bench) -> Table:
     path = bench.file("agent.db")
     total = sum(1 for file in files for _ in objects(file))
     with holdfast.open(path) as engine:
-        taken = timed(total, lambda: [engine.import_transcript(file, file.stem) for file in files])
-        given = timed(total, lambda: [engine.export_transcript(bench.file(file.name), file.stem) for file in files])
+        taken = measure_time(total, lambda: [engine.admin.import_transcript(file, file.stem) for file in files])
+        given = measure_time(
+            total, lambda: [engine.admin.export_transcript(bench.file(file.name), file.stem) for file in files]
+        )
         replies = Replies()
         for file in files:
             learn(engine.session(file.stem), replies)
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
     differing = sum(differences(file, bench.file(file.name)) for file in files)
     return Table(
         name=NAME,
@@ -84,7 +86,7 @@ def run(bench: Bench) -> Table:
             Line(what="messages taken in", ours=speed(taken)),
             Line(what="messages given back", ours=speed(given)),
             on_disk(path, files),
-            *foretold(replies),
+            *forecast_lines(replies),
         ],
         notes=[
             f"{len(files)} sessions from {data}, one after the other; every line is tried before any is stored.",
@@ -129,18 +131,18 @@ def learn(session: holdfast.Session, replies: Replies) -> None:
     prompts = 0
     while page := session.events(after=state.version, limit=PAGE):
         for recorded in page:
-            event = upcast.current(recorded)
+            event = upcast.decode_event(recorded)
             if isinstance(event, MessageRecorded) and event.usage is not None and event.usage.input_tokens:
                 prompts += 1
-                look(state, known, event.usage.input_tokens, replies)
+                record_growth(state, known, event.usage.input_tokens, replies)
                 seq = state.version + 1
-                known = calibrate.hear(known, event.usage, event.source, seq)
-                known = calibrate.learn(known, seq, event.counter, state.live_tokens, state.live)
-            state = fold(state, event, recorded.type, recorded.time_us)
+                known = calibration.note_usage_report(known, event.usage, event.source, seq)
+                known = calibration.learn_from_pack(known, seq, event.counter, state.live_tokens, state.live)
+            state = fold_session(state, event, recorded.type, recorded.time_us)
     replies.sessions += prompts > 0
 
 
-def look(state: SessionState, before: Calibration, prompt: int, replies: Replies) -> None:
+def record_growth(state: SessionState, before: Calibration, prompt: int, replies: Replies) -> None:
     """At a prompt, in the state before its reply. Two lines of one reply have the same figures, and say nothing new."""
     real = prompt - before.prompt
     counted, messages = state.live_tokens - before.estimate, state.live - before.messages
@@ -149,10 +151,10 @@ def look(state: SessionState, before: Calibration, prompt: int, replies: Replies
     if real < 0:
         replies.shrunk += 1
     else:
-        replies.grown.append(Growth(real, counted, calibrated(before, counted, messages)))
+        replies.grown.append(Growth(real, counted, before.measure(counted, messages)))
 
 
-def foretold(replies: Replies) -> list[Line]:
+def forecast_lines(replies: Replies) -> list[Line]:
     """How far off the growth of a prompt was foretold, with calibration and without."""
     grown = replies.grown
     if not grown:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import psycopg
 
-from holdfast.storage.postgres.connect import address_of
-from holdfast.testing.postgres import Server
+from holdfast.storage.postgres.connect import parse_address
+from tests.postgres_server import PostgresServer
 
 NAMED = "HOLDFAST_TEST_POSTGRES"
 
@@ -23,16 +23,17 @@ _EMPTY = (
     "SELECT act_for(NULL); DELETE FROM streams; DELETE FROM events; DELETE FROM keys; DELETE FROM snapshots; "
     "DELETE FROM session_rows; DELETE FROM outbox_rows; DELETE FROM blob_rows; DELETE FROM frame_rows; "
     "DELETE FROM handle_rows; DELETE FROM page_rows; DELETE FROM token_rows; DELETE FROM ledger_rows; "
+    "DELETE FROM entry_rows; DELETE FROM chunk_rows; "
     "DELETE FROM fact_rows; DELETE FROM depend_rows; DELETE FROM mention_rows; DELETE FROM bodies; DELETE FROM pieces; "
     "DELETE FROM blobs; UPDATE store SET projection = 0"
 )
 
 
 @functools.cache
-def server() -> Server:
+def server() -> PostgresServer:
     """A server of this process, started when it is first asked for. It waits for no disk, unless a test has it do so: it is
     never killed."""
-    started = Server(settings=["autovacuum=off"])
+    started = PostgresServer(settings=["autovacuum=off"])
     with psycopg.connect(started.url(), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET fsync = off")
         connection.execute("SELECT pg_reload_conf()")
@@ -77,7 +78,7 @@ def empty_url() -> Iterator[str]:
 
 def empty(url: str) -> None:
     """Take everything out of a store."""
-    _emptier().execute(f"SET search_path = {address_of(url).schema}; {_EMPTY}")
+    _emptier().execute(f"SET search_path = {parse_address(url).schema}; {_EMPTY}")
 
 
 def drop(url: str, schema: str) -> None:

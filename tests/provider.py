@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, TypeAlias
 
 from tests.core.provider_examples import chunks, message_events, response_events
-from tests.protocols import PARSED, Call, Made, Refused, Reply, Talk, spoken
+from tests.protocols import PARSED, Call, ProviderMemory, Reply, RequestRefused, Talk, format_reply
 
 Script: TypeAlias = Callable[[Talk], Reply]
 """What a model says to a conversation."""
@@ -30,7 +30,7 @@ PROTOCOLS = {"/v1/messages": "anthropic", "/v1/chat/completions": "chat", "/v1/r
 LOOPBACK = "127.0.0.1"
 
 
-class Asked(NamedTuple):
+class ProviderRequest(NamedTuple):
     """A request for a reply."""
 
     protocol: str
@@ -53,7 +53,7 @@ class Effect(NamedTuple):
     """It took effect now; else it had, and the answer is the one of then."""
 
 
-class Streamed(NamedTuple):
+class StreamedReply(NamedTuple):
     """A reply that is sent event by event."""
 
     protocol: str
@@ -89,13 +89,15 @@ class Provider:
         self._inbox = inbox
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._made = Made()
+        self._made = ProviderMemory()
         self._done: dict[str, Any] = {}
         self.weather: Callable[[dict[str, Any]], int] = lambda body: 0
         """The status with which a request is turned away before it is read; 0 for none."""
         self.patience: Callable[[], int | None] = lambda: None
         """After how many events of a stream the line breaks; None for never."""
-        self.asked: list[Asked] = []
+        self.keep_alive = True
+        """A connection serves several requests; else it ends with its reply, so that nobody has to close a client."""
+        self.asked: list[ProviderRequest] = []
         self.effects: list[Effect] = []
 
     @property
@@ -120,11 +122,11 @@ class Provider:
         try:
             _check_headers(protocol, headers)
             talk = PARSED[protocol](body, self._made)
-        except Refused as refused:
-            self.asked.append(Asked(protocol, body, str(refused)))
+        except RequestRefused as refused:
+            self.asked.append(ProviderRequest(protocol, body, str(refused)))
             error = {"type": "invalid_request_error", "message": str(refused)}
             return 400, {"type": "error", "error": error} if protocol == "anthropic" else {"error": error}
-        self.asked.append(Asked(protocol, body, ""))
+        self.asked.append(ProviderRequest(protocol, body, ""))
         reply = self._script(talk)
         number = next(self._numbers)
         prefix = "toolu" if protocol == "anthropic" else "call"
@@ -138,10 +140,10 @@ class Provider:
         if reply.thought:
             self._made.thoughts[sealed] = reply.thought
             self._made.reasoned.add(f"{number:04}")
-        whole = spoken(protocol, number, body, reply, calls, sealed)
+        whole = format_reply(protocol, number, body, reply, calls, sealed)
         if body.get("stream") is not True:
             return 200, whole
-        return 200, Streamed(protocol, list(EVENTS[protocol](whole, _halves))[: self.patience()])
+        return 200, StreamedReply(protocol, list(EVENTS[protocol](whole, _halves))[: self.patience()])
 
     def _act(self, name: str, key: str, args: dict[str, Any]) -> Any:
         known = bool(key) and key in self._done
@@ -160,9 +162,9 @@ def _seal(thought: str) -> str:
 
 def _check_headers(protocol: str, headers: Mapping[str, str]) -> None:
     if not headers.get("authorization") and not headers.get("x-api-key"):
-        raise Refused("authentication: no key was sent")
+        raise RequestRefused("authentication: no key was sent")
     if protocol == "anthropic" and not headers.get("anthropic-version"):
-        raise Refused("anthropic-version: the header is missing")
+        raise RequestRefused("anthropic-version: the header is missing")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -185,18 +187,23 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self, body: dict[str, Any]) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         status, answer = self.server.provider.answer(self.path, headers, body)
-        if isinstance(answer, Streamed):
+        if isinstance(answer, StreamedReply):
             self._stream(answer)
             return
         data = json.dumps(answer).encode()
-        self.send_response(status)
+        self._begin(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self, answer: Streamed) -> None:
-        self.send_response(200)
+    def _begin(self, status: int) -> None:
+        self.send_response(status)
+        if not self.server.provider.keep_alive:
+            self.send_header("connection", "close")
+
+    def _stream(self, answer: StreamedReply) -> None:
+        self._begin(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
@@ -234,7 +241,7 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(provider: Provider) -> Iterator[str]:
+def serve_provider(provider: Provider) -> Iterator[str]:
     """The address at which it can be asked. It is left when whoever asked has hung up."""
     server = _Server(provider)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), name="provider")

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def run(bench: Bench) -> list[Table]:
     from benchmarks.agents import measure, tables, targets
 
-    return tables.compared(measure.findings(bench, targets.on_files(bench.folder)))
+    return tables.build_tables(measure.collect_findings(bench, targets.on_files(bench.folder)))
 
 
 def on_postgres(bench: Bench, url: Callable[[str], str], metered: Callable[[Turn], Turn]) -> list[Table]:
     """The same on databases of one server; `url` says the address of one by its name."""
     from benchmarks.agents import measure, tables, targets
 
-    return tables.compared(measure.findings(bench, targets.on_postgres(url, metered)))
+    return tables.build_tables(measure.collect_findings(bench, targets.on_postgres(url, metered)))

@@ -84,7 +84,7 @@ class Pair(msgspec.Struct, frozen=True):
     appends: Samples
 
 
-class Sized(msgspec.Struct, frozen=True):
+class SizeFindings(msgspec.Struct, frozen=True):
     """What was found with sessions of one length."""
 
     turns: int
@@ -93,7 +93,7 @@ class Sized(msgspec.Struct, frozen=True):
     ended_with: Mapping[str, int]
 
 
-class Grown(msgspec.Struct, frozen=True):
+class GrowthFindings(msgspec.Struct, frozen=True):
     """Bytes at each length that was reached turn by turn, and how far it came before the time was up."""
 
     on_disk: Mapping[int, int]
@@ -110,27 +110,27 @@ class Kills(msgspec.Struct, frozen=True):
 class Findings(msgspec.Struct, frozen=True):
     target: Target
     about: Mapping[str, Mapping[str, object]]
-    sized: Sequence[Sized]
-    grown: Mapping[str, Grown]
+    sized: Sequence[SizeFindings]
+    grown: Mapping[str, GrowthFindings]
     kills: Mapping[str, Kills]
     killed: int
     """How often each was."""
 
 
-def findings(bench: Bench, target: Target) -> Findings:
+def collect_findings(bench: Bench, target: Target) -> Findings:
     sizes, times = SIZES[: bench.pick(4, 3)], bench.pick(20, 3)
-    with processes(target) as workers:
+    with start_workers(target) as workers:
         # the kills come first: a process that has opened nothing yet can fork
-        kills = {each.contender.name: killed(each, target.ground, times) for each in workers}
-        about = {each.contender.name: tried(each, target.ground) for each in workers}
+        kills = {each.contender.name: measure_kills(each, target.ground, times) for each in workers}
+        about = {each.contender.name: read_settings(each, target.ground) for each in workers}
         rewriting = [each for each in workers if each.contender.rewrites]
         grown = {each.contender.name: grow(bench, each, target.ground, sizes) for each in rewriting}
-        sized = [measured(bench, workers, target.ground, turns) for turns in sizes]
+        sized = [measure_size(bench, workers, target.ground, turns) for turns in sizes]
     return Findings(target, about, sized, grown, kills, times)
 
 
 @contextmanager
-def processes(target: Target) -> Iterator[list[Worker]]:
+def start_workers(target: Target) -> Iterator[list[Worker]]:
     theirs = environment(ENVIRONMENT, LOCK)
     with ExitStack() as stack:
         pythons = [(target.ours, Path(sys.executable)), *((each, theirs) for each in target.peers)]
@@ -138,7 +138,7 @@ def processes(target: Target) -> Iterator[list[Worker]]:
 
 
 @contextmanager
-def opened(workers: Sequence[Worker], ground: Ground, name: str) -> Iterator[list[Store]]:
+def open_stores(workers: Sequence[Worker], ground: Ground, name: str) -> Iterator[list[Store]]:
     """A new store for each, gone afterwards: some grow large."""
     addresses = [ground.make(f"{worker.contender.name}-{name}") for worker in workers]
     stores = [Store(worker, ground, address) for worker, address in zip(workers, addresses, strict=True)]
@@ -149,17 +149,17 @@ def opened(workers: Sequence[Worker], ground: Ground, name: str) -> Iterator[lis
         ground.drop(address)
 
 
-def tried(worker: Worker, ground: Ground) -> Mapping[str, object]:
+def read_settings(worker: Worker, ground: Ground) -> Mapping[str, object]:
     """What it runs on."""
-    with opened([worker], ground, "tried") as [store]:
+    with open_stores([worker], ground, "tried") as [store]:
         found: Mapping[str, object] = store.order("settings")
         store.order("close")
     return found
 
 
-def grow(bench: Bench, worker: Worker, ground: Ground, sizes: Sequence[int]) -> Grown:
+def grow(bench: Bench, worker: Worker, ground: Ground, sizes: Sequence[int]) -> GrowthFindings:
     reached, on_disk, left_s = 0, {}, float(bench.pick(20, 3))
-    with opened([worker], ground, "grown") as [store]:
+    with open_stores([worker], ground, "grown") as [store]:
         for turns in sizes:
             done, left_s = store.order("grow", turns - reached, left_s)
             reached += done
@@ -168,12 +168,12 @@ def grow(bench: Bench, worker: Worker, ground: Ground, sizes: Sequence[int]) -> 
             on_disk[turns] = store.size()
         size = store.size()
         store.order("close")
-    return Grown(on_disk, reached, size)
+    return GrowthFindings(on_disk, reached, size)
 
 
-def measured(bench: Bench, workers: Sequence[Worker], ground: Ground, turns: int) -> Sized:
+def measure_size(bench: Bench, workers: Sequence[Worker], ground: Ground, turns: int) -> SizeFindings:
     rounds = bench.pick(3 if turns == LONG else 5, 3)
-    with opened(workers, ground, str(turns)) as stores:
+    with open_stores(workers, ground, str(turns)) as stores:
         for store in stores:
             store.order("fill", turns)
         on_disk = {store.contender.name: store.size() for store in stores}
@@ -182,18 +182,18 @@ def measured(bench: Bench, workers: Sequence[Worker], ground: Ground, turns: int
         appended = {other.contender.name: append_in_turns(bench, rounds, ours, other, turns) for other in theirs}
         ended_with = {store.contender.name: store.order("close") for store in stores}
     pairs = {name: Pair(read[name], appended[name]) for name in read}
-    return Sized(turns, pairs, on_disk, ended_with)
+    return SizeFindings(turns, pairs, on_disk, ended_with)
 
 
 def read_in_turns(bench: Bench, rounds: int, ours: Store, theirs: Store) -> Samples:
     kind = theirs.contender.reads[0]
-    turns = {what(store.contender, kind): store.metered(reading(store, kind)) for store in (ours, theirs)}
+    turns = {line_name(store.contender, kind): store.metered(read_turn(store, kind)) for store in (ours, theirs)}
     return in_turns(bench, rounds, turns, MOST_SLICES)
 
 
 def append_in_turns(bench: Bench, rounds: int, ours: Store, theirs: Store, length: int) -> Samples:
     turns = {
-        what(store.contender, unit): store.metered(appending(store, unit, length))
+        line_name(store.contender, unit): store.metered(append_turn(store, unit, length))
         for store in (ours, theirs)
         for unit in store.contender.units
     }
@@ -207,16 +207,16 @@ def in_turns(bench: Bench, rounds: int, turns: Mapping[str, Turn], most_slices: 
     return bench.in_turns(rounds, turns, slices=min(max(1, fitting), most_slices))
 
 
-def what(contender: Contender, action: str) -> str:
+def line_name(contender: Contender, action: str) -> str:
     return f"{contender.name}: {action}"
 
 
-def reading(store: Store, kind: str) -> Turn:
+def read_turn(store: Store, kind: str) -> Turn:
     times = MOST_READS if store.read(kind, 1).wall_s * MOST_READS < SLICE_S else 1
     return lambda: store.read(kind, times)
 
 
-def appending(store: Store, unit: str, length: int) -> Turn:
+def append_turn(store: Store, unit: str, length: int) -> Turn:
     """All of the typical turns, or one at a time if a session is short or its owner slow."""
     turns = len(workload.TYPICAL)
     if length < SHORT or store.append(unit, 1).wall_s * turns > SLICE_S:
@@ -224,7 +224,7 @@ def appending(store: Store, unit: str, length: int) -> Turn:
     return lambda: store.append(unit, turns)
 
 
-def killed(worker: Worker, ground: Ground, times: int) -> Kills:
+def measure_kills(worker: Worker, ground: Ground, times: int) -> Kills:
     """Killed again and again at a moment of chance, on one store; what nobody answered for is sent once more."""
     address, moments = ground.make(f"{worker.contender.name}-killed"), random.Random(SEED)
     answered: list[str] = []

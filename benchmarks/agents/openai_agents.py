@@ -44,7 +44,7 @@ class OpenaiAgents:
             for call, text in zip(turn.calls, turn.results, strict=True)
         ]
         asked = {"role": "user", "content": turn.question}
-        return [[asked], [said(turn.remark), *calls], *results, [said(turn.answer)]]
+        return [[asked], [assistant_item(turn.remark), *calls], *results, [assistant_item(turn.answer)]]
 
     def append(self, turns: list[list[list[dict[str, Any]]]]) -> None:
         self._add([list(itertools.chain.from_iterable(turn)) for turn in turns])
@@ -129,7 +129,7 @@ class OnPostgres(OpenaiAgents):
         self._loop.close()
 
 
-def said(text: str) -> dict[str, Any]:
+def assistant_item(text: str) -> dict[str, Any]:
     content = [{"type": "output_text", "text": text, "annotations": []}]
     return {"type": "message", "role": "assistant", "status": "completed", "content": content}
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from benchmarks.agents import workload
-from benchmarks.agents.measure import Findings, Kills, Sized, what
+from benchmarks.agents.measure import Findings, Kills, SizeFindings, line_name
 from benchmarks.agents.targets import TAIL, TURN, UNITS, WINDOW, Contender, Target
 from benchmarks.harness import FSYNC, Sample, Spread, each_us, limit_met, rate, rate_ratio, time_ratio
 from benchmarks.report import Goal, Line, Table, micros, per_second
@@ -19,7 +19,7 @@ GROWTH_FROM_TURNS = 100
 READS = {TAIL: f"last {workload.TAIL_MESSAGES} messages", WINDOW: f"last {workload.WINDOW_TOKENS:,} tokens"}
 
 
-def compared(found: Findings) -> list[Table]:
+def build_tables(found: Findings) -> list[Table]:
     return [appends(found), reads(found), disk(found), growth(found), kills(found)]
 
 
@@ -35,8 +35,8 @@ def appends(found: Findings) -> Table:
             for sized in found.sized:
                 samples = sized.pairs[peer.name].appends
                 ours, theirs = (
-                    samples[what(target.ours, unit)],
-                    samples[what(peer, unit if unit in peer.units else TURN)],
+                    samples[line_name(target.ours, unit)],
+                    samples[line_name(peer, unit if unit in peer.units else TURN)],
                 )
                 lines.append(
                     Line(
@@ -50,7 +50,7 @@ def appends(found: Findings) -> Table:
                 )
     shortest = found.sized[0]
     notes = [
-        *(described(name, about) for name, about in found.about.items()),
+        *(describe_peer(name, about) for name, about in found.about.items()),
         target.settings_note,
         "All are durable when they return.",
         *(peer.appends_note for peer in target.peers),
@@ -59,7 +59,7 @@ def appends(found: Findings) -> Table:
     return table(target, "messages appended a second, by each one's own durable default", lines, notes)
 
 
-def described(name: str, about: Mapping[str, object]) -> str:
+def describe_peer(name: str, about: Mapping[str, object]) -> str:
     versions, settings = about["versions"], about["settings"]
     assert isinstance(versions, dict)
     assert isinstance(settings, dict)
@@ -75,7 +75,7 @@ def reads(found: Findings) -> Table:
         (kind,) = peer.reads
         for sized in found.sized:
             samples = sized.pairs[peer.name].reads
-            ours, theirs = samples[what(target.ours, kind)], samples[what(peer, kind)]
+            ours, theirs = samples[line_name(target.ours, kind)], samples[line_name(peer, kind)]
             lines.append(
                 Line(
                     what=f"{READS[kind]}, {sized.turns:,} turns: {peer.name}",
@@ -123,20 +123,20 @@ def growth(found: Findings) -> Table:
     target, lines = found.target, []
     for action, named in (*((unit, unit) for unit in UNITS), *READS.items()):
         peers = [peer for peer in target.peers if action in (*peer.units, *peer.reads)]
-        ours = Spread.of([dearer(first, last, peer, target.ours, action) for peer in peers])
+        ours = Spread.of([cost_ratio(first, last, peer, target.ours, action) for peer in peers])
         lines.append(Line(what=named, ours=f"{ours.median:.2f}×", ratio=ours, goal=FLAT))
         for peer in peers:
-            theirs = dearer(first, last, peer, peer, action)
+            theirs = cost_ratio(first, last, peer, peer, action)
             lines.append(Line(what=f"{named}: {peer.name}", ours="", theirs=f"{theirs:.2f}×"))
     notes = ["Our ratio is over the comparisons with each peer."]
     title = f"what one costs at {last.turns:,} turns, over what it costs at {first.turns:,}"
     return table(target, title, lines, notes)
 
 
-def dearer(first: Sized, last: Sized, peer: Contender, contender: Contender, action: str) -> float:
-    def cost(sized: Sized) -> float:
+def cost_ratio(first: SizeFindings, last: SizeFindings, peer: Contender, contender: Contender, action: str) -> float:
+    def cost(sized: SizeFindings) -> float:
         pair = sized.pairs[peer.name]
-        samples: Sequence[Sample] = (pair.appends if action in UNITS else pair.reads)[what(contender, action)]
+        samples: Sequence[Sample] = (pair.appends if action in UNITS else pair.reads)[line_name(contender, action)]
         return statistics.median(sample.each_us for sample in samples)
 
     return cost(last) / cost(first)
@@ -147,8 +147,8 @@ def kills(found: Findings) -> Table:
     for fault in ("missing", "doubled"):
         ours, *theirs = ((each.name, found.kills[each.name]) for each in target.contenders)
         count = getattr(ours[1], fault)
-        lines.append(Line(what=fault, ours=counted(ours[1], fault), ratio=Spread.of([count]), goal=NONE))
-        lines += [Line(what=f"{fault}: {name}", ours="", theirs=counted(each, fault)) for name, each in theirs]
+        lines.append(Line(what=fault, ours=format_kills(ours[1], fault), ratio=Spread.of([count]), goal=NONE))
+        lines += [Line(what=f"{fault}: {name}", ours="", theirs=format_kills(each, fault)) for name, each in theirs]
     notes = [
         "Missing of those that were answered for. What had no answer when the kill came is sent again, as a client would:",
         "we know it by its key, langgraph resumes the run that was cut off; the others keep it twice if it had arrived,",
@@ -157,5 +157,5 @@ def kills(found: Findings) -> Table:
     return table(target, f"messages after {found.killed} kills", lines, notes)
 
 
-def counted(kills: Kills, fault: str) -> str:
+def format_kills(kills: Kills, fault: str) -> str:
     return f"{getattr(kills, fault)} of {kills.answered:,}"

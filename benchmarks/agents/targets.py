@@ -133,7 +133,7 @@ SQLITE, POSTGRES = "OnSqlite", "OnPostgres"
 
 
 def ours(ground: str) -> Contender:
-    return Contender("holdfast", f"benchmarks.agents.ours:{ground}", READS)
+    return Contender("holdfast", f"benchmarks.agents.holdfast_sessions:{ground}", READS)
 
 
 def openai_agents(ground: str) -> Contender:

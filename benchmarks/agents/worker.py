@@ -91,7 +91,7 @@ class Worker:
         side, new = self._sides[address], self._next(address, turns)
         ready = [side.prepared(turn) for turn in new]
         work = side.append_each if one_by_one else side.append
-        return [sum(map(len, new)), *timed(lambda: work(ready))]
+        return [sum(map(len, new)), *measure_time(lambda: work(ready))]
 
     def read(self, address: str, kind: str, times: int) -> list[float]:
         found = 0
@@ -100,7 +100,7 @@ class Worker:
             nonlocal found
             found = self._sides[address].read(kind, times)
 
-        taken = timed(work)
+        taken = measure_time(work)
         return [found, *taken]
 
     def held(self, address: str) -> list[str]:
@@ -135,7 +135,7 @@ class Worker:
         return [next(self._turns[address]) for _ in range(count)]
 
 
-def timed(work: Callable[[], object]) -> list[float]:
+def measure_time(work: Callable[[], object]) -> list[float]:
     cpu, wall = time.process_time(), time.perf_counter()
     work()
     return [time.perf_counter() - wall, time.process_time() - cpu]

@@ -143,18 +143,18 @@ def result(rng: random.Random) -> str:
 
 
 def prose(rng: random.Random, size: int) -> str:
-    return filled(size, " ", lambda: sentence(rng))
+    return fill_text(size, " ", lambda: sentence(rng))
 
 
 def log(rng: random.Random, size: int) -> str:
-    return filled(size, "\n", lambda: log_line(rng))
+    return fill_text(size, "\n", lambda: log_line(rng))
 
 
 def rows(rng: random.Random, size: int) -> str:
-    return "[" + filled(size, ",", lambda: json.dumps(row(rng)))
+    return "[" + fill_text(size, ",", lambda: json.dumps(row(rng)))
 
 
-def filled(size: int, between: str, make: Callable[[], str]) -> str:
+def fill_text(size: int, between: str, make: Callable[[], str]) -> str:
     pieces: list[str] = []
     length = 0
     while length < size:

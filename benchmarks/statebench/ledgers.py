@@ -37,8 +37,8 @@ TALKING = "supersession_detection"
 QUICK = 8
 """A quick run takes one timeline in so many."""
 LARGEST = 1_000
-RUNGS = holdfast.Ladder().rungs
-_TOLD = re.compile(r"Must detect supersession of: (\[.*\])")
+RUNGS = holdfast.types.AuthorityLadder().rungs
+_TOLD_VALUES = re.compile(r"Must detect supersession of: (\[.*\])")
 
 
 class FactSource(msgspec.Struct):
@@ -85,7 +85,7 @@ class Truth(msgspec.Struct):
     reasoning: str | None = None
 
 
-class Happening(msgspec.Struct):
+class TimelineEvent(msgspec.Struct):
     ts: str
     type: str
     speaker: str = ""
@@ -98,7 +98,7 @@ class Timeline(msgspec.Struct):
     id: str
     track: str
     initial_state: Start
-    events: list[Happening]
+    events: list[TimelineEvent]
 
 
 class Tally(msgspec.Struct):
@@ -156,7 +156,7 @@ def run(bench: Bench) -> list[Table]:
         timelines = read(path)[:: bench.pick(1, QUICK)]
         scores = {mode: score(timelines, mode) for mode in MODES}
         tables += [table(split, mode, scores[mode]) for mode in MODES]
-        tables.append(judged(split, len(timelines), scores))
+        tables.append(build_table(split, len(timelines), scores))
     return tables
 
 
@@ -203,10 +203,10 @@ class Replay:
             for write in start.persistent_facts:
                 self._write(write, begun)
             for number, item in enumerate(start.working_set):
-                self._session.set_working(f"{item.item_type} {number}", item.content)
+                self._session.working.set(f"{item.item_type} {number}", item.content)
             for name, value in start.environment.items():
                 if name != "now":
-                    self._session.set_environment(name, value, observed_at_us=begun)
+                    self._session.environment.set(name, value, observed_at_us=begun)
             self._remember()
             for event in sorted(self._timeline.events, key=lambda each: each.ts):
                 self._happen(event, clock.at(event.ts))
@@ -214,7 +214,7 @@ class Replay:
             self._judge_facts()
         return self._tally
 
-    def _happen(self, event: Happening, time_us: int) -> None:
+    def _happen(self, event: TimelineEvent, time_us: int) -> None:
         if event.ground_truth is not None:
             self._judge_phrases(event.ground_truth)
         elif event.type == "conversation_turn":
@@ -223,7 +223,7 @@ class Replay:
                 self._session.record(role, event.text)
             else:
                 observed = self._session.observe(event.text, role=role)
-                assert not observed.trouble, observed.trouble
+                assert not observed.error, observed.error
         for write in event.writes:
             if write.supersedes is not None:
                 self._named |= {fact for fact, old in self._written.items() if write.supersedes in (old.id, old.key)}
@@ -232,9 +232,9 @@ class Replay:
 
     def _write(self, write: Write, time_us: int) -> None:
         if write.layer == "environment":
-            self._session.set_environment(write.key, write.value, observed_at_us=time_us)
+            self._session.environment.set(write.key, write.value, observed_at_us=time_us)
             return
-        fact = self._ledger.assert_(
+        fact = self._ledger.set(
             write.key,
             write.value,
             ref="" if write.id == NO_ID else write.id,
@@ -254,10 +254,14 @@ class Replay:
         stated = write.source.authority or "peer"
         if write.supersedes is None:
             return stated
-        ended = self._ledger.get(write.supersedes)
+        ended = self._ledger.fact(write.supersedes)
         while ended.superseded_by is not None:
-            ended = self._ledger.get(ended.superseded_by)
-        return min(stated, ended.authority, key=lambda each: RUNGS.index(holdfast.Ladder().aliases.get(each, each)))
+            ended = self._ledger.fact(ended.superseded_by)
+        return min(
+            stated,
+            ended.authority,
+            key=lambda each: RUNGS.index(holdfast.types.AuthorityLadder().aliases.get(each, each)),
+        )
 
     def _remember(self) -> None:
         self._values += [value for value in self._visible() if value not in self._values]
@@ -270,14 +274,14 @@ class Replay:
         found: dict[str, list[str]] = {}
         own = ("session", self._session.scope.session)
         for ledger in (self._session.ledger(), self._session.ledger(project="timeline")):
-            for fact in ledger.facts(within=[own], limit=LARGEST):  # type: ignore[list-item]
-                holds = self._session.fact(fact.key, scope=fact.scope, scope_id=fact.scope_id)
+            for fact in ledger.items(within=[own], limit=LARGEST):  # type: ignore[list-item]
+                holds = self._session.facts.get(fact.key, scope=fact.scope, scope_id=fact.scope_id)
                 if holds is not None:
                     found.setdefault(plain(holds.value), []).append(holds.id)
         return found
 
     def _at_hand(self) -> list[str]:
-        working, around = self._session.working(), self._session.environment().external_data
+        working, around = self._session.working.items(), self._session.environment.get().external_data
         return [plain(each.value) for each in working.values()] + [plain(each.value) for each in around.values()]
 
     def _judge_phrases(self, truth: Truth) -> None:
@@ -301,8 +305,8 @@ class Replay:
         tally, truths = self._tally, [each.ground_truth for each in self._timeline.events if each.ground_truth]
         forbidden = [plain(phrase) for truth in truths for phrase in truth.must_not_mention]
         required = [plain(phrase) for truth in truths for phrase in truth.must_mention]
-        labelled = told(truths)
-        dead = {fact for fact in self._written if self._ledger.get(fact).status != "live"}
+        labelled = find_told_values(truths)
+        dead = {fact for fact in self._written if self._ledger.fact(fact).status != "live"}
         for fact, write in self._written.items():
             value, ended = plain(write.value), fact in dead
             if write.id in labelled:
@@ -319,9 +323,9 @@ class Replay:
                 tally.others_dead += ended
 
 
-def told(truths: Sequence[Truth]) -> set[str]:
+def find_told_values(truths: Sequence[Truth]) -> set[str]:
     """What the labels say must be told from the conversation."""
-    found = (_TOLD.search(truth.reasoning or "") for truth in truths)
+    found = (_TOLD_VALUES.search(truth.reasoning or "") for truth in truths)
     return {str(each) for match in found if match for each in ast.literal_eval(match[1])}
 
 
@@ -347,18 +351,20 @@ def table(split: str, mode: str, scores: dict[str, Tally]) -> Table:
 def line(track: str, tally: Tally) -> Line:
     return Line(
         what=track,
-        ours=f"forbidden {of(tally.forbidden_live, tally.forbidden)}, required {of(tally.required_live, tally.required)}",
-        theirs=f"superseded {of(tally.named_dead, tally.named)}, told {of(tally.told_dead, tally.told)}, "
-        f"suspect {of(tally.suspect_dead, tally.suspect)}, "
-        f"others {of(tally.others_dead, tally.others)}",
+        ours=f"forbidden {format_share(tally.forbidden_live, tally.forbidden)}, "
+        f"required {format_share(tally.required_live, tally.required)}",
+        theirs=f"superseded {format_share(tally.named_dead, tally.named)}, "
+        f"told {format_share(tally.told_dead, tally.told)}, "
+        f"suspect {format_share(tally.suspect_dead, tally.suspect)}, "
+        f"others {format_share(tally.others_dead, tally.others)}",
     )
 
 
-def of(some: int, all_: int) -> str:
+def format_share(some: int, all_: int) -> str:
     return f"{some:,} of {all_:,}"
 
 
-def judged(split: str, timelines: int, scores: dict[str, dict[str, Tally]]) -> Table:
+def build_table(split: str, timelines: int, scores: dict[str, dict[str, Tally]]) -> Table:
     return Table(
         name=NAME,
         title=f"{split}, {timelines:,} timelines",
@@ -390,4 +396,6 @@ def goal(what: str, some: int, all_: int, wanted: Goal | None) -> Line:
     if not all_:
         return Line(what=what, ours="none", theirs="none")
     figure = share(some, all_)
-    return Line(what=what, ours=f"{figure:.1%}", theirs=of(some, all_), ratio=Spread.of([figure]), goal=wanted)
+    return Line(
+        what=what, ours=f"{figure:.1%}", theirs=format_share(some, all_), ratio=Spread.of([figure]), goal=wanted
+    )

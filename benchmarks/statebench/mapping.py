@@ -41,7 +41,7 @@ def split_task(value: str) -> tuple[str, str]:
     return ("", value) if found is None else (found["task"].strip(), value[found.end() :])
 
 
-def told() -> list[str]:
+def describe_mapping() -> list[str]:
     """What the adapter does, for a reader of the results."""
     return [
         *(f"The adapter passes on: {each}." for each in FIELDS),

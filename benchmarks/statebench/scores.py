@@ -162,7 +162,10 @@ def compare(python: Path, path: Path, every: int, goals: dict[str, Goal]) -> lis
         ours=BALANCED,
         theirs=HIGH_STAKES,
         lines=lines,
-        notes=["The last lines are of strategies that come with StateBench, by the same count.", *mapping.told()],
+        notes=[
+            "The last lines are of strategies that come with StateBench, by the same count.",
+            *mapping.describe_mapping(),
+        ],
     )
     causes = [explain(path, profile, scores) for profile, scores in ours.items()]
     return [by_track, *causes, judge(path.stem, totals, crowded[HIGH_STAKES], goals)]

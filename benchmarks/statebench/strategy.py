@@ -17,13 +17,13 @@ from statebench.schema.timeline import (  # type: ignore[import-not-found]
 
 import holdfast
 from benchmarks.statebench.mapping import NO_ID, split_restriction, split_task
-from holdfast.core.authority import lowest, outranks
+from holdfast.core.facts.authority import lowest_rung, outranks
 from holdfast.model.content import Role
-from holdfast.model.pack import Entry, Profile
+from holdfast.model.packs.pack import ManifestEntry, Profile
 
 PROFILE = "balanced"
 LEDGER = "timeline"
-_LADDER = holdfast.Ladder()
+_LADDER = holdfast.types.AuthorityLadder()
 
 
 class Clock:
@@ -91,7 +91,7 @@ class HoldfastStrategy(MemoryStrategy):  # type: ignore[misc]
             self._set_working(f"{item.item_type} {number}", item.content)
         for name, value in start.environment.items():
             if name != "now":
-                self.session.set_environment(name, value, observed_at_us=begun)
+                self.session.environment.set(name, value, observed_at_us=begun)
 
     def process_event(self, event: Event) -> None:
         self._waiting.append(event)
@@ -115,7 +115,7 @@ class HoldfastStrategy(MemoryStrategy):  # type: ignore[misc]
 
     def _write(self, write: Write, time_us: int) -> None:
         if write.layer == "environment":
-            self.session.set_environment(write.key, write.value, observed_at_us=time_us)
+            self.session.environment.set(write.key, write.value, observed_at_us=time_us)
         elif write.layer == "working_set":
             self._set_working(write.key, write.value)
         else:
@@ -124,13 +124,13 @@ class HoldfastStrategy(MemoryStrategy):  # type: ignore[misc]
     def _set_working(self, name: str, value: str) -> None:
         task, bare = split_task(value) if self._beyond_fields else ("", value)
         if task:
-            self.session.ledger().assert_(name, bare, scope="task", scope_id=task)
+            self.session.ledger().set(name, bare, scope="task", scope_id=task)
         else:
-            self.session.set_working(name, value)
+            self.session.working.set(name, value)
 
     def _assert(self, write: Write) -> None:
         restricted, value = split_restriction(write.value) if self._beyond_fields else (False, write.value)
-        self._ledger.assert_(
+        self._ledger.set(
             write.key,
             value,
             ref="" if write.id == NO_ID else write.id,
@@ -148,10 +148,10 @@ class HoldfastStrategy(MemoryStrategy):  # type: ignore[misc]
         stated: str = write.source.authority
         if write.supersedes is None or not self._beyond_fields:
             return stated
-        ended = self._ledger.get(write.supersedes)
+        ended = self._ledger.fact(write.supersedes)
         while ended.superseded_by is not None:
-            ended = self._ledger.get(ended.superseded_by)
-        return ended.authority if outranks(_LADDER, ended.authority, stated) else lowest(_LADDER, [stated])
+            ended = self._ledger.fact(ended.superseded_by)
+        return ended.authority if outranks(_LADDER, ended.authority, stated) else lowest_rung(_LADDER, [stated])
 
     def build_context(self, query: str) -> ContextResult:
         self._catch_up()
@@ -168,6 +168,6 @@ class HoldfastStrategy(MemoryStrategy):  # type: ignore[misc]
         )
 
 
-def _metadata(entry: Entry, *, valid: bool) -> FactMetadata:
+def _metadata(entry: ManifestEntry, *, valid: bool) -> FactMetadata:
     key, _, source = entry.source.partition(", ")
     return FactMetadata(fact_id=entry.id, key=key, value="", layer=2, is_valid=valid, source=source)

@@ -31,7 +31,7 @@ from statebench.schema.timeline import (  # type: ignore[import-not-found]
 
 from benchmarks.statebench.scores import FIELDS_ALONE, OURS, Score
 from benchmarks.statebench.strategy import HoldfastStrategy
-from holdfast.context.assemble import HEADINGS
+from holdfast.core.packs.assembly import HEADINGS
 
 BUDGET = 8_000
 _MARKS = re.compile(
@@ -63,7 +63,7 @@ def phrases(wanted: Iterable[Any]) -> list[str]:
     return [each if isinstance(each, str) else each.phrase for each in wanted]
 
 
-def told(timeline: Timeline) -> Iterator[str]:
+def initial_texts(timeline: Timeline) -> Iterator[str]:
     """All that is in a timeline before anything happens."""
     start = timeline.initial_state
     yield from (str(each) for each in start.identity_role.model_dump().values())
@@ -72,14 +72,14 @@ def told(timeline: Timeline) -> Iterator[str]:
     yield from (f"{name}: {value}" for name, value in start.environment.items())
 
 
-def told_by(event: Event) -> Iterator[str]:
+def event_texts(event: Event) -> Iterator[str]:
     if isinstance(event, ConversationTurn):
         yield event.text
     elif isinstance(event, StateWrite | Supersession):
         yield from (f"{each.key}: {each.value}" for each in event.writes)
 
 
-def judged(context: str, query: Query, track: str, known: list[str], newest: str) -> Score:
+def judge_context(context: str, query: Query, track: str, known: list[str], newest: str) -> Score:
     required = phrases(query.ground_truth.must_mention)
     missing = [each for each in required if not contains_phrase(context, each)]
     forbidden = [each for each in phrases(query.ground_truth.must_not_mention) if is_discriminative(each)]
@@ -125,14 +125,14 @@ def run(timeline: Timeline, memory: MemoryStrategy, unrelated: int) -> Score:
         memory.initialize_from_state(timeline.initial_state)
     for event in generate_filler_facts(unrelated, seed=sum(map(ord, timeline.id))) if unrelated else ():
         memory.process_event(event)
-    score, known, newest = Score(), [*told(timeline)], ""
+    score, known, newest = Score(), [*initial_texts(timeline)], ""
     for event in timeline.events:
         if isinstance(event, Query):
             context = memory.build_context(event.prompt).context
-            score += judged(context, event, timeline.track, known, newest)
+            score += judge_context(context, event, timeline.track, known, newest)
             continue
         memory.process_event(event)
-        known += told_by(event)
+        known += event_texts(event)
         newest = event.text if isinstance(event, ConversationTurn) and event.speaker == "user" else newest
     return score
 

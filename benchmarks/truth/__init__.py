@@ -15,8 +15,8 @@ import msgspec
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
 from benchmarks.truth.cases import GuardCase, Kind, ObserveCase, read_cases
-from benchmarks.truth.guarding import GuardOutcome, run_guard
-from benchmarks.truth.observing import ObserveOutcome, run_observe
+from benchmarks.truth.guard_outcomes import GuardOutcome, run_guard
+from benchmarks.truth.observe_outcomes import ObserveOutcome, run_observe
 
 NAME = "truth"
 OWN = Path(__file__).parents[2] / "tests" / NAME

@@ -70,9 +70,9 @@ class World:
     def assert_fact(self, fact: FactCase | FactChange, value: Any) -> None:
         ledger = self._ledgers[fact.owner]
         if fact.authority is None:
-            ledger.assert_(fact.key, value)
+            ledger.set(fact.key, value)
         else:
-            ledger.assert_(fact.key, value, authority=fact.authority)
+            ledger.set(fact.key, value, authority=fact.authority)
 
     def apply_change(self, change: FactChange) -> None:
         if change.value is None:
@@ -82,17 +82,17 @@ class World:
 
     def find_value(self, key: str) -> Any:
         """The value that the session sees for a key; None without one."""
-        fact = self._session.fact(key)
+        fact = self._session.facts.get(key)
         return None if fact is None else fact.value
 
     def find_keys(self) -> set[str]:
         """The keys of all live facts, in the session's own ledger too; claims left out."""
         ledgers = [*self._ledgers.values(), self._session.ledger()]
-        return {fact.key for ledger in ledgers for fact in ledger.facts(limit=100) if not fact.claim}
+        return {fact.key for ledger in ledgers for fact in ledger.items(limit=100) if not fact.is_claim}
 
     def observe(self, text: str) -> list[Question]:
         """Observe what the user says. Returns what somebody is asked about; what was applied is in the facts."""
-        judged = self._session.observe(text).judged
+        judged = self._session.observe(text).proposals
         return [
             Question(each.proposal.key or self._find_key(each.proposal.fact), each.proposal.value)
             for each in judged
@@ -103,7 +103,7 @@ class World:
         self._place.record(role, text)
 
     def _find_key(self, fact_id: str | None) -> str:
-        facts = (fact for ledger in self._ledgers.values() for fact in ledger.facts(limit=100))
+        facts = (fact for ledger in self._ledgers.values() for fact in ledger.items(limit=100))
         return next((fact.key for fact in facts if fact.id == fact_id), "")
 
     def play(self, step: Step) -> None:
@@ -111,14 +111,14 @@ class World:
         if step.change is not None:
             self.apply_change(step.change)
         elif step.summary is not None:
-            draft = self._session.draft_summary(keep_turns=step.keep_turns)
+            draft = self._session.context.draft_summary(keep_turns=step.keep_turns)
             if draft is None:
                 raise ValueError("there is nothing to summarize at this step")
-            self._session.summarize(draft, step.summary)
+            self._session.context.summarize(draft, step.summary)
         elif step.frame is not None:
             self._place = self._session.frame(step.frame, budget=FRAME_BUDGET)
         elif step.environment is not None:
-            self._session.set_environment(step.environment.name, step.environment.value)
+            self._session.environment.set(step.environment.name, step.environment.value)
         elif step.role == "tool":
             call = self._place.record("assistant", tool_calls=[{"name": step.name, "args": step.args}]).tool_calls[0]
             self._place.result(call, step.result)
@@ -129,4 +129,4 @@ class World:
         return str(self._place.pack(budget=BUDGET))
 
     def read_history(self) -> str:
-        return str(self._place.render("text"))
+        return str(self._place.context.render("text"))

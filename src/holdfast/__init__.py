@@ -1,241 +1,107 @@
 """Holdfast: the state engine for AI agents."""
 
+import importlib
 from typing import TYPE_CHECKING
 
 from holdfast import errors
-from holdfast.core.previews import Spooling
 from holdfast.errors import HoldfastError
-from holdfast.flows.maintain import Problem, Report
-from holdfast.flows.reading import Reading
-from holdfast.model.content import (
-    BlobRef,
-    Body,
-    Data,
-    File,
-    Image,
-    Opaque,
-    Part,
-    Source,
-    Text,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
-from holdfast.model.detection import Candidate, Observation, Proposal, Said, Span
-from holdfast.model.facts import Dispute, Fact, FactSource, Known, Link, Mention, Why
-from holdfast.model.frames import (
-    Budget,
-    FrameRecord,
-    FrameState,
-    Limits,
-    Pending,
-    Recovery,
-    Reservation,
-    Spend,
-    Started,
-    Suspended,
-    SuspensionToken,
-    Swept,
-    Weights,
-)
-from holdfast.model.handles import Handle, ResultRef
-from holdfast.model.layers import Environment, Identity, Surrounding, WorkingItem
-from holdfast.model.log import FeedPage, Recorded, Totals
-from holdfast.model.messages import History, Message, Offload, Summary, SummaryDraft, Unit, View
-from holdfast.model.names import LedgerId, Scope, StreamId
-from holdfast.model.observed import Judged, Observed
-from holdfast.model.pack import (
-    Brief,
-    Change,
-    Entry,
-    Exposure,
-    Manifest,
-    PackDiff,
-    PackRecord,
-    Profile,
-    Request,
-    TokenSummary,
-)
-from holdfast.model.plan import (
-    Classic,
-    CustomStrategy,
-    Faithful,
-    Figures,
-    Frugal,
-    Occupancy,
-    Plan,
-    Prices,
-    PriorityBased,
-    Step,
-    SummarizeOldest,
-    TruncateAt,
-)
-from holdfast.model.policy import Ladder, Policy
-from holdfast.model.rows import LedgerRow, SessionRow
-from holdfast.model.situation import UPDATE_SITUATION, Action, ActionCall, Situation, SituationUpdate, Stated
-from holdfast.model.state import OpenCall, OpenProposal, SessionState
-from holdfast.model.tools import READ_HANDLE, FunctionTool, Tool
-from holdfast.runtime.engine import Engine
-from holdfast.runtime.held import Frame, Ledger, Session
-from holdfast.runtime.opening import open, open_async
+from holdfast.model.content import BlobRef, File, Image, Text, ToolCall, ToolResult, Usage
+from holdfast.model.facts.fact import Fact
+from holdfast.model.history.handles import Handle
+from holdfast.model.history.plans import Plan
+from holdfast.model.history.prices import Prices
+from holdfast.model.packs.pack import Brief, Manifest, Profile
+from holdfast.model.policy import Policy
+from holdfast.model.sessions.layers import Identity
+from holdfast.model.sessions.messages import Message
+from holdfast.model.situation.situations import UPDATE_SITUATION
+from holdfast.model.tools.tool import READ_HANDLE, Tool
 
 if TYPE_CHECKING:
-    from holdfast.planner import SpoolDecision, plan_eviction, plan_spool
-    from holdfast.providers.deltas import Deltas
-    from holdfast.render.packs import Pack
+    from holdfast import types
+    from holdfast.render.pack import Pack
     from holdfast.runtime.async_engine import AsyncEngine
-    from holdfast.runtime.async_held import AsyncFrame, AsyncLedger, AsyncSession
-    from holdfast.runtime.moving import Copied, copy
+    from holdfast.runtime.async_ledgers import AsyncLedger
+    from holdfast.runtime.async_sessions import AsyncFrame, AsyncSession
+    from holdfast.runtime.engine import Engine
+    from holdfast.runtime.factory import open, open_async
+    from holdfast.runtime.ledgers import Ledger
+    from holdfast.runtime.options import FactOptions, PackOptions
+    from holdfast.runtime.sessions import Frame, Session
+    from holdfast.runtime.store_copy import copy
+    from holdfast.runtime.telemetry import Telemetry
 
-__version__ = "0.9.0"
+__version__ = "0.11.0"
 
 __all__ = [
     "READ_HANDLE",
     "UPDATE_SITUATION",
-    "Action",
-    "ActionCall",
     "AsyncEngine",
     "AsyncFrame",
     "AsyncLedger",
     "AsyncSession",
     "BlobRef",
-    "Body",
     "Brief",
-    "Budget",
-    "Candidate",
-    "Change",
-    "Classic",
-    "Copied",
-    "CustomStrategy",
-    "Data",
-    "Deltas",
-    "Dispute",
     "Engine",
-    "Entry",
-    "Environment",
-    "Exposure",
     "Fact",
-    "FactSource",
-    "Faithful",
-    "FeedPage",
-    "Figures",
+    "FactOptions",
     "File",
     "Frame",
-    "FrameRecord",
-    "FrameState",
-    "Frugal",
-    "FunctionTool",
     "Handle",
-    "History",
     "HoldfastError",
     "Identity",
     "Image",
-    "Judged",
-    "Known",
-    "Ladder",
     "Ledger",
-    "LedgerId",
-    "LedgerRow",
-    "Limits",
-    "Link",
     "Manifest",
-    "Mention",
     "Message",
-    "Observation",
-    "Observed",
-    "Occupancy",
-    "Offload",
-    "Opaque",
-    "OpenCall",
-    "OpenProposal",
     "Pack",
-    "PackDiff",
-    "PackRecord",
-    "Part",
-    "Pending",
+    "PackOptions",
     "Plan",
     "Policy",
     "Prices",
-    "PriorityBased",
-    "Problem",
     "Profile",
-    "Proposal",
-    "Reading",
-    "Recorded",
-    "Recovery",
-    "Report",
-    "Request",
-    "Reservation",
-    "ResultRef",
-    "Said",
-    "Scope",
     "Session",
-    "SessionRow",
-    "SessionState",
-    "Situation",
-    "SituationUpdate",
-    "Source",
-    "Span",
-    "Spend",
-    "SpoolDecision",
-    "Spooling",
-    "Started",
-    "Stated",
-    "Step",
-    "StreamId",
-    "SummarizeOldest",
-    "Summary",
-    "SummaryDraft",
-    "Surrounding",
-    "Suspended",
-    "SuspensionToken",
-    "Swept",
+    "Telemetry",
     "Text",
-    "TokenSummary",
     "Tool",
     "ToolCall",
     "ToolResult",
-    "Totals",
-    "TruncateAt",
-    "Unit",
     "Usage",
-    "View",
-    "Weights",
-    "Why",
-    "WorkingItem",
     "copy",
     "errors",
     "open",
     "open_async",
-    "plan_eviction",
-    "plan_spool",
+    "types",
 ]
+
+_LAZY = {
+    "AsyncEngine": "runtime.async_engine",
+    "AsyncFrame": "runtime.async_sessions",
+    "AsyncLedger": "runtime.async_ledgers",
+    "AsyncSession": "runtime.async_sessions",
+    "Engine": "runtime.engine",
+    "FactOptions": "runtime.options",
+    "Frame": "runtime.sessions",
+    "Ledger": "runtime.ledgers",
+    "Pack": "render.pack",
+    "PackOptions": "runtime.options",
+    "Session": "runtime.sessions",
+    "Telemetry": "runtime.telemetry",
+    "copy": "runtime.store_copy",
+    "open": "runtime.factory",
+    "open_async": "runtime.factory",
+}
+"""Names that are loaded on first use, with their modules: most of the code is behind them."""
 
 
 def __getattr__(name: str) -> object:
-    """What brings much along, or is rarely needed, comes when it is asked for."""
-    if name == "AsyncEngine":
-        from holdfast.runtime.async_engine import AsyncEngine  # noqa: PLC0415 - that is the point
-
-        return AsyncEngine
-    if name in ("AsyncFrame", "AsyncLedger", "AsyncSession"):
-        from holdfast.runtime import async_held  # noqa: PLC0415 - the same
-
-        return getattr(async_held, name)
-    if name == "Pack":
-        from holdfast.render.packs import Pack  # noqa: PLC0415 - the same
-
-        return Pack
-    if name == "Deltas":
-        from holdfast.providers.deltas import Deltas  # noqa: PLC0415 - the same
-
-        return Deltas
-    if name in ("SpoolDecision", "plan_eviction", "plan_spool"):
-        from holdfast import planner  # noqa: PLC0415 - the same
-
-        return getattr(planner, name)
-    if name in ("Copied", "copy"):
-        from holdfast.runtime import moving  # noqa: PLC0415 - the same
-
-        return getattr(moving, name)
+    if name == "types":
+        return importlib.import_module("holdfast.types")
+    if name in _LAZY:
+        member = globals()[name] = getattr(importlib.import_module(f"holdfast.{_LAZY[name]}"), name)
+        return member
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,12 +1,12 @@
-"""The hash chain of a stream.
+"""The hash chain of a stream of events.
 
     payload_digest = SHA-256(salt ‖ payload)
     command_digest = SHA-256(salt of the command's first event ‖ command)
     hash           = SHA-256(hash of the event before ‖ payload_digest ‖ header)
 
-Laws: the header is everything but the payload, its salt and the position in the feed, so a payload can be erased with its
-salt and the chain still verifies, and a copy in another store has the same hashes. Both digests are salted, so that what
-was erased cannot be guessed from them.
+Laws: the header has everything but the payload, its salt and the position in the feed. So a payload can be erased
+with its salt and the chain still verifies, and a copy in another store has the same hashes. Both digests are salted,
+so that erased content cannot be guessed from them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from hashlib import sha256
 
 from holdfast.codec import encode
 from holdfast.errors import KeyConflict
-from holdfast.model.log import Append, Appended, Head, Recorded
+from holdfast.model.log import Append, AppendResult, StoredEvent, StreamHead
 from holdfast.model.names import StreamId
 
 FORMAT = "holdfast/1"
 SALT_BYTES = 16
+_HEADER = ("seq", "command", "ordinal", "type", "version", "time_us", "principal", "cause", "key")
 
 
 def payload_digest(salt: bytes, payload: bytes) -> bytes:
@@ -31,114 +32,60 @@ def command_digest(salt: bytes, order: bytes) -> bytes:
     return sha256(salt + order).digest()
 
 
-def _link(
-    previous: bytes,
-    sealed: bytes,
-    stream: StreamId,
-    seq: int,
-    command: str,
-    ordinal: int,
-    type_: str,
-    version: int,
-    time_us: int,
-    principal: str,
-    cause: str | None,
-    key: str | None,
-    digest: bytes,
-) -> bytes:
-    header = encode(
-        (
-            FORMAT,
-            stream.tenant,
-            stream.kind,
-            stream.key,
-            seq,
-            command,
-            ordinal,
-            type_,
-            version,
-            time_us,
-            principal,
-            cause,
-            key,
-            digest.hex(),
-        )
-    )
-    return sha256(previous + sealed + header).digest()
+def _hash_event(previous: bytes, payload: bytes, stream: StreamId, header: tuple[object, ...], digest: bytes) -> bytes:
+    encoded = encode((FORMAT, stream.tenant, stream.kind, stream.key, *header, digest.hex()))
+    return sha256(previous + payload + encoded).digest()
 
 
-def event_hash(previous: bytes, event: Recorded) -> bytes:
-    return _link(
-        previous,
-        event.payload_digest,
-        event.stream,
-        event.seq,
-        event.command,
-        event.ordinal,
-        event.type,
-        event.version,
-        event.time_us,
-        event.principal,
-        event.cause,
-        event.key,
-        event.command_digest,
-    )
+def event_hash(previous: bytes, event: StoredEvent) -> bytes:
+    """Return the hash that an event has after the event with the hash `previous`."""
+    header = tuple(getattr(event, name) for name in _HEADER)
+    return _hash_event(previous, event.payload_digest, event.stream, header, event.command_digest)
 
 
-def record(append: Append, heads: Sequence[Head]) -> list[tuple[Head, list[Recorded]]]:
-    """The events of an append, chained to the heads of its streams (one head a write, in order), after the new heads."""
+def chain_events(append: Append, heads: Sequence[StreamHead]) -> list[tuple[StreamHead, list[StoredEvent]]]:
+    """Return the new head and the stored events of each write of an append. `heads` has the present heads, in order."""
     digest = command_digest(append.writes[0].events[0].salt, append.order)
-    links: list[tuple[Head, list[Recorded]]] = []
+    links: list[tuple[StreamHead, list[StoredEvent]]] = []
     ordinal = 0
     for write, head in zip(append.writes, heads, strict=True):
-        recorded: list[Recorded] = []
+        stored: list[StoredEvent] = []
         seq, previous = head.version, head.hash
         for new in write.events:
             seq += 1
-            sealed = payload_digest(new.salt, new.payload)
-            header = (
-                head.stream,
-                seq,
-                append.command,
-                ordinal,
-                new.type,
-                new.version,
-                append.time_us,
-                append.principal,
-                append.cause,
-                append.key,
-                digest,
-            )
-            previous = _link(previous, sealed, *header)
-            recorded.append(Recorded(*header, sealed, previous, new.salt, new.payload))
+            payload = payload_digest(new.salt, new.payload)
+            origin = append.time_us, append.principal, append.cause, append.key
+            header = (seq, append.command, ordinal, new.type, new.version, *origin)
+            previous = _hash_event(previous, payload, head.stream, header, digest)
+            stored.append(StoredEvent(head.stream, *header, digest, payload, previous, new.salt, new.payload))
             ordinal += 1
-        links.append((Head(head.stream, seq, previous), recorded))
+        links.append((StreamHead(head.stream, seq, previous), stored))
     return links
 
 
-def repeated(key: str, order: bytes, first: tuple[Recorded, ...]) -> Appended:
-    """The answer to a key that was used before: the same command gets the same events, another one a conflict."""
+def answer_repeated_key(key: str, order: bytes, first: tuple[StoredEvent, ...]) -> AppendResult:
+    """Answer a repeated key: the same command gets the events of the first time, another command raises KeyConflict."""
     tenant, salt = first[0].stream.tenant, first[0].salt
     if salt is None:
-        raise KeyConflict(tenant=tenant, key=key, reason="its content was erased since")
+        raise KeyConflict(tenant=tenant, key=key, reason="the content of that command was erased")
     if command_digest(salt, order) != first[0].command_digest:
-        raise KeyConflict(tenant=tenant, key=key, reason="its content differs")
-    return Appended(first, repeated=True)
+        raise KeyConflict(tenant=tenant, key=key, reason="that command had other content")
+    return AppendResult(first, repeated=True)
 
 
-def ordered(before: bytes, event: bytes) -> bytes:
-    """The order of a whole feed, as one digest: of the feed up to here, and the hash of the event that follows."""
+def extend_feed_digest(before: bytes, event: bytes) -> bytes:
+    """Extend the digest of a feed by the hash of its next event. It fixes the order of all events."""
     return sha256(before + event).digest()
 
 
-def fault(previous: Head, event: Recorded) -> str | None:
-    """What is wrong with an event that should follow this head, or None."""
+def find_chain_fault(previous: StreamHead, event: StoredEvent) -> str | None:
+    """Return what is wrong with an event that should follow this head, or None."""
     if event.seq != previous.version + 1:
-        return f"event {event.seq} stands where event {previous.version + 1} belongs"
+        return f"event {event.seq} is in the place of event {previous.version + 1}"
     if (event.payload is None) != (event.salt is None):
-        return "the payload is erased but its salt is not, or the reverse"
+        return "the payload is erased but its salt is not, or the other way round"
     if event.payload is not None and payload_digest(event.salt or b"", event.payload) != event.payload_digest:
         return "the payload does not match its digest"
     if event_hash(previous.hash, event) != event.hash:
-        return "the header, the digest or an event before it was changed"
+        return "the header, a digest or an earlier event was changed"
     return None

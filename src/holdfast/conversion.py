@@ -1,4 +1,4 @@
-"""Values of a program as JSON, by one rule.
+"""Values of a program as JSON, and the arguments of tool calls.
 
 | a value of this type | becomes |
 |---|---|
@@ -14,17 +14,22 @@
 | a dataclass, a named tuple, an attrs class, a msgspec struct | an object of its fields |
 | a pydantic model | its `model_dump(mode="json")` |
 
-Anything else is refused with InvalidJson, which names the path inside the value; so is a number that is not finite, a value
-that contains itself, one nested too deep, or one of too many values.
+Any other value is refused with InvalidJson, which names the path inside the value; so is a number that is not finite, a
+value that contains itself, and a value that is nested too deep or has too many parts.
 
-Laws: JSON stays as it is; the same value gives the same JSON; the result shares nothing with the value; whatever an object
-does when it is looked at, the error is a typed one.
+A tool call has its arguments as a JSON value, and beside it the text of the provider if that is not the canonical one:
+providers cache, sign and compare their own text byte for byte.
+
+Laws: JSON stays as it is. The same value gives the same JSON. The result shares nothing with the value. Whatever the
+code of an object does, the error is a typed one. A text is kept with arguments only if it spells exactly these
+arguments.
 """
 
 from __future__ import annotations
 
 import base64
 import enum
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from datetime import date, datetime, time, timedelta
@@ -34,21 +39,24 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.codec import checked_text
-from holdfast.errors import HoldfastError, InvalidJson, InvalidText, shown
+from holdfast import codec
+from holdfast.codec import check_text
+from holdfast.errors import HoldfastError, InvalidJson, InvalidText, describe_value
 from holdfast.model import limits
 from holdfast.model.content import Json
 
 _BYTES = (bytes, bytearray, memoryview)
 _KEY_TYPES = (str, int, float, enum.Enum, date, time, timedelta, Decimal, UUID)
 _SHOWN_STEPS = 16
-"""Steps of a path that an error names: the first ones."""
+"""The first steps of a path that an error names."""
 _SHOWN_KEY_CHARS = 40
+_END = object()
 
 
-def to_json(where: str, value: object) -> Json:
-    """The JSON of a value, by the rule above. `where` names the value in errors."""
-    converter = _Converter(where)
+def to_json(where: str, value: object, most: int = limits.JSON_VALUES) -> Json:
+    """Convert a value to JSON, as the table above says. `where` names the value in errors; it has at most `most` values,
+    nested ones included."""
+    converter = _Converter(where, most)
     try:
         return converter.convert(value, 0)
     except HoldfastError:
@@ -56,23 +64,23 @@ def to_json(where: str, value: object) -> Json:
     except RecursionError as error:
         raise InvalidJson(where=where, reason="it is nested too deep") from error
     except Exception as error:
-        raise converter.refusal(_raised(error)) from error
+        raise converter.refusal(_describe_exception(error)) from error
 
 
 class _Converter:
-    """Counts as it goes: a few lists that contain each other many times unfold to more than any memory."""
+    """Converts a value, and counts its parts: a few lists that contain each other many times would fill any memory."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, most: int) -> None:
         self._where = where
-        self._left = limits.JSON_VALUES
+        self._most = self._left = most
         self._path: list[str | int] = []
         self._inside: set[int] = set()
-        """The containers around the present value, by identity."""
+        """The containers around the current value, by identity."""
 
     def convert(self, value: object, depth: int) -> Json:
         self._left -= 1
         if self._left < 0:
-            raise InvalidJson(where=self._where, reason=f"it has more than {limits.JSON_VALUES} values")
+            raise InvalidJson(where=self._where, reason=f"it has more than {self._most} values")
         if depth > limits.JSON_DEPTH:
             raise InvalidJson(where=self._where, reason=f"it is nested deeper than {limits.JSON_DEPTH}")
         kind = type(value)
@@ -87,12 +95,12 @@ class _Converter:
         if kind is dict:
             return self._object(value, value.items(), depth)  # type: ignore[attr-defined]
         if issubclass(kind, enum.Enum):
-            return self.convert(self._called(lambda: value.value), depth + 1)  # type: ignore[attr-defined]
+            return self.convert(self._call(lambda: value.value), depth + 1)  # type: ignore[attr-defined]
         scalar = self._scalar(value, kind)
         return self._container(value, kind, depth) if scalar is None else scalar
 
     def _scalar(self, value: Any, kind: Any) -> str | int | float | None:
-        """What has no parts; None for anything else."""
+        """Convert a value without parts; return None for any other value."""
         if issubclass(kind, str):
             return self._text(str.__str__(value))
         if issubclass(kind, int):
@@ -100,15 +108,15 @@ class _Converter:
         if issubclass(kind, float):
             return self._number(float.__float__(value))
         if issubclass(kind, datetime | date | time):
-            return self._text(self._called(value.isoformat))
+            return self._text(self._call(value.isoformat))
         if issubclass(kind, timedelta):
-            return self._text(self._called(lambda: msgspec.to_builtins(timedelta(0) + value)))
+            return self._text(self._call(lambda: msgspec.to_builtins(timedelta(0) + value)))
         if issubclass(kind, Decimal):
             return self._decimal(value)
         if issubclass(kind, UUID):
-            return self._text(self._called(lambda: str(value)))
+            return self._text(self._call(lambda: str(value)))
         if hasattr(kind, "__fspath__"):
-            return self._text(self._called(lambda: kind.__fspath__(value)))
+            return self._text(self._call(lambda: kind.__fspath__(value)))
         if issubclass(kind, _BYTES):
             return self._bytes(value)
         return None
@@ -116,25 +124,25 @@ class _Converter:
     def _container(self, value: Any, kind: Any, depth: int) -> Json:
         if issubclass(kind, tuple):
             names = getattr(kind, "_fields", None)
-            if type(names) is tuple and len(names) == tuple.__len__(value) and all(type(each) is str for each in names):
+            if type(names) is tuple and len(names) == tuple.__len__(value) and all(type(name) is str for name in names):
                 return self._object(value, zip(names, tuple.__iter__(value), strict=True), depth)
             return self._list(value, tuple.__iter__(value), depth)
         if issubclass(kind, msgspec.Struct):
-            return self._object(value, self._called(lambda: _struct_items(value)), depth)
+            return self._object(value, self._call(lambda: _struct_items(value)), depth)
         if hasattr(kind, "__dataclass_fields__"):
-            return self._object(value, self._called(lambda: _dataclass_items(value)), depth)
+            return self._object(value, self._call(lambda: _dataclass_items(value)), depth)
         if hasattr(kind, "__attrs_attrs__"):
-            return self._object(value, self._called(lambda: _fields(value, kind.__attrs_attrs__)), depth)
+            return self._object(value, self._call(lambda: _field_items(value, kind.__attrs_attrs__)), depth)
         if hasattr(kind, "model_dump"):
-            return self.convert(self._called(lambda: kind.model_dump(value, mode="json")), depth + 1)
+            return self.convert(self._call(lambda: kind.model_dump(value, mode="json")), depth + 1)
         if hasattr(kind, "tolist"):
-            return self.convert(self._called(lambda: kind.tolist(value)), depth + 1)
+            return self.convert(self._call(lambda: kind.tolist(value)), depth + 1)
         if issubclass(kind, dict | Mapping):
-            return self._object(value, self._guarded(self._called(value.items)), depth)
+            return self._object(value, self._iterate(self._call(value.items)), depth)
         if issubclass(kind, list | Set | ValuesView | Sequence) or hasattr(kind, "__next__"):
-            found = self._list(value, self._guarded(value), depth)
-            return sorted(found, key=msgspec.json.encode) if issubclass(kind, Set) else found
-        raise self.refusal(f"{shown(value)} has no JSON form")
+            items = self._list(value, self._iterate(value), depth)
+            return sorted(items, key=msgspec.json.encode) if issubclass(kind, Set) else items
+        raise self.refusal(f"{describe_value(value)} has no JSON form")
 
     def _enter(self, owner: object) -> None:
         if id(owner) in self._inside:
@@ -143,64 +151,64 @@ class _Converter:
 
     def _list(self, owner: object, items: Iterable[Any], depth: int) -> list[Json]:
         self._enter(owner)
-        found: list[Json] = []
+        converted: list[Json] = []
         for number, item in enumerate(items):
             self._path.append(number)
-            found.append(self.convert(item, depth + 1))
+            converted.append(self.convert(item, depth + 1))
             self._path.pop()
         self._inside.discard(id(owner))
-        return found
+        return converted
 
     def _object(self, owner: object, items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Json]:
         self._enter(owner)
-        found: dict[str, Json] = {}
+        converted: dict[str, Json] = {}
         for key, item in items:
             name = self._text(key) if type(key) is str else self._key(key)
-            if name in found:
-                raise self.refusal(f"two of its keys are {shown(name)} as text")
+            if name in converted:
+                raise self.refusal(f"two of its keys are {describe_value(name)} as text")
             self._path.append(name)
-            found[name] = self.convert(item, depth + 1)
+            converted[name] = self.convert(item, depth + 1)
             self._path.pop()
         self._inside.discard(id(owner))
-        return found
+        return converted
 
     def _key(self, key: object) -> str:
-        """A key as text: as JSON writes it where it is none."""
+        """Convert a key to text."""
         kind = type(key)
         if key is not None and not issubclass(kind, _KEY_TYPES) and not hasattr(kind, "__fspath__"):
-            raise self.refusal(f"its key, {shown(key)}, is not text")
+            raise self.refusal(f"its key, {describe_value(key)}, is not text")
         name = self.convert(key, 0)
         return name if type(name) is str else msgspec.json.encode(name).decode()
 
-    def _guarded(self, items: Iterable[Any]) -> Iterator[Any]:
-        """The items of somebody's object, which may fail at any of them."""
-        iterator = self._called(lambda: iter(items))
+    def _iterate(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Yield the items of a foreign object, which can raise at any of them."""
+        iterator = self._call(lambda: iter(items))
         while True:
-            found = self._called(lambda: next(iterator, _END))
-            if found is _END:
+            item = self._call(lambda: next(iterator, _END))
+            if item is _END:
                 return
-            yield found
+            yield item
 
-    def _called(self, function: Callable[[], Any]) -> Any:
-        """What somebody's code gives: whatever it raises, the value cannot be read."""
+    def _call(self, function: Callable[[], Any]) -> Any:
+        """Call foreign code. Any exception becomes a typed error."""
         try:
             return function()
         except HoldfastError:
             raise
         except Exception as error:
-            raise self.refusal(_raised(error)) from error
+            raise self.refusal(_describe_exception(error)) from error
 
     def _text(self, value: Any) -> str:
         try:
-            return checked_text("", value)
+            return check_text("", value)
         except InvalidText as error:
-            raise InvalidText(where=self._place(), reason=error.reason) from error
+            raise InvalidText(where=self._path_text(), reason=error.reason) from error
 
     def _number(self, value: Any) -> int | float:
         if type(value) is float and not math.isfinite(value):
             raise self.refusal(f"{value} is not a finite number")
         if type(value) is int and value.bit_length() >= limits.JSON_INT_BITS:
-            raise self.refusal(f"{shown(value)} needs more than {limits.JSON_INT_BITS} bits")
+            raise self.refusal(f"{describe_value(value)} needs more than {limits.JSON_INT_BITS} bits")
         number: int | float = value
         return number
 
@@ -210,16 +218,16 @@ class _Converter:
         return Decimal.__str__(value)
 
     def _bytes(self, value: Any) -> str:
-        data = self._called(lambda: bytes(value))
+        data = self._call(lambda: bytes(value))
         try:
             return bytes(data).decode()
         except UnicodeDecodeError:
             return f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
 
     def refusal(self, reason: str) -> InvalidJson:
-        return InvalidJson(where=self._place(), reason=reason)
+        return InvalidJson(where=self._path_text(), reason=reason)
 
-    def _place(self) -> str:
+    def _path_text(self) -> str:
         if not self._path:
             return self._where
         steps = (
@@ -230,15 +238,12 @@ class _Converter:
         return f"{self._where} at {''.join(steps).removeprefix('.')}{more}"
 
 
-_END = object()
-
-
-def _raised(error: Exception) -> str:
-    return f"reading it raised {type.__dict__['__name__'].__get__(type(error))}"  # a metaclass may have another name
+def _describe_exception(error: Exception) -> str:
+    return f"reading it raised {type.__dict__['__name__'].__get__(type(error))}"  # a metaclass can override it
 
 
 def _struct_items(value: msgspec.Struct) -> list[tuple[str, Any]]:
-    """The fields of a struct under the names that it is encoded by, its tag first."""
+    """Return the fields of a struct by their encoded names, the tag first."""
     config = value.__struct_config__
     tag = [(config.tag_field, config.tag)] if config.tag_field is not None else []
     names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
@@ -247,10 +252,77 @@ def _struct_items(value: msgspec.Struct) -> list[tuple[str, Any]]:
 
 
 def _dataclass_items(value: Any) -> list[tuple[str, Any]]:
-    import dataclasses  # noqa: PLC0415 - a good part of the time of an import
+    import dataclasses  # noqa: PLC0415 - slow to load
 
-    return _fields(value, dataclasses.fields(value))
+    return _field_items(value, dataclasses.fields(value))
 
 
-def _fields(value: object, fields: Iterable[Any]) -> list[tuple[str, Any]]:
-    return [(each.name, getattr(value, each.name)) for each in fields]
+def _field_items(value: object, fields: Iterable[Any]) -> list[tuple[str, Any]]:
+    return [(field.name, getattr(value, field.name)) for field in fields]
+
+
+def raw_arguments(args: Json, text: str | None = None) -> str | None:
+    """Return the text to keep with these arguments: `text`, or the arguments in the order of their keys.
+
+    Returns None if the text is canonical or does not spell the arguments, or if these are not an object."""
+    if not isinstance(args, dict):
+        return None
+    raw = _encode_compact(args) if text is None else text
+    return raw if raw != codec.encode(args).decode() and is_spelling(raw, args) else None
+
+
+def is_spelling(raw: str, args: Json) -> bool:
+    """Whether this text spells exactly these arguments."""
+    parsed = parse_object(raw)
+    return parsed is not None and isinstance(args, dict) and codec.encode(parsed) == codec.encode(args)
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Parse a JSON object that Holdfast can store exactly; return None for any other text."""
+    try:
+        checked = codec.check_json("the arguments", _parse_json(text))
+        codec.check_text("the arguments", text)
+    except (ValueError, RecursionError):  # InvalidInput is a ValueError
+        return None
+    return checked if isinstance(checked, dict) else None
+
+
+def parse_unstorable_object(text: str) -> dict[str, Any] | None:
+    """Parse a JSON object that Holdfast cannot store as a value, such as one with an integer of thirty digits.
+
+    Returns None for any other text."""
+    if not text.lstrip().startswith("{") or parse_object(text) is not None:
+        return None
+    try:
+        parsed = _parse_json(text)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def is_finite(value: Any) -> bool:
+    """Whether every number in a parsed value is finite: 1e400 is parsed as infinity."""
+    if isinstance(value, dict):
+        return all(map(is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _parse_json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_build_object, parse_constant=_refuse_constant)
+
+
+def _encode_compact(args: dict[str, Json]) -> str:
+    return json.dumps(args, ensure_ascii=False, separators=(",", ":"))
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    parsed = dict(pairs)
+    if len(parsed) != len(pairs):
+        raise ValueError("a key is there twice")
+    return parsed
+
+
+def _refuse_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")

@@ -1,83 +1,89 @@
-"""What Holdfast needs from outside, as Protocols. Whoever satisfies one can take its place.
+"""The interfaces that Holdfast needs from outside, as Protocols. Any object with these methods can be used.
 
-The event store's promises are spelled out here once and checked, for any backend, by
-`holdfast.testing.EventStoreContract`. `AsyncEventStore` is the same contract, awaited.
+The contract of the event store is described here, and tested for any backend by `holdfast.testing.EventStoreContract`.
+`AsyncEventStore` has the same methods, awaited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import BinaryIO, Protocol, TypeVar
 
 from holdfast.model.content import BlobRef, Body, Text
-from holdfast.model.detection import Observation, Proposal
-from holdfast.model.facts import Search
-from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
-from holdfast.model.messages import SummaryDraft
+from holdfast.model.facts.detection import Observation, Proposal
+from holdfast.model.facts.fact import FactQuery
+from holdfast.model.history.prices import Prices
+from holdfast.model.history.views import SummaryDraft
+from holdfast.model.log import Append, AppendResult, FeedPage, Snapshot, StoredEvent, StoreTotals, StreamHead
 from holdfast.model.names import StreamId
-from holdfast.model.plan import Prices
-from holdfast.model.rows import IN_ORDER_OF_KEY, Among, FactRow, Order, Row
+from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
 
 R = TypeVar("R", bound=Row)
 
 
-class Index(Protocol):
-    """What finds facts by their words. A store has one of its own; a vector index can take its place."""
+class FactIndex(Protocol):
+    """Finds facts by their words. Every store has one; a vector index can replace it."""
 
-    def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
-        """The facts within the bounds of the search in which any of its words is, best first, each with its score: above 0,
-        and higher for a better one. No more than `limit`, none twice.
+    def search(self, search: FactQuery) -> tuple[tuple[FactRow, float], ...]:
+        """Return the facts that match the query and have any of its words, best first, each with its score.
 
-        A word stands for its other forms ("meetings", "meeting"), with or without accents, and counts for more in a key
-        than in a value. Scores compare within one answer only. They may tell how common a word is among all the live, or
-        all the dead, facts of a ledger that was searched; of other ledgers no more than how much they hold together."""
+        Scores are above 0, and higher for a better match; they compare within one answer only. At most `limit`
+        facts, none twice. A word counts for more in a key than in a value. Words are stemmed by the caller, and must
+        be equal. Scores may depend on how common a word is among the live, or the dead, facts of the ledgers in the
+        query; of other ledgers only on their total size."""
 
 
-class EventStore(Index, Protocol):
-    """An append-only log of streams, with rows and snapshots kept in step by the same transaction."""
+class EventStore(FactIndex, Protocol):
+    """An append-only log of streams, with rows and snapshots that are updated in the same transaction."""
 
-    def append(self, append: Append) -> Appended:
-        """Store one command's effect; when this returns, it survives power loss.
+    def append(self, append: Append) -> AppendResult:
+        """Store the effect of one command. When this returns, it survives a power failure.
 
-        The key is looked up before any version is checked: known with the same order, the answer is the events of the
-        first time; known with another, KeyConflict. A stream that is not at its expected version: VersionConflict. In
-        both cases, and on any other error, nothing is stored."""
+        The key is looked up before any version is checked. A known key with the same order returns the events of the
+        first time; with another order it raises KeyConflict. A stream that is not at its expected version raises
+        VersionConflict. In both cases, and on any other error, nothing is stored."""
 
     def adopt(
         self,
-        events: Sequence[Recorded],
+        events: Sequence[StoredEvent],
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
     ) -> None:
-        """Store events recorded elsewhere, as they are, in one transaction. Each must continue its stream's chain. For a
-        stream in `erase`, these payloads go away and `rows` replace all its rows, as in an append; `snapshots` are put."""
+        """Store events of another store unchanged, in one transaction. Each must continue the hash chain of its stream.
 
-    def find(self, tenant: str, key: str) -> tuple[Recorded, ...]:
-        """The events of the command that used this idempotency key; empty if none did."""
+        For a stream in `erase`, these payloads are removed and `rows` replace all its rows, as in an append.
+        `snapshots` are stored."""
 
-    def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[Recorded, ...]:
-        """Events with seq > after, in order."""
+    def find(self, tenant: str, key: str) -> tuple[StoredEvent, ...]:
+        """Return the events of the command that used this idempotency key; empty if none did."""
+
+    def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[StoredEvent, ...]:
+        """Return events with seq > after, in order."""
 
     def read_back(
         self, stream: StreamId, *, before: int | None = None, limit: int, types: Sequence[str] = ()
-    ) -> tuple[Recorded, ...]:
-        """Events with seq < before, newest first; only of these types, if any are named."""
+    ) -> tuple[StoredEvent, ...]:
+        """Return events with seq < before, newest first; only of these types, if any are named."""
 
     def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
-        """Events of all streams and tenants after the cursor: none skipped, repeated or out of order."""
+        """Return events of all streams and tenants after the cursor: none skipped, repeated or out of order."""
 
     def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        """Where these events stand in the order of the feed: values that compare as the events of all streams do; an empty
-        tuple for an event that is not there. They compare within one store only: another one counts in its own way."""
+        """Return the positions of these events in the feed; an empty tuple for an event that does not exist.
 
-    def head(self, stream: StreamId) -> Head | None: ...
+        Positions compare like the order of the feed. They compare within one store only."""
 
-    def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[Head, ...]:
-        """The heads of all streams, ordered by tenant, kind and key, the key as `encode_stream_key` writes it."""
+    def head(self, stream: StreamId) -> StreamHead | None:
+        """Return the head of a stream; None if it has no events."""
 
-    def snapshot(self, stream: StreamId) -> Snapshot | None: ...
+    def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[StreamHead, ...]:
+        """Return the heads of all streams, ordered by tenant, kind and key; the key as `encode_stream_key` writes
+        it."""
+
+    def snapshot(self, stream: StreamId) -> Snapshot | None:
+        """Return the stored snapshot of a stream, if any."""
 
     def rows(
         self,
@@ -86,74 +92,74 @@ class EventStore(Index, Protocol):
         *,
         after: R | None = None,
         limit: int,
-        order: Order = IN_ORDER_OF_KEY,
+        order: RowOrder = BY_KEY,
         least: Mapping[str, int] = MappingProxyType({}),
         most: Mapping[str, int] = MappingProxyType({}),
-        among: Among = MappingProxyType({}),
+        among: ColumnValues = MappingProxyType({}),
     ) -> tuple[R, ...]:
-        """Rows equal to `where` in every named column, not under `least` and not over `most`, and one of the values in
-        `among` in each column that it names, in this order, beyond the row `after`. There may be thousands of those."""
+        """Return rows of a table in this order, after the row `after`.
+
+        A row must be equal to `where` in every named column, at least `least`, at most `most`, and have one of the
+        values in `among`, which may be thousands."""
 
     def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:
-        """Make these the stream's rows, if it is still at this version; VersionConflict otherwise."""
+        """Replace all rows of a stream that is at this version; otherwise raise VersionConflict."""
 
     def projection_version(self) -> int:
-        """What `set_projection_version` last said; 0 if it never did."""
+        """Return the last value of `set_projection_version`; 0 if there is none."""
 
-    def set_projection_version(self, version: int) -> None: ...
+    def set_projection_version(self, version: int) -> None:
+        """Store the version of the code that built the rows."""
 
     def check(self) -> tuple[str, ...]:
-        """Faults of the storage itself, beyond what reading the streams shows; empty if it is sound."""
+        """Return faults of the storage itself, which reading the streams does not show; empty if it is sound."""
 
     def backup(self, target: str) -> None:
-        """A consistent copy while others write; `target` must not exist. Blobs are copied by the caller."""
+        """Write a consistent copy to a new file, while others write. The caller copies the blobs."""
 
-    def totals(self) -> Totals: ...
+    def totals(self) -> StoreTotals:
+        """Return how much is stored."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the store. After that, every other call raises StoreClosed; closing it again does nothing."""
+
+
+class ChangeSource(Protocol):
+    """What a store can have beside EventStore, so that watch() hears of new events at once. A store without it is read
+    at an interval."""
+
+    recheck_s: float | None
+    """How long a watch waits at most before it reads again; None if every change is announced."""
+
+    def subscribe(self, listener: Callable[[], None], stream: StreamId | None) -> None:
+        """Call `listener` after each commit, of any process, that adds events to this stream, or to any stream; and when
+        the store is closed. It may be called more often than that, in any thread. It returns at once, and raises
+        nothing."""
+
+    def unsubscribe(self, listener: Callable[[], None]) -> None:
+        """Do not call this listener any more. Repeating it does nothing."""
+
+    def end_cursor(self, tenant: str | None) -> str:
+        """Return the cursor at the end of the feed of a tenant, or of all."""
+
+
+class TenantFeed(Protocol):
+    """What a store can have beside EventStore, so that watch() reads the events of one tenant alone."""
+
+    def tenant_feed(self, tenant: str, cursor: str = "", *, limit: int) -> FeedPage:
+        """Return the events of a tenant after the cursor, as feed() does."""
 
 
 class AsyncEventStore(Protocol):
-    async def append(self, append: Append) -> Appended: ...
+    """The event store for an event loop: the methods of EventStore, awaited. The driver calls the others by name."""
 
-    async def find(self, tenant: str, key: str) -> tuple[Recorded, ...]: ...
-
-    async def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[Recorded, ...]: ...
-
-    async def read_back(
-        self, stream: StreamId, *, before: int | None = None, limit: int, types: Sequence[str] = ()
-    ) -> tuple[Recorded, ...]: ...
-
-    async def feed(self, cursor: str = "", *, limit: int) -> FeedPage: ...
-
-    async def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]: ...
-
-    async def head(self, stream: StreamId) -> Head | None: ...
-
-    async def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[Head, ...]: ...
-
-    async def snapshot(self, stream: StreamId) -> Snapshot | None: ...
-
-    async def rows(
-        self,
-        table: type[R],
-        where: Mapping[str, str | int],
-        *,
-        after: R | None = None,
-        limit: int,
-        order: Order = IN_ORDER_OF_KEY,
-        least: Mapping[str, int] = MappingProxyType({}),
-        most: Mapping[str, int] = MappingProxyType({}),
-        among: Among = MappingProxyType({}),
-    ) -> tuple[R, ...]: ...
-
-    async def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]: ...
+    async def append(self, append: Append) -> AppendResult: ...
 
     async def close(self) -> None: ...
 
 
 class BlobWriter(Protocol):
-    """A body on its way in. Until `commit` returns, it has no name; after, it survives power loss."""
+    """A body that is being written. It has no name until `commit` returns; then it survives a power failure."""
 
     def write(self, chunk: bytes) -> None: ...
 
@@ -163,77 +169,83 @@ class BlobWriter(Protocol):
 
 
 class BlobStore(Protocol):
-    """Bodies by content, each tenant's apart from every other's."""
+    """Large bodies by their content, separate for each tenant."""
 
     def writer(self, tenant: str) -> BlobWriter: ...
 
     def chunks(self, tenant: str, ref: BlobRef) -> Iterator[bytes]:
-        """The body, piece by piece. Its size and digest are checked on the way: BlobNotFound or StorageCorrupt."""
+        """Return a body in pieces. Its size and digest are checked: raises BlobNotFound or StorageCorrupt."""
 
     def stored(self) -> Iterator[tuple[str, str, float]]:
-        """Every blob: its tenant, its digest, and when it was last put, in seconds since the epoch."""
+        """Yield every blob: its tenant, its digest, and when it was last put, in seconds since the epoch."""
 
     def drop(self, tenant: str, digest: str, *, unless_put_after_s: float) -> bool:
-        """Remove a blob, unless someone put it again meanwhile. True if it is gone."""
+        """Remove a blob, unless it was put again after this time. Returns True if it is gone."""
 
     def sweep(self, *, before_s: float) -> int:
-        """Clear away what interrupted puts and drops left behind before this time; how many there were."""
+        """Remove the remains of interrupted puts and drops from before this time. Returns how many there were."""
 
 
-class Bodies(Protocol):
-    """The blob store as recording sees it."""
+class BlobAccess(Protocol):
+    """The blob store as flows use it."""
 
     def check(self, tenant: str, ref: BlobRef) -> None:
-        """Make sure that a body is there before an event names it: BlobNotFound or StorageCorrupt."""
+        """Verify a body before an event refers to it: raises BlobNotFound or StorageCorrupt."""
 
     def note(self, tenant: str, ref: BlobRef) -> None:
-        """This body was just put by other means: it need not be read to be checked."""
+        """Note that this body was just put, so that it need not be verified."""
 
     def put(self, tenant: str, body: bytes | BinaryIO | Iterable[bytes], media_type: str | None) -> BlobRef: ...
 
     def chunks(self, tenant: str, ref: BlobRef) -> Iterator[bytes]: ...
 
     def take(self, tenant: str, source: bytes | BinaryIO | Iterable[bytes]) -> Text | Body:
-        """What a stream holds: as text if that is short, else put piece by piece, with a preview."""
+        """Read a stream: return a short text as text; store everything else, with a preview."""
 
 
 class Clock(Protocol):
+    """Tells the time."""
+
     def now_us(self) -> int:
-        """Microseconds since the epoch, UTC."""
+        """Return the microseconds since the epoch, UTC."""
 
 
 class IdSource(Protocol):
+    """Makes ids and random bytes."""
+
     def command_id(self) -> str:
-        """32 hexadecimal digits, never the same twice."""
+        """Return 32 hexadecimal digits, never the same twice."""
 
     def salts(self, count: int) -> list[bytes]:
-        """16 random bytes each."""
+        """Return salts of 16 random bytes."""
 
     def secret(self) -> bytes:
-        """32 random bytes that nobody can guess."""
+        """Return 32 random bytes that nobody can guess."""
 
 
 class TokenCounter(Protocol):
+    """Counts the tokens of a text."""
+
     name: str
-    """Stored beside every count, so that counts of different counters are never mixed up."""
+    """Stored with every count, so that counts of different counters are never mixed."""
 
     def count(self, text: str) -> int: ...
 
 
 class Summarizer(Protocol):
-    """Says what a stretch of conversation comes to. A model, as a rule; when it fails, an extract made by rules serves."""
+    """Summarizes a part of a conversation, usually with a model. If it fails, an extract by rules is used."""
 
     prices: Prices | None
-    """What its work costs; None for nothing."""
+    """The prices of the model; None if it costs nothing."""
 
     def summarize(self, draft: SummaryDraft, tokens: int) -> str:
-        """A text of at most so many tokens that stands for `draft.items`; `draft.text` has them as plain text."""
+        """Return a summary of `draft.items` with at most so many tokens. `draft.text` has them as plain text."""
 
 
 class Detector(Protocol):
-    """Finds in what is said which facts it replaces, takes back or adds. It only proposes."""
+    """Proposes which facts a message adds, supersedes, retracts or expires. It changes nothing itself."""
 
     name: str
-    """Stored beside what it proposed."""
+    """Stored with its proposals."""
 
     def detect(self, observation: Observation) -> tuple[Proposal, ...]: ...

@@ -11,13 +11,13 @@ import pytest
 
 from holdfast.errors import StoreClosed
 from holdfast.model import limits
-from holdfast.model.log import Appended, Snapshot, StreamWrite
+from holdfast.model.log import AppendResult, Snapshot, StreamWrite
 from holdfast.ports import BlobStore, EventStore
-from holdfast.storage.group import Request
+from holdfast.storage.group import QueuedCommand
 from holdfast.storage.postgres.async_store import AsyncPostgresStore
 from holdfast.storage.postgres.blobs import PostgresBlobs
-from holdfast.storage.postgres.log import Heads
-from holdfast.storage.postgres.store import PostgresStore, batches
+from holdfast.storage.postgres.log import HeadCache
+from holdfast.storage.postgres.store import PostgresStore, split_batches
 from holdfast.testing import BlobStoreContract, EventStoreContract
 from holdfast.testing.appends import (
     LEDGER,
@@ -27,11 +27,11 @@ from holdfast.testing.appends import (
     assert_sound,
     fact_row,
     frame_row,
-    stream_named,
+    session_stream,
     write_to,
 )
-from tests.conformance.awaited import Awaited, Loop
-from tests.conformance.postgres_tools import raw
+from tests.conformance.async_stores import BlockingStore, LoopThread
+from tests.conformance.postgres_tools import connect_raw
 from tests.postgres import empty, empty_url
 from tests.support import figure
 
@@ -40,7 +40,7 @@ class Kept:
     """A store that serves one test after the other, each of which finds it empty: to open one costs more than most of them
     do. One that was closed is opened anew."""
 
-    def __init__(self, url: str, loop: Loop | None = None) -> None:
+    def __init__(self, url: str, loop: LoopThread | None = None) -> None:
         self._url = url
         self._loop = loop
         self._open()
@@ -53,11 +53,11 @@ class Kept:
         empty(self._url)
         if self.blocking._closed:
             self._open()
-        self.blocking._heads = Heads()
+        self.blocking._heads = HeadCache()
         if self._loop is None or self.awaited is None:
             return self.blocking
-        self.awaited._heads = Heads()
-        return Awaited(self._loop, self.awaited)
+        self.awaited._heads = HeadCache()
+        return BlockingStore(self._loop, self.awaited)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def kept() -> Iterator[Kept]:
 
 @pytest.fixture(scope="module")
 def kept_awaited() -> Iterator[Kept]:
-    loop = Loop()
+    loop = LoopThread()
     with empty_url() as url:
         found = Kept(url, loop)
         yield found
@@ -87,7 +87,7 @@ def lent(kept: Kept) -> Iterator[EventStore]:
 
 
 class TestPostgresStore(EventStoreContract):
-    machine_examples = figure(6, 500)
+    machine_examples = figure(3, 500)
 
     @pytest.fixture
     def store(self, kept: Kept) -> Iterator[EventStore]:
@@ -120,11 +120,11 @@ class TestAsyncPostgresStore(EventStoreContract):
     @pytest.fixture
     def make_store(self) -> Iterator[Callable[[], EventStore]]:
         with ExitStack() as stack:
-            loop = Loop()
+            loop = LoopThread()
             stack.callback(loop.stop)
 
             def make() -> EventStore:
-                store = Awaited(loop, AsyncPostgresStore(PostgresStore(stack.enter_context(empty_url()))))
+                store = BlockingStore(loop, AsyncPostgresStore(PostgresStore(stack.enter_context(empty_url()))))
                 stack.callback(store.close)
                 return store
 
@@ -150,7 +150,7 @@ HEAVY: dict[str, StreamWrite] = {
 def test_no_batch_weighs_more_than_it_may(write: StreamWrite) -> None:
     heavy, light = append_of(write), append_of(write_to(ONE, 0))
     jobs = [light, heavy, light, heavy, heavy, light]
-    found = [[request.job for request in batch] for batch in batches([Request(job, None) for job in jobs])]
+    found = [[request.job for request in batch] for batch in split_batches([QueuedCommand(job, None) for job in jobs])]
     assert found == [[light, heavy, light], [heavy], [heavy, light]]
 
 
@@ -161,17 +161,17 @@ def test_no_task_is_left_waiting_between_two_batches(tasks: int, monkeypatch: py
 
     rng = random.Random(tasks)
 
-    async def answer_soon(_: AsyncPostgresStore, requests: list[Request]) -> None:
+    async def answer_soon(_: AsyncPostgresStore, requests: list[QueuedCommand]) -> None:
         for _turn in range(rng.randrange(4)):
             await asyncio.sleep(0)
         for request in requests:
-            request.answer(Appended(()))
+            request.answer(AppendResult(()))
 
     async def work(store: AsyncPostgresStore, name: str) -> None:
         for version in range(2_000):
             for _turn in range(rng.randrange(4)):
                 await asyncio.sleep(0)
-            await store.append(append_of(write_to(stream_named(name), version)))
+            await store.append(append_of(write_to(session_stream(name), version)))
 
     async def main(url: str) -> None:
         store = AsyncPostgresStore(PostgresStore(url))
@@ -198,7 +198,7 @@ def test_words_that_lost_step_with_their_facts_are_found_out(damage: str) -> Non
         store.append(append_of(write_to(LEDGER, 0, rows=[fact_row(LEDGER, number) for number in range(1, 4)])))
         store.append(append_of(write_to(OTHER_LEDGER, 0, rows=[fact_row(OTHER_LEDGER, 1, "", words=" ")])))
         assert store.check() == ()
-        with raw(url) as connection:
+        with connect_raw(url) as connection:
             connection.execute("SELECT set_config('holdfast.every_tenant', 'on', false)")
             connection.execute(DAMAGE[damage])
             assert store.check() != ()

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.storage.postgres.arrays import Column, bigints, blobs, integers, texts
+from holdfast.storage.postgres.arrays import PackedColumn, pack_bigints, pack_blobs, pack_integers, pack_texts
 from tests.postgres import base_url
 
-CASES: list[tuple[str, Callable[[Sequence[Any]], Column], st.SearchStrategy[Any]]] = [
-    ("text[]", texts, st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))),
-    ("bytea[]", blobs, st.none() | st.binary()),
-    ("integer[]", integers, st.integers(-(1 << 31), (1 << 31) - 1)),
-    ("bigint[]", bigints, st.integers(-(1 << 63), (1 << 63) - 1)),
+CASES: list[tuple[str, Callable[[Sequence[Any]], PackedColumn], st.SearchStrategy[Any]]] = [
+    ("text[]", pack_texts, st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))),
+    ("bytea[]", pack_blobs, st.none() | st.binary()),
+    ("integer[]", pack_integers, st.integers(-(1 << 31), (1 << 31) - 1)),
+    ("bigint[]", pack_bigints, st.integers(-(1 << 63), (1 << 63) - 1)),
 ]
 
 
@@ -31,7 +31,7 @@ def connection() -> Iterator[psycopg.Connection[Any]]:
 def test_a_column_arrives_as_it_was_packed(
     connection: psycopg.Connection[Any],
     kind: str,
-    pack: Callable[[Sequence[Any]], Column],
+    pack: Callable[[Sequence[Any]], PackedColumn],
     values: st.SearchStrategy[Any],
 ) -> None:
     @given(st.lists(values, max_size=20))

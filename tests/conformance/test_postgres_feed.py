@@ -20,7 +20,7 @@ from holdfast.errors import InvalidCursor
 from holdfast.model import limits
 from holdfast.model.names import StreamId
 from holdfast.storage.postgres import log
-from holdfast.storage.postgres.migrate import shipped
+from holdfast.storage.postgres.migrate import shipped_migrations
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.sql import Migration
 from holdfast.testing.appends import (
@@ -29,22 +29,22 @@ from holdfast.testing.appends import (
     all_events,
     append_of,
     assert_sound,
-    fill,
+    fill_stream,
     positions_in_feed_order,
-    stream_named,
+    session_stream,
     write_to,
 )
 from tests.conformance.postgres_tools import (
-    Raw,
-    Refused,
+    AppendRefused,
+    RawConnection,
     Roles,
     append_by_hand,
-    raw,
-    settle,
-    two_roles,
+    connect_raw,
+    create_roles,
+    wait_for_transactions,
     wait_until_blocked,
 )
-from tests.conformance.postgres_worker import append_to_one_and_to_own, in_processes
+from tests.conformance.postgres_workers import append_shared_and_own, run_in_processes
 from tests.crash.feed_worker import GONE, Disorder, Follower
 from tests.postgres import fresh_url
 from tests.support import figure
@@ -62,8 +62,8 @@ class Bench:
 
     def __init__(self, migrations: Sequence[Migration] | None = None) -> None:
         self.store = PostgresStore(fresh_url(), migrations=migrations)
-        self.sessions = [raw(self.store.url, autocommit=False) for _ in range(SESSIONS)]
-        self.observer = raw(self.store.url)
+        self.sessions = [connect_raw(self.store.url, autocommit=False) for _ in range(SESSIONS)]
+        self.observer = connect_raw(self.store.url)
         self.end = ""
 
     def play(self, steps: Sequence[Step]) -> None:
@@ -79,7 +79,7 @@ class Bench:
         finally:
             for session in self.sessions:
                 session.rollback()
-        settle(self.observer)
+        wait_for_transactions(self.observer)
         play.check()
 
     def close(self) -> None:
@@ -94,8 +94,8 @@ class Play:
     def __init__(self, bench: Bench) -> None:
         name = uuid.uuid4().hex
         self._bench = bench
-        self._own = [stream_named(f"{name}/{who}") for who in range(SESSIONS)]
-        self._shared = stream_named(f"{name}/shared")
+        self._own = [session_stream(f"{name}/{who}") for who in range(SESSIONS)]
+        self._shared = session_stream(f"{name}/shared")
         self._along = Follower(3, bench.end)
         self._versions: Counter[StreamId] = Counter()
         self._written: list[Counter[StreamId]] = [Counter() for _ in range(SESSIONS)]
@@ -153,7 +153,7 @@ class Play:
         if xid is None or xid > self._newest_xid:
             self._write(who, self._shared)
         else:
-            with pytest.raises(Refused):
+            with pytest.raises(AppendRefused):
                 self._write(who, self._shared)
 
     def _forget(self, who: int) -> None:
@@ -222,26 +222,28 @@ def test_a_feed_read_carelessly_is_found_to_skip(
 
 
 def test_without_the_guard_in_streams_disorder_is_found() -> None:
-    texts = [YOUNGER.sub("", each.sql) for each in shipped()]
-    assert sum(text != each.sql for text, each in zip(texts, shipped(), strict=True)) == 1
-    careless = Bench([Migration(each.number, each.name, text) for text, each in zip(texts, shipped(), strict=True)])
+    texts = [YOUNGER.sub("", each.sql) for each in shipped_migrations()]
+    assert sum(text != each.sql for text, each in zip(texts, shipped_migrations(), strict=True)) == 1
+    careless = Bench(
+        [Migration(each.number, each.name, text) for text, each in zip(texts, shipped_migrations(), strict=True)]
+    )
     older, younger = careless.sessions[:2]
-    fill(careless.store, ONE, 1)
+    fill_stream(careless.store, ONE, 1)
     older.execute("SELECT pg_current_xact_id()")
     for session, version in ((younger, 1), (older, 2)):
         append_by_hand(session, append_of(write_to(ONE, version)))
         session.commit()
-    settle(careless.observer)
+    wait_for_transactions(careless.observer)
     with pytest.raises(Disorder):
         Follower(100).read_all(careless.store)
-    assert any("stands before the one it follows" in fault for fault in careless.store.check())
+    assert any("is before the event that it follows" in fault for fault in careless.store.check())
     careless.close()
 
 
 def test_positions_compare_as_each_process_was_told_of_its_events() -> None:
     url = fresh_url()
     with closing(PostgresStore(url)) as store:
-        of_each = in_processes(4, append_to_one_and_to_own, url)
+        of_each = run_in_processes(4, append_shared_and_own, url)
         stored = [event.id for event in all_events(store)]
         positions = dict(zip(stored, positions_in_feed_order(store), strict=True))
         assert sorted(stored) == sorted(each for ids in of_each for each in ids)
@@ -251,7 +253,7 @@ def test_positions_compare_as_each_process_was_told_of_its_events() -> None:
 
 
 def test_what_was_rolled_back_is_never_shown_and_leaves_no_gap(bench: Bench) -> None:
-    stream = stream_named(uuid.uuid4().hex)
+    stream = session_stream(uuid.uuid4().hex)
     follower = Follower(2, bench.end)
     session = bench.sessions[0]
     for version in range(5):
@@ -259,7 +261,7 @@ def test_what_was_rolled_back_is_never_shown_and_leaves_no_gap(bench: Bench) -> 
         follower.read(bench.store)
         session.rollback()
         bench.store.append(append_of(write_to(stream, version)))
-    settle(bench.observer)
+    wait_for_transactions(bench.observer)
     follower.read_all(bench.store)
     assert follower.seqs[stream] == 5
 
@@ -271,9 +273,9 @@ def test_what_was_rolled_back_is_never_shown_and_leaves_no_gap(bench: Bench) -> 
 def test_a_cursor_of_another_store_is_refused(before: int, after: int) -> None:
     """Also if it lies among our own: what it stands for was not read here."""
     ours, theirs = PostgresStore(fresh_url()), PostgresStore(fresh_url())
-    fill(ours, ONE, before)
-    fill(theirs, ONE, 2)
-    fill(ours, TWO, after)
+    fill_stream(ours, ONE, before)
+    fill_stream(theirs, ONE, 2)
+    fill_stream(ours, TWO, after)
     foreign = theirs.feed(limit=10).cursor
     with pytest.raises(InvalidCursor):
         ours.feed(foreign, limit=10)
@@ -283,7 +285,7 @@ def test_a_cursor_of_another_store_is_refused(before: int, after: int) -> None:
 
 @pytest.mark.parametrize("cursor", ["1.2", "1..2", "1.2.3.4", "-1.2.3", "1.2.3 ", "2147483648.1.1", "1.1.1", "9.9.9"])
 def test_what_was_never_a_cursor_is_refused(bench: Bench, cursor: str) -> None:
-    fill(bench.store, stream_named(uuid.uuid4().hex), 2)
+    fill_stream(bench.store, session_stream(uuid.uuid4().hex), 2)
     with pytest.raises(InvalidCursor):
         bench.store.feed(cursor, limit=5)
 
@@ -296,7 +298,7 @@ FEWER = 1_000_000_000
 
 def restore(url: str, *followers: Follower) -> None:
     """As into a server that has seen so many transactions fewer: seen from there, what is stored lies far ahead."""
-    with raw(url) as connection:
+    with connect_raw(url) as connection:
         connection.execute("SELECT set_config('holdfast.every_tenant', 'on', false)")
         for table in ("events", "streams"):
             connection.execute(f"UPDATE {table} SET xid = ((xid::text::bigint + {FEWER})::text)::xid8")
@@ -305,7 +307,7 @@ def restore(url: str, *followers: Follower) -> None:
         follower.cursor = f"{era}.{int(xid) + FEWER}.{position}"
 
 
-def era_of(connection: Raw) -> int:
+def era_of(connection: RawConnection) -> int:
     ((era,),) = connection.execute("SELECT era FROM store").fetchall()
     assert isinstance(era, int)
     return era
@@ -316,10 +318,10 @@ def test_a_store_restored_into_a_younger_server_goes_on_in_order() -> None:
     halfway, all_along = Follower(3), Follower(3)
     for era in (1, 2, 3):
         store = PostgresStore(url)
-        fill(store, ONE, 4)
-        store.append(append_of(write_to(TWO, era - 1), write_to(stream_named(f"new in {era}"), 0)))
-        with raw(url) as observer:
-            settle(observer)
+        fill_stream(store, ONE, 4)
+        store.append(append_of(write_to(TWO, era - 1), write_to(session_stream(f"new in {era}"), 0)))
+        with connect_raw(url) as observer:
+            wait_for_transactions(observer)
             assert era_of(observer) == era
         halfway.read(store)
         all_along.read_all(store)
@@ -338,7 +340,7 @@ def test_a_store_restored_into_a_younger_server_goes_on_in_order() -> None:
 
 @pytest.fixture(scope="module")
 def roles() -> Iterator[Roles]:
-    with two_roles() as roles:
+    with create_roles() as roles:
         yield roles
 
 
@@ -346,14 +348,14 @@ def test_a_restored_store_is_not_written_to_behind_its_followers_backs(roles: Ro
     """Whoever comes first: also a role that sees one tenant only."""
     owners = PostgresStore(roles.url())
     url = roles.let_in(owners.url)
-    fill(owners, ONE, 3)
+    fill_stream(owners, ONE, 3)
     follower = Follower(10)
     follower.read_all(owners)
     owners.close()
     restore(owners.url, follower)
     application = PostgresStore(url)
-    fill(application, TWO, 1)
-    fill(application, ONE, 1)
+    fill_stream(application, TWO, 1)
+    fill_stream(application, ONE, 1)
     application.close()
     owners = PostgresStore(owners.url)
     follower.read_all(owners)
@@ -363,9 +365,9 @@ def test_a_restored_store_is_not_written_to_behind_its_followers_backs(roles: Ro
 
 def test_owners_who_open_a_restored_store_at_once_begin_one_era() -> None:
     store = PostgresStore(fresh_url())
-    fill(store, ONE, 1)
+    fill_stream(store, ONE, 1)
     restore(store.url)
-    with raw(store.url, autocommit=False) as holder, ThreadPoolExecutor(2) as pool:
+    with connect_raw(store.url, autocommit=False) as holder, ThreadPoolExecutor(2) as pool:
         holder.execute("SELECT 1 FROM store FOR UPDATE")
         opening = [pool.submit(PostgresStore, store.url) for _ in range(2)]
         wait_until_blocked(holder, 2)

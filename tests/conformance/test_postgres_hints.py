@@ -22,20 +22,20 @@ import holdfast
 from holdfast.errors import KeyConflict, VersionConflict
 from holdfast.flows.load import StateCache
 from holdfast.model import limits
-from holdfast.model.log import Append, Appended
+from holdfast.model.log import Append, AppendResult
 from holdfast.model.names import StreamId
 from holdfast.runtime.engine import Engine
 from holdfast.storage.postgres import hints
-from holdfast.storage.postgres.hints import EVERYTHING, MOST_TOKENS, Hints, token_of
+from holdfast.storage.postgres.hints import ALL_STREAMS, MAX_TOKENS, StreamHints, token_of
 from holdfast.storage.postgres.store import PostgresStore
-from holdfast.testing.appends import ONE, TWO, append_of, fill, in_threads, stream_named, write_to
-from tests.conformance.postgres_tools import Raw, raw, wait_until_blocked
-from tests.conformance.postgres_worker import in_processes, record_some
+from holdfast.testing.appends import ONE, TWO, append_of, fill_stream, run_in_threads, session_stream, write_to
+from tests.conformance.postgres_tools import RawConnection, connect_raw, wait_until_blocked
+from tests.conformance.postgres_workers import record_some, run_in_processes
 from tests.postgres import fresh_url
 
 LONGEST_S = 60.0
 """A hint that is not there by then never comes."""
-LAST = stream_named("the last")
+LAST = session_stream("the last")
 
 Heard: TypeAlias = "queue.Queue[frozenset[str] | None]"
 
@@ -71,7 +71,7 @@ class Listener:
     """A session that hears what is said, word for word."""
 
     def __init__(self, url: str) -> None:
-        self.session: Raw = raw(url)
+        self.session: RawConnection = connect_raw(url)
         self.session.execute(f'LISTEN "holdfast_{self.session.execute("SELECT current_schema()").fetchall()[0][0]}"')
 
     def until(self, stream: StreamId) -> list[psycopg.Notify]:
@@ -111,7 +111,7 @@ class Appends:
         self._append = engine.store.append
         monkeypatch.setattr(engine.store, "append", self)
 
-    def __call__(self, append: Append) -> Appended:
+    def __call__(self, append: Append) -> AppendResult:
         try:
             return self._append(append)
         except VersionConflict:
@@ -141,7 +141,7 @@ def test_who_heard_of_anothers_writes_appends_without_being_refused(
         session = engine.session("shared", create=True)
         session.record("user", "first")
         appends = Appends(engine, monkeypatch)
-        (theirs,) = in_processes(1, record_some, url)
+        (theirs,) = run_in_processes(1, record_some, url)
         assert not doubts.get(timeout=LONGEST_S)
         session.record("user", "last")
         assert appends.refused == 0
@@ -151,7 +151,7 @@ def test_who_heard_of_anothers_writes_appends_without_being_refused(
 @pytest.fixture
 def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is ever heard."""
-    monkeypatch.setattr(Hints, "_run", lambda self: None)
+    monkeypatch.setattr(StreamHints, "_run", lambda self: None)
 
 
 @pytest.mark.usefixtures("deaf")
@@ -165,7 +165,7 @@ def test_without_hints_an_append_is_refused_once_and_all_is_right(url: str, monk
         assert appends.refused == 4
         told = [message.text for message in mine.messages()]
         assert told == [text for number in range(5) for text in (f"mine {number}", f"other {number}")]
-        assert ours.verify().ok
+        assert ours.admin.verify().ok
 
 
 async def hears(url: str, doubts: queue.Queue[bool]) -> None:
@@ -194,13 +194,13 @@ LISTENING = "FROM pg_stat_activity WHERE application_name = %s AND query ~ '^(LI
 
 def end_listening(url: str) -> int:
     """Terminate every session of this store that listens; how many."""
-    with raw(url) as session:
+    with connect_raw(url) as session:
         mine = session.info.parameter_status("application_name")
         return session.execute(f"SELECT pg_terminate_backend(pid, 10000) {LISTENING}", (mine,)).rowcount
 
 
 def wait_for_listeners(url: str, count: int) -> None:
-    with raw(url) as session:
+    with connect_raw(url) as session:
         mine = session.info.parameter_status("application_name")
         while session.execute(f"SELECT count(*) {LISTENING}", (mine,)).fetchone() != (count,):
             pass
@@ -209,21 +209,21 @@ def wait_for_listeners(url: str, count: int) -> None:
 def test_a_lost_connection_is_made_anew_and_everything_doubted(
     url: str, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "PAUSE_S", 0.01)
+    monkeypatch.setattr(hints, "RECONNECT_S", 0.01)
     (ours, heard), (theirs, _) = opened(), opened()
     for _ in range(3):
         assert end_listening(url) == 2
-        fill(ours, ONE, 1)
-        fill(theirs, TWO, 1)
+        fill_stream(ours, ONE, 1)
+        fill_stream(theirs, TWO, 1)
         while heard.get(timeout=LONGEST_S) is not None:
             pass
         wait_for_listeners(url, 2)
-    fill(theirs, LAST, 1)
+    fill_stream(theirs, LAST, 1)
     heard_until(heard, LAST)
 
 
 def test_who_has_lost_its_connection_is_still_right(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hints, "PAUSE_S", LONGEST_S)  # so it hears nothing while we look
+    monkeypatch.setattr(hints, "RECONNECT_S", LONGEST_S)  # so it hears nothing while we look
     with holdfast.open(url) as ours, holdfast.open(url) as theirs:
         mine, other = ours.session("shared", create=True), theirs.session("shared", create=True)
         wait_for_listeners(url, 2)
@@ -232,7 +232,7 @@ def test_who_has_lost_its_connection_is_still_right(url: str, monkeypatch: pytes
             mine.record("user", f"mine {number}")
             other.record("user", f"other {number}")
         assert mine.state() == other.state()
-        assert ours.verify().ok
+        assert ours.admin.verify().ok
 
 
 # What is said
@@ -241,9 +241,9 @@ def test_who_has_lost_its_connection_is_still_right(url: str, monkeypatch: pytes
 def test_many_appends_are_told_in_few_words(opened: Open, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HINT_MS", 200)
     store, _ = opened()
-    streams = [stream_named(f"{number}") for number in range(20)]
-    in_threads(20, lambda number: fill(store, streams[number], 50))
-    fill(store, LAST, 1)
+    streams = [session_stream(f"{number}") for number in range(20)]
+    run_in_threads(20, lambda number: fill_stream(store, streams[number], 50))
+    fill_stream(store, LAST, 1)
     said = listener.until(LAST)
     assert len(said) < 200
     assert {token for notify in said for token in notify.payload.split()} == set(map(token_of, [*streams, LAST]))
@@ -255,14 +255,14 @@ def test_a_hint_comes_after_the_commit_from_a_session_of_its_own(opened: Open, l
         "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND pid <> pg_backend_pid() "
         "AND query LIKE '%' || current_schema() || '%'"
     ).fetchall()
-    with raw(store.url, autocommit=False) as holder, ThreadPoolExecutor(1) as pool:
-        fill(store, ONE, 1)
+    with connect_raw(store.url, autocommit=False) as holder, ThreadPoolExecutor(1) as pool:
+        fill_stream(store, ONE, 1)
         listener.until(ONE)
         holder.execute("SELECT act_for('acme')")
         holder.execute("SELECT 1 FROM streams FOR UPDATE")
-        waiting = pool.submit(fill, store, ONE, 1)
+        waiting = pool.submit(fill_stream, store, ONE, 1)
         wait_until_blocked(holder)
-        fill(store, LAST, 1)
+        fill_stream(store, LAST, 1)
         assert not any(token_of(ONE) in notify.payload for notify in listener.until(LAST))
         holder.commit()
         waiting.result()
@@ -281,40 +281,42 @@ def test_what_was_refused_is_not_told(opened: Open, listener: Listener) -> None:
             store.append(append)
     with pytest.raises(KeyConflict):
         store.append(append_of(write_to(ONE, 0), key="key", order=b'{"command":"other"}'))
-    fill(store, LAST, 1)
+    fill_stream(store, LAST, 1)
     assert [notify.payload for notify in listener.until(LAST)] == [token_of(LAST)]
 
 
 def test_a_store_is_not_told_of_its_own_writes(opened: Open) -> None:
     (ours, heard), (theirs, _) = opened(), opened()
-    fill(ours, ONE, 3)
-    fill(theirs, TWO, 3)
-    fill(theirs, LAST, 1)
+    fill_stream(ours, ONE, 3)
+    fill_stream(theirs, TWO, 3)
+    fill_stream(theirs, LAST, 1)
     assert heard_until(heard, LAST) <= {token_of(TWO), token_of(LAST)}
 
 
 def test_a_hint_names_nothing(opened: Open, listener: Listener) -> None:
     store, _ = opened()
-    streams = [stream_named("payroll", actor=actor, tenant=tenant) for actor in ("ada", "bob") for tenant in ("x", "y")]
+    streams = [
+        session_stream("payroll", actor=actor, tenant=tenant) for actor in ("ada", "bob") for tenant in ("x", "y")
+    ]
     for stream in (*streams, LAST):
-        fill(store, stream, 1)
+        fill_stream(store, stream, 1)
     said = " ".join(notify.payload for notify in listener.until(LAST))
     assert re.fullmatch(r"[0-9a-f]{16}( [0-9a-f]{16})*", said)
     assert len({token_of(stream) for stream in streams}) == 4
 
 
-@pytest.mark.parametrize(("count", "all_of_them"), [(MOST_TOKENS, False), (MOST_TOKENS + 1, True)])
+@pytest.mark.parametrize(("count", "all_of_them"), [(MAX_TOKENS, False), (MAX_TOKENS + 1, True)])
 def test_of_very_many_streams_only_that_they_moved_is_told(
     opened: Open, listener: Listener, count: int, all_of_them: bool
 ) -> None:
     (ours, _), (_, heard) = opened(), opened()
     assert ours._hints is not None
-    streams = [stream_named(f"{number}") for number in range(count)]
-    ours._hints.wrote(streams)
+    streams = [session_stream(f"{number}") for number in range(count)]
+    ours._hints.announce(streams)
     tokens = heard.get(timeout=LONGEST_S)
     assert tokens == (None if all_of_them else frozenset(map(token_of, streams)))
     (said,) = listener.session.notifies(timeout=LONGEST_S, stop_after=1)
-    assert (said.payload == EVERYTHING) is all_of_them
+    assert (said.payload == ALL_STREAMS) is all_of_them
 
 
 @pytest.mark.parametrize("payload", ["", " ", "*", "* *", "x" * 7_999, "👍 '); DROP TABLE events; --", token_of(ONE)])
@@ -322,7 +324,7 @@ def test_whatever_a_stranger_says_does_no_harm(opened: Open, listener: Listener,
     """Any role of the database may speak on the channel."""
     (_, heard), (theirs, _) = opened(), opened()
     listener.session.execute("SELECT pg_notify('holdfast_' || current_schema(), %s)", (payload,))
-    fill(theirs, LAST, 1)
+    fill_stream(theirs, LAST, 1)
     heard_until(heard, LAST)
 
 
@@ -334,9 +336,9 @@ def test_a_stream_is_told_even_if_others_are_told_meanwhile(opened: Open, listen
         listener.until(ONE)  # what was there before has been said
         yield TWO
 
-    store._hints.wrote([ONE])
-    store._hints.wrote(streams())
-    store._hints.wrote([LAST])
+    store._hints.announce([ONE])
+    store._hints.announce(streams())
+    store._hints.announce([LAST])
     said = {token for notify in listener.until(LAST) for token in notify.payload.split()}
     assert said == {token_of(TWO), token_of(LAST)}
 
@@ -353,7 +355,7 @@ def test_a_process_with_many_files_open_hears_too(opened: Open) -> None:
         for _ in range(1_100):
             stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         (_, heard), (theirs, _) = opened(), opened()
-        fill(theirs, LAST, 1)
+        fill_stream(theirs, LAST, 1)
         heard_until(heard, LAST)
 
 
@@ -368,13 +370,13 @@ def test_closing_twice_is_closing_once(url: str) -> None:
 def test_what_is_told_after_the_end_reaches_nobodys_file(url: str, tmp_path: Path) -> None:
     """A descriptor that was closed belongs to whoever opens the next one."""
     with closing(PostgresStore(url)) as store:
-        late = Hints(store.info, store.address.schema, lambda tokens: None)
+        late = StreamHints(store.info, store.address.schema, lambda tokens: None)
         late.close()
         late._thread.join(LONGEST_S)
         with ExitStack() as stack:
             files = [stack.enter_context(open(tmp_path / f"{number}", "wb")) for number in range(16)]
             assert late._waker in {file.fileno() for file in files}
-            late.wrote([ONE])
+            late.announce([ONE])
         assert {path.read_bytes() for path in tmp_path.iterdir()} == {b""}
 
 
@@ -387,7 +389,7 @@ def test_a_store_closed_in_the_middle_of_work_answers_everyone(opened: Open) -> 
         done = 0
         with suppress(holdfast.errors.StoreClosed):
             while True:
-                store.append(append_of(write_to(stream_named(f"{number}"), done)))
+                store.append(append_of(write_to(session_stream(f"{number}"), done)))
                 done += 1
         return done
 
@@ -398,5 +400,5 @@ def test_a_store_closed_in_the_middle_of_work_answers_everyone(opened: Open) -> 
         done = [each.result() for each in working]
     with closing(PostgresStore(store.url)) as again:
         for number, count in enumerate(done):
-            head = again.head(stream_named(f"{number}"))
+            head = again.head(session_stream(f"{number}"))
             assert (head.version if head else 0) == count

@@ -9,22 +9,22 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.testing.postgres import Server
 from tests.postgres import fresh_url
+from tests.postgres_server import PostgresServer
 
 CAUGHT_UP_S = 60.0
 
 
 @pytest.fixture
-def servers() -> Iterator[tuple[Server, Server]]:
-    primary = Server()
-    replica = Server(following=primary)
+def servers() -> Iterator[tuple[PostgresServer, PostgresServer]]:
+    primary = PostgresServer()
+    replica = PostgresServer(following=primary)
     yield primary, replica
     replica.remove()
     primary.remove()
 
 
-def test_a_replica_can_be_read_and_not_written(servers: tuple[Server, Server]) -> None:
+def test_a_replica_can_be_read_and_not_written(servers: tuple[PostgresServer, PostgresServer]) -> None:
     primary, replica = servers
     url = fresh_url(primary.url())
     with holdfast.open(url) as engine:
@@ -37,20 +37,20 @@ def test_a_replica_can_be_read_and_not_written(servers: tuple[Server, Server]) -
             deadline = time.monotonic() + CAUGHT_UP_S
             while copy.state().version < 3 and time.monotonic() < deadline:
                 time.sleep(0.01)
-            assert copy.window() == session.window()
-            assert reader.feed().events == engine.feed().events
+            assert copy.context.window() == session.context.window()
+            assert reader.admin.feed().events == engine.admin.feed().events
             assert reader.sessions() == engine.sessions()
-            assert reader.verify().ok
+            assert reader.admin.verify().ok
             with pytest.raises(errors.StorageReadOnly):
                 copy.record("user", "Thank you.")
         assert session.state().version == 3
 
 
-def _on(server: Server, url: str) -> str:
+def _on(server: PostgresServer, url: str) -> str:
     return f"{server.url()}&{url.rpartition('&')[2]}"
 
 
-def _wait_for(replica: Server, url: str, version: int) -> None:
+def _wait_for(replica: PostgresServer, url: str, version: int) -> None:
     """The schema, and this session in it, reach the replica a moment after they are committed."""
     deadline = time.monotonic() + CAUGHT_UP_S
     while time.monotonic() < deadline:

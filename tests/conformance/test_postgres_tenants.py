@@ -18,22 +18,24 @@ from psycopg import sql
 import holdfast
 from holdfast import errors
 from holdfast.model.content import BlobRef
-from holdfast.model.facts import Search
+from holdfast.model.facts.fact import FactQuery
 from holdfast.model.log import Snapshot
 from holdfast.model.rows import (
-    IN_ORDER_OF_KEY,
+    BY_KEY,
     TABLES,
-    Among,
+    ChunkRow,
+    ColumnValues,
     DependRow,
+    EntryRow,
     FactRow,
     FrameRow,
     HandleRow,
     LedgerRow,
     MentionRow,
-    Order,
     OutboxRow,
     PageRow,
     Row,
+    RowOrder,
     SessionRow,
     TokenRow,
 )
@@ -42,21 +44,21 @@ from holdfast.storage.postgres import log
 from holdfast.storage.postgres.blobs import PostgresBlobs
 from holdfast.storage.postgres.log import SQL
 from holdfast.storage.postgres.store import PostgresStore
-from holdfast.storage.sql import Wording, select_rows
+from holdfast.storage.sql import SqlDialect, select_rows
 from holdfast.testing.appends import (
     LOOKALIKES,
     append_of,
     fact_row,
     frame_row,
     handle_row,
-    ledger_named,
+    ledger_stream,
     page_row,
     rows_of_every_table,
-    stream_named,
+    session_stream,
     token_row,
     write_to,
 )
-from tests.conformance.postgres_tools import Raw, Roles, all_of_a_tenants_work, raw, schema_of, two_roles
+from tests.conformance.postgres_tools import RawConnection, Roles, connect_raw, create_roles, exercise_tenant, schema_of
 from tests.postgres import base_url, fresh_url
 
 NOT_A_TENANTS = {"store", "migrations"}
@@ -77,11 +79,11 @@ class Place(NamedTuple):
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    with two_roles() as roles:
+    with create_roles() as roles:
         url = roles.url()
         with holdfast.open(url) as engine:
             for tenant in ("a", "b"):
-                all_of_a_tenants_work(engine.acting_as(tenant=tenant))
+                exercise_tenant(engine.acting_as(tenant=tenant))
         yield Place(url, roles.let_in(url), roles)
 
 
@@ -92,9 +94,9 @@ def place() -> Iterator[Place]:
 def test_a_role_that_owns_nothing_does_all_of_a_tenants_work(place: Place, tenant: str) -> None:
     """In its own name, and acting as another tenant."""
     with holdfast.open(place.application, tenant="here") as engine:
-        all_of_a_tenants_work(engine if tenant == "here" else engine.acting_as(tenant=tenant))
+        exercise_tenant(engine if tenant == "here" else engine.acting_as(tenant=tenant))
     with holdfast.open(place.owner) as engine:
-        report = engine.verify()
+        report = engine.admin.verify()
         assert report.ok, report.problems
 
 
@@ -105,7 +107,7 @@ async def all_of_a_tenants_work_awaited(url: str) -> None:
     await session.record("user", "Where to?", key="ask")
     assert len(await engine.sessions()) == 1
     with pytest.raises(errors.RoleTooNarrow):
-        await engine.feed()
+        await engine.admin.feed()
     await engine.close()
 
 
@@ -114,19 +116,19 @@ def test_the_same_holds_for_an_event_loop(place: Place) -> None:
 
 
 CARE: dict[str, Callable[[Engine, Path], object]] = {
-    "feed": lambda engine, _: engine.feed(),
-    "verify": lambda engine, _: engine.verify(),
-    "totals": lambda engine, _: engine.totals(),
-    "export": lambda engine, folder: engine.export(folder / "all.jsonl"),
-    "rebuild": lambda engine, _: engine.rebuild(),
-    "collect_blobs": lambda engine, _: engine.collect_blobs(),
+    "feed": lambda engine, _: engine.admin.feed(),
+    "verify": lambda engine, _: engine.admin.verify(),
+    "totals": lambda engine, _: engine.admin.totals(),
+    "export": lambda engine, folder: engine.admin.export(folder / "all.jsonl"),
+    "rebuild": lambda engine, _: engine.admin.rebuild(),
+    "collect_blobs": lambda engine, _: engine.admin.collect(),
     "heads": lambda engine, _: engine.store.heads(limit=10),
     "check": lambda engine, _: engine.store.check(),
     "rows of all": lambda engine, _: engine.store.rows(SessionRow, {}, limit=10),
     "rows of ledgers": lambda engine, _: engine.store.rows(FactRow, {"ledger": '["user","ada"]'}, limit=10),
     "rows of an actor": lambda engine, _: engine.store.rows(SessionRow, {"actor": "ada"}, limit=10),
-    "stored blobs": lambda engine, _: list(engine.blobs.stored()),
-    "sweep of blobs": lambda engine, _: engine.blobs.sweep(before_s=0),
+    "stored blobs": lambda engine, _: list(engine._blob_store.stored()),
+    "sweep of blobs": lambda engine, _: engine._blob_store.sweep(before_s=0),
 }
 
 
@@ -143,7 +145,7 @@ def test_what_concerns_all_tenants_is_refused_to_a_role_that_sees_one(place: Pla
 
 def test_who_got_the_tables_from_another_is_not_told_that_there_is_nothing() -> None:
     """As after a restore without the owners' names: the policies still name whoever made them."""
-    with two_roles() as before, two_roles() as after:
+    with create_roles() as before, create_roles() as after:
         url = before.url()
         with holdfast.open(url) as engine:
             engine.create_session("trip")
@@ -163,7 +165,7 @@ def test_who_got_the_tables_from_another_is_not_told_that_there_is_nothing() -> 
 
 def test_every_table_of_a_tenant_is_guarded() -> None:
     store = PostgresStore(fresh_url())
-    with raw(store.url) as connection:
+    with connect_raw(store.url) as connection:
         found = connection.execute(
             "SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity,"
             "       EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant'),"
@@ -183,24 +185,24 @@ def test_every_table_of_a_tenant_is_guarded() -> None:
 
 
 @pytest.fixture
-def session(place: Place) -> Iterator[Raw]:
+def session(place: Place) -> Iterator[RawConnection]:
     """A raw session of the application's role; what it does is undone."""
-    with raw(place.application, autocommit=False) as connection:
+    with connect_raw(place.application, autocommit=False) as connection:
         yield connection
         connection.rollback()
 
 
-def act_for(session: Raw, tenant: str) -> None:
+def act_for(session: RawConnection, tenant: str) -> None:
     session.execute(SQL["act_for"], (tenant,))
 
 
-def tenants_in(session: Raw, table: str) -> set[str]:
+def tenants_in(session: RawConnection, table: str) -> set[str]:
     return {tenant for (tenant,) in session.execute(f"SELECT DISTINCT tenant FROM {table}").fetchall()}
 
 
 @pytest.mark.parametrize("table", TENANT_TABLES)
-def test_a_statement_without_a_predicate_reaches_one_tenant(place: Place, session: Raw, table: str) -> None:
-    with raw(place.owner) as owner:
+def test_a_statement_without_a_predicate_reaches_one_tenant(place: Place, session: RawConnection, table: str) -> None:
+    with connect_raw(place.owner) as owner:
         owner.execute("SELECT set_config('holdfast.every_tenant', 'on', false)")
         assert {"a", "b"} <= tenants_in(owner, table)
         ((of_a,),) = owner.execute(f"SELECT count(*) FROM {table} WHERE tenant = 'a'").fetchall()
@@ -214,7 +216,7 @@ def test_a_statement_without_a_predicate_reaches_one_tenant(place: Place, sessio
 
 @pytest.mark.parametrize("table", TENANT_TABLES)
 @pytest.mark.parametrize("change", ["INSERT", "UPDATE"])
-def test_a_row_cannot_be_given_to_another_tenant(session: Raw, table: str, change: str) -> None:
+def test_a_row_cannot_be_given_to_another_tenant(session: RawConnection, table: str, change: str) -> None:
     act_for(session, "a")
     columns = ", ".join(
         "'b'" if name == "tenant" else name
@@ -234,7 +236,7 @@ def test_a_row_cannot_be_given_to_another_tenant(session: Raw, table: str, chang
 @pytest.mark.parametrize("table", TENANT_TABLES)
 @pytest.mark.parametrize("used", [False, True], ids=["never set", "set before"])
 @pytest.mark.parametrize("every", [False, True], ids=["", "asked for all"])
-def test_without_a_tenant_there_is_nothing(session: Raw, table: str, used: bool, every: bool) -> None:
+def test_without_a_tenant_there_is_nothing(session: RawConnection, table: str, used: bool, every: bool) -> None:
     if used:
         act_for(session, "a")
         session.rollback()
@@ -246,7 +248,7 @@ def test_without_a_tenant_there_is_nothing(session: Raw, table: str, used: bool,
 
 
 @pytest.mark.parametrize("tenant", ["a", ""])
-def test_without_a_tenant_nothing_can_be_written(session: Raw, tenant: str) -> None:
+def test_without_a_tenant_nothing_can_be_written(session: RawConnection, tenant: str) -> None:
     act_for(session, "a")
     session.rollback()  # from now on the setting is empty, not absent
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
@@ -268,7 +270,7 @@ FORGETFUL: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("name", FORGETFUL)
-def test_a_statement_that_forgets_the_tenant_answers_for_one_alone(session: Raw, name: str) -> None:
+def test_a_statement_that_forgets_the_tenant_answers_for_one_alone(session: RawConnection, name: str) -> None:
     """What it finds under `a` is what the whole statement finds for `a`, though it was asked for `b`."""
     forgetful = TENANTS_PREDICATE.sub(lambda found: "%b::text IS NOT NULL" if "%b" in found[0] else "TRUE", SQL[name])
     assert "tenant =" not in forgetful
@@ -281,9 +283,9 @@ def test_a_statement_that_forgets_the_tenant_answers_for_one_alone(session: Raw,
     assert session.execute(SQL[name], values, binary=True).fetchall() == []
 
 
-def test_an_append_for_one_tenant_cannot_write_to_another(session: Raw) -> None:
+def test_an_append_for_one_tenant_cannot_write_to_another(session: RawConnection) -> None:
     """Though it says that it acts for the one, what it carries is the other's."""
-    for stream in (stream_named("trip", actor="ada", tenant="b"), stream_named("new", tenant="b")):
+    for stream in (session_stream("trip", actor="ada", tenant="b"), session_stream("new", tenant="b")):
         operation = log.append_alone(append_of(write_to(stream, 0)), lost=False)
         next(operation)
         ask = operation.send([])
@@ -300,7 +302,7 @@ def test_an_append_for_one_tenant_cannot_write_to_another(session: Raw) -> None:
 def test_a_superuser_too_gets_only_what_is_the_tenants(lookalikes: PostgresStore, one: str, other: str) -> None:
     """Nothing that the database guards holds for it, so the statements must."""
     store, blobs = lookalikes, PostgresBlobs(lookalikes)
-    stream, others = stream_named(tenant=one), stream_named(tenant=other)
+    stream, others = session_stream(tenant=one), session_stream(tenant=other)
     mine = marked(one)
     assert store.head(stream) != store.head(others)
     assert [event.payload for event in store.read(stream, limit=10)] == [mine, mine]
@@ -311,9 +313,9 @@ def test_a_superuser_too_gets_only_what_is_the_tenants(lookalikes: PostgresStore
     assert [event.payload for event in store.find(one, "key")] == [mine]
     assert store.find(one, f"only {other}") == ()
     assert store.snapshot(stream) == Snapshot(2, 1, mine)
-    for row in (*rows_of_every_table(stream), *rows_of_every_table(ledger_named(tenant=one))):
+    for row in (*rows_of_every_table(stream), *rows_of_every_table(ledger_stream(tenant=one))):
         assert store.rows(type(row), {"tenant": one}, limit=10) == (row,)
-    asked = Search(tenant=one, ledgers=('["user","l"]',), words=("number", "subject"))
+    asked = FactQuery(tenant=one, ledgers=('["user","l"]',), words=("number", "subject"))
     assert [row.tenant for row, _ in store.search(asked)] == [one]
     assert read(blobs, one, BlobRef(*digest_of(mine))) == mine
     with pytest.raises(errors.BlobNotFound):
@@ -341,15 +343,15 @@ def lookalikes() -> Iterator[PostgresStore]:
     store = PostgresStore(fresh_url())
     blobs = PostgresBlobs(store)
     for tenant in {name for pair in LOOKALIKES for name in pair}:
-        stream, mine = stream_named(tenant=tenant), marked(tenant)
+        stream, mine = session_stream(tenant=tenant), marked(tenant)
         store.append(append_of(write_to(stream, 0, mine, rows=rows_of_every_table(stream)), key="key"))
         store.append(append_of(write_to(stream, 1, mine, snapshot=Snapshot(2, 1, mine)), key=f"only {tenant}"))
-        ledger = ledger_named(tenant=tenant)
+        ledger = ledger_stream(tenant=tenant)
         store.append(append_of(write_to(ledger, 0, mine, rows=rows_of_every_table(ledger))))
         writer = blobs.writer(tenant)
         writer.write(mine)
         writer.commit()
-    with raw(store.url) as connection:
+    with connect_raw(store.url) as connection:
         assert connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone() == (True,)
     yield store
     store.close()
@@ -393,6 +395,15 @@ INSERT INTO page_rows
 SELECT stream_no, tenant, actor, session, thread, frame / 2, frame % 2, frame - frame % 1000,
        CASE WHEN frame % 50 = 0 THEN 'resident' ELSE 'paged_out' END, '{}'
 FROM frame_rows;
+
+INSERT INTO entry_rows
+SELECT stream_no, tenant, actor, session, thread, 'entry ' || frame,
+       CASE WHEN frame % 3 = 0 THEN 'write' ELSE 'checkpoint' END,
+       'entry ' || frame / 2, frame, 1, 1, md5(session || frame), ''
+FROM frame_rows;
+
+INSERT INTO chunk_rows
+SELECT stream_no, tenant, actor, session, thread, md5(session || frame), frame, 0 FROM frame_rows;
 
 INSERT INTO token_rows
 SELECT stream_no, tenant, actor, session, thread, frame, md5(session || frame), 'live', (frame % 20 = 0)::int, '{}'
@@ -447,12 +458,12 @@ def looked_up(
     where: Mapping[str, str | int],
     after: Row | None = None,
     *,
-    order: Order = IN_ORDER_OF_KEY,
+    order: RowOrder = BY_KEY,
     most: Mapping[str, int] = MappingProxyType({}),
-    among: Among = MappingProxyType({}),
+    among: ColumnValues = MappingProxyType({}),
 ) -> tuple[str, tuple[Any, ...]]:
     query = select_rows(
-        table, where, after, 100, order, {}, most, among, Wording("%b", in_a_list, log.WORDING.unfolded)
+        table, where, after, 100, order, {}, most, among, SqlDialect("%b", in_a_list, log.DIALECT.unnest)
     )
     assert query is not None
     return query[0], tuple(query[1])
@@ -460,31 +471,32 @@ def looked_up(
 
 def in_a_list(column: str, values: Sequence[str | int]) -> tuple[str, Any]:
     """As the store says it, but for the packing."""
-    return log.WORDING.among(column, values)[0], list(values)
+    return log.DIALECT.among(column, values)[0], list(values)
 
 
 SCOPE: Mapping[str, str | int] = {"tenant": "a", "actor": "ada", "session": "4000", "thread": ""}
-IN_SCOPE = stream_named("4000", actor="ada", tenant="a")
+IN_SCOPE = session_stream("4000", actor="ada", tenant="a")
 MIDDLE = frame_row(IN_SCOPE, 3_000)
 MIDDLE_HANDLE = handle_row(IN_SCOPE, 3_500)
+NEWEST_FIRST = RowOrder(("seq",), backwards=True)
 MIDDLE_PAGE = page_row(IN_SCOPE, 1_750)
 MIDDLE_TOKEN = token_row(IN_SCOPE, "~", 3_000)
-EARLY_TOKEN = token_row(stream_named("4000", actor="a", tenant="a"), "~")
-BACKWARDS, SOONEST = Order(backwards=True), Order(("deadline_us",))
+EARLY_TOKEN = token_row(session_stream("4000", actor="a", tenant="a"), "~")
+BACKWARDS, SOONEST = RowOrder(backwards=True), RowOrder(("deadline_us",))
 DUE: Mapping[str, str | int] = {"tenant": "a"}
 HOME: Mapping[str, str | int] = {"tenant": "a", "ledger": '["user","400"]'}
 BROUGHT_BACK: Mapping[str, str | int] = {**SCOPE, "frame": 3_000, "residency": "resident"}
 GLOBAL: Mapping[str, str | int] = {"scope": "global", "scope_id": ""}
 SLOT: Mapping[str, str | int] = {**HOME, "subject": "one", **GLOBAL}
-MIDDLE_FACT = fact_row(ledger_named("400", tenant="a"), 3_000)
-EXPIRY = Order(("expires_us",))
+MIDDLE_FACT = fact_row(ledger_stream("400", tenant="a"), 3_000)
+EXPIRY = RowOrder(("expires_us",))
 TOLD = [[f"word{number}" for number in range(1_998, 1_998 + many)] for many in (3, 300, 3_000)]
 """Words of a text, few of which are of facts."""
 KEYS = [f"key {number}" for number in range(1, 100, 2)]
 
 
 def searched(*words: str) -> tuple[str, tuple[Any, ...]]:
-    asked = next(log.search(Search(tenant="a", ledgers=('["user","400"]', '["user","4"]'), words=words)))
+    asked = next(log.search(FactQuery(tenant="a", ledgers=('["user","400"]', '["user","4"]'), words=words)))
     values = list(asked.values)
     values[2] = ['["user","400"]', '["user","4"]']
     values[9], values[10] = ["global"], [""]
@@ -509,6 +521,13 @@ STATEMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "more handles": looked_up(HandleRow, {**SCOPE, "frame": 3_000}, MIDDLE_HANDLE),
     "more handles backwards": looked_up(HandleRow, {**SCOPE, "frame": 3_000}, MIDDLE_HANDLE, order=BACKWARDS),
     "handles from a source": looked_up(HandleRow, {**SCOPE, "frame": 3_000, "source": "source 3500"}),
+    "an entry": looked_up(EntryRow, {**SCOPE, "entry": "entry 3000"}),
+    "some entries": looked_up(EntryRow, SCOPE, among={"entry": ["entry 3000", "entry 3001"]}),
+    "entries": looked_up(EntryRow, SCOPE, order=NEWEST_FIRST),
+    "entries before one": looked_up(EntryRow, SCOPE, order=NEWEST_FIRST, most={"seq": 3_000}),
+    "entries of a kind": looked_up(EntryRow, {**SCOPE, "kind": "write"}, order=NEWEST_FIRST, most={"seq": 3_000}),
+    "entries with a parent": looked_up(EntryRow, {**SCOPE, "parent": "entry 300"}, order=NEWEST_FIRST),
+    "chunks": looked_up(ChunkRow, SCOPE, among={"digest": ["a", "b"]}),
     "pages": looked_up(PageRow, SCOPE, MIDDLE_PAGE),
     "pages backwards": looked_up(PageRow, SCOPE, MIDDLE_PAGE, order=BACKWARDS),
     "pages of a message": looked_up(PageRow, {**SCOPE, "message": 1_750}),
@@ -540,7 +559,9 @@ STATEMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "facts run out": looked_up(FactRow, {"tenant": "a", "live": 1}, order=EXPIRY, most={"expires_us": 9_000}),
     "a ledger's facts run out": looked_up(FactRow, {**HOME, "live": 1}, order=EXPIRY, most={"expires_us": 9_000}),
     "what depends on a fact": looked_up(DependRow, {**HOME, "source": 3_000, "live": 1}),
-    "dead facts in a session": looked_up(MentionRow, {**SCOPE, "live": 0}, order=Order(("seq",)), most={"seq": 1_500}),
+    "dead facts in a session": looked_up(
+        MentionRow, {**SCOPE, "live": 0}, order=RowOrder(("seq",)), most={"seq": 1_500}
+    ),
     "a search": searched("rare"),
     **{
         f"facts by {len(words)} words": looked_up(FactRow, HOME, order=BACKWARDS, among={"anchor": words})
@@ -558,7 +579,7 @@ AMONG = {name for name, (statement, _) in STATEMENTS.items() if "unnest" in stat
 
 
 @pytest.fixture(scope="module")
-def large(place: Place) -> Iterator[dict[str, Raw]]:
+def large(place: Place) -> Iterator[dict[str, RawConnection]]:
     """Sessions of the owner and of the application on a store with many rows."""
     url = place.roles.url()
     PostgresStore(url).close()
@@ -567,7 +588,7 @@ def large(place: Place) -> Iterator[dict[str, Raw]]:
         superuser.execute(sql.SQL("SET search_path = {}").format(schema_of(url)))
         superuser.execute(MANY)
         superuser.execute("ANALYZE")
-    with raw(url, autocommit=False) as of_owner, raw(application, autocommit=False) as of_application:
+    with connect_raw(url, autocommit=False) as of_owner, connect_raw(application, autocommit=False) as of_application:
         yield {"owner": of_owner, "application": of_application}
 
 
@@ -579,7 +600,9 @@ def large(place: Place) -> Iterator[dict[str, Raw]]:
         *(("application", name) for name in STATEMENTS if name not in FOR_OWNERS),
     ],
 )
-def test_a_statement_finds_its_rows_by_an_index(large: dict[str, Raw], role: str, name: str, how: str) -> None:
+def test_a_statement_finds_its_rows_by_an_index(
+    large: dict[str, RawConnection], role: str, name: str, how: str
+) -> None:
     """Also behind the policies, which keep anything that might leak from being looked at before them."""
     session = large[role]
     session.execute(f"SET LOCAL plan_cache_mode = {how}")
@@ -605,7 +628,7 @@ def test_a_statement_finds_its_rows_by_an_index(large: dict[str, Raw], role: str
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.table)
-def test_rows_are_forgotten_by_their_stream(large: dict[str, Raw], table: type[Row]) -> None:
+def test_rows_are_forgotten_by_their_stream(large: dict[str, RawConnection], table: type[Row]) -> None:
     session = large["owner"]
     session.execute("SELECT act_for(%s)", ("a",))
     explain = f"EXPLAIN (FORMAT JSON) DELETE FROM {table.table} WHERE stream_no = ANY (%s::bigint[])"
@@ -657,5 +680,5 @@ def test_a_password_is_in_no_representation() -> None:
     url = f"{fresh_url()}&password={SECRET}"
     with holdfast.open(url) as engine:
         assert isinstance(engine.store, PostgresStore)
-        for each in (engine, engine.store, engine.blobs, engine.store.standing, engine.store.address):
+        for each in (engine, engine.store, engine._blob_store, engine.store.role_status, engine.store.address):
             assert SECRET not in f"{each} {each!r}"

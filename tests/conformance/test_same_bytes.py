@@ -16,18 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import BlobRef, Body, File, Frame, HoldfastError, Image, Opaque, Part, Session, Text, Usage
+from holdfast import BlobRef, File, Frame, HoldfastError, Image, Session, Text, Usage
 from holdfast.model import limits
 from holdfast.model.names import StreamId
 from holdfast.model.rows import TABLES, BlobRow
 from holdfast.testing.appends import all_heads
-from tests.edges.engines import KINDS, Awaited, Desk, HandClock, blobs_of, log_of, rows_of, store_of
+from holdfast.types import Body, Opaque, Part
+from tests.edges.engines import KINDS, BlockingProxy, EngineDesk, ManualClock, blobs_of, log_of, rows_of, store_of
 from tests.postgres import base_url
-from tests.property import carried_out, model, transcript_model
-from tests.property.tools import fast_folder
+from tests.property import session_model, transcript_model, transcript_player
+from tests.property.store_tools import fast_folder
 from tests.support import CountingIds, figure
 
-EXAMPLES = figure(15, 1_000)
+EXAMPLES = figure(8, 1_000)
 BLOCKING = ("memory", "sqlite", "postgres")
 
 ODD = (
@@ -84,7 +85,7 @@ ANTHROPIC = {
 class Story:
     """A long history with a bit of everything, told to one engine. What it answered, errors too, is kept."""
 
-    def __init__(self, engine: holdfast.Engine, clock: HandClock) -> None:
+    def __init__(self, engine: holdfast.Engine, clock: ManualClock) -> None:
         self.engine = engine
         self.clock = clock
         self.answers: list[object] = []
@@ -96,7 +97,7 @@ class Story:
         except HoldfastError as error:
             self.answers.append(f"{type(error).__name__}: {error}")
             return None
-        held = isinstance(answer, Session | Frame | Awaited)  # its engine's own
+        held = isinstance(answer, Session | Frame | BlockingProxy)  # its engine's own
         self.answers.append(None if held else answer)
         return answer
 
@@ -126,7 +127,7 @@ class Story:
 
     def messages(self) -> None:
         session = self.engine.create_session("messages", metadata={"z": 1, "a": {"b": [True, None, -0.0, 1e300]}})
-        ref = self.engine.put_blob(b"%PDF" * 9, media_type="application/pdf")
+        ref = self.engine.blobs.put(b"%PDF" * 9, media_type="application/pdf")
         parts: list[Part] = [
             Text("text"),
             Body(ref, "preview"),
@@ -144,7 +145,7 @@ class Story:
         self.ask(session.record, ANTHROPIC)
         self.ask(session.result, "toolu_1", {"found": [1, 2.5, "é"]})
         for budget in (1, 40, 8_000):
-            self.ask(session.window, budget)
+            self.ask(session.context.window, budget)
         for expect in (0, session.state().version, 10**6):
             self.ask(session.record, "user", "hello", expect=expect)
         self.ask(session.erase, [2, 4], "asked to")
@@ -159,25 +160,25 @@ class Story:
         self.ask(session.result, calls[1], ["a", {"b": None}], is_error=True)
         self.ask(session.result, "q", "again")
         self.ask(session.record, "user", "hurry up")
-        self.ask(session.close_open_calls, "interrupted")
+        self.ask(session.close_calls, "interrupted")
         self.ask(session.result, "p", "late", metadata={"how": "late"})
         self.ask(session.result, "nowhere", "x")
         self.ask(session.record, "assistant", None, tool_calls=TOOLS)
         self.ask(session.result, "p", io.BytesIO(bytes(range(256)) * 999))
         self.ask(session.result, "q", iter([b"words ", b"and more words"]))
         self.ask(session.evidence)
-        self.ask(session.window)
+        self.ask(session.context.window)
         self.ask(session.erase, [2], "asked to")
-        self.ask(session.window)
+        self.ask(session.context.window)
 
     def bodies(self) -> None:
         other = self.engine.acting_as(tenant=ODD[5])
         for engine in (self.engine, other):
-            ref = self.ask(engine.put_blob, [b"a", b"", b"b" * 3_000_000], media_type="text/plain")
+            ref = self.ask(engine.blobs.put, [b"a", b"", b"b" * 3_000_000], media_type="text/plain")
             self.ask(engine.session("bodies", create=True).record, "user", File(ref, ODD[7]))
-            self.ask(engine.read_blob, ref)
-            self.ask(engine.read_blob, BlobRef(ref.digest, 7))
-        self.ask(self.engine.acting_as(tenant="none").read_blob, ref)
+            self.ask(engine.blobs.read, ref)
+            self.ask(engine.blobs.read, BlobRef(ref.digest, 7))
+        self.ask(self.engine.acting_as(tenant="none").blobs.read, ref)
         self.ask(other.session("bodies").record, "user", Body(BlobRef("0" * 64, 1)))
 
     def summaries(self) -> None:
@@ -185,12 +186,12 @@ class Story:
         for number in range(6):
             self.ask(session.record_all, [("user", f"{number} word" * 30), ("assistant", "word " * 30)])
         for keep in (3, 1):
-            draft = self.ask(session.draft_summary, keep)
-            self.ask(session.summarize, draft, f"they spoke of {ODD[5]}")
-            self.ask(session.summarize, draft, "again")
-        self.ask(session.window)
+            draft = self.ask(session.context.draft_summary, keep)
+            self.ask(session.context.summarize, draft, f"they spoke of {ODD[5]}")
+            self.ask(session.context.summarize, draft, "again")
+        self.ask(session.context.window)
         self.ask(session.erase, [3], "asked to")
-        self.ask(session.window)
+        self.ask(session.context.window)
 
     def keys(self) -> None:
         session = self.engine.create_session("keys", key="creation")
@@ -202,23 +203,23 @@ class Story:
         self.ask(self.engine.create_session, "others", key="creation")
         self.ask(session.erase, [2], "asked to", key="erasure")
         self.ask(session.record, "user", "said", key="k")
-        self.ask(session.close, "done", key="batch")
-        self.ask(session.close, "done", key="end")
-        self.ask(session.close, "done", key="end")
+        self.ask(session.end, "done", key="batch")
+        self.ask(session.end, "done", key="end")
+        self.ask(session.end, "done", key="end")
 
     def frames(self) -> None:
         session = self.engine.create_session("frames")
         root = self.ask(session.frame, f"compare {ODD[5]}", budget=1_000, inputs={"é": [1, None]}, timeout_s=3_600)
         self.ask(root.frame, "too much", budget=5_000)
         for content in ("text \0", {"a": [1.5, "é"]}, b"\0\xff" * 99, "x" * (limits.SPOOL_BYTES + 1)):
-            self.ask(root.add_handle, "document", content, title=ODD[7], metadata={"é": ODD[8]})
+            self.ask(root.handles.add, "document", content, title=ODD[7], metadata={"é": ODD[8]})
         for content in ("the same", "the same", "not the same"):
-            self.ask(root.add_handle, "url", content, source=ODD[9], priority="high")
+            self.ask(root.handles.add, "url", content, source=ODD[9], priority="high")
         child = self.ask(root.frame, "read", budget=300)
-        reservation = self.ask(child.reserve, "model call", 100)
+        reservation = self.ask(child.budget.reserve, "model call", 100)
         self.ask(child.record, "assistant", "hi", usage=Usage(10, 2, 3), reservation=reservation)
         self.ask(child.record, "assistant", None, tool_calls=TOOLS)
-        self.ask(child.start, "p")
+        self.ask(child.start_call, "p")
         token = self.ask(child.suspend, "a question", resumable_by=ODD[:3])
         self.ask(self.engine.suspended)
         for _ in range(2):
@@ -227,15 +228,15 @@ class Story:
         self.ask(child.pop, "completed", "read", result={"é": ["found"]})
         self.ask(root.frame, "slow", budget=1, timeout_s=1)
         self.clock.now_s += 4
-        self.ask(self.engine.sweep)
+        self.ask(self.engine.admin.sweep)
         self.ask(root.suspend, "the next day")
         for status in (None, "live", "suspended", "completed"):
-            self.ask(session.frames, status=status)
-        self.ask(session.frames, parent=root.id, limit=1)
-        self.ask(root.handles, limit=2)
+            self.ask(session.frames.list, status=status)
+        self.ask(session.frames.list, parent=root.id, limit=1)
+        self.ask(root.handles.attachments, limit=2)
         self.ask(session.erase, [3, 7], "asked to")
         other = self.ask(session.frame, "go on", budget=10)
-        self.ask(other.add_handle, "artifact", ["kept"], source=ODD[9])
+        self.ask(other.handles.add, "artifact", ["kept"], source=ODD[9])
         self.ask(other.suspend, "until then")
         self.ask(root.pop, "cancelled", "over")
         self.ask(session.erase, [3, 7], "asked to")
@@ -254,52 +255,69 @@ class Story:
                 self.ask(place.result, f"p{number}", "found " * 3_000)
             self.ask(place.record, "assistant", "all of it")
             for window in (1, 500, 20_000, 10**9):
-                self.ask(place.plan, window=window, policy="classic")
-            self.ask(place.plan)
-            self.ask(place.page_out, self.ask(place.pieces)[-1], key=f"out {place.scope} {frame is place}")
-            self.ask(place.page_in, self.ask(place.pieces)[-1])
-            self.ask(place.page_out, "h2_0")
-            plan = self.ask(place.plan, window=14_000, policy="classic", before=7)
+                self.ask(place.context.plan, window=window, policy="classic")
+            self.ask(place.context.plan)
+            self.ask(
+                place.handles.page_out, self.ask(place.handles.list)[-1], key=f"out {place.scope} {frame is place}"
+            )
+            self.ask(place.handles.page_in, self.ask(place.handles.list)[-1])
+            self.ask(place.handles.page_out, "h2_0")
+            plan = self.ask(place.context.plan, window=14_000, policy="classic", before=7)
             for _ in range(2):
-                self.ask(place.compact, plan)
-            self.ask(place.page_out, self.ask(place.pieces)[-1], tier="semantic")
-            self.ask(place.compact, strategy=holdfast.SummarizeOldest(keep_recent=4), window=9_000)
-            self.ask(place.compact, window=700)
+                self.ask(place.context.compact, plan)
+            self.ask(place.handles.page_out, self.ask(place.handles.list)[-1], tier="semantic")
+            self.ask(place.context.compact, strategy=holdfast.types.SummarizeOldest(keep_recent=4), window=9_000)
+            self.ask(place.context.compact, window=700)
             for dialect in ("text", "anthropic", "openai", "openai-responses"):
-                self.ask(place.render, dialect)
-            self.ask(place.occupancy)
-            self.ask(place.history)
-        handle = self.ask(frame.add_handle, "document", "what is on the page", source=ODD[9])
-        self.ask(frame.page_out, handle)
-        self.ask(frame.replace_handle, handle, {"é": ODD[8]}, title=ODD[7])
-        self.ask(session.read_text, handle, search="E")
+                self.ask(place.context.render, dialect)
+            self.ask(place.context.occupancy)
+            self.ask(place.context.view)
+        for number in range(4):
+            body = {"é": [f"{each} {ODD[7]} " * 30 for each in range(9 + number)], "large": ODD[8] * 30_000}
+            self.ask(session.entries.append, "checkpoint", f"{ODD[9]} {number}", body, parent=ODD[9])
+        self.ask(session.entries.append, "checkpoint", f"{ODD[9]} 0", "another body")
+        self.ask(session.entries.append, "write", "long " * 100, bytes(range(256)), parent=f"{ODD[9]} 1")
+        self.ask(session.entries.delete, [f"{ODD[9]} 1"])
+        self.ask(session.entries.get, f"{ODD[9]} 3")
+        self.ask(session.entries.list)
+        handle = self.ask(frame.handles.add, "document", "what is on the page", source=ODD[9])
+        self.ask(frame.handles.page_out, handle)
+        self.ask(frame.handles.replace, handle, {"é": ODD[8]}, title=ODD[7])
+        self.ask(session.handles.read, handle, search="E")
         self.ask(session.erase, [5], "asked to")
-        self.ask(session.history)
+        self.ask(session.context.view)
 
     def facts(self) -> None:
         ledger = self.engine.ledger(user=ODD[5])
         for number, name in enumerate(ODD):
             project = self.engine.ledger(project=name)
-            self.ask(project.assert_, name, {name: [number]}, scope_id=name, scope="task", ref=name)
-            self.ask(ledger.assert_, name, f"value {name}", ref=ODD[number // 2])
-        city = self.ask(ledger.assert_, "home.city", "Rome", ref="city", key="city")
-        self.ask(ledger.assert_, "home.city", "Rome", ref="city", key="city")
-        plan = self.ask(ledger.assert_, "plan", ["by train", 1.5, None], depends_on=["city"], requires=["read", ODD[7]])
+            self.ask(project.set, name, {name: [number]}, scope_id=name, scope="task", ref=name)
+            self.ask(ledger.set, name, f"value {name}", ref=ODD[number // 2])
+        city = self.ask(ledger.set, "home.city", "Rome", ref="city", key="city")
+        self.ask(ledger.set, "home.city", "Rome", ref="city", key="city")
+        plan = self.ask(ledger.set, "plan", ["by train", 1.5, None], depends_on=["city"], requires=["read", ODD[7]])
         for value in ("Paris", "Rome", {"é": "\0"}, "Paris"):
-            self.ask(ledger.assert_, "home.city", value, authority="manager" if value == "Paris" else "guest")
-        for order in (ledger.retract, ledger.confirm, ledger.endorse, ledger.reinstate, ledger.expire, ledger.promote):
+            self.ask(ledger.set, "home.city", value, authority="manager" if value == "Paris" else "guest")
+        for order in (
+            ledger.retract,
+            ledger.review.confirm,
+            ledger.review.endorse,
+            ledger.review.reinstate,
+            ledger.review.expire,
+            ledger.review.promote,
+        ):
             self.ask(order, city)
             self.ask(order, plan)
-        self.ask(ledger.assert_, "rule", "never at night", is_constraint=True, valid_from_us=7)
-        self.ask(ledger.assert_, "snack", "a sandwich", ttl_s=1)
+        self.ask(ledger.set, "rule", "never at night", is_constraint=True, valid_from_us=7)
+        self.ask(ledger.set, "snack", "a sandwich", ttl_s=1)
         self.clock.now_s += 4
-        self.ask(self.engine.sweep)
-        self.ask(ledger.assert_, "meeting.day", "Tuesday")
+        self.ask(self.engine.admin.sweep)
+        self.ask(ledger.set, "meeting.day", "Tuesday")
         session = self.engine.create_session("facts", ledgers=[ledger.id])
         self.ask(session.observe, "Actually, the meeting was moved from Tuesday to Wednesday.")
         self.ask(ledger.erase, ["k1", "k3"], "asked to")
         for status in ("live", "dead"):
-            self.ask(ledger.facts, status=status, limit=50)
+            self.ask(ledger.items, status=status, limit=50)
         for name in ("home.city", "city", *ODD):
             self.ask(ledger.why, name)
             self.ask(ledger.history, name)
@@ -308,28 +326,28 @@ class Story:
 
     def ends(self, offload: bool) -> None:
         session = self.engine.create_session(f"ends {offload}")
-        ref = self.engine.put_blob(b"a body of its own")
+        ref = self.engine.blobs.put(b"a body of its own")
         self.ask(session.record_all, [("system", "be kind"), ("user", "hello")])
         self.ask(session.reset, "again", keep_system=offload)
         self.ask(session.record, "user", File(ref))
-        self.ask(session.window)
+        self.ask(session.context.window)
         self.ask(session.record, "assistant", None, tool_calls=TOOLS)
-        self.ask(session.close, "enough")
+        self.ask(session.end, "enough")
         self.ask(session.record, "user", "too late")
         self.ask(session.result, "p", "late")
         self.ask(session.destroy, "no more", offload=offload)
         self.ask(session.messages)
-        for entry in self.ask(self.engine.outbox):
-            self.ask(self.engine.history, entry, limit=3)
-            self.ask(self.engine.acknowledge, entry, key=f"{entry.scope.session} {entry.entry}")
-            self.ask(self.engine.acknowledge, entry)
+        for entry in self.ask(self.engine.admin.outbox):
+            self.ask(self.engine.admin.offloaded, entry, limit=3)
+            self.ask(self.engine.admin.acknowledge, entry, key=f"{entry.scope.session} {entry.entry}")
+            self.ask(self.engine.admin.acknowledge, entry)
 
     def timeouts(self) -> None:
         for number, name in enumerate(ODD[:6]):
             self.engine.create_session(name, actor="timed", idle_timeout_s=number + 1).record("user", "hello")
         self.clock.now_s += 4
-        self.ask(self.engine.sweep)
-        self.ask(self.engine.outbox)
+        self.ask(self.engine.admin.sweep)
+        self.ask(self.engine.admin.outbox)
 
     def lists(self) -> None:
         for order in ("name", "recent"):
@@ -340,14 +358,14 @@ class Story:
             self.ask(self.engine.sessions, status=status, idle_since_us=self.clock.now_us() - 4_000_000)
         for actor in ODD:
             self.ask(self.engine.sessions, actor=actor)
-        self.ask(self.engine.verify)
+        self.ask(self.engine.admin.verify)
 
 
 def everything(engine: holdfast.Engine, folder: Path) -> dict[str, Any]:
     """All that a store keeps, in the order in which it tells it."""
     store = store_of(engine)
     events, rows, heads = log_of(engine), rows_of(engine), list(all_heads(store))
-    engine.export(folder / "export.jsonl")
+    engine.admin.export(folder / "export.jsonl")
     totals = store.totals()
     return {
         "events": events,
@@ -364,7 +382,7 @@ def everything(engine: holdfast.Engine, folder: Path) -> dict[str, Any]:
     }
 
 
-def _read(engine: holdfast.Engine, stream: StreamId) -> Iterator[holdfast.Recorded]:
+def _read(engine: holdfast.Engine, stream: StreamId) -> Iterator[holdfast.types.StoredEvent]:
     after = 0
     while page := store_of(engine).read(stream, after=after, limit=7):
         yield from page
@@ -372,7 +390,7 @@ def _read(engine: holdfast.Engine, stream: StreamId) -> Iterator[holdfast.Record
 
 
 def _body(engine: holdfast.Engine, row: BlobRow) -> bytes:
-    return b"".join(engine.blobs.chunks(row.tenant, BlobRef(row.digest, row.size)))
+    return b"".join(engine._blob_store.chunks(row.tenant, BlobRef(row.digest, row.size)))
 
 
 def assert_same(kept: dict[str, Any], other: dict[str, Any], kind: str) -> None:
@@ -389,8 +407,8 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def desk(folder: Path) -> Iterator[Desk]:
-    with closing(Desk(folder)) as desk:
+def desk(folder: Path) -> Iterator[EngineDesk]:
+    with closing(EngineDesk(folder)) as desk:
         yield desk
 
 
@@ -401,23 +419,23 @@ def many_snapshots() -> Iterator[None]:
         yield
 
 
-def told(desk: Desk, kind: str) -> tuple[holdfast.Engine, dict[str, Any]]:
-    clock = HandClock()
+def told(desk: EngineDesk, kind: str) -> tuple[holdfast.Engine, dict[str, Any]]:
+    clock = ManualClock()
     engine = desk.open(kind, clock=clock)
     answers = Story(engine, clock).tell()
     return engine, {"answers": answers, **everything(engine, desk.folder)}
 
 
 @pytest.fixture(scope="module")
-def in_memory(desk: Desk) -> dict[str, Any]:
+def in_memory(desk: EngineDesk) -> dict[str, Any]:
     return told(desk, "memory")[1]
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_one_long_history_is_the_same_to_the_byte(kind: str, desk: Desk, in_memory: dict[str, Any]) -> None:
+def test_one_long_history_is_the_same_to_the_byte(kind: str, desk: EngineDesk, in_memory: dict[str, Any]) -> None:
     engine, kept = told(desk, kind)
     assert_same(in_memory, kept, kind)
-    engine.rebuild()
+    engine.admin.rebuild()
     assert_same({"answers": in_memory["answers"], **everything(engine, desk.folder)}, in_memory, f"{kind}, rebuilt")
 
 
@@ -426,6 +444,7 @@ def test_the_long_history_has_something_of_everything(in_memory: dict[str, Any])
     assert types >= {"session.created", "message.recorded", "evidence.kept", "summary.recorded", "payloads.erased"}
     assert types >= {"frame.pushed", "frame.handle_added", "frame.result_added", "frame.suspended", "actor.resumed"}
     assert types >= {"frame.compacted", "handle.moved", "handle.replaced"}
+    assert types >= {"entry.appended", "entry.chunks_stored"}
     assert types >= {"fact.asserted", "fact.superseded", "fact.retracted", "fact.expired", "fact.reinstated"}
     assert {type(row) for row in in_memory["rows"]} == set(TABLES)
     assert len([each for each in in_memory["snapshots"] if each]) > 5
@@ -433,13 +452,13 @@ def test_the_long_history_has_something_of_everything(in_memory: dict[str, Any])
     assert len(refusals) > 10, refusals
 
 
-def alike(tell: Callable[[holdfast.Engine, model.HandClock], list[object]], kinds: Sequence[str]) -> None:
+def alike(tell: Callable[[holdfast.Engine, session_model.ManualClock], list[object]], kinds: Sequence[str]) -> None:
     """The same is told to engines of these kinds, and they answer and keep the same."""
-    with fast_folder() as folder, closing(Desk(Path(folder))) as desk:
+    with fast_folder() as folder, closing(EngineDesk(Path(folder))) as desk:
         first: dict[str, Any] = {}
         for kind in kinds:
-            clock = model.HandClock()
-            engine = desk.open(kind, clock=clock, ids=CountingIds(), counter=model.CharCounter())
+            clock = session_model.ManualClock()
+            engine = desk.open(kind, clock=clock, ids=CountingIds(), counter=session_model.CharCounter())
             kept = {"answers": tell(engine, clock), **everything(engine, desk.folder)}
             first = first or kept
             assert_same(first, kept, kind)
@@ -449,9 +468,9 @@ _kinds = st.sampled_from([BLOCKING, BLOCKING, ("memory", "postgres awaited")])
 
 
 @settings(max_examples=EXAMPLES)
-@given(orders=st.lists(model.commands, min_size=5, max_size=30), kinds=_kinds)
-def test_random_histories_are_the_same_to_the_byte(orders: list[model.Command], kinds: Sequence[str]) -> None:
-    alike(lambda engine, clock: model.told(engine, clock, orders), kinds)
+@given(orders=st.lists(session_model.commands, min_size=5, max_size=30), kinds=_kinds)
+def test_random_histories_are_the_same_to_the_byte(orders: list[session_model.Command], kinds: Sequence[str]) -> None:
+    alike(lambda engine, clock: session_model.collect_answers(engine, clock, orders), kinds)
 
 
 _orders = st.tuples(st.sampled_from(("a", "b")), transcript_model.commands, st.integers(1, 300))
@@ -459,17 +478,19 @@ _orders = st.tuples(st.sampled_from(("a", "b")), transcript_model.commands, st.i
 
 @settings(max_examples=EXAMPLES)
 @given(orders=st.lists(_orders, min_size=5, max_size=20), kinds=_kinds)
-def test_random_conversations_are_the_same_to_the_byte(orders: list[carried_out.Order], kinds: Sequence[str]) -> None:
-    alike(lambda engine, clock: carried_out.told(engine, clock, orders), kinds)
+def test_random_conversations_are_the_same_to_the_byte(
+    orders: list[transcript_player.SessionOrder], kinds: Sequence[str]
+) -> None:
+    alike(lambda engine, clock: transcript_player.collect_answers(engine, clock, orders), kinds)
 
 
-def test_an_export_has_all_that_was_acknowledged_whatever_others_have_not_ended(desk: Desk) -> None:
+def test_an_export_has_all_that_was_acknowledged_whatever_others_have_not_ended(desk: EngineDesk) -> None:
     """A feed stops before a transaction that has not ended, in whichever database of the server it is: what is behind it
     would be missing from a file that says it is whole."""
     engine, copy = desk.open("postgres", name="held back"), desk.open("memory")
     with psycopg.connect(base_url()) as other:
         other.execute("SELECT pg_current_xact_id()")
         engine.create_session("s").record("user", "acknowledged")
-        engine.export(desk.folder / "held-back.jsonl")
-    copy.import_(desk.folder / "held-back.jsonl")
+        engine.admin.export(desk.folder / "held-back.jsonl")
+    copy.admin.import_(desk.folder / "held-back.jsonl")
     assert [message.text for message in copy.session("s").messages()] == ["acknowledged"]

@@ -15,7 +15,7 @@ from tests.support import figure
 
 
 class TestSqliteStore(EventStoreContract):
-    machine_examples = figure(20, 1_000)
+    machine_examples = figure(12, 1_000)
 
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> Callable[[], EventStore]:

@@ -28,31 +28,33 @@ from holdfast.errors import (
     UnsafeSqlite,
 )
 from holdfast.model.content import Text
-from holdfast.model.events import Event, MessageRecorded, SessionCreated
-from holdfast.model.facts import Search
+from holdfast.model.events import Event
+from holdfast.model.facts.fact import FactQuery
 from holdfast.model.log import NewEvent, Snapshot, StreamWrite
 from holdfast.model.names import Scope
 from holdfast.model.rows import (
-    IN_ORDER_OF_KEY,
+    BY_KEY,
     TABLES,
+    EntryRow,
     FactRow,
     FrameRow,
     HandleRow,
     LedgerRow,
     MentionRow,
-    Order,
     OutboxRow,
     PageRow,
     Row,
+    RowOrder,
     SessionRow,
     TokenRow,
 )
+from holdfast.model.sessions.events import MessageRecorded, SessionCreated
 from holdfast.storage import common
 from holdfast.storage.sql import Migration, select_rows
-from holdfast.storage.sqlite import connect
-from holdfast.storage.sqlite.log import SQL, WORDING
-from holdfast.storage.sqlite.migrate import APPLICATION_ID, migrate, refuse_foreign, shipped
-from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.sqlite import connections
+from holdfast.storage.sqlite.log import SQL
+from holdfast.storage.sqlite.migrate import APPLICATION_ID, check_owner, migrate, shipped_migrations
+from holdfast.storage.sqlite.store import DIALECT, SqliteStore
 from holdfast.testing.appends import (
     LEDGER,
     ONE,
@@ -64,13 +66,13 @@ from holdfast.testing.appends import (
     assert_sound,
     blob_row,
     fact_row,
-    fill,
+    fill_stream,
     page_row,
     rows_of_every_table,
     session_row,
     write_to,
 )
-from tests.property.tools import fast_folder
+from tests.property.store_tools import fast_folder
 from tests.support import figure
 
 
@@ -149,7 +151,7 @@ def test_a_sqlite_with_a_bug_that_loses_data_is_refused(
 
 @pytest.mark.parametrize("version", ["3.51.3", "3.51.10", "3.100.0", "4.0.0"])
 def test_a_later_sqlite_is_fine(version: str) -> None:
-    connect.check_sqlite(version)
+    connections.check_sqlite(version)
 
 
 # Schema
@@ -185,30 +187,33 @@ def test_the_columns_of_a_table_are_the_fields_of_its_row(path: Path, table: typ
 
 NAMES = ("tenant", "actor", "session", "thread")
 HOME = ("tenant", "ledger")
-LAID_OUT: dict[str, tuple[type[Row], Sequence[str], Order, Sequence[str]]] = {
-    "outbox_rows_pending": (OutboxRow, ("tenant", "done"), IN_ORDER_OF_KEY, ()),
-    "session_rows_by_expiry": (SessionRow, ("tenant",), Order(("expires_us",)), ("expires_us",)),
-    "frame_rows_by_parent": (FrameRow, (*NAMES, "parent"), IN_ORDER_OF_KEY, ()),
-    "frame_rows_by_ending": (FrameRow, (*NAMES, "ended"), IN_ORDER_OF_KEY, ()),
-    "frame_rows_by_deadline": (FrameRow, ("tenant",), Order(("deadline_us",)), ("deadline_us",)),
-    "handle_rows_by_frame": (HandleRow, (*NAMES, "frame"), IN_ORDER_OF_KEY, ()),
-    "handle_rows_by_source": (HandleRow, (*NAMES, "frame", "source"), IN_ORDER_OF_KEY, ()),
-    "page_rows_by_residency": (PageRow, (*NAMES, "frame", "residency"), IN_ORDER_OF_KEY, ()),
-    "token_rows_by_digest": (TokenRow, ("tenant", "digest"), IN_ORDER_OF_KEY, ()),
-    "token_rows_suspended": (TokenRow, ("tenant", "suspended"), IN_ORDER_OF_KEY, ()),
-    "ledger_rows_by_kind": (LedgerRow, ("tenant", "kind"), IN_ORDER_OF_KEY, ()),
-    "fact_rows_by_slot": (FactRow, (*HOME, "subject", "scope", "scope_id", "live"), IN_ORDER_OF_KEY, ()),
-    "fact_rows_by_subject": (FactRow, (*HOME, "subject"), IN_ORDER_OF_KEY, ()),
-    "fact_rows_by_life": (FactRow, (*HOME, "live"), IN_ORDER_OF_KEY, ()),
-    "fact_rows_by_ref": (FactRow, (*HOME, "ref", "live"), IN_ORDER_OF_KEY, ()),
-    "fact_rows_live_by_subject": (FactRow, ("live", *HOME, "subject"), IN_ORDER_OF_KEY, ()),
-    "fact_rows_live_by_scope": (FactRow, ("live", *HOME, "scope", "scope_id"), IN_ORDER_OF_KEY, ()),
-    "fact_rows_by_anchor": (FactRow, (*HOME, "anchor", "live"), IN_ORDER_OF_KEY, ()),
-    "fact_rows_in_review": (FactRow, ("review", *HOME), IN_ORDER_OF_KEY, ()),
-    "fact_rows_constraints": (FactRow, ("constrains", *HOME), IN_ORDER_OF_KEY, ()),
-    "fact_rows_by_expiry": (FactRow, ("live", "tenant"), Order(("expires_us",)), ("expires_us",)),
-    "fact_rows_due": (FactRow, ("live", *HOME), Order(("expires_us",)), ("expires_us",)),
-    "mention_rows_by_session": (MentionRow, (*NAMES, "live"), Order(("seq",)), ("seq",)),
+LAID_OUT: dict[str, tuple[type[Row], Sequence[str], RowOrder, Sequence[str]]] = {
+    "outbox_rows_pending": (OutboxRow, ("tenant", "done"), BY_KEY, ()),
+    "session_rows_by_expiry": (SessionRow, ("tenant",), RowOrder(("expires_us",)), ("expires_us",)),
+    "frame_rows_by_parent": (FrameRow, (*NAMES, "parent"), BY_KEY, ()),
+    "frame_rows_by_ending": (FrameRow, (*NAMES, "ended"), BY_KEY, ()),
+    "frame_rows_by_deadline": (FrameRow, ("tenant",), RowOrder(("deadline_us",)), ("deadline_us",)),
+    "handle_rows_by_frame": (HandleRow, (*NAMES, "frame"), BY_KEY, ()),
+    "handle_rows_by_source": (HandleRow, (*NAMES, "frame", "source"), BY_KEY, ()),
+    "page_rows_by_residency": (PageRow, (*NAMES, "frame", "residency"), BY_KEY, ()),
+    "entry_rows_by_seq": (EntryRow, NAMES, RowOrder(("seq",)), ("seq",)),
+    "entry_rows_by_kind": (EntryRow, (*NAMES, "kind"), RowOrder(("seq",)), ("seq",)),
+    "entry_rows_by_parent": (EntryRow, (*NAMES, "parent"), RowOrder(("seq",)), ("seq",)),
+    "token_rows_by_digest": (TokenRow, ("tenant", "digest"), BY_KEY, ()),
+    "token_rows_suspended": (TokenRow, ("tenant", "suspended"), BY_KEY, ()),
+    "ledger_rows_by_kind": (LedgerRow, ("tenant", "kind"), BY_KEY, ()),
+    "fact_rows_by_slot": (FactRow, (*HOME, "subject", "scope", "scope_id", "live"), BY_KEY, ()),
+    "fact_rows_by_subject": (FactRow, (*HOME, "subject"), BY_KEY, ()),
+    "fact_rows_by_life": (FactRow, (*HOME, "live"), BY_KEY, ()),
+    "fact_rows_by_ref": (FactRow, (*HOME, "ref", "live"), BY_KEY, ()),
+    "fact_rows_live_by_subject": (FactRow, ("live", *HOME, "subject"), BY_KEY, ()),
+    "fact_rows_live_by_scope": (FactRow, ("live", *HOME, "scope", "scope_id"), BY_KEY, ()),
+    "fact_rows_by_anchor": (FactRow, (*HOME, "anchor", "live"), BY_KEY, ()),
+    "fact_rows_in_review": (FactRow, ("review", *HOME), BY_KEY, ()),
+    "fact_rows_constraints": (FactRow, ("constrains", *HOME), BY_KEY, ()),
+    "fact_rows_by_expiry": (FactRow, ("live", "tenant"), RowOrder(("expires_us",)), ("expires_us",)),
+    "fact_rows_due": (FactRow, ("live", *HOME), RowOrder(("expires_us",)), ("expires_us",)),
+    "mention_rows_by_session": (MentionRow, (*NAMES, "live"), RowOrder(("seq",)), ("seq",)),
 }
 """What each index is there for: equal columns, an order, and what is bounded."""
 
@@ -247,11 +252,11 @@ def test_rows_are_found_by_the_index_that_is_there_for_them(
     fact = fact_row(LEDGER, 2, ref="ref", review=1, constrains=1, expires_us=2)
     rows = (fact, *rows_of_every_table(ONE, 2), *rows_of_every_table(LEDGER, 2))
     row = next(row for row in rows if type(row) is table)
-    order, most = Order(order.columns, backwards), dict.fromkeys(bounded, 5)
+    order, most = RowOrder(order.columns, backwards), dict.fromkeys(bounded, 5)
     where = {column: "some" if (value := getattr(row, column)) is None else value for column in columns}
     columns = columns[1 if index in SAID_BY_THE_INDEX else 0 :]
     for after in (None, row):
-        query = select_rows(table, where, after, 10, order, {}, most, {}, WORDING)
+        query = select_rows(table, where, after, 10, order, {}, most, {}, DIALECT)
         assert query is not None
         (plan,) = plan_of(laid_out, *query)
         assert f"USING INDEX {index} ({' AND '.join(f'{column}=?' for column in columns)}" in plan
@@ -291,7 +296,7 @@ def test_facts_are_found_among_many_by_an_index(laid_out: apsw.Connection, how: 
     many = [getattr(fact_row(LEDGER, number), column) for number in range(5_000)]
     for after in (None, row):
         among = {column: many}
-        query = select_rows(table, where, after, 10, Order(backwards=backwards), {}, {}, among, WORDING)
+        query = select_rows(table, where, after, 10, RowOrder(backwards=backwards), {}, {}, among, DIALECT)
         assert query is not None
         assert any(f"SEARCH fact_rows USING {index}" in step for step in plan_of(laid_out, *query))
 
@@ -303,7 +308,7 @@ def test_pages_are_found_by_their_key_also_by_a_part_of_it(laid_out: apsw.Connec
     row = page_row(ONE, 2, 1)
     where = {column: getattr(row, column) for column in (*NAMES, *(("message",) if by == "message" else ()))}
     after, most = (row if by != "messages" else None), ({"message": 5} if by == "messages" else {})
-    query = select_rows(PageRow, where, after, 10, Order(backwards=backwards), {}, most, {}, WORDING)
+    query = select_rows(PageRow, where, after, 10, RowOrder(backwards=backwards), {}, most, {}, DIALECT)
     assert query is not None
     (plan,) = plan_of(laid_out, *query)
     sign = "<" if backwards else ">"
@@ -335,9 +340,9 @@ def test_a_search_walks_over_nothing_but_the_words_and_takes_the_best_in_their_o
 # Migrations
 
 
-def old_file(path: Path, known: int = 1) -> tuple[holdfast.Recorded, ...]:
+def old_file(path: Path, known: int = 1) -> tuple[holdfast.types.StoredEvent, ...]:
     """A file from the time before there were rows, or only some of them, with a session in it."""
-    store = SqliteStore(path, migrations=shipped()[:known])
+    store = SqliteStore(path, migrations=shipped_migrations()[:known])
     told: list[Event] = [
         SessionCreated(),
         *(MessageRecorded(role="user", content=(Text(f"message {n}"),), tokens=2, counter="c") for n in range(5)),
@@ -349,28 +354,28 @@ def old_file(path: Path, known: int = 1) -> tuple[holdfast.Recorded, ...]:
     return recorded
 
 
-@pytest.mark.parametrize("known", range(1, len(shipped())))
+@pytest.mark.parametrize("known", range(1, len(shipped_migrations())))
 def test_an_older_file_upgrades_in_place_and_gets_its_rows(path: Path, known: int) -> None:
     recorded = old_file(path, known)
     with raw(path) as connection:
         assert connection.pragma("user_version") == known
     with holdfast.open(path) as engine:
-        assert engine.feed(limit=PAGE).events == recorded
+        assert engine.admin.feed(limit=PAGE).events == recorded
         (row,) = engine.sessions()
         assert (row.session, row.messages, row.tokens, row.version) == ("old", 5, 10, 6)
         assert [message.text for message in engine.session("old").messages()] == [f"message {n}" for n in range(5)]
         assert engine.store.find("default", "key") == recorded
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
         engine.session("old").record("user", "and on it goes")
     with raw(path) as connection:
-        assert connection.pragma("user_version") == shipped()[-1].number
+        assert connection.pragma("user_version") == shipped_migrations()[-1].number
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     recorded = old_file(path)
     broken = Migration(2, "0002_broken", "CREATE TABLE half_way (x); CREATE TABLE streams (x);")
     with pytest.raises(StorageUnavailable):
-        SqliteStore(path, migrations=(*shipped()[:1], broken))
+        SqliteStore(path, migrations=(*shipped_migrations()[:1], broken))
     with raw(path) as connection:
         assert connection.pragma("user_version") == 1
         assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'half_way'").get == 0
@@ -383,8 +388,8 @@ LATER = Migration(9_999, "9999_later", "CREATE TABLE later (x);")
 
 
 def newer(path: Path) -> None:
-    store = SqliteStore(path, migrations=(*shipped(), LATER))
-    fill(store, ONE, 2)
+    store = SqliteStore(path, migrations=(*shipped_migrations(), LATER))
+    fill_stream(store, ONE, 2)
     store.close()
 
 
@@ -408,7 +413,7 @@ def others_crashed(path: Path) -> None:
 
 
 def newer_crashed(path: Path) -> None:
-    crashed(lambda connection: migrate(connection, str(path), (*shipped(), LATER)), path)
+    crashed(lambda connection: migrate(connection, str(path), (*shipped_migrations(), LATER)), path)
 
 
 def marked(path: Path) -> None:
@@ -452,10 +457,10 @@ def test_a_newer_schema_says_which(path: Path) -> None:
     newer(path)
     with pytest.raises(SchemaTooNew) as caught:
         SqliteStore(path)
-    assert (caught.value.found, caught.value.known) == (9_999, shipped()[-1].number)
+    assert (caught.value.found, caught.value.known) == (9_999, shipped_migrations()[-1].number)
 
 
-@pytest.mark.parametrize("number", [migration.number for migration in shipped()])
+@pytest.mark.parametrize("number", [migration.number for migration in shipped_migrations()])
 def test_a_migration_applied_with_another_text_is_found(path: Path, number: int) -> None:
     SqliteStore(path).close()
     with raw(path) as connection:
@@ -473,21 +478,21 @@ def test_looking_at_a_file_while_another_process_makes_it(path: Path) -> None:
     def meanwhile(_cursor: object, sql: str, _bindings: object) -> bool:
         if "sqlite_schema" in sql:
             with raw(path) as other, suppress(apsw.BusyError):  # whoever looks may make others wait
-                migrate(other, str(path), shipped())
+                migrate(other, str(path), shipped_migrations())
         return True
 
     with raw(path) as connection:
         connection.exec_trace = meanwhile
-        refuse_foreign(connection, str(path), shipped())
+        check_owner(connection, str(path), shipped_migrations())
         connection.exec_trace = None
-        migrate(connection, str(path), shipped())
+        migrate(connection, str(path), shipped_migrations())
         assert connection.pragma("application_id") == APPLICATION_ID
 
 
 def test_an_empty_file_becomes_a_store(path: Path) -> None:
     path.touch()
     store = SqliteStore(path)
-    fill(store, ONE, 1)
+    fill_stream(store, ONE, 1)
     assert_sound(store)
     store.close()
 
@@ -510,7 +515,7 @@ def test_what_was_erased_is_in_no_file_any_more(path: Path, size: int) -> None:
     store = SqliteStore(path)
     row, snapshot = blob_row(ONE, 1, digest=secret.decode()), Snapshot(1, 1, payload)
     store.append(append_of(write_to(ONE, 0, payload, rows=[row], snapshot=snapshot)))
-    fill(store, TWO, 3)
+    fill_stream(store, TWO, 3)
     assert any(secret in file.read_bytes() for file in path.parent.glob("agent.db*"))
     store.append(append_of(write_to(ONE, 1, rows=[session_row(ONE, 2)], erase=[1])))
     assert not any(secret in file.read_bytes() for file in path.parent.glob("agent.db*"))
@@ -562,7 +567,7 @@ def test_no_word_of_an_erased_fact_is_left_in_the_index(
         said = {fact.secret for facts in told for fact in facts} - {fact.secret for fact in left}
         assert [secret for secret in said if secret[8:].encode() in there] == []
         for fact in left:
-            asked = Search(tenant="acme", ledgers=('["user","one"]',), words=(fact.secret,), live=fact.live)
+            asked = FactQuery(tenant="acme", ledgers=('["user","one"]',), words=(fact.secret,), live=fact.live)
             assert [row for row, _ in store.search(asked)] == [fact.row()]
         assert_sound(store)
         store.close()
@@ -599,12 +604,12 @@ def test_an_index_that_lost_step_with_its_facts_is_found_out(path: Path) -> None
 
 def test_a_backup_taken_while_others_write_is_a_sound_beginning_of_the_log(path: Path) -> None:
     store = SqliteStore(path)
-    fill(store, ONE, 20)
+    fill_stream(store, ONE, 20)
     stop, wrote = threading.Event(), threading.Event()
 
     def write() -> None:
         while not stop.is_set():
-            fill(store, TWO, 1)
+            fill_stream(store, TWO, 1)
             wrote.set()
 
     thread = threading.Thread(target=write)
@@ -626,7 +631,7 @@ def test_a_backup_taken_while_others_write_is_a_sound_beginning_of_the_log(path:
         events = list(all_events(copy))
         assert 20 < len(events) <= len(everything)
         assert events == everything[: len(events)]
-        fill(copy, ONE, 1)
+        fill_stream(copy, ONE, 1)
         copy.close()
     assert not list(path.parent.glob("*.partial*"))
 
@@ -647,7 +652,7 @@ def test_a_backup_never_overwrites(path: Path) -> None:
 
 def test_a_backup_takes_no_notice_of_one_that_was_interrupted(path: Path) -> None:
     store = SqliteStore(path)
-    events = fill(store, ONE, 3)
+    events = fill_stream(store, ONE, 3)
     target = path.with_name("copy.db")
     with raw(target.with_name("copy.db.partial")) as connection:
         connection.execute("CREATE TABLE half_a_copy (x)")

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import apsw
 
-from holdfast.storage.sqlite.migrate import shipped
+from holdfast.storage.sqlite.migrate import shipped_migrations
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.appends import all_events, assert_sound, positions_in_feed_order, stream_events
-from tests.conformance.workers import (
+from tests.conformance.sqlite_workers import (
     SHARED,
-    append_to_one_and_to_own,
-    in_processes,
+    append_shared_and_own,
     open_and_append,
     retry_one_key,
+    run_in_processes,
 )
 
 
 def test_processes_lose_and_double_nothing(tmp_path: Path) -> None:
     path = str(tmp_path / "agent.db")
-    of_each = in_processes(4, append_to_one_and_to_own, path)
+    of_each = run_in_processes(4, append_shared_and_own, path)
     acknowledged = [each for ids in of_each for each in ids]
     store = SqliteStore(path)
     stored = [event.id for event in all_events(store)]
@@ -43,7 +43,7 @@ def test_processes_lose_and_double_nothing(tmp_path: Path) -> None:
 
 def test_ten_processes_make_a_new_file_once(tmp_path: Path) -> None:
     path = str(tmp_path / "agent.db")
-    ids = in_processes(10, open_and_append, path)
+    ids = run_in_processes(10, open_and_append, path)
     store = SqliteStore(path)
     assert sorted(event.id for event in all_events(store)) == sorted(ids)
     assert_sound(store)
@@ -51,13 +51,13 @@ def test_ten_processes_make_a_new_file_once(tmp_path: Path) -> None:
     raw = apsw.Connection(path)
     applied = raw.execute("SELECT number, checksum FROM migrations ORDER BY number").fetchall()
     raw.close()
-    assert applied == [(migration.number, migration.checksum) for migration in shipped()]
+    assert applied == [(migration.number, migration.checksum) for migration in shipped_migrations()]
 
 
 def test_one_key_from_many_processes_is_used_once(tmp_path: Path) -> None:
     path = str(tmp_path / "agent.db")
     SqliteStore(path).close()
-    answers = in_processes(4, retry_one_key, path)
+    answers = run_in_processes(4, retry_one_key, path)
     assert len({event for event, _ in answers}) == 1
     assert sorted(repeated for _, repeated in answers) == [False, True, True, True]
 
@@ -66,10 +66,10 @@ FORKING = """
 import os, sys
 from holdfast.errors import ForkedHandle
 from holdfast.storage.sqlite.store import SqliteStore
-from holdfast.testing.appends import ONE, append_of, assert_sound, fill, write_to
+from holdfast.testing.appends import ONE, append_of, assert_sound, fill_stream, write_to
 
 store = SqliteStore(sys.argv[1])
-fill(store, ONE, 1)
+fill_stream(store, ONE, 1)
 uses = (
     lambda: store.append(append_of(write_to(ONE, 1))),
     lambda: store.read(ONE, limit=1),
@@ -87,12 +87,12 @@ if child == 0:
         except ForkedHandle as error:
             found_out += (error.opener, error.user) == (os.getppid(), os.getpid())
     own = SqliteStore(sys.argv[1])
-    fill(own, ONE, 1)
+    fill_stream(own, ONE, 1)
     own.close()
     os._exit(len(uses) - found_out)
 _, status = os.waitpid(child, 0)
 assert status == 0, status
-fill(store, ONE, 1)
+fill_stream(store, ONE, 1)
 assert [event.seq for event in store.read(ONE, limit=9)] == [1, 2, 3]
 assert_sound(store)
 store.close()

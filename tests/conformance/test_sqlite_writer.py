@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.errors import KeyConflict, QueueFull, StorageBusy, StorageUnavailable, StoreClosed, VersionConflict
 from holdfast.model import limits
-from holdfast.model.log import Append, Appended
+from holdfast.model.log import Append, AppendResult
 from holdfast.storage.sqlite import log, writer
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.storage.threaded import ThreadedStore
@@ -28,10 +28,10 @@ from holdfast.testing.appends import (
     all_events,
     append_of,
     assert_sound,
-    fill,
-    in_threads,
+    fill_stream,
+    run_in_threads,
     session_row,
-    stream_named,
+    session_stream,
     write_to,
 )
 
@@ -76,7 +76,7 @@ class Watched:
             other.close()
             self._free.set()
 
-    def leader(self, pool: ThreadPoolExecutor, append: Append) -> Future[Appended]:
+    def leader(self, pool: ThreadPoolExecutor, append: Append) -> Future[AppendResult]:
         """Let a thread begin a transaction and find the file locked: all that come after it have to queue."""
         leading = pool.submit(self.store.append, append)
         assert self.blocked.wait(PATIENCE_S)
@@ -97,7 +97,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     store.close()
 
 
-async def together(watched: Watched, appends: list[Append]) -> list[Appended | BaseException]:
+async def together(watched: Watched, appends: list[Append]) -> list[AppendResult | BaseException]:
     """Have all of them wait in the queue before the first can be committed."""
     with watched.held_up():
         tasks = [asyncio.create_task(watched.tasks.append(append)) for append in appends]
@@ -106,9 +106,9 @@ async def together(watched: Watched, appends: list[Append]) -> list[Appended | B
 
 
 def test_tasks_that_wait_together_share_a_commit(watched: Watched) -> None:
-    appends = [append_of(write_to(stream_named(str(each)), 0)) for each in range(100)]
+    appends = [append_of(write_to(session_stream(str(each)), 0)) for each in range(100)]
     answers = asyncio.run(together(watched, appends))
-    assert [answer.events[0].command for answer in answers if isinstance(answer, Appended)] == [
+    assert [answer.events[0].command for answer in answers if isinstance(answer, AppendResult)] == [
         append.command for append in appends
     ]
     assert watched.commits <= 2, "one for those who were there when the first began, one for all others"
@@ -119,7 +119,7 @@ def test_threads_that_wait_together_share_a_commit(watched: Watched) -> None:
         with watched.held_up():
             waiting = [watched.leader(pool, append_of(write_to(ONE, 0)))]
             for each in range(32):
-                waiting.append(pool.submit(watched.store.append, append_of(write_to(stream_named(str(each)), 0))))
+                waiting.append(pool.submit(watched.store.append, append_of(write_to(session_stream(str(each)), 0))))
             watched.wait_for_queue(32)
         assert len({answer.result().events[0].id for answer in waiting}) == 33
     assert watched.commits == 2
@@ -129,7 +129,7 @@ def test_a_batch_has_a_bound(watched: Watched, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(limits, "BATCH_COMMANDS", 10)
     appends = [append_of(write_to(ONE, each)) for each in range(35)]
     answers = asyncio.run(together(watched, appends))
-    assert [answer.events[0].seq for answer in answers if isinstance(answer, Appended)] == list(range(1, 36))
+    assert [answer.events[0].seq for answer in answers if isinstance(answer, AppendResult)] == list(range(1, 36))
     assert 4 <= watched.commits <= 5
 
 
@@ -140,8 +140,8 @@ def half_way(expected: int) -> Append:
 
 
 def test_a_failure_in_a_shared_commit_takes_no_other_with_it(watched: Watched) -> None:
-    fill(watched.store, TWO, 1)
-    watched.store.append(append_of(write_to(stream_named("keyed"), 0), key="key"))
+    fill_stream(watched.store, TWO, 1)
+    watched.store.append(append_of(write_to(session_stream("keyed"), 0), key="key"))
     appends_and_answers: list[tuple[Append, type | int]] = [
         (append_of(write_to(ONE, 0)), 1),
         (append_of(write_to(TWO, 0)), VersionConflict),
@@ -155,7 +155,7 @@ def test_a_failure_in_a_shared_commit_takes_no_other_with_it(watched: Watched) -
     ]
     appends = [append for append, _ in appends_and_answers]
     answers = asyncio.run(together(watched, appends))
-    told = [answer.events[0].seq if isinstance(answer, Appended) else type(answer) for answer in answers]
+    told = [answer.events[0].seq if isinstance(answer, AppendResult) else type(answer) for answer in answers]
     assert told == [expected for _, expected in appends_and_answers]
     assert watched.store.find(ONE.tenant, "half-way") == ()
     assert [event.seq for event in watched.store.read(ONE, limit=9)] == [1, 2, 3, 4]
@@ -166,12 +166,12 @@ def test_a_failure_half_way_leaves_the_next_command_a_clean_start(watched: Watch
         with pytest.raises(StorageUnavailable) as caught:
             watched.store.append(half_way(version))
         assert isinstance(caught.value.__cause__, apsw.ConstraintError)
-        assert fill(watched.store, ONE, 1)[0].seq == version + 1
+        assert fill_stream(watched.store, ONE, 1)[0].seq == version + 1
     assert watched.store.totals().events == 3
 
 
 def test_reading_goes_on_while_the_writer_waits(watched: Watched) -> None:
-    events = fill(watched.store, ONE, 2)
+    events = fill_stream(watched.store, ONE, 2)
     with ThreadPoolExecutor(1) as pool, watched.held_up():
         leading = watched.leader(pool, append_of(write_to(ONE, 2)))
         assert watched.store.read(ONE, limit=9) == events
@@ -184,10 +184,10 @@ def test_a_lock_held_too_long_is_a_typed_error(tmp_path: Path, monkeypatch: pyte
     other = apsw.Connection(store.path)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StorageBusy) as caught:
-        fill(store, ONE, 1)
+        fill_stream(store, ONE, 1)
     assert caught.value.waited_ms == 20
     other.close()
-    fill(store, ONE, 1)
+    fill_stream(store, ONE, 1)
     assert_sound(store)
     store.close()
 
@@ -195,7 +195,7 @@ def test_a_lock_held_too_long_is_a_typed_error(tmp_path: Path, monkeypatch: pyte
 def test_a_full_queue_is_a_typed_error(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "QUEUED_COMMANDS", 3)
 
-    async def main() -> list[Appended | BaseException]:
+    async def main() -> list[AppendResult | BaseException]:
         with watched.held_up():
             leading = asyncio.create_task(watched.tasks.append(append_of(write_to(ONE, 0))))
             assert await asyncio.to_thread(watched.blocked.wait, PATIENCE_S)
@@ -205,13 +205,13 @@ def test_a_full_queue_is_a_typed_error(watched: Watched, monkeypatch: pytest.Mon
         return await asyncio.gather(leading, *tasks, return_exceptions=True)
 
     answers = asyncio.run(main())
-    assert [type(answer) for answer in answers] == [Appended] * 3 + [QueueFull] * 3
+    assert [type(answer) for answer in answers] == [AppendResult] * 3 + [QueueFull] * 3
 
 
 def test_closing_waits_for_what_is_queued(watched: Watched) -> None:
     appends = [append_of(write_to(ONE, version)) for version in range(20)]
 
-    async def main() -> list[Appended | BaseException]:
+    async def main() -> list[AppendResult | BaseException]:
         with watched.held_up():
             tasks = [asyncio.create_task(watched.tasks.append(append)) for append in appends]
             await asyncio.sleep(0)
@@ -222,7 +222,7 @@ def test_closing_waits_for_what_is_queued(watched: Watched) -> None:
         return answers
 
     answers = asyncio.run(main())
-    assert [answer.events[0].seq for answer in answers if isinstance(answer, Appended)] == list(range(1, 21))
+    assert [answer.events[0].seq for answer in answers if isinstance(answer, AppendResult)] == list(range(1, 21))
 
 
 def test_what_is_acknowledged_around_a_close_is_what_is_there(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_what_is_acknowledged_around_a_close_is_what_is_there(tmp_path: Path) ->
         acknowledged = []
         try:
             for at in range(1_000_000):
-                acknowledged.append(store.append(append_of(write_to(stream_named(str(number)), at))).events[0].id)
+                acknowledged.append(store.append(append_of(write_to(session_stream(str(number)), at))).events[0].id)
                 if at == 0:
                     begun.wait(PATIENCE_S)
         except StoreClosed:
@@ -245,7 +245,7 @@ def test_what_is_acknowledged_around_a_close_is_what_is_there(tmp_path: Path) ->
         store.close()
         return []
 
-    acknowledged = in_threads(9, lambda number: work(number) if number < 8 else close())
+    acknowledged = run_in_threads(9, lambda number: work(number) if number < 8 else close())
     again = SqliteStore(store.path)
     assert sorted(event.id for event in all_events(again)) == sorted(each for ids in acknowledged for each in ids)
     assert_sound(again)
@@ -282,7 +282,7 @@ def test_an_event_loop_does_not_depend_on_another_that_is_busy(watched: Watched)
         free.wait(2 * PATIENCE_S)
         await task
 
-    async def other() -> Appended:
+    async def other() -> AppendResult:
         return await asyncio.wait_for(watched.tasks.append(append_of(write_to(TWO, 0))), PATIENCE_S)
 
     with ThreadPoolExecutor(1) as pool:
@@ -340,12 +340,12 @@ def test_a_waiting_thread_that_is_interrupted_holds_nobody_up(watched: Watched, 
     with ThreadPoolExecutor(5) as pool:
         with watched.held_up():
             leading = watched.leader(pool, append_of(write_to(ONE, 0)))
-            waiting: list[Future[Appended]] = []
+            waiting: list[Future[AppendResult]] = []
 
             def queue_behind() -> None:
                 watched.wait_for_queue(1)
                 for each in range(behind):
-                    waiting.append(pool.submit(store.append, append_of(write_to(stream_named(str(each)), 0))))
+                    waiting.append(pool.submit(store.append, append_of(write_to(session_stream(str(each)), 0))))
 
             queueing = threading.Thread(target=queue_behind)
             queueing.start()
@@ -355,7 +355,7 @@ def test_a_waiting_thread_that_is_interrupted_holds_nobody_up(watched: Watched, 
             watched.wait_for_queue(1 + behind)
         assert leading.result(PATIENCE_S).events[0].seq == 1
         assert all(answer.result(PATIENCE_S) for answer in waiting)
-        assert pool.submit(fill, store, ONE, 1).result(PATIENCE_S)[0].seq == 2
+        assert pool.submit(fill_stream, store, ONE, 1).result(PATIENCE_S)[0].seq == 2
 
 
 def interrupted_at(point: int, store: SqliteStore) -> bool:
@@ -389,13 +389,13 @@ def interrupted_at(point: int, store: SqliteStore) -> bool:
 def test_a_writer_interrupted_at_any_point_leaves_the_store_working(tmp_path: Path) -> None:
     point = 1
     while interrupted_at(point, store := SqliteStore(tmp_path / f"{point}.db")):
-        after = threading.Thread(target=fill, args=(store, ONE, 1), daemon=True)
+        after = threading.Thread(target=fill_stream, args=(store, ONE, 1), daemon=True)
         after.start()
         after.join(PATIENCE_S)
         assert not after.is_alive(), f"after an interrupt at point {point} nobody can write"
         assert [event.seq for event in store.read(ONE, limit=5)] == [1]
         other = SqliteStore(store.path)
-        fill(other, ONE, 1)
+        fill_stream(other, ONE, 1)
         other.close()
         assert_sound(store)
         store.close()

@@ -1,4 +1,4 @@
-"""An event loop gets the same answers: the whole contract again, every call awaited, over both backends."""
+"""An event loop gets the same answers: the whole contract again, every call awaited."""
 
 from __future__ import annotations
 
@@ -11,41 +11,33 @@ from typing import TypeVar
 import pytest
 
 from holdfast.errors import StoreClosed, VersionConflict
-from holdfast.model.log import Appended
+from holdfast.model.log import AppendResult
 from holdfast.ports import EventStore
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.storage.threaded import ThreadedStore
 from holdfast.testing import EventStoreContract
-from holdfast.testing.appends import ONE, all_events, append_of, assert_sound, stream_named, write_to
-from tests.conformance.awaited import Awaited, Loop
+from holdfast.testing.appends import ONE, all_events, append_of, assert_sound, session_stream, write_to
+from tests.conformance.async_stores import BlockingStore, LoopThread
 from tests.support import figure
 
 T = TypeVar("T")
 
 
 @pytest.fixture
-def loop() -> Iterator[Loop]:
-    loop = Loop()
+def loop() -> Iterator[LoopThread]:
+    loop = LoopThread()
     yield loop
     loop.stop()
 
 
-class TestThreadedMemory(EventStoreContract):
-    machine_examples = figure(5, 500)
-
-    @pytest.fixture
-    def make_store(self, loop: Loop) -> Callable[[], EventStore]:
-        return lambda: Awaited(loop, ThreadedStore(MemoryStore()))
-
-
 class TestThreadedSqlite(EventStoreContract):
-    machine_examples = figure(5, 500)
+    machine_examples = figure(3, 500)
 
     @pytest.fixture
-    def make_store(self, tmp_path: Path, loop: Loop) -> Callable[[], EventStore]:
+    def make_store(self, tmp_path: Path, loop: LoopThread) -> Callable[[], EventStore]:
         names = (tmp_path / f"{number}.db" for number in itertools.count())
-        return lambda: Awaited(loop, ThreadedStore(SqliteStore(next(names))))
+        return lambda: BlockingStore(loop, ThreadedStore(SqliteStore(next(names))))
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -56,11 +48,11 @@ def inner(request: pytest.FixtureRequest, tmp_path: Path) -> EventStore:
 def test_tasks_append_side_by_side(inner: EventStore) -> None:
     """Good ones and bad ones at once: each gets its own answer, and the good ones are all stored."""
 
-    async def main() -> list[Appended | BaseException]:
+    async def main() -> list[AppendResult | BaseException]:
         store = ThreadedStore(inner)
-        appends = [append_of(write_to(stream_named(str(each)), each % 2, b"%d" % each)) for each in range(40)]
+        appends = [append_of(write_to(session_stream(str(each)), each % 2, b"%d" % each)) for each in range(40)]
         answers = await asyncio.gather(*map(store.append, appends), return_exceptions=True)
-        assert [answer.events[0].payload for answer in answers if isinstance(answer, Appended)] == [
+        assert [answer.events[0].payload for answer in answers if isinstance(answer, AppendResult)] == [
             b"%d" % each for each in range(0, 40, 2)
         ]
         assert_sound(inner)
@@ -75,7 +67,7 @@ def test_a_task_that_gives_up_leaves_the_others_alone(inner: EventStore) -> None
     async def main() -> None:
         store = ThreadedStore(inner)
         tasks = [
-            asyncio.create_task(store.append(append_of(write_to(stream_named(str(each)), 0)))) for each in range(9)
+            asyncio.create_task(store.append(append_of(write_to(session_stream(str(each)), 0)))) for each in range(9)
         ]
         await asyncio.sleep(0)
         tasks[0].cancel()
@@ -84,7 +76,7 @@ def test_a_task_that_gives_up_leaves_the_others_alone(inner: EventStore) -> None
         given_up = [each for each, answer in enumerate(answers) if isinstance(answer, asyncio.CancelledError)]
         assert given_up == [0, 5]
         stored = set(all_events(inner))
-        assert {event for answer in answers if isinstance(answer, Appended) for event in answer.events} <= stored
+        assert {event for answer in answers if isinstance(answer, AppendResult) for event in answer.events} <= stored
         await store.append(append_of(write_to(ONE, 0)))
         assert_sound(inner)
         await store.close()

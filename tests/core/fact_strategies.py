@@ -7,7 +7,8 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 
 from holdfast.model import limits
-from holdfast.model.commands import (
+from holdfast.model.events import Event
+from holdfast.model.facts.commands import (
     AssertFact,
     ConfirmFact,
     EndorseFact,
@@ -17,12 +18,20 @@ from holdfast.model.commands import (
     LedgerCommand,
     PromoteFact,
     ReinstateFact,
+    RestoreFacts,
     RetractFact,
     SupersedeFact,
+    WithdrawFacts,
 )
-from holdfast.model.detection import Change, Outcome, Proposal, Rule, Settled, Span
-from holdfast.model.events import (
-    Event,
+from holdfast.model.facts.detection import (
+    DetectionRule,
+    FactChange,
+    MessageSpan,
+    Proposal,
+    ProposalOutcome,
+    SettledProposal,
+)
+from holdfast.model.facts.events import (
     FactAsserted,
     FactConfirmed,
     FactDisputed,
@@ -33,12 +42,14 @@ from holdfast.model.events import (
     FactReinstated,
     FactRetracted,
     FactsProposed,
+    FactsRestored,
     FactSuperseded,
+    FactsWithdrawn,
     ProposalDecided,
 )
-from holdfast.model.facts import FACT_SCOPES, MEMORY_TYPES, SOURCE_TYPES, FactSource, Mention, SupersessionRule
+from holdfast.model.facts.fact import FACT_SCOPES, MEMORY_TYPES, SOURCE_TYPES, FactSource, Mention, SupersessionRule
 from holdfast.model.names import LedgerId
-from tests.core.basics import json_values, names, texts
+from tests.core.json_strategies import json_values, names, texts
 
 times = st.none() | st.integers(0, limits.WHOLE_NUMBER)
 numbers = st.integers(0, 60)
@@ -65,11 +76,11 @@ sources = st.builds(
     turn=st.none() | numbers,
     event=st.none() | numbers,
 )
-spans = st.builds(Span, seq=numbers, start=numbers, end=numbers)
+spans = st.builds(MessageSpan, seq=numbers, start=numbers, end=numbers)
 proposals = st.builds(
     Proposal,
-    change=st.sampled_from(get_args(Change)),
-    rule=st.sampled_from(get_args(Rule)),
+    change=st.sampled_from(get_args(FactChange)),
+    rule=st.sampled_from(get_args(DetectionRule)),
     reason=texts,
     confidence=st.floats(0, 1),
     fact=st.none() | fact_ids,
@@ -84,10 +95,10 @@ proposals = st.builds(
 proposed = st.lists(st.tuples(st.tuples(st.just("user"), names), proposals), max_size=2).map(tuple)
 settled = st.lists(
     st.builds(
-        Settled,
+        SettledProposal,
         ledger=st.tuples(st.just("user"), names),
         proposal=proposals,
-        outcome=st.sampled_from(get_args(Outcome)),
+        outcome=st.sampled_from(get_args(ProposalOutcome)),
         why=texts,
     ),
     max_size=2,
@@ -127,6 +138,8 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(FactRetracted, facts=some_facts, reason=texts, mentions=mentions),
     st.builds(FactExpired, facts=some_facts, reason=texts),
     st.builds(FactMarked, facts=some_facts, because=fact_ids),
+    st.builds(FactsWithdrawn, facts=some_facts, withdrawal=names, retracted=st.booleans()),
+    st.builds(FactsRestored, facts=some_facts, withdrawal=names),
     st.builds(FactDisputed, fact=fact_ids, by=names, authority=names, reason=texts),
     st.builds(
         FactPromoted,
@@ -189,5 +202,7 @@ def commands() -> st.SearchStrategy[LedgerCommand]:
         st.builds(ConfirmFact, **own),
         st.builds(ReinstateFact, **own),
         st.builds(ExpireFacts, ledger=ledgers, limit=numbers),
+        st.builds(WithdrawFacts, ledger=ledgers, facts=some_facts, withdrawal=names, retract=st.booleans()),
+        st.builds(RestoreFacts, ledger=ledgers, facts=some_facts, withdrawal=names),
         st.builds(EraseFacts, ledger=ledgers, facts=some_names, seqs=st.just(()), reason=texts),
     )

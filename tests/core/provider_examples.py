@@ -20,12 +20,17 @@ import openai
 from pydantic import BaseModel
 
 from holdfast.model.content import Opaque, Text
-from holdfast.providers import Draft
-from holdfast.providers.plain import ASIDES
+from holdfast.providers import MessageDraft
+from holdfast.providers.fields import ASIDES
 
 DEPTH = 7
 
-GIVEN: dict[str, object] = {"data": "QUJD", "file_data": "QUJD", "arguments": '{"a": 1}', "partial_json": '{"a": 1}'}
+EXAMPLE_VALUES: dict[str, object] = {
+    "data": "QUJD",
+    "file_data": "QUJD",
+    "arguments": '{"a": 1}',
+    "partial_json": '{"a": 1}',
+}
 """Fields whose text has a form that their type does not tell."""
 
 
@@ -74,7 +79,7 @@ def _fields(kind: Any, *, full: bool, depth: int) -> dict[str, Any]:
     for name, (hint, required) in (_shape(kind) or {}).items():
         if name == "type" or required or (full and depth < DEPTH):
             made = example(hint, full=full, depth=depth + 1)
-            found[name] = GIVEN[name] if name in GIVEN and type(made) is str else made
+            found[name] = EXAMPLE_VALUES[name] if name in EXAMPLE_VALUES and type(made) is str else made
     return found
 
 
@@ -88,12 +93,12 @@ def examples(union: Any) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def bodies(draft: Draft) -> list[Any]:
+def bodies(draft: MessageDraft) -> list[Any]:
     """The content of a draft, opaque parts decoded."""
     return [json.loads(typing.cast("str", part.body)) if isinstance(part, Opaque) else part for part in draft.content]
 
 
-def rejoined(draft: Draft) -> list[dict[str, Any]]:
+def rejoin_draft(draft: MessageDraft) -> list[dict[str, Any]]:
     """The blocks or items of a reply."""
     blocks: list[dict[str, Any]] = []
     calls = list(draft.tool_calls)
@@ -115,15 +120,15 @@ def rejoined(draft: Draft) -> list[dict[str, Any]]:
             blocks.append(part)
         elif "call_id" in item or item["type"] == "tool_use":
             inside = blocks
-            blocks.append({**item, **_said(item["type"], calls.pop(0))})
+            blocks.append({**item, **_call_fields(item["type"], calls.pop(0))})
         else:
             around = item
     assert not around
-    blocks.extend({"type": "tool_use", "id": call.provider_id, **_said("tool_use", call)} for call in calls)
+    blocks.extend({"type": "tool_use", "id": call.provider_id, **_call_fields("tool_use", call)} for call in calls)
     return blocks
 
 
-def _said(kind: str, call: Any) -> dict[str, Any]:
+def _call_fields(kind: str, call: Any) -> dict[str, Any]:
     match kind:
         case "function_call":
             text = call.args if type(call.args) is str else json.dumps(call.args)
@@ -134,11 +139,11 @@ def _said(kind: str, call: Any) -> dict[str, Any]:
             return dict(call.args)
 
 
-def said(block: dict[str, Any]) -> dict[str, Any]:
+def drop_empty_fields(block: dict[str, Any]) -> dict[str, Any]:
     """A block without what says nothing."""
     inner = block.get("content")
     if block.get("type") == "message" and type(inner) is list:
-        block = {**block, "content": [said(part) for part in inner]}
+        block = {**block, "content": [drop_empty_fields(part) for part in inner]}
     return {key: value for key, value in block.items() if value not in (None, "", []) and key not in ASIDES}
 
 
@@ -183,7 +188,7 @@ def anthropic_message(content: list[dict[str, Any]], stop: str = "end_turn") -> 
 Body = dict[str, Any] | list[dict[str, Any]]
 
 
-class Wire:
+class RecordingTransport:
     """The official clients, with a network that answers every request with `body`: a reply, or the events of a stream."""
 
     def __init__(self) -> None:
@@ -200,7 +205,7 @@ class Wire:
         return httpx2.Response(200, content=stream.encode(), headers={"content-type": "text/event-stream"})
 
 
-_WIRE = functools.cache(Wire)
+_WIRE = functools.cache(RecordingTransport)
 
 
 def openai_client(body: Body) -> openai.OpenAI:
@@ -251,13 +256,13 @@ def chunks(completion: dict[str, Any], split: Callable[[str], list[str]]) -> Ite
     for index, call in enumerate(calls):
         begun = {**call, "function": {"name": call["function"]["name"], "arguments": ""}}
         yield chunk({"tool_calls": [{"index": index, **begun}]})
-    for index, piece in interleaved([split(call["function"]["arguments"]) for call in calls]):
+    for index, piece in interleave([split(call["function"]["arguments"]) for call in calls]):
         yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield chunk({}, choice["finish_reason"])
     yield {**about, "choices": [], "usage": completion["usage"]}
 
 
-def interleaved(rows: list[list[str]]) -> Iterator[tuple[int, str]]:
+def interleave(rows: list[list[str]]) -> Iterator[tuple[int, str]]:
     """The first pieces of all, then the second ones, and so on."""
     for place in range(max(map(len, rows), default=0)):
         for index, row in enumerate(rows):

@@ -6,11 +6,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from holdfast.model.commands import Command, RecordAction, UpdateSituation
+from holdfast.model.commands import SessionCommand
 from holdfast.model.events import Event
 from holdfast.model.names import Scope
-from holdfast.model.situation import FIELDS, MODES, OUTCOMES, ActionCall, ActionRecorded, SituationUpdated
-from tests.core.basics import json_values, names, texts
+from holdfast.model.situation.commands import RecordAction, UpdateSituation
+from holdfast.model.situation.events import ActionRecorded, SituationUpdated
+from holdfast.model.situation.situations import ACTION_MODES, ACTION_OUTCOMES, FIELDS, ActionCall
+from tests.core.json_strategies import json_values, names, texts
 
 frame_ids = st.none() | st.integers(1, 9).map("f{}".format)
 iterations = st.integers(0, 50)
@@ -23,13 +25,13 @@ calls = st.builds(
     name=names,
     args=json_values,
     result=texts,
-    outcome=st.sampled_from(OUTCOMES),
+    outcome=st.sampled_from(ACTION_OUTCOMES),
     call=st.just("") | st.integers(1, 50).map("c{}_0".format),
 )
 some_calls = st.lists(calls, max_size=3).map(tuple)
 step: dict[str, st.SearchStrategy[Any]] = {
     "frame": frame_ids,
-    "mode": st.sampled_from(MODES),
+    "mode": st.sampled_from(ACTION_MODES),
     "thinking": texts,
     "planning": texts,
     "reflection": texts,
@@ -49,7 +51,7 @@ events: st.SearchStrategy[Event] = st.one_of(
 )
 
 
-def commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[Command]:
+def commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[SessionCommand]:
     return st.one_of(
         st.builds(
             UpdateSituation,
@@ -68,6 +70,6 @@ def commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[Command]:
             **step,
             iteration=st.none() | iterations,
             tool_calls=st.none() | some_calls,
-            outcomes=st.dictionaries(names, st.sampled_from(OUTCOMES), max_size=2),
+            outcomes=st.dictionaries(names, st.sampled_from(ACTION_OUTCOMES), max_size=2),
         ),
     )

@@ -8,48 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast import chain
 from holdfast.model import limits
-from holdfast.model.commands import (
-    AcknowledgeOffload,
-    AddHandle,
-    CancelTokens,
-    ClearEnvironment,
-    ClearWorking,
-    CloseCalls,
-    CloseSession,
-    Command,
-    CommitTokens,
-    CompactContext,
-    CreateSession,
-    DecideProposal,
-    DestroySession,
-    ErasePayloads,
-    Given,
-    GrantTokens,
-    MoveHandle,
-    NewMessage,
-    ObserveEnvironment,
-    PopFrame,
-    ProposeFacts,
-    PushFrame,
-    RecordMessages,
-    RecordPack,
-    RedactContext,
-    RefreshIdentity,
-    ReissueToken,
-    ReplaceHandle,
-    ReserveTokens,
-    ResetSession,
-    ResumeActor,
-    ResumeFrame,
-    RevokeToken,
-    SetWorking,
-    StartCall,
-    Summarize,
-    SuspendFrame,
-    TimeOutFrame,
-    TimeOutSession,
-    UpdateFrame,
-)
+from holdfast.model.commands import SessionCommand
 from holdfast.model.content import (
     BlobRef,
     Body,
@@ -65,55 +24,73 @@ from holdfast.model.content import (
     ToolResult,
     Usage,
 )
-from holdfast.model.events import (
+from holdfast.model.entries.commands import AppendEntries, DeleteEntries, EntryDraft, JsonDraft
+from holdfast.model.entries.entry import BytesBody
+from holdfast.model.entries.events import EntryAppended, EntryChunksStored
+from holdfast.model.events import EVENTS, Event
+from holdfast.model.facts.commands import DecideProposal, ProposeFacts
+from holdfast.model.frames.commands import (
+    CancelTokens,
+    CommitTokens,
+    GrantTokens,
+    PopFrame,
+    PushFrame,
+    ReissueToken,
+    ReserveTokens,
+    ResumeActor,
+    ResumeFrame,
+    RevokeToken,
+    SuspendFrame,
+    TimeOutFrame,
+    UpdateFrame,
+)
+from holdfast.model.frames.events import (
     ActorResumed,
     BudgetCancelled,
     BudgetCommitted,
     BudgetGranted,
     BudgetReserved,
     BudgetUsed,
-    CallStarted,
-    EnvironmentCleared,
-    EnvironmentObserved,
-    Event,
-    EvidenceKept,
     FramePopped,
     FramePushed,
     FrameResumed,
     FrameSuspended,
     FrameUpdated,
+    ResultAdded,
+    TokenReissued,
+    TokenRevoked,
+)
+from holdfast.model.frames.frames import ENDINGS, FrameLimits
+from holdfast.model.history.commands import (
+    AddHandle,
+    CompactContext,
+    MoveHandle,
+    RedactContext,
+    ReplaceHandle,
+    RestoreMessages,
+    Summarize,
+    WithdrawMessages,
+)
+from holdfast.model.history.events import (
+    ContextCompacted,
+    ContextRedacted,
     HandleAdded,
     HandleMoved,
     HandleReplaced,
-    MessageRecorded,
-    OffloadAcknowledged,
-    PayloadsErased,
-    ResultAdded,
-    SessionClosed,
-    SessionCreated,
-    SessionDestroyed,
-    SessionReset,
-    SessionTimedOut,
-    TokenReissued,
-    TokenRevoked,
-    WorkingCleared,
-    WorkingSet,
+    SummaryRecorded,
 )
-from holdfast.model.frames import ENDINGS, Limits
-from holdfast.model.handles import HANDLE_KINDS, SCORES
-from holdfast.model.layers import Identity, IdentityRefreshed
-from holdfast.model.log import GENESIS, Append, Head, NewEvent, Recorded, StreamWrite
-from holdfast.model.names import Scope, StreamId
-from holdfast.model.plan import (
+from holdfast.model.history.handles import HANDLE_KINDS, PRIORITY_SCORES
+from holdfast.model.history.plans import (
     AutoCompact,
+    BoundaryReason,
     Collapse,
-    Figures,
     Fold,
-    Form,
     Level,
     Op,
-    Redacted,
-    RedactionWhy,
+    PieceForm,
+    PlanFigures,
+    Redaction,
+    RedactionReason,
     Reduction,
     Residency,
     Snip,
@@ -122,12 +99,59 @@ from holdfast.model.plan import (
     Tier,
     TimeDecayMicro,
     TruncateAt,
-    Why,
 )
+from holdfast.model.inputs import DecisionInput, FrameInput
+from holdfast.model.log import GENESIS, Append, NewEvent, StoredEvent, StreamHead, StreamWrite
+from holdfast.model.names import Scope, StreamId
+from holdfast.model.packs.commands import RecordPack
+from holdfast.model.packs.events import PackRecorded
+from holdfast.model.sessions.commands import (
+    AcknowledgeOffload,
+    ClearEnvironment,
+    ClearWorking,
+    CloseCalls,
+    CloseSession,
+    CreateSession,
+    DestroySession,
+    EndTurn,
+    ErasePayloads,
+    NewMessage,
+    ObserveEnvironment,
+    RecordMessages,
+    RefreshIdentity,
+    RenewTurn,
+    ResetSession,
+    SetWorking,
+    StartCall,
+    TakeTurn,
+    TimeOutSession,
+)
+from holdfast.model.sessions.events import (
+    CallStarted,
+    EnvironmentCleared,
+    EnvironmentObserved,
+    EvidenceKept,
+    IdentityRefreshed,
+    MessageRecorded,
+    OffloadAcknowledged,
+    PayloadsErased,
+    SessionClosed,
+    SessionCreated,
+    SessionDestroyed,
+    SessionReset,
+    SessionTimedOut,
+    TurnAwaited,
+    TurnEnded,
+    TurnRenewed,
+    TurnTaken,
+    WorkingCleared,
+    WorkingSet,
+)
+from holdfast.model.sessions.layers import Identity
 from holdfast.model.state import SessionState
-from holdfast.model.view_events import ContextCompacted, ContextRedacted, PackRecorded, SummaryRecorded
 from tests.core import fact_strategies, situation_strategies
-from tests.core.basics import digests, json_objects, json_values, names, texts, whole_numbers
+from tests.core.json_strategies import digests, json_objects, json_values, names, texts, whole_numbers
+from tests.core.struct_strategies import structs
 
 scopes = st.builds(Scope, names, names, names, st.none() | names)
 streams = scopes.map(lambda scope: scope.stream)
@@ -164,11 +188,11 @@ some_frames = st.lists(frame_ids, max_size=3).map(tuple)
 hexes = digests.map(bytes.hex)
 times = st.none() | whole_numbers
 bounds = st.builds(
-    Limits, max_subframe_depth=st.integers(0, 64), max_tool_calls=st.none() | whole_numbers, timeout_us=times
+    FrameLimits, max_subframe_depth=st.integers(0, 64), max_tool_calls=st.none() | whole_numbers, timeout_us=times
 )
 endings = st.sampled_from(ENDINGS)
 kinds = st.sampled_from(HANDLE_KINDS)
-priorities = st.sampled_from(list(SCORES))
+priorities = st.sampled_from(list(PRIORITY_SCORES))
 residencies = st.sampled_from(get_args(Residency))
 tiers = st.sampled_from(get_args(Tier))
 ops: st.SearchStrategy[Op] = st.one_of(
@@ -184,7 +208,7 @@ pieces = st.builds(
     Reduction,
     message=st.integers(1, 60),
     piece=st.integers(0, 3),
-    form=st.sampled_from(get_args(Form)),
+    form=st.sampled_from(get_args(PieceForm)),
     head=tokens,
     tail=tokens,
     tokens=tokens,
@@ -199,11 +223,13 @@ some_pieces = st.lists(pieces, max_size=3).map(tuple)
 folds = st.builds(
     Fold, first=tokens, last=tokens, messages=seqs, summaries=seqs, count=tokens, text=texts, tokens=tokens
 )
-figures = st.builds(Figures, before=tokens, after=tokens, window=tokens, cold=st.booleans(), calls=tokens, grown=tokens)
+figures = st.builds(
+    PlanFigures, before=tokens, after=tokens, window=tokens, cold=st.booleans(), calls=tokens, grown=tokens
+)
 boundary: dict[str, st.SearchStrategy[Any]] = {
     "frame": st.none() | frame_ids,
     "policy": names,
-    "why": st.sampled_from(get_args(Why)),
+    "why": st.sampled_from(get_args(BoundaryReason)),
     "ops": st.lists(ops, max_size=2).map(tuple),
     "reduced": some_pieces,
     "fold": st.none() | folds,
@@ -218,14 +244,14 @@ redaction: dict[str, st.SearchStrategy[Any]] = {
     "frame": st.none() | frame_ids,
     "redacted": st.lists(
         st.builds(
-            Redacted,
+            Redaction,
             at=tokens,
             facts=st.lists(st.sampled_from(("0:k1", "1:k22", "k3")), max_size=2).map(tuple),
             mark=st.sampled_from(("", "0123abcd", "mark")),
         ),
         max_size=3,
     ).map(tuple),
-    "why": st.sampled_from(get_args(RedactionWhy)),
+    "why": st.sampled_from(get_args(RedactionReason)),
     "first_changed": st.none() | tokens,
     "original": tokens,
     "final": tokens,
@@ -331,7 +357,7 @@ frame_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(BudgetCancelled, frame=frame_ids, reservation=names),
     st.builds(BudgetUsed, frame=frame_ids, tokens=whole_numbers, usage=st.none() | usages),
     st.builds(BudgetGranted, frame=frame_ids, amount=whole_numbers),
-    st.builds(CallStarted, call=names, key=names, attempt=tokens, frame=st.none() | frame_ids),
+    st.builds(CallStarted, call=names, key=names, attempt=tokens, frame=st.none() | frame_ids, turn=tokens),
     st.builds(ActorResumed, frames=some_frames, pending=st.dictionaries(names, tokens, max_size=3)),
 )
 identities = st.builds(
@@ -352,6 +378,10 @@ layer_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(WorkingCleared, items=some_items),
     st.builds(EnvironmentObserved, item=items, value=json_values, observed_us=whole_numbers, expires_us=times),
     st.builds(EnvironmentCleared, items=some_items),
+    st.builds(TurnTaken, owner=names, until_us=whole_numbers, frame=st.none() | frame_ids, ticket=tokens),
+    st.builds(TurnRenewed, number=tokens, until_us=whole_numbers, frame=st.none() | frame_ids),
+    st.builds(TurnEnded, number=tokens, frame=st.none() | frame_ids),
+    st.builds(TurnAwaited, owner=names, until_us=whole_numbers, frame=st.none() | frame_ids),
 )
 other_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(
@@ -394,14 +424,38 @@ other_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(OffloadAcknowledged, entry=tokens, why=names, first=tokens, last=tokens, at_us=whole_numbers),
     st.builds(PayloadsErased, seqs=seqs, reason=texts),
 )
-events = other_events | frame_events | view_events | layer_events | fact_strategies.events | situation_strategies.events
+any_events: st.SearchStrategy[Event] = st.sampled_from(list(EVENTS.values())).flatmap(structs)
+"""Events of all types, also of those that are not named above."""
+entry_drafts = st.builds(
+    EntryDraft,
+    kind=names,
+    key=names,
+    parent=st.none() | names,
+    body=st.builds(JsonDraft, value=json_values) | structs(BytesBody),
+    digest=hexes,
+    size=tokens,
+)
+"""Without parts: a command brings the chunks that its parts name."""
+entry_events = structs(EntryAppended) | structs(EntryChunksStored)
+events = st.one_of(
+    entry_events,
+    other_events,
+    frame_events,
+    view_events,
+    layer_events,
+    fact_strategies.events,
+    situation_strategies.events,
+    any_events,
+)
 
 
-def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Command]:
+def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[SessionCommand]:
     plain = st.builds(NewMessage, role=roles, content=contents, metadata=json_objects)
     return (
         _frame_commands(scope)
         | _layer_commands(scope)
+        | st.builds(AppendEntries, scope=scope, entries=st.tuples(entry_drafts))
+        | st.builds(DeleteEntries, scope=scope, keys=st.tuples(names), reason=reasons)
         | situation_strategies.commands(scope)
         | st.builds(ProposeFacts, scope=scope, detector=names, message=tokens, proposals=fact_strategies.proposed)
         | st.builds(DecideProposal, scope=scope, proposal=names, accepted=st.booleans())
@@ -426,6 +480,8 @@ def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Comm
             st.builds(RedactContext, scope=scope, version=tokens, **redaction),
             st.builds(RecordPack, scope=scope, **pack, reply=st.integers(0, 2)),
             st.builds(MoveHandle, scope=scope, frame=st.none() | frame_ids, residency=residencies, piece=pieces),
+            st.builds(WithdrawMessages, scope=scope, after=st.none() | tokens, reason=texts),
+            st.builds(RestoreMessages, scope=scope, withdrawal=tokens, reason=texts),
             st.builds(ResetSession, scope=scope, reason=reasons, keep_system=st.booleans()),
             st.builds(CloseSession, scope=scope, reason=reasons),
             st.builds(TimeOutSession, scope=scope),
@@ -436,9 +492,12 @@ def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Comm
     )
 
 
-def _layer_commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[Command]:
+def _layer_commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[SessionCommand]:
     return st.one_of(
         st.builds(RefreshIdentity, scope=scope, identity=identities),
+        st.builds(TakeTurn, scope=scope, owner=names, lease_us=whole_numbers, wait_us=whole_numbers, ticket=tokens),
+        st.builds(RenewTurn, scope=scope, number=tokens, lease_us=whole_numbers),
+        st.builds(EndTurn, scope=scope, number=tokens),
         st.builds(SetWorking, scope=scope, item=items, value=json_values, ttl_us=times),
         st.builds(ClearWorking, scope=scope, items=some_items),
         st.builds(
@@ -454,7 +513,7 @@ def _layer_commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[Comman
     )
 
 
-def _frame_commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[Command]:
+def _frame_commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[SessionCommand]:
     own = {"scope": scope, "frame": frame_ids}
     depths = st.none() | st.integers(0, 64)
     return st.one_of(
@@ -524,7 +583,13 @@ def _frame_commands(scope: st.SearchStrategy[Scope]) -> st.SearchStrategy[Comman
     )
 
 
-givens = st.builds(Given, time_us=whole_numbers, tokens=st.tuples(st.integers(0, 10_000)), counter=names, digest=hexes)
+inputs = st.builds(
+    DecisionInput,
+    time_us=whole_numbers,
+    tokens=st.tuples(st.integers(0, 10_000)),
+    counter=names,
+    frame=st.builds(FrameInput, digest=hexes),
+)
 
 states = st.builds(
     SessionState,
@@ -540,7 +605,7 @@ states = st.builds(
 
 
 @st.composite
-def chained(draw: st.DrawFn, size: int = 4) -> tuple[Head, list[Recorded]]:
+def event_chains(draw: st.DrawFn, size: int = 4) -> tuple[StreamHead, list[StoredEvent]]:
     """A stream's events as a store records them, and the head that they follow."""
     stream: StreamId = draw(streams)
     made = draw(
@@ -550,7 +615,7 @@ def chained(draw: st.DrawFn, size: int = 4) -> tuple[Head, list[Recorded]]:
             max_size=size,
         )
     )
-    start = Head(stream, draw(st.integers(0, 5)), draw(digests | st.just(GENESIS)))
+    start = StreamHead(stream, draw(st.integers(0, 5)), draw(digests | st.just(GENESIS)))
     append = Append(
         draw(st.binary(min_size=16, max_size=16)).hex(),
         draw(st.binary(max_size=20)),
@@ -560,5 +625,5 @@ def chained(draw: st.DrawFn, size: int = 4) -> tuple[Head, list[Recorded]]:
         draw(st.none() | names),
         draw(st.none() | names),
     )
-    [(_, recorded)] = chain.record(append, [start])
+    [(_, recorded)] = chain.chain_events(append, [start])
     return start, recorded

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from holdfast import chain
 from holdfast.errors import KeyConflict
-from holdfast.model.log import Append, Head, NewEvent, Recorded, StreamWrite
+from holdfast.model.log import Append, NewEvent, StoredEvent, StreamHead, StreamWrite
 from holdfast.model.names import StreamId
-from tests.core import basics, strategies
+from tests.core import json_strategies, strategies
 from tests.support import figure
 
 EXAMPLES = figure(60, 5_000)
 
-Stream = tuple[Head, list[Recorded]]
+Stream = tuple[StreamHead, list[StoredEvent]]
 
 HEADER = (
     "stream",
@@ -38,15 +38,15 @@ OTHERS: dict[str, st.SearchStrategy[Any]] = {
     "seq": st.integers(1, 100),
     "command": st.binary(min_size=16, max_size=16).map(bytes.hex),
     "ordinal": st.integers(0, 100),
-    "type": basics.names,
+    "type": json_strategies.names,
     "version": st.integers(1, 100),
-    "time_us": basics.whole_numbers,
-    "principal": basics.names,
-    "cause": st.none() | basics.names,
-    "key": st.none() | basics.names,
-    "command_digest": basics.digests,
-    "payload_digest": basics.digests,
-    "hash": basics.digests,
+    "time_us": json_strategies.whole_numbers,
+    "principal": json_strategies.names,
+    "cause": st.none() | json_strategies.names,
+    "key": st.none() | json_strategies.names,
+    "command_digest": json_strategies.digests,
+    "payload_digest": json_strategies.digests,
+    "hash": json_strategies.digests,
     "salt": st.binary(min_size=16, max_size=16),
     "payload": st.binary(max_size=20),
 }
@@ -56,18 +56,18 @@ def _fault(stream: Stream) -> str | None:
     """The first fault in a stream, read from its start."""
     at, events = stream
     for event in events:
-        if wrong := chain.fault(at, event):
+        if wrong := chain.find_chain_fault(at, event):
             return wrong
-        at = Head(at.stream, event.seq, event.hash)
+        at = StreamHead(at.stream, event.seq, event.hash)
     return None
 
 
 def test_every_field_of_an_event_is_put_to_the_test() -> None:
-    assert set(OTHERS) == set(Recorded.__struct_fields__)
+    assert set(OTHERS) == set(StoredEvent.__struct_fields__)
     assert set(HEADER) == set(OTHERS) - {"payload_digest", "hash", "salt", "payload"}
 
 
-@given(strategies.chained())
+@given(strategies.event_chains())
 @settings(max_examples=EXAMPLES)
 def test_what_was_recorded_verifies(stream: Stream) -> None:
     start, events = stream
@@ -78,7 +78,7 @@ def test_what_was_recorded_verifies(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("field", HEADER)
-@given(strategies.chained(), st.data())
+@given(strategies.event_chains(), st.data())
 @settings(max_examples=figure(20, 1_000))
 def test_any_change_of_the_header_changes_the_hash(field: str, stream: Stream, data: st.DataObject) -> None:
     start, events = stream
@@ -89,7 +89,7 @@ def test_any_change_of_the_header_changes_the_hash(field: str, stream: Stream, d
 
 
 @pytest.mark.parametrize("field", OTHERS)
-@given(strategies.chained(), st.data())
+@given(strategies.event_chains(), st.data())
 @settings(max_examples=figure(20, 1_000))
 def test_any_single_edit_is_found(field: str, stream: Stream, data: st.DataObject) -> None:
     start, events = stream
@@ -100,7 +100,7 @@ def test_any_single_edit_is_found(field: str, stream: Stream, data: st.DataObjec
     assert _fault((start, events)) is not None
 
 
-@given(strategies.chained(), st.data())
+@given(strategies.event_chains(), st.data())
 @settings(max_examples=EXAMPLES)
 def test_a_missing_a_doubled_and_a_moved_event_is_found(stream: Stream, data: st.DataObject) -> None:
     start, events = stream
@@ -111,7 +111,7 @@ def test_a_missing_a_doubled_and_a_moved_event_is_found(stream: Stream, data: st
     assert _fault((start, [*events[:at], events[at + 1], events[at], *events[at + 2 :]])) is not None
 
 
-@given(strategies.chained(), st.data())
+@given(strategies.event_chains(), st.data())
 @settings(max_examples=EXAMPLES)
 def test_a_payload_erased_with_its_salt_leaves_the_chain_valid(stream: Stream, data: st.DataObject) -> None:
     start, events = stream
@@ -124,13 +124,13 @@ def test_a_payload_erased_with_its_salt_leaves_the_chain_valid(stream: Stream, d
         assert _fault((start, events)) is not None
 
 
-@given(strategies.chained(), basics.digests)
+@given(strategies.event_chains(), json_strategies.digests)
 @settings(max_examples=EXAMPLES)
 def test_a_chain_is_bound_to_what_it_follows(stream: Stream, other: bytes) -> None:
     start, events = stream
     assume(other != start.hash)
-    assert _fault((Head(start.stream, start.version, other), events)) is not None
-    assert _fault((Head(start.stream, start.version + 1, start.hash), events)) is not None
+    assert _fault((StreamHead(start.stream, start.version, other), events)) is not None
+    assert _fault((StreamHead(start.stream, start.version + 1, start.hash), events)) is not None
 
 
 @given(st.binary(min_size=16, max_size=16), st.binary(min_size=16, max_size=16), st.binary(max_size=20))
@@ -141,7 +141,7 @@ def test_the_same_content_has_another_digest_under_another_salt(one: bytes, othe
     assert (chain.command_digest(one, content) == chain.command_digest(other, content)) == (one == other)
 
 
-@given(strategies.chained(), st.binary(max_size=20))
+@given(strategies.event_chains(), st.binary(max_size=20))
 @settings(max_examples=EXAMPLES)
 def test_a_key_answers_the_same_order_with_the_first_events_and_another_with_a_conflict(
     stream: Stream, other: bytes
@@ -150,20 +150,20 @@ def test_a_key_answers_the_same_order_with_the_first_events_and_another_with_a_c
     order = b"the order itself"
     salt = recorded[0].salt or b""
     first = msgspec.structs.replace(recorded[0], command_digest=chain.command_digest(salt, order))
-    answer = chain.repeated("k", order, (first,))
+    answer = chain.answer_repeated_key("k", order, (first,))
     assert (answer.events, answer.repeated) == ((first,), True)
     assume(other != order)
-    with pytest.raises(KeyConflict, match="differs"):
-        chain.repeated("k", other, (first,))
+    with pytest.raises(KeyConflict, match="other content"):
+        chain.answer_repeated_key("k", other, (first,))
     with pytest.raises(KeyConflict, match="erased"):
-        chain.repeated("k", order, (msgspec.structs.replace(first, payload=None, salt=None),))
+        chain.answer_repeated_key("k", order, (msgspec.structs.replace(first, payload=None, salt=None),))
 
 
 def test_an_append_to_several_streams_numbers_each_on_its_own_and_shares_its_ordinals() -> None:
     one, two = (StreamId("t", "session", ("a", name)) for name in ("one", "two"))
     new = tuple(NewEvent("e", 1, b"{}", bytes([number]) * 16) for number in range(4))
     append = Append("0" * 32, b"order", 1, "p", (StreamWrite(one, 7, new[:3]), StreamWrite(two, 0, new[3:])))
-    made = list(chain.record(append, [Head(one, 7, b"1" * 32), Head(two, 0, b"2" * 32)]))
+    made = list(chain.chain_events(append, [StreamHead(one, 7, b"1" * 32), StreamHead(two, 0, b"2" * 32)]))
     assert [[(event.seq, event.ordinal) for event in events] for _, events in made] == [
         [(8, 0), (9, 1), (10, 2)],
         [(1, 3)],

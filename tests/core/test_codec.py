@@ -18,16 +18,19 @@ from hypothesis import strategies as st
 from holdfast import codec
 from holdfast.errors import InvalidInput, InvalidJson, InvalidText, TooLarge
 from holdfast.model import limits
-from holdfast.model.commands import CloseSession, Command, LedgerCommand
+from holdfast.model.commands import SessionCommand
 from holdfast.model.content import Text
-from holdfast.model.events import EVENTS, Event, MessageRecorded
+from holdfast.model.events import EVENTS, Event
+from holdfast.model.facts.commands import LedgerCommand
 from holdfast.model.names import Scope, StreamId
+from holdfast.model.sessions.commands import CloseSession
+from holdfast.model.sessions.events import MessageRecorded
 from holdfast.model.state import SessionState
-from tests.core import basics, fact_strategies, strategies
+from tests.core import fact_strategies, json_strategies, strategies
 from tests.support import figure
 
 EXAMPLES = figure(80, 5_000)
-COMMANDS: tuple[type[Command], ...] = Command.__args__
+COMMANDS: tuple[type[SessionCommand], ...] = SessionCommand.__args__
 
 
 def _exactly(value: Any) -> Any:
@@ -39,10 +42,10 @@ def _exactly(value: Any) -> Any:
     return type(value), struct.pack("d", value) if isinstance(value, float) else value
 
 
-@given(basics.json_values)
+@given(json_strategies.json_values)
 @settings(max_examples=EXAMPLES)
 def test_a_json_value_comes_back_as_it_went_in(value: Any) -> None:
-    checked = codec.checked_json("value", value)
+    checked = codec.check_json("value", value)
     assert _exactly(checked) == _exactly(value)
     assert _exactly(codec.decode_object(codec.encode({"value": checked}))["value"]) == _exactly(value)
 
@@ -57,19 +60,19 @@ def _spoil(value: Any) -> None:
         value["spoilt"] = True
 
 
-@given(basics.json_objects)
+@given(json_strategies.json_objects)
 @settings(max_examples=EXAMPLES)
 def test_what_was_checked_is_a_copy_all_the_way_down(value: dict[str, Any]) -> None:
     before = copy.deepcopy(value)
-    checked = codec.checked_json("value", value)
+    checked = codec.check_json("value", value)
     _spoil(value)
     assert _exactly(checked) == _exactly(before)
 
 
-@given(basics.json_values)
+@given(json_strategies.json_values)
 @settings(max_examples=EXAMPLES)
 def test_other_json_readers_read_the_same(value: Any) -> None:
-    assert _exactly(json.loads(codec.encode(codec.checked_json("value", value)))) == _exactly(value)
+    assert _exactly(json.loads(codec.encode(codec.check_json("value", value)))) == _exactly(value)
 
 
 def _reversed(value: Any) -> Any:
@@ -78,7 +81,7 @@ def _reversed(value: Any) -> Any:
     return [_reversed(item) for item in value] if isinstance(value, list) else value
 
 
-@given(basics.json_objects)
+@given(json_strategies.json_objects)
 @settings(max_examples=EXAMPLES)
 def test_the_order_of_a_dict_does_not_show_in_the_bytes(value: dict[str, Any]) -> None:
     assert codec.encode(_reversed(value)) == codec.encode(value)
@@ -95,13 +98,13 @@ def test_every_event_comes_back_from_its_bytes(event: Event) -> None:
 
 @given(strategies.commands() | fact_strategies.commands())
 @settings(max_examples=EXAMPLES)
-def test_every_command_comes_back_from_its_bytes(command: Command) -> None:
+def test_every_command_comes_back_from_its_bytes(command: SessionCommand) -> None:
     assert codec.decode(codec.encode_commands([command]), type(command)) == command
 
 
 @given(strategies.commands() | fact_strategies.commands(), strategies.commands() | fact_strategies.commands())
 @settings(max_examples=EXAMPLES)
-def test_two_commands_have_the_same_bytes_only_if_they_are_the_same(one: Command, other: Command) -> None:
+def test_two_commands_have_the_same_bytes_only_if_they_are_the_same(one: SessionCommand, other: SessionCommand) -> None:
     assert (codec.encode_commands([one]) == codec.encode_commands([other])) == (
         type(one) is type(other) and one == other and repr(one) == repr(other)
     )
@@ -141,7 +144,7 @@ def test_a_state_comes_back_from_its_bytes(state: SessionState) -> None:
     assert codec.decode(codec.encode(state), SessionState) == state
 
 
-@given(st.lists(basics.names, max_size=4).map(tuple), st.lists(basics.names, max_size=4).map(tuple))
+@given(st.lists(json_strategies.names, max_size=4).map(tuple), st.lists(json_strategies.names, max_size=4).map(tuple))
 @settings(max_examples=EXAMPLES)
 def test_keys_of_streams_never_meet(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     first, second = (codec.encode_stream_key(StreamId("t", "session", key)) for key in (one, other))
@@ -154,14 +157,14 @@ def test_nesting_is_bounded(make: Any) -> None:
     value: Any = 1
     for _ in range(limits.JSON_DEPTH):
         value = make(value)
-    assert codec.checked_json("value", value) == value
+    assert codec.check_json("value", value) == value
     with pytest.raises(InvalidJson, match="deeper"):
-        codec.checked_json("value", make(value))
+        codec.check_json("value", make(value))
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**63) + 1, 0, -1])
 def test_numbers_of_sixty_four_bits_are_kept(number: int) -> None:
-    assert codec.decode_object(codec.encode({"n": codec.checked_json("n", number)})) == {"n": number}
+    assert codec.decode_object(codec.encode({"n": codec.check_json("n", number)})) == {"n": number}
 
 
 @pytest.mark.parametrize(
@@ -171,17 +174,17 @@ def test_numbers_of_sixty_four_bits_are_kept(number: int) -> None:
 )
 def test_what_json_cannot_carry_is_refused(value: object) -> None:
     with pytest.raises(InvalidJson):
-        codec.checked_json("value", [value])
+        codec.check_json("value", [value])
 
 
-@given(st.text(st.characters(categories=["Cs"]), min_size=1), basics.texts, basics.texts)
+@given(st.text(st.characters(categories=["Cs"]), min_size=1), json_strategies.texts, json_strategies.texts)
 @settings(max_examples=EXAMPLES)
 def test_a_lone_surrogate_is_found_wherever_it_stands(surrogates: str, before: str, after: str) -> None:
     for spoilt in (before + surrogates + after, {"key": [surrogates]}, {surrogates: 1}):
         with pytest.raises(InvalidText):
-            codec.checked_json("value", spoilt)
+            codec.check_json("value", spoilt)
     with pytest.raises(InvalidText):
-        codec.checked_text("value", before + surrogates + after)
+        codec.check_text("value", before + surrogates + after)
 
 
 @given(st.text())
@@ -191,9 +194,9 @@ def test_text_is_accepted_exactly_when_it_is_unicode(text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         with pytest.raises(InvalidText):
-            codec.checked_text("text", text)
+            codec.check_text("text", text)
     else:
-        assert codec.checked_text("text", text) == text
+        assert codec.check_text("text", text) == text
 
 
 @given(st.binary(max_size=60) | st.binary(max_size=9).map(lambda data: b'{"reason":"' + data + b'"}'))

@@ -24,7 +24,7 @@ from holdfast import codec
 from holdfast.conversion import to_json
 from holdfast.errors import HoldfastError, InvalidInput, InvalidJson, InvalidText
 from holdfast.model import limits
-from holdfast.testing import hostile
+from tests import hostile
 from tests.support import figure
 
 EXAMPLES = figure(200, 10_000)
@@ -125,7 +125,7 @@ def test_the_rule(name: str) -> None:
     value, expected = CONVERTED[name]
     found = to_json("the result", value)
     assert (type(found), found) == (type(expected), expected)
-    assert codec.checked_json("the result", found) == found
+    assert codec.check_json("the result", found) == found
 
 
 def _itself() -> list[Any]:
@@ -199,7 +199,7 @@ _json = st.recursive(
 @settings(max_examples=EXAMPLES)
 def test_json_stays_as_it_is_and_is_refused_where_it_was(value: Any) -> None:
     try:
-        expected = codec.checked_json("it", value)
+        expected = codec.check_json("it", value)
     except InvalidInput as refusal:
         with pytest.raises(type(refusal)):
             to_json("it", value)
@@ -217,7 +217,7 @@ def test_a_set_has_one_order(values: set[Any]) -> None:
 
 
 @pytest.mark.parametrize("case", [*hostile.OBJECTS, *hostile.STRUCTURES, *hostile.NUMBERS], ids=lambda case: case.name)
-def test_whatever_it_is_there_is_json_or_a_typed_error(case: hostile.Case) -> None:
+def test_whatever_it_is_there_is_json_or_a_typed_error(case: hostile.HostileCase) -> None:
     found: Any = None
     refusal: HoldfastError | None = None
     try:
@@ -225,4 +225,4 @@ def test_whatever_it_is_there_is_json_or_a_typed_error(case: hostile.Case) -> No
     except HoldfastError as error:
         refusal = error
     assert refusal is None or (isinstance(refusal, InvalidInput) and len(str(refusal)) < 2_000)
-    assert codec.checked_json("it", found) == found
+    assert codec.check_json("it", found) == found

@@ -13,28 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import errors
-from holdfast.core import fact_rules, infer
-from holdfast.core.authority import lowest, may_know, outranks, rank, rung
-from holdfast.core.facts import decide
-from holdfast.core.ledgers import applied, step, touched, words
-from holdfast.core.relevance import query_words, ranking
+from holdfast.core.facts import invariants
+from holdfast.core.facts.authority import lowest_rung, may_know, outranks, rank, rung
+from holdfast.core.facts.decide import decide
+from holdfast.core.facts.fold import apply_event, needed_facts, step
 from holdfast.model import limits
-from holdfast.model.commands import (
+from holdfast.model.events import Event
+from holdfast.model.facts.commands import (
     AssertFact,
     ConfirmFact,
     EndorseFact,
     ExpireFact,
-    Given,
     LedgerCommand,
     PromoteFact,
     ReinstateFact,
     RetractFact,
-    Slice,
     SupersedeFact,
-    Writer,
 )
-from holdfast.model.events import (
-    Event,
+from holdfast.model.facts.events import (
     FactAsserted,
     FactConfirmed,
     FactDisputed,
@@ -46,14 +42,18 @@ from holdfast.model.events import (
     FactRetracted,
     FactSuperseded,
 )
-from holdfast.model.facts import FACT_SCOPES, Fact, FactSource, FactState, Mention
+from holdfast.model.facts.fact import FACT_SCOPES, Fact, FactSource, FactState, Mention
+from holdfast.model.inputs import DecisionInput, FactWriter, LedgerInput, LedgerSlice
 from holdfast.model.names import LedgerId
-from holdfast.model.policy import Ladder, Policy
+from holdfast.model.policy import AuthorityLadder, Policy
 from holdfast.model.state import LedgerState
+from holdfast.text import inference
+from holdfast.text.relevance import query_words, rank_facts
+from holdfast.text.stems import split_words
 from tests.support import figure
 
 LEDGER = LedgerId("tenant", "user", ("ada",))
-LADDER = Ladder()
+LADDER = AuthorityLadder()
 KEYS = ("town", "price")
 
 # Who outranks whom
@@ -90,12 +90,12 @@ def test_of_two_names_one_outranks_the_other_or_they_are_equal(some: list[str], 
     assert outranks(LADDER, one, other) == (rank(LADDER, one) > rank(LADDER, other))
     assert not (outranks(LADDER, one, other) and outranks(LADDER, other, one))
     assert (rank(LADDER, one) == rank(LADDER, other)) == (rung(LADDER, one) == rung(LADDER, other))
-    assert not any(outranks(LADDER, lowest(LADDER, some), each) for each in some)
-    assert lowest(LADDER, some) in {rung(LADDER, each) for each in some}
+    assert not any(outranks(LADDER, lowest_rung(LADDER, some), each) for each in some)
+    assert lowest_rung(LADDER, some) in {rung(LADDER, each) for each in some}
 
 
 def test_a_ladder_is_what_the_policy_says() -> None:
-    own = Ladder(rungs=("captain", "crew"), aliases={"skipper": "captain", "ghost": "nowhere"}, titles={})
+    own = AuthorityLadder(rungs=("captain", "crew"), aliases={"skipper": "captain", "ghost": "nowhere"}, titles={})
     assert [rung(own, name) for name in ("skipper", "crew", "cfo", "ghost")] == ["captain", "crew", "crew", "crew"]
 
 
@@ -129,7 +129,7 @@ def test_who_lacks_one_permission_may_not_know(requires: list[str], has: list[st
     ],
 )
 def test_a_source_says_which_memory_it_is(source: FactSource, expected: str) -> None:
-    assert infer.memory_type(source) == expected
+    assert inference.infer_memory_type(source) == expected
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_source_says_which_memory_it_is(source: FactSource, expected: str) -> 
     ],
 )
 def test_only_what_a_text_says_of_itself_first_narrows_it(value: Any, expected: str) -> None:
-    assert infer.scope(value) == expected
+    assert inference.infer_scope(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_only_what_a_text_says_of_itself_first_narrows_it(value: Any, expected: 
     ],
 )
 def test_a_text_may_say_of_itself_that_it_is_invalid(value: Any, expected: bool) -> None:
-    assert infer.declares_itself_invalid(value) is expected
+    assert inference.is_labelled_invalid(value) is expected
 
 
 @pytest.mark.parametrize(
@@ -203,15 +203,15 @@ def test_a_text_may_say_of_itself_that_it_is_invalid(value: Any, expected: bool)
     ],
 )
 def test_what_binds_is_a_constraint_of_its_kind(key: str, value: Any, type_: Any, expected: str | None) -> None:
-    assert infer.constraint(key, value, FactSource(type=type_)) == expected
+    assert inference.infer_constraint(key, value, FactSource(type=type_)) == expected
 
 
 @pytest.mark.parametrize(
     ("key", "expected"), [("stock_price", True), ("Order Status", True), ("priceless", False), ("town", False)]
 )
 def test_some_words_in_a_key_make_the_newest_news_count(key: str, expected: bool) -> None:
-    assert infer.time_sensitive(Policy(), key) is expected
-    assert infer.time_sensitive(Policy(time_sensitive=()), key) is False
+    assert inference.is_time_sensitive(Policy(), key) is expected
+    assert inference.is_time_sensitive(Policy(time_sensitive=()), key) is False
 
 
 def test_whoever_knows_better_says_so() -> None:
@@ -237,30 +237,33 @@ class Shelf:
         self.facts: dict[str, FactState] = {}
         self.events: list[Event] = []
 
-    def given(self, now: int = 0, writer: Writer = Writer()) -> Given:
+    def build_input(self, now: int = 0, writer: FactWriter = FactWriter()) -> DecisionInput:
         live = [each.fact for each in self.facts.values() if each.fact.is_valid]
         below = {
             source: tuple(each.id for each in live if source in each.depends_on)
             for source in {source for each in live for source in each.depends_on}
         }
         named = {name: each.fact.id for each in self.facts.values() for name in (each.fact.key, each.fact.id)}
-        return Given(time_us=now, writer=writer, slice=Slice(facts=dict(self.facts), named=named, below=below))
+        return DecisionInput(
+            time_us=now,
+            ledger=LedgerInput(writer=writer, slice=LedgerSlice(facts=dict(self.facts), named=named, below=below)),
+        )
 
-    def decided(self, command: LedgerCommand, now: int = 0, writer: Writer = Writer()) -> tuple[Event, ...]:
-        given = self.given(now, writer)
-        before = copy.deepcopy(given)
-        events = decide(self.state, command, given)
-        assert given == before, "to decide changes nothing"
-        assert decide(self.state, command, given) == events
+    def decided(self, command: LedgerCommand, now: int = 0, writer: FactWriter = FactWriter()) -> tuple[Event, ...]:
+        inputs = self.build_input(now, writer)
+        before = copy.deepcopy(inputs)
+        events = decide(self.state, command, inputs)
+        assert inputs == before, "to decide changes nothing"
+        assert decide(self.state, command, inputs) == events
         return events
 
     def take(self, events: Iterable[Event], now: int = 0) -> None:
         for event in events:
-            self.facts |= applied(self.facts, event, self.state.version + 1, now)
+            self.facts |= apply_event(self.facts, event, self.state.version + 1, now)
             self.state = step(self.state, event.name, now)
             self.events.append(event)
 
-    def give(self, command: LedgerCommand, now: int = 0, writer: Writer = Writer()) -> Fact:
+    def give(self, command: LedgerCommand, now: int = 0, writer: FactWriter = FactWriter()) -> Fact:
         """The newest fact after it."""
         self.take(self.decided(command, now, writer), now)
         return next(reversed(self.facts.values())).fact
@@ -306,10 +309,10 @@ _changes = st.one_of(
 )
 _writers = st.sampled_from(
     [
-        Writer(),
-        Writer(),
-        Writer(identity="ann", authority="peer", default="peer", permissions=()),
-        Writer(identity="eve"),
+        FactWriter(),
+        FactWriter(),
+        FactWriter(identity="ann", authority="peer", default="peer", permissions=()),
+        FactWriter(identity="eve"),
     ]
 )
 _stories = st.lists(
@@ -319,7 +322,7 @@ _stories = st.lists(
 
 @settings(max_examples=figure(150, 20_000))
 @given(_stories)
-def test_whatever_is_decided_leads_to_a_sound_ledger(story: list[tuple[LedgerCommand, int, Writer]]) -> None:
+def test_whatever_is_decided_leads_to_a_sound_ledger(story: list[tuple[LedgerCommand, int, FactWriter]]) -> None:
     shelf = Shelf()
     for command, now, writer in story:
         before = dict(shelf.facts)
@@ -328,10 +331,10 @@ def test_whatever_is_decided_leads_to_a_sound_ledger(story: list[tuple[LedgerCom
         except errors.HoldfastError:
             assert shelf.facts == before
             continue
-        assert fact_rules.check(shelf.state, shelf.facts) == []
+        assert invariants.find_violations(shelf.state, shelf.facts) == []
         check_ends(shelf)
         for each, state in before.items():
-            if state.fact.is_valid and not state.fact.ran_out(now) and not shelf.facts[each].fact.is_valid:
+            if state.fact.is_valid and not state.fact.has_expired(now) and not shelf.facts[each].fact.is_valid:
                 assert not outranks(LADDER, state.fact.authority, writer.authority), "a lower one ended a higher one's"
     for command, now, writer in story[-1:]:
         if isinstance(command, AssertFact) and not command.supersedes and command.valid_from_us is None:
@@ -375,13 +378,13 @@ def test_an_end_at_a_version_that_cannot_be_is_found_out(wrong: dict[str, Any]) 
     for value in ("Oslo", "Rome"):
         shelf.give(AssertFact(ledger=LEDGER, key="town", value=value))
     first = shelf.facts["k1"]
-    assert (first.fact.ended_seq, fact_rules.check(shelf.state, shelf.facts)) == (3, [])
+    assert (first.fact.ended_seq, invariants.find_violations(shelf.state, shelf.facts)) == (3, [])
     shelf.facts["k1"] = msgspec.structs.replace(first, fact=msgspec.structs.replace(first.fact, **wrong))
-    broken = fact_rules.check(shelf.state, shelf.facts)
-    assert "a fact that ended, and only that, has the version of its ledger at which it did" in broken
+    broken = invariants.find_violations(shelf.state, shelf.facts)
+    assert "an ended fact, and only that, has the version at which it ended" in broken
 
 
-def check_repeated(shelf: Shelf, command: AssertFact, now: int, writer: Writer) -> None:
+def check_repeated(shelf: Shelf, command: AssertFact, now: int, writer: FactWriter) -> None:
     """Said twice in a row, the second time nothing happens, unless what was said has run out, or cannot be said at all."""
     try:
         shelf.give(command, now, writer)
@@ -481,15 +484,15 @@ _fact_events: st.SearchStrategy[Event] = st.one_of(
 def test_folding_takes_every_event_whatever_is_missing(made: list[Event], event: Event, gone: set[str]) -> None:
     facts: dict[str, FactState] = {}
     for seq, each in enumerate(made, 1):
-        facts |= applied(facts, each, seq, 5)
+        facts |= apply_event(facts, each, seq, 5)
     before, seq = copy.deepcopy(facts), len(made) + 1
-    whole = applied(facts, event, seq, 7)
+    whole = apply_event(facts, event, seq, 7)
     assert facts == before, "folding changes nothing in place"
-    assert {*whole} <= {*touched(event), f"k{seq}"}
-    needed = {each: state for each, state in facts.items() if each in touched(event)}
-    assert applied(needed, event, seq, 7) == whole, "nothing else is needed than what it touches"
+    assert {*whole} <= {*needed_facts(event), f"k{seq}"}
+    needed = {each: state for each, state in facts.items() if each in needed_facts(event)}
+    assert apply_event(needed, event, seq, 7) == whole, "nothing else is needed than what it touches"
     left = {each: state for each, state in facts.items() if each not in gone}
-    some = applied(left, event, seq, 7)
+    some = apply_event(left, event, seq, 7)
     assert {*some} <= {*left, f"k{seq}"}
     for fact in {*some} & {*whole}:
         one, other = some[fact].fact, whole[fact].fact
@@ -503,7 +506,7 @@ def test_folding_takes_every_event_whatever_is_missing(made: list[Event], event:
 
 @given(st.integers(1, 99))
 def test_an_event_that_was_erased_makes_no_fact(seq: int) -> None:
-    assert applied({}, None, seq, 5) == {}
+    assert apply_event({}, None, seq, 5) == {}
     assert step(LedgerState(), FactAsserted.name, 5) == LedgerState(version=1, facts=1, created_us=5, updated_us=5)
 
 
@@ -529,7 +532,7 @@ def test_a_query_is_looked_for_by_its_rare_words(query: str, expected: tuple[str
 def test_words_are_short_plain_and_found_again(text: str) -> None:
     found = query_words(text)
     assert len(found) <= limits.SEARCH_WORDS
-    assert {*found} <= {*words(text)}
+    assert {*found} <= {*split_words(text)}
     assert all(word == word.lower() and word.isalnum() for word in found if word.isascii())
 
 
@@ -546,12 +549,12 @@ _hits = st.lists(
 @given(st.sampled_from(["the town", "Oslo", "Rome 2024 price", "", "nothing of it"]), _hits, st.randoms())
 def test_the_same_facts_stand_in_the_same_order(query: str, hits: list[Any], rng: Any) -> None:
     facts = [Fact(id=f"k{at}", key=key, value=value, at_us=time) for at, (key, value, time) in enumerate(hits, 1)]
-    ranked = ranking(query, facts)
+    ranked = rank_facts(query, facts)
     assert sorted(at for at, _ in ranked) == [*range(len(facts))]
     assert all(0 <= score <= 3 for _, score in ranked)
     assert [score for _, score in ranked] == sorted((score for _, score in ranked), reverse=True)
     shuffled = rng.sample(facts, len(facts))
-    again = ranking(query, shuffled)
+    again = rank_facts(query, shuffled)
     assert [(shuffled[at].id, score) for at, score in again] == [(facts[at].id, score) for at, score in ranked]
 
 
@@ -562,8 +565,8 @@ def test_keys_and_names_count_for_more() -> None:
         Fact(id="k3", key="plan", value="the town"),
         Fact(id="k4", key="plan", value="the town", against="k3"),
     ]
-    assert next(at for at, _ in ranking("towns", facts)) == 0
-    assert next(at for at, _ in ranking("of Oslo", facts)) == 1
-    ranked = [at for at, _ in ranking("the plan", facts)]
+    assert next(at for at, _ in rank_facts("towns", facts)) == 0
+    assert next(at for at, _ in rank_facts("of Oslo", facts)) == 1
+    ranked = [at for at, _ in rank_facts("the plan", facts)]
     assert ranked.index(2) < ranked.index(3), "of equals, claims come last"
     assert ranked[-1] == 0

@@ -11,29 +11,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import errors
-from holdfast.core import invariants, sessions
-from holdfast.core.faults import fault
-from holdfast.core.fold import fold
+from holdfast.core import invariants
+from holdfast.core.decide import decide_session
+from holdfast.core.faults import find_fault
+from holdfast.core.fold import fold_session
 from holdfast.model import limits
-from holdfast.model.commands import (
-    Command,
+from holdfast.model.commands import SessionCommand
+from holdfast.model.events import Event
+from holdfast.model.frames.commands import (
     CommitTokens,
-    CreateSession,
-    Given,
     GrantTokens,
     PopFrame,
     PushFrame,
     ReserveTokens,
-    ResetSession,
     ResumeActor,
     ResumeFrame,
     SuspendFrame,
     TimeOutFrame,
 )
-from holdfast.model.events import ActorResumed, Event, FramePopped, FramePushed, ResultAdded
-from holdfast.model.frames import FrameState
+from holdfast.model.frames.events import ActorResumed, FramePopped, FramePushed, ResultAdded
+from holdfast.model.frames.frames import FrameState
+from holdfast.model.inputs import DecisionInput, FrameInput
 from holdfast.model.names import Scope
 from holdfast.model.rows import TokenRow
+from holdfast.model.sessions.commands import CreateSession, ResetSession
 from holdfast.model.state import SessionState
 from tests.support import figure
 
@@ -50,26 +51,27 @@ class Log:
         self.time_us = 1
         self.order(CreateSession(scope=SCOPE))
 
-    def order(self, command: Command) -> tuple[Event, ...]:
-        given_ = self.given(command)
+    def order(self, command: SessionCommand) -> tuple[Event, ...]:
+        given_ = self.build_input(command)
         before = copy.deepcopy(self.state)
-        made = sessions.decide(self.state, command, given_)
-        assert made == sessions.decide(self.state, command, given_)
+        made = decide_session(self.state, command, given_)
+        assert made == decide_session(self.state, command, given_)
         assert self.state == before
         for event in made:
-            assert fault(self.state, event, event.name) is None
+            assert find_fault(self.state, event, event.name) is None
             self.events.append((event, self.time_us))
-            self.state = fold(self.state, event, event.name, self.time_us)
-            assert invariants.check(self.state) == []
+            self.state = fold_session(self.state, event, event.name, self.time_us)
+            assert invariants.find_violations(self.state) == []
         return made
 
-    def given(self, command: Command) -> Given:
-        """What is looked up in rows: here, what ended is told from nothing but the log."""
+    def build_input(self, command: SessionCommand) -> DecisionInput:
+        """The input from rows. No ended frame is looked up: the log alone says what has ended."""
         token = None
         if isinstance(command, ResumeFrame):
             names = {"tenant": "tenant", "actor": "actor", "session": "session", "thread": ""}
             token = TokenRow(**names, frame=1, digest=DIGEST, status="live", suspended=1, state="")
-        return Given(time_us=self.time_us, tokens=(1,), counter="c", principal="me", digest=DIGEST, token=token)
+        frame = FrameInput(digest=DIGEST, token=token)
+        return DecisionInput(time_us=self.time_us, tokens=(1,), counter="c", principal="me", frame=frame)
 
     def push(self, parent: str | None = None, budget: int = 100, **more: int) -> str:
         self.order(PushFrame(scope=SCOPE, goal="plan", parent=parent, budget=budget, **more))
@@ -114,7 +116,7 @@ def test_more_than_is_available_is_refused_with_the_figures(
     root = log.push(budget=total)
     child = log.push(root, 0)
     log.use(root, used)
-    commands: dict[str, Command] = {
+    commands: dict[str, SessionCommand] = {
         "reserve": ReserveTokens(scope=SCOPE, frame=root, purpose="call", amount=asked),
         "push": PushFrame(scope=SCOPE, goal="plan", parent=root, budget=asked),
         "grant": GrantTokens(scope=SCOPE, frame=child, amount=asked),
@@ -130,14 +132,14 @@ def test_all_that_is_available_can_be_had(way: str) -> None:
     log = Log()
     root = log.push(budget=100)
     child = log.push(root, 0)
-    commands: dict[str, Command] = {
+    commands: dict[str, SessionCommand] = {
         "reserve": ReserveTokens(scope=SCOPE, frame=root, purpose="call", amount=100),
         "push": PushFrame(scope=SCOPE, goal="plan", parent=root, budget=100),
         "grant": GrantTokens(scope=SCOPE, frame=child, amount=100),
     }
     log.order(commands[way])
     assert log.frame(root).budget.available == 0
-    assert not log.frame(root).budget.overdrawn
+    assert not log.frame(root).budget.is_overdrawn
 
 
 def test_a_budget_grows_up_to_the_largest_number_and_no_further() -> None:
@@ -264,16 +266,16 @@ def test_what_is_decided_is_sound_and_stays_so_without_any_of_its_trees(
         known = None if root in gone else event
         if known is not None:
             names = {int(each[1:]) for each in gone}
-            assert fault(state, known, known.name, names) is None
-        state = fold(state, known, event.name, time_us)
-        assert invariants.check(state) == []
+            assert find_fault(state, known, known.name, names) is None
+        state = fold_session(state, known, event.name, time_us)
+        assert invariants.find_violations(state) == []
     assert {name: figures(frame) for name, frame in state.frames.items()} == {
         name: figures(frame) for name, frame in log.state.frames.items()
     }
     state = SessionState()
     for seq, (event, time_us) in enumerate(log.events, 1):
-        state = fold(state, None if seq in erased else event, event.name, time_us)
-        assert all(frame.live for frame in state.frames.values())
+        state = fold_session(state, None if seq in erased else event, event.name, time_us)
+        assert all(frame.is_live for frame in state.frames.values())
 
 
 def figures(frame: FrameState) -> FrameState:

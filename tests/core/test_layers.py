@@ -12,19 +12,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from holdfast import codec, errors
-from holdfast.core import invariants, layers, sessions, upcast
-from holdfast.core.faults import fault
-from holdfast.core.fold import fold
+from holdfast.core import invariants, upcast
+from holdfast.core.decide import decide_session
+from holdfast.core.faults import find_fault
+from holdfast.core.fold import fold_session
+from holdfast.core.sessions import layers
 from holdfast.model import limits
-from holdfast.model.commands import (
+from holdfast.model.commands import SessionCommand
+from holdfast.model.content import Role, Text
+from holdfast.model.events import Event
+from holdfast.model.inputs import DecisionInput
+from holdfast.model.log import StoredEvent
+from holdfast.model.names import LedgerId, Scope, check_ledgers
+from holdfast.model.sessions.commands import (
     ClearEnvironment,
     ClearWorking,
     CloseSession,
-    Command,
     CreateSession,
     DestroySession,
     ErasePayloads,
-    Given,
     NewMessage,
     ObserveEnvironment,
     RecordMessages,
@@ -33,20 +39,17 @@ from holdfast.model.commands import (
     SetWorking,
     TimeOutSession,
 )
-from holdfast.model.content import Role, Text
-from holdfast.model.events import (
+from holdfast.model.sessions.events import (
     EnvironmentCleared,
     EnvironmentObserved,
-    Event,
+    IdentityRefreshed,
     PayloadsErased,
     SessionCreated,
     SessionReset,
     WorkingCleared,
     WorkingSet,
 )
-from holdfast.model.layers import Identity, IdentityRefreshed, Surrounding, WorkingItem
-from holdfast.model.log import Recorded
-from holdfast.model.names import LedgerId, Scope
+from holdfast.model.sessions.layers import EnvironmentItem, Identity, WorkingItem
 from holdfast.model.state import SessionState
 from tests.core import strategies
 from tests.support import figure
@@ -129,21 +132,21 @@ class Layers(RuleBasedStateMachine):
         self.plain = Plain()
         self.give(CreateSession(scope=SCOPE, identity=ADA, ledgers=(ACME,), idle_timeout_us=1), [("created", None)])
 
-    def give(self, command: Command, entries: list[Entry]) -> None:
+    def give(self, command: SessionCommand, entries: list[Entry]) -> None:
         """Carry it out; it makes one event for each entry of the model's log."""
-        made = sessions.decide(self.state, command, self.given())
+        made = decide_session(self.state, command, self.build_input())
         assert len(made) == len(entries)
         for event, entry in zip(made, entries, strict=True):
             if isinstance(event, PayloadsErased):
                 self.forget(event.seqs)
-            assert fault(self.state, event, event.name, self.erased) is None
+            assert find_fault(self.state, event, event.name, self.erased) is None
             self.log.append((event, event.name, self.now))
             self.entries.append((entry, self.now))
-            self.state = fold(self.state, event, event.name, self.now)
+            self.state = fold_session(self.state, event, event.name, self.now)
             self.plain.apply(entry, self.now)
 
-    def given(self) -> Given:
-        return Given(time_us=self.now, tokens=(1,), counter="c")
+    def build_input(self) -> DecisionInput:
+        return DecisionInput(time_us=self.now, tokens=(1,), counter="c")
 
     def forget(self, seqs: tuple[int, ...]) -> None:
         for seq in seqs:
@@ -235,11 +238,11 @@ class Layers(RuleBasedStateMachine):
 
     @precondition(lambda self: self.open and len(self.log) > 12)
     @rule(how=st.sampled_from([CloseSession, DestroySession, TimeOutSession]))
-    def end(self, how: type[Command]) -> None:
+    def end(self, how: type[SessionCommand]) -> None:
         if how is TimeOutSession:
             self.now = self.state.active_us + 1
         self.give(how(scope=SCOPE, **({} if how is TimeOutSession else {"reason": "over"})), [("over", None)])  # type: ignore[arg-type]
-        refusal = errors.SessionDestroyed if how is DestroySession else errors.SessionClosed
+        refusal = errors.SessionDestroyedError if how is DestroySession else errors.SessionClosedError
         self.refused(SetWorking(scope=SCOPE, item="a", value=1), refusal)
         self.refused(ObserveEnvironment(scope=SCOPE, item="a", value=1), refusal)
         self.refused(ClearWorking(scope=SCOPE), refusal)
@@ -249,24 +252,24 @@ class Layers(RuleBasedStateMachine):
         """What was erased since makes nothing look as if no command had made it."""
         state = SessionState()
         for seq, (event, name, time_us) in enumerate(self.log, 1):
-            assert fault(state, event, name, {each for each in self.erased if each < seq}) is None
-            state = fold(state, event, name, time_us)
+            assert find_fault(state, event, name, {each for each in self.erased if each < seq}) is None
+            state = fold_session(state, event, name, time_us)
 
-    def refused(self, command: Command, refusal: type[errors.HoldfastError]) -> None:
+    def refused(self, command: SessionCommand, refusal: type[errors.HoldfastError]) -> None:
         with pytest.raises(refusal):
-            sessions.decide(self.state, command, self.given())
+            decide_session(self.state, command, self.build_input())
 
     @invariant()
     def the_state_is_what_the_dictionaries_say(self) -> None:
         state = self.state
         assert state.working == {name: WorkingItem(*each) for name, each in self.plain.working.items()}
-        assert state.environment == {name: Surrounding(*each) for name, each in self.plain.around.items()}
+        assert state.environment == {name: EnvironmentItem(*each) for name, each in self.plain.around.items()}
         assert codec.encode([*state.working.values()]) == codec.encode(
             [WorkingItem(*each) for each in self.plain.working.values()]
         )
         assert (state.identity, state.ledgers) == (ADA, (ACME,))
         assert state.bulk == self.plain.size + len(codec.encode(ADA)) + len(codec.encode((ACME,)))
-        assert invariants.check(state) == []
+        assert invariants.find_violations(state) == []
 
     @invariant()
     def a_replay_and_a_snapshot_say_the_same(self) -> None:
@@ -277,7 +280,7 @@ class Layers(RuleBasedStateMachine):
 def _folded(log: list[tuple[Event | None, str, int]]) -> SessionState:
     state = SessionState()
     for event, name, time_us in log:
-        state = fold(state, event, name, time_us)
+        state = fold_session(state, event, name, time_us)
     return state
 
 
@@ -292,83 +295,85 @@ def test_layers_are_what_plain_dictionaries_would_be(monkeypatch: pytest.MonkeyP
 # Identity
 
 
-@given(st.lists(st.tuples(strategies.commands(st.just(SCOPE)), strategies.givens), max_size=12))
+@given(st.lists(st.tuples(strategies.commands(st.just(SCOPE)), strategies.inputs), max_size=12))
 @settings(max_examples=EXAMPLES)
-def test_only_a_refresh_changes_an_identity_and_nothing_what_is_read(orders: list[tuple[Command, Given]]) -> None:
+def test_only_a_refresh_changes_an_identity_and_nothing_what_is_read(
+    orders: list[tuple[SessionCommand, DecisionInput]],
+) -> None:
     """Nor does what a command makes happen; only erasing what said it takes it away, and then the user has less say."""
-    creation = sessions.decide(SessionState(), CreateSession(scope=SCOPE, identity=ADA, ledgers=(ACME,)), _at(1))
+    creation = decide_session(SessionState(), CreateSession(scope=SCOPE, identity=ADA, ledgers=(ACME,)), _at(1))
     log: list[tuple[Event | None, str, int]] = [(event, event.name, 1) for event in creation]
-    for command, given_ in orders:
+    for command, inputs in orders:
         state = _folded(log)
         try:
-            made = sessions.decide(state, command, given_)
+            made = decide_session(state, command, inputs)
         except errors.HoldfastError:
             continue
         for event in made:
             for seq in event.seqs if isinstance(event, PayloadsErased) else ():
                 log[seq - 1] = (None, *log[seq - 1][1:])
-            log.append((event, event.name, given_.time_us))
+            log.append((event, event.name, inputs.time_us))
     state = _folded(log)
     expected = [
-        (layers.UNKNOWN if event is None else event.identity)  # type: ignore[union-attr]
+        (layers.UNKNOWN_IDENTITY if event is None else event.identity)  # type: ignore[union-attr]
         for event, name, _ in log
         if name in (SessionCreated.name, IdentityRefreshed.name)
     ]
     assert state.identity == expected[-1]
     assert state.ledgers == ((ACME,) if log[0][0] is not None else ())
-    assert invariants.check(state) == []
+    assert invariants.find_violations(state) == []
 
 
 def test_a_refresh_replaces_all_fields_and_the_weight_follows() -> None:
-    created = sessions.decide(SessionState(), CreateSession(scope=SCOPE, identity=ADA), _at(1))
-    state = fold(SessionState(), created[0], created[0].name, 1)
+    created = decide_session(SessionState(), CreateSession(scope=SCOPE, identity=ADA), _at(1))
+    state = fold_session(SessionState(), created[0], created[0].name, 1)
     less = Identity(user_name="Ada", authority="CFO")
-    [event] = sessions.decide(state, RefreshIdentity(scope=SCOPE, identity=less), _at(2))
+    [event] = decide_session(state, RefreshIdentity(scope=SCOPE, identity=less), _at(2))
     assert event == IdentityRefreshed(identity=less)
-    state = fold(state, event, event.name, 2)
+    state = fold_session(state, event, event.name, 2)
     assert state.identity == less
     assert state.bulk == len(codec.encode(less))
-    assert sessions.decide(state, RefreshIdentity(scope=SCOPE, identity=less), _at(3)) == ()
-    state = fold(state, IdentityRefreshed(), IdentityRefreshed.name, 4)
+    assert decide_session(state, RefreshIdentity(scope=SCOPE, identity=less), _at(3)) == ()
+    state = fold_session(state, IdentityRefreshed(), IdentityRefreshed.name, 4)
     assert (state.identity, state.bulk) == (Identity(), 0)
-    state = fold(state, None, IdentityRefreshed.name, 5)
-    assert (state.identity, state.bulk) == (layers.UNKNOWN, 0)
+    state = fold_session(state, None, IdentityRefreshed.name, 5)
+    assert (state.identity, state.bulk) == (layers.UNKNOWN_IDENTITY, 0)
 
 
 def test_a_refresh_that_no_command_can_have_made_is_a_fault() -> None:
     created = SessionCreated(identity=ADA)
-    state = fold(SessionState(), created, created.name, 1)
+    state = fold_session(SessionState(), created, created.name, 1)
     for forged in (Identity(permissions=("b", "a")), Identity(user_name="a\nb"), Identity(authority="")):
-        assert fault(state, IdentityRefreshed(identity=forged), IdentityRefreshed.name) is not None
-    assert fault(state, IdentityRefreshed(identity=Identity()), IdentityRefreshed.name) is None
+        assert find_fault(state, IdentityRefreshed(identity=forged), IdentityRefreshed.name) is not None
+    assert find_fault(state, IdentityRefreshed(identity=Identity()), IdentityRefreshed.name) is None
     closed = msgspec.structs.replace(state, status="closed")
-    assert fault(closed, IdentityRefreshed(), IdentityRefreshed.name) is None
+    assert find_fault(closed, IdentityRefreshed(), IdentityRefreshed.name) is None
     destroyed = msgspec.structs.replace(state, status="destroyed")
-    assert fault(destroyed, IdentityRefreshed(), IdentityRefreshed.name) is not None
+    assert find_fault(destroyed, IdentityRefreshed(), IdentityRefreshed.name) is not None
 
 
 def test_who_spoke_is_unknown_after_the_creation_was_erased_and_trusted_least() -> None:
     """Above all, an erasure must not raise anyone."""
-    state = fold(SessionState(), None, SessionCreated.name, 1)
+    state = fold_session(SessionState(), None, SessionCreated.name, 1)
     assert state.identity == Identity(authority="")
     assert state.identity != Identity()
     with pytest.raises(errors.InvalidName):
-        layers.checked_identity(state.identity)
+        layers.check_identity(state.identity)
 
 
 @given(strategies.identities)
 @settings(max_examples=EXAMPLES)
 def test_what_is_kept_of_an_identity_is_all_of_it_or_a_refusal(identity: Identity) -> None:
     try:
-        kept = layers.checked_identity(identity)
+        kept = layers.check_identity(identity)
     except errors.InvalidInput:
         assert any(not text.isprintable() or len(text.encode()) > limits.NAME_BYTES for text in _texts(identity))
         return
     assert kept == identity
-    assert layers.checked_identity(kept) == kept
+    assert layers.check_identity(kept) == kept
     event = SessionCreated(identity=kept)
-    assert fault(SessionState(), event, event.name) is None
-    assert fold(SessionState(), event, event.name, 1).identity == identity
+    assert find_fault(SessionState(), event, event.name) is None
+    assert fold_session(SessionState(), event, event.name, 1).identity == identity
 
 
 def _texts(identity: Identity) -> list[str]:
@@ -377,24 +382,24 @@ def _texts(identity: Identity) -> list[str]:
 
 def test_permissions_are_kept_in_order_and_once_however_they_were_given() -> None:
     given_: list[Any] = [("b", "a", "b"), ["b", "a"], {"a", "b"}, frozenset("ab")]
-    kept = [layers.checked_identity(Identity(permissions=each)) for each in given_]
+    kept = [layers.check_identity(Identity(permissions=each)) for each in given_]
     assert {codec.encode(each) for each in kept} == {b'{"permissions":["a","b"]}'}
 
 
 def test_an_identity_has_the_same_bytes_whichever_way_it_was_said() -> None:
     spelled = Identity(authority=b"peer".decode())
-    assert codec.encode(layers.checked_identity(spelled)) == codec.encode(layers.checked_identity(Identity())) == b"{}"
+    assert codec.encode(layers.check_identity(spelled)) == codec.encode(layers.check_identity(Identity())) == b"{}"
 
 
 def test_a_session_of_an_older_holdfast_has_an_identity_of_which_nothing_is_known() -> None:
     for version in (1, 2):
-        stored = Recorded(
+        stored = StoredEvent(
             SCOPE.stream, 1, "0" * 32, 0, "session.created", version, 1, "p", None, None, b"", b"", b"", b"salt",
             b'{"metadata":{"a":1}}',
         )  # fmt: skip
-        event = upcast.current(stored)
+        event = upcast.decode_event(stored)
         assert event == SessionCreated(metadata={"a": 1})
-        assert fold(SessionState(), event, stored.type, 1).identity == Identity()
+        assert fold_session(SessionState(), event, stored.type, 1).identity == Identity()
 
 
 def _ledger(*names_: Any, kind: Any = "user", tenant: Any = "tenant") -> LedgerId:
@@ -428,27 +433,27 @@ BAD_LEDGERS: dict[str, Any] = {
 @pytest.mark.parametrize("name", BAD_LEDGERS)
 def test_ledgers_that_cannot_be_read_are_refused(name: str) -> None:
     with pytest.raises(errors.InvalidInput):
-        layers.checked_ledgers(BAD_LEDGERS[name], SCOPE.stream.key, SCOPE.tenant)
+        check_ledgers(BAD_LEDGERS[name], SCOPE.stream.key, SCOPE.tenant)
 
 
 def test_ledgers_are_kept_in_the_order_in_which_they_have_a_say() -> None:
     given_ = [_ledger("acme", kind="organization"), _ledger("ada"), _ledger("a", "s", "t", kind="session")]
-    keys = layers.checked_ledgers(given_, SCOPE.stream.key, SCOPE.tenant)
+    keys = check_ledgers(given_, SCOPE.stream.key, SCOPE.tenant)
     assert keys == (("organization", "acme"), ("user", "ada"), ("session", "a", "s", "t"))
     most = [_ledger(f"{number}") for number in range(limits.SESSION_LEDGERS)]
-    assert len(layers.checked_ledgers(most, SCOPE.stream.key, SCOPE.tenant)) == limits.SESSION_LEDGERS
+    assert len(check_ledgers(most, SCOPE.stream.key, SCOPE.tenant)) == limits.SESSION_LEDGERS
 
 
 # Bounds, at their full size
 
 
-def _at(time_us: int) -> Given:
-    return Given(time_us=time_us)
+def _at(time_us: int) -> DecisionInput:
+    return DecisionInput(time_us=time_us)
 
 
-def _after(state: SessionState, command: Command, time_us: int = 1) -> SessionState:
-    for event in sessions.decide(state, command, _at(time_us)):
-        state = fold(state, event, event.name, time_us)
+def _after(state: SessionState, command: SessionCommand, time_us: int = 1) -> SessionState:
+    for event in decide_session(state, command, _at(time_us)):
+        state = fold_session(state, event, event.name, time_us)
     return state
 
 
@@ -456,14 +461,14 @@ def _session() -> SessionState:
     return _after(SessionState(), CreateSession(scope=SCOPE))
 
 
-Setting = Callable[[str, Any, int | None], Command]
+Setting = Callable[[str, Any, int | None], SessionCommand]
 
 
-def _working(item: str, value: Any, ttl_us: int | None = None) -> Command:
+def _working(item: str, value: Any, ttl_us: int | None = None) -> SessionCommand:
     return SetWorking(scope=SCOPE, item=item, value=value, ttl_us=ttl_us)
 
 
-def _around(item: str, value: Any, ttl_us: int | None = None) -> Command:
+def _around(item: str, value: Any, ttl_us: int | None = None) -> SessionCommand:
     return ObserveEnvironment(scope=SCOPE, item=item, value=value, ttl_us=ttl_us)
 
 
@@ -474,7 +479,7 @@ def test_a_layer_takes_just_as_many_bytes_as_its_bound_says(setting: Setting) ->
     assert full.bulk == limits.LAYER_BYTES
     for state, item, value in ((full, "b", 1), (full, "a", whole + "x"), (_session(), "a", whole + "x")):
         with pytest.raises(errors.TooLarge) as refusal:
-            sessions.decide(state, setting(item, value, None), _at(2))
+            decide_session(state, setting(item, value, None), _at(2))
         assert refusal.value.limit == limits.LAYER_BYTES
     assert _after(full, setting("a", "less", None)).bulk == len('"a""less"')
 
@@ -483,15 +488,15 @@ def test_a_layer_takes_just_as_many_bytes_as_its_bound_says(setting: Setting) ->
 def test_a_layer_takes_just_as_many_items_as_its_bound_says_and_what_ran_out_makes_room(setting: Setting) -> None:
     state = _session()
     for number in range(limits.LAYER_ITEMS):
-        event: Any = sessions.decide(_session(), setting(f"{number}", number, 10 if number % 2 else None), _at(1))[0]
-        state = fold(state, event, event.name, 1)
+        event: Any = decide_session(_session(), setting(f"{number}", number, 10 if number % 2 else None), _at(1))[0]
+        state = fold_session(state, event, event.name, 1)
     with pytest.raises(errors.TooLarge) as refusal:
-        sessions.decide(state, setting("more", 1, None), _at(10))
+        decide_session(state, setting("more", 1, None), _at(10))
     assert (refusal.value.size, refusal.value.limit) == (limits.LAYER_ITEMS + 1, limits.LAYER_ITEMS)
     after = _after(state, setting("more", 1, None), time_us=11)
     kept = after.working or after.environment
     assert {*kept} == {*(f"{number}" for number in range(0, limits.LAYER_ITEMS, 2)), "more"}
-    assert after.bulk == layers.weight_of(after) < state.bulk
+    assert after.bulk == layers.layer_weight(after) < state.bulk
     assert after.weight < state.weight
 
 
@@ -528,7 +533,7 @@ FORGED: dict[str, Event] = {
 @pytest.mark.parametrize("name", FORGED)
 def test_what_no_command_can_have_made_is_found_out(name: str) -> None:
     event = FORGED[name]
-    assert fault(FULL, event, event.name)
+    assert find_fault(FULL, event, event.name)
 
 
 CREATED: dict[str, dict[str, Any]] = {
@@ -552,9 +557,9 @@ CREATED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CREATED)
 def test_what_no_session_can_have_begun_with_is_found_out(name: str) -> None:
     event = SessionCreated(**CREATED[name])
-    assert fault(SessionState(), event, event.name)
+    assert find_fault(SessionState(), event, event.name)
     sound = SessionCreated(identity=ADA, ledgers=(ACME, ("session", "a", "s")))
-    assert fault(SessionState(), sound, sound.name) is None
+    assert find_fault(SessionState(), sound, sound.name) is None
 
 
 def test_a_forged_history_cannot_grow_a_layer_beyond_its_bounds() -> None:
@@ -564,9 +569,9 @@ def test_a_forged_history_cannot_grow_a_layer_beyond_its_bounds() -> None:
         for number in range(5):
             options = {} if wanted is WorkingSet else {"observed_us": 1}
             event: Any = wanted(item=f"{number}", value=half, **options)
-            if fault(state, event, event.name) is None:
+            if find_fault(state, event, event.name) is None:
                 grew += 1
-                state = fold(state, event, event.name, 1)
+                state = fold_session(state, event, event.name, 1)
         assert grew <= 3
         assert len(getattr(state, name)) == grew
 
@@ -589,18 +594,18 @@ def test_what_a_value_replaced_stands_again_when_the_value_is_erased() -> None:
     """As after any erasure, the state is what it would be if the event had said nothing."""
     state = _after(_session(), _working("a", "old"))
     for event in (None, WorkingSet(item="b", value=1)):
-        state = fold(state, event, WorkingSet.name, 2)
+        state = fold_session(state, event, WorkingSet.name, 2)
     assert {name: item.value for name, item in state.working.items()} == {"a": "old", "b": 1}
 
 
 def test_what_had_run_out_when_something_was_set_stays_away_when_that_is_erased() -> None:
     state = _after(_session(), _working("a", 1, ttl_us=5))
-    assert fold(state, None, WorkingSet.name, 5).working == state.working
-    assert fold(state, None, WorkingSet.name, 6).working == {}
+    assert fold_session(state, None, WorkingSet.name, 5).working == state.working
+    assert fold_session(state, None, WorkingSet.name, 6).working == {}
 
 
 def test_a_reset_takes_what_is_at_hand_and_leaves_what_is_around() -> None:
-    state = fold(FULL, SessionReset(reason="r"), SessionReset.name, 60)
+    state = fold_session(FULL, SessionReset(reason="r"), SessionReset.name, 60)
     assert (state.working, state.environment) == ({}, FULL.environment)
-    assert state.bulk == layers.weight_of(state) == len('"w"1')
+    assert state.bulk == layers.layer_weight(state) == len('"w"1')
     assert msgspec.structs.replace(state, environment={}) != state

@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import codec
-from holdfast.core import previews
-from holdfast.core.previews import (
+from holdfast.core.history import previews
+from holdfast.core.history.previews import (
     RESULT_TAIL,
-    SOME_HANDLE,
+    SAMPLE_HANDLE,
     Preview,
     Spooling,
-    json_preview,
-    json_start,
-    marker,
-    media_type,
-    of_ends,
-    text_ends,
-    text_preview,
+    cut_ends,
+    cut_start,
+    detect_media_type,
+    marker_line,
+    outline_json,
+    outline_json_start,
+    preview_ends,
 )
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Body
@@ -45,15 +45,15 @@ structures = st.lists(values, max_size=8) | st.dictionaries(texts, values, max_s
 
 
 def test_plan_spool_keeps_small_output_inline() -> None:
-    assert previews.of_text("small", Spooling(50, 16)) is None
-    assert previews.of_text("x" * 1_000, Spooling(0, 16)) is None  # threshold 0 disables spooling
+    assert previews.preview_text("small", Spooling(50, 16)) is None
+    assert previews.preview_text("x" * 1_000, Spooling(0, 16)) is None  # threshold 0 disables spooling
 
 
 def test_plan_spool_previews_large_output() -> None:
     output = "y" * 1_000
-    preview = previews.of_text(output, Spooling(100, 32))
+    preview = previews.preview_text(output, Spooling(100, 32))
     assert preview == ("y" * 32, 0)
-    told = previews.shown_as(Body(BlobRef("0" * 64, 1_000, "text/plain"), preview.text), "h12_0")
+    told = previews.show_body(Body(BlobRef("0" * 64, 1_000, "text/plain"), preview.text), "h12_0")
     assert told.startswith(preview.text)
     assert "1000 bytes total" in told
     assert "spooled" in told
@@ -61,9 +61,9 @@ def test_plan_spool_previews_large_output() -> None:
 
 
 def test_plan_spool_truncates_on_char_boundary() -> None:
-    preview = previews.of_text("🚀" * 100, Spooling(50, 10))
+    preview = previews.preview_text("🚀" * 100, Spooling(50, 10))
     assert preview == ("🚀🚀", 0)
-    assert "400 bytes total" in marker(400, 8, "h12_0")
+    assert "400 bytes total" in marker_line(400, 8, "h12_0")
 
 
 # When something is spooled
@@ -76,14 +76,14 @@ def test_a_text_is_spooled_if_it_is_over_the_threshold_and_what_is_shown_is_shor
 ) -> None:
     text *= times
     size = len(text.encode())
-    shown = previews.of_text(text, Spooling(threshold, preview))
+    shown = previews.preview_text(text, Spooling(threshold, preview))
     if not 0 < threshold < size:
         assert shown is None
         return
     body = text.encode()
-    outline = json_start(body, preview)
-    instead = Preview(outline) if outline is not None else text_ends(body, body, size, preview, RESULT_TAIL)
-    whole = len(previews.with_marker(*instead, size, SOME_HANDLE).encode())
+    outline = outline_json_start(body, preview)
+    instead = Preview(outline) if outline is not None else cut_ends(body, body, size, preview, RESULT_TAIL)
+    whole = len(previews.add_marker(*instead, size, SAMPLE_HANDLE).encode())
     assert shown == (instead if whole < size else None)
 
 
@@ -91,34 +91,34 @@ def test_a_text_is_spooled_if_it_is_over_the_threshold_and_what_is_shown_is_shor
 @given(value=values, threshold=st.integers(0, 500), preview=st.integers(0, 100))
 def test_a_value_is_spooled_by_the_same_rule(value: Any, threshold: int, preview: int) -> None:
     size = len(codec.encode(value))
-    shown = previews.of_json(value, size, Spooling(threshold, preview))
+    shown = previews.preview_json(value, size, Spooling(threshold, preview))
     if not 0 < threshold < size:
         assert shown is None
     elif shown is None:
-        instead = json_preview(value, preview)
-        assert len(f"{instead}\n{marker(size, len(instead.encode()), SOME_HANDLE)}".encode()) >= size
+        instead = outline_json(value, preview)
+        assert len(f"{instead}\n{marker_line(size, len(instead.encode()), SAMPLE_HANDLE)}".encode()) >= size
     else:
-        assert shown == (json_preview(value, preview), 0)
+        assert shown == (outline_json(value, preview), 0)
 
 
 @pytest.mark.parametrize("threshold", [0, limits.PAYLOAD_BYTES])
 @pytest.mark.parametrize("text", ["x" * limits.PAYLOAD_BYTES, "é" * (limits.PAYLOAD_BYTES // 2), "\0" * (200 << 10)])
 def test_what_the_log_cannot_hold_is_spooled_whatever_the_policy(text: str, threshold: int) -> None:
-    assert previews.of_text(text, Spooling(threshold)) is not None
-    short = text[: (previews.HELD_BYTES // 6) - 1]
-    assert previews.of_text(short, Spooling(threshold)) is None
-    assert len(codec.encode(short)) <= previews.HELD_BYTES
-    assert previews.of_json([text], len(codec.encode([text])), Spooling(threshold)) is not None
+    assert previews.preview_text(text, Spooling(threshold)) is not None
+    short = text[: (previews.EVENT_TEXT_BYTES // 6) - 1]
+    assert previews.preview_text(short, Spooling(threshold)) is None
+    assert len(codec.encode(short)) <= previews.EVENT_TEXT_BYTES
+    assert previews.preview_json([text], len(codec.encode([text])), Spooling(threshold)) is not None
 
 
 @settings(max_examples=EXAMPLES)
 @given(threshold=st.integers(0, limits.PAYLOAD_BYTES), preview=st.integers(0, limits.SPOOL_BYTES))
 def test_what_is_longer_than_enough_is_always_spooled(threshold: int, preview: int) -> None:
     spooling = Spooling(threshold, preview)
-    shown = previews.of_text("x" * (spooling.enough + 1), spooling)
+    shown = previews.preview_text("x" * (spooling.certain_bytes + 1), spooling)
     assert shown is not None
     assert preview - 2 <= len(shown.text.encode()) <= preview
-    assert preview <= spooling.sample < spooling.enough <= limits.PAYLOAD_BYTES  # what is read ahead of a stream
+    assert preview <= spooling.sample < spooling.certain_bytes <= limits.PAYLOAD_BYTES  # what is read ahead of a stream
 
 
 # Texts
@@ -127,18 +127,18 @@ def test_what_is_longer_than_enough_is_always_spooled(threshold: int, preview: i
 @settings(max_examples=EXAMPLES)
 @given(text=texts, limit=st.integers(0, 100))
 def test_a_preview_of_a_text_is_as_much_of_its_beginning_as_fits(text: str, limit: int) -> None:
-    shown = text_preview(text, limit)
+    shown = cut_start(text, limit)
     assert text.startswith(shown)
     assert len(shown.encode()) <= limit
     assert shown == text or len((shown + text[len(shown)]).encode()) > limit
-    assert text_preview(text.encode(), limit) == shown
+    assert cut_start(text.encode(), limit) == shown
 
 
 @settings(max_examples=EXAMPLES)
 @given(start=st.binary(max_size=200), limit=st.integers(0, 100))
 def test_any_bytes_have_a_preview(start: bytes, limit: int) -> None:
-    assert len(text_preview(start, limit).encode()) <= limit
-    assert len(of_ends(start, start, len(start), Spooling(preview=limit)).text.encode()) <= limit
+    assert len(cut_start(start, limit).encode()) <= limit
+    assert len(preview_ends(start, start, len(start), Spooling(preview=limit)).text.encode()) <= limit
 
 
 def test_bytes_are_known_by_their_beginning_unless_they_are_text() -> None:
@@ -156,9 +156,9 @@ def test_bytes_are_known_by_their_beginning_unless_they_are_text() -> None:
         "é".encode(): "text/plain",
         b"GIF89a is what a file begins with": "text/plain",
     }
-    assert {start: media_type(start) for start in known} == known
-    assert media_type("é".encode()[:1]) == "text/plain"
-    assert media_type("é".encode()[:1], whole=True) is None
+    assert {start: detect_media_type(start) for start in known} == known
+    assert detect_media_type("é".encode()[:1]) == "text/plain"
+    assert detect_media_type("é".encode()[:1], whole=True) is None
 
 
 # JSON
@@ -167,17 +167,17 @@ def test_bytes_are_known_by_their_beginning_unless_they_are_text() -> None:
 @settings(max_examples=EXAMPLES)
 @given(value=values, limit=st.integers(0, 400))
 def test_an_outline_is_never_longer_than_asked_and_the_same_for_the_same_value(value: Any, limit: int) -> None:
-    outline = json_preview(value, limit)
+    outline = outline_json(value, limit)
     assert len(outline.encode()) <= limit
     again = json.loads(codec.encode(value))
-    assert json_preview(again, limit) == outline
+    assert outline_json(again, limit) == outline
 
 
 @settings(max_examples=EXAMPLES)
 @given(value=values)
 def test_a_value_that_fits_is_shown_whole(value: Any) -> None:
     whole = json.dumps(value, ensure_ascii=False)
-    outline = json_preview(value, 8 * len(whole.encode()) + 8)
+    outline = outline_json(value, 8 * len(whole.encode()) + 8)
     assert codec.decode(outline.encode(), object) == codec.decode(codec.encode(value), object)
 
 
@@ -188,7 +188,7 @@ def test_the_whole_of_a_text_that_is_json_is_outlined_like_its_value(
 ) -> None:
     ordered = json.loads(codec.encode(value))
     text = json.dumps(ordered, indent=spaces, ensure_ascii=spaces is None)
-    assert json_start(text.encode(), limit) == json_preview(ordered, limit)
+    assert outline_json_start(text.encode(), limit) == outline_json(ordered, limit)
 
 
 @settings(max_examples=EXAMPLES)
@@ -197,7 +197,7 @@ def test_the_beginning_of_json_is_outlined_wherever_it_is_cut(value: Any, data: 
     """What is shown of a beginning is JSON but for the marks where something is left out."""
     body = json.dumps(value, ensure_ascii=data.draw(st.booleans())).encode()
     start = body[: data.draw(st.integers(1, len(body)))]
-    outline = json_start(start, 10 * len(body) + 50)
+    outline = outline_json_start(start, 10 * len(body) + 50)
     assert outline is not None
     assert outline[:1] == body[:1].decode()
     assert outline[-1:] == {"{": "}", "[": "]"}[outline[:1]]
@@ -207,12 +207,12 @@ def test_the_beginning_of_json_is_outlined_wherever_it_is_cut(value: Any, data: 
 
 def test_an_outline_shows_keys_lengths_and_first_items() -> None:
     value: Any = {"rows": [{"n": number, "text": "x" * 900} for number in range(1_000)], "total": 1_000, "next": None}
-    outline = json_preview(value, 400)
+    outline = outline_json(value, 400)
     for piece in ('"rows": [{"n": 0, "text": "xxx', "characters)", "more)]", '"total": 1000', '"next": null'):
         assert piece in outline
-    assert '"n": 2' not in json_preview(value, 160)
-    assert json_preview([[[[[[1]]]]], "x" * 99], 20).startswith("[[")
-    shown = json_preview(list(range(1_000)), 40)
+    assert '"n": 2' not in outline_json(value, 160)
+    assert outline_json([[[[[[1]]]]], "x" * 99], 20).startswith("[[")
+    shown = outline_json(list(range(1_000)), 40)
     numbers = shown.removeprefix("[").partition(", …")[0].split(", ")
     assert numbers == [str(number) for number in range(len(numbers))]
     assert shown.endswith(f"… (+{1_000 - len(numbers)} more)]")
@@ -220,12 +220,12 @@ def test_an_outline_shows_keys_lengths_and_first_items() -> None:
 
 def test_a_long_string_inside_the_beginning_of_json_is_shown() -> None:
     start = b'{"path": "notes.txt", "content": "' + b"word \\n" * 9_000
-    outline = json_start(start, 300)
+    outline = outline_json_start(start, 300)
     assert outline is not None
     assert outline.startswith('{"path": "notes.txt", "content": "word \\nword')
     assert outline.endswith('"…, …}')
     for half in ('["' + "x" * 50 + "\\ud83d", '["' + "x" * 50 + "\\u00", '["' + "x" * 50 + "\\"):
-        assert json_start(half.encode(), 100) == '["' + "x" * 50 + '"…, …]'
+        assert outline_json_start(half.encode(), 100) == '["' + "x" * 50 + '"…, …]'
 
 
 @pytest.mark.parametrize(
@@ -243,17 +243,17 @@ def test_a_long_string_inside_the_beginning_of_json_is_shown() -> None:
     ],
 )
 def test_what_is_not_json_is_shown_as_text(text: str) -> None:
-    assert json_start(text.encode(), 100) is None
+    assert outline_json_start(text.encode(), 100) is None
 
 
 def test_a_marker_tells_the_size_what_is_shown_and_how_to_read_it() -> None:
-    line = marker(5_242_880, 2_048, "h12_0")
+    line = marker_line(5_242_880, 2_048, "h12_0")
     assert line == (
         '[… tool result spooled: 5242880 bytes total, preview of 2048 bytes shown; read_handle("h12_0") reads all of it]'
     )
-    assert marker(9_000, 20, "h1_0", tail=10) == (
+    assert marker_line(9_000, 20, "h1_0", tail=10) == (
         "[… tool result spooled: 9000 bytes total, the first 20 and the last 10 bytes shown; "
         'read_handle("h1_0") reads all of it]'
     )
-    binary = previews.shown_as(Body(BlobRef("0" * 64, 70_000, "image/png")), "h3_1", "text")
+    binary = previews.show_body(Body(BlobRef("0" * 64, 70_000, "image/png")), "h3_1", "text")
     assert binary == "[… text: 70000 bytes, binary (image/png); it cannot be shown as text]"

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidContent, InvalidName, InvalidNumber
+from holdfast.errors import InvalidArgument, InvalidName, InvalidNumber
 from holdfast.model import limits
-from holdfast.model.plan import Prices
-from holdfast.model.prices import HIGHEST, PRICES, checked_prices, prices_of, with_ttl
+from holdfast.model.history.prices import MAX_PRICE, PRICES, Prices, check_prices, find_prices, with_ttl
 from tests.support import figure
 
 OWN = Prices(
@@ -20,7 +19,7 @@ OWN = Prices(
 
 @pytest.mark.parametrize("prices", PRICES, ids=lambda prices: prices.model)
 def test_every_row_is_one_that_a_user_might_have_passed(prices: Prices) -> None:
-    assert checked_prices(prices) is prices
+    assert check_prices(prices) is prices
     assert prices.cache_read < prices.input < prices.output
     assert prices.ttl_s >= 300
 
@@ -42,17 +41,17 @@ def test_what_anthropic_takes_for_writing_is_what_it_says_of_five_minutes() -> N
 
 
 def test_a_cache_that_is_free_to_write_is_free_for_any_time() -> None:
-    prices = prices_of("gpt-4.1")
+    prices = find_prices("gpt-4.1")
     assert prices is not None
     assert with_ttl(prices, 86_400) == msgspec.structs.replace(prices, ttl_s=86_400)
 
 
 def test_a_time_that_no_one_sells_is_refused() -> None:
-    sonnet = prices_of("claude-sonnet-5-5")
+    sonnet = find_prices("claude-sonnet-5-5")
     assert sonnet is not None
     assert with_ttl(sonnet, sonnet.ttl_s) == sonnet
     for prices, ttl_s in [(sonnet, 600), (OWN, 600)]:
-        with pytest.raises(InvalidContent, match=f"{ttl_s} seconds"):
+        with pytest.raises(InvalidArgument, match=f"{ttl_s} seconds"):
             with_ttl(prices, ttl_s)
     for other in (-1, True, 1.5):
         with pytest.raises(InvalidNumber, match="ttl_s"):
@@ -84,21 +83,21 @@ def test_a_time_that_no_one_sells_is_refused() -> None:
     ],
 )
 def test_a_model_is_found_by_its_versions_and_no_other_is_taken_for_it(name: str, model: str | None) -> None:
-    found = prices_of(name)
+    found = find_prices(name)
     assert (found and found.model) == model
 
 
 def test_the_longest_known_name_wins_in_any_order() -> None:
     rows = [msgspec.structs.replace(OWN, model=name) for name in ("m", "m-preview", "m-preview-2025")]
     for table in (rows, rows[::-1]):
-        found = [prices_of(name, table) for name in ("m-preview-2025:1", "m-preview-2026", "m-2025", "m", "m2025")]
+        found = [find_prices(name, table) for name in ("m-preview-2025:1", "m-preview-2026", "m-2025", "m", "m2025")]
         assert [each and each.model for each in found] == ["m-preview-2025", "m-preview", "m", "m", None]
 
 
 def test_a_users_own_table_may_have_names_with_slashes() -> None:
     table = [OWN, msgspec.structs.replace(OWN, model="House/M", input=50)]
-    assert prices_of("house/m-latest", table) is table[1]
-    assert prices_of("other/m", table) is OWN
+    assert find_prices("house/m-latest", table) is table[1]
+    assert find_prices("other/m", table) is OWN
 
 
 @settings(max_examples=figure(100, 5_000), deadline=None)
@@ -107,15 +106,15 @@ def test_any_text_has_prices_or_none_and_a_known_name_behind_a_slash_is_that_mod
     text: str, prices: Prices, between: str
 ) -> None:
     for name in (text, prices.model + between + text, text + between + prices.model):
-        found = prices_of(name)
+        found = find_prices(name)
         assert found is None or found.model in name.lower()
-    assert prices_of(f"{text}/{prices.model}") is prices
+    assert find_prices(f"{text}/{prices.model}") is prices
 
 
 @settings(max_examples=figure(120, 10_000), deadline=None)
 @given(st.data())
 def test_one_figure_that_makes_no_sense_is_refused_and_any_that_make_sense_are_taken(data: st.DataObject) -> None:
-    read, fresh, write = sorted(data.draw(st.lists(st.integers(0, HIGHEST), min_size=3, max_size=3)))
+    read, fresh, write = sorted(data.draw(st.lists(st.integers(0, MAX_PRICE), min_size=3, max_size=3)))
     window = data.draw(st.integers(2, limits.WINDOW_TOKENS))
     good = Prices(
         provider="p",
@@ -123,19 +122,19 @@ def test_one_figure_that_makes_no_sense_is_refused_and_any_that_make_sense_are_t
         input=fresh,
         cache_read=read,
         cache_write=write,
-        output=data.draw(st.integers(0, HIGHEST)),
+        output=data.draw(st.integers(0, MAX_PRICE)),
         ttl_s=data.draw(st.integers(0, limits.WHOLE_NUMBER)),
         window=window,
         max_output=data.draw(st.integers(1, window - 1)),
     )
-    assert checked_prices(good) is good
+    assert check_prices(good) is good
     field, values = data.draw(
         st.sampled_from(
             [
                 ("input", (write + 1, read - 1)),
                 ("cache_read", (fresh + 1,)),
-                ("cache_write", (fresh - 1, HIGHEST + 1)),
-                ("output", (HIGHEST + 1,)),
+                ("cache_write", (fresh - 1, MAX_PRICE + 1)),
+                ("output", (MAX_PRICE + 1,)),
                 ("window", (good.max_output, 1, limits.WINDOW_TOKENS + 1)),
                 ("max_output", (0, window)),
                 ("ttl_s", (limits.WHOLE_NUMBER + 1,)),
@@ -143,15 +142,15 @@ def test_one_figure_that_makes_no_sense_is_refused_and_any_that_make_sense_are_t
         )
     )
     value = data.draw(st.sampled_from([*values, -1, True, None, 1.5, "1", 1 << 200]))
-    with pytest.raises((InvalidContent, InvalidNumber)):
-        checked_prices(msgspec.structs.replace(good, **{field: value}))
+    with pytest.raises((InvalidArgument, InvalidNumber)):
+        check_prices(msgspec.structs.replace(good, **{field: value}))
 
 
 def test_names_and_other_things_are_looked_at_too() -> None:
     for field in ("provider", "model"):
         for value in ("", "a\nb", None, 3):
             with pytest.raises(InvalidName, match=field):
-                checked_prices(msgspec.structs.replace(OWN, **{field: value}))
+                check_prices(msgspec.structs.replace(OWN, **{field: value}))
     for other in (None, {"input": 1}, 3, "gpt-5"):
-        with pytest.raises(InvalidContent, match="not Prices"):
-            checked_prices(other)
+        with pytest.raises(InvalidArgument, match="pass Prices"):
+            check_prices(other)

@@ -6,15 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core import project
-from holdfast.flows.load import stepped
 from holdfast.model.content import Body, Image, Text, blob_refs
-from holdfast.model.events import Event, FramePushed
-from holdfast.model.frames import Limits
+from holdfast.model.events import Event, event_parts
+from holdfast.model.frames.events import FramePushed
+from holdfast.model.frames.frames import FrameLimits
 from holdfast.model.names import Scope
-from holdfast.model.needs import parts_of
 from holdfast.model.rows import BlobRow, Row, SessionRow
 from holdfast.model.state import SessionState
-from tests.core import basics, strategies
+from tests.core import json_strategies, strategies
 from tests.support import figure
 
 EXAMPLES = figure(60, 5_000)
@@ -31,12 +30,13 @@ def _projected(
     scope: Scope, events: list[Event | None], state: SessionState = OPEN
 ) -> tuple[SessionState, dict[tuple[object, ...], Row]]:
     """The state after these events and the rows that they make, by key."""
-    named = ((event, event.name if event else "message.recorded", 7) for event in events)
-    state, rows = stepped(scope, state, named)
-    return state, {_key(row): row for row in rows}
+    fold = project.SessionFold(scope, state)
+    for event in events:
+        fold.add(event, event.name if event else "message.recorded", 7)
+    return fold.state, {_key(row): row for row in fold.build_rows()}
 
 
-pushed = st.builds(FramePushed, goal=basics.names, budget=strategies.tokens, limits=st.just(Limits()))
+pushed = st.builds(FramePushed, goal=json_strategies.names, budget=strategies.tokens, limits=st.just(FrameLimits()))
 maybe_erased = st.lists(st.none() | strategies.messages | strategies.frame_events, max_size=4).flatmap(
     lambda events: st.just(events) | pushed.map(lambda first: [first, *events])
 )
@@ -62,7 +62,7 @@ def test_the_session_row_repeats_the_state(scope: Scope, state: SessionState) ->
 @settings(max_examples=EXAMPLES)
 def test_there_is_a_row_for_every_body_that_an_event_names(scope: Scope, events: list[Event | None]) -> None:
     _, rows = _projected(scope, events)
-    named = {(ref.digest, seq) for seq, event in enumerate(events, 2) for ref in blob_refs(parts_of(event))}
+    named = {(ref.digest, seq) for seq, event in enumerate(events, 2) for ref in blob_refs(event_parts(event))}
     assert {(row.digest, row.seq) for row in rows.values() if isinstance(row, BlobRow)} == named
 
 

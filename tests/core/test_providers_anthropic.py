@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.model.content import Opaque, Source, Text, Usage
-from holdfast.providers import Draft, DraftCall, DraftResult, Inline, read
+from holdfast.providers import CallDraft, InlineBytes, MessageDraft, ResultDraft, read
 from tests.core import provider_examples as given
 from tests.core.provider_examples import bodies
 
@@ -24,7 +24,7 @@ def test_a_message_is_an_assistant_message_with_its_usage_and_source() -> None:
     assert draft == read(body)[0]
     assert draft.source == Source("anthropic", "claude-x", "msg_1", "tool_use")
     assert draft.usage == Usage(100, 20, 64, 8, 12)
-    assert draft.tool_calls == (DraftCall("find", {"to": "LIS"}, "toolu_1"),)
+    assert draft.tool_calls == (CallDraft("find", {"to": "LIS"}, "toolu_1"),)
     assert draft.content[0] == Opaque("anthropic", '{"signature":"c2ln","thinking":"hm","type":"thinking"}')
     assert bodies(draft)[1:] == [REDACTED, Text("Hi.")]
 
@@ -56,13 +56,13 @@ def test_a_call_between_parts_leaves_its_shell_in_its_place() -> None:
 @pytest.mark.parametrize("value", [10**30, float("inf"), "\ud800"])
 def test_an_input_that_cannot_be_carried_goes_by_its_text(value: Any) -> None:
     (draft,) = read(given.anthropic_message([{**TOOL_USE, "input": {"n": value}}]))
-    assert draft.tool_calls == (DraftCall("find", json.dumps({"n": value}), "toolu_1"),)
+    assert draft.tool_calls == (CallDraft("find", json.dumps({"n": value}), "toolu_1"),)
 
 
 def test_the_content_of_a_message_may_be_passed_on_as_people_do() -> None:
     body = given.anthropic_message([THINKING, {"type": "text", "text": "Hi."}, TOOL_USE])
     message = given.as_message(body)
-    expected = Draft(role="assistant", content=read(body)[0].content, tool_calls=read(body)[0].tool_calls)
+    expected = MessageDraft(role="assistant", content=read(body)[0].content, tool_calls=read(body)[0].tool_calls)
     assert read({"role": "assistant", "content": message.content}) == (expected,)
     assert read(message.to_param()) == (expected,)
 
@@ -79,15 +79,15 @@ def test_results_come_before_what_else_the_user_said() -> None:
         {"type": "tool_result", "tool_use_id": "toolu_3"},
     ]
     tool, user = read({"role": "user", "content": [{"type": "text", "text": "Well?"}, *results]})
-    assert tool == Draft(
+    assert tool == MessageDraft(
         role="tool",
         tool_results=(
-            DraftResult("toolu_1", "9:40"),
-            DraftResult("toolu_2", [Text("no")], is_error=True),
-            DraftResult("toolu_3", ""),
+            ResultDraft("toolu_1", "9:40"),
+            ResultDraft("toolu_2", [Text("no")], is_error=True),
+            ResultDraft("toolu_3", ""),
         ),
     )
-    assert user == Draft(role="user", content=[Text("Well?")])
+    assert user == MessageDraft(role="user", content=[Text("Well?")])
     assert read({"role": "user", "content": results}) == (tool,)
 
 
@@ -96,15 +96,15 @@ def test_results_come_before_what_else_the_user_said() -> None:
     [
         (
             {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}},
-            [Inline("image", b"ABC", "image/png")],
+            [InlineBytes("image", b"ABC", "image/png")],
         ),
         (
             {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "é"}, "title": "t"},
-            [Inline("file", "é".encode(), "text/plain", "t")],
+            [InlineBytes("file", "é".encode(), "text/plain", "t")],
         ),
         (
             {"type": "document", "source": {"type": "base64", "data": "QUJD"}, "citations": {"enabled": True}},
-            [{"around": {"type": "document", "citations": {"enabled": True}}}, Inline("file", b"ABC")],
+            [{"around": {"type": "document", "citations": {"enabled": True}}}, InlineBytes("file", b"ABC")],
         ),
         (
             {"type": "image", "source": {"type": "file", "file_id": "f"}, "cache_control": {"type": "ephemeral"}},

@@ -11,9 +11,9 @@ from hypothesis import given as having
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidContent, TooLarge
+from holdfast.errors import InvalidArgument, TooLarge
 from holdfast.model.content import Text, Usage
-from holdfast.providers import Deltas, DraftCall, read, streams
+from holdfast.providers import CallDraft, Deltas, read, streams
 from tests.core import provider_examples as given
 
 Events = Callable[[dict[str, Any], Callable[[str], list[str]]], Iterator[dict[str, Any]]]
@@ -143,7 +143,7 @@ def test_a_stream_that_breaks_off_leaves_the_beginning_of_its_text_and_whole_cal
         assert found.source.stop in ("partial", reason), "the reason may have come before the end of the stream"
         calls = {(call.name, str(call.args)) for call in expected.tool_calls}
         assert {(call.name, str(call.args)) for call in found.tool_calls} <= calls
-        with pytest.raises(InvalidContent, match="not complete"):
+        with pytest.raises(InvalidArgument, match="not complete"):
             read(deltas)
 
 
@@ -252,22 +252,22 @@ def test_usage_comes_from_whatever_event_carries_it(provider: str) -> None:
         ([{"type": "message_stop"}], "message_start"),
         ([sample("anthropic")[0], {"type": "content_block_stop", "index": 9}], "did not start"),
         ([{"choices": [{"index": 1, "delta": {"content": "x"}}]}], "several choices"),
-        ([SAMPLES["chat"]], "record it itself"),
-        ([SAMPLES["response"]], "record it itself"),
-        ([SAMPLES["anthropic"]], "record it itself"),
-        (["data: [DONE]"], "no event"),
-        ([None], "no event"),
+        ([SAMPLES["chat"]], "record it directly"),
+        ([SAMPLES["response"]], "record it directly"),
+        ([SAMPLES["anthropic"]], "record it directly"),
+        (["data: [DONE]"], "not an event"),
+        ([None], "not an event"),
     ],
 )
 def test_an_event_that_reports_an_error_or_does_not_belong_is_refused(events: list[Any], words: str) -> None:
-    with pytest.raises(InvalidContent, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         collected(events)
 
 
 def test_what_arrived_before_an_error_can_still_be_had() -> None:
     events = sample("anthropic")
     deltas = collected(events[:9])
-    with pytest.raises(InvalidContent, match="Overloaded"):
+    with pytest.raises(InvalidArgument, match="Overloaded"):
         deltas.add({"type": "error", "error": {"message": "Overloaded"}})
     (draft,) = read(deltas.partial())
     assert deltas.text == "Wait, "
@@ -291,7 +291,7 @@ def test_nothing_is_nothing() -> None:
     deltas = Deltas()
     assert (deltas.text, deltas.complete) == ("", False)
     for take in (deltas.response, deltas.partial):
-        with pytest.raises(InvalidContent, match="no event"):
+        with pytest.raises(InvalidArgument, match="no event"):
             take()
 
 
@@ -303,13 +303,13 @@ def chat_call(**piece: Any) -> dict[str, Any]:
 def test_calls_without_a_useful_index_are_told_apart_by_their_ids(index: dict[str, Any]) -> None:
     calls = [chat_call(**index, id=name, function={"name": "find", "arguments": "{}"}) for name in ("a", "b")]
     (draft,) = read(collected(calls).partial())
-    assert draft.tool_calls == (DraftCall("find", {}, "a"), DraftCall("find", {}, "b"))
+    assert draft.tool_calls == (CallDraft("find", {}, "a"), CallDraft("find", {}, "b"))
 
 
 def test_a_name_that_is_repeated_in_every_piece_is_taken_once() -> None:
     calls = [chat_call(index=0, id="a", function={"name": "find", "arguments": piece}) for piece in ("{", "}")]
     (draft,) = read(collected(calls).partial())
-    assert draft.tool_calls == (DraftCall("find", {}, "a"),)
+    assert draft.tool_calls == (CallDraft("find", {}, "a"),)
 
 
 def test_spoken_replies_add_up_too() -> None:

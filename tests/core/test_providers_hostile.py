@@ -13,9 +13,9 @@ from hypothesis import given as having
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidContent, InvalidInput
-from holdfast.providers import Deltas, Draft, read, read_all
-from holdfast.testing import hostile
+from holdfast.errors import InvalidArgument, InvalidInput
+from holdfast.providers import Deltas, MessageDraft, read, read_all
+from tests import hostile
 from tests.core import provider_examples as given
 from tests.core.test_providers_deltas import SAMPLES, add_all, sample
 from tests.support import figure
@@ -72,7 +72,7 @@ WRONG: list[Any] = ["", "x", "\ud800", 0, -1, 2**70, True, 1.5, [], {}, [[]], [{
 ODD = [
     *hostile.OBJECTS,
     *(case for case in hostile.STRUCTURES if "100000 deep" in case.name or "in itself" in case.name),
-    *(hostile.Case(repr(value), functools.partial(copy.copy, value)) for value in WRONG),
+    *(hostile.HostileCase(repr(value), functools.partial(copy.copy, value)) for value in WRONG),
 ]
 
 
@@ -108,7 +108,7 @@ def refused_or(take: Callable[..., Any], *given: Any) -> Any:
 def taken(value: Any) -> None:
     """Read in every way; only an InvalidInput may come of it."""
     for drafts in (refused_or(read, value), refused_or(read_all, [value])):
-        assert all(type(draft) is Draft for draft in drafts or ())
+        assert all(type(draft) is MessageDraft for draft in drafts or ())
     streamed(value)
 
 
@@ -137,7 +137,7 @@ def test_any_wrong_value_in_any_place_is_a_draft_or_a_typed_error(name: str) -> 
 
 
 @pytest.mark.parametrize("case", hostile.CASES, ids=lambda case: case.name)
-def test_any_hostile_value_is_refused_with_a_typed_error(case: hostile.Case) -> None:
+def test_any_hostile_value_is_refused_with_a_typed_error(case: hostile.HostileCase) -> None:
     taken(case.make())
     for key in ("content", "tool_calls", "metadata", "choices", "output"):
         taken({"role": "assistant", key: case.make()})
@@ -176,7 +176,7 @@ class Dumping:
 
 
 def failing() -> Any:
-    raise hostile.Spite("no")
+    raise hostile.HostileError("no")
 
 
 def endless() -> Any:
@@ -189,14 +189,14 @@ def endless() -> Any:
 @pytest.mark.parametrize("kind", [None, "message_start", "chunk"])
 def test_an_object_that_cannot_be_dumped_is_invalid_content(dump: Callable[[], Any], kind: Any) -> None:
     for entrance in (read, Deltas().add, lambda value: read({"role": "user", "content": [value]})):
-        with pytest.raises(InvalidContent):
+        with pytest.raises(InvalidArgument):
             entrance(Dumping(dump, kind))
 
 
 def test_an_object_whose_attributes_fail_is_invalid_content() -> None:
     shy = type("Shy", (), {"__getattr__": lambda *_: failing(), "type": property(lambda _: failing())})()
     for entrance in (read, Deltas().add):
-        with pytest.raises(InvalidContent):
+        with pytest.raises(InvalidArgument):
             entrance(shy)
 
 
@@ -206,5 +206,5 @@ def test_a_key_that_fails_when_compared_is_never_compared() -> None:
 
     for name in ("role", "type", "object", "choices"):
         for entrance in (read, Deltas().add):
-            with pytest.raises(InvalidContent, match="not text"):
+            with pytest.raises(InvalidArgument, match="not text"):
                 entrance({key(name): "x"})

@@ -9,9 +9,9 @@ import pytest
 from openai.types.chat import ParsedChatCompletion
 from pydantic import BaseModel
 
-from holdfast.errors import InvalidContent
+from holdfast.errors import InvalidArgument
 from holdfast.model.content import Source, Text, Usage
-from holdfast.providers import Draft, DraftCall, read, read_all
+from holdfast.providers import CallDraft, MessageDraft, read, read_all
 from tests.core import provider_examples as given
 from tests.core.provider_examples import bodies
 
@@ -25,7 +25,7 @@ def function(call_id: str, name: str = "find", arguments: str = '{"to": "LIS"}',
 def test_a_completion_is_an_assistant_message_with_its_usage_and_source() -> None:
     body = given.chat_completion({"content": "Hello.", "refusal": None, "annotations": []})
     source = Source("openai", "gpt-x", "chatcmpl-1", "stop")
-    expected = Draft(role="assistant", content=[Text("Hello.")], usage=USAGE, source=source)
+    expected = MessageDraft(role="assistant", content=[Text("Hello.")], usage=USAGE, source=source)
     assert read(body) == read(given.as_completion(body)) == (expected,)
 
 
@@ -34,12 +34,12 @@ def test_the_message_of_a_choice_may_be_passed_alone() -> None:
     message = given.as_completion(body).choices[0].message
     (draft,) = read(message)
     assert draft == read(body["choices"][0]["message"])[0]
-    assert draft.tool_calls == (DraftCall("find", {"to": "LIS"}, "call_1", '{"to": "LIS"}'),)
+    assert draft.tool_calls == (CallDraft("find", {"to": "LIS"}, "call_1", '{"to": "LIS"}'),)
 
 
 @pytest.mark.parametrize("choices", [[], [{}, {}]])
 def test_a_completion_of_other_than_one_choice_is_refused(choices: list[Any]) -> None:
-    with pytest.raises(InvalidContent, match="pass the message of one of them"):
+    with pytest.raises(InvalidArgument, match="pass the message of one of them"):
         read({"object": "chat.completion", "choices": choices})
 
 
@@ -69,7 +69,7 @@ def test_a_completion_of_other_than_one_choice_is_refused(choices: list[Any]) ->
 )
 def test_arguments_that_spell_no_object_are_kept_as_they_came(arguments: str) -> None:
     (draft,) = read(given.chat_completion({"tool_calls": [function("call_1", arguments=arguments)]}))
-    assert draft.tool_calls == (DraftCall("find", arguments, "call_1"),)
+    assert draft.tool_calls == (CallDraft("find", arguments, "call_1"),)
     assert draft.content == ()
 
 
@@ -107,7 +107,7 @@ def test_the_second_of_two_calls_under_one_id_has_none() -> None:
 def test_a_call_of_the_old_kind_and_its_result_go_by_the_name_of_the_function() -> None:
     (call,) = read(given.chat_completion({"function_call": {"name": "find", "arguments": "{}"}}))
     (result,) = read({"role": "function", "name": "find", "content": "none"})
-    assert call.tool_calls == (DraftCall("find", {}, "find"),)
+    assert call.tool_calls == (CallDraft("find", {}, "find"),)
     assert [each.call for each in result.tool_results] == ["find"]
 
 
@@ -134,7 +134,7 @@ def test_a_response_is_one_message_in_the_order_in_which_it_was_made() -> None:
     body = given.response([REASONING, said, first, REASONING, second])
     (draft,) = read(body)
     assert (draft.usage, draft.source) == (USAGE, Source("openai", "gpt-x", "resp_1", "completed"))
-    assert draft.tool_calls == (DraftCall("find", {}, "call_1"), DraftCall("find", "{", "call_2"))
+    assert draft.tool_calls == (CallDraft("find", {}, "call_1"), CallDraft("find", "{", "call_2"))
     assert bodies(draft) == [
         REASONING,
         {"around": {"type": "message", "id": "msg_1", "status": "completed", "phase": "commentary"}},
@@ -165,7 +165,7 @@ def test_a_call_that_the_response_itself_answers_waits_for_nobody() -> None:
 def test_calls_of_local_tools_wait_for_their_caller() -> None:
     call = {"type": "computer_call", "call_id": "call_1", "pending_safety_checks": [{"id": "c"}], "action": {"x": 1}}
     (draft,) = read(given.response([call]))
-    assert draft.tool_calls == (DraftCall("computer", {"action": {"x": 1}}, "call_1"),)
+    assert draft.tool_calls == (CallDraft("computer", {"action": {"x": 1}}, "call_1"),)
     output = {"type": "computer_call_output", "call_id": "call_1", "output": {"type": "computer_screenshot"}}
     (answer,) = read(output)
     assert [result.call for result in answer.tool_results] == ["call_1"]
@@ -186,10 +186,11 @@ def test_the_source_says_why_the_model_stopped(status: str, more: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [("queued", "when it is done"), ("in_progress", "when it is done"), ("failed", "too slow")]
+    ("status", "words"),
+    [("queued", "when it is complete"), ("in_progress", "when it is complete"), ("failed", "too slow")],
 )
 def test_a_response_that_is_none_yet_or_failed_is_refused(status: str, words: str) -> None:
-    with pytest.raises(InvalidContent, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         read(given.response([], status=status, error={"code": "server_error", "message": "too slow"}))
 
 

@@ -20,9 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import FunctionTool, Tool
+from holdfast import Tool
 from holdfast.errors import InvalidTool
-from holdfast.model.docstrings import read_docstring
+from holdfast.model.tools.docstrings import read_docstring
+from holdfast.types import FunctionTool
 
 from_function = Tool.from_function
 
@@ -76,7 +77,7 @@ def converted(kind: Any, value: Any) -> Any:
         pass
 
     tool.__annotations__["value"] = kind
-    return from_function(tool).arguments({"value": value})["value"]
+    return from_function(tool).convert_arguments({"value": value})["value"]
 
 
 TYPES: dict[str, tuple[Any, Any, Any, Any]] = {
@@ -194,9 +195,12 @@ def test_the_arguments_of_a_tool_are_an_object_that_says_what_it_takes() -> None
     assert schema["properties"]["trip"]["description"] == "Where to go, and for how long."
     assert schema["properties"]["seats"] == {"type": "integer", "description": "How many."}
     assert schema["properties"]["note"] == {"type": "string", "default": "none"}
-    assert tool.arguments({"trip": {"to": "Rome"}, "seats": 2}) == {"trip": Trip("Rome"), "seats": 2}
-    assert tool.arguments({"trip": {"to": "Rome"}, "seats": 2, "note": None}) == {"trip": Trip("Rome"), "seats": 2}
-    given = tool.arguments({"trip": {"to": "Rome"}, "seats": 2, "when": None})
+    assert tool.convert_arguments({"trip": {"to": "Rome"}, "seats": 2}) == {"trip": Trip("Rome"), "seats": 2}
+    assert tool.convert_arguments({"trip": {"to": "Rome"}, "seats": 2, "note": None}) == {
+        "trip": Trip("Rome"),
+        "seats": 2,
+    }
+    given = tool.convert_arguments({"trip": {"to": "Rome"}, "seats": 2, "when": None})
     assert given == {"trip": Trip("Rome"), "seats": 2, "when": None}
 
 
@@ -226,7 +230,7 @@ def test_what_is_wrong_with_arguments_is_said_in_words(name: str) -> None:
 
     given, said = WRONG[name]
     with pytest.raises(ValueError, match=re.escape(said)):
-        from_function(book).arguments(given)
+        from_function(book).convert_arguments(given)
 
 
 STYLES = {
@@ -318,7 +322,7 @@ def test_methods_partials_and_objects_are_functions_too() -> None:
     ):
         tool = from_function(function)
         assert (tool.name, [*tool.parameters["properties"]]) == (name, parameters)
-    assert from_function(shop, name="shop").arguments({"what": "a"}) == {"what": "a"}
+    assert from_function(shop, name="shop").convert_arguments({"what": "a"}) == {"what": "a"}
     assert from_function(shop.sell)("bread", count=3) == "3 bread"
 
 
@@ -329,7 +333,7 @@ def test_a_class_that_is_defined_where_the_tool_is_made_is_found() -> None:
     def tool(local: Local) -> None:
         pass
 
-    assert from_function(tool).arguments({"local": {"number": 1}}) == {"local": Local(1)}
+    assert from_function(tool).convert_arguments({"local": {"number": 1}}) == {"local": Local(1)}
 
 
 def test_names_and_words_may_be_given_and_parameters_hidden() -> None:
@@ -339,7 +343,7 @@ def test_names_and_words_may_be_given_and_parameters_hidden() -> None:
     tool = from_function(pay, "send_money", "Send money.", exclude=["key"])
     assert (tool.name, tool.description, [*tool.parameters["properties"]]) == ("send_money", "Send money.", ["to"])
     with pytest.raises(ValueError, match="unknown field `key`"):
-        tool.arguments({"to": "a", "key": "stolen"})
+        tool.convert_arguments({"to": "a", "key": "stolen"})
 
 
 class Unknown:
@@ -403,7 +407,10 @@ def test_a_strict_tool_requires_everything_and_lets_be_null_what_may_be_left_out
     assert "default" not in json.dumps(schema)
     assert tool.openai()["function"]["strict"] is True
     assert tool.openai_responses()["strict"] is True
-    assert tool.arguments({"city": "Rome", "seat": None, "trip": None, "days": None}) == {"city": "Rome", "trip": None}
+    assert tool.convert_arguments({"city": "Rome", "seat": None, "trip": None, "days": None}) == {
+        "city": "Rome",
+        "trip": None,
+    }
 
 
 @pytest.mark.parametrize("kind", [Any, dict[str, int], tuple[int, str], list[dict[str, int]]])
@@ -417,5 +424,5 @@ def test_a_tool_is_told_to_providers_as_before_and_the_same_every_time() -> None
     assert msgspec.json.encode(plain) == b'{"name":"a","description":"b","parameters":{"type":"object"}}'
     tool = from_function(Shop().sell)
     assert isinstance(tool, FunctionTool)
-    assert tool.anthropic() == tool.described.anthropic() == from_function(Shop().sell).anthropic()
+    assert tool.anthropic() == tool.declaration.anthropic() == from_function(Shop().sell).anthropic()
     assert "strict" not in tool.openai()["function"]

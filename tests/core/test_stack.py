@@ -10,25 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import codec
-from holdfast.core import pending, project, stack
-from holdfast.core.fold import fold, step
+from holdfast.core import project
+from holdfast.core.fold import fold_session, fold_session_with_frames
+from holdfast.core.frames import fold as frames_fold
+from holdfast.core.frames import recovery
+from holdfast.core.frames.stack import content_of, find_ancestry, find_descendants, find_top, sort_by_age
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Body, Data, Image, Opaque, Part, Text, ToolCall, ToolResult, Usage
-from holdfast.model.events import (
+from holdfast.model.events import Event
+from holdfast.model.frames.events import (
     BudgetGranted,
     BudgetUsed,
-    Event,
     FramePopped,
     FramePushed,
     FrameResumed,
     FrameSuspended,
-    HandleAdded,
-    MessageRecorded,
-    SessionCreated,
-    SessionReset,
 )
-from holdfast.model.frames import FrameState, Limits, Weights, frame_seq
+from holdfast.model.frames.frames import FrameLimits, FrameState, TokenWeights, frame_seq
+from holdfast.model.history.events import HandleAdded
 from holdfast.model.names import Scope
+from holdfast.model.sessions.events import MessageRecorded, SessionCreated, SessionReset
 from holdfast.model.state import OpenCall, SessionState
 from tests.core import strategies
 from tests.support import figure
@@ -40,7 +41,7 @@ _pushes = st.builds(
     goal=st.just("plan"),
     parent=st.none() | strategies.frame_ids,
     budget=st.integers(0, 100),
-    limits=st.just(Limits()),
+    limits=st.just(FrameLimits()),
     deadline_us=st.none() | st.integers(0, 100),
 )
 _events = st.lists(st.tuples(_pushes | strategies.frame_events | strategies.events, st.booleans()), max_size=25)
@@ -50,13 +51,15 @@ _events = st.lists(st.tuples(_pushes | strategies.frame_events | strategies.even
 @given(made=_events, times=st.lists(st.integers(0, 200), min_size=25, max_size=25))
 def test_whatever_happens_frames_are_a_forest_of_what_lives(made: list[tuple[Event, bool]], times: list[int]) -> None:
     """Also events that no command makes, and those whose payload is gone, which only have a type."""
-    state = fold(SessionState(), SessionCreated(), SessionCreated.name, 0)
+    state = fold_session(SessionState(), SessionCreated(), SessionCreated.name, 0)
     for (event, erased), time_us in zip(made, times, strict=False):
         before = copy.deepcopy(state)
         known = None if erased else event
-        after, changed = step(state, known, event.name, time_us)
-        list(project.rows_of(SCOPE, state, known, event.name, time_us, changed))
-        assert {each for each in changed if each in after.frames} == {each.id for each in changed.values() if each.live}
+        after, changed = fold_session_with_frames(state, known, event.name, time_us)
+        list(project.project_event(SCOPE, state, known, event.name, time_us, changed))
+        assert {each for each in changed if each in after.frames} == {
+            each.id for each in changed.values() if each.is_live
+        }
         assert state == before
         state = after
         check_forest(state)
@@ -65,34 +68,34 @@ def test_whatever_happens_frames_are_a_forest_of_what_lives(made: list[tuple[Eve
 def check_forest(state: SessionState) -> None:
     for name, frame in state.frames.items():
         assert name == frame.id
-        assert frame.live
+        assert frame.is_live
         assert frame_seq(name) <= frame.touched <= state.version
         assert frame.parent is None or frame_seq(frame.parent) < frame_seq(name)
         parent = state.frames.get(frame.parent or "")
         assert parent is None or (parent.depth + 1, parent.root) == (frame.depth, frame.root)
-        above = stack.ancestry(state.frames, name)
+        above = find_ancestry(state.frames, name)
         assert above[-1] is frame
         assert len(above) <= frame.depth + 1
-        assert all(frame in stack.below(state.frames, each.id) for each in above[:-1] if each.children)
-    top = stack.top(state.frames)
+        assert all(frame in find_descendants(state.frames, each.id) for each in above[:-1] if each.children)
+    top = find_top(state.frames)
     assert (top is None) == all(frame.status == "suspended" for frame in state.frames.values())
-    pending.found(state)
+    recovery.find_pending_work(state, 0)
     stored = codec.decode(codec.encode(state), SessionState)
     assert stored == state
-    assert stack.top(stored.frames) == top
-    assert pending.found(stored) == pending.found(state)
+    assert find_top(stored.frames) == top
+    assert recovery.find_pending_work(stored, 0) == recovery.find_pending_work(state, 0)
 
 
 def folded(*events: tuple[Event, int] | Event) -> SessionState:
-    state = fold(SessionState(), SessionCreated(), SessionCreated.name, 0)
+    state = fold_session(SessionState(), SessionCreated(), SessionCreated.name, 0)
     for each in events:
         event, time_us = each if isinstance(each, tuple) else (each, 1)
-        state = fold(state, event, event.name, time_us)
+        state = fold_session(state, event, event.name, time_us)
     return state
 
 
 def push(parent: str | None = None, budget: int = 100, deadline_us: int | None = None) -> FramePushed:
-    return FramePushed(goal="plan", parent=parent, budget=budget, limits=Limits(), deadline_us=deadline_us)
+    return FramePushed(goal="plan", parent=parent, budget=budget, limits=FrameLimits(), deadline_us=deadline_us)
 
 
 def suspended(frame: str, *cascade: str) -> FrameSuspended:
@@ -107,10 +110,10 @@ def test_what_a_child_grew_by_and_used_is_settled_once() -> None:
         BudgetUsed(frame="f3", tokens=70, usage=Usage(60, 10)),
     )
     assert state.frames["f2"].budget.available == 50
-    state = fold(state, FramePopped(frame="f3", status="completed"), FramePopped.name, 1)
+    state = fold_session(state, FramePopped(frame="f3", status="completed"), FramePopped.name, 1)
     root = state.frames["f2"]
     assert (root.budget.used, root.budget.delegated, root.below, root.children) == (70, 0, Usage(60, 10), 0)
-    again = fold(state, FramePopped(frame="f3", status="completed"), FramePopped.name, 1)
+    again = fold_session(state, FramePopped(frame="f3", status="completed"), FramePopped.name, 1)
     assert again.frames == state.frames
 
 
@@ -128,7 +131,7 @@ def test_usage_stays_a_whole_number_that_can_be_kept() -> None:
     state = folded(push(), push("f2"), most, most, own, FramePopped(frame="f3", status="failed"))
     root = state.frames["f2"]
     assert root.budget.used == root.below.input_tokens == root.usage.input_tokens == limits.WHOLE_NUMBER
-    assert root.budget.overdrawn
+    assert root.budget.is_overdrawn
     assert root.budget.available == 0
 
 
@@ -140,7 +143,7 @@ def test_the_top_is_the_same_however_the_state_was_made() -> None:
     )
     stored = codec.decode(codec.encode(woken), SessionState)
     for state in (woken, stored):
-        top = stack.top(state.frames)
+        top = find_top(state.frames)
         assert top is not None
         assert top.id == "f10"
 
@@ -161,7 +164,7 @@ def test_nobody_has_more_time_than_who_waits_for_him() -> None:
 def test_a_reset_ends_all_frames_and_leaves_nothing_pending() -> None:
     state = folded(push(), push("f2"), push(), suspended("f4"), SessionReset(reason="again"))
     assert state.frames == {}
-    assert pending.found(state) == []
+    assert recovery.find_pending_work(state, 0) == []
 
 
 # What is left to do
@@ -180,7 +183,7 @@ def said(role: str, text: str = "", frame: str | None = None, **more: object) ->
 
 
 def kinds(state: SessionState) -> list[tuple[str, str | None]]:
-    return [(each.kind, each.frame) for each in pending.found(state)]
+    return [(each.kind, each.frame) for each in recovery.find_pending_work(state, 0)]
 
 
 CALLS = [ToolCall("c3_0", "look", {}), ToolCall("c3_1", "look", {})]
@@ -214,10 +217,13 @@ def test_what_is_left_is_told_from_the_state(events: tuple[Event, ...], left: li
 
 def test_a_call_that_was_started_is_of_unknown_outcome_until_its_result_is_there() -> None:
     state = msgspec.structs.replace(folded(push()), open_calls=(OpenCall("c3_0", "pay", None, "f2", "key", 2),))
-    (found,) = pending.found(state)
+    (found,) = recovery.find_pending_work(state, 0)
     assert (found.kind, found.frame, found.call, found.key) == ("tool_in_progress", "f2", "c3_0", "key")
     results = (ToolResult("c3_0", (Text("no"),), is_error=True),)
-    (failed,) = pending.found(fold(state, said("tool", frame="f2", tool_results=results), MessageRecorded.name, 1))
+    (failed,) = recovery.find_pending_work(
+        fold_session(state, said("tool", frame="f2", tool_results=results), MessageRecorded.name, 1),
+        0,
+    )
     assert (failed.kind, failed.frame, failed.call) == ("unhandled_error", "f2", "c3_0")
 
 
@@ -225,7 +231,7 @@ def test_a_call_that_was_started_is_of_unknown_outcome_until_its_result_is_there
 def test_only_so_many_failures_are_remembered(before: int) -> None:
     old = tuple(f"c9_{each}" for each in range(before))
     results = tuple(ToolResult(f"c3_{each}", (Text("no"),), is_error=each != 1) for each in range(3))
-    failed = stack.failures(old, said("tool", tool_results=results))
+    failed = frames_fold.add_failures(old, said("tool", tool_results=results))
     assert failed == (*old, "c3_0", "c3_2")[-limits.ERRORS_KEPT :]
 
 
@@ -234,10 +240,10 @@ def test_only_so_many_failures_are_remembered(before: int) -> None:
 
 @pytest.mark.parametrize("text", ["Which one?", "Please tell me your order number."])
 def test_only_the_assistant_asks_and_not_where_it_calls_a_tool(text: str) -> None:
-    assert stack.asks(False, said("assistant", text))
-    assert not stack.asks(True, said("user", text))
-    assert not stack.asks(True, said("assistant", text, tool_calls=CALLS))
-    assert not stack.asks(True, said("assistant", "Done."))
+    assert frames_fold.is_question_open(False, said("assistant", text))
+    assert not frames_fold.is_question_open(True, said("user", text))
+    assert not frames_fold.is_question_open(True, said("assistant", text, tool_calls=CALLS))
+    assert not frames_fold.is_question_open(True, said("assistant", "Done."))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +259,7 @@ def test_only_the_assistant_asks_and_not_where_it_calls_a_tool(text: str) -> Non
 )
 def test_the_last_text_counts(parts: tuple[Part, ...], asks: bool) -> None:
     event = MessageRecorded(role="assistant", content=parts, tokens=1, counter="c")
-    assert stack.asks(False, event) is asks
+    assert frames_fold.is_question_open(False, event) is asks
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -261,8 +267,8 @@ def test_what_says_nothing_leaves_a_question_as_it_is(before: bool) -> None:
     signed = Opaque("anthropic", '{"type":"thinking","thinking":"Which one?"}')
     for parts in ((), (Text(" \n"),), (signed,)):
         event = MessageRecorded(role="assistant", content=parts, tokens=1, counter="c")
-        assert stack.asks(before, event) is before
-    assert stack.asks(before, said("system", "Be brief.")) is before
+        assert frames_fold.is_question_open(before, event) is before
+    assert frames_fold.is_question_open(before, said("system", "Be brief.")) is before
 
 
 # What tokens count
@@ -271,9 +277,9 @@ def test_what_says_nothing_leaves_a_question_as_it_is(before: bool) -> None:
 @settings(max_examples=figure(200, 10_000))
 @given(
     usage=strategies.usages,
-    weights=st.builds(Weights, **dict.fromkeys(Weights.__struct_fields__, st.integers(0, 9_000))),
+    weights=st.builds(TokenWeights, **dict.fromkeys(TokenWeights.__struct_fields__, st.integers(0, 9_000))),
 )
-def test_a_model_call_takes_what_its_tokens_weigh_rounded_up(usage: Usage, weights: Weights) -> None:
+def test_a_model_call_takes_what_its_tokens_weigh_rounded_up(usage: Usage, weights: TokenWeights) -> None:
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     exact = (
         max(0, usage.input_tokens - cached) * weights.input
@@ -281,16 +287,19 @@ def test_a_model_call_takes_what_its_tokens_weigh_rounded_up(usage: Usage, weigh
         + usage.cache_write_tokens * weights.cache_write
         + usage.output_tokens * weights.output
     )
-    assert 0 <= weights.spend(usage) * 1_000 - exact < 1_000
+    assert 0 <= weights.count_spend(usage) * 1_000 - exact < 1_000
     more = msgspec.structs.replace(usage, output_tokens=usage.output_tokens + 1)
-    assert weights.spend(more) >= weights.spend(usage)
-    assert weights.spend(msgspec.structs.replace(usage, reasoning_tokens=0)) == weights.spend(usage)
+    assert weights.count_spend(more) >= weights.count_spend(usage)
+    assert weights.count_spend(msgspec.structs.replace(usage, reasoning_tokens=0)) == weights.count_spend(usage)
 
 
 def test_by_default_every_token_counts_as_one() -> None:
-    assert Weights().spend(Usage(100, 20, cache_read_tokens=60, cache_write_tokens=30, reasoning_tokens=5)) == 120
-    assert Weights(cache_read=100).spend(Usage(1, 0, cache_read_tokens=1)) == 1
-    assert Weights(cache_read=0, input=0).spend(Usage(1, 0, cache_read_tokens=1)) == 0
+    assert (
+        TokenWeights().count_spend(Usage(100, 20, cache_read_tokens=60, cache_write_tokens=30, reasoning_tokens=5))
+        == 120
+    )
+    assert TokenWeights(cache_read=100).count_spend(Usage(1, 0, cache_read_tokens=1)) == 1
+    assert TokenWeights(cache_read=0, input=0).count_spend(Usage(1, 0, cache_read_tokens=1)) == 0
 
 
 # What a handle stands for
@@ -298,11 +307,11 @@ def test_by_default_every_token_counts_as_one() -> None:
 
 def test_a_handle_has_the_content_of_the_event_it_points_to() -> None:
     own = HandleAdded(frame="f2", kind="url", content=(Text("x"),), tokens=1, counter="c", digest="d")
-    assert stack.content_of(own) == (Text("x"),)
+    assert content_of(own) == (Text("x"),)
     popped = FramePopped(frame="f2", status="completed", result=(Data(1),))
-    assert stack.content_of(popped) == (Data(1),)
-    assert stack.content_of(msgspec.structs.replace(popped, summary="so")) == (Text("so"), Data(1))
-    assert stack.content_of(None) == ()
+    assert content_of(popped) == (Data(1),)
+    assert content_of(msgspec.structs.replace(popped, summary="so")) == (Text("so"), Data(1))
+    assert content_of(None) == ()
 
 
 def test_frames_by_age_are_in_the_order_in_which_they_were_pushed() -> None:
@@ -310,4 +319,4 @@ def test_frames_by_age_are_in_the_order_in_which_they_were_pushed() -> None:
         each: FrameState(id=each, root=each, goal="plan", created_us=0, touched=1, inputs_at=1)
         for each in ("f10", "f9", "f100", "f2")
     }
-    assert [frame.id for frame in stack.by_age(frames)] == ["f2", "f9", "f10", "f100"]
+    assert [frame.id for frame in sort_by_age(frames)] == ["f2", "f9", "f10", "f100"]

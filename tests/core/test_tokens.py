@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from holdfast.adapters import tokens
 from holdfast.adapters.tokens import EstimatingCounter, ExactCounter
-from holdfast.errors import ExtraMissing, InvalidContent
+from holdfast.errors import ExtraMissing, InvalidArgument
 from tests.support import figure
 
 EXAMPLES = figure(100, 20_000)
@@ -356,5 +356,5 @@ def test_without_the_package_the_error_says_how_to_install_it(monkeypatch: pytes
 
 
 def test_an_unknown_encoding_is_refused() -> None:
-    with pytest.raises(InvalidContent, match="p50k"):
+    with pytest.raises(InvalidArgument, match="p50k"):
         ExactCounter("p50k")  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from holdfast import codec
 from holdfast.core import upcast
 from holdfast.errors import EventUnreadable
 from holdfast.model.events import EVENTS, Event
-from holdfast.model.log import Recorded
+from holdfast.model.log import StoredEvent
 from holdfast.model.names import StreamId
 from tests.core import strategies
 from tests.support import figure
@@ -43,18 +43,18 @@ UPCASTERS: dict[tuple[str, int], upcast.Upcaster] = {("greeted", 1): _split, ("g
 KINDS: Any = {Greeted.name: Greeted}
 
 
-def _stored(kind: str, version: int, payload: bytes | None) -> Recorded:
-    return Recorded(STREAM, 7, "0" * 32, 0, kind, version, 1, "p", None, None, b"", b"", b"", b"salt", payload)
+def _stored(kind: str, version: int, payload: bytes | None) -> StoredEvent:
+    return StoredEvent(STREAM, 7, "0" * 32, 0, kind, version, 1, "p", None, None, b"", b"", b"", b"salt", payload)
 
 
 def _read(kind: str, version: int, payload: bytes | None) -> object:
-    return upcast.current(_stored(kind, version, payload), UPCASTERS, KINDS)
+    return upcast.decode_event(_stored(kind, version, payload), UPCASTERS, KINDS)
 
 
 @given(strategies.events)
 @settings(max_examples=EXAMPLES)
 def test_an_event_of_today_is_read_as_it_is(event: Event) -> None:
-    assert upcast.current(_stored(event.name, event.version, codec.encode_event(event))) == event
+    assert upcast.decode_event(_stored(event.name, event.version, codec.encode_event(event))) == event
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_what_cannot_be_read_is_refused_with_all_that_is_known(name: str) -> Non
 
 @pytest.mark.parametrize("kind", ["greeting.said", "unheard.of", *EVENTS])
 def test_an_erased_payload_is_no_event_whatever_its_type(kind: str) -> None:
-    assert upcast.current(_stored(kind, 1, None)) is None
+    assert upcast.decode_event(_stored(kind, 1, None)) is None
 
 
 @given(st.sampled_from([*EVENTS, "nonsense"]), st.integers(-5, 5), st.binary(max_size=50))
 @settings(max_examples=EXAMPLES)
 def test_garbage_is_unreadable_or_an_event_and_nothing_else(kind: str, version: int, payload: bytes) -> None:
     try:
-        event = upcast.current(_stored(kind, version, payload))
+        event = upcast.decode_event(_stored(kind, version, payload))
     except EventUnreadable:
         return
     assert type(event) is EVENTS[kind]

@@ -6,24 +6,25 @@ from collections import Counter
 
 import holdfast
 from holdfast.core import upcast
-from holdfast.model.events import ActorResumed, CallStarted, MessageRecorded
+from holdfast.model.frames.events import ActorResumed
+from holdfast.model.sessions.events import CallStarted, MessageRecorded
 from tests.crash.agent_loop import ANSWER, CALLED, CORRECTION, COUNTED, NEW, OLD, QUESTION, TOOLS
-from tests.property.tools import session_events
+from tests.property.store_tools import session_events
 from tests.provider import Provider
 
 
 def check(engine: holdfast.Engine, asked: Provider) -> None:
     assert asked.refused == []
-    assert engine.verify().problems == ()
+    assert engine.admin.verify().problems == ()
     session = engine.session("order", actor="ada")
     _check_transcript(session)
     _check_tools(session, asked)
     _check_requests(asked)
     replies = [each.seq for each in session.messages(limit=1_000) if each.role == "assistant"]
-    assert sorted(each.reply for each in session.packs(limit=100)) == replies
+    assert sorted(each.reply for each in session.packs.list(limit=100)) == replies
     assert session.state().open_calls == ()
     assert session.evidence() == []
-    (frame,) = session.frames()
+    (frame,) = session.frames.list()
     assert frame.status == "completed"
     assert frame.budget.reserved == 0
 
@@ -49,7 +50,7 @@ def _check_tools(session: holdfast.Session, asked: Provider) -> None:
     started: dict[str, int] = {}
     told: set[str] = set()
     attempts: Counter[str] = Counter()
-    for event in map(upcast.current, session_events(session)):
+    for event in map(upcast.decode_event, session_events(session)):
         if isinstance(event, ActorResumed):
             assert event.pending.get("tool_in_progress", 0) == len(started)
             told = {*started}

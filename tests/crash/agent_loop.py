@@ -25,8 +25,8 @@ import openai
 
 import holdfast
 from holdfast import READ_HANDLE, AsyncEngine, AsyncFrame, AsyncSession, Tool
-from holdfast.model.pack import Brief
-from tests.crash.worker import be_nursery
+from holdfast.model.packs.pack import Brief
+from tests.crash.worker import serve_nursery
 from tests.protocols import Reply, Talk
 from tests.provider import Effect, Provider
 
@@ -39,22 +39,22 @@ Tools: TypeAlias = dict[str, Callable[..., Any]]
 
 async def agent(engine: AsyncEngine, ask: Ask, world: World) -> str:
     session = await engine.session("order", actor="ada", create=True)
-    await (await session.ledger()).assert_("delivery town", OLD, key="the town of order 7")
+    await (await session.ledger()).set("delivery town", OLD, key="the town of order 7")
     await session.recover()
-    tools = world.tools | {"delegate": functools.partial(delegate, session, ask, world), **reading(session)}
+    tools = world.tools | {"delegate": functools.partial(delegate, session, ask, world), **reader_tools(session)}
     return await work(session, ask, tools, world, role="clerk", budget=CLERKS_BUDGET)
 
 
 async def work(place: AsyncSession | AsyncFrame, ask: Ask, tools: Tools, world: World, **asked: Any) -> str:
     """One conversation to its end, wherever it was left."""
     while True:
-        waiting = (await place.history()).open_calls
+        waiting = (await place.context.view()).open_calls
         runs = [place.run(call, tools[call.name], key_as="key", again=call.attempts > 0) for call in waiting]
         await asyncio.gather(*runs)
         if isinstance(place, AsyncSession):
             for key, words in await world.inbox():
                 await place.observe(words, key=key)
-        last = (await place.history()).messages[-1]
+        last = (await place.context.view()).messages[-1]
         if last.role == "assistant":
             return last.text
         pack = await place.pack(model=world.model, **asked)
@@ -66,14 +66,14 @@ async def delegate(session: AsyncSession, ask: Ask, world: World, goal: str, key
     frame = await session.frame(goal, budget=COUNTERS_TOKENS, key=f"frame {key}")
     await frame.record("user", goal, key=f"goal {key}")
     for left in (await frame.state()).reservations:
-        await frame.commit(left, 0)
+        await frame.budget.commit(left, 0)
     answer = await work(frame, ask, world.tools, world, role="counter", budget=1_000, reserve=RESERVED)
     await frame.pop("completed", answer)
     return answer
 
 
-def reading(session: AsyncSession) -> Tools:
-    read = session.reader()
+def reader_tools(session: AsyncSession) -> Tools:
+    read = session.handles.tool()
 
     async def without_key(key: str, **args: object) -> str:
         return await read(**args)
@@ -92,7 +92,7 @@ CLERKS_BUDGET = 1_200
 COUNTERS_TOKENS = 20_000
 RESERVED = 4_000
 MODELS = {"anthropic": "claude-opus-5", "chat": "gpt-5.2", "responses": "gpt-5.2"}
-SPOOLING = holdfast.Spooling(threshold=6_000, preview=400)
+SPOOLING = holdfast.types.Spooling(threshold=6_000, preview=400)
 
 
 def tool(name: str, description: str, **properties: str) -> Tool:
@@ -206,7 +206,7 @@ class World:
         return [(key, words) for key, words in (await self._client.get("/inbox")).json()]
 
 
-def asking(protocol: str, client: httpx2.AsyncClient) -> Ask:
+def build_ask(protocol: str, client: httpx2.AsyncClient) -> Ask:
     """The official client, as its users call it."""
     network: dict[str, Any] = {"api_key": "none", "http_client": client, "max_retries": 0}
     if protocol == "anthropic":
@@ -221,18 +221,18 @@ def asking(protocol: str, client: httpx2.AsyncClient) -> Ask:
 # The end of it
 
 
-How: TypeAlias = Literal["raise", "cancel", "kill"]
+DeathKind: TypeAlias = Literal["raise", "cancel", "kill"]
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The end of a process, as far as it can be told within one."""
 
 
-class Fate:
+class DeathPoint:
     """At which of the points at which it waits an agent dies, and how: an exception that nothing stops, or a task that is
     cancelled, or the process with all that is in it."""
 
-    def __init__(self, at: int | None = None, how: How = "raise") -> None:
+    def __init__(self, at: int | None = None, how: DeathKind = "raise") -> None:
         self._at = at
         self._how = how
         self.dead = False
@@ -241,7 +241,7 @@ class Fate:
 
     def factory(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
         """Tasks that share this fate."""
-        return asyncio.Task(_Mortal(work, self), loop=loop, **options)
+        return asyncio.Task(_MortalCoroutine(work, self), loop=loop, **options)
 
     def at_a_point(self) -> None:
         """The work waits for something that it has asked for."""
@@ -256,10 +256,10 @@ class Fate:
                 self.dead = True
 
 
-class _Mortal(Coroutine[Any, Any, T]):
+class _MortalCoroutine(Coroutine[Any, Any, T]):
     """The work of a task, one step after the other, until its fate befalls it."""
 
-    def __init__(self, work: Coroutine[Any, Any, T], fate: Fate) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T], fate: DeathPoint) -> None:
         self._work = work
         self._fate = fate
         self._begun = False
@@ -283,15 +283,15 @@ class _Mortal(Coroutine[Any, Any, T]):
     def _go(self, step: Callable[[], Any]) -> Any:
         """Once it is dead, nothing goes on, and what it waits for in order to clean up does not come. What has not begun
         comes as far as the first point: work that never begins leaves a warning behind."""
-        waits_for = self._work.throw(Killed()) if self._fate.dead and self._begun else step()
+        waits_for = self._work.throw(ProcessKilled()) if self._fate.dead and self._begun else step()
         self._begun = True
         self._fate.at_a_point()
         while self._fate.dead:
-            waits_for = self._work.throw(Killed())
+            waits_for = self._work.throw(ProcessKilled())
         return waits_for
 
 
-async def live(url: str, address: str, protocol: str, *fates: Fate, **options: Any) -> str | None:
+async def run_agent(url: str, address: str, protocol: str, *fates: DeathPoint, **options: Any) -> str | None:
     """What the agent answers, from the start or from where the one before it died; None if it dies, too. With several fates
     each goes on where the one before it died, with the same engine and the same client."""
     client = httpx2.AsyncClient(base_url=address, trust_env=False, verify=False, timeout=60)
@@ -301,10 +301,10 @@ async def live(url: str, address: str, protocol: str, *fates: Fate, **options: A
     try:
         for fate in fates:
             loop.set_task_factory(fate.factory)
-            fate.task = loop.create_task(agent(engine, asking(protocol, client), World(client, protocol)))
+            fate.task = loop.create_task(agent(engine, build_ask(protocol, client), World(client, protocol)))
             try:
                 answer = await fate.task
-            except (Killed, asyncio.CancelledError):
+            except (ProcessKilled, asyncio.CancelledError):
                 await asyncio.sleep(0)  # other tasks have ended then, too
     finally:  # what a system does when a process is gone
         loop.set_task_factory(None)
@@ -313,7 +313,7 @@ async def live(url: str, address: str, protocol: str, *fates: Fate, **options: A
     return answer
 
 
-class Life(msgspec.Struct, frozen=True):
+class LifeTask(msgspec.Struct, frozen=True):
     url: str
     provider: str
     protocol: str
@@ -321,17 +321,17 @@ class Life(msgspec.Struct, frozen=True):
     at: int | None = None
 
 
-def live_until_killed(line: bytes) -> None:
-    life = msgspec.json.decode(line, type=Life)
-    fate = Fate(life.at, "kill")
-    answer = asyncio.run(live(life.url, life.provider, life.protocol, fate, tenant=life.tenant))
+def run_until_killed(line: bytes) -> None:
+    life = msgspec.json.decode(line, type=LifeTask)
+    fate = DeathPoint(life.at, "kill")
+    answer = asyncio.run(run_agent(life.url, life.provider, life.protocol, fate, tenant=life.tenant))
     os.write(1, f"answer {fate.points} {answer}\n".encode())
 
 
 LATE = (
     "anyio._backends._asyncio",
     "holdfast.providers",
-    "holdfast.render.packs",
+    "holdfast.render.pack",
     "httpcore2",
     "openai.resources.chat",
     "openai.resources.responses",
@@ -342,4 +342,4 @@ if __name__ == "__main__":
     assert sys.argv[1:] == ["nursery"]
     for name in LATE:
         importlib.import_module(name)
-    be_nursery(live_until_killed)
+    serve_nursery(run_until_killed)

@@ -14,23 +14,24 @@ import apsw
 import msgspec
 
 import holdfast
-from holdfast import Engine, Identity, Observation, Proposal, Session, Span
+from holdfast import Engine, Identity, Session
 from holdfast.model.names import LedgerId, StreamId
 from holdfast.ports import EventStore
-from tests.crash.frame_steps import Deadly, die, finding, laying, taking
-from tests.crash.worker import be_nursery
+from holdfast.types import MessageSpan, Observation, Proposal
+from tests.crash.frame_steps import DeadlyStore, as_preparer, as_successor, as_worker, die
+from tests.crash.worker import serve_nursery
 
 SPEAKER = Identity(user_id="ada", authority="manager")
 KEY = "step"
 
 
-class Told:
+class LastWordDetector:
     """Takes the last word of what is said for the town, and all of it for something said."""
 
     name = "told"
 
     def detect(self, observation: Observation) -> tuple[Proposal, ...]:
-        text = observation.said.text
+        text = observation.message.text
         sure = 0.6 if text.startswith("Perhaps") else 0.95
         word = text.rstrip(".").rpartition(" ")[2]
         found = [
@@ -42,7 +43,7 @@ class Told:
                 fact=each.fact,
                 key=each.key,
                 value=word,
-                new=Span(0, text.index(word), text.index(word) + len(word)),
+                new=MessageSpan(0, text.index(word), text.index(word) + len(word)),
             )
             for each in observation.facts
             if each.key == "town"
@@ -51,7 +52,7 @@ class Told:
         return (*found, said)
 
 
-class Desk(msgspec.Struct, frozen=True):
+class FactDesk(msgspec.Struct, frozen=True):
     """A fact that another one rests on, one that took the place of another, a draft, and a proposal that waits."""
 
     tenant: str
@@ -72,29 +73,33 @@ class Desk(msgspec.Struct, frozen=True):
         return session, self.ledger.stream, LedgerId(self.tenant, "session", session.key).stream
 
 
-def lay(engine: Engine, tenant: str) -> Desk:
-    engine = told(engine)
+def lay_facts(engine: Engine, tenant: str) -> FactDesk:
+    engine = with_detector(engine)
     ledger = engine.ledger(user="ada")
-    town = ledger.assert_("town", "Oslo", ref="doc")
-    ledger.assert_("trip", "by train", depends_on=town)
-    old = ledger.assert_("price", 5)
-    ledger.assert_("price", 6)
-    draft = ledger.assert_("plan", "stay", scope="draft", scope_id="d")
+    town = ledger.set("town", "Oslo", ref="doc")
+    ledger.set("trip", "by train", depends_on=town)
+    old = ledger.set("price", 5)
+    ledger.set("price", 6)
+    draft = ledger.set("plan", "stay", scope="draft", scope_id="d")
     session = engine.create_session("work", identity=SPEAKER, ledgers=[ledger.id])
-    session.ledger().assert_("said", "Nothing yet.")
-    (proposal,) = (each.id for each in session.observe("Perhaps it is Bergen.").judged if each.proposal.key == "town")
-    return Desk(tenant=tenant, town=town.id, old=old.id, draft=draft.id, proposal=proposal)
+    session.ledger().set("said", "Nothing yet.")
+    (proposal,) = (
+        each.id for each in session.observe("Perhaps it is Bergen.").proposals if each.proposal.key == "town"
+    )
+    return FactDesk(tenant=tenant, town=town.id, old=old.id, draft=draft.id, proposal=proposal)
 
 
-def told(engine: Engine) -> Engine:
+def with_detector(engine: Engine) -> Engine:
     """The same with the detector of this place."""
-    return Engine(engine.store, engine.blobs, msgspec.structs.replace(engine._place, detector=Told()))
+    return Engine(
+        engine.store, engine._blob_store, msgspec.structs.replace(engine._context, detector=LastWordDetector())
+    )
 
 
 class Step(NamedTuple):
     """Something that is done at the desk, always under the same key; and the town as it is then."""
 
-    take: Callable[[Engine, Session, Desk], object]
+    take: Callable[[Engine, Session, FactDesk], object]
     town: str | None
     messages: int = 1
 
@@ -104,13 +109,13 @@ def ledger_of(engine: Engine) -> holdfast.Ledger:
 
 
 STEPS: dict[str, Step] = {
-    "assert": Step(lambda engine, _, desk: ledger_of(engine).assert_("town", "Rome", key=KEY), "Rome"),
+    "assert": Step(lambda engine, _, desk: ledger_of(engine).set("town", "Rome", key=KEY), "Rome"),
     "retract": Step(lambda engine, _, desk: ledger_of(engine).retract(desk.town, key=KEY), None),
-    "reinstate": Step(lambda engine, _, desk: ledger_of(engine).reinstate(desk.old, key=KEY), "Oslo"),
-    "promote": Step(lambda engine, _, desk: ledger_of(engine).promote(desk.draft, key=KEY), "Oslo"),
+    "reinstate": Step(lambda engine, _, desk: ledger_of(engine).review.reinstate(desk.old, key=KEY), "Oslo"),
+    "promote": Step(lambda engine, _, desk: ledger_of(engine).review.promote(desk.draft, key=KEY), "Oslo"),
     "erase": Step(lambda engine, _, desk: ledger_of(engine).erase([desk.town], "asked to", key=KEY), None),
     "observe": Step(lambda _, session, desk: session.observe("Now it is Rome.", key=KEY), "Rome", 2),
-    "accept": Step(lambda _, session, desk: session.accept(desk.proposal, key=KEY), "Bergen"),
+    "accept": Step(lambda _, session, desk: session.facts.accept(desk.proposal, key=KEY), "Bergen"),
 }
 
 
@@ -119,7 +124,7 @@ STEPS: dict[str, Step] = {
 
 class Task(msgspec.Struct, frozen=True):
     url: str
-    desk: Desk
+    desk: FactDesk
     step: str
     point: str = ""
     """Where the process dies by itself; empty if it is killed."""
@@ -136,7 +141,7 @@ STATEMENTS = {
 """Points in a transaction of SQLite: right before the first statement that begins like this."""
 
 
-class DeadlyToFacts(Deadly):
+class DeadlyFactStore(DeadlyStore):
     """The process dies at one of these points."""
 
     def _arm(self, connection: apsw.Connection) -> None:
@@ -147,29 +152,29 @@ class DeadlyToFacts(Deadly):
             connection.exec_trace = lambda _, sql, __: beginning.match(sql) is None or die()
 
 
-def laid_by(engine: Engine, tenant: str) -> Engine:
+def as_fact_preparer(engine: Engine, tenant: str) -> Engine:
     """A store, as seen by the process that lays the desk."""
-    return told(laying(engine, tenant))
+    return with_detector(as_preparer(engine, tenant))
 
 
-def taken_by(engine: Engine, tenant: str) -> Engine:
+def as_fact_worker(engine: Engine, tenant: str) -> Engine:
     """… by the process that takes the step."""
-    return told(taking(engine, tenant))
+    return with_detector(as_worker(engine, tenant))
 
 
-def found_by(engine: Engine, tenant: str) -> Engine:
+def as_fact_successor(engine: Engine, tenant: str) -> Engine:
     """… by whoever comes next."""
-    return told(finding(engine, tenant))
+    return with_detector(as_successor(engine, tenant))
 
 
-def take_and_die(line: bytes) -> None:
+def run_step(line: bytes) -> None:
     task = msgspec.json.decode(line, type=Task)
-    engine = taken_by(holdfast.open(task.url), task.desk.tenant)
+    engine = as_fact_worker(holdfast.open(task.url), task.desk.tenant)
     session: Any = engine.session("work")
     if task.point:
-        engine.store = cast("EventStore", DeadlyToFacts(engine.store, task.point, 1))
+        engine.store = cast("EventStore", DeadlyFactStore(engine.store, task.point, 1))
     STEPS[task.step].take(engine, session, task.desk)
 
 
 if __name__ == "__main__":
-    be_nursery(take_and_die)
+    serve_nursery(run_step)

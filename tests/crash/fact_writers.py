@@ -15,8 +15,8 @@ import msgspec
 import holdfast
 from holdfast import Engine, Identity
 from holdfast.errors import Conflict
-from tests.crash.fact_steps import told
-from tests.crash.worker import exit_on_error, in_threads
+from tests.crash.fact_steps import with_detector
+from tests.crash.worker import exit_on_error, run_in_threads
 
 KEYS = ("town", "food", "song")
 """What everyone asserts as a peer: whoever comes later has the say."""
@@ -25,7 +25,7 @@ CONTESTED = "price"
 RUNGS = ("policy", "manager", "peer", "guest")
 
 
-class Said(msgspec.Struct, frozen=True):
+class Acknowledgement(msgspec.Struct, frozen=True):
     """What was acknowledged: a fact, or a message together with one."""
 
     writer: int
@@ -47,10 +47,10 @@ class Task(msgspec.Struct, frozen=True):
     each: int
 
 
-def write(engine: Engine, writer: int, each: int, say: Callable[[Said], object]) -> None:
+def write(engine: Engine, writer: int, each: int, say: Callable[[Acknowledgement], object]) -> None:
     """Assert, some of it twice under one key, and observe; every value is said by nobody else, and once."""
     rng = random.Random(writer)
-    engine = told(engine)
+    engine = with_detector(engine)
     rung = RUNGS[writer % len(RUNGS)]
     ledger = engine.ledger(user="ada")
     own = engine.ledger(user="ada", identity=Identity(user_id=f"w{writer}", authority=rung))
@@ -59,21 +59,21 @@ def write(engine: Engine, writer: int, each: int, say: Callable[[Said], object])
         value = f"{writer}/{number}"
         if number % 3 == 2:
             observed = session.observe(f"It is {value}.", key=f"said {value}")
-            say(Said(writer, "town", value, message=observed.message.id))
+            say(Acknowledgement(writer, "town", value, message=observed.message.id))
             continue
         key = rng.choice((*KEYS, CONTESTED))
         for _ in range(rng.choice((1, 1, 2))):
-            fact = (own if key == CONTESTED else ledger).assert_(key, value, key=f"fact {value}")
-        say(Said(writer, key, value, fact=fact.id))
+            fact = (own if key == CONTESTED else ledger).set(key, value, key=f"fact {value}")
+        say(Acknowledgement(writer, key, value, fact=fact.id))
         if number % 5 == 4:
             try:
-                ledger.assert_("trip", value, depends_on=rng.choice(KEYS))
+                ledger.set("trip", value, depends_on=rng.choice(KEYS))
             except Conflict:
                 continue  # what it was to rest on has just died
 
 
-def in_this_process(engines: list[Engine], writers: int, each: int) -> list[Said]:
-    said: list[Said] = []
+def write_in_threads(engines: list[Engine], writers: int, each: int) -> list[Acknowledgement]:
+    said: list[Acknowledgement] = []
     gate = threading.Barrier(writers)
 
     def run(number: int) -> None:
@@ -88,14 +88,14 @@ def in_this_process(engines: list[Engine], writers: int, each: int) -> list[Said
 def work(task: Task, pipe: Connection) -> None:
     """In a process of its own."""
 
-    def say(said: Said) -> None:
+    def say(said: Acknowledgement) -> None:
         os.write(pipe.fileno(), msgspec.json.encode(said) + b"\n")  # one short write: lines of threads never mix
 
     with exit_on_error(), holdfast.open(task.url, policy=OWN) as engine:
-        in_threads(lambda number: write(engine, task.first + number, task.each, say), task.threads)
+        run_in_threads(lambda number: write(engine, task.first + number, task.each, say), task.threads)
 
 
-def in_processes(context: Any, tasks: list[Task]) -> list[Said]:
+def write_in_processes(context: Any, tasks: list[Task]) -> list[Acknowledgement]:
     """What they said, all of them at work at the same time."""
     started = []
     for task in tasks:
@@ -104,10 +104,10 @@ def in_processes(context: Any, tasks: list[Task]) -> list[Said]:
         process.start()
         writer.close()
         started.append((process, reader))
-    said: list[Said] = []
+    said: list[Acknowledgement] = []
     for process, reader in started:
         with reader, open(reader.fileno(), "rb", closefd=False) as lines:
-            said += [msgspec.json.decode(line, type=Said) for line in lines]
+            said += [msgspec.json.decode(line, type=Acknowledgement) for line in lines]
         process.join()
         assert process.exitcode == 0, "a process ended before its work did"
     return said

@@ -13,15 +13,15 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from holdfast.errors import VersionConflict
-from holdfast.model.log import Append, Recorded
+from holdfast.model.log import Append, StoredEvent
 from holdfast.model.names import StreamId
 from holdfast.ports import EventStore
-from holdfast.testing.appends import append_of, stream_named, write_to
+from holdfast.testing.appends import append_of, session_stream, write_to
 
 THREADS = 4
 OWN = 3
 """Streams that only one writer writes to."""
-SHARED = tuple(stream_named(f"shared {number}") for number in range(6))
+SHARED = tuple(session_stream(f"shared {number}") for number in range(6))
 MOST_EVENTS = 9
 """Events in one stream's part of an append."""
 GONE = b'{"rolled":"back"}'
@@ -35,7 +35,7 @@ class Task(msgspec.Struct, frozen=True):
     """Each of the threads writes so many, or a few more."""
 
 
-def opened(url: str) -> EventStore:
+def open_store(url: str) -> EventStore:
     if url.startswith("postgresql:"):
         from holdfast.storage.postgres.store import PostgresStore
 
@@ -47,7 +47,7 @@ def opened(url: str) -> EventStore:
 
 def work(task: Task, told: Connection) -> None:
     """Tell how many events each acknowledgement was for; at the end, and only then, how many each stream got."""
-    store = opened(task.url)
+    store = open_store(task.url)
     mutex = threading.Lock()
 
     def say(count: int) -> None:
@@ -75,7 +75,7 @@ class Writer:
         self.stored: Counter[StreamId] = Counter()
         self._store = store
         self._rng = random.Random(name)
-        self._own = [stream_named(f"{name}/{number}") for number in range(OWN)]
+        self._own = [session_stream(f"{name}/{number}") for number in range(OWN)]
 
     def append(self) -> int:
         """One append, decided anew as often as others are first; how many events it had."""
@@ -133,7 +133,7 @@ class Follower:
         while self.read(store):
             pass
 
-    def _take(self, event: Recorded) -> None:
+    def _take(self, event: StoredEvent) -> None:
         due = self.seqs.get(event.stream, 0) + 1
         if event.seq != due:
             raise Disorder(f"event {event.seq} of {event.stream} came when {due} was due")

@@ -20,11 +20,11 @@ import msgspec
 import holdfast
 from holdfast import Usage
 from holdfast.errors import Conflict, HoldfastError, NotFound
-from holdfast.flows.place import Place
-from holdfast.model.frames import FrameState, Swept
-from holdfast.runtime.async_held import AsyncFrame
-from holdfast.runtime.held import Frame
-from tests.crash.worker import exit_on_error, in_threads
+from holdfast.flows.context import SessionContext
+from holdfast.model.frames.frames import FrameState, SweepResult
+from holdfast.runtime.async_sessions import AsyncFrame
+from holdfast.runtime.sessions import Frame
+from tests.crash.worker import exit_on_error, run_in_threads
 
 WRITERS = 32
 SESSION = "tree"
@@ -72,13 +72,13 @@ def perform(engine: Any, session: Any, op: Op) -> Any:
         case "resume":
             return engine.resume(op.about, cause=op.name)
         case "sweep":
-            return engine.sweep()
+            return engine.admin.sweep()
         case "look":
-            return session.frames(status="live", limit=1_000)
+            return session.frames.list(status="live", limit=1_000)
         case "recover":
             return session.recover(cause=op.name)
         case "start":
-            return session.start(op.about, cause=op.name)
+            return session.start_call(op.about, cause=op.name)
         case "suspend":
             return frame_of(session, op.frame).suspend("a pause", cascade=op.cascade, cause=op.name)
         case "reissue":
@@ -94,15 +94,15 @@ def _spend(frame: Any, op: Op, told: dict[str, Any]) -> Any:
             status, _, summary = op.about.partition(" ")
             return frame.pop(status, summary, cascade=op.cascade, **told)
         case "reserve":
-            return frame.reserve("a call", op.amount, **told)
+            return frame.budget.reserve("a call", op.amount, **told)
         case "commit":
-            return frame.commit(op.about, op.amount, **told)
+            return frame.budget.commit(op.about, op.amount, **told)
         case "cancel":
-            return frame.cancel(op.about, **told)
+            return frame.budget.cancel(op.about, **told)
         case "use":
-            return frame.use(op.amount, **told)
+            return frame.budget.use(op.amount, **told)
         case "grant":
-            return frame.grant(op.amount, **told)
+            return frame.budget.grant(op.amount, **told)
     usage = Usage(op.amount, 0)
     return frame.record("assistant", op.name, usage=usage, reservation=op.about or None, **told)
 
@@ -110,14 +110,14 @@ def _spend(frame: Any, op: Op, told: dict[str, Any]) -> Any:
 def frame_of(session: Any, frame: str) -> Any:
     """A handle to a frame, without looking whether it is there."""
     kind = Frame if isinstance(session, holdfast.Session) else AsyncFrame
-    return kind(session._drive, Place(session._place.context, session.scope, frame))
+    return kind(session._drive, SessionContext(session._context.engine, session.scope, frame))
 
 
-def answered(op: Op, value: Any) -> Op:
+def with_answer(op: Op, value: Any) -> Op:
     if isinstance(value, HoldfastError):
         return msgspec.structs.replace(op, answer=type(value).__name__)
     made = value if isinstance(value, str) else getattr(value, "id", "")
-    if isinstance(value, Swept):
+    if isinstance(value, SweepResult):
         made = " ".join(frame for _, frame in value.frames)
     return msgspec.structs.replace(op, answer=DONE, made=str(made))
 
@@ -198,16 +198,16 @@ class Writer:
         elif op.kind in ("suspend", "reissue"):
             self._tokens.append((op.frame, str(answer)))
         elif op.kind == "look":
-            check_look(answer)
+            check_frames(answer)
             self._frames = [each.id for each in answer]
             self._reserved = [(each.id, one.id) for each in answer for one in each.reservations]
 
 
-def check_look(frames: list[FrameState]) -> None:
+def check_frames(frames: list[FrameState]) -> None:
     """What is seen at one moment fits together."""
     there = {each.id: each for each in frames}
     for each in frames:
-        assert each.live
+        assert each.is_live
         assert each.parent is None or each.parent in there, "a frame lives below one that has ended"
         below = [child for child in frames if child.parent == each.id]
         assert each.children == len(below)
@@ -215,7 +215,7 @@ def check_look(frames: list[FrameState]) -> None:
         assert min(each.budget.used, each.budget.reserved, each.budget.delegated, each.budget.available) >= 0
 
 
-def race(ops: Sequence[Op]) -> Life:
+def race_life(ops: Sequence[Op]) -> Life:
     """One after the other, whatever comes of them."""
     for op in ops:
         _ = yield op
@@ -223,11 +223,11 @@ def race(ops: Sequence[Op]) -> Life:
 
 # How each of the worlds lives them
 
-Say: TypeAlias = Callable[[Op], object]
+Report: TypeAlias = Callable[[Op], object]
 Wait: TypeAlias = Callable[[], object]
 
 
-def live(engine: holdfast.Engine, life: Life, say: Say, wait: Wait | None = None) -> None:
+def run_life(engine: holdfast.Engine, life: Life, say: Report, wait: Wait | None = None) -> None:
     """In a thread. With `wait`, everyone begins every operation at the same moment."""
     session = engine.session(SESSION)
     op: Op | None = next(life)
@@ -239,11 +239,13 @@ def live(engine: holdfast.Engine, life: Life, say: Say, wait: Wait | None = None
             answer = perform(engine, session, op)
         except (Conflict, NotFound) as error:
             answer = error
-        say(answered(op, answer))
+        say(with_answer(op, answer))
         op = _next(life, answer)
 
 
-async def live_async(engine: holdfast.AsyncEngine, life: Life, say: Say, gate: asyncio.Barrier | None = None) -> None:
+async def run_life_async(
+    engine: holdfast.AsyncEngine, life: Life, say: Report, gate: asyncio.Barrier | None = None
+) -> None:
     """In a task."""
     session = await engine.session(SESSION)
     op: Op | None = next(life)
@@ -255,7 +257,7 @@ async def live_async(engine: holdfast.AsyncEngine, life: Life, say: Say, gate: a
             answer = await perform(engine, session, op)
         except (Conflict, NotFound) as error:
             answer = error
-        say(answered(op, answer))
+        say(with_answer(op, answer))
         op = _next(life, answer)
 
 
@@ -286,9 +288,9 @@ def work(task: Task, pipe: Connection, gate: Any = None) -> None:
     with exit_on_error():
         engine = holdfast.open(task.url)
         if task.races:
-            live(engine, race(task.races), say, gate.wait)
+            run_life(engine, race_life(task.races), say, gate.wait)
         else:
-            in_threads(lambda number: live(engine, _writer(task, number).life(task.count), say), task.threads)
+            run_in_threads(lambda number: run_life(engine, _writer(task, number).life(task.count), say), task.threads)
         engine.close()
 
 
@@ -304,7 +306,7 @@ def _slot(name: str) -> str:
     return f"{slot}.{thread}"
 
 
-def in_processes(context: Any, tasks: Sequence[Task], gate: Any = None) -> Iterator[list[Op]]:
+def run_in_processes(context: Any, tasks: Sequence[Task], gate: Any = None) -> Iterator[list[Op]]:
     """What each of them said, all of them at work at the same time."""
     started = []
     for task in tasks:

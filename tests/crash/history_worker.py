@@ -19,10 +19,11 @@ from multiprocessing.connection import Connection
 import msgspec
 
 import holdfast
-from holdfast import Recorded, Session
+from holdfast import Session
 from holdfast.errors import KeyConflict, StorageError, VersionConflict
-from holdfast.flows.read import message
-from tests.crash.linear import Append, Operation, Read, Stored
+from holdfast.flows.sessions.transcript import message_of
+from holdfast.types import StoredEvent
+from tests.crash.linearizability import Append, Operation, Read, StoredElement
 from tests.crash.worker import exit_on_error
 
 STREAMS = 6
@@ -48,14 +49,14 @@ def name_of(stream: int) -> str:
     return f"s{stream}"
 
 
-def created(stream: int) -> int:
+def creation_value(stream: int) -> int:
     """The value of a stream's first element: that it was created."""
     return -1 - stream
 
 
-def stored(stream: int, event: Recorded) -> Stored:
-    value = int(message(event).text) if event.seq > 1 else created(stream)
-    return Stored(stream, event.seq, value, None if event.key is None else int(event.key))
+def to_element(stream: int, event: StoredEvent) -> StoredElement:
+    value = int(message_of(event).text) if event.seq > 1 else creation_value(stream)
+    return StoredElement(stream, event.seq, value, None if event.key is None else int(event.key))
 
 
 class Client:
@@ -154,7 +155,7 @@ class Client:
         found = self._session(stream).events(after=after, limit=limit)
         ended = time.monotonic_ns()
         version = found[-1].seq if found else after
-        values = tuple(stored(stream, event).value for event in found)
+        values = tuple(to_element(stream, event).value for event in found)
         return Read(self.number, stream, began, ended, after, version, values, exact=len(found) < limit)
 
 

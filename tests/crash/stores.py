@@ -15,7 +15,7 @@ from holdfast.model import limits
 from holdfast.ports import EventStore
 from holdfast.storage.postgres.async_store import AsyncPostgresStore
 from holdfast.storage.postgres.store import PostgresStore
-from tests.conformance.awaited import Awaited, Loop
+from tests.conformance.async_stores import BlockingStore, LoopThread
 from tests.postgres import base_url, fresh_url
 
 URLS: dict[str, Callable[[Path], str]] = {
@@ -25,10 +25,10 @@ URLS: dict[str, Callable[[Path], str]] = {
 }
 KINDS = ("sqlite", "postgres")
 """Those that outlive a process."""
-WORLDS = ("blocking", "awaited")
+MODES = ("blocking", "awaited")
 
 
-class Place(Protocol):
+class CrashStore(Protocol):
     url: str
 
     def url_for(self, name: str) -> str:
@@ -38,7 +38,7 @@ class Place(Protocol):
         """What is there when nothing of that process is at work any more."""
 
 
-class File:
+class FileStore:
     """Whoever opens it after a kill recovers it, so every look is one by a fresh engine."""
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +51,7 @@ class File:
         return holdfast.open(self.url)
 
 
-class Schema:
+class SchemaStore:
     """What a killed process has asked of the server is carried out nevertheless. One engine looks on all the time."""
 
     def __init__(self, exits: ExitStack) -> None:
@@ -69,13 +69,13 @@ class Schema:
 
 
 @contextmanager
-def place(kind: str, folder: Path) -> Iterator[Place]:
+def create_store(kind: str, folder: Path) -> Iterator[CrashStore]:
     with ExitStack() as exits:
-        yield File(folder) if kind == "sqlite" else Schema(exits)
+        yield FileStore(folder) if kind == "sqlite" else SchemaStore(exits)
 
 
 @contextmanager
-def opened(url: str, world: str = "blocking", wait_ms: int | None = None) -> Iterator[holdfast.Engine]:
+def open_engine(url: str, world: str = "blocking", wait_ms: int | None = None) -> Iterator[holdfast.Engine]:
     """An engine that blocks, over a store that blocks or over one for an event loop."""
     with ExitStack() as exits, pytest.MonkeyPatch.context() as patch:
         if wait_ms is not None:
@@ -83,21 +83,21 @@ def opened(url: str, world: str = "blocking", wait_ms: int | None = None) -> Ite
         engine = holdfast.open(url)
         if world == "awaited":
             assert isinstance(engine.store, PostgresStore)
-            loop = Loop()
+            loop = LoopThread()
             exits.callback(loop.stop)
-            engine.store = cast("EventStore", Awaited(loop, AsyncPostgresStore(engine.store)))
+            engine.store = cast("EventStore", BlockingStore(loop, AsyncPostgresStore(engine.store)))
         patch.undo()
         with engine:
             yield engine
 
 
-CALLS: dict[str, Callable[[holdfast.Engine], object]] = {
+STORE_CALLS: dict[str, Callable[[holdfast.Engine], object]] = {
     "record": lambda engine: engine.session("talk").record("user", "hello"),
     "create": lambda engine: engine.create_session("new"),
     "read": lambda engine: engine.session("talk").messages(),
     "list": lambda engine: engine.sessions(),
-    "feed": lambda engine: engine.feed(),
-    "blob": lambda engine: engine.put_blob(b"body"),
-    "verify": lambda engine: engine.verify(),
+    "feed": lambda engine: engine.admin.feed(),
+    "blob": lambda engine: engine.blobs.put(b"body"),
+    "verify": lambda engine: engine.admin.verify(),
 }
 """Every road to a store that has a session `talk`."""

@@ -24,18 +24,18 @@ from hypothesis import strategies as st
 
 import holdfast
 from tests.crash.agent_checks import check
-from tests.crash.agent_loop import ANSWER, MODELS, Fate, How, Life, live, provider
-from tests.crash.stores import KINDS, place
+from tests.crash.agent_loop import ANSWER, MODELS, DeathKind, DeathPoint, LifeTask, provider, run_agent
+from tests.crash.stores import KINDS, create_store
 from tests.crash.worker import Nursery
-from tests.provider import serving
+from tests.provider import serve_provider
 from tests.support import figure
 
 PROTOCOLS = tuple(MODELS)
-HOWS: tuple[How, ...] = get_args(How)[:2]
-STRIDE = figure(83, 1)
+HOWS: tuple[DeathKind, ...] = get_args(DeathKind)[:2]
+STRIDE = figure(151, 1)
 """Every so many-th point, in one process. A prime: what stands at regular distances is met in turn."""
-CHAINS = figure(5, 1_500)
-KILLS = {"sqlite": figure(2, 60), "postgres": figure(1, 60)}
+CHAINS = figure(3, 1_500)
+KILLS = {"sqlite": figure(1, 60), "postgres": figure(1, 60)}
 POINTS = 1_000
 """More than an agent that nobody disturbs has."""
 
@@ -53,22 +53,22 @@ def folder() -> Iterator[Path]:
 # In one process
 
 
-def lived(url: str, address: str, protocol: str, *fates: Fate) -> str | None:
-    return asyncio.run(live(url, address, protocol, *fates))
+def lived(url: str, address: str, protocol: str, *fates: DeathPoint) -> str | None:
+    return asyncio.run(run_agent(url, address, protocol, *fates))
 
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_an_agent_that_dies_at_any_point_goes_on(folder: Path, protocol: str, how: How) -> None:
+def test_an_agent_that_dies_at_any_point_goes_on(folder: Path, protocol: str, how: DeathKind) -> None:
     first = 1 + 14 * (PROTOCOLS.index(protocol) * len(HOWS) + HOWS.index(how)) % STRIDE
     for at in itertools.count(first, STRIDE):
         assert at < POINTS
         asked = provider()
         url = str(folder / f"{at}.db")
-        with serving(asked) as address:
-            ended = lived(url, address, protocol, Fate(at, how))
+        with serve_provider(asked) as address:
+            ended = lived(url, address, protocol, DeathPoint(at, how))
             if ended is None:
-                assert lived(url, address, protocol, Fate()) == ANSWER
+                assert lived(url, address, protocol, DeathPoint()) == ANSWER
         with holdfast.open(url) as engine:
             check(engine, asked)
         if ended is not None:
@@ -83,17 +83,19 @@ LIVES = st.lists(st.tuples(st.lists(POINT, max_size=2), POINT, st.sampled_from(H
 
 @given(st.sampled_from(PROTOCOLS), LIVES)
 @examples(max_examples=CHAINS)
-def test_an_agent_that_dies_again_and_again_goes_on(protocol: str, lives: list[tuple[list[int], int, How]]) -> None:
+def test_an_agent_that_dies_again_and_again_goes_on(
+    protocol: str, lives: list[tuple[list[int], int, DeathKind]]
+) -> None:
     """In each life agents are cancelled one after the other, and go on with the same engine; then it ends."""
     shared_memory = Path("/dev/shm")
     asked = provider()
     with TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
         url = str(Path(folder) / "agent.db")
-        with serving(asked) as address:
+        with serve_provider(asked) as address:
             for cancelled, at, how in lives:
-                fates = [*(Fate(each, "cancel") for each in cancelled), Fate(at, how)]
+                fates = [*(DeathPoint(each, "cancel") for each in cancelled), DeathPoint(at, how)]
                 assert lived(url, address, protocol, *fates) in (None, ANSWER)
-            assert lived(url, address, protocol, Fate()) == ANSWER
+            assert lived(url, address, protocol, DeathPoint()) == ANSWER
         with holdfast.open(url) as engine:
             check(engine, asked)
 
@@ -107,7 +109,7 @@ class Agents(Nursery):
     def __init__(self) -> None:
         super().__init__("tests.crash.agent_loop")
 
-    def lived(self, life: Life) -> tuple[int, str] | None:
+    def lived(self, life: LifeTask) -> tuple[int, str] | None:
         """At how many points it waited, and what it answered; None if it was killed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -135,12 +137,12 @@ def agents() -> Iterator[Agents]:
 def test_an_agent_whose_process_is_killed_goes_on(folder: Path, agents: Agents, kind: str, protocol: str) -> None:
     kills, offset = KILLS[kind], PROTOCOLS.index(protocol)
     points = killed = 0
-    with place(kind, folder) as store:
+    with create_store(kind, folder) as store:
         for number in range(kills + 1):
             asked = provider()
             tenant, name = f"tenant-{number}", f"agent_{protocol}_{number}"
-            with serving(asked) as address:
-                life = Life(store.url_for(name), address, protocol, tenant)
+            with serve_provider(asked) as address:
+                life = LifeTask(store.url_for(name), address, protocol, tenant)
                 if number:
                     at = points * (3 * number - 2 + offset) // (3 * kills + 1)
                     killed += agents.lived(msgspec.structs.replace(life, at=at)) is None

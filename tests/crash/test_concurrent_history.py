@@ -18,18 +18,19 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import Message, Recorded, Session
+from holdfast import Message, Session
 from holdfast.ports import EventStore
 from holdfast.storage.postgres.store import PostgresStore
-from tests.crash.history_worker import STREAMS, THREADS, Task, created, name_of, stored, work
-from tests.crash.linear import Append, Operation, Read, Stored, violations
+from holdfast.types import StoredEvent
+from tests.crash.history_worker import STREAMS, THREADS, Task, creation_value, name_of, to_element, work
+from tests.crash.linearizability import Append, Operation, Read, StoredElement, find_violations
 from tests.postgres import fresh_url
-from tests.property.tools import all_events, session_events
+from tests.property.store_tools import all_events, session_events
 from tests.support import figure
 
-OPERATIONS = figure(10_000, 1_000_000)
+OPERATIONS = figure(5_000, 1_000_000)
 SLOTS = 4
-LONGEST = figure(800, 2_000)
+LONGEST = figure(300, 2_000)
 """Lines after which a process is killed at the latest."""
 LAST = 20
 """Operations of each client of the last process in a slot, which ends by itself: so nothing is under way at the end."""
@@ -116,15 +117,15 @@ class Slot:
 def create(engine: holdfast.Engine, stream: int) -> Append:
     began = time.monotonic_ns()
     engine.create_session(name_of(stream))
-    return Append(-1, stream, created(stream), None, None, began, time.monotonic_ns(), "stored", 1)
+    return Append(-1, stream, creation_value(stream), None, None, began, time.monotonic_ns(), "stored", 1)
 
 
-def feed_of(engine: holdfast.Engine) -> Iterator[Stored]:
+def feed_of(engine: holdfast.Engine) -> Iterator[StoredElement]:
     streams = {name_of(stream): stream for stream in range(STREAMS)}
-    return (stored(streams[event.stream.key[1]], event) for event in all_events(engine))
+    return (to_element(streams[event.stream.key[1]], event) for event in all_events(engine))
 
 
-def assert_telling(appends: list[Append], streams: dict[int, list[Stored]]) -> None:
+def assert_telling(appends: list[Append], streams: dict[int, list[StoredElement]]) -> None:
     """Whatever may happen to an append has happened, more than once."""
     landed = {each.value for elements in streams.values() for each in elements}
     fates = Counter((each.answer, each.value in landed) for each in appends)
@@ -148,14 +149,14 @@ def test_the_history_of_clients_that_are_killed_is_linearizable(store: str, tmp_
         operations += slot.operations
     with holdfast.open(url) as engine:
         streams = {
-            stream: [stored(stream, event) for event in session_events(engine.session(name_of(stream)))]
+            stream: [to_element(stream, event) for event in session_events(engine.session(name_of(stream)))]
             for stream in range(STREAMS)
         }
-        found = violations(operations, streams, feed_of(engine))
+        found = find_violations(operations, streams, feed_of(engine))
         assert not found, "\n".join(
             (f"{len(found)} violations:", *(f"{each.kind}: {each.words}" for each in found[:10]))
         )
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
     assert len(operations) >= OPERATIONS
     assert min(slot.kills for slot in slots) > SLOTS
     assert_telling([each for each in operations if isinstance(each, Append)], streams)
@@ -177,7 +178,7 @@ class Overtaken:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def find(self, tenant: str, key: str) -> tuple[Recorded, ...]:
+    def find(self, tenant: str, key: str) -> tuple[StoredEvent, ...]:
         found = self._inner.find(tenant, key)
         self._left -= 1
         if self._left == 0:

@@ -24,7 +24,6 @@ import holdfast
 from holdfast import Engine
 from holdfast.errors import StorageError
 from holdfast.model import limits
-from holdfast.testing.disk import FaultyDisk, RecordedDisk, open_on
 from tests.crash.test_power_loss import (
     DATABASE,
     THREADS,
@@ -36,6 +35,7 @@ from tests.crash.test_power_loss import (
     left_by_cut,
     small_log,
 )
+from tests.disk import DiskRecorder, FaultyDisk, open_on_tap
 from tests.support import figure
 
 CUTS_A_POINT = 2
@@ -107,8 +107,8 @@ def run(work: Work, folder: Path, nth: int, error: int = errno.EIO, *, every: bo
     """Work while the Nth operation fails, or every Nth, then compare what is left with what was acknowledged."""
     folder.mkdir()
     faulty = FaultyDisk()
-    disk: Recording = RecordedDisk(folder, faulty)
-    with small_log(), open_on(disk, folder / DATABASE) as engine:
+    disk: Recording = DiskRecorder(folder, faulty)
+    with small_log(), open_on_tap(disk, folder / DATABASE) as engine:
         striver = Striver(engine, disk)
         faulty.arm(nth, error, every=every)
         work(striver)
@@ -122,7 +122,7 @@ def run(work: Work, folder: Path, nth: int, error: int = errno.EIO, *, every: bo
             left_by_cut(disk, len(disk.log), Random(f"{nth}.{number}"), folder / f"cut-{number}")
             for number in range(CUTS_A_POINT)
         ]
-    for left in (*cuts, RecordedDisk[Deed](folder)):
+    for left in (*cuts, DiskRecorder[Deed](folder)):
         faults = list(faults_after(known, left, recording=False))
         assert not faults, f"operation {nth} failed with {os.strerror(error)}, {left.folder}: {faults}"
     return result
@@ -139,7 +139,7 @@ def shelf() -> Iterator[Path]:
 @pytest.mark.parametrize("work", [alone, together])
 def test_wherever_the_disk_fails_once_an_operation_is_an_error_or_durable(work: Work, error: int, shelf: Path) -> None:
     operations = run(work, shelf / "0", nth=0).operations
-    step = operations // figure(25, operations)
+    step = operations // figure(12, operations)
     first = 1 + (step // 2 if error == errno.ENOSPC else 0)  # half way between the points where the other error strikes
 
     runs = [run(work, shelf / str(nth), nth, error) for nth in range(first, operations + 1, step)]
@@ -168,13 +168,13 @@ def test_a_disk_that_breaks_in_the_middle_of_a_body_is_a_typed_error(shelf: Path
         faulty.arm(1, every=True)
         yield os.urandom(limits.BLOB_CHUNK_BYTES)
 
-    with open_on(faulty, shelf / DATABASE) as engine:
+    with open_on_tap(faulty, shelf / DATABASE) as engine:
         try:
             with pytest.raises(StorageError):
-                engine.put_blob(body())
+                engine.blobs.put(body())
         finally:
             faulty.arm(0)
-        assert engine.read_blob(engine.put_blob(b"it goes on")) == b"it goes on"
+        assert engine.blobs.read(engine.blobs.put(b"it goes on")) == b"it goes on"
 
 
 @pytest.mark.filterwarnings(  # SQLite gets over some of these faults without a word; apsw reports them all the same
@@ -196,7 +196,7 @@ def _make(folder: Path, nth: int) -> bool:
     faulty.arm(nth)
     struck = True
     try:
-        with open_on(faulty, file) as engine:
+        with open_on_tap(faulty, file) as engine:
             engine.create_session("made")
             struck = faulty.failed > 0
             assert _journal_mode(file) == "wal", f"operation {nth} failed: commits would not survive power loss"
@@ -206,7 +206,7 @@ def _make(folder: Path, nth: int) -> bool:
     with holdfast.open(file) as engine:
         engine.create_session("made later").record("user", "it goes on")
         assert _journal_mode(file) == "wal"
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
     return struck
 
 

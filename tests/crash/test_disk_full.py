@@ -20,8 +20,8 @@ from holdfast import BlobRef, Engine, File
 from holdfast.errors import StorageFull, StorageReadOnly, StorageUnavailable
 from holdfast.model import limits
 from holdfast.storage.blobs import folder as blob_folder
-from holdfast.testing.disk import FaultyDisk, QuotaDisk, TapFiles, TapVFS, open_on
 from tests.crash.test_power_loss import small_log
+from tests.disk import FaultyDisk, QuotaDisk, TapFiles, TapVFS, open_on_tap
 
 BODY = os.urandom(20_000)
 
@@ -48,7 +48,7 @@ def talk(engine: Engine, said: Said, count: int) -> None:
 def start(engine: Engine, said: Said) -> BlobRef:
     """A session with a few messages and a body."""
     engine.create_session("talk")
-    ref = engine.put_blob(BODY)
+    ref = engine.blobs.put(BODY)
     engine.session("talk").record("user", ["see", File(ref)], key="see")
     said["see"] = "see"
     talk(engine, said, 5)
@@ -61,19 +61,19 @@ def holds(engine: Engine, said: Said, ref: BlobRef) -> bool:
     texts = [message.text for message in engine.session("talk").messages(limit=limits.READ_EVENTS)]
     assert texts[: len(said)] == list(said.values())
     assert len(texts) <= len(said) + 1
-    return engine.read_blob(ref) == BODY and engine.verify().ok
+    return engine.blobs.read(ref) == BODY and engine.admin.verify().ok
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_when_space_runs_out_reads_go_on_and_when_it_returns_so_do_writes(room: int, tmp_path: Path) -> None:
     disk, said = QuotaDisk(PLENTY), Said()
-    with small_log(), open_on(disk, tmp_path / "agent.db") as engine:
+    with small_log(), open_on_tap(disk, tmp_path / "agent.db") as engine:
         ref = start(engine, said)
         disk.room = disk.used + room
         with pytest.raises(StorageFull):
             talk(engine, said, 1_000)
         with pytest.raises(StorageFull):
-            engine.put_blob(os.urandom(ROOMS.stop))
+            engine.blobs.put(os.urandom(ROOMS.stop))
         with pytest.raises(StorageFull):
             talk(engine, said, 1_000)
         assert disk.used <= disk.room
@@ -81,7 +81,7 @@ def test_when_space_runs_out_reads_go_on_and_when_it_returns_so_do_writes(room: 
 
         disk.room = PLENTY
         talk(engine, said, 20)
-        assert engine.read_blob(engine.put_blob(BODY[::-1])) == BODY[::-1]
+        assert engine.blobs.read(engine.blobs.put(BODY[::-1])) == BODY[::-1]
         assert holds(engine, said, ref)
     with holdfast.open(tmp_path / "agent.db") as engine:
         assert holds(engine, said, ref)
@@ -90,13 +90,13 @@ def test_when_space_runs_out_reads_go_on_and_when_it_returns_so_do_writes(room: 
 
 def test_a_file_that_turns_read_only_goes_on_being_read_and_is_written_when_it_can_be(tmp_path: Path) -> None:
     disk, said = FaultyDisk(), Said()
-    with open_on(disk, tmp_path / "agent.db") as engine:
+    with open_on_tap(disk, tmp_path / "agent.db") as engine:
         ref = start(engine, said)
         disk.arm(1, errno.EROFS, every=True)
         with pytest.raises(StorageReadOnly):
             talk(engine, said, 1)
         with pytest.raises(StorageReadOnly):
-            engine.put_blob(b"something else")
+            engine.blobs.put(b"something else")
         assert holds(engine, said, ref)
 
         disk.arm(0)
@@ -139,7 +139,10 @@ def test_a_store_in_a_read_only_folder_is_refused_with_what_to_do(name: str, loc
 
 
 Copy: TypeAlias = Callable[[Engine, Path], object]
-COPIES: tuple[Copy, ...] = (Engine.export, Engine.backup)
+COPIES: tuple[Copy, ...] = (
+    lambda engine, path: engine.admin.export(path),
+    lambda engine, path: engine.admin.backup(path),
+)
 
 
 @pytest.mark.parametrize("copy", COPIES)
@@ -156,10 +159,10 @@ def test_an_export_to_a_full_disk_is_a_typed_error_and_leaves_no_file_of_that_na
     with holdfast.open(tmp_path / "agent.db") as engine:
         start(engine, {})
         with pytest.raises(StorageFull):
-            engine.export(target)
+            engine.admin.export(target)
         assert not target.exists()
         assert not os.path.lexists(f"{target}.partial")
-        assert engine.export(target) == engine.totals().events
+        assert engine.admin.export(target) == engine.admin.totals().events
 
 
 @pytest.fixture
@@ -180,13 +183,13 @@ def test_a_backup_to_a_full_disk_is_a_typed_error_and_leaves_no_file_of_that_nam
     with holdfast.open(tmp_path / "agent.db") as engine:
         ref = start(engine, said)
         before = quota.used
-        engine.backup(tmp_path / "first.db")
+        engine.admin.backup(tmp_path / "first.db")
         quota.room = quota.used + int(part * (quota.used - before))
         with pytest.raises(StorageFull):
-            engine.backup(target)
+            engine.admin.backup(target)
         quota.room = PLENTY
         assert not target.exists()
 
-        engine.backup(target)
+        engine.admin.backup(target)
     with holdfast.open(target) as copy:
         assert holds(copy, said, ref)

@@ -21,7 +21,16 @@ import pytest
 import holdfast
 from holdfast import Engine, codec
 from holdfast.model.rows import TABLES
-from tests.crash.fact_steps import STATEMENTS, STEPS, Desk, Task, found_by, laid_by, lay, taken_by
+from tests.crash.fact_steps import (
+    STATEMENTS,
+    STEPS,
+    FactDesk,
+    Task,
+    as_fact_preparer,
+    as_fact_successor,
+    as_fact_worker,
+    lay_facts,
+)
 from tests.crash.test_frame_kill import Hold, Server, Takers, assert_sound
 from tests.crash.worker import Nursery
 
@@ -79,7 +88,7 @@ class Seen(NamedTuple):
     rows: tuple[bytes, ...]
 
 
-def seen(engine: Engine, desk: Desk) -> Seen:
+def seen(engine: Engine, desk: FactDesk) -> Seen:
     events = (
         tuple(codec.encode([each.type, each.id, each.hash.hex()]) for each in engine.store.read(stream, limit=1_000))
         for stream in desk.streams
@@ -91,22 +100,22 @@ def seen(engine: Engine, desk: Desk) -> Seen:
 @functools.cache
 def undisturbed(tenant: str, step: str, *, stored: bool) -> Seen:
     """What is there without the step, or with it."""
-    with laid_by(holdfast.open("memory:"), tenant) as engine:
-        desk = lay(engine, tenant)
+    with as_fact_preparer(holdfast.open("memory:"), tenant) as engine:
+        desk = lay_facts(engine, tenant)
         if stored:
-            taker = taken_by(engine, tenant)
+            taker = as_fact_worker(engine, tenant)
             STEPS[step].take(taker, taker.session("work"), desk)
         return seen(engine, desk)
 
 
-def assert_taken_once(engine: Engine, desk: Desk, name: str, *, stored: bool) -> None:
+def assert_taken_once(engine: Engine, desk: FactDesk, name: str, *, stored: bool) -> None:
     """The store is in one of the two states. Whoever takes the step again, under its key, comes to the same as if nobody
     had died: it is done, and done once."""
     assert seen(engine, desk) == undisturbed(desk.tenant, name, stored=stored)
     step, session, ledger = STEPS[name], engine.session("work"), engine.ledger(user="ada")
     for _ in range(2):
         step.take(engine, session, desk)
-        town = ledger.current("town")
+        town = ledger.get("town")
         assert (town.value if town is not None else None) == step.town
         assert len(session.messages()) == step.messages
     once = undisturbed(desk.tenant, name, stored=True)
@@ -117,23 +126,23 @@ def assert_taken_once(engine: Engine, desk: Desk, name: str, *, stored: bool) ->
 
 
 @pytest.fixture(scope="module")
-def laid(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Desk]:
+def laid(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FactDesk]:
     """A file with the desk, closed: each case has a copy."""
     path = tmp_path_factory.mktemp("desk") / "laid.db"
-    with laid_by(holdfast.open(path), "acme") as engine:
-        return path, lay(engine, "acme")
+    with as_fact_preparer(holdfast.open(path), "acme") as engine:
+        return path, lay_facts(engine, "acme")
 
 
 @pytest.mark.parametrize("point", ON_A_FILE)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_of_facts_on_a_file_is_taken_or_not(
-    laid: tuple[Path, Desk], takers: FactTakers, tmp_path: Path, step: str, point: str
+    laid: tuple[Path, FactDesk], takers: FactTakers, tmp_path: Path, step: str, point: str
 ) -> None:
     url, desk = str(tmp_path / "store.db"), laid[1]
     shutil.copy(laid[0], url)
     takers.born(Task(url, desk, step, point))
     takers.buried()
-    with found_by(holdfast.open(url), desk.tenant) as engine:
+    with as_fact_successor(holdfast.open(url), desk.tenant) as engine:
         assert_taken_once(engine, desk, step, stored=ON_A_FILE[point])
         assert_sound(engine)
 
@@ -144,9 +153,9 @@ def test_a_step_of_facts_on_a_file_is_taken_or_not(
 class FactServer(Server):
     """A schema in which commits can be held, with a tenant for every case."""
 
-    def facts(self) -> Desk:
+    def facts(self) -> FactDesk:
         tenant = f"tenant-{next(self._numbers)}"
-        return lay(laid_by(self.engine, tenant), tenant)
+        return lay_facts(as_fact_preparer(self.engine, tenant), tenant)
 
     @contextmanager
     def held(self, lock: str, tenant: str) -> Iterator[None]:
@@ -163,7 +172,7 @@ def server() -> Iterator[FactServer]:
         assert_sound(server.engine)  # after all these deaths
 
 
-def taken(server: FactServer, takers: FactTakers, desk: Desk, step: str, point: str) -> bool:
+def taken(server: FactServer, takers: FactTakers, desk: FactDesk, step: str, point: str) -> bool:
     """Take the step, and die at the point; whether the step must be there."""
     url, how = server.url_for(desk.tenant), ON_A_SERVER[point]
     if isinstance(how, bool):
@@ -188,4 +197,4 @@ def test_a_step_of_facts_on_a_server_is_taken_or_not(
     desk = server.facts()
     stored = taken(server, takers, desk, step, point)
     server.found(desk.tenant)
-    assert_taken_once(found_by(server.engine, desk.tenant), desk, step, stored=stored)
+    assert_taken_once(as_fact_successor(server.engine, desk.tenant), desk, step, stored=stored)

@@ -21,13 +21,19 @@ import pytest
 from holdfast.errors import VersionConflict
 from holdfast.model import limits
 from holdfast.model.names import StreamId
-from holdfast.testing.appends import append_of, assert_sound, stream_named, write_to
-from tests.conformance.postgres_tools import Raw, Refused, append_by_hand, raw, settle
-from tests.crash.feed_worker import GONE, SHARED, THREADS, Follower, Task, opened, work
+from holdfast.testing.appends import append_of, assert_sound, session_stream, write_to
+from tests.conformance.postgres_tools import (
+    AppendRefused,
+    RawConnection,
+    append_by_hand,
+    connect_raw,
+    wait_for_transactions,
+)
+from tests.crash.feed_worker import GONE, SHARED, THREADS, Follower, Task, open_store, work
 from tests.postgres import fresh_url
 from tests.support import figure
 
-EVENTS = figure(20_000, 1_000_000)
+EVENTS = figure(8_000, 1_000_000)
 
 pytestmark = pytest.mark.promise(9, f"the feed under 16 writers: {EVENTS:,} events a store")
 PROCESSES = 4
@@ -104,14 +110,14 @@ def write(url: str, number: int, progress: Progress) -> Counter[StreamId]:
 def follow(url: str, follower: Follower, progress: Progress) -> None:
     """Until nothing more can come. An empty page is no reason to hurry: others write, or a slow one is waited for."""
     for part in range(1, REOPENINGS + 1):
-        store = opened(url)
+        store = open_store(url)
         due = EVENTS * part // REOPENINGS if part < REOPENINGS else limits.WHOLE_NUMBER
         while not progress.written and follower.count < due:
             if not follower.read(store):
                 progress.wait(follower.limit)
         store.close()
     progress.over.wait()
-    store = opened(url)
+    store = open_store(url)
     follower.read_all(store)
     store.close()
 
@@ -119,13 +125,13 @@ def follow(url: str, follower: Follower, progress: Progress) -> None:
 def hold_transactions(url: str, number: int, progress: Progress) -> Counter[StreamId]:
     """Raw transactions on PostgreSQL: some only hold their number, some write first and some last, and end either way."""
     rng = random.Random(number)
-    own = stream_named(f"slow {number}")
+    own = session_stream(f"slow {number}")
     stored: Counter[StreamId] = Counter()
-    with raw(url, autocommit=False) as session:
+    with connect_raw(url, autocommit=False) as session:
         while not progress.written:
             kept = rng.random() < 0.5
             written: Counter[StreamId] = Counter()
-            with suppress(Refused, VersionConflict, *MEANWHILE):
+            with suppress(AppendRefused, VersionConflict, *MEANWHILE):
                 if rng.random() < 0.7:
                     session.execute("SELECT pg_current_xact_id()")
                 if rng.random() < 0.7:
@@ -141,7 +147,7 @@ def hold_transactions(url: str, number: int, progress: Progress) -> Counter[Stre
     return stored
 
 
-def hand_in(session: Raw, stream: StreamId, version: int | None, kept: bool) -> Counter[StreamId]:
+def hand_in(session: RawConnection, stream: StreamId, version: int | None, kept: bool) -> Counter[StreamId]:
     if version is None:
         ((version,),) = session.execute(
             "SELECT coalesce(max(version), 0) FROM streams WHERE key = %s", (f'["alice","{stream.key[1]}"]',)
@@ -178,7 +184,7 @@ STORES: dict[str, tuple[Callable[[Path], str], Disturb]] = {
 def test_no_follower_misses_anything_of_sixteen_writers(store: str, tmp_path: Path) -> None:
     place, disturb = STORES[store]
     url = place(tmp_path)
-    opened(url).close()
+    open_store(url).close()
     progress = Progress()
     followers = [Follower(limit) for limit in PAGES]
     with ThreadPoolExecutor(PROCESSES + SLOW + len(PAGES)) as pool, progress.ending():
@@ -189,11 +195,11 @@ def test_no_follower_misses_anything_of_sixteen_writers(store: str, tmp_path: Pa
         progress.stop()
         stored += total(disturbing)
         if url.startswith("postgresql:"):
-            with raw(url) as connection:
-                settle(connection)
+            with connect_raw(url) as connection:
+                wait_for_transactions(connection)
     for each in following:
         each.result()
-    log = opened(url)
+    log = open_store(url)
     late = Follower(limits.READ_EVENTS)
     late.read_all(log)
     assert late.count >= EVENTS

@@ -21,18 +21,18 @@ import pytest
 import holdfast
 from holdfast import Engine, Session
 from holdfast.core import invariants, upcast
-from holdfast.core.fold import fold
-from holdfast.errors import TokenRevoked
-from holdfast.model.events import FramePopped
-from holdfast.model.frames import FrameState
+from holdfast.core.fold import fold_session
+from holdfast.errors import TokenRevokedError
+from holdfast.model.frames.events import FramePopped
+from holdfast.model.frames.frames import FrameState
 from holdfast.model.names import StreamId
 from holdfast.model.state import SessionState
 from holdfast.ports import EventStore
-from holdfast.runtime.drive import Turns
+from holdfast.runtime.driver import StreamLocks
 from holdfast.storage.postgres.store import PostgresStore
-from holdfast.testing.appends import stream_named
-from tests.crash.frame_ledger import Ledger, check_stored
-from tests.crash.frame_steps import laying
+from holdfast.testing.appends import session_stream
+from tests.crash.frame_accounts import FrameAccounts, check_stored
+from tests.crash.frame_steps import as_preparer
 from tests.crash.frame_writers import (
     DONE,
     SESSION,
@@ -41,13 +41,13 @@ from tests.crash.frame_writers import (
     Op,
     Task,
     Writer,
-    in_processes,
-    live,
-    live_async,
-    race,
+    race_life,
+    run_in_processes,
+    run_life,
+    run_life_async,
     work,
 )
-from tests.property.tools import Kind, rows_dump, session_events, store_of_kind
+from tests.property.store_tools import Kind, rows_dump, session_events, store_of_kind
 from tests.support import figure
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -84,7 +84,7 @@ def in_threads(url: str, engine: Engine, lives: Sequence[Life], *, together: boo
             engines += [exits.enter_context(holdfast.open(url)) for _ in range(ENGINES - 1)]
 
         def run(at: int) -> None:
-            live(engines[at % len(engines)], lives[at], said[at].append, gate.wait if together else None)
+            run_life(engines[at % len(engines)], lives[at], said[at].append, gate.wait if together else None)
 
         with ThreadPoolExecutor(len(lives)) as threads:
             list(threads.map(run, range(len(lives))))
@@ -97,7 +97,7 @@ def in_tasks(url: str, engine: Engine, lives: Sequence[Life], *, together: bool)
     async def story() -> None:
         gate = asyncio.Barrier(len(lives)) if together else None
         async with await holdfast.open_async(url) as awaited:
-            every = (live_async(awaited, life, own.append, gate) for life, own in zip(lives, said, strict=True))
+            every = (run_life_async(awaited, life, own.append, gate) for life, own in zip(lives, said, strict=True))
             await asyncio.gather(*every)
 
     asyncio.run(story())
@@ -135,10 +135,10 @@ class Place(NamedTuple):
         """Each racer has a list; all begin the first of theirs at the same moment, then the second … What was answered."""
         if self.world.how == "processes":
             tasks = [Task(self._narrow, f"r.0.{at}", "", races=tuple(own)) for at, own in enumerate(ops)]
-            said = list(in_processes(CONTEXT, tasks, CONTEXT.Barrier(len(tasks))))
+            said = list(run_in_processes(CONTEXT, tasks, CONTEXT.Barrier(len(tasks))))
         else:
             run = in_threads if self.world.how == "threads" else in_tasks
-            said = run(self.url, self.engine, [race(own) for own in ops], together=True)
+            said = run(self.url, self.engine, [race_life(own) for own in ops], together=True)
         assert all(len(own) == 2 * len(mine) for own, mine in zip(said, ops, strict=True))
         return [own[1::2] for own in said]
 
@@ -147,7 +147,7 @@ class Place(NamedTuple):
         names = [f"w.0.{number}" for number in range(WRITERS)]
         if self.world.how == "processes":
             tasks = [Task(self._narrow, f"{number}.0", root, count=self.world.each) for number in range(WRITERS)]
-            return [op for said in in_processes(CONTEXT, tasks) for op in said]
+            return [op for said in run_in_processes(CONTEXT, tasks) for op in said]
         run = in_threads if self.world.how == "threads" else in_tasks
         lives = [Writer(name, root).life(self.world.each) for name in names]
         return [op for said in run(self.url, self.engine, lives, together=False) for op in said]
@@ -169,39 +169,39 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 def judged(engine: Engine, ops: Sequence[Op]) -> Counter[tuple[str, str, bool]]:
     """Compare what was said with what is there, event by event, and everything with everything else."""
     session = engine.session(SESSION)
-    ledger, state = Ledger(), SessionState()
+    ledger, state = FrameAccounts(), SessionState()
     events = session_events(session)
     for recorded in events:
         ledger.take(recorded)
-        state = fold(state, upcast.current(recorded), recorded.type, recorded.time_us)
-        assert invariants.check(state) == [], f"after event {recorded.seq}"
+        state = fold_session(state, upcast.decode_event(recorded), recorded.type, recorded.time_us)
+        assert invariants.find_violations(state) == [], f"after event {recorded.seq}"
     assert session.state() == state
     frames: dict[str, FrameState] = {}
-    while page := session.frames(after=next(reversed(frames), None), limit=1_000):
+    while page := session.frames.list(after=next(reversed(frames), None), limit=1_000):
         frames.update((each.id, each) for each in page)
     ledger.check(frames)
-    assert {name: frame for name, frame in frames.items() if frame.live} == state.frames
+    assert {name: frame for name, frame in frames.items() if frame.is_live} == state.frames
     fates = check_stored(ops, events, ledger)
-    assert engine.verify().problems == ()
+    assert engine.admin.verify().problems == ()
     before = rows_dump(engine)
-    engine.rebuild()
+    engine.admin.rebuild()
     assert rows_dump(engine) == before
     return fates
 
 
 def finish(session: Session, root: str) -> None:
     """The tree ends: all that was ever used in it has been used by its root."""
-    frame = session.get_frame(root)
+    frame = session.frames.get(root)
     frame.pop("completed", "all of it", cascade=True)
     spent = 0
     for recorded in session_events(session):
         spent += (
-            getattr(upcast.current(recorded), "tokens", 0)
+            getattr(upcast.decode_event(recorded), "tokens", 0)
             if recorded.type in ("budget.used", "budget.committed")
             else 0
         )
     assert frame.state().budget.used == spent
-    assert session.frames(status="live") == []
+    assert session.frames.list(status="live") == []
 
 
 def test_writers_on_one_tree_are_counted_once_each(place: Place) -> None:
@@ -210,7 +210,7 @@ def test_writers_on_one_tree_are_counted_once_each(place: Place) -> None:
     ops = place.write(root)
     fates = judged(place.engine, ops)
     finish(place.session, root)
-    assert place.engine.verify().problems == ()
+    assert place.engine.admin.verify().problems == ()
     assert sum(fates.values()) == WRITERS * place.world.each
     done = {kind for (kind, answer, _), count in fates.items() if answer == DONE and count > 1}
     assert done >= {"push", "reserve", "use", "look"} | ({"pop", "commit"} if place.world.each >= FEW else set())
@@ -238,7 +238,7 @@ class Track(NamedTuple):
 
 
 def track_of(engine: Engine) -> Track:
-    session = laying(engine, "default").session(SESSION)  # long ago: what has a deadline is past it
+    session = as_preparer(engine, "default").session(SESSION)  # long ago: what has a deadline is past it
     root = session.frame("races", budget=100_000)
     asleep, tired, dying, poor, spending = (root.frame(f"race {number}", budget=1_000) for number in range(5))
     dying.frame("below", budget=10)
@@ -252,7 +252,7 @@ def track_of(engine: Engine) -> Track:
         dying=dying.id,
         poor=poor.id,
         spending=spending.id,
-        reservation=spending.reserve("a call", 50).id,
+        reservation=spending.budget.reserve("a call", 50).id,
         call=called.tool_calls[0].id,
         late=tuple(frame.id for frame in late),
     )
@@ -300,7 +300,7 @@ def test_of_those_who_race_for_one_thing_one_wins(place: Place) -> None:
     check_pushes(place.session, track, push)
     check_tokens(place.engine, track, reissue)
     assert sorted(" ".join(op.made for op in sweep).split()) == sorted(track.late)
-    spending = place.session.get_frame(track.spending).state()
+    spending = place.session.frames.get(track.spending).state()
     assert spending.budget.used == 3 * WRITERS + sum(op.amount for op in settle if op.answer == DONE)
     assert (spending.budget.reserved, spending.children) == (0, 1)
     judged(place.engine, [op for own in said for op in own if op.name != "push once"] + [once[0]])
@@ -311,18 +311,18 @@ def check_pops(session: Session, track: Track, pops: Sequence[Op]) -> None:
     (event,) = (
         event
         for recorded in session_events(session)
-        if isinstance(event := upcast.current(recorded), FramePopped) and event.frame == track.dying
+        if isinstance(event := upcast.decode_event(recorded), FramePopped) and event.frame == track.dying
     )
     won = f"{event.status} {event.summary}".strip()
     for op in pops:
         assert op.answer == (DONE if op.about == won else "AlreadyTerminal")
-    assert session.get_frame(track.dying).state().status == event.status
+    assert session.frames.get(track.dying).state().status == event.status
 
 
 def check_pushes(session: Session, track: Track, pushes: Sequence[Op]) -> None:
     """As many as there is budget for: whoever was refused would not fit now either."""
     granted = sum(op.amount for op in pushes if op.answer == DONE)
-    budget = session.get_frame(track.poor).state().budget
+    budget = session.frames.get(track.poor).state().budget
     assert (granted, budget.available) == (budget.delegated, 1_000 - granted)
     refused = [op.amount for op in pushes if op.answer == "InsufficientTokens"]
     assert counted(pushes) == {DONE: WRITERS - len(refused), "InsufficientTokens": len(refused)}
@@ -334,7 +334,7 @@ def check_tokens(engine: Engine, track: Track, reissued: Sequence[Op]) -> None:
     orders = {event.cause: event.seq for event in session_events(engine.session(SESSION))}
     *old, newest = sorted(reissued, key=lambda op: orders[op.name])
     for op in old:
-        with pytest.raises(TokenRevoked):
+        with pytest.raises(TokenRevokedError):
             engine.resume(op.made)
     assert engine.resume(newest.made).id == track.tired
 
@@ -406,7 +406,7 @@ def test_writers_that_are_killed_leave_at_most_what_was_not_answered(kind: Kind)
         with holdfast.open(url) as engine:
             fates = judged(engine, [op for slot in slots for op in slot.ops])
             finish(engine.session(SESSION), root)
-            assert engine.verify().problems == ()
+            assert engine.admin.verify().problems == ()
     assert sum(slot.kills for slot in slots) == SLOTS * (LIVES - 1)
     unknown = {there for (kind, answer, there) in fates if answer == "unknown" and kind != "look"}
     assert unknown == {True, False}, "nothing was cut short, or nothing of that was tried again"
@@ -417,13 +417,13 @@ def test_writers_that_are_killed_leave_at_most_what_was_not_answered(kind: Kind)
 
 def test_a_stream_whose_lock_is_given_back_twice_at_once_is_not_lost() -> None:
     """Who leaves counts those who stay; meanwhile one of those may leave too."""
-    turns, stream = Turns(), stream_named("shared")
+    turns, stream = StreamLocks(), session_stream("shared")
     leaving, second = threading.Event(), ThreadPoolExecutor(1)
 
     def take_and_give() -> None:
-        turns.take(stream)
+        turns.acquire(stream)
         leaving.wait()
-        turns.give(stream)
+        turns.release(stream)
 
     class Watched(dict[Any, Any]):
         def pop(self, *args: Any) -> Any:
@@ -434,15 +434,15 @@ def test_a_stream_whose_lock_is_given_back_twice_at_once_is_not_lost() -> None:
             return taken
 
     turns._locks = Watched()
-    turns.take(stream)
+    turns.acquire(stream)
     other = second.submit(take_and_give)
     while turns._locks[stream][1] < 2:
         pass
-    turns.give(stream)
+    turns.release(stream)
     leaving.set()
     other.result()
-    turns.take(stream)
-    turns.give(stream)
+    turns.acquire(stream)
+    turns.release(stream)
     assert not turns._locks
     second.shutdown()
 
@@ -472,17 +472,17 @@ def test_who_takes_up_a_session_is_told_what_is_pending_now_whoever_else_looks_a
         session = engine.create_session(SESSION)
         (call,) = session.record("assistant", "I pay.", tool_calls=[{"name": "pay", "args": {}}]).tool_calls
         paused = Paused(engine.store)
-        slow = Engine(cast("EventStore", paused), engine.blobs, engine._place).session
+        slow = Engine(cast("EventStore", paused), engine._blob_store, engine._context).session
         reader = second.submit(slow, SESSION)
         paused.has_read.wait()
-        started = session.start(call)
+        started = session.start_call(call)
 
-        class Late(Turns):
-            def give(self, stream: StreamId) -> None:
-                super().give(stream)
+        class Late(StreamLocks):
+            def release(self, stream: StreamId) -> None:
+                super().release(stream)
                 paused.go_on.set()
                 reader.result()
 
-        engine._turns = Late()
+        engine._locks = Late()
         recovery = session.recover()
         assert [(each.kind, each.key) for each in recovery.pending_work] == [("tool_in_progress", started.key)]

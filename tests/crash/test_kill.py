@@ -12,15 +12,16 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import Body, Text
-from holdfast.flows.read import message
-from tests.crash.stores import KINDS, File, Place, place
+from holdfast import Text
+from holdfast.flows.sessions.transcript import message_of
+from holdfast.types import Body
+from tests.crash.stores import KINDS, CrashStore, FileStore, create_store
 from tests.crash.worker import DONE, Line, Nursery, Round, Work, body_of
-from tests.property.tools import all_events, rows_dump
+from tests.property.store_tools import all_events, rows_dump
 from tests.support import figure
 
-ROUNDS = figure(120, 2_000)
-CHECK_EVERY = figure(40, 100)
+ROUNDS = figure(50, 2_000)
+CHECK_EVERY = figure(25, 100)
 
 pytestmark = pytest.mark.promise(1, f"kill -9 in mid-append: {ROUNDS:,} rounds a store")
 SEED = 20_240_607
@@ -46,19 +47,19 @@ class Witness:
 
     def read_on(self, engine: holdfast.Engine) -> None:
         """Take in the events since the last look: each stands where it should, none for the second time."""
-        while (page := engine.feed(self._cursor, limit=1_000)).events:
+        while (page := engine.admin.feed(self._cursor, limit=1_000)).events:
             for event in page.events:
                 self._take(event)
             self._cursor = page.cursor
 
-    def _take(self, event: holdfast.Recorded) -> None:
+    def _take(self, event: holdfast.types.StoredEvent) -> None:
         session = event.stream.key[1]
         assert event.seq == self._versions.get(session, 0) + 1
         self._versions[session] = event.seq
         assert (event.type == "session.created") == (event.seq == 1)
         if event.seq == 1:
             return
-        stored = message(event)
+        stored = message_of(event)
         assert isinstance(stored.content[0], Text)
         text = stored.content[0].text
         assert text not in self.stored, "the message was stored twice"
@@ -80,20 +81,20 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.fixture(params=KINDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    with place(request.param, tmp_path) as store:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CrashStore]:
+    with create_store(request.param, tmp_path) as store:
         yield store
 
 
 def assert_sound(engine: holdfast.Engine, witness: Witness) -> None:
-    assert engine.verify().problems == ()
+    assert engine.admin.verify().problems == ()
     assert sum(event.seq > 1 for event in all_events(engine)) == len(witness.stored)
     before = rows_dump(engine)
-    engine.rebuild()
+    engine.admin.rebuild()
     assert rows_dump(engine) == before
 
 
-def test_a_killed_writer_loses_nothing_acknowledged_and_doubles_nothing(store: Place, nursery: Nursery) -> None:
+def test_a_killed_writer_loses_nothing_acknowledged_and_doubles_nothing(store: CrashStore, nursery: Nursery) -> None:
     rng = random.Random(SEED)
     witness = Witness()
     retry: tuple[Work, ...] = ()
@@ -101,7 +102,7 @@ def test_a_killed_writer_loses_nothing_acknowledged_and_doubles_nothing(store: P
     for number in range(ROUNDS):
         name = f"writer_{number}"
         with ExitStack() as bystander:
-            if isinstance(store, File) and number and rng.random() < 0.25:
+            if isinstance(store, FileStore) and number and rng.random() < 0.25:
                 # An open bystander keeps the shared memory of the log alive; without one, the next to open recovers it.
                 bystander.enter_context(holdfast.open(store.url)).sessions()
             after_done = rng.choice((0, 1, rng.randint(2, 40), rng.randint(2, 80)))

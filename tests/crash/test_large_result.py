@@ -18,11 +18,12 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import BlobRef, Body, Engine, ToolCall
+from holdfast import BlobRef, Engine, ToolCall
 from holdfast.adapters.system import SystemClock
 from holdfast.errors import BlobNotFound
 from holdfast.model import limits
-from tests.crash.worker import Nursery, be_nursery
+from holdfast.types import Body
+from tests.crash.worker import Nursery, serve_nursery
 from tests.support import figure
 
 ROUNDS = figure(4, 100)
@@ -66,7 +67,7 @@ def stream_blocking(path: str, name: str, what: str, stop: int) -> None:
             session = engine.session(name)
             session.result(session.state().open_calls[0], said(name, stop), key=name)
         else:
-            engine.put_blob(said(name, stop))
+            engine.blobs.put(said(name, stop))
         os.write(1, b"done\n")
         time.sleep(DAY_S)
 
@@ -77,7 +78,7 @@ async def stream_awaited(path: str, name: str, what: str, stop: int) -> None:
             session = await engine.session(name)
             await session.result((await session.state()).open_calls[0], said(name, stop), key=name)
         else:
-            await engine.put_blob(said_awaited(name, stop))
+            await engine.blobs.put(said_awaited(name, stop))
         os.write(1, b"done\n")
         await asyncio.sleep(DAY_S)
 
@@ -110,13 +111,13 @@ def _check(engine: Engine, name: str, call: ToolCall, lines: list[str], what: st
     """All of it is there, or nothing: whether anything was acknowledged, or the last piece was not even asked for."""
     session = engine.session(name)
     ref = ref_of(name)
-    stored = {digest for _, digest, _ in engine.blobs.stored()}
+    stored = {digest for _, digest, _ in engine._blob_store.stored()}
     if "done" in lines:
         assert ref.digest in stored
     elif str(PIECES) not in lines:
         assert ref.digest not in stored
         with pytest.raises(BlobNotFound):
-            engine.read_blob(ref)
+            engine.blobs.read(ref)
     recorded = session.state().open_calls == ()
     if what == "result":
         assert recorded or "done" not in lines
@@ -124,8 +125,8 @@ def _check(engine: Engine, name: str, call: ToolCall, lines: list[str], what: st
     else:
         assert not recorded
     assert session.state().messages == 1 + recorded
-    for _, digest, _ in engine.blobs.stored():
-        body = b"".join(engine.blobs.chunks("default", BlobRef(digest, ref.size)))
+    for _, digest, _ in engine._blob_store.stored():
+        body = b"".join(engine._blob_store.chunks("default", BlobRef(digest, ref.size)))
         assert hashlib.sha256(body).hexdigest() == digest
     message = session.result(call, pieces(name), key=name)
     [part] = message.tool_results[0].content
@@ -152,19 +153,19 @@ def test_a_kill_in_the_middle_of_a_stream_leaves_nothing_half(
         with holdfast.open(path) as engine:
             assert (last < PIECES) == (str(PIECES) not in lines)
             _check(engine, name, call, lines, what)
-            assert engine.verify().ok
+            assert engine.admin.verify().ok
     _check_cleared(path, tmp_path)
 
 
 def _check_cleared(path: Path, folder: Path) -> None:
     """What the kills left behind goes when it is old, and nothing else does."""
     with holdfast.open(path) as engine:
-        engine.collect_blobs()
+        engine.admin.collect()
         assert list(folder.rglob("*.partial"))
     with holdfast.open(path, clock=LaterClock()) as engine:
-        assert engine.collect_blobs(grace_s=limits.BLOB_GRACE_S) == 0
+        assert engine.admin.collect(grace_s=limits.BLOB_GRACE_S) == 0
         assert list(folder.rglob("*.partial")) == []
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
 
 
 def stream_until_killed(line: bytes) -> None:
@@ -176,4 +177,4 @@ def stream_until_killed(line: bytes) -> None:
 
 
 if __name__ == "__main__":
-    be_nursery(stream_until_killed)
+    serve_nursery(stream_until_killed)

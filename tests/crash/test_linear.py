@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.crash.linear import Answer, Append, Kind, Operation, Read, Stored, Violation, violations
+from tests.crash.linearizability import Answer, Append, Kind, Operation, Read, StoredElement, Violation, find_violations
 from tests.support import figure
 
 T = TypeVar("T")
@@ -25,27 +25,27 @@ NOBODYS = 10_000
 
 class History(NamedTuple):
     operations: list[Operation]
-    streams: dict[int, list[Stored]]
-    feed: list[Stored]
+    streams: dict[int, list[StoredElement]]
+    feed: list[StoredElement]
 
     def judged(self) -> list[Violation]:
-        return violations(self.operations, self.streams, self.feed)
+        return find_violations(self.operations, self.streams, self.feed)
 
     def told(self, *changes: tuple[Operation, Operation]) -> History:
         """With other operations in the place of some."""
         new = {id(old): changed for old, changed in changes}
         return self._replace(operations=[new.get(id(each), each) for each in self.operations])
 
-    def kept(self, stream: int, elements: Iterable[Stored]) -> History:
+    def kept(self, stream: int, elements: Iterable[StoredElement]) -> History:
         """With another content of one stream, numbered without a gap, in the feed as well."""
         streams = self.streams | {stream: [replace(each, seq=seq) for seq, each in enumerate(elements, 1)]}
         return self._replace(streams=streams, feed=[each for kept in streams.values() for each in kept])
 
-    def added(self, element: Stored) -> History:
+    def added(self, element: StoredElement) -> History:
         return self.kept(element.stream, [*self.streams[element.stream], element])
 
 
-def told(append: Append, version: int, holder: Stored | None) -> tuple[Answer, int]:
+def told(append: Append, version: int, holder: StoredElement | None) -> tuple[Answer, int]:
     """The answer of a store that does one thing at a time, at this version, with whoever holds the key."""
     if holder is not None:
         return ("stored", holder.seq) if holder.value == append.value else ("key conflict", 0)
@@ -64,7 +64,7 @@ class Simulator:
         self._free = [0] * clients
         self._values = itertools.count(1)
         self._keyed: list[Append] = []
-        self._holders: dict[int | None, Stored] = {}
+        self._holders: dict[int | None, StoredElement] = {}
 
     def run(self, count: int) -> History:
         for _ in range(count):
@@ -114,7 +114,7 @@ class Simulator:
         holder = self._holders.get(append.key)
         answer, seq = told(append, len(there), holder)
         if answer == "stored" and holder is None:
-            stored = Stored(append.stream, seq, append.value, append.key)
+            stored = StoredElement(append.stream, seq, append.value, append.key)
             there.append(stored)
             self.history.feed.append(stored)
             if append.key is not None:
@@ -210,11 +210,11 @@ def a_refused_write_is_stored(garden: Garden) -> History:
         for each in garden.appends("conflict", "key conflict", landed=False)
         if not any(other.answer == "unknown" for other in garden.tries[each.value])
     )
-    return garden.history.added(Stored(refused.stream, 0, refused.value, refused.key))
+    return garden.history.added(StoredElement(refused.stream, 0, refused.value, refused.key))
 
 
 def a_write_of_nobody_is_stored(garden: Garden) -> History:
-    return garden.history.added(Stored(garden.pick(garden.streams), 0, NOBODYS))
+    return garden.history.added(StoredElement(garden.pick(garden.streams), 0, NOBODYS))
 
 
 def a_write_lands_in_another_stream(garden: Garden) -> History:
@@ -476,7 +476,9 @@ def test_every_kind_of_violation_is_planted() -> None:
 # The same question, answered by trying every order
 
 
-def linearizable(operations: tuple[Operation, ...], end: dict[int, list[Stored]], log: tuple[Stored, ...] = ()) -> bool:
+def linearizable(
+    operations: tuple[Operation, ...], end: dict[int, list[StoredElement]], log: tuple[StoredElement, ...] = ()
+) -> bool:
     """Whether some order that respects the clock leads from this log to that end, each operation answered as it was."""
     if all(each.ended is None for each in operations) and _by_stream(log, end) == end:
         return True
@@ -490,14 +492,14 @@ def linearizable(operations: tuple[Operation, ...], end: dict[int, list[Stored]]
     return False
 
 
-def _by_stream(log: Iterable[Stored], streams: Iterable[int]) -> dict[int, list[Stored]]:
-    kept: dict[int, list[Stored]] = {stream: [] for stream in streams}
+def _by_stream(log: Iterable[StoredElement], streams: Iterable[int]) -> dict[int, list[StoredElement]]:
+    kept: dict[int, list[StoredElement]] = {stream: [] for stream in streams}
     for each in log:
         kept[each.stream].append(each)
     return kept
 
 
-def _done(operation: Operation, log: tuple[Stored, ...]) -> tuple[Stored, ...] | None:
+def _done(operation: Operation, log: tuple[StoredElement, ...]) -> tuple[StoredElement, ...] | None:
     """The log after this operation; None if it would have been answered otherwise."""
     there = [each for each in log if each.stream == operation.stream]
     if isinstance(operation, Read):
@@ -515,7 +517,7 @@ def _done(operation: Operation, log: tuple[Stored, ...]) -> tuple[Stored, ...] |
         return None
     if answer != "stored" or held:
         return log
-    return (*log, Stored(operation.stream, seq, operation.value, operation.key))
+    return (*log, StoredElement(operation.stream, seq, operation.value, operation.key))
 
 
 class Vandal:
@@ -533,10 +535,10 @@ class Vandal:
         self.rng.choice((self.rng.shuffle, self._drop, self._double))(elements)
         return history.kept(stream, elements)
 
-    def _drop(self, elements: list[Stored]) -> None:
+    def _drop(self, elements: list[StoredElement]) -> None:
         del elements[self.rng.randint(0, len(elements)) :]
 
-    def _double(self, elements: list[Stored]) -> None:
+    def _double(self, elements: list[StoredElement]) -> None:
         elements += elements[self.rng.randint(0, len(elements)) :][:1]
 
     def _times(self, began: int, ended: int) -> tuple[int, int]:

@@ -17,13 +17,14 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import Engine, Recorded, Session
+from holdfast import Engine, Session
 from holdfast.core import upcast
 from holdfast.model.content import text_of
-from holdfast.model.events import MessageRecorded
-from holdfast.model.view_events import PackRecorded
-from tests.crash.stores import KINDS, place
-from tests.crash.worker import Nursery, be_nursery, in_threads
+from holdfast.model.packs.events import PackRecorded
+from holdfast.model.sessions.events import MessageRecorded
+from holdfast.types import StoredEvent
+from tests.crash.stores import KINDS, create_store
+from tests.crash.worker import Nursery, run_in_threads, serve_nursery
 from tests.support import figure
 
 ROUNDS = figure(8, 200)
@@ -56,15 +57,15 @@ class Life(msgspec.Struct, frozen=True):
 
 def live_until_killed(line: bytes) -> None:
     engine = holdfast.open(msgspec.json.decode(line, type=Life).url)
-    in_threads(lambda number: live(engine.session(f"s{number}", create=True)), SESSIONS)
+    run_in_threads(lambda number: live(engine.session(f"s{number}", create=True)), SESSIONS)
 
 
 # The witness
 
 
-def _commands(session: Session) -> list[list[Recorded]]:
+def _commands(session: Session) -> list[list[StoredEvent]]:
     """The events of a session, those of one command together."""
-    events: list[Recorded] = []
+    events: list[StoredEvent] = []
     while page := session.events(after=len(events) + 1, limit=1_000):
         events += page
     return [list(run) for _, run in itertools.groupby(events, key=lambda each: each.command)]
@@ -75,7 +76,7 @@ def _check_whole(session: Session) -> dict[str, int]:
     replies: dict[str, int] = {}
     said: list[str] = []
     for run in _commands(session):
-        told = [upcast.current(each) for each in run]
+        told = [upcast.decode_event(each) for each in run]
         spoken = [each for each in told if isinstance(each, MessageRecorded)]
         said += (text_of(each.content, "") for each in spoken)
         if [each.role for each in spoken] == ["user"]:
@@ -106,11 +107,11 @@ def _check(engine: Engine, acknowledged: dict[str, int]) -> int:
 
 
 def _check_all(engine: Engine) -> None:
-    assert engine.verify().problems == ()
+    assert engine.admin.verify().problems == ()
     for row in engine.sessions():
         session = engine.session(row.session)
-        for record in session.packs(limit=5):
-            assert session.reproduce(record).context_hash == record.context_hash
+        for record in session.packs.list(limit=5):
+            assert session.packs.reproduce(record).context_hash == record.context_hash
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -118,7 +119,7 @@ def test_a_reply_has_its_pack_or_neither_is_there(tmp_path: Path, kind: str) -> 
     rng = random.Random(SEED)
     acknowledged: dict[str, int] = {}
     replies = 0
-    with place(kind, tmp_path) as store, closing(Nursery("tests.crash.test_pack_record")) as nursery:
+    with create_store(kind, tmp_path) as store, closing(Nursery("tests.crash.test_pack_record")) as nursery:
         for number in range(ROUNDS):
             name = f"agents_{number}"
             life = Life(store.url_for(name))
@@ -133,4 +134,4 @@ def test_a_reply_has_its_pack_or_neither_is_there(tmp_path: Path, kind: str) -> 
 
 
 if __name__ == "__main__":
-    be_nursery(live_until_killed)
+    serve_nursery(live_until_killed)

@@ -20,16 +20,16 @@ import pytest
 import holdfast
 from holdfast import Engine, Message, Session
 from holdfast.errors import KeyConflict, StorageError, StorageUnavailable
-from holdfast.flows.read import message
+from holdfast.flows.sessions.transcript import message_of
 from holdfast.model import limits
-from holdfast.testing.postgres import Server
-from tests.crash.stores import CALLS, WORLDS, opened
-from tests.crash.wire import MARK, STUCK_S, Break, Wire
+from tests.crash.postgres_proxy import MARK, STUCK_S, Break, PostgresProxy
+from tests.crash.stores import MODES, STORE_CALLS, open_engine
 from tests.postgres import fresh_url
-from tests.property.tools import all_events, rows_dump
+from tests.postgres_server import PostgresServer
+from tests.property.store_tools import all_events, rows_dump
 from tests.support import figure
 
-BACKENDS, SERVERS = figure(14, 500), figure(6, 200)
+BACKENDS, SERVERS = figure(8, 500), figure(3, 200)
 
 pytestmark = pytest.mark.promise(3, f"PostgreSQL killed under load: {BACKENDS:,} backends, {SERVERS:,} servers")
 
@@ -40,9 +40,9 @@ SEED = 20_240_610
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[PostgresServer]:
     """Nobody else's."""
-    server = Server()
+    server = PostgresServer()
     yield server
     server.kill()
     server.remove()
@@ -109,27 +109,27 @@ class Reader:
             assert all(later - earlier == 1 for earlier, later in itertools.pairwise(newest))
 
     def read_on(self) -> None:
-        while (page := self._engine.feed(self._cursor, limit=100)).events:
+        while (page := self._engine.admin.feed(self._cursor, limit=100)).events:
             self.ids += [event.id for event in page.events]
             self._cursor = page.cursor
             self.pages += 1
 
 
-Blow: TypeAlias = Callable[[Server, random.Random], None]
+Blow: TypeAlias = Callable[[PostgresServer, random.Random], None]
 
 VICTIMS = """
 SELECT pid FROM pg_stat_activity WHERE application_name = 'holdfast' ORDER BY state = 'active' DESC, random() LIMIT %s
 """
 
 
-def terminate(server: Server, rng: random.Random) -> None:
+def terminate(server: PostgresServer, rng: random.Random) -> None:
     """A few connections, by an administrator."""
     with psycopg.connect(server.url(), autocommit=True) as connection:
         for (pid,) in connection.execute(VICTIMS, (rng.randint(1, 4),)).fetchall():
             connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
 
 
-def crash(server: Server, rng: random.Random) -> None:
+def crash(server: PostgresServer, rng: random.Random) -> None:
     """kill -9 of the process behind one connection: the server ends all others, ours too, and recovers."""
     with psycopg.connect(server.url(), autocommit=True) as connection:
         ((pid,),) = connection.execute(VICTIMS, (1,)).fetchall()
@@ -138,12 +138,12 @@ def crash(server: Server, rng: random.Random) -> None:
             connection.execute("SELECT pg_sleep(%s)", (STUCK_S,))
 
 
-def kill(server: Server, rng: random.Random) -> None:
+def kill(server: PostgresServer, rng: random.Random) -> None:
     server.kill()
     server.start()
 
 
-def restart(server: Server, rng: random.Random) -> None:
+def restart(server: PostgresServer, rng: random.Random) -> None:
     server.restart()
 
 
@@ -156,13 +156,13 @@ def blows(rng: random.Random) -> list[Blow]:
     return mixed
 
 
-def test_who_writes_while_the_server_dies_again_and_again_loses_and_doubles_nothing(server: Server) -> None:
+def test_who_writes_while_the_server_dies_again_and_again_loses_and_doubles_nothing(server: PostgresServer) -> None:
     url = fresh_url(server.url())
     rng = random.Random(SEED)
     news, stop = threading.Condition(), threading.Event()
     with ExitStack() as exits:
-        patient = [exits.enter_context(opened(url, world)) for world in WORLDS]
-        hasty = [exits.enter_context(opened(url, world, wait_ms=100)) for world in WORLDS]
+        patient = [exits.enter_context(open_engine(url, world)) for world in MODES]
+        hasty = [exits.enter_context(open_engine(url, world, wait_ms=100)) for world in MODES]
         for name in SESSIONS:
             patient[0].create_session(name)
         calm = [Writer(f"calm {number}", engine, news) for number, engine in enumerate([*patient, patient[0]])]
@@ -228,16 +228,16 @@ def _check(engine: Engine, writers: list[Writer], reader: Reader) -> None:
     for event in events:
         if event.type == "session.created":
             continue
-        text = message(event).text
+        text = message_of(event).text
         assert text not in stored, "the message was stored twice"
         stored[text] = (event.stream.key[1], event.id, event.seq)
         assert tried[text] == (event.stream.key[1], event.key)
     assert {text: stored.get(text) for text in told} == told
     assert {text for text, (_, key) in tried.items() if key is not None} <= told.keys()
     assert reader.ids == [event.id for event in events]
-    assert engine.verify().problems == ()
+    assert engine.admin.verify().problems == ()
     before = rows_dump(engine)
-    engine.rebuild()
+    engine.admin.rebuild()
     assert rows_dump(engine) == before
 
 
@@ -245,15 +245,17 @@ def _check(engine: Engine, writers: list[Writer], reader: Reader) -> None:
 
 
 @pytest.fixture
-def wire(server: Server) -> Iterator[Wire]:
-    with Wire(server.folder) as wire:
+def wire(server: PostgresServer) -> Iterator[PostgresProxy]:
+    with PostgresProxy(server.folder) as wire:
         yield wire
 
 
 @contextmanager
-def wired(server: Server, wire: Wire, world: str, wait_ms: int | None = None, pool: int = 10) -> Iterator[Engine]:
+def wired(
+    server: PostgresServer, wire: PostgresProxy, world: str, wait_ms: int | None = None, pool: int = 10
+) -> Iterator[Engine]:
     url = fresh_url(server.url()).replace(server.folder, wire.folder)
-    with opened(f"{url}&pool={pool}", world, wait_ms) as engine:
+    with open_engine(f"{url}&pool={pool}", world, wait_ms) as engine:
         engine.create_session("talk").record("user", "to be erased")
         yield engine
 
@@ -285,29 +287,29 @@ COMMANDS: dict[str, tuple[Callable[[Engine, str, str | None], Any], int]] = {
 BREAKS: tuple[Break, ...] = ("before", "meanwhile", "after")
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", MODES)
 @pytest.mark.parametrize("where", BREAKS)
 def test_a_store_finds_out_by_itself_what_became_of_a_command_when_the_wire_broke(
-    server: Server, wire: Wire, world: str, where: Break
+    server: PostgresServer, wire: PostgresProxy, world: str, where: Break
 ) -> None:
     with wired(server, wire, world) as engine:
         for number in range(figure(2, 50)):
             for name, (command, count) in COMMANDS.items():
                 for key in (None, f"{name} {number}"):
-                    before = engine.totals().events
+                    before = engine.admin.totals().events
                     wire.break_at(where, times=1 + number % 2)
                     answer = command(engine, f"{MARK.decode()} {name} {number} {key}", key)
                     assert wire.broken, "the wire held"
                     wire.heal()
-                    assert engine.totals().events == before + count
+                    assert engine.admin.totals().events == before + count
                     if key is not None:
                         assert command(engine, f"{MARK.decode()} {name} {number} {key}", key) == answer
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", MODES)
 def test_commands_that_shared_a_commit_whose_answer_was_lost_are_each_stored_once(
-    server: Server, wire: Wire, world: str
+    server: PostgresServer, wire: PostgresProxy, world: str
 ) -> None:
     with wired(server, wire, world) as engine, ThreadPoolExecutor(8) as threads:
         sessions = [engine.create_session(f"talk {number}") for number in range(8)]
@@ -319,13 +321,13 @@ def test_commands_that_shared_a_commit_whose_answer_was_lost_are_each_stored_onc
             wire.heal()
             assert [(answer.text, answer.seq) for answer in answers] == [(text, number + 2)] * len(sessions)
             assert [session.state().messages for session in sessions] == [number + 1] * len(sessions)
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", MODES)
 @pytest.mark.parametrize("where", BREAKS)
 def test_a_command_whose_answer_never_came_is_stored_once_when_it_is_repeated_under_its_key(
-    server: Server, wire: Wire, world: str, where: Break
+    server: PostgresServer, wire: PostgresProxy, world: str, where: Break
 ) -> None:
     with wired(server, wire, world, wait_ms=100) as engine:
         for number in range(figure(5, 200)):
@@ -339,7 +341,7 @@ def test_a_command_whose_answer_never_came_is_stored_once_when_it_is_repeated_un
             assert engine.session("talk").state().messages == number + 2
             with pytest.raises(KeyConflict):
                 _record(engine, "something else", key)
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
 
 
 def _until_there(call: Callable[[], T]) -> T:
@@ -354,47 +356,49 @@ def _until_there(call: Callable[[], T]) -> T:
 # Comings and goings
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", MODES)
 @pytest.mark.parametrize("how", [restart, kill], ids=["restarted", "killed"])
-def test_a_server_that_went_and_came_while_nobody_asked_is_not_missed(server: Server, world: str, how: Blow) -> None:
+def test_a_server_that_went_and_came_while_nobody_asked_is_not_missed(
+    server: PostgresServer, world: str, how: Blow
+) -> None:
     calls: list[Callable[[Session], object]] = [
         lambda session: session.record("user", "hello").seq,
         lambda session: session.record("user", "hello", key=session.id).seq,
         lambda session: session.state().version + 1,
         lambda session: len(session.events()) + 1,
     ]
-    with opened(fresh_url(server.url()), world) as engine, ThreadPoolExecutor(8) as threads:
+    with open_engine(fresh_url(server.url()), world) as engine, ThreadPoolExecutor(8) as threads:
         sessions = [engine.create_session(f"talk {number}") for number in range(8)]
         list(threads.map(Session.events, sessions))  # many connections, all of them lost the next moment
         how(server, random.Random())
         assert list(threads.map(lambda call, session: call(session), calls * 2, sessions)) == [2] * len(sessions)
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_a_server_that_is_gone_is_named_and_one_that_is_back_is_used(server: Server, world: str) -> None:
+@pytest.mark.parametrize("world", MODES)
+def test_a_server_that_is_gone_is_named_and_one_that_is_back_is_used(server: PostgresServer, world: str) -> None:
     url = fresh_url(server.url())
-    with opened(url, world, wait_ms=100) as engine:
+    with open_engine(url, world, wait_ms=100) as engine:
         engine.create_session("talk")
         server.stop()
         try:
             with pytest.raises(StorageUnavailable, match=r"PostgreSQL at .* Check .* the server"):
                 holdfast.open(url)
-            for call in CALLS.values():
+            for call in STORE_CALLS.values():
                 with pytest.raises(StorageUnavailable, match=r"PostgreSQL at .* Check .* the server"):
                     call(engine)
         finally:
             server.start()
-        assert _until_there(lambda: CALLS["record"](engine))
+        assert _until_there(lambda: STORE_CALLS["record"](engine))
         assert engine.session("talk").state().messages == 1
-        for call in CALLS.values():
+        for call in STORE_CALLS.values():
             call(engine)
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", MODES)
 def test_who_waits_for_a_server_is_served_when_it_is_back_however_often_it_was_tried(
-    server: Server, wire: Wire, world: str, monkeypatch: pytest.MonkeyPatch
+    server: PostgresServer, wire: PostgresProxy, world: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "CONNECT_S", 1)
     with wired(server, wire, world, wait_ms=20_000, pool=1) as engine, ThreadPoolExecutor(1) as thread:

@@ -24,9 +24,9 @@ from holdfast.errors import (
     StorageUnavailable,
 )
 from holdfast.storage.postgres import connect
-from tests.crash.stores import CALLS, WORLDS, opened
+from tests.crash.stores import MODES, STORE_CALLS, open_engine
 from tests.postgres import base_url, fresh_url
-from tests.property.tools import dump
+from tests.property.store_tools import dump
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -107,9 +107,9 @@ def record(engine: Engine, name: str) -> int:
 # Someone else's transaction
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", MODES)
 def test_who_waits_for_a_session_holds_up_nobody_else(database: Database, url: str, world: str) -> None:
-    with opened(url, world) as engine, ThreadPoolExecutor(1) as thread:
+    with open_engine(url, world) as engine, ThreadPoolExecutor(1) as thread:
         with database.held(url, "talk"):
             waiting = thread.submit(record, engine, "talk")
             database.until_it_waits(waiting)
@@ -117,16 +117,16 @@ def test_who_waits_for_a_session_holds_up_nobody_else(database: Database, url: s
             assert len(engine.session("talk").messages()) == 1
             assert not waiting.done()
         assert waiting.result() == 3
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", MODES)
 @pytest.mark.parametrize("setting", ["lock_timeout", "statement_timeout"])
 def test_a_session_that_stays_held_is_busy_and_nothing_is_stored(
     database: Database, url: str, world: str, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "SESSION", (*connect.SESSION, f"-c {setting}=200"))
-    with opened(url, world) as engine:
+    monkeypatch.setattr(connect, "SESSION_OPTIONS", (*connect.SESSION_OPTIONS, f"-c {setting}=200"))
+    with open_engine(url, world) as engine:
         before = dump(engine)
         with database.held(url, "talk"):
             for _ in range(2):
@@ -135,16 +135,16 @@ def test_a_session_that_stays_held_is_busy_and_nothing_is_stored(
             assert len(engine.session("talk").messages()) == 1
         assert dump(engine) == before
         assert engine.session("talk").record("user", "at last", key="key").seq == 3
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", MODES)
 def test_a_call_that_gets_none_of_the_connections_says_so(database: Database, url: str, world: str) -> None:
     calls: list[Callable[[Engine], object]] = [
         lambda engine: record(engine, "other"),
         lambda engine: engine.session("other").messages(),
     ]
-    with opened(f"{url}&pool=1", world, wait_ms=200) as engine, ThreadPoolExecutor(1) as thread:
+    with open_engine(f"{url}&pool=1", world, wait_ms=200) as engine, ThreadPoolExecutor(1) as thread:
         with database.held(url, "talk"):
             waiting = thread.submit(record, engine, "talk")
             database.until_it_waits(waiting)
@@ -160,11 +160,11 @@ def test_a_call_that_gets_none_of_the_connections_says_so(database: Database, ur
 # What may not be done
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", MODES)
 def test_a_database_that_became_read_only_is_read_and_written_again_when_it_may_be(
     database: Database, url: str, world: str
 ) -> None:
-    with opened(url, world) as engine:
+    with open_engine(url, world) as engine:
         before = dump(engine)
         database.execute(f"ALTER DATABASE {database.name} SET default_transaction_read_only = on")
         database.cut_all()
@@ -173,12 +173,12 @@ def test_a_database_that_became_read_only_is_read_and_written_again_when_it_may_
                 with pytest.raises(StorageReadOnly, match="cannot be written"):
                     call()
             assert dump(engine) == before
-            with opened(url, world) as another:
+            with open_engine(url, world) as another:
                 assert dump(another) == before
         finally:
             database.execute(f"ALTER DATABASE {database.name} RESET default_transaction_read_only")
         assert record(engine, "talk") == 3
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
 
 
 def test_a_role_without_any_rights_is_told_so(database: Database, url: str) -> None:
@@ -189,19 +189,19 @@ def test_a_role_without_any_rights_is_told_so(database: Database, url: str) -> N
         holdfast.open(stranger.replace(schema_of(url), "elsewhere"))
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", MODES)
 def test_a_role_that_may_only_read_reads(database: Database, url: str, world: str) -> None:
     (role, readers), schema = database.role(url), schema_of(url)
     database.inside(
         f"GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}"
     )
-    with opened(readers, world) as engine:
+    with open_engine(readers, world) as engine:
         assert [row.session for row in engine.sessions()] == ["other", "talk"]
         assert len(engine.session("talk").messages()) == 1
         for call in (lambda: record(engine, "talk"), lambda: engine.create_session("new")):
             with pytest.raises(StorageReadOnly, match="of the role"):
                 call()
-        for look in (engine.feed, engine.verify, engine.totals):
+        for look in (engine.admin.feed, engine.admin.verify, engine.admin.totals):
             with pytest.raises(RoleTooNarrow):
                 look()
 
@@ -209,32 +209,32 @@ def test_a_role_that_may_only_read_reads(database: Database, url: str, world: st
 # What is gone
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", MODES)
 def test_a_schema_that_was_dropped_is_missed_and_a_new_one_in_its_place_is_used(
     database: Database, url: str, world: str
 ) -> None:
-    with opened(url, world) as engine:
+    with open_engine(url, world) as engine:
         for _ in range(10):  # so often that the server keeps the statements
             record(engine, "talk")
             engine.session("talk").messages()
         database.inside(f"DROP SCHEMA {schema_of(url)} CASCADE")
-        for call in CALLS.values():
-            with pytest.raises(StorageUnavailable, match="its tables are gone"):
+        for call in STORE_CALLS.values():
+            with pytest.raises(StorageUnavailable, match="its tables are missing"):
                 call(engine)
         holdfast.open(url).close()
         with pytest.raises(SessionNotFound):
             record(engine, "talk")
         engine.create_session("talk")
         assert record(engine, "talk") == 2
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
 
 
 def test_a_database_that_was_dropped_is_named() -> None:
     with ExitStack() as exits:
         database = Database(exits)
-        with opened(fresh_url(database.url), wait_ms=50) as engine:
+        with open_engine(fresh_url(database.url), wait_ms=50) as engine:
             engine.create_session("talk")
             database.execute(f"DROP DATABASE {database.name} WITH (FORCE)")
-            for call in CALLS.values():
+            for call in STORE_CALLS.values():
                 with pytest.raises(StorageUnavailable, match=database.name):
                     call(engine)

@@ -23,14 +23,26 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast import BlobRef, Engine, File, HoldfastError, Part
+from holdfast import BlobRef, Engine, File, HoldfastError
 from holdfast.model import limits
-from holdfast.runtime.care import put_blob
+from holdfast.runtime.bodies import put_blob
 from holdfast.storage.blobs.folder import FolderBlobs
-from holdfast.testing.disk import SECTOR, Act, Op, RecordedDisk, T, Tap, TapFiles, cut, lay_out, open_on
+from holdfast.types import Part
+from tests.disk import (
+    SECTOR,
+    Act,
+    DiskOperation,
+    DiskRecorder,
+    DiskTap,
+    T,
+    TapFiles,
+    cut_power,
+    open_on_tap,
+    write_files,
+)
 from tests.support import CountingIds, SteppingClock, figure
 
-CUTS = figure(1_000, 10_000)
+CUTS = figure(500, 10_000)
 
 pytestmark = pytest.mark.promise(2, f"power loss on SQLite: {CUTS:,} cuts")
 BITES = 200
@@ -55,7 +67,7 @@ class Deed(NamedTuple):
     refs: tuple[BlobRef, ...] = ()
 
 
-Recording: TypeAlias = RecordedDisk[Deed]
+Recording: TypeAlias = DiskRecorder[Deed]
 
 
 class Worker:
@@ -87,7 +99,7 @@ class Worker:
 
     def put(self, body: bytes) -> BlobRef:
         ref = BlobRef(hashlib.sha256(body).hexdigest(), len(body))
-        self.do(Deed(blob=ref), lambda: self.engine.put_blob(body))
+        self.do(Deed(blob=ref), lambda: self.engine.blobs.put(body))
         return ref
 
     def erase(self, session: str) -> None:
@@ -123,12 +135,12 @@ def imported(worker: Worker, folder: Path) -> None:
         for session, texts in sessions.items():
             there = other.create_session(session)
             for text in texts:
-                there.record("user", [text, File(other.put_blob(text.encode()))])
-        other.export(folder / "import.jsonl")
+                there.record("user", [text, File(other.blobs.put(text.encode()))])
+        other.admin.export(folder / "import.jsonl")
     items = frozenset((session, text) for session, texts in sessions.items() for text in ("", *texts))
     worker.create("before")
     worker.chat("before", 20)
-    worker.do(Deed(items), lambda: worker.engine.import_(folder / "import.jsonl"))
+    worker.do(Deed(items), lambda: worker.engine.admin.import_(folder / "import.jsonl"))
     worker.create("after")
     worker.chat("after", 20)
 
@@ -167,19 +179,22 @@ def small_log() -> Iterator[None]:
 def record(work: Workload, disk: Recording, synchronous: str = "FULL") -> Recording:
     """Run a workload on a new store, from its creation to its close."""
     file = os.path.join(disk.folder, DATABASE)
-    with small_log(), open_on(disk, file, synchronous=synchronous, clock=SteppingClock(), ids=CountingIds()) as engine:
+    with (
+        small_log(),
+        open_on_tap(disk, file, synchronous=synchronous, clock=SteppingClock(), ids=CountingIds()) as engine,
+    ):
         work(Worker(engine, disk), Path(disk.folder))
     return disk
 
 
-class SkippingDisk(RecordedDisk[Deed]):
+class SkippingDisk(DiskRecorder[Deed]):
     """A disk on which some operations are said to be done and are not."""
 
-    def __init__(self, folder: Path, skips: Callable[[Op], bool]) -> None:
+    def __init__(self, folder: Path, skips: Callable[[DiskOperation], bool]) -> None:
         super().__init__(folder)
         self._skips = skips
 
-    def perform(self, op: Op, act: Act[T]) -> T:
+    def perform(self, op: DiskOperation, act: Act[T]) -> T:
         return act(op) if self._skips(op) else super().perform(op, act)
 
 
@@ -191,7 +206,7 @@ class Known(NamedTuple):
 
     @classmethod
     def at(cls, disk: Recording, at: int) -> Known:
-        return cls(frozenset(disk.acknowledged(at)), frozenset(disk.intended(at)))
+        return cls(frozenset(disk.acknowledgements(at)), frozenset(disk.intentions(at)))
 
     def and_then(self, later: Known) -> Known:
         return Known(self.acknowledged | later.acknowledged, self.begun | later.begun)
@@ -224,7 +239,7 @@ def _items(engine: Engine) -> Iterator[Item]:
 
 def _blob_faults(engine: Engine, ref: BlobRef) -> Iterator[str]:
     try:
-        engine.read_blob(ref)
+        engine.blobs.read(ref)
     except HoldfastError as error:
         yield f"a body was acknowledged and is lost: {error}"
 
@@ -243,8 +258,8 @@ def faults_after(known: Known, disk: Recording, *, recording: bool) -> Iterator[
     """Recover what a cut left, compare it with what is known, and go on."""
     file = os.path.join(disk.folder, DATABASE)
     try:
-        with open_on(disk, file) if recording else holdfast.open(file) as engine:
-            yield from (f"verify: {problem}" for problem in engine.verify().problems)
+        with open_on_tap(disk, file) if recording else holdfast.open(file) as engine:
+            yield from (f"verify: {problem}" for problem in engine.admin.verify().problems)
             yield from known.faults(engine)
             go_on(Worker(engine, disk), known, os.path.basename(disk.folder))
             yield from known.and_then(Known.at(disk, len(disk.log))).faults(engine)
@@ -274,8 +289,8 @@ def campaign(disk: Recording, shelf: Path, cuts: int, seed: int) -> Iterator[str
 
 
 def left_by_cut(disk: Recording, at: int, rng: Random, folder: Path) -> Recording:
-    lay_out(cut(disk.log, at, rng), folder)
-    return RecordedDisk(folder)
+    write_files(cut_power(disk.log, at, rng), folder)
+    return DiskRecorder(folder)
 
 
 @pytest.fixture
@@ -289,7 +304,7 @@ def shelf() -> Iterator[Path]:
 
 @pytest.mark.parametrize("work", WORKLOADS)
 def test_no_cut_loses_or_breaks_what_was_acknowledged(work: Workload, tmp_path: Path, shelf: Path) -> None:
-    disk = record(work, RecordedDisk(tmp_path))
+    disk = record(work, DiskRecorder(tmp_path))
 
     assert _restarts(disk) >= 2, "the workload is to start the log over several times"
     assert next(campaign(disk, shelf, CUTS // len(WORKLOADS), seed=2), None) is None
@@ -301,12 +316,12 @@ def _restarts(disk: Recording) -> int:
 
 
 def test_without_a_sync_at_every_commit_the_campaign_finds_lost_messages(tmp_path: Path) -> None:
-    disk = record(long_session, RecordedDisk(tmp_path), synchronous="NORMAL")
+    disk = record(long_session, DiskRecorder(tmp_path), synchronous="NORMAL")
 
     assert any("was acknowledged and is lost" in found for found in campaign(disk, tmp_path, BITES, seed=3))
 
 
-def _body(op: Op) -> bool:
+def _body(op: DiskOperation) -> bool:
     return ".blobs/" in op.path
 
 
@@ -322,21 +337,21 @@ def _body(op: Op) -> bool:
     ],
 )
 def test_a_disk_that_skips_a_sync_is_found_out(
-    work: Workload, skips: Callable[[Op], bool], finds: str, tmp_path: Path
+    work: Workload, skips: Callable[[DiskOperation], bool], finds: str, tmp_path: Path
 ) -> None:
     disk = record(work, SkippingDisk(tmp_path, skips))
 
     assert any(finds in found for found in campaign(disk, tmp_path, BITES, seed=4))
 
 
-class InterruptedDisk(Tap):
+class InterruptedDisk(DiskTap):
     """Lets something else happen just before the Nth operation."""
 
     def __init__(self, nth: int, meanwhile: Callable[[], None]) -> None:
         self._left = nth
         self._meanwhile = meanwhile
 
-    def perform(self, op: Op, act: Act[T]) -> T:
+    def perform(self, op: DiskOperation, act: Act[T]) -> T:
         self._left -= 1
         if self._left == 0:
             self._meanwhile()
@@ -361,7 +376,7 @@ def _put_during(nth: int, first: bytes, second: bytes, folder: Path) -> list[tup
         ref = put_blob(blobs, "tenant", body, None)
         acknowledged.append((len(disk.log), ref))
 
-    disk: Recording = RecordedDisk(folder, InterruptedDisk(nth, lambda: put(second)))
+    disk: Recording = DiskRecorder(folder, InterruptedDisk(nth, lambda: put(second)))
     blobs = FolderBlobs(folder / "blobs", TapFiles(disk))
     put(first)
     for number in range(40):
@@ -383,15 +398,19 @@ def _neighbours() -> tuple[bytes, bytes]:
     raise AssertionError("unreachable: there are 256 folders")
 
 
-def _cuts(log: list[Op]) -> set[bytes]:
+def _cuts(log: list[DiskOperation]) -> set[bytes]:
     """What a file may hold after the whole log, over many cuts."""
-    return {cut(log, len(log), Random(number)).get("file") or b"" for number in range(400)}
+    return {cut_power(log, len(log), Random(number)).get("file") or b"" for number in range(400)}
 
 
 def test_a_cut_keeps_what_was_synced_and_any_of_the_rest() -> None:
-    log = [Op("create", "file"), Op("write", "file", 0, b"synced"), Op("sync", "file", began=2)]
-    named = [*log, Op("sync_folder", ".", began=3)]
-    later = [*named, Op("write", "file", 6, b"+1"), Op("write", "file", 8, b"+2")]
+    log = [
+        DiskOperation("create", "file"),
+        DiskOperation("write", "file", 0, b"synced"),
+        DiskOperation("sync", "file", began=2),
+    ]
+    named = [*log, DiskOperation("sync_folder", ".", began=3)]
+    later = [*named, DiskOperation("write", "file", 6, b"+1"), DiskOperation("write", "file", 8, b"+2")]
 
     assert _cuts(log) == {b"", b"synced"}
     assert _cuts(named) == {b"synced"}
@@ -402,12 +421,24 @@ def test_a_cut_keeps_what_was_synced_and_any_of_the_rest() -> None:
 
 def test_a_cut_tears_a_write_at_its_sectors() -> None:
     data = b"a" * SECTOR + b"b" * SECTOR
-    log = [Op("create", "file"), Op("sync_folder", ".", began=1), Op("write", "file", 0, data)]
+    log = [
+        DiskOperation("create", "file"),
+        DiskOperation("sync_folder", ".", began=1),
+        DiskOperation("write", "file", 0, data),
+    ]
 
     assert {bytes(content) for content in _cuts(log)} >= {b"", data, data[:SECTOR], bytes(SECTOR) + data[SECTOR:]}
 
 
 def test_a_cut_never_loses_both_names_of_a_renamed_file() -> None:
-    log = [Op("create", "old"), Op("sync_folder", ".", began=1), Op("rename", "old", target="new")]
+    log = [
+        DiskOperation("create", "old"),
+        DiskOperation("sync_folder", ".", began=1),
+        DiskOperation("rename", "old", target="new"),
+    ]
 
-    assert {tuple(cut(log, len(log), Random(number))) for number in range(100)} == {("old",), ("new",), ("new", "old")}
+    assert {tuple(cut_power(log, len(log), Random(number))) for number in range(100)} == {
+        ("old",),
+        ("new",),
+        ("new", "old"),
+    }

@@ -21,16 +21,17 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import Body, Data, Engine, Message, Recorded, Session, ToolCall
-from holdfast.flows.read import message as message_of
+from holdfast import Engine, Message, Session, ToolCall
+from holdfast.flows.sessions.transcript import message_of
 from holdfast.model import limits
-from tests.crash.stores import KINDS, place
-from tests.crash.worker import Nursery, be_nursery, in_threads
-from tests.property.tools import rows_dump
+from holdfast.types import Body, Data, StoredEvent
+from tests.crash.stores import KINDS, create_store
+from tests.crash.worker import Nursery, run_in_threads, serve_nursery
+from tests.property.store_tools import rows_dump
 from tests.support import figure
 
-ROUNDS = figure(50, 500)
-CHECK_EVERY = figure(10, 50)
+ROUNDS = figure(24, 500)
+CHECK_EVERY = figure(8, 50)
 CLOSING_EVERY = 5
 SESSIONS = 4
 SEED = 20_240_608
@@ -70,7 +71,7 @@ class Agent:
         asked = self.session.record("assistant", key, tool_calls=calls_of(self.session.id, turn), key=key)
         self.say(asked, key)
         if closing:
-            self.session.close_open_calls("restarted")
+            self.session.close_calls("restarted")
         waiting = {call.id for call in self.session.state().open_calls}
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(self.answer, [call for call in asked.tool_calls if call.id in waiting]))
@@ -90,7 +91,7 @@ class Life(msgspec.Struct, frozen=True):
 def live_until_killed(line: bytes) -> None:
     life = msgspec.json.decode(line, type=Life)
     engine = holdfast.open(life.url)
-    in_threads(lambda number: Agent(engine.session(f"s{number}", create=True)).live(closing=life.closing), SESSIONS)
+    run_in_threads(lambda number: Agent(engine.session(f"s{number}", create=True)).live(closing=life.closing), SESSIONS)
 
 
 # The witness
@@ -116,12 +117,12 @@ class Log:
         self._cursor = ""
 
     def read_on(self, engine: Engine) -> None:
-        while (page := engine.feed(self._cursor, limit=1_000)).events:
+        while (page := engine.admin.feed(self._cursor, limit=1_000)).events:
             for event in page.events:
                 self._take(event)
             self._cursor = page.cursor
 
-    def _take(self, event: Recorded) -> None:
+    def _take(self, event: StoredEvent) -> None:
         own = self.messages.setdefault(event.stream.key[1], [])
         assert event.type == ("message.recorded" if event.seq > 1 else "session.created")
         if event.seq == 1:
@@ -167,16 +168,16 @@ class Log:
 
 
 def _check_all(engine: Engine) -> None:
-    assert engine.verify().problems == ()
+    assert engine.admin.verify().problems == ()
     for row in engine.sessions():
         session = engine.session(row.session)
-        view = session.window(100_000)
-        shown = [message for unit in view.units for message in unit.messages]
+        view = session.context.window(100_000)
+        shown = [message for unit in view.groups for message in unit.messages]
         calls = {call.id for message in shown for call in message.tool_calls}
         assert calls == {result.tool_call_id for message in shown for result in message.tool_results}
         assert calls.isdisjoint(call.id for call in view.open_calls)
     before = rows_dump(engine)
-    engine.rebuild()
+    engine.admin.rebuild()
     assert rows_dump(engine) == before
 
 
@@ -186,7 +187,7 @@ def test_agents_that_are_killed_in_mid_turn_go_on_where_they_were(tmp_path: Path
     log = Log()
     acknowledged: dict[str, tuple[int, str]] = {}
     cut_short = 0
-    with place(kind, tmp_path) as store, closing(Nursery("tests.crash.test_session_kill")) as nursery:
+    with create_store(kind, tmp_path) as store, closing(Nursery("tests.crash.test_session_kill")) as nursery:
         for number in range(ROUNDS):
             name = f"agents_{number}"
             count = rng.choice((0, 1, rng.randint(2, 60)))
@@ -207,4 +208,4 @@ def test_agents_that_are_killed_in_mid_turn_go_on_where_they_were(tmp_path: Path
 
 
 if __name__ == "__main__":
-    be_nursery(live_until_killed)
+    serve_nursery(live_until_killed)

@@ -18,13 +18,14 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast import Body, Image
-from holdfast.model.rows import FrameRow, HandleRow, PageRow, TokenRow
-from holdfast.storage.sqlite.migrate import shipped
-from tests.edges.engines import Ids
+from holdfast import Image
+from holdfast.model.rows import ChunkRow, EntryRow, FrameRow, HandleRow, PageRow, TokenRow
+from holdfast.storage.sqlite.migrate import shipped_migrations
+from holdfast.types import Body
+from tests.edges.engines import RepeatableIds
 from tests.support import SteppingClock, figure
 
-ROWS = ("session_rows", "blob_rows", "frame_rows", "handle_rows", "page_rows", "token_rows")
+ROWS = ("session_rows", "blob_rows", "frame_rows", "handle_rows", "page_rows", "token_rows", "entry_rows", "chunk_rows")
 """The tables of rows that the history has something for."""
 
 SNAPSHOTTED = 130
@@ -77,19 +78,23 @@ def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes 
             for each in range(8):
                 key = f"{number}/{each}" if each % 2 else None
                 made = session.record("user", f"text {each} of {number}", key=key)
-            session.record("user", Body(mine.put_blob(random.Random(number).randbytes(1_000))), cause=made.id)
+            session.record("user", Body(mine.blobs.put(random.Random(number).randbytes(1_000))), cause=made.id)
             image = session.record("user", Image(url="https://example.org/a.png"))
             if number == 0:
                 work_in_frames(session)
+                session.entries.append(
+                    "checkpoint", "first", {"messages": [f"message {each}" * 40 for each in range(9)]}
+                )
+                session.entries.append("checkpoint", "k" * 300, b"bytes", parent="first")
             if number == 3:
-                session.page_out(f"h{image.seq}_0")
+                session.handles.page_out(f"h{image.seq}_0")
             if number == 1:
                 erased |= {
                     (tenant, each.seq): (each.salt, each.payload) for each in session.events() if each.seq in (3, 4)
                 }
                 session.erase([3, 4], "asked to")
             if number == 2:
-                session.close("done", key="close")
+                session.end("done", key="close")
     long, short = (engine.acting_as(tenant="acme").create_session(name) for name in ("long", "short"))
     for each in range(SNAPSHOTTED):
         long.record("assistant", f"step {each}")
@@ -100,7 +105,7 @@ def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes 
 
 def work_in_frames(session: holdfast.Session) -> None:
     root = session.frame("compare", budget=1_000, timeout_s=3_600)
-    root.add_handle("document", "what is on the page", source="page")
+    root.handles.add("document", "what is on the page", source="page")
     root.frame("read", budget=100).pop("completed", "read")
     root.suspend("a question")
 
@@ -108,13 +113,15 @@ def work_in_frames(session: holdfast.Session) -> None:
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Pristine:
     path = tmp_path_factory.mktemp("pristine") / "log.db"
-    with holdfast.open(path, clock=SteppingClock(), ids=Ids()) as engine:
+    with holdfast.open(path, clock=SteppingClock(), ids=RepeatableIds()) as engine:
         erased = write_history(engine)
     assert not Path(f"{path}-wal").exists(), "the whole history must be in the one file that is copied"
     return Pristine(path, erased)
 
 
-def report_after(pristine: Pristine, folder: Path, seed: str, edit: Edit) -> tuple[Sequence[str], holdfast.Report]:
+def report_after(
+    pristine: Pristine, folder: Path, seed: str, edit: Edit
+) -> tuple[Sequence[str], holdfast.types.VerificationReport]:
     path = folder / "victim.db"
     shutil.copy(pristine.path, path)
     shutil.copytree(f"{pristine.path}.blobs", f"{path}.blobs", dirs_exist_ok=True)
@@ -126,7 +133,7 @@ def report_after(pristine: Pristine, folder: Path, seed: str, edit: Edit) -> tup
     finally:
         connection.close()
     with holdfast.open(path) as engine:
-        return places, engine.verify()
+        return places, engine.admin.verify()
 
 
 # One column of one row
@@ -148,7 +155,7 @@ class Column(NamedTuple):
 def columns() -> list[Column]:
     """Every column that a file has today."""
     connection = apsw.Connection(":memory:")
-    for migration in shipped():
+    for migration in shipped_migrations():
         connection.execute(migration.sql)
     found: list[Column] = []
     for table in ("events", "streams", "snapshots", "log_totals", *ROWS):
@@ -392,7 +399,7 @@ EDITS: dict[str, Edit] = {
     "deleted blob row": deleted_row("blob_rows", "tenant", "digest", "actor", "session", "thread", "seq"),
     **{
         f"deleted row of {table.table}": deleted_row(table.table, *table.key)
-        for table in (FrameRow, HandleRow, PageRow, TokenRow)
+        for table in (FrameRow, HandleRow, PageRow, TokenRow, EntryRow, ChunkRow)
     },
     "added head": added_row("streams", stream_no="stream_no + 1000", key="""'["main","new"]'"""),
     "added session row": added_row("session_rows", session="'new'"),
@@ -400,6 +407,8 @@ EDITS: dict[str, Edit] = {
     "added frame row": added_row("frame_rows", frame="frame + 1000"),
     "added handle row": added_row("handle_rows", handle="handle + 1000"),
     "added page row": added_row("page_rows", piece="piece + 1"),
+    "added entry row": added_row("entry_rows", entry="'new'"),
+    "added chunk row": added_row("chunk_rows", digest="'new'"),
     "added token row": added_row("token_rows", digest="'new'"),
     "swapped payloads in a stream": swapped(("salt", "payload"), SAME_STREAM),
     "swapped payloads of two streams": swapped(("salt", "payload"), OTHER_STREAM),
@@ -416,6 +425,8 @@ EDITS: dict[str, Edit] = {
     "frame rows of another stream": given_away("frame_rows"),
     "handle rows of another stream": given_away("handle_rows"),
     "page rows of another stream": given_away("page_rows"),
+    "entry rows of another stream": given_away("entry_rows"),
+    "chunk rows of another stream": given_away("chunk_rows"),
     "token rows of another stream": given_away("token_rows"),
     "unreadable stream names": changed("streams", "key = substr(key, 2)", "true"),
     "too few stream names": changed("streams", """key = '["main"]'""", "true"),
@@ -456,7 +467,7 @@ def test_verify_finds_and_locates(pristine: Pristine, tmp_path: Path, kind: str)
 def test_verify_finds_nothing_in_a_file_that_nobody_touched(pristine: Pristine, tmp_path: Path) -> None:
     _, report = report_after(pristine, tmp_path, "", lambda _: [])
     assert report.problems == ()
-    assert (report.streams, report.events) == (10, 251)
+    assert (report.streams, report.events) == (10, 261)
 
 
 def test_a_lost_snapshot_changes_nothing(pristine: Pristine, tmp_path: Path) -> None:
@@ -488,5 +499,5 @@ def test_a_file_that_cannot_be_counted_on_refuses_writes_and_lets_go_of_its_lock
                 session.record("user", "refused")
         connection.execute(f"INSERT INTO log_totals VALUES ({', '.join('?' * len(totals[0]))})", totals[0])
         assert session.record("user", "taken").text == "taken"
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
     connection.close()

@@ -34,7 +34,7 @@ from pathlib import Path
 import msgspec
 
 import holdfast
-from holdfast import Body
+from holdfast.types import Body
 
 ROOT = Path(__file__).parents[2]
 SESSIONS = 6
@@ -80,7 +80,7 @@ class Nursery:
         self._process.communicate()
 
 
-def be_nursery(live: Callable[[bytes], None]) -> None:
+def serve_nursery(live: Callable[[bytes], None]) -> None:
     importlib.import_module("holdfast.storage.postgres.blobs")  # or every process does so by itself
     for line in sys.stdin.buffer:
         child = os.fork()
@@ -108,7 +108,7 @@ def exit_on_error() -> Iterator[None]:
         os._exit(1)
 
 
-def in_threads(work: Callable[[int], None], count: int) -> None:
+def run_in_threads(work: Callable[[int], None], count: int) -> None:
     """Do it so many times at once, to the end or until an error ends the process."""
 
     def run(number: int) -> None:
@@ -166,13 +166,13 @@ def say(line: Line) -> None:
 
 
 def record(engine: holdfast.Engine, session: holdfast.Session, work: Work) -> holdfast.Message:
-    content: list[str | holdfast.Part] = [work.text]
+    content: list[str | holdfast.types.Part] = [work.text]
     if work.blob:
-        content.append(Body(engine.put_blob(body_of(work.text)), preview=""))
+        content.append(Body(engine.blobs.put(body_of(work.text)), preview=""))
     return session.record("user", content, key=work.key)
 
 
-def do(engine: holdfast.Engine, session: holdfast.Session, work: Work) -> None:
+def perform(engine: holdfast.Engine, session: holdfast.Session, work: Work) -> None:
     say(Line(tries=work))
     message = record(engine, session, work)
     say(Line(done=work, id=message.id, seq=message.seq))
@@ -188,16 +188,16 @@ def write_until_killed(line: bytes) -> None:
         return engine.create_session(name, key=f"create {name}")
 
     for work in task.retry:
-        do(engine, session(work.session), work)
+        perform(engine, session(work.session), work)
 
     def loop(thread: int) -> None:
         rng = random.Random(f"{task.number}/{thread}")
         for number in itertools.count():
             name = rng.choice(names)
             work = Work(name, f"{task.number}/{thread}/{number}", rng.random() < 0.4, rng.random() < 0.05)
-            do(engine, session(name), work)
+            perform(engine, session(name), work)
 
-    in_threads(loop, THREADS)
+    run_in_threads(loop, THREADS)
 
 
 def retry(url: str) -> None:
@@ -211,6 +211,6 @@ def retry(url: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["nursery"]:
-        be_nursery(write_until_killed)
+        serve_nursery(write_until_killed)
     else:
         retry(sys.argv[1])

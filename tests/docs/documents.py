@@ -16,9 +16,11 @@ import click
 
 import holdfast
 import holdfast.model
+import holdfast.types
 from holdfast import errors
 from holdfast.cli.commands import root
 from holdfast.model.events import EVENTS
+from holdfast.runtime import options as call_options
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "documents.md"
@@ -44,7 +46,7 @@ class Row(NamedTuple):
         return [*SPAN.findall(self.ours), *filter(DOTTED.match, SPAN.findall(self.difference))]
 
 
-def rows() -> list[Row]:
+def read_rows() -> list[Row]:
     """All rows of the page, in order."""
     found: list[Row] = []
     document = heading = ""
@@ -60,7 +62,7 @@ def rows() -> list[Row]:
     return found
 
 
-def fault(name: str) -> str:
+def find_fault(name: str) -> str:
     """Why a name stands for nothing; an empty text if it stands for something."""
     if name.startswith("tests/"):
         return "" if _is_test(name) else "no such test"
@@ -78,9 +80,20 @@ def fault(name: str) -> str:
     if match["value"] is not None:
         return "" if match["value"] in get_args(found) else f"{match['value']} is none of its values"
     for parameter in filter(None, re.split(r", *", match["parameters"] or "")):
-        if not callable(found) or parameter not in inspect.signature(found).parameters:
+        if parameter not in _list_parameters(found):
             return f"no parameter {parameter}"
     return ""
+
+
+def _list_parameters(function: object) -> set[str]:
+    """The names that a call may use, those of an options struct included."""
+    if not callable(function):
+        return set()
+    parameters = inspect.signature(function).parameters
+    options = (
+        re.fullmatch(r"Unpack\[(\w+)\]", str(parameters["options"].annotation)) if "options" in parameters else None
+    )
+    return {*parameters, *(getattr(call_options, options[1]).__annotations__ if options else ())}
 
 
 def _resolve(path: str) -> object:
@@ -90,15 +103,23 @@ def _resolve(path: str) -> object:
         return pkgutil.resolve_name(path)
     if first == "errors" and len(rest) > 1 and f"{{{rest[1]}" in (getattr(errors, rest[0]).__doc__ or ""):
         return getattr(errors, rest[0])  # the values of an error are in braces in its message
-    for owner in (holdfast, *_models()):
+    for owner in (holdfast, holdfast.types, *_list_models()):
         if hasattr(owner, first):
-            return functools.reduce(getattr, rest, getattr(owner, first))
+            return functools.reduce(_get_member, rest, getattr(owner, first))
     raise AttributeError(path)
 
 
-def _models() -> Iterator[object]:
-    for each in pkgutil.iter_modules(holdfast.model.__path__):
-        yield importlib.import_module(f"holdfast.model.{each.name}")
+def _get_member(owner: object, name: str) -> object:
+    """A member of a class; of a facet, such as `Session.facts`, the member of the class that it returns."""
+    if isinstance(owner, property):
+        assert owner.fget is not None
+        owner = owner.fget.__globals__[owner.fget.__annotations__["return"]]
+    return getattr(owner, name)
+
+
+def _list_models() -> Iterator[object]:
+    for each in pkgutil.walk_packages(holdfast.model.__path__, "holdfast.model."):
+        yield importlib.import_module(each.name)
     yield holdfast.model
 
 

@@ -1,14 +1,12 @@
-"""The reference pages, made from the code itself. `make reference` writes them; a test says when they are out of date."""
+"""The tables of the reference, generated from the code: `make reference` writes them, and a test fails when they are out of
+date. The reference of the public names is part of the documentation site (`make docs`)."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import UnionType
 
-import holdfast
 from holdfast import errors
 from holdfast.model import limits
 from holdfast.model.events import EVENTS
@@ -77,51 +75,7 @@ def events_page() -> str:
     return "\n".join([*lines, ""])
 
 
-def _parameters(function: Callable[..., object], *, skip: int = 0) -> str:
-    shown: list[str] = []
-    keywords = False
-    for each in list(inspect.signature(function).parameters.values())[skip:]:
-        if each.kind is each.KEYWORD_ONLY and not keywords:
-            shown.append("*")
-            keywords = True
-        default = "" if each.default is each.empty else f" = {each.default!r}"
-        shown.append(f"{each.name}: {each.annotation}{default}")
-    return ", ".join(shown)
-
-
-def _methods(owner: type) -> Iterator[str]:
-    for name, member in inspect.getmembers(owner):
-        if name.startswith("_") or name in ("args", "add_note", "with_traceback"):
-            continue
-        if inspect.isfunction(member):
-            wait = "await " if inspect.iscoroutinefunction(member) else ""
-            yield f"- `{wait}{name}({_parameters(member, skip=1)})` {_first(member.__doc__)}".rstrip()
-        elif isinstance(member, property):
-            yield f"- `{name}` {_first(member.__doc__)}".rstrip()
-
-
-def api_page() -> str:
-    lines = ["# Public names", "", "What `import holdfast` offers, all of it.", ""]
-    for name in holdfast.__all__:
-        member = getattr(holdfast, name)
-        if inspect.isfunction(member):
-            lines += [f"## `{name}({_parameters(member)})`", "", _first(member.__doc__), ""]
-        elif isinstance(member, type):
-            lines += [f"## `{name}`", ""]
-            lines += [_first(member.__doc__), ""] if member.__doc__ else []
-            fields = getattr(member, "__struct_fields__", ())
-            lines += ["Fields: " + ", ".join(f"`{field}`" for field in fields) + ".", ""] if fields else []
-            methods = [] if issubclass(member, Exception) else list(_methods(member))
-            lines += [*methods, ""] if methods else []
-        elif isinstance(member, UnionType):
-            kinds = ", ".join(f"`{kind.__name__}`" for kind in member.__args__)
-            lines += [f"## `{name}`", "", f"One of {kinds}.", ""]
-        else:
-            lines += [f"## `{name}`", "", _first(member.__doc__), ""]
-    return "\n".join(lines).replace("\n\n\n", "\n\n")
-
-
-PAGES = {"errors.md": errors_page, "events.md": events_page, "limits.md": limits_page, "api.md": api_page}
+PAGES = {"errors.md": errors_page, "events.md": events_page, "limits.md": limits_page}
 
 if __name__ == "__main__":
     for file, page in PAGES.items():

@@ -9,10 +9,11 @@ from typing import Any, get_args
 import pytest
 
 import holdfast
-from holdfast import Identity, Spooling, errors
-from holdfast.model.handles import Priority
-from holdfast.model.plan import Level
-from holdfast.model.situation import FIELDS, Mode
+from holdfast import Identity, errors
+from holdfast.model.history.handles import Priority
+from holdfast.model.history.plans import Level
+from holdfast.model.situation.situations import FIELDS, ActionMode
+from holdfast.types import Spooling
 
 INTERN = Identity(user_id="i1", authority="intern")
 ADA = Identity(user_id="ada", authority="employee")
@@ -46,7 +47,7 @@ def types(session: holdfast.Session) -> list[str]:
 
 def test_000_the_scores_of_the_priorities(session: holdfast.Session) -> None:
     frame = session.frame("work", budget=8_000)
-    added = [frame.add_handle("document", name, priority=name) for name in get_args(Priority)]
+    added = [frame.handles.add("document", name, priority=name) for name in get_args(Priority)]
     assert [(each.priority, each.score) for each in added] == [
         ("critical", 100),
         ("high", 75),
@@ -65,8 +66,8 @@ def test_000_the_newest_ten_messages_stay() -> None:
     for number in range(15):
         session.record("user", f"question {number}: " + "what is there to say of this? " * 20)
         session.record("assistant", f"answer {number}: " + "there is a lot to say of this. " * 20)
-    session.compact(strategy=holdfast.SummarizeOldest(), window=20_000)
-    shown = session.history().messages
+    session.context.compact(strategy=holdfast.types.SummarizeOldest(), window=20_000)
+    shown = session.context.view().messages
     assert [message.seq for message in shown] == [message.seq for message in session.messages(limit=10)]
 
 
@@ -98,7 +99,7 @@ def test_000_a_new_frame_has_the_fields_of_the_pseudocode(session: holdfast.Sess
     state = root.frame("child", budget=3_000, inputs={"path": "a.txt"}).state()
     assert (state.parent, state.goal, state.inputs) == (root.id, "child", {"path": "a.txt"})
     assert (state.scope, state.status, state.depth) == (session.scope, "active", 1)
-    assert (state.budget, state.limits.max_subframe_depth) == (holdfast.Budget(total=3_000), 3)
+    assert (state.budget, state.limits.max_subframe_depth) == (holdfast.types.Budget(total=3_000), 3)
     assert (state.context_handles, state.result_refs) == ((), ())
     assert state.created_us > 0
     assert (state.completed_us, state.context_hash) == (None, None)
@@ -119,31 +120,31 @@ def test_000_the_integration_checklist() -> None:
         ("waiting_for_subcall", root.id),
         ("tool_not_started", child.id),
     ]
-    child.start(reply.tool_calls[0])
+    child.start_call(reply.tool_calls[0])
     assert [work.kind for work in session.recover().pending_work] == ["waiting_for_subcall", "tool_in_progress"]
     child.result(reply.tool_calls[0], "17 euros")
-    child.add_handle("tool_result", "17 euros", source=reply.tool_calls[0].id)
+    child.handles.add("tool_result", "17 euros", source=reply.tool_calls[0].id)
     child.update(goal="look up the price")
     for number in range(15):
         child.record("user", f"and part {number}? " + "tell me all about it. " * 20)
         child.record("assistant", f"{number} euros. " + "that is all about it. " * 20)
-    child.compact(strategy=holdfast.SummarizeOldest(), window=20_000)
+    child.context.compact(strategy=holdfast.types.SummarizeOldest(), window=20_000)
     token = child.suspend("wait for the user")
     assert [frame.id for frame in session.recover().frame_stack] == [root.id]
     engine.resume(token)
     child.pop("completed", "17 euros")
     assert [ref.frame for ref in root.state().result_refs] == [child.id]
     recovery = session.recover()
-    assert (recovery.current_frame, recovery.pending_work) == (session.stack()[-1], ())
+    assert (recovery.current_frame, recovery.pending_work) == (session.frames.stack()[-1], ())
     assert {name for name in types(session) if name.startswith(("frame.", "actor."))} == NINE
 
 
 def test_000_the_lowest_priority_goes_first(session: holdfast.Session) -> None:
     frame = session.frame("work", budget=8_000)
     added = {
-        each: frame.add_handle("document", f"{each} " + "word " * 300, priority=each) for each in get_args(Priority)
+        each: frame.handles.add("document", f"{each} " + "word " * 300, priority=each) for each in get_args(Priority)
     }
-    done = frame.compact(strategy=holdfast.PriorityBased(), window=1_000)
+    done = frame.context.compact(strategy=holdfast.types.PriorityBased(), window=1_000)
     assert {*done.removed} == {added["low"].id, added["background"].id}
     assert (done.items_removed, done.items_summarised, done.level) == (2, 0, "aggressive")
     assert done.final <= 1_000 < done.original
@@ -177,9 +178,9 @@ def spooled(value: str, *, threshold: int, preview: int) -> str:
     session.record("user", "read it")
     reply = session.record("assistant", "I read.", tool_calls=[{"name": "read", "args": {}}])
     session.result(reply.tool_calls[0], value)
-    shown: str = session.render("openai")[-1]["content"]
-    [handle] = session.pieces()
-    assert session.read_text(handle, limit=10_000).text == value
+    shown: str = session.context.render("openai")[-1]["content"]
+    [handle] = session.handles.list()
+    assert session.handles.read(handle, limit=10_000).text == value
     return shown
 
 
@@ -193,12 +194,12 @@ def test_001_a_label_for_each_residency(session: holdfast.Session) -> None:
     session.record("user", "read it")
     reply = session.record("assistant", "I read.", tool_calls=[{"name": "read", "args": {}}])
     session.result(reply.tool_calls[0], "line\n" * 200)
-    [piece] = session.pieces()
-    assert (piece.residency, piece.occupies_context) == ("resident", True)
+    [piece] = session.handles.list()
+    assert (piece.residency, piece.is_in_context) == ("resident", True)
     assert piece.source == reply.tool_calls[0].id
-    out = session.page_out(piece, tier="semantic")
-    assert (out.residency, out.tier, out.occupies_context) == ("paged_out", "semantic", False)
-    back = session.page_in(piece)
+    out = session.handles.page_out(piece, tier="semantic")
+    assert (out.residency, out.tier, out.is_in_context) == ("paged_out", "semantic", False)
+    back = session.handles.page_in(piece)
     assert (back.residency, back.digest, back.tokens) == ("resident", piece.digest, piece.tokens)
 
 
@@ -208,8 +209,8 @@ def test_001_a_label_for_each_residency(session: holdfast.Session) -> None:
 def test_002_vector_1_in_a_pack() -> None:
     engine = holdfast.open("memory:")
     ledger = engine.ledger(user="ada")
-    ledger.assert_("status_v1", "approved")
-    ledger.assert_("status_v2", "cancelled", supersedes="status_v1")
+    ledger.set("status_v1", "approved")
+    ledger.set("status_v2", "cancelled", supersedes="status_v1")
     text = engine.create_session("s", ledgers=[ledger.id]).pack("What is the current status?").text
     assert "cancelled" in text
     assert "approved" not in text
@@ -221,9 +222,9 @@ def test_002_vector_2_in_a_pack() -> None:
     ledger = engine.ledger(user="ada")
     session = engine.create_session("s", ledgers=[ledger.id])
     for _ in range(3):
-        ledger.assert_("order_v1", "approved")
+        ledger.set("order_v1", "approved")
         session.record("user", "The order is approved.")
-    ledger.assert_("order_v2", "cancelled", supersedes="order_v1")
+    ledger.set("order_v2", "cancelled", supersedes="order_v1")
     session.record("user", "The order is cancelled.")
     text = session.pack("Should we proceed with the order?").text
     assert "order_v2: cancelled" in text
@@ -234,14 +235,14 @@ def test_002_vector_2_in_a_pack() -> None:
 def test_002_vector_3_in_a_pack() -> None:
     engine = holdfast.open("memory:")
     ledger = engine.ledger(organization="acme")
-    policy = ledger.assert_("policy", "max 15%", source="CFO", authority="CFO")
+    policy = ledger.set("policy", "max 15%", source="CFO", authority="CFO")
     session = engine.create_session("s", identity=INTERN, ledgers=[ledger.id])
     session.observe("Let's offer 25%")
     pack = session.pack("Can we offer 25%?")
     [entry] = [each for each in pack.manifest.of("included") if each.section == "facts"]
     assert (entry.id, entry.priority) == (policy.id, "critical")
     assert "policy: max 15%" in pack.text
-    assert ledger.get(policy.id).is_valid
+    assert ledger.fact(policy.id).is_valid
 
 
 @pytest.mark.parametrize(
@@ -260,10 +261,10 @@ def test_002_vector_3_in_a_pack() -> None:
 def test_002_the_words_of_an_explicit_change(text: str) -> None:
     engine = holdfast.open("memory:")
     ledger = engine.ledger(user="ada")
-    ledger.assert_("address", "123 Main St")
+    ledger.set("address", "123 Main St")
     session = engine.create_session("s", identity=ADA, ledgers=[ledger.id])
     session.observe(text)
-    current = ledger.current("address")
+    current = ledger.get("address")
     assert current is not None
     assert current.value == "456 Oak Ave"
     assert "123 Main St" not in session.pack("Where do I live?").text
@@ -274,15 +275,15 @@ def test_002_the_steps_of_the_context() -> None:
     engine = holdfast.open("memory:")
     ledger = engine.ledger(user="ada")
     for number in range(200):
-        ledger.assert_(f"part {number}", f"{number} euros")
+        ledger.set(f"part {number}", f"{number} euros")
     session = engine.create_session("s", identity=ADA, ledgers=[ledger.id])
-    session.set_environment("location", "Lisbon")
-    session.set_working("draft about part 7", "part 7 costs too much")
+    session.environment.set("location", "Lisbon")
+    session.working.set("draft about part 7", "part 7 costs too much")
     pack = session.pack("What does part 7 cost?", budget=1_000)
     included = pack.manifest.of("included")
     assert {"identity", "environment", "facts", "working_set"} <= {entry.section for entry in included}
     facts = [entry for entry in included if entry.section == "facts"]
-    assert ledger.get(facts[0].id).key == "part 7"
+    assert ledger.fact(facts[0].id).key == "part 7"
     assert sum(entry.tokens for entry in facts) <= 0.7 * pack.tokens.budget
     assert pack.tokens.used <= pack.tokens.budget
     assert [entry for entry in pack.manifest.of("omitted") if entry.section == "facts"]
@@ -297,43 +298,43 @@ def test_002_the_tunings(session: holdfast.Session, profile: str, share: float) 
 
 
 def test_003_an_update_merges_known_keys_that_are_not_blank(session: holdfast.Session) -> None:
-    session.update_situation({"goal": "find the bug", "progress": "read the log"})
-    update = session.update_situation({"summary_update": {"goal": "  ", "progress": "found it", "mood": "good"}})
+    session.situation.update({"goal": "find the bug", "progress": "read the log"})
+    update = session.situation.update({"summary_update": {"goal": "  ", "progress": "found it", "mood": "good"}})
     assert (update.situation.goal, update.situation.progress) == ("find the bug", "found it")
     assert update.ignored == ("mood",)
-    assert str(session.situation()) == "goal: find the bug; progress: found it"
+    assert str(session.situation.get()) == "goal: find the bug; progress: found it"
 
 
 def test_003_five_fields_that_begin_empty(session: holdfast.Session) -> None:
     assert FIELDS == ("goal", "progress", "current_approach", "key_findings", "next_focus")
-    assert session.situation().fields == ()
+    assert session.situation.get().fields == ()
     assert [*holdfast.UPDATE_SITUATION.parameters["properties"]] == [*FIELDS]
 
 
 def test_003_what_an_action_has(session: holdfast.Session) -> None:
     calls = [{"name": "read", "args": {"path": "a"}, "result": "x" * 5_000, "outcome": "failure"}]
     texts: dict[str, Any] = {"thinking": "hm", "planning": "first a", "reflection": "not a", "approach": "by file"}
-    session.act("deep", **texts, tool_calls=calls, iteration=2)
-    [action] = session.actions()
+    session.situation.act("deep", **texts, tool_calls=calls, iteration=2)
+    [action] = session.situation.actions()
     assert (action.iteration, action.mode, action.timestamp[10]) == (2, "deep", "T")
     assert {name: getattr(action, name) for name in texts} == texts
     [call] = action.tool_calls
     assert (call.name, call.args, len(call.result), call.outcome) == ("read", {"path": "a"}, 1_000, "failure")
 
 
-@pytest.mark.parametrize("mode", get_args(Mode))
-def test_003_the_reasoning_context(session: holdfast.Session, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", get_args(ActionMode))
+def test_003_the_reasoning_context(session: holdfast.Session, mode: ActionMode) -> None:
     """Nothing yet; then three actions before the latest; then the situation, with details in deep mode alone."""
-    assert session.reasoning_context(mode) == "Nothing has been done yet."
+    assert session.situation.reasoning(mode) == "Nothing has been done yet."
     for number in range(6):
         call = {"name": "look", "args": {"at": number}, "result": f"result {number}"}
-        session.act(mode, thinking=f"thought {number}", approach=f"approach {number}", tool_calls=[call])
-    text = session.reasoning_context(mode)
+        session.situation.act(mode, thinking=f"thought {number}", approach=f"approach {number}", tool_calls=[call])
+    text = session.situation.reasoning(mode)
     assert [number for number in range(6) if f"approach {number}" in text] == [2, 3, 4, 5]
     assert "LATEST DETAILS" in text
-    assert "approach 3" not in session.reasoning_context(mode, max_history=1)
-    session.update_situation({"goal": "find the bug"})
-    text = session.reasoning_context(mode)
+    assert "approach 3" not in session.situation.reasoning(mode, max_history=1)
+    session.situation.update({"goal": "find the bug"})
+    text = session.situation.reasoning(mode)
     assert text.startswith("SITUATION\ngoal: find the bug")
     assert "approach 4" not in text
     assert ("thought 5" in text) == (mode == "deep")
@@ -368,7 +369,7 @@ def test_004_a_window_leaves_out_the_oldest_and_keeps_the_system_prompt(session:
     for number in range(30):
         session.record("user", f"question {number} " + "word " * 30)
         session.record("assistant", f"answer {number} " + "word " * 30)
-    view = session.window(1_000)
+    view = session.context.window(1_000)
     assert view.tokens <= 1_000
     assert view.messages[0].text == "You keep a shop."
     assert view.messages[-1].text.startswith("answer 29")
@@ -380,24 +381,24 @@ def test_004_a_summary_stands_for_the_oldest_rounds(session: holdfast.Session) -
     for number in range(10):
         session.record("user", f"question {number} " + "word " * 30)
         session.record("assistant", f"answer {number} " + "word " * 30)
-    draft = session.draft_summary()
+    draft = session.context.draft_summary()
     assert draft is not None
-    session.summarize(draft, "Ten questions were asked.")
-    assert session.render("openai")[0]["content"] == "Summary of earlier context: Ten questions were asked."
+    session.context.summarize(draft, "Ten questions were asked.")
+    assert session.context.render("openai")[0]["content"] == "Summary of earlier context: Ten questions were asked."
     assert len(session.messages(limit=100)) == 20
 
 
-@pytest.mark.parametrize("end", ["reset", "close", "destroy"])
+@pytest.mark.parametrize("end", ["reset", "end", "destroy"])
 def test_004_the_history_is_offered_to_the_memory_engine(end: str) -> None:
     engine = holdfast.open("memory:")
     session = engine.create_session("s")
     session.record("user", "I like tea.")
     getattr(session, end)()
-    [offload] = engine.outbox()
-    assert [message.text for message in engine.history(offload)] == ["I like tea."]
-    assert engine.outbox() == [offload]
-    engine.acknowledge(offload)
-    assert engine.outbox() == []
+    [offload] = engine.admin.outbox()
+    assert [message.text for message in engine.admin.offloaded(offload)] == ["I like tea."]
+    assert engine.admin.outbox() == [offload]
+    engine.admin.acknowledge(offload)
+    assert engine.admin.outbox() == []
 
 
 def test_004_any_process_serves_any_session() -> None:
@@ -413,7 +414,7 @@ def test_004_a_new_session_knows_what_the_users_ledger_knows() -> None:
     engine = holdfast.open("memory:")
     ledger = engine.ledger(user="ada")
     first = engine.create_session("first", identity=ADA, ledgers=[ledger.id])
-    ledger.assert_("favourite drink", "green tea")
-    first.close()
+    ledger.set("favourite drink", "green tea")
+    first.end()
     second = engine.create_session("second", identity=ADA, ledgers=[ledger.id])
     assert "favourite drink: green tea" in second.pack("What may I offer you?").text

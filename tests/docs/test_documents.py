@@ -7,7 +7,7 @@ import pytest
 from holdfast.model.events import EVENTS
 from tests.docs import documents
 
-ROWS = documents.rows()
+ROWS = documents.read_rows()
 DOCUMENTS = ("000", "001", "002", "003", "004")
 EXAMPLES = "Examples"
 """How the parts begin whose rows are run by tests."""
@@ -21,7 +21,9 @@ def test_every_document_has_rows() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_name_stands_for_something(document: str) -> None:
     rows = [row for row in ROWS if row.document == document]
-    assert [(row.theirs, name, fault) for row in rows for name in row.names if (fault := documents.fault(name))] == []
+    assert [
+        (row.theirs, name, fault) for row in rows for name in row.names if (fault := documents.find_fault(name))
+    ] == []
 
 
 def test_every_row_says_where_it_is_or_why_it_is_not() -> None:
@@ -47,13 +49,15 @@ def test_every_example_names_the_test_that_runs_it(document: str) -> None:
         ("Budget.total", ""),
         ("Budget.totals", "no such name"),
         ("Session.pack(budget, role)", ""),
+        ("Session.facts.search(query)", ""),
+        ("Session.facts.recall", "no such name"),
         ("Session.pack(budgets)", "no parameter budgets"),
         ("Budget.total(budget)", "no parameter budget"),
         ('Priority["critical"]', ""),
         ('Priority["urgent"]', "urgent is none of its values"),
         ("errors.InsufficientTokens.requested", ""),
         ("errors.InsufficientTokens.wanted", "no such name"),
-        ("holdfast.context.plan.plan", ""),
+        ("holdfast.core.history.planner.pressure", ""),
         ("holdfast.context.nowhere.plan", "no such name"),
         (next(iter(EVENTS)), ""),
         ("frame.vanished", "no such name"),
@@ -66,4 +70,4 @@ def test_every_example_names_the_test_that_runs_it(document: str) -> None:
     ],
 )
 def test_a_name_that_stands_for_nothing_is_found(name: str, fault: str) -> None:
-    assert documents.fault(name) == fault
+    assert documents.find_fault(name) == fault

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.model.log import Append, Appended
+from holdfast.model.log import Append, AppendResult
 from tests.docs.test_examples import BLOCK, ROOT
 
 ASKED = "I travel on May 3. What does Lisbon cost?"
@@ -30,7 +30,7 @@ def the_agent() -> dict[str, Any]:
 
 def turns(engine: holdfast.Engine, agent: dict[str, Any]) -> list[str]:
     """Both turns of the page, from the beginning: what was done before is not done again."""
-    engine.ledger(user="ada").assert_("travel_date", "May 3", source="the booking system", key="booked")
+    engine.ledger(user="ada").set("travel_date", "May 3", source="the booking system", key="booked")
     asked = (("turn 1", ASKED), ("turn 2", CORRECTED))
     return [agent["agent"](engine, turn, text, agent["price"]) for turn, text in asked]
 
@@ -43,7 +43,7 @@ def played(monkeypatch: pytest.MonkeyPatch, cut: int, *, stored: bool) -> tuple[
     append = engine.store.append
     writes = 0
 
-    def failing(what: Append) -> Appended:
+    def failing(what: Append) -> AppendResult:
         nonlocal writes
         writes += 1
         if writes == cut and not stored:
@@ -60,7 +60,7 @@ def played(monkeypatch: pytest.MonkeyPatch, cut: int, *, stored: bool) -> tuple[
     except agent["PowerCut"]:
         starts += 1
         turns(engine, agent)
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
     return engine.session("trip", actor="ada"), starts
 
 
@@ -75,10 +75,10 @@ def test_it_goes_on_wherever_it_dies(monkeypatch: pytest.MonkeyPatch, *, stored:
         messages = session.messages()
         assert [message.role for message in messages] == SAID
         assert messages[-1].text == "On May 10 it costs 210 euros."
-        assert len(session.packs()) == REPLIES, "each reply with the pack that it answers, and no other"
+        assert len(session.packs.list()) == REPLIES, "each reply with the pack that it answers, and no other"
         shown = str(session.pack(settle=False))
         assert "May 10" in shown
         assert "May 3" not in shown
-        for record in session.packs():
-            assert session.reproduce(record).context_hash == record.context_hash
+        for record in session.packs.list():
+            assert session.packs.reproduce(record).context_hash == record.context_hash
     assert died > 10

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import holdfast
-from holdfast import Body, Image
+from holdfast import Image
 from holdfast.cli import main
+from holdfast.types import Body
 from tests.support import CountingIds, SteppingClock
 
 HOSTILE = "red \x1b[31malert\x1b[0m, title \x1b]0;pwned\x07, back\x08\x9b2J \u202edesrever\u2066 end"
@@ -24,7 +25,7 @@ LONG = 130
 COMMAND = [sys.executable, "-m", "holdfast"]
 
 
-class Ran(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     err: str
@@ -45,19 +46,19 @@ class Ran(NamedTuple):
         return told
 
 
-class Cli(NamedTuple):
+class CommandRunner(NamedTuple):
     """The commands on one file, run in this process."""
 
     path: Path
     capture: pytest.CaptureFixture[str]
 
-    def __call__(self, *args: str | Path) -> Ran:
+    def __call__(self, *args: str | Path) -> CommandResult:
         self.capture.readouterr()
         code = main(["--file", str(self.path), *map(str, args)])
-        return Ran(code, *self.capture.readouterr())
+        return CommandResult(code, *self.capture.readouterr())
 
 
-def run(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+def run_process(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """The real command."""
     options = {"capture_output": True, "text": True, "timeout": 60, **options}
     done: subprocess.CompletedProcess[str] = subprocess.run([*COMMAND, *map(str, args)], check=False, **options)
@@ -84,11 +85,11 @@ def write_history(path: Path) -> None:
         trip.result(asked.tool_calls[0], {"flights": [940]})
         closed = engine.create_session("closed", actor="ada")
         closed.record("user", "that is all")
-        closed.close("all done")
+        closed.end("all done")
         engine.create_session("idle", actor="ada", idle_timeout_s=60).record("user", "anybody there?")
         late = engine.create_session("late", actor="ada")
         call = late.record("assistant", "", tool_calls=[{"name": "slow", "args": {}}]).tool_calls[0]
-        late.close_open_calls("gave up")
+        late.close_calls("gave up")
         late.result(call, "done after all")
         late.reset("new topic")
         late.record("user", "start over")
@@ -101,12 +102,12 @@ def write_history(path: Path) -> None:
         large = engine.create_session("large")
         for number in range(LONG):
             large.record("user" if number % 2 else "assistant", f"step {number}", key=f"step {number}")
-        large.record("user", [Body(engine.put_blob(b"x" * 50_000), "xxx"), Image(url="https://example.org/a.png")])
+        large.record("user", [Body(engine.blobs.put(b"x" * 50_000), "xxx"), Image(url="https://example.org/a.png")])
         large.record("user", "word " * 2_000)
         engine.acting_as(tenant="acme").create_session("secret", actor="ada").record("user", "for acme only")
 
 
-def copied(source: Path, target: Path) -> Path:
+def copy_store(source: Path, target: Path) -> Path:
     shutil.copy(source, target)
     shutil.copytree(f"{source}.blobs", f"{target}.blobs")
     return target

@@ -9,16 +9,16 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import holdfast
-from tests.edges.cli import Cli, copied, write_history
-from tests.edges.engines import Desk, kinds_for
+from tests.edges.cli import CommandRunner, copy_store, write_history
+from tests.edges.engines import EngineDesk, kinds_for
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def desk() -> Iterator[EngineDesk]:
     """In shared memory, where there is some: what survives power loss is not the question here."""
     shared_memory = Path("/dev/shm")
     with TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
-        made = Desk(Path(folder))
+        made = EngineDesk(Path(folder))
         try:
             yield made
         finally:
@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def engine(request: pytest.FixtureRequest, desk: Desk) -> holdfast.Engine:
+def engine(request: pytest.FixtureRequest, desk: EngineDesk) -> holdfast.Engine:
     return desk.open(request.param)
 
 
@@ -45,5 +45,5 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def cli(history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(copied(history, tmp_path / "agent.db"), capsys)
+def cli(history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
+    return CommandRunner(copy_store(history, tmp_path / "agent.db"), capsys)

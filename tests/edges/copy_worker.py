@@ -8,8 +8,8 @@ import time
 
 import msgspec
 
-from holdfast.runtime import moving
-from tests.crash.worker import be_nursery
+from holdfast.runtime import store_copy
+from tests.crash.worker import serve_nursery
 
 PAGE = 5
 PAUSE_S = 0.001
@@ -23,8 +23,8 @@ class Copy(msgspec.Struct, frozen=True):
 def copy_until_killed(line: bytes) -> None:
     """Whoever is done says so again and again, so that it is never too late for a kill."""
     task = msgspec.json.decode(line, type=Copy)
-    moving._PAGE = PAGE
-    moving.copy(task.source, task.target, progress=lambda done, _: say(b"%d" % done))
+    store_copy._PAGE = PAGE
+    store_copy.copy(task.source, task.target, progress=lambda done, _: say(b"%d" % done))
     while True:
         say(b"done")
         time.sleep(PAUSE_S)
@@ -36,4 +36,4 @@ def say(line: bytes) -> None:
 
 if __name__ == "__main__":
     assert sys.argv[1:] == ["nursery"]
-    be_nursery(copy_until_killed)
+    serve_nursery(copy_until_killed)

@@ -19,38 +19,40 @@ from psycopg import sql
 import holdfast
 from holdfast.errors import HoldfastError
 from holdfast.model import limits
-from holdfast.model.log import Recorded
+from holdfast.model.log import StoredEvent
 from holdfast.model.rows import TABLES, Row
 from holdfast.ports import EventStore
-from holdfast.runtime.async_held import Waking
+from holdfast.runtime.async_base import AwaitableFrame
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.threaded import ThreadedStore
 from tests.postgres import empty_url
-from tests.property.tools import whole_feed
+from tests.property.store_tools import read_whole_feed
 from tests.support import SOAK, CountingIds, SteppingClock
 
 KINDS = ("memory", "sqlite", "postgres", "memory awaited", "sqlite awaited", "postgres awaited")
-FEWER = KINDS[:-1] if SOAK else ("memory", "sqlite", "postgres", "sqlite awaited")
+FEWER_KINDS = KINDS[:-1] if SOAK else ("memory", "sqlite", "postgres", "sqlite awaited")
 """For tests that have many other parameters: every store, and both worlds, without the kind that takes longest to open."""
-LOCAL = tuple(kind for kind in KINDS if not kind.startswith("postgres"))
+LOCAL_KINDS = tuple(kind for kind in KINDS if not kind.startswith("postgres"))
 """For tests of what happens before a store is asked, and for those that open one for each of many examples."""
-SQLITE = tuple(kind for kind in KINDS if kind.startswith("sqlite"))
-LASTING = tuple(kind for kind in FEWER if not kind.startswith("memory"))
+SQLITE_KINDS = tuple(kind for kind in KINDS if kind.startswith("sqlite"))
+DURABLE_KINDS = tuple(kind for kind in FEWER_KINDS if not kind.startswith("memory"))
 """Those that are still there when they are opened again."""
 
 
 def kinds_for(test: str, *, many: bool) -> tuple[str, ...]:
-    """The kinds that a test asks. A server takes long, so it is asked in one of the two worlds, and not at all by a test
-    that has other parameters: that one asks memory in one world, and a file in the other. Which is in which world differs
-    from test to test."""
+    """The kinds of engine that a test runs on: memory in one world (blocking or awaited), a file in the other, and a server
+    for one test in three. A test with other parameters runs on one of these. Which kind it is differs from test to test:
+    the stores themselves are held to one contract by tests/conformance. `make soak` runs all kinds."""
     if SOAK:
         return KINDS
-    turn = zlib.crc32(test.encode()) % 2
-    return (LOCAL[turn], LOCAL[3 - turn]) if many else (*LOCAL, KINDS[2 + 3 * turn])
+    turn = zlib.crc32(test.encode())
+    if many:
+        return (LOCAL_KINDS[turn % 4],)
+    return (LOCAL_KINDS[turn % 2], LOCAL_KINDS[3 - turn % 2], *([KINDS[2 + 3 * (turn % 2)]] if turn % 3 == 0 else []))
 
 
-class Awaited:
+class BlockingProxy:
     """An async engine, session or frame, used as if it blocked: one body of a test serves both worlds."""
 
     def __init__(self, target: object, runner: asyncio.Runner) -> None:
@@ -60,11 +62,11 @@ class Awaited:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
         if not inspect.isroutine(found):
-            return found
+            return BlockingProxy(found, self._runner) if _is_async_object(found) else found
 
         def call(*args: object, **kwargs: object) -> Any:
-            named = {name: _unwrapped(value) for name, value in kwargs.items()}
-            return self._settled(found(*map(_unwrapped, args), **named))
+            named = {name: _unwrap(value) for name, value in kwargs.items()}
+            return self._settled(found(*map(_unwrap, args), **named))
 
         return call
 
@@ -72,13 +74,11 @@ class Awaited:
         if inspect.iscoroutine(answer):
             answer = self._runner.run(answer)
         if isinstance(answer, AsyncIterator):
-            return self._runner.run(_collected(answer))
-        if isinstance(answer, Waking):
-            answer = self._runner.run(_made(answer))
-        if isinstance(
-            answer, holdfast.AsyncEngine | holdfast.AsyncSession | holdfast.AsyncFrame | holdfast.AsyncLedger
-        ):
-            return Awaited(answer, self._runner)
+            return self._runner.run(_collect(answer))
+        if isinstance(answer, AwaitableFrame):
+            answer = self._runner.run(_await_frame(answer))
+        if _is_async_object(answer):
+            return BlockingProxy(answer, self._runner)
         if isinstance(answer, AbstractAsyncContextManager):
             return self._entered(answer)
         return answer
@@ -95,26 +95,31 @@ class Awaited:
     def __repr__(self) -> str:
         return repr(self._target)
 
-    def __enter__(self) -> Awaited:
-        return Awaited(self._runner.run(self._target.__aenter__()), self._runner)  # type: ignore[attr-defined]
+    def __enter__(self) -> BlockingProxy:
+        return BlockingProxy(self._runner.run(self._target.__aenter__()), self._runner)  # type: ignore[attr-defined]
 
     def __exit__(self, *error: object) -> None:
         self._runner.run(self._target.__aexit__(*error))  # type: ignore[attr-defined]
 
 
-def _unwrapped(value: object) -> object:
-    return value._target if isinstance(value, Awaited) else value
+def _is_async_object(value: object) -> bool:
+    """An async engine, session, frame or ledger, or a facet of one."""
+    return type(value).__module__.startswith("holdfast.runtime.async_")
 
 
-async def _made(frame: Waking) -> holdfast.AsyncFrame:
+def _unwrap(value: object) -> object:
+    return value._target if isinstance(value, BlockingProxy) else value
+
+
+async def _await_frame(frame: AwaitableFrame) -> holdfast.AsyncFrame:
     return await frame
 
 
-async def _collected(pieces: AsyncIterator[bytes]) -> list[bytes]:
+async def _collect(pieces: AsyncIterator[bytes]) -> list[bytes]:
     return [piece async for piece in pieces]
 
 
-class HandClock:
+class ManualClock:
     """A clock that stands still until it is moved."""
 
     def __init__(self, now_s: float = 1_700_000_000.0) -> None:
@@ -124,14 +129,14 @@ class HandClock:
         return round(self.now_s * 1_000_000)
 
 
-class Ids(CountingIds):
+class RepeatableIds(CountingIds):
     """Suspension tokens that are the same in every run, too."""
 
     def secret(self) -> bytes:
         return hashlib.sha256(self.command_id().encode()).digest()
 
 
-class Desk:
+class EngineDesk:
     """Opens engines of any kind, and closes what is still open at the end. Their ids, salts and times are the same in
     every run, so two engines that were asked the same have the same bytes."""
 
@@ -159,10 +164,10 @@ class Desk:
         return self.folder / f"{kind.replace(' ', '-')}-{name}.db"
 
     def open_url(self, url: Any, *, awaited: bool = False, **options: Any) -> holdfast.Engine:
-        options = {"clock": SteppingClock(), "ids": Ids(), **options}
+        options = {"clock": SteppingClock(), "ids": RepeatableIds(), **options}
         if awaited:
             engine = self._runner.run(holdfast.open_async(url, **options))
-            opened = cast("holdfast.Engine", Awaited(engine, self._runner))
+            opened = cast("holdfast.Engine", BlockingProxy(engine, self._runner))
         else:
             opened = holdfast.open(url, **options)
         self._opened.append(opened)
@@ -184,7 +189,7 @@ def store_of(engine: holdfast.Engine) -> EventStore:
 
 
 @contextmanager
-def store_replaced(engine: holdfast.Engine, store: object) -> Iterator[None]:
+def replace_store(engine: holdfast.Engine, store: object) -> Iterator[None]:
     """Another store under an open engine, for a while."""
     holder: Any = getattr(engine, "_target", engine)
     before = holder.store
@@ -195,8 +200,8 @@ def store_replaced(engine: holdfast.Engine, store: object) -> Iterator[None]:
         holder.store = before
 
 
-def log_of(engine: holdfast.Engine) -> list[Recorded]:
-    return list(whole_feed(store_of(engine)))
+def log_of(engine: holdfast.Engine) -> list[StoredEvent]:
+    return list(read_whole_feed(store_of(engine)))
 
 
 def rows_of(engine: holdfast.Engine) -> list[Row]:
@@ -211,68 +216,83 @@ def rows_of(engine: holdfast.Engine) -> list[Row]:
 
 
 def blobs_of(engine: holdfast.Engine) -> list[tuple[str, str]]:
-    return sorted((tenant, digest) for tenant, digest, _ in engine.blobs.stored())
+    return sorted((tenant, digest) for tenant, digest, _ in engine._blob_store.stored())
 
 
-def contents(engine: holdfast.Engine) -> tuple[list[Recorded], list[Row], list[tuple[str, str]]]:
+def contents(engine: holdfast.Engine) -> tuple[list[StoredEvent], list[Row], list[tuple[str, str]]]:
     """Everything that an engine keeps, in order: what must not change when a call is refused."""
     return log_of(engine), rows_of(engine), blobs_of(engine)
 
 
-def busy(session: holdfast.Session) -> None:
+def record_busy_session(session: holdfast.Session) -> None:
     """Frames in every state, with budgets, handles, a tool under way, and results of children, one of them large; and a
     conversation that is shown otherwise than it was recorded."""
     root = session.frame(
         "plan the trip", budget=10_000, inputs={"to": "Lisbon"}, timeout_s=10**6, key=f"{session.id} root"
     )
-    root.reserve("the next call", 100)
+    root.budget.reserve("the next call", 100)
     with root.frame("find a hotel", budget=3_000) as child:
         child.record("assistant", "looking", usage=holdfast.Usage(100, 10))
-        child.add_handle("document", "long " * limits.SPOOL_BYTES, source="guide", title="a guide", priority="high")
+        child.handles.add("document", "long " * limits.SPOOL_BYTES, source="guide", title="a guide", priority="high")
         child.pop("completed", "found one", result={"hotel": ["by the sea"] * 9_000})
     root.frame("ask the user", budget=100).suspend("which room?", resumable_by=["ada"])
     below = root.frame("pay for it", budget=100, max_tool_calls=1)
     below.frame("deeper", budget=10).pop("failed", "no money")
     call = below.record("assistant", "", tool_calls=[{"name": "pay", "args": {"amount": 5}}]).tool_calls[0]
-    below.start(call)
+    below.start_call(call)
     below.result(call, "paid")
     other = session.frame("another matter", budget=5)
     other.suspend("later")
     other.revoke("never mind")
-    handle = root.add_handle("document", "a map " * 99, source="atlas")
-    root.page_out(handle, tier="semantic")
-    root.replace_handle(handle, "a better map " * 99, title="the map")
-    root.page_out(handle)
-    reshown(session)
+    handle = root.handles.add("document", "a map " * 99, source="atlas")
+    root.handles.page_out(handle, tier="semantic")
+    root.handles.replace(handle, "a better map " * 99, title="the map")
+    root.handles.page_out(handle)
+    record_changed_view(session)
+    record_entries(session)
     session.recover()
 
 
-def reshown(session: holdfast.Session) -> None:
+def record_entries(session: holdfast.Session) -> None:
+    """Checkpoints of a list that grows, one of them deleted, with a long name, bytes and a value for the blob store."""
+    steps: list[dict[str, object]] = []
+    for number in range(12):
+        steps += [{"step": number, "text": f"step {number} of {session.id} " * 30}]
+        parent = f"c{number - 1}" if number else None
+        session.entries.append("checkpoint", f"c{number}", {"steps": steps, "at": number}, parent=parent)
+    session.entries.append("write", "node:" * 90, [{"large": f"{session.id} " * 9_000}], parent="c3")
+    session.entries.append("write", "bytes", f"{session.id}".encode() * 9_000)
+    session.entries.delete(["c2", "c5"])
+
+
+def record_changed_view(session: holdfast.Session) -> None:
     """A conversation with a fold, an excerpt, a piece that is paged out, and one that came back."""
     for text in ("where to?", "and then?", "anything else?"):
         session.record("user", f"{text} {'please ' * 30}")
         call = session.record("assistant", "", tool_calls=[{"name": "look", "args": {"for": text}}]).tool_calls[0]
         session.result(call, f"{text} {'a place ' * 200}")
         session.record("assistant", "there it is " * 9)
-    assert session.compact(strategy=holdfast.SummarizeOldest(keep_recent=8), window=9_000).at
-    assert session.compact(window=1_200, policy=holdfast.Classic(snip=0.1, micro=None, collapse=None, auto=None)).at
+    assert session.context.compact(strategy=holdfast.types.SummarizeOldest(keep_recent=8), window=9_000).at
+    assert session.context.compact(
+        window=1_200, policy=holdfast.types.Classic(snip=0.1, micro=None, collapse=None, auto=None)
+    ).at
     seqs = [message.seq for message in session.messages(limit=8)]
-    session.page_out(f"h{seqs[0]}_0")
-    session.page_out(f"h{seqs[3]}_0")
-    session.page_in(f"h{seqs[3]}_0")
+    session.handles.page_out(f"h{seqs[0]}_0")
+    session.handles.page_out(f"h{seqs[3]}_0")
+    session.handles.page_in(f"h{seqs[3]}_0")
 
 
-def everything(engine: holdfast.Engine, desk: Desk) -> bytes:
+def read_raw_contents(engine: holdfast.Engine, desk: EngineDesk) -> bytes:
     """All that a store holds, as raw as it can be had: the bytes of its tables, of its files, or of what is in memory."""
     store = store_of(engine)
     if isinstance(store, PostgresStore):
-        return _tables(store)
+        return _read_tables(store)
     if isinstance(store, MemoryStore):
-        return b"\0".join(_held([vars(store), getattr(engine.blobs, "_bodies", None)]))
+        return b"\0".join(_iterate_bytes([vars(store), getattr(engine._blob_store, "_bodies", None)]))
     return b"\0".join(path.read_bytes() for path in sorted(desk.folder.rglob("*")) if path.is_file())
 
 
-def _tables(store: PostgresStore) -> bytes:
+def _read_tables(store: PostgresStore) -> bytes:
     found = []
     with psycopg.connect(store.info) as connection:
         connection.execute("SELECT act_for(NULL)")
@@ -285,7 +305,7 @@ def _tables(store: PostgresStore) -> bytes:
     return b"".join(found)
 
 
-def _held(value: object) -> Iterator[bytes]:
+def _iterate_bytes(value: object) -> Iterator[bytes]:
     """The texts and bytes in a value, however deep."""
     match value:
         case str():
@@ -293,18 +313,18 @@ def _held(value: object) -> Iterator[bytes]:
         case bytes() | bytearray():
             yield bytes(value)
         case msgspec.Struct():
-            yield from _held([getattr(value, name) for name in value.__struct_fields__])
+            yield from _iterate_bytes([getattr(value, name) for name in value.__struct_fields__])
         case Mapping():
-            yield from _held([*value.keys(), *value.values()])
+            yield from _iterate_bytes([*value.keys(), *value.values()])
         case list() | tuple() | set() | frozenset():
             for each in value:
-                yield from _held(each)
+                yield from _iterate_bytes(each)
         case _ if type(value).__module__.startswith("holdfast.storage"):
-            yield from _held(vars(value))
+            yield from _iterate_bytes(vars(value))
 
 
 @contextmanager
-def refused(engine: holdfast.Engine, kind: type[HoldfastError], **data: object) -> Iterator[None]:
+def expect_refusal(engine: holdfast.Engine, kind: type[HoldfastError], **data: object) -> Iterator[None]:
     """What is done here is refused with just this kind of error, which has this data, and nothing has changed."""
     before = contents(engine)
     with pytest.raises(kind) as refusal:

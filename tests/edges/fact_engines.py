@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import holdfast
-from holdfast import Engine, Fact, Identity, Ledger, Observation, Proposal, Session
-from tests.edges.engines import Awaited
+from holdfast import Engine, Fact, Identity, Ledger, Session
+from holdfast.types import Observation, Proposal
+from tests.edges.engines import BlockingProxy
 
 STORES = ("memory", "sqlite", "postgres")
 MANY = ("memory", "sqlite", "postgres", "memory awaited")
@@ -20,22 +21,22 @@ CLERK = Identity(user_id="h1", user_name="Hana", authority="manager", permission
 CFO = Identity(user_id="c1", user_name="Carla", authority="CFO", permissions=("facts:endorse", "hr"))
 
 
-def shelf(engine: Engine, *, identity: Identity | None = None, **named: str) -> Ledger:
+def open_ledger(engine: Engine, *, identity: Identity | None = None, **named: str) -> Ledger:
     """A ledger of an engine, blocking or awaited."""
-    return _held(engine, engine.ledger(identity=identity, **named))
+    return _to_blocking(engine, engine.ledger(identity=identity, **named))
 
 
-def own(session: Session, **named: str) -> Ledger:
+def open_session_ledger(session: Session, **named: str) -> Ledger:
     """A ledger as the one who speaks in a session sees it."""
-    return _held(session, session.ledger(**named))
+    return _to_blocking(session, session.ledger(**named))
 
 
-def _held(of: Any, ledger: Any) -> Ledger:
-    held: Any = Awaited(ledger, of._runner) if isinstance(ledger, holdfast.AsyncLedger) else ledger
+def _to_blocking(of: Any, ledger: Any) -> Ledger:
+    held: Any = BlockingProxy(ledger, of._runner) if isinstance(ledger, holdfast.AsyncLedger) else ledger
     return cast("Ledger", held)
 
 
-class Hearing:
+class ScriptedDetector:
     """A detector that remembers what it was shown and proposes what it is told to."""
 
     name = "hearing"
@@ -56,7 +57,7 @@ def proposal(**changes: Any) -> Proposal:
     return Proposal(**{**usual, **changes})
 
 
-def about(key: str, **changes: Any) -> Callable[[Observation], tuple[Proposal, ...]]:
+def propose_superseding(key: str, **changes: Any) -> Callable[[Observation], tuple[Proposal, ...]]:
     """Proposes to supersede the first candidate that has this key; nothing if there is none."""
 
     def answer(observation: Observation) -> tuple[Proposal, ...]:
@@ -67,11 +68,11 @@ def about(key: str, **changes: Any) -> Callable[[Observation], tuple[Proposal, .
     return answer
 
 
-def values(facts: Iterable[Fact]) -> dict[str, Any]:
+def values_by_key(facts: Iterable[Fact]) -> dict[str, Any]:
     return {fact.key: fact.value for fact in facts}
 
 
-def context(ledger: Ledger, query: str) -> str:
+def ledger_context(ledger: Ledger, query: str) -> str:
     """All that a reader who asks this is given, as text."""
-    listed = [str(fact.value) for fact in ledger.facts()]
+    listed = [str(fact.value) for fact in ledger.items()]
     return "\n".join(listed + [str(known.fact.value) for known in ledger.search(query)])

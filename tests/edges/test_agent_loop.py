@@ -18,16 +18,16 @@ import openai
 import pytest
 
 import holdfast
-from holdfast.model.pack import Brief
-from holdfast.render.packs import Pack
+from holdfast.model.packs.pack import Brief
+from holdfast.render.pack import Pack
 from holdfast.storage.sqlite.store import SqliteStore
 from tests.crash.agent_checks import check
-from tests.crash.agent_loop import ANSWER, BRIEFS, CALLED, MODELS, SPOOLING, Fate, live, provider
+from tests.crash.agent_loop import ANSWER, BRIEFS, CALLED, MODELS, SPOOLING, DeathPoint, provider, run_agent
 from tests.crash.stores import KINDS, URLS
-from tests.property.tools import session_events
-from tests.protocols import PARSED, Made, Refused, Reply, Talk
-from tests.provider import Asked, Provider, serving
-from tests.render.shown import CHAT, INPUT, MESSAGES, SYSTEM, accepted, unmarked
+from tests.property.store_tools import session_events
+from tests.protocols import PARSED, ProviderMemory, Reply, RequestRefused, Talk
+from tests.provider import Provider, ProviderRequest, serve_provider
+from tests.render.provider_checks import CHAT, INPUT, MESSAGES, SYSTEM, check_type, drop_cache_marks
 
 RENDERED: dict[str, Callable[[Pack], dict[str, Any]]] = {
     "anthropic": lambda pack: pack.anthropic(),
@@ -43,8 +43,8 @@ RENDERED: dict[str, Callable[[Pack], dict[str, Any]]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loop_ends_and_can_be_explained(tmp_path: Path, kind: str, protocol: str) -> None:
     url, asked = URLS[kind](tmp_path), provider()
-    with serving(asked) as address:
-        assert asyncio.run(live(url, address, protocol, Fate())) == ANSWER
+    with serve_provider(asked) as address:
+        assert asyncio.run(run_agent(url, address, protocol, DeathPoint())) == ANSWER
     with holdfast.open(url, briefs=BRIEFS, spooling=SPOOLING) as engine:
         check(engine, asked)
         session = engine.session("order", actor="ada")
@@ -59,23 +59,25 @@ def test_a_loop_ends_and_can_be_explained(tmp_path: Path, kind: str, protocol: s
 
 def _check_made_again(session: holdfast.Session, asked: Provider) -> None:
     """Each request is the pack that the log tells of, byte for byte."""
-    packs = sorted(session.packs(limit=100), key=lambda record: record.reply)
+    packs = sorted(session.packs.list(limit=100), key=lambda record: record.reply)
     for record, request in zip(packs, asked.asked, strict=True):
-        manifest = session.manifest(record.id)
+        manifest = session.packs.manifest(record.id)
         assert record.used == manifest.tokens.used == sum(manifest.tokens.breakdown.values()) <= record.budget
-        again = session.reproduce(record.id)
+        again = session.packs.reproduce(record.id)
         assert again.context_hash == record.context_hash == manifest.context_hash
         assert json.loads(json.dumps(RENDERED[request.protocol](again))) == request.body
 
 
-def _check_types(asked: Asked) -> None:
+def _check_types(asked: ProviderRequest) -> None:
     """What the clients' own types say."""
     body = asked.body
     if asked.protocol == "anthropic":
-        accepted(SYSTEM, body["system"])
-        accepted(MESSAGES, body["messages"])
+        check_type(SYSTEM, body["system"])
+        check_type(MESSAGES, body["messages"])
     else:
-        accepted(CHAT if asked.protocol == "chat" else INPUT, body["messages" if asked.protocol == "chat" else "input"])
+        check_type(
+            CHAT if asked.protocol == "chat" else INPUT, body["messages" if asked.protocol == "chat" else "input"]
+        )
 
 
 def _check_prefixes(asked: Provider) -> None:
@@ -84,7 +86,7 @@ def _check_prefixes(asked: Provider) -> None:
     clerk = [each for each in asked.asked if "You are a clerk." in each.spelled]
     longer = 0
     for before, after in itertools.pairwise(clerk):
-        first, second = unmarked(before.body), unmarked(after.body)
+        first, second = drop_cache_marks(before.body), drop_cache_marks(after.body)
         name = "input" if before.protocol == "responses" else "messages"
         for field in first.keys() - {name}:
             assert first[field] == second[field]
@@ -99,10 +101,10 @@ def test_a_provider_that_fails_now_and_then_delays_it(tmp_path: Path, protocol: 
     weather = itertools.cycle([529, 0, 500, 0])
     asked.weather = lambda body: next(weather) if "You are a clerk." in json.dumps(body) else 0
     failures, answer = 0, None
-    with serving(asked) as address:
+    with serve_provider(asked) as address:
         while answer is None:
             try:
-                answer = asyncio.run(live(url, address, protocol, Fate()))
+                answer = asyncio.run(run_agent(url, address, protocol, DeathPoint()))
             except (anthropic.APIStatusError, openai.APIStatusError):
                 failures += 1
     assert (answer, failures) == (ANSWER, len(CALLED))
@@ -124,7 +126,7 @@ def test_without_an_event_loop(tmp_path: Path) -> None:
     )
     brief = Brief(prompt="You know the weather.", tools=(weather,))
     asked = Provider(script)
-    with serving(asked) as address, holdfast.open(tmp_path / "agent.db", briefs={"": brief}) as engine:
+    with serve_provider(asked) as address, holdfast.open(tmp_path / "agent.db", briefs={"": brief}) as engine:
         with anthropic.Anthropic(api_key="none", base_url=address, max_retries=0) as client:
             session = engine.create_session("s")
             for town in ("Lisbon", "Porto"):
@@ -138,7 +140,7 @@ def test_without_an_event_loop(tmp_path: Path) -> None:
                 assert reply.text == f"It is sunny: And {town}?."
         told = [(each.role, each.text) for each in session.messages() if each.role != "tool" and each.text]
         assert [role for role, _ in told] == ["assistant"] * 2
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
     assert asked.refused == []
 
 
@@ -163,7 +165,7 @@ def test_what_is_being_written_is_there_before_a_task_is_cancelled(tmp_path: Pat
                 other.execute("ROLLBACK")
                 with pytest.raises(asyncio.CancelledError):
                     await task
-            return [each.role for each in (await session.history()).messages]
+            return [each.role for each in (await session.context.view()).messages]
 
     assert asyncio.run(run()) == ["user", "assistant"]
 
@@ -211,7 +213,7 @@ def good(protocol: str) -> dict[str, Any]:
 
 
 def parsed(protocol: str, body: dict[str, Any]) -> Talk:
-    made = Made()
+    made = ProviderMemory()
     made.calls["toolu_1"] = ("find", json.dumps({"of": "x"}))
     made.thoughts["sealed"] = "Hm."
     made.reasoned.add("1")
@@ -331,7 +333,7 @@ def test_the_server_refuses_what_a_provider_refuses(
     if reason is None:
         parsed(protocol, body)
         return
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(RequestRefused, match=reason):
         parsed(protocol, body)
 
 
@@ -339,7 +341,7 @@ def test_the_server_counts_marks_and_says_why_it_refuses() -> None:
     body = good("anthropic")
     body["system"] *= 4
     asked = Provider(lambda talk: Reply("yes"))
-    with serving(asked) as address:
+    with serve_provider(asked) as address:
         with anthropic.Anthropic(api_key="none", base_url=address, max_retries=0) as client:
             body["messages"] = body["messages"][:1]
             assert client.messages.create(**body).content[0].text == "yes"

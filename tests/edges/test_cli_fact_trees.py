@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from tests.edges.cli import Ran
+from tests.edges.cli import CommandResult
 from tests.edges.test_cli_facts import ADA, lines
 from tests.edges.test_cli_frames import SHARED_MEMORY, said
 from tests.support import figure
@@ -35,17 +35,17 @@ def live_through(ledger: holdfast.Ledger, steps: list[tuple[str, int, str, int, 
         some = made[which % len(made)] if made else None
         try:
             if step == "assert" or some is None:
-                made.append(ledger.assert_(key, value, authority=authority))
+                made.append(ledger.set(key, value, authority=authority))
             elif step == "derive":
-                made.append(ledger.assert_(f"from {key}", value, depends_on=some.id))
+                made.append(ledger.set(f"from {key}", value, depends_on=some.id))
             elif step == "supersede":
                 name = key if which % 2 else f"new {key}"
-                made.append(ledger.assert_(name, value, supersedes=some.id, authority=authority))
+                made.append(ledger.set(name, value, supersedes=some.id, authority=authority))
             elif step == "promote":
-                draft = ledger.assert_(key, value, scope="draft", authority=authority)
-                made.append(ledger.promote(draft.id) if which % 2 else draft)
+                draft = ledger.set(key, value, scope="draft", authority=authority)
+                made.append(ledger.review.promote(draft.id) if which % 2 else draft)
             else:
-                (ledger.retract if step == "retract" else ledger.reinstate)(some.id)
+                (ledger.retract if step == "retract" else ledger.review.reinstate)(some.id)
         except holdfast.errors.Conflict:  # it is dead, or someone else has the say
             pass
 
@@ -71,9 +71,9 @@ def test_the_history_of_a_key_is_a_tree_with_every_fact_once_below_what_took_its
         with holdfast.open(path) as engine:
             ledger = engine.ledger(user="ada")
             live_through(ledger, steps)
-            everything = {each.id: each for key in ("live", "dead") for each in ledger.facts(status=cast("Any", key))}
+            everything = {each.id: each for key in ("live", "dead") for each in ledger.items(status=cast("Any", key))}
             histories = {key: {each.id: each for each in ledger.history(key)} for key in KEYS}
-            current = {key: ledger.current(key) for key in KEYS}
+            current = {key: ledger.get(key) for key in KEYS}
         shown = lines(said(path, "facts", "list", *ADA)) if everything else {}
         for key, history in histories.items():
             if history:
@@ -86,7 +86,7 @@ def test_the_history_of_a_key_is_a_tree_with_every_fact_once_below_what_took_its
             )
 
 
-def check_tree(ran: Ran, history: dict[str, holdfast.Fact]) -> None:
+def check_tree(ran: CommandResult, history: dict[str, holdfast.Fact]) -> None:
     drawn = [re.match(r"([|` -]*)(k\d+) +(\w+) ", line) for line in ran.out.splitlines()[1:]]
     seen: list[str] = []
     path: list[str] = []
@@ -101,7 +101,7 @@ def check_tree(ran: Ran, history: dict[str, holdfast.Fact]) -> None:
             linked = [one for one in (fact.superseded_by, fact.against) if one in history]
             assert above == (linked[0] if linked else None)
             assert (what in ("current", "claim", "review")) == fact.is_valid
-            assert (what == "claim") == (fact.is_valid and fact.claim)
+            assert (what == "claim") == (fact.is_valid and fact.is_claim)
         else:
             assert above is not None
             assert each in history[above].derived_facts

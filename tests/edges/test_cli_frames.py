@@ -21,12 +21,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Budget, Usage
-from holdfast.cli import main, shapes, told, words
-from holdfast.cli.frames import BAR_CELLS, budget_bar
+from holdfast import Usage
+from holdfast.cli import documents, main, output
+from holdfast.cli import log as cli_log
+from holdfast.cli.frames import BAR_CELLS, draw_budget_bar
 from holdfast.model.events import EVENTS
-from holdfast.model.frames import frame_seq
-from tests.edges.cli import COMMAND, HOSTILE, Cli, Ran, environment, run
+from holdfast.model.frames.frames import frame_seq
+from holdfast.types import Budget
+from tests.edges.cli import COMMAND, HOSTILE, CommandResult, CommandRunner, environment, run_process
 from tests.postgres import fresh_url
 from tests.support import CountingIds, SteppingClock, figure
 
@@ -48,16 +50,16 @@ def write_frames(path: Path) -> Kept:
     with holdfast.open(path, principal="agent", clock=SteppingClock(), ids=CountingIds()) as engine:
         trip = engine.create_session("trip", actor="ada")
         root = trip.frame(HOSTILE, budget=8_000, timeout_s=600, max_tool_calls=5)
-        root.reserve("breadcrumbs", 700)
-        root.use(2_000)
+        root.budget.reserve("breadcrumbs", 700)
+        root.budget.use(2_000)
         failed = root.frame("Read vendor A", budget=1_000)
-        failed.use(2_500)
+        failed.budget.use(2_500)
         failed.pop("failed", "it was down")
         waiting = root.frame("Read vendor B", budget=1_000)
         deep = waiting.frame("Book it", budget=300)
         calls = [{"name": "pay", "args": {"n": 1}}, {"name": "look", "args": {}}]
         asked = deep.record("assistant", "I book.", tool_calls=calls, usage=Usage(10, 5))
-        deep.start(asked.tool_calls[0], call_key="key-of-the-payment")
+        deep.start_call(asked.tool_calls[0], call_key="key-of-the-payment")
         tokens: dict[str, str] = {}
         for name, until in (("live", None), ("expired", START + timedelta(hours=1)), ("revoked", None)):
             frame = root.frame(f"Ask, {name}", budget=100)
@@ -85,8 +87,8 @@ def kept(written: Kept, tmp_path: Path) -> Kept:
 
 
 @pytest.fixture
-def cli(kept: Kept, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(kept.path, capsys)
+def cli(kept: Kept, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
+    return CommandRunner(kept.path, capsys)
 
 
 Typed = Callable[[str], None]
@@ -98,12 +100,12 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Typed:
     return lambda text: monkeypatch.setattr(sys, "stdin", io.StringIO(text))
 
 
-def said(path: Path | str, *args: str) -> Ran:
+def said(path: Path | str, *args: str) -> CommandResult:
     """The same as `Cli`, where there is no fixture."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(["--file", str(path), *args])
-    return Ran(code, out.getvalue(), err.getvalue())
+    return CommandResult(code, out.getvalue(), err.getvalue())
 
 
 # Bars
@@ -116,13 +118,13 @@ AMOUNTS = st.integers(0, 20) | st.integers(0, 2**53)
 @example(Budget(1, 10**9, 0, 0))
 @example(Budget(3, 1, 1, 10**9))
 def test_a_bar_shows_every_part_of_a_budget_and_whether_it_is_overdrawn(budget: Budget) -> None:
-    bar = budget_bar(budget)
+    bar = draw_budget_bar(budget)
     assert re.fullmatch(r"\[(#*r*=*\.*!*| +)\]", bar)
     assert len(bar) == BAR_CELLS + 2
-    assert ("!" in bar) == budget.overdrawn
+    assert ("!" in bar) == budget.is_overdrawn
     assert ("." in bar) == (budget.available > 0)
     assert ("#" in bar) == (min(budget.used, budget.total) > 0)
-    if not budget.overdrawn:
+    if not budget.is_overdrawn:
         assert ("r" in bar) == (budget.reserved > 0)
         assert ("=" in bar) == (budget.delegated > 0)
 
@@ -130,7 +132,7 @@ def test_a_bar_shows_every_part_of_a_budget_and_whether_it_is_overdrawn(budget: 
 @given(st.integers(1, 10**6), st.integers(0, 10**6))
 def test_a_bar_is_right_to_a_cell(total: int, used: int) -> None:
     used = min(total, used)
-    assert abs(budget_bar(Budget(total, used)).count("#") - used * BAR_CELLS / total) <= 1
+    assert abs(draw_budget_bar(Budget(total, used)).count("#") - used * BAR_CELLS / total) <= 1
 
 
 # Words
@@ -145,8 +147,8 @@ FIELDS = sorted({field for event in EVENTS.values() for field in event.__struct_
 
 @given(st.sampled_from(sorted(EVENTS)), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4) | JSON)
 def test_whatever_an_event_says_is_told_in_a_few_clean_words(kind: str, payload: Any) -> None:
-    event = holdfast.Recorded(
-        stream=holdfast.Scope("t", "a", "s").stream,
+    event = holdfast.types.StoredEvent(
+        stream=holdfast.types.Scope("t", "a", "s").stream,
         seq=7,
         type=kind,
         version=1,
@@ -162,13 +164,15 @@ def test_whatever_an_event_says_is_told_in_a_few_clean_words(kind: str, payload:
         salt=bytes(16),
         hash=bytes(32),
     )
-    role, shown = told.summary(event)
-    assert words.clean(role + shown) == role + shown
-    assert len(shown) <= 2 * told.SUMMARY_CHARS + 10
+    role, shown = cli_log.summarize_event(event)
+    assert output.escape(role + shown) == role + shown
+    assert len(shown) <= 2 * cli_log.SUMMARY_CHARS + 10
 
 
 @pytest.mark.parametrize("kind", [name for name in EVENTS if name.startswith(("frame", "token", "budget", "call"))])
-def test_what_is_said_of_an_event_of_frames_names_the_frame_and_no_raw_json(cli: Cli, kept: Kept, kind: str) -> None:
+def test_what_is_said_of_an_event_of_frames_names_the_frame_and_no_raw_json(
+    cli: CommandRunner, kept: Kept, kind: str
+) -> None:
     _wake(kept)
     lines = cli("log", "trip", "--type", kind, "-n", "0").out.splitlines()
     assert lines, "the history has none of these"
@@ -183,18 +187,18 @@ def _wake(kept: Kept) -> None:
         trip = engine.session("trip", actor="ada")
         frame = trip.frame("More", budget=100)
         frame.update(goal="Much more")
-        frame.add_handle("document", "text", title="A page")
+        frame.handles.add("document", "text", title="A page")
         frame.record_all([("user", "word " * 100), ("assistant", "text"), ("user", "more"), ("assistant", "text")])
-        frame.compact(strategy=holdfast.TruncateAt(1))
-        frame.grant(50)
-        reserved = [frame.reserve("thinking", 10) for _ in range(2)]
-        frame.commit(reserved[0], 5)
-        frame.cancel(reserved[1])
+        frame.context.compact(strategy=holdfast.types.TruncateAt(1))
+        frame.budget.grant(50)
+        reserved = [frame.budget.reserve("thinking", 10) for _ in range(2)]
+        frame.budget.commit(reserved[0], 5)
+        frame.budget.cancel(reserved[1])
         frame.suspend("a moment")
         engine.resume(frame.reissue())
 
 
-def test_the_log_says_in_a_few_words_what_happened_to_frames(cli: Cli) -> None:
+def test_the_log_says_in_a_few_words_what_happened_to_frames(cli: CommandRunner) -> None:
     log = cli("log", "trip", "-n", "0").out
     assert "frame.pushed          f2, 8,000 tokens: red \\x1b[31malert" in log
     assert "f5 under f2, 1,000 tokens: Read vendor A" in log
@@ -209,7 +213,7 @@ def test_the_log_says_in_a_few_words_what_happened_to_frames(cli: Cli) -> None:
 # The tree
 
 
-def test_the_tree_shows_each_frame_with_its_budget_its_tools_and_its_time(cli: Cli) -> None:
+def test_the_tree_shows_each_frame_with_its_budget_its_tools_and_its_time(cli: CommandRunner) -> None:
     ran = cli("frames", "trip")
     assert (ran.code, ran.err) == (0, "")
     lines = {match[1]: line for line in ran.out.splitlines() if (match := re.match(r"[^\w]*(f\d+) ", line))}
@@ -217,7 +221,7 @@ def test_the_tree_shows_each_frame_with_its_budget_its_tools_and_its_time(cli: C
     assert "waiting" in lines["f2"]
     assert "[########r=..]  4,500 of 8,000  0 of 5" in lines["f2"]
     assert "late by " in lines["f2"]
-    assert words.short(HOSTILE, 80) in lines["f2"]
+    assert output.shorten(HOSTILE, 80) in lines["f2"]
     assert "failed     [####!!!!!!!!]  2,500 of 1,000" in lines["f5"]
     assert re.search(r"1 of 5 +10 +5 +late by ", lines["f10"])
     assert "left, paused" in lines["f14"]
@@ -227,7 +231,7 @@ def test_the_tree_shows_each_frame_with_its_budget_its_tools_and_its_time(cli: C
 
 @pytest.mark.parametrize(("encoding", "branch"), [("utf-8", "│  └─ f10  active"), ("latin-1", "|  `- f10  active")])
 def test_the_tree_is_drawn_with_what_the_reader_can_be_shown(kept: Kept, encoding: str, branch: str) -> None:
-    done = run("-f", kept.path, "frames", "trip", env=environment(PYTHONIOENCODING=encoding), encoding=encoding)
+    done = run_process("-f", kept.path, "frames", "trip", env=environment(PYTHONIOENCODING=encoding), encoding=encoding)
     assert branch in done.stdout
     assert "\\u25" not in done.stdout
 
@@ -248,17 +252,17 @@ def test_the_tree_is_that_of_the_session_however_little_of_it_is_shown(
         with holdfast.open(path) as engine:
             session = engine.create_session("s")
             grow(session, steps)
-            frames = {frame.id: frame for frame in session.frames(limit=1_000)}
+            frames = {frame.id: frame for frame in session.frames.list(limit=1_000)}
         listed = [frame["id"] for frame in said(path, "frames", "s", "--json", "-n", "0").documents]
         assert listed == list(frames)
         for status in (None, "live", "completed"):
             asked = [] if status is None else ["--status", status]
             wanted = [
-                each for each in frames.values() if status in (None, each.status) or (status == "live" and each.live)
+                each for each in frames.values() if status in (None, each.status) or (status == "live" and each.is_live)
             ]
             check_shown(said(path, "frames", "s", *asked, "-n", "0"), frames, [each.id for each in wanted], len(wanted))
-            live = [each.id for each in wanted if each.live][-limit:]
-            past = [each.id for each in wanted if not each.live]
+            live = [each.id for each in wanted if each.is_live][-limit:]
+            past = [each.id for each in wanted if not each.is_live]
             chosen = [*live, *past[len(past) - min(len(past), limit - len(live)) :]]
             check_shown(said(path, "frames", "s", *asked, "-n", str(limit)), frames, chosen, len(wanted), status)
             found = said(path, "frames", "s", "--json", *asked, "-n", str(limit)).documents
@@ -283,7 +287,11 @@ def grow(session: holdfast.Session, steps: list[tuple[str, int]]) -> None:
 
 
 def check_shown(
-    ran: Ran, frames: dict[str, holdfast.FrameState], chosen: list[str], of: int, status: str | None = None
+    ran: CommandResult,
+    frames: dict[str, holdfast.types.FrameState],
+    chosen: list[str],
+    of: int,
+    status: str | None = None,
 ) -> None:
     """What was chosen is there with all above it, each right below its parent's branch, and the rest is counted."""
     assert ran.code == 0
@@ -314,16 +322,16 @@ def check_shown(
     assert (int(counted[1]) if counted else 0) == (of - len(matching) if len(chosen) < of else 0)
 
 
-def test_a_session_without_frames_says_so(cli: Cli) -> None:
+def test_a_session_without_frames_says_so(cli: CommandRunner) -> None:
     assert cli("frames", "quiet").out == "No frames in the session 'quiet'.\n"
-    assert cli("frames", "trip", "--status", "cancelled").out == "No frames that are cancelled in the session 'trip'.\n"
+    assert cli("frames", "trip", "--status", "cancelled").out == "No cancelled frames in the session 'trip'.\n"
     assert cli("frames", "quiet", "--json").out == ""
 
 
 # What rests
 
 
-def test_what_is_suspended_is_listed_with_its_reason_and_who_may_resume_it(cli: Cli) -> None:
+def test_what_is_suspended_is_listed_with_its_reason_and_who_may_resume_it(cli: CommandRunner) -> None:
     found = {entry["frame"]: entry for entry in cli("suspended", "--session", "trip", "--json").documents}
     assert [entry["status"] for entry in found.values()] == ["live", "expired", "revoked"]
     assert found["f14"]["by"] == "agent"
@@ -338,15 +346,15 @@ def test_what_is_suspended_is_listed_with_its_reason_and_who_may_resume_it(cli: 
     assert len(cli("suspended", "--actor", "main", "--json").documents) == 1
 
 
-def test_a_short_list_says_how_many_more_there_are(cli: Cli) -> None:
+def test_a_short_list_says_how_many_more_there_are(cli: CommandRunner) -> None:
     ran = cli("suspended", "-n", "1")
     assert len(ran.out.splitlines()) == 2
     assert "… and 3 more" in ran.err
-    assert cli("suspended", "--session", "quiet").out == "Nothing is suspended in the session 'quiet'.\n"
-    assert cli("suspended", "--tenant", "nobody").out == "Nothing is suspended in the tenant 'nobody'.\n"
+    assert cli("suspended", "--session", "quiet").out == "No suspended frames in the session 'quiet'.\n"
+    assert cli("suspended", "--tenant", "nobody").out == "No suspended frames in the tenant 'nobody'.\n"
 
 
-def test_no_command_ever_tells_a_token(cli: Cli, kept: Kept, typed: Typed, tmp_path: Path) -> None:
+def test_no_command_ever_tells_a_token(cli: CommandRunner, kept: Kept, typed: Typed, tmp_path: Path) -> None:
     typed(kept.tokens["live"])
     told = cli("resume").out
     for command in (
@@ -372,20 +380,22 @@ def test_no_command_ever_tells_a_token(cli: Cli, kept: Kept, typed: Typed, tmp_p
 # Waking
 
 
-def test_a_token_on_standard_input_wakes_its_frame_once(cli: Cli, kept: Kept, typed: Typed) -> None:
+def test_a_token_on_standard_input_wakes_its_frame_once(cli: CommandRunner, kept: Kept, typed: Typed) -> None:
     typed(f"  {kept.tokens['live']}\r\nand whatever follows\n")
     ran = cli("resume")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == "f14 is active again: Ask, live\nsession trip · actor ada · tenant default\n"
     with holdfast.open(kept.path) as engine:
         trip = engine.session("trip", actor="ada")
-        assert trip.get_frame("f14").state().status == "active"
+        assert trip.frames.get("f14").state().status == "active"
         assert trip.events(after=trip.state().version - 1)[0].principal == "cli"
     typed(kept.tokens["live"])
     assert cli("resume", "--json").error["type"] == "TokenConsumed"
 
 
-def test_a_frame_wakes_in_the_name_that_is_given_and_is_told_in_json(cli: Cli, kept: Kept, typed: Typed) -> None:
+def test_a_frame_wakes_in_the_name_that_is_given_and_is_told_in_json(
+    cli: CommandRunner, kept: Kept, typed: Typed
+) -> None:
     typed(kept.tokens["elsewhere"])
     assert cli("resume", "--json").error["type"] == "TokenForbidden"
     typed(kept.tokens["elsewhere"])
@@ -399,7 +409,7 @@ def test_a_frame_wakes_in_the_name_that_is_given_and_is_told_in_json(cli: Cli, k
     ("token", "kind"),
     [
         ("expired", "TokenExpired"),
-        ("revoked", "TokenRevoked"),
+        ("revoked", "TokenRevokedError"),
         ("elsewhere", "TokenForbidden"),
         ("acme", "TokenInvalid"),
         (MISSING, "TokenInvalid"),
@@ -410,14 +420,14 @@ def test_a_frame_wakes_in_the_name_that_is_given_and_is_told_in_json(cli: Cli, k
     ],
 )
 def test_a_token_that_does_not_work_is_refused_in_one_line(
-    cli: Cli, kept: Kept, typed: Typed, token: str, kind: str
+    cli: CommandRunner, kept: Kept, typed: Typed, token: str, kind: str
 ) -> None:
     given = kept.tokens.get(token, token)
     before = kept.path.read_bytes()
     typed(given)
     ran = cli("resume")
     assert (ran.code, ran.out, ran.err.count("\n")) == (3, "", 1)
-    assert words.clean(ran.err.rstrip("\n")) == ran.err.rstrip("\n")
+    assert output.escape(ran.err.rstrip("\n")) == ran.err.rstrip("\n")
     typed(given)
     refused = cli("resume", "--json")
     assert (refused.code, refused.out, refused.error["type"]) == (3, "", kind)
@@ -426,7 +436,9 @@ def test_a_token_that_does_not_work_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("args", [["{}"], ["--principal", "boss", "{}"], ["--token={}"], ["--token", "{}"]])
-def test_a_token_on_the_command_line_is_refused_and_not_repeated(cli: Cli, kept: Kept, args: list[str]) -> None:
+def test_a_token_on_the_command_line_is_refused_and_not_repeated(
+    cli: CommandRunner, kept: Kept, args: list[str]
+) -> None:
     ran = cli("resume", *(arg.format(kept.tokens["live"]) for arg in args))
     assert ran.code == 2
     assert kept.tokens["live"] not in ran.err + ran.out
@@ -440,11 +452,11 @@ def test_the_real_command_reads_a_pipe_and_whatever_else_it_is_given(kept: Kept)
     command = [*COMMAND, "-f", str(kept.path), "resume"]
     refused = subprocess.run(command, input=noise, capture_output=True, check=False, env=strict)
     assert (refused.returncode, refused.stdout) == (3, b"")
-    assert refused.stderr.startswith(b"Error: This is no suspension token")
+    assert refused.stderr.startswith(b"Error: This is not a suspension token")
     script = f"{' '.join(COMMAND)} -f {kept.path} resume <&-"
     closed = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert closed.stderr.startswith("Error: This is no suspension token")
-    done = run("-f", kept.path, "resume", input=kept.tokens["live"])
+    assert closed.stderr.startswith("Error: This is not a suspension token")
+    done = run_process("-f", kept.path, "resume", input=kept.tokens["live"])
     assert done.stdout.startswith("f14 is active again")
 
 
@@ -470,7 +482,7 @@ def test_a_terminal_asks_for_the_token_and_does_not_show_it(kept: Kept) -> None:
 # Taking up what was left
 
 
-def test_what_nobody_knows_the_outcome_of_comes_first_with_its_key(cli: Cli, kept: Kept) -> None:
+def test_what_nobody_knows_the_outcome_of_comes_first_with_its_key(cli: CommandRunner, kept: Kept) -> None:
     ran = cli("recover", "trip")
     assert (ran.code, ran.err) == (0, "")
     place, unknown, call, key, *rest = ran.out.splitlines()
@@ -486,13 +498,13 @@ def test_what_nobody_knows_the_outcome_of_comes_first_with_its_key(cli: Cli, kep
     assert (event.type, event.principal) == ("actor.resumed", "cli")
 
 
-def test_a_recovery_in_json_has_all_that_the_library_tells(cli: Cli, kept: Kept) -> None:
+def test_a_recovery_in_json_has_all_that_the_library_tells(cli: CommandRunner, kept: Kept) -> None:
     found = cli("recover", "trip", "--principal", "agent", "--json").document
     with holdfast.open(kept.path) as engine:
         session = engine.session("trip", actor="ada")
         recovery = session.recover()
         assert session.events(after=22)[0].principal == "agent"
-    same = shapes.recovery(session.scope, recovery)
+    same = documents.recovery(session.scope, recovery)
     moving = {"recovery_ms", "last_event_seq"}
     assert {name: found[name] for name in found if name not in moving} == {
         name: same[name] for name in same if name not in moving
@@ -510,14 +522,14 @@ def test_a_recovery_in_json_has_all_that_the_library_tells(cli: Cli, kept: Kept)
     assert found["current_frame"] == found["frame_stack"][-1]["id"]
 
 
-def test_what_is_pending_is_shortened_but_never_what_is_unknown(cli: Cli) -> None:
+def test_what_is_pending_is_shortened_but_never_what_is_unknown(cli: CommandRunner) -> None:
     ran = cli("recover", "trip", "-n", "2")
     assert "key-of-the-payment" in ran.out
     assert "… and 4 more pending" in ran.err
     assert len(re.findall("^(?:waiting|tool)_", ran.out, re.MULTILINE)) == 2
 
 
-def test_a_session_with_nothing_left_to_do_says_so(cli: Cli) -> None:
+def test_a_session_with_nothing_left_to_do_says_so(cli: CommandRunner) -> None:
     ran = cli("recover", "quiet")
     assert "UNKNOWN" not in ran.out
     assert "0 frames recovered, 0 items pending, last event 3" in ran.out
@@ -526,31 +538,31 @@ def test_a_session_with_nothing_left_to_do_says_so(cli: Cli) -> None:
 # The other commands
 
 
-def test_a_session_is_shown_with_its_frames_and_its_started_calls(cli: Cli) -> None:
+def test_a_session_is_shown_with_its_frames_and_its_started_calls(cli: CommandRunner) -> None:
     shown = cli("sessions", "show", "trip").out
     assert "6 live frames (1 active, 3 suspended, 2 waiting)" in shown
-    assert "open call pay  c11_0  in f10  started, its outcome is unknown, key key-of-the-payment" in shown
+    assert "open call pay  c11_0  in f10  started, outcome unknown, key key-of-the-payment" in shown
     assert cli("sessions", "show", "trip", "--json").document["session"]["live_frames"] == 6
 
 
-def test_stats_count_what_is_suspended(cli: Cli) -> None:
+def test_stats_count_what_is_suspended(cli: CommandRunner) -> None:
     assert cli("stats", "--json").document["suspended"] == 4
     assert cli("stats", "--json", "--actor", "ada").document["suspended"] == 3
     assert re.search(r"suspended +4  frames that wait", cli("stats").out)
 
 
-def test_the_doctor_sees_frames_that_are_late_and_tokens_that_are_void(cli: Cli, kept: Kept) -> None:
+def test_the_doctor_sees_frames_that_are_late_and_tokens_that_are_void(cli: CommandRunner, kept: Kept) -> None:
     def verdicts() -> dict[str, tuple[str, str]]:
         checks = cli("doctor", "--json").document["checks"]
         return {check["name"]: (check["verdict"], check["found"]) for check in checks}
 
     found = verdicts()
     assert found["contents"][0] == "ok"
-    assert found["frames"] == ("warn", "3 frames out of time in 1 session: trip")
-    told = (
-        "2 suspended frames that nothing can resume (1 with an expired token, 1 with a revoked one) in 1 session: trip"
+    assert found["frames"] == ("warn", "3 frames past the deadline in 1 session: trip")
+    finding = (
+        "2 suspended frames without a usable token (1 with an expired token, 1 with a revoked one) in 1 session: trip"
     )
-    assert found["suspended"] == ("warn", told)
+    assert found["suspended"] == ("warn", finding)
     assert "`holdfast recover`" in cli("doctor").out
     swept = cli("sweep", "--json").document
     assert {frame["frame"] for frame in swept["frames"]} == {"f2", "f9", "f10"}
@@ -586,7 +598,7 @@ def test_the_commands_answer_on_a_server_as_on_a_file(
         answers = []
         for path in (kept.path, there.path):
             typed(kept.tokens["live"])
-            ran = Cli(path, capsys)(*command)
+            ran = CommandRunner(path, capsys)(*command)
             answers.append((ran.code, *(steady(text) for text in (ran.out, ran.err))))
         assert answers[0] == answers[1]
         assert answers[0][1] or answers[0][2]

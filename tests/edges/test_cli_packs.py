@@ -17,10 +17,10 @@ from rich.cells import cell_len
 
 import holdfast
 from holdfast.cli import packs as drawing
-from holdfast.cli.words import UNSAFE, clean
-from holdfast.context.words import TITLES
-from holdfast.model.pack import SECTIONS, Entry, Manifest
-from tests.edges.cli import HOSTILE, Cli, copied
+from holdfast.cli.output import UNSAFE, escape
+from holdfast.core.packs.explanations import TITLES
+from holdfast.model.packs.pack import SECTIONS, Manifest, ManifestEntry
+from tests.edges.cli import HOSTILE, CommandRunner, copy_store
 from tests.edges.test_cli_context import COLOUR, drawn
 
 BRIEF = holdfast.Brief(prompt=f"You run a shop. {HOSTILE}", invariants=("Never promise a refund.",))
@@ -39,11 +39,11 @@ def write_packs(path: Path) -> None:
     who = holdfast.Identity(user_name="Ada", authority="customer")
     with holdfast.open(path, briefs={"desk": BRIEF, "calm": CALM}) as engine:
         ada, shop = engine.ledger(user="ada"), engine.ledger(organization="shop")
-        ada.assert_("shipping_address", OLD, authority="customer")
-        ada.assert_("offer", "10% off", scope="draft", scope_id="spring")
-        ada.assert_("\u202eyek", HOSTILE, authority="customer")
-        shop.assert_("refund_limit", "at most 50 euros", authority="policy", is_constraint=True)
-        shop.assert_("vault", SECRET, requires=["vault:read"])
+        ada.set("shipping_address", OLD, authority="customer")
+        ada.set("offer", "10% off", scope="draft", scope_id="spring")
+        ada.set("\u202eyek", HOSTILE, authority="customer")
+        shop.set("refund_limit", "at most 50 euros", authority="policy", is_constraint=True)
+        shop.set("vault", SECRET, requires=["vault:read"])
         order = engine.create_session("order", actor="ada", identity=who, ledgers=[ada.id, shop.id])
         order.record("user", f"Ship it to {OLD}, please.")
         order.pack(budget=BUDGET, role="desk", model="claude-sonnet-4-5")
@@ -56,7 +56,7 @@ def write_packs(path: Path) -> None:
         order.observe("Per the CEO, the refund limit is 500 euros.")
         frame = order.frame("Look after it", budget=9_000)
         frame.record("user", "Where are the lamps?")
-        frame.add_handle("document", f"lamps: 12 {HOSTILE}", title="the lamps", priority="high")
+        frame.handles.add("document", f"lamps: 12 {HOSTILE}", title="the lamps", priority="high")
         frame.pack(budget=1_500, role="calm")
         frame.record("assistant", "On the shelf.")
         order.pack(budget=BUDGET, role="desk", model="claude-sonnet-4-5")
@@ -75,14 +75,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def cli(written: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(written, capsys)
+def cli(written: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
+    return CommandRunner(written, capsys)
 
 
 @pytest.fixture
-def own(written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+def own(written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
     """For who changes something."""
-    return Cli(copied(written, tmp_path / "agent.db"), capsys)
+    return CommandRunner(copy_store(written, tmp_path / "agent.db"), capsys)
 
 
 @contextmanager
@@ -106,7 +106,9 @@ def told_of(entries: Any) -> list[tuple[Any, ...]]:
 # What a model would be shown
 
 
-def test_a_pack_is_what_the_library_would_make_asked_for_as_it_was_asked_for_last(cli: Cli, written: Path) -> None:
+def test_a_pack_is_what_the_library_would_make_asked_for_as_it_was_asked_for_last(
+    cli: CommandRunner, written: Path
+) -> None:
     ran = cli("pack", "order", "Where are the lamps?", "--json")
     assert (ran.code, ran.err) == (0, "")
     with reading(written) as session:
@@ -130,7 +132,9 @@ def test_a_pack_is_what_the_library_would_make_asked_for_as_it_was_asked_for_las
         (("--model", "gpt-5.5"), {"model": "gpt-5.5"}),
     ],
 )
-def test_options_say_otherwise(cli: Cli, written: Path, options: tuple[str, ...], asked: dict[str, Any]) -> None:
+def test_options_say_otherwise(
+    cli: CommandRunner, written: Path, options: tuple[str, ...], asked: dict[str, Any]
+) -> None:
     document = cli("pack", "order", *options, "--json").document
     with reading(written) as session:
         manifest = fresh(session, **asked).manifest
@@ -139,7 +143,7 @@ def test_options_say_otherwise(cli: Cli, written: Path, options: tuple[str, ...]
     assert document["brief"] == manifest.brief
 
 
-def test_every_section_and_every_reason_is_shown_with_its_figures(cli: Cli, written: Path) -> None:
+def test_every_section_and_every_reason_is_shown_with_its_figures(cli: CommandRunner, written: Path) -> None:
     out = cli("pack", "order", "--limit", "0").out
     with reading(written) as session:
         manifest = fresh(session).manifest
@@ -151,18 +155,18 @@ def test_every_section_and_every_reason_is_shown_with_its_figures(cli: Cli, writ
     lines = reasons.splitlines()
     assert len(lines) == 2 + len(manifest.entries)
     for line, entry in zip(lines[1:], manifest.entries, strict=False):
-        assert re.match(rf"(?:{TITLES[entry.section]}|) +{re.escape(drawing.FATES[entry.fate][0])}  ", line)
-        assert clean(entry.id) in line
-        assert line.rstrip().endswith(clean(entry.reason)[:100])
+        assert re.match(rf"(?:{TITLES[entry.section]}|) +{re.escape(drawing.FATE_MARKS[entry.fate][0])}  ", line)
+        assert escape(entry.id) in line
+        assert line.rstrip().endswith(escape(entry.reason)[:100])
 
 
-def test_of_many_candidates_some_are_shown_and_that_is_said(cli: Cli) -> None:
+def test_of_many_candidates_some_are_shown_and_that_is_said(cli: CommandRunner) -> None:
     out = cli("pack", "order", "--limit", "1").out
     assert re.search(r"… \d+ more .*--limit 0 shows all", out)
 
 
 @pytest.mark.parametrize("form", drawing.FORMATS)
-def test_the_pack_itself_is_shown_as_it_is_sent(cli: Cli, written: Path, form: str) -> None:
+def test_the_pack_itself_is_shown_as_it_is_sent(cli: CommandRunner, written: Path, form: str) -> None:
     ran = cli("pack", "order", "--format", form)
     assert (ran.code, ran.err) == (0, "")
     with reading(written) as session:
@@ -172,7 +176,7 @@ def test_the_pack_itself_is_shown_as_it_is_sent(cli: Cli, written: Path, form: s
     assert not UNSAFE.search(ran.out.replace("\n", ""))
     minute = re.compile(r"time: \w+ \d+-\d+-\d+ \d+:\d+")
     if form == "text":
-        lines = "\n".join(clean(line.replace("\t", "    ")) for line in str(expected).split("\n"))
+        lines = "\n".join(escape(line.replace("\t", "    ")) for line in str(expected).split("\n"))
         assert minute.sub("", ran.out) == minute.sub("", lines) + "\n"
     else:
         assert minute.sub("", json.dumps(ran.document)) == minute.sub("", json.dumps(expected))
@@ -180,7 +184,7 @@ def test_the_pack_itself_is_shown_as_it_is_sent(cli: Cli, written: Path, form: s
     assert minute.sub("", json.dumps(document["rendered"])) == minute.sub("", json.dumps(expected))
 
 
-def test_what_is_dead_or_secret_is_in_none_of_them(cli: Cli) -> None:
+def test_what_is_dead_or_secret_is_in_none_of_them(cli: CommandRunner) -> None:
     for form in drawing.FORMATS:
         out = cli("pack", "order", "--format", form).out
         assert NEW in out
@@ -189,7 +193,7 @@ def test_what_is_dead_or_secret_is_in_none_of_them(cli: Cli) -> None:
     assert OLD in cli("pack", "order", "--format", "text", "--guard", "off").out
 
 
-def test_a_brief_is_a_prompt_or_json(cli: Cli, tmp_path: Path) -> None:
+def test_a_brief_is_a_prompt_or_json(cli: CommandRunner, tmp_path: Path) -> None:
     file = tmp_path / "brief"
     file.write_text("You are somebody else.")
     assert "You are somebody else." in cli("pack", "quiet", "--brief", file, "--format", "text").out
@@ -199,10 +203,15 @@ def test_a_brief_is_a_prompt_or_json(cli: Cli, tmp_path: Path) -> None:
         file.write_bytes(bad)
         ran = cli("pack", "quiet", "--brief", file)
         assert ran.code == 2
-        assert "is no brief" in ran.err
+        assert "is not a brief" in ran.err
 
 
-def test_a_role_that_nobody_has_spoken_in_is_refused(cli: Cli) -> None:
+def test_no_time_omits_the_time(cli: CommandRunner) -> None:
+    assert "- time: " in cli("pack", "quiet", "--format", "text").out
+    assert "- time: " not in cli("pack", "quiet", "--no-time", "--format", "text").out
+
+
+def test_a_role_that_nobody_has_spoken_in_is_refused(cli: CommandRunner) -> None:
     ran = cli("pack", "order", "--role", "nobody", "--json")
     assert ran.code == 3
     assert "--brief" in ran.error["message"]
@@ -213,10 +222,10 @@ def test_a_role_that_nobody_has_spoken_in_is_refused(cli: Cli) -> None:
 
 def frame_of(path: Path) -> str:
     with reading(path) as session:
-        return session.frames()[0].id
+        return session.frames.list()[0].id
 
 
-def test_a_frame_has_packs_of_its_own(cli: Cli, written: Path) -> None:
+def test_a_frame_has_packs_of_its_own(cli: CommandRunner, written: Path) -> None:
     frame = frame_of(written)
     document = cli("pack", "order", "--frame", frame, "--json").document
     assert (document["frame"], document["tokens"]["budget"], document["request"]["role"]) == (frame, 1_500, "calm")
@@ -227,7 +236,7 @@ def test_a_frame_has_packs_of_its_own(cli: Cli, written: Path) -> None:
     assert {"breadcrumbs", "handles"} <= {entry["section"] for entry in document["entries"]}
     (handle,) = [entry["id"] for entry in document["entries"] if entry["section"] == "handles"]
     ran = cli("why", "order", handle, "--frame", frame)
-    assert re.search(rf"^{handle}  resident.*\nin p\d+ .*: handles, ", ran.out)
+    assert re.search(rf"^{handle}  resident.*\nincluded in p\d+ .*: handles, ", ran.out)
     assert "not in" in cli("why", "order", "m2", "--frame", frame).out
 
 
@@ -248,10 +257,10 @@ LOOKING = (
 
 def events_in(path: Path) -> int:
     with holdfast.open(path) as engine:
-        return engine.verify().events
+        return engine.admin.verify().events
 
 
-def test_looking_changes_nothing(own: Cli) -> None:
+def test_looking_changes_nothing(own: CommandRunner) -> None:
     before = events_in(own.path)
     for args in LOOKING:
         assert own(*args).code == 0, args
@@ -259,14 +268,14 @@ def test_looking_changes_nothing(own: Cli) -> None:
     assert events_in(own.path) == before
 
 
-def test_a_pack_is_kept_if_that_is_asked_for(own: Cli) -> None:
+def test_a_pack_is_kept_if_that_is_asked_for(own: CommandRunner) -> None:
     before = events_in(own.path)
     kept = own("pack", "order", "--keep", "--json").document["id"]
     assert events_in(own.path) == before + 1
     with reading(own.path) as session:
-        assert session.packs()[0].id == kept
-    assert f"Kept as p{before + 2}" not in own("pack", "order").out
-    assert re.search(r"Kept as p\d+\.$", own("pack", "order", "--keep").out.strip())
+        assert session.packs.list()[0].id == kept
+    assert f"Recorded as p{before + 2}" not in own("pack", "order").out
+    assert re.search(r"Recorded as p\d+\.$", own("pack", "order", "--keep").out.strip())
 
 
 # Why
@@ -275,14 +284,14 @@ def test_a_pack_is_kept_if_that_is_asked_for(own: Cli) -> None:
 def facts_of(session: holdfast.Session) -> Iterator[tuple[holdfast.Ledger, holdfast.Fact]]:
     for ledger in (session.ledger(), session.ledger(user="ada"), session.ledger(organization="shop")):
         for wanted in ("live", "dead"):
-            for fact in ledger.facts(within="any", status=wanted):
+            for fact in ledger.items(within="any", status=wanted):
                 yield ledger, fact
 
 
-def test_why_says_of_every_fact_what_the_manifest_says(cli: Cli, written: Path) -> None:
+def test_why_says_of_every_fact_what_the_manifest_says(cli: CommandRunner, written: Path) -> None:
     """Whether it is asked for by its id or by its key; of what is not among the candidates, why."""
     with reading(written) as session:
-        manifest = session.manifest(session.packs()[0])
+        manifest = session.packs.manifest(session.packs.list()[0])
         known = [(str(ledger.id), fact) for ledger, fact in facts_of(session)]
     assert len(known) >= 6
     entries = {entry.id: entry for entry in manifest.entries if entry.section == "facts"}
@@ -309,33 +318,33 @@ def test_why_says_of_every_fact_what_the_manifest_says(cli: Cli, written: Path) 
     assert not entries
 
 
-def test_why_tells_what_took_the_place_of_a_fact_and_where_it_was_told(cli: Cli) -> None:
+def test_why_tells_what_took_the_place_of_a_fact_and_where_it_was_told(cli: CommandRunner) -> None:
     out = cli("why", "order", "shipping_address").out
     assert re.search(rf"^k\d+  shipping_address = {NEW}  current  user ada", out)
-    assert re.search(rf"before it stood k\d+ {OLD}  superseded by k\d+ \(explicit\)", out)
+    assert re.search(rf"older fact k\d+ {OLD}  superseded by k\d+ \(explicit\)", out)
     assert "in p" in out
-    dead = re.search(r"before it stood (k\d+)", out)
+    dead = re.search(r"older fact (k\d+)", out)
     assert dead is not None
     told = cli("why", "order", dead[1]).out
-    assert re.search(r"not in p\d+ .*: k\d+ had taken its place", told)
-    assert re.search(r"told in m\d+, which is shown in part: ", told)
+    assert re.search(r"not in p\d+ .*: k\d+ had superseded it", told)
+    assert re.search(r"stated in m\d+, which is reduced: ", told)
 
 
-def test_why_can_be_asked_of_an_older_pack(cli: Cli, written: Path) -> None:
+def test_why_can_be_asked_of_an_older_pack(cli: CommandRunner, written: Path) -> None:
     with reading(written) as session:
-        (*_, first) = session.packs()
-        now = session.ledger(user="ada").current("shipping_address")
+        (*_, first) = session.packs.list()
+        now = session.ledger(user="ada").get("shipping_address")
     assert now is not None
     (old,) = now.supersedes
-    assert re.search(rf"^in {first.id} ", cli("why", "order", old, "--pack", first.id).out, re.MULTILINE)
-    assert "it was not known yet" in cli("why", "order", now.id, "--pack", first.id).out
-    assert "it was not said yet" in cli("why", "order", "m8", "--pack", first.id).out
+    assert re.search(rf"^included in {first.id} ", cli("why", "order", old, "--pack", first.id).out, re.MULTILINE)
+    assert "it was asserted later" in cli("why", "order", now.id, "--pack", first.id).out
+    assert "it was recorded later" in cli("why", "order", "m8", "--pack", first.id).out
     assert cli("why", "order", old, "--pack", "p99999", "--json").error["type"] == "PackNotFound"
 
 
-def test_why_says_of_every_message_what_became_of_it(cli: Cli, written: Path) -> None:
+def test_why_says_of_every_message_what_became_of_it(cli: CommandRunner, written: Path) -> None:
     with reading(written) as session:
-        manifest = session.manifest(session.packs()[0])
+        manifest = session.packs.manifest(session.packs.list()[0])
         messages = session.messages(limit=1_000)
     seen = 0
     for message in messages:
@@ -349,15 +358,15 @@ def test_why_says_of_every_message_what_became_of_it(cli: Cli, written: Path) ->
     assert re.sub(r"\d+ s ago", "", first) == re.sub(r"\d+ s ago", "", second)
 
 
-def test_why_says_of_a_large_result_where_it_lies(cli: Cli, written: Path) -> None:
+def test_why_says_of_a_large_result_where_it_lies(cli: CommandRunner, written: Path) -> None:
     with reading(written) as session:
-        (piece,) = [each for each in session.pieces() if each.residency != "resident"]
+        (piece,) = [each for each in session.handles.list() if each.residency != "resident"]
     out = cli("why", "order", piece.id).out
     assert out.startswith(f"{piece.id}  spooled_out, ")
     assert "history" in out
 
 
-def test_why_says_of_anything_that_is_listed_what_the_list_says(cli: Cli) -> None:
+def test_why_says_of_anything_that_is_listed_what_the_list_says(cli: CommandRunner) -> None:
     """A message of the system, the clock, a call that waits."""
     entries = cli("pack", "quiet", "--json").document["entries"]
     assert [entry["section"] for entry in entries] == ["system", "identity", "tools", "history", "environment"]
@@ -368,9 +377,9 @@ def test_why_says_of_anything_that_is_listed_what_the_list_says(cli: Cli) -> Non
     assert "waits for the results of its calls" in cli("why", "quiet", "m3").out
 
 
-def test_of_what_the_reader_may_not_know_there_is_no_trace(cli: Cli, written: Path) -> None:
+def test_of_what_the_reader_may_not_know_there_is_no_trace(cli: CommandRunner, written: Path) -> None:
     with holdfast.open(written) as engine:
-        vault = engine.ledger(organization="shop").current("vault")
+        vault = engine.ledger(organization="shop").get("vault")
     assert vault is not None
     for item in ("vault", vault.id):
         there = cli("why", "order", item, "--json")
@@ -386,36 +395,36 @@ def test_of_what_the_reader_may_not_know_there_is_no_trace(cli: Cli, written: Pa
 # What changed
 
 
-def test_a_difference_is_what_the_library_says(cli: Cli, written: Path) -> None:
+def test_a_difference_is_what_the_library_says(cli: CommandRunner, written: Path) -> None:
     with reading(written) as session:
-        found = session.diff()
+        found = session.packs.diff()
     document = cli("diff", "order", "--json").document
     assert document["explained"] == found.explain()
     assert [change["why"] for change in document["changes"]] == [change.why for change in found.changes]
     out = cli("diff", "order").out
     assert out.startswith(f"{found.first.id} → {found.second.id}")
-    assert f"{found.same:,} as before." in out
+    assert f"{found.same:,} unchanged." in out
     for change in found.changes:
-        assert clean(change.why)[:80] in out
+        assert escape(change.why)[:80] in out
     assert cli("diff", "order", found.first.id, found.second.id).out == out
 
 
-def test_a_difference_can_be_asked_up_to_now(cli: Cli, written: Path) -> None:
+def test_a_difference_can_be_asked_up_to_now(cli: CommandRunner, written: Path) -> None:
     with reading(written) as session:
-        (*_, first) = session.packs()
+        (*_, first) = session.packs.list()
     for args in (("now",), (first.id, "now")):
         out = cli("diff", "order", *args).out
-        assert "→ one made now" in out
+        assert "→ a new pack" in out
     assert out.startswith(first.id)
     assert "the prompt cache" in out.lower()
 
 
-def test_without_packs_there_is_nothing_to_compare(cli: Cli) -> None:
+def test_without_packs_there_is_nothing_to_compare(cli: CommandRunner) -> None:
     for args in ((), ("now",)):
         assert cli("diff", "quiet", *args, "--json").error["type"] == "PackNotFound"
 
 
-def test_a_long_difference_is_cut_and_says_so(cli: Cli) -> None:
+def test_a_long_difference_is_cut_and_says_so(cli: CommandRunner) -> None:
     assert re.search(r"… and \d+ other changes?\. --limit 0 shows all", cli("diff", "order", "--limit", "1").out)
 
 
@@ -435,7 +444,24 @@ def test_on_a_terminal_it_is_coloured_and_the_tables_fit(written: Path, columns:
     assert all(cell_len(line) <= columns for line in (parts + "\n" + reasons).splitlines())
 
 
-def test_no_colour_without_a_terminal(cli: Cli) -> None:
+@pytest.mark.parametrize("columns", [80, 100, 130])
+def test_no_reason_is_cut_on_a_narrow_terminal(written: Path, columns: int) -> None:
+    """Where a column has too little room, the reason is on a line of its own."""
+    lines = [line.rstrip() for line in COLOUR.sub("", drawn(written, columns, "pack", "order").out).splitlines()]
+    with reading(written) as session:
+        entries = fresh(session).manifest.entries
+    assert len(entries) >= 10
+    for entry in entries:
+        at = next(number for number, line in enumerate(lines) if f" {escape(entry.id)[:8]}" in line)
+        words = escape(entry.reason).split()
+        nearby = " ".join(lines[at : at + 4]).split()
+        assert all(word in nearby for word in words), (entry.reason, lines[at : at + 4])
+    assert max(map(cell_len, lines[4:])) <= columns
+    own = [line.strip() for line in lines]
+    assert ("WHY" in own) == (columns <= 100)
+
+
+def test_no_colour_without_a_terminal(cli: CommandRunner) -> None:
     for args in LOOKING:
         assert not COLOUR.search(cli(*args).out)
 
@@ -450,9 +476,9 @@ def test_bars_follow_each_other_and_fill_the_budget(breakdown: dict[Any, int], s
     """Each begins where the one before it ends, none is left out, and together with what is left they are as long as the
     budget is drawn."""
     used = sum(breakdown.values())
-    tokens = holdfast.TokenSummary(budget=used + spare, used=used, breakdown=breakdown)
+    tokens = holdfast.types.TokenSummary(budget=used + spare, used=used, breakdown=breakdown)
     manifest = msgspec.structs.replace(EMPTY, tokens=tokens)
-    *rows, left = drawing._parts(manifest)
+    *rows, left = drawing._section_rows(manifest)
     assert [row[0] for row in rows] == [TITLES[name] for name in SECTIONS if name in breakdown]
     end = 0
     for row in rows:
@@ -461,16 +487,16 @@ def test_bars_follow_each_other_and_fill_the_budget(breakdown: dict[Any, int], s
         assert len(bar) - len(bar.lstrip(" ")) == end
         end += bar.count("█")
     rest = left[2].text  # type: ignore[union-attr]
-    assert end + rest.count("·") == drawing.BAR
+    assert end + rest.count("·") == drawing.BUDGET_BAR_CHARS
 
 
 EMPTY = Manifest(
-    scope=holdfast.Scope("default", "ada", "order"),
+    scope=holdfast.types.Scope("default", "ada", "order"),
     version=1,
-    request=holdfast.Request(
+    request=holdfast.types.PackRequest(
         budget=1, effective=1, fact_share=0.5, profile=holdfast.Profile(name="balanced"), as_of_us=0
     ),
-    tokens=holdfast.TokenSummary(budget=1, used=0, breakdown={}),
+    tokens=holdfast.types.TokenSummary(budget=1, used=0, breakdown={}),
     counter="",
     renderer="",
     policy="",
@@ -481,7 +507,7 @@ EMPTY = Manifest(
 @given(
     st.lists(
         st.builds(
-            Entry,
+            ManifestEntry,
             id=st.text(min_size=1, max_size=20),
             section=st.sampled_from(SECTIONS),
             fate=st.sampled_from(["included", "reduced", "omitted", "missing", "withheld"]),
@@ -494,9 +520,13 @@ EMPTY = Manifest(
     ),
     st.integers(0, 4),
 )
-def test_every_candidate_is_listed_or_counted_and_nothing_hostile_gets_out(entries: list[Entry], limit: int) -> None:
+def test_every_candidate_is_listed_or_counted_and_nothing_hostile_gets_out(
+    entries: list[ManifestEntry], limit: int
+) -> None:
     manifest = msgspec.structs.replace(EMPTY, entries=tuple(entries))
-    rows = [[cell if isinstance(cell, str) else cell.text for cell in row] for row in drawing._reasons(manifest, limit)]
+    rows = [
+        [cell if isinstance(cell, str) else cell.text for cell in row] for row in drawing._reason_rows(manifest, limit)
+    ]
     more = [int(row[2].split()[1]) for row in rows if row[6] == "--limit 0 shows all"]
     listed = [row for row in rows if row[1]]
     assert len(listed) + sum(more) == len(entries)

@@ -19,13 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.cli import machine, main
+from holdfast.cli import checks as cli_checks
+from holdfast.cli import main
 from holdfast.errors import RoleTooNarrow
-from holdfast.model.addresses import shown_address
+from holdfast.storage.addresses import mask_address
 from holdfast.storage.postgres import connect, migrate
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.sql import Migration
-from tests.edges.cli import Cli, Ran, copied, run, write_history
+from tests.edges.cli import CommandResult, CommandRunner, copy_store, run_process, write_history
 from tests.edges.test_cli_refusals import FILE_COMMANDS
 from tests.postgres import fresh_url, server
 
@@ -67,8 +68,8 @@ def fresh(database: str = "postgres", user: str = "postgres") -> str:
     return secretive(fresh_url(server().url(database, user)))
 
 
-def on(url: str, capture: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(cast("Path", url), capture)
+def on(url: str, capture: pytest.CaptureFixture[str]) -> CommandRunner:
+    return CommandRunner(cast("Path", url), capture)
 
 
 def executed(statement: str, *, database: str = "postgres", user: str = "postgres") -> list[tuple[Any, ...]]:
@@ -78,7 +79,7 @@ def executed(statement: str, *, database: str = "postgres", user: str = "postgre
 
 
 def schema_of(url: str) -> str:
-    return connect.address_of(url).schema
+    return connect.parse_address(url).schema
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +91,12 @@ def kept() -> str:
 
 
 @pytest.fixture
-def there(kept: str, capsys: pytest.CaptureFixture[str]) -> Cli:
+def there(kept: str, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
     return on(kept, capsys)
 
 
 @pytest.fixture
-def small(capsys: pytest.CaptureFixture[str]) -> Cli:
+def small(capsys: pytest.CaptureFixture[str]) -> CommandRunner:
     """A store with next to nothing in it."""
     url = fresh()
     with holdfast.open(url) as engine:
@@ -106,7 +107,7 @@ def small(capsys: pytest.CaptureFixture[str]) -> Cli:
 # As on a file
 
 
-def ran_alike(here: Cli, there: Cli, command: list[str], folder: Path) -> None:
+def ran_alike(here: CommandRunner, there: CommandRunner, command: list[str], folder: Path) -> None:
     args = [arg.format(folder=folder) for arg in command]
     one, other = here(*args), there(*args)
     assert other == one
@@ -115,7 +116,9 @@ def ran_alike(here: Cli, there: Cli, command: list[str], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", LOOKING, ids=" ".join)
-def test_a_command_answers_on_a_server_as_on_a_file(cli: Cli, there: Cli, command: list[str], tmp_path: Path) -> None:
+def test_a_command_answers_on_a_server_as_on_a_file(
+    cli: CommandRunner, there: CommandRunner, command: list[str], tmp_path: Path
+) -> None:
     ran_alike(cli, there, command, tmp_path)
 
 
@@ -125,15 +128,15 @@ def test_commands_that_change_something_do_so_on_a_server_as_on_a_file(
     url = fresh()
     write_history(cast("Path", url))
     for command in CHANGING:
-        ran_alike(Cli(copied_once(history, tmp_path), capsys), on(url, capsys), command, tmp_path)
+        ran_alike(CommandRunner(copied_once(history, tmp_path), capsys), on(url, capsys), command, tmp_path)
 
 
 def copied_once(history: Path, folder: Path) -> Path:
     path = folder / "agent.db"
-    return path if path.exists() else copied(history, path)
+    return path if path.exists() else copy_store(history, path)
 
 
-def test_the_log_of_a_server_is_walked_by_its_cursors(there: Cli) -> None:
+def test_the_log_of_a_server_is_walked_by_its_cursors(there: CommandRunner) -> None:
     everything = there("log", "-n", "0", "--json").documents
     walked: list[Any] = []
     cursor = ""
@@ -143,7 +146,7 @@ def test_the_log_of_a_server_is_walked_by_its_cursors(there: Cli) -> None:
     assert [event["id"] for event in walked] == [event["id"] for event in everything]
 
 
-def test_stats_are_those_of_a_file_with_the_sizes_of_the_server(cli: Cli, there: Cli) -> None:
+def test_stats_are_those_of_a_file_with_the_sizes_of_the_server(cli: CommandRunner, there: CommandRunner) -> None:
     here, found = cli("stats", "--json").document, there("stats", "--json").document
     sizes = {"bytes_on_disk", "blob_bytes"}
     for told in (here["file"], found["file"]):
@@ -154,14 +157,14 @@ def test_stats_are_those_of_a_file_with_the_sizes_of_the_server(cli: Cli, there:
 
 def test_a_command_as_it_is_really_run_takes_the_address_from_the_environment(kept: str) -> None:
     variables = {**os.environ, "HOLDFAST_FILE": kept}
-    assert "trip  open  actor ada" in run("sessions", "show", "trip", env=variables).stdout
+    assert "trip  open  actor ada" in run_process("sessions", "show", "trip", env=variables).stdout
     completing = {"COMP_WORDS": "holdfast sessions show tr", "COMP_CWORD": "3", "_HOLDFAST_COMPLETE": "bash_complete"}
-    assert "trip" in run(env={**variables, **completing}).stdout
+    assert "trip" in run_process(env={**variables, **completing}).stdout
     nowhere = {**variables, **completing, "HOLDFAST_FILE": fresh()}
-    assert run(env=nowhere).stdout.strip() == ""
+    assert run_process(env=nowhere).stdout.strip() == ""
 
 
-def test_a_backup_is_refused_with_what_to_do_instead(there: Cli, tmp_path: Path) -> None:
+def test_a_backup_is_refused_with_what_to_do_instead(there: CommandRunner, tmp_path: Path) -> None:
     ran = there("backup", tmp_path / "copy.db")
     assert ran.code == 3
     assert "pg_dump" in ran.err
@@ -169,7 +172,7 @@ def test_a_backup_is_refused_with_what_to_do_instead(there: Cli, tmp_path: Path)
     assert os.listdir(tmp_path) == []
 
 
-def test_an_import_begins_a_store_and_says_so(there: Cli, tmp_path: Path) -> None:
+def test_an_import_begins_a_store_and_says_so(there: CommandRunner, tmp_path: Path) -> None:
     there("export", tmp_path / "all.jsonl")
     made = [there._replace(path=cast("Path", fresh())) for _ in range(2)]
     told = [made[0]("import", tmp_path / "all.jsonl", "--json").document for _ in range(2)]
@@ -208,7 +211,7 @@ def test_a_schema_of_another_program_is_refused_and_not_touched(
     executed(f"CREATE SCHEMA {schema_of(url)} CREATE TABLE mine (x integer)")
     ran = on(url, capsys)(*command)
     assert ran.code == (1 if command == ["doctor"] else 4)
-    assert "another program made this schema" in ran.out + ran.err
+    assert "another program created this schema" in ran.out + ran.err
     tables = f"SELECT relname::text FROM pg_class WHERE relnamespace = '{schema_of(url)}'::regnamespace"
     assert executed(tables) == [("mine",)]
 
@@ -229,7 +232,7 @@ def test_no_password_is_ever_shown_however_badly_the_address_is_written(before: 
         f"postgres://ada@127.0.0.1:1/db?sslpassword={password.replace('&', '')}",
         f"postgresq://ada:{password}@127.0.0.1:1/db",
     ):
-        assert SECRET not in shown_address(url)
+        assert SECRET not in mask_address(url)
         for command in (["stats"], ["stats", "--json"], ["doctor"]):
             said = io.StringIO()
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -249,13 +252,13 @@ def test_no_password_is_ever_shown_however_badly_the_address_is_written(before: 
     ],
 )
 def test_what_is_not_secret_in_an_address_is_shown(url: str, shown: str) -> None:
-    assert shown_address(url) == shown
+    assert mask_address(url) == shown
 
 
 # The doctor
 
 
-def verdicts(cli: Cli) -> dict[str, tuple[str, str]]:
+def verdicts(cli: CommandRunner) -> dict[str, tuple[str, str]]:
     ran = cli("doctor", "--json")
     checks = ran.document["checks"]
     assert ran.code == any(check["verdict"] == "bad" for check in checks)
@@ -289,18 +292,18 @@ def durable() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("durable")
-def test_the_doctor_looks_at_the_server_and_at_what_is_stored(there: Cli) -> None:
+def test_the_doctor_looks_at_the_server_and_at_what_is_stored(there: CommandRunner) -> None:
     found = verdicts(there)
     odd = {name for name, (verdict, _) in found.items() if verdict != "ok"}
     assert odd == {"role", "open calls", "idle sessions", "outbox"}
     assert "superuser" in found["role"][1]
-    assert "verified, all sound" in found["contents"][1]
+    assert "verified, no damage" in found["contents"][1]
     text = there("doctor").out
     assert all(name in text for name in found)
 
 
 def test_the_doctor_says_why_a_server_cannot_be_asked(
-    small: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    small: CommandRunner, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert 'database "absent" does not exist' in verdicts(on(fresh("absent"), capsys))["server"][1]
     monkeypatch.setattr(connect, "OLDEST_SERVER", 99)
@@ -312,15 +315,15 @@ def test_the_doctor_says_why_a_server_cannot_be_asked(
 
 
 def test_the_doctor_compares_the_schema_with_what_it_knows(
-    small: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    small: CommandRunner, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = fresh()
-    PostgresStore(older, migrations=migrate.shipped()[:-1]).close()
+    PostgresStore(older, migrations=migrate.shipped_migrations()[:-1]).close()
     assert [verdicts(on(older, capsys))["schema"][0] for _ in range(2)] == ["warn", "ok"]
-    added = (*migrate.shipped(), Migration(9_998, "9998_more", "SELECT 1"))
+    added = (*migrate.shipped_migrations(), Migration(9_998, "9998_more", "SELECT 1"))
     PostgresStore(str(small.path), migrations=added).close()
-    newest = migrate.shipped()[-1].number
-    assert verdicts(small)["schema"] == ("ok", f"9998; this Holdfast makes {newest}, to which a newer one has added")
+    newest = migrate.shipped_migrations()[-1].number
+    assert verdicts(small)["schema"] == ("ok", f"9998; this Holdfast has {newest}, with additions of a newer one")
     PostgresStore(str(small.path), migrations=(*added, Migration(9_999, "9999_less", "-- contract\nSELECT 1"))).close()
     assert verdicts(small)["schema"][0] == "bad"
     assert small("stats", "--json").error["type"] == "SchemaTooNew"
@@ -328,7 +331,7 @@ def test_the_doctor_compares_the_schema_with_what_it_knows(
 
 @pytest.mark.usefixtures("durable")
 @pytest.mark.parametrize("name", ["fsync", "full_page_writes"])
-def test_the_doctor_warns_of_settings_that_lose_what_was_acknowledged(small: Cli, name: str) -> None:
+def test_the_doctor_warns_of_settings_that_lose_what_was_acknowledged(small: CommandRunner, name: str) -> None:
     assert verdicts(small)["durability"][0] == "ok"
     with server_set(name, "off"):
         found = verdicts(small)["durability"]
@@ -337,7 +340,7 @@ def test_the_doctor_warns_of_settings_that_lose_what_was_acknowledged(small: Cli
 
 
 @pytest.mark.usefixtures("durable")
-def test_the_doctor_knows_that_a_lazy_server_is_asked_to_wait_for_the_disk(small: Cli) -> None:
+def test_the_doctor_knows_that_a_lazy_server_is_asked_to_wait_for_the_disk(small: CommandRunner) -> None:
     with server_set("synchronous_commit", "off"):
         found = verdicts(small)["durability"]
     assert found[0] == "ok"
@@ -350,23 +353,23 @@ def test_the_doctor_knows_that_a_lazy_server_is_asked_to_wait_for_the_disk(small
         ("ALTER TABLE {}.events NO FORCE ROW LEVEL SECURITY", "not in force on events"),
         ("ALTER TABLE {}.keys DISABLE ROW LEVEL SECURITY", "not in force on keys"),
         ("DROP POLICY tenant_alone ON {}.streams", "not in force on streams"),
-        ("ALTER POLICY maintenance ON {}.events TO pg_monitor", "the owner cannot look after events"),
+        ("ALTER POLICY maintenance ON {}.events TO pg_monitor", "the owner cannot maintain events"),
     ],
 )
-def test_the_doctor_sees_that_tenants_are_no_longer_kept_apart(small: Cli, statement: str, said: str) -> None:
+def test_the_doctor_sees_that_tenants_are_no_longer_kept_apart(small: CommandRunner, statement: str, said: str) -> None:
     executed(statement.format(schema_of(str(small.path))))
     assert verdicts(small)["row security"] == ("bad", said)
 
 
 @pytest.mark.parametrize(
     ("statement", "said"),
-    [("CREATE TEMPORARY TABLE t ()", "holds back the feed"), ("SELECT 1", "keeps VACUUM")],
+    [("CREATE TEMPORARY TABLE t ()", "delays the feed"), ("SELECT 1", "keeps VACUUM")],
 )
 def test_the_doctor_sees_transactions_that_do_not_end(
-    small: Cli, monkeypatch: pytest.MonkeyPatch, statement: str, said: str
+    small: CommandRunner, monkeypatch: pytest.MonkeyPatch, statement: str, said: str
 ) -> None:
     assert verdicts(small)["transactions"][0] == "ok"
-    monkeypatch.setattr(machine, "LONG_TRANSACTION_S", 0)
+    monkeypatch.setattr(cli_checks, "LONG_TRANSACTION_S", 0)
     with psycopg.connect(server().url("template1")) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute(cast("Any", statement))
@@ -377,9 +380,9 @@ def test_the_doctor_sees_transactions_that_do_not_end(
     assert said in found
 
 
-def test_the_doctor_sees_that_connections_run_out(small: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_sees_that_connections_run_out(small: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     assert verdicts(small)["used by"][0] == "ok"
-    monkeypatch.setattr(machine, "CROWDED", 0.0)
+    monkeypatch.setattr(cli_checks, "CROWDED", 0.0)
     assert verdicts(small)["used by"][0] == "warn"
 
 
@@ -391,7 +394,7 @@ BLOCK = re.compile(r"^```(sql|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 @pytest.fixture(scope="module")
 def carried_out(tmp_path_factory: pytest.TempPathFactory, history: Path) -> dict[str, str]:
     """Every block of SQL and shell on the page, in order, each by whom it says; the addresses that it speaks of."""
-    folder = copied(history, tmp_path_factory.mktemp("page") / "agent.db").parent
+    folder = copy_store(history, tmp_path_factory.mktemp("page") / "agent.db").parent
     addresses = {
         "OWNER": server().url("agents", "agents_owner"),
         "APP": server().url("agents", "agents_app"),
@@ -423,18 +426,24 @@ def test_the_page_makes_an_application_that_sees_one_tenant_at_a_time(
 ) -> None:
     app, owner = (on(carried_out[name], capsys) for name in ("APP", "OWNER"))
     assert verdicts(app)["role"] == ("ok", "agents_app, which sees one tenant at a time")
-    assert verdicts(owner)["role"] == ("ok", "agents_owner, which may look after all tenants")
+    assert verdicts(owner)["role"] == ("ok", "agents_owner, which may maintain all tenants")
     with holdfast.open(carried_out["APP"]) as engine:
         session = engine.create_session("page", actor="ada")
         message = session.record("user", "hello")
-        engine.put_blob(b"x" * 100_000)
+        engine.blobs.put(b"x" * 100_000)
         session.erase([message.seq], "asked to")
         session.reset("new topic")
         session.destroy("asked to")
-        for entry in engine.outbox():
-            engine.acknowledge(entry)
-        engine.sweep()
-        for concerns_all in (engine.verify, engine.rebuild, engine.totals, engine.feed, engine.collect_blobs):
+        for entry in engine.admin.outbox():
+            engine.admin.acknowledge(entry)
+        engine.admin.sweep()
+        for concerns_all in (
+            engine.admin.verify,
+            engine.admin.rebuild,
+            engine.admin.totals,
+            engine.admin.feed,
+            engine.admin.collect,
+        ):
             with pytest.raises(RoleTooNarrow):
                 concerns_all()
     assert owner("verify").code == 0
@@ -442,7 +451,7 @@ def test_the_page_makes_an_application_that_sees_one_tenant_at_a_time(
     assert app("log", "trip", "--json").documents
     assert app("stats", "--json").document["file"] is None
     assert "the role that owns the tables" in app("stats").out
-    refused: list[Ran] = [app("verify", "--json"), app("log", "--json")]
+    refused: list[CommandResult] = [app("verify", "--json"), app("log", "--json")]
     assert {ran.error["type"] for ran in refused} == {"RoleTooNarrow"}
 
 
@@ -453,12 +462,12 @@ def test_an_application_can_remove_nothing_from_the_log_and_gets_rights_on_later
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             executed(f"DELETE FROM holdfast.{table}", database="agents", user="agents_app")
     later = Migration(9_998, "9998_later", "CREATE TABLE later (x integer)")
-    PostgresStore(carried_out["OWNER"], migrations=(*migrate.shipped(), later)).close()
+    PostgresStore(carried_out["OWNER"], migrations=(*migrate.shipped_migrations(), later)).close()
     executed("INSERT INTO holdfast.later VALUES (1)", database="agents", user="agents_app")
 
 
 def test_behind_a_pooler_the_role_brings_the_settings_of_a_direct_connection(carried_out: dict[str, str]) -> None:
-    names = ["search_path", *(word.split()[1].partition("=")[0] for word in connect.SESSION)]
+    names = ["search_path", *(word.split()[1].partition("=")[0] for word in connect.SESSION_OPTIONS)]
     with holdfast.open(carried_out["APP"]) as engine:
         assert isinstance(engine.store, PostgresStore)
         info = engine.store.info
@@ -470,10 +479,10 @@ def test_behind_a_pooler_the_role_brings_the_settings_of_a_direct_connection(car
 
 def test_what_was_restored_holds_everything_and_goes_on(carried_out: dict[str, str]) -> None:
     with holdfast.open(carried_out["RESTORED"]) as engine:
-        assert engine.totals().events == 160
-        assert engine.verify().ok
+        assert engine.admin.totals().events == 160
+        assert engine.admin.verify().ok
         cursor = ""
-        while (page := engine.feed(cursor)).events:
+        while (page := engine.admin.feed(cursor)).events:
             cursor = page.cursor
         engine.create_session("after", actor="ada")
-        assert [event.type for event in engine.feed(cursor).events] == ["session.created"]
+        assert [event.type for event in engine.admin.feed(cursor).events] == ["session.created"]

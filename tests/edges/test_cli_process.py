@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.edges.cli import COMMAND, copied, environment, run
+from tests.edges.cli import COMMAND, copy_store, environment, run_process
 
 ESCAPE = "\x1b"
 
 
 @pytest.fixture
 def path(history: Path, tmp_path: Path) -> Path:
-    return copied(history, tmp_path / "agent.db")
+    return copy_store(history, tmp_path / "agent.db")
 
 
 @contextmanager
@@ -61,13 +61,13 @@ def on_a_terminal(*args: str | Path, **variables: str) -> tuple[str, int]:
 
 
 def test_the_exit_code_reaches_the_shell(path: Path) -> None:
-    assert run("-f", path, "verify").returncode == 0
-    assert run("-f", path, "sessions", "show", "nobody").returncode == 3
-    assert run("-f", path, "--unknown").returncode == 2
-    assert run("-f", f"{path}.absent", "verify").returncode == 3
+    assert run_process("-f", path, "verify").returncode == 0
+    assert run_process("-f", path, "sessions", "show", "nobody").returncode == 3
+    assert run_process("-f", path, "--unknown").returncode == 2
+    assert run_process("-f", f"{path}.absent", "verify").returncode == 3
     path.write_bytes(b"x" * 10_000)
-    assert run("-f", path, "verify").returncode == 4
-    done = run("-f", path, "doctor")
+    assert run_process("-f", path, "verify").returncode == 4
+    done = run_process("-f", path, "doctor")
     assert (done.returncode, done.stderr) == (1, "")
 
 
@@ -95,7 +95,7 @@ def test_a_reader_who_leaves_early_is_no_failure(path: Path, command: list[str])
 
 def test_output_that_cannot_be_written_is_told_in_words(path: Path) -> None:
     with open(os.devnull) as closed_to_writers:
-        done = run("-f", path, "log", stdout=closed_to_writers, stderr=subprocess.PIPE, capture_output=False)
+        done = run_process("-f", path, "log", stdout=closed_to_writers, stderr=subprocess.PIPE, capture_output=False)
     assert done.returncode == 4
     assert re.fullmatch(r"Error: .*Bad file descriptor.*\n", done.stderr)
 
@@ -111,7 +111,7 @@ def test_tail_follows_what_another_process_records_until_the_session_ends(path: 
         for text in ("one", "two\n\x1b[2J", "three"):
             large.record("assistant", text)
             assert json.loads(process.stdout.readline())["text"] == text
-        large.close("done")
+        large.end("done")
         assert process.stdout.read() == ""
         assert process.wait(timeout=60) == 0
 
@@ -131,7 +131,7 @@ def test_the_log_follows_every_session(path: Path) -> None:
 def test_the_doctor_names_the_processes_that_use_the_file(path: Path) -> None:
     with holdfast.open(path) as engine:
         engine.session("large").record("user", "I hold it open.")
-        checks = json.loads(run("-f", path, "doctor", "--json").stdout)["checks"]
+        checks = json.loads(run_process("-f", path, "doctor", "--json").stdout)["checks"]
     [users] = [check["found"] for check in checks if check["name"] == "used by"]
     assert str(os.getpid()) in users or not os.path.exists("/proc/locks")
 
@@ -151,7 +151,7 @@ def test_an_interrupted_command_ends_with_130_and_no_trace(path: Path) -> None:
 )
 def test_a_terminal_shows_a_bar_where_it_takes_long(path: Path, command: list[str], tmp_path: Path) -> None:
     with holdfast.open(path) as engine:
-        engine.export(tmp_path / "there.jsonl")
+        engine.admin.export(tmp_path / "there.jsonl")
     args = [command[0], *(str(tmp_path / name) for name in command[1:])]
     seen, code = on_a_terminal("-f", path, *args)
     assert code == 0
@@ -161,7 +161,7 @@ def test_a_terminal_shows_a_bar_where_it_takes_long(path: Path, command: list[st
 
 
 def test_what_is_no_terminal_is_shown_no_bar(path: Path) -> None:
-    assert "━" not in run("-f", path, "verify").stderr
+    assert "━" not in run_process("-f", path, "verify").stderr
 
 
 def test_a_terminal_gets_colours_unless_they_are_not_wanted(path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_terminal_gets_colours_unless_they_are_not_wanted(path: Path) -> None:
         for command in (["sessions", "list"], ["sessions", "show", "trip"], ["doctor"], ["log"]):
             seen, _ = on_a_terminal("-f", path, *command, **variables)
             assert not re.search(r"\x1b\[[0-9;]*m", seen)
-    assert ESCAPE not in run("-f", path, "sessions", "list", env=environment(FORCE_COLOR="1")).stdout
+    assert ESCAPE not in run_process("-f", path, "sessions", "list", env=environment(FORCE_COLOR="1")).stdout
 
 
 def test_a_narrow_terminal_shortens_names_and_keeps_figures(path: Path) -> None:
@@ -191,14 +191,14 @@ def test_output_in_another_encoding_is_spelled_out(path: Path) -> None:
     with holdfast.open(path) as engine:
         engine.create_session("日本").record("user", "naïve ☃")
     latin: dict[str, Any] = {"env": environment(PYTHONIOENCODING="latin-1"), "encoding": "latin-1"}
-    assert "naïve \\u2603" in run("-f", path, "sessions", "show", "日本", **latin).stdout
-    told = json.loads(run("-f", path, "sessions", "show", "日本", "--json", **latin).stdout)
+    assert "naïve \\u2603" in run_process("-f", path, "sessions", "show", "日本", **latin).stdout
+    told = json.loads(run_process("-f", path, "sessions", "show", "日本", "--json", **latin).stdout)
     assert told["messages"][0]["text"] == "naïve ☃"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_shell_completes_commands_and_the_names_of_sessions(path: Path, shell: str) -> None:
-    script = run("completion", shell)
+    script = run_process("completion", shell)
     assert script.returncode == 0
     assert "_HOLDFAST_COMPLETE" in script.stdout
 
@@ -209,7 +209,7 @@ def test_the_shell_completes_commands_and_the_names_of_sessions(path: Path, shel
             "COMP_WORDS": " ".join(("holdfast", *typed)),
             "COMP_CWORD": typed[-1] if shell == "fish" else str(len(typed)),
         }
-        done = run(env=environment(**variables))
+        done = run_process(env=environment(**variables))
         assert done.stderr == ""
         return set(re.findall(r"[\w-]+", done.stdout))
 
@@ -236,8 +236,8 @@ assert "rich" not in sys.modules, "plain text loads it"
 
 def test_looking_changes_nothing(path: Path) -> None:
     with holdfast.open(path) as engine:
-        before = engine.feed(limit=1_000)
+        before = engine.admin.feed(limit=1_000)
     for command in (["sessions", "list"], ["sessions", "show", "trip"], ["log"], ["verify"], ["stats"], ["doctor"]):
-        assert run("-f", path, *command).returncode == 0
+        assert run_process("-f", path, *command).returncode == 0
     with holdfast.open(path) as engine:
-        assert engine.feed(limit=1_000) == before
+        assert engine.admin.feed(limit=1_000) == before

@@ -9,9 +9,9 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast.cli import exit_code, words
+from holdfast.cli import exit_code, output
 from holdfast.errors import HoldfastError, InvalidUrl, StorageBusy, StorageCorrupt, StorageReadOnly
-from tests.edges.cli import HOSTILE, Cli, Ran
+from tests.edges.cli import HOSTILE, CommandResult, CommandRunner
 
 SESSION_COMMANDS = [
     ["sessions", "show"],
@@ -42,7 +42,7 @@ FILE_COMMANDS = [
 on_every_command = pytest.mark.parametrize("command", FILE_COMMANDS, ids=" ".join)
 
 
-def refused(cli: Cli, command: list[str], code: int, *kinds: str) -> Ran:
+def refused(cli: CommandRunner, command: list[str], code: int, *kinds: str) -> CommandResult:
     """Run it both ways: the message is one line on stderr, and the same in JSON."""
     file = command[1] if command[0] == "--file" else cli.path
     args = [arg.format(folder=cli.path.parent, file=file) for arg in command]
@@ -53,14 +53,14 @@ def refused(cli: Cli, command: list[str], code: int, *kinds: str) -> Ran:
     told = cli(*args, "--json")
     assert (told.code, told.out) == (code, "")
     assert told.error["type"] in kinds
-    assert words.clean(str(told.error["message"])) in ran.err
+    assert output.escape(str(told.error["message"])) in ran.err
     return ran
 
 
 @on_every_command
 @pytest.mark.parametrize("name", ["absent.db", "sqlite:///absent.db", "no/such/folder/agent.db", "memory:", "."])
 def test_a_file_that_is_not_there_is_refused_and_not_made(
-    cli: Cli, command: list[str], name: str, monkeypatch: pytest.MonkeyPatch
+    cli: CommandRunner, command: list[str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(cli.path.parent)
     before = sorted(os.listdir())
@@ -71,7 +71,7 @@ def test_a_file_that_is_not_there_is_refused_and_not_made(
 @on_every_command
 @pytest.mark.parametrize("content", [b"", b"dear diary, " * 1_000, None], ids=["empty", "text", "another database"])
 def test_a_file_of_another_program_is_refused_and_not_touched(
-    cli: Cli, command: list[str], content: bytes | None, tmp_path: Path
+    cli: CommandRunner, command: list[str], content: bytes | None, tmp_path: Path
 ) -> None:
     foreign = cli._replace(path=tmp_path / "foreign.db")
     if content is None:
@@ -91,7 +91,7 @@ def test_a_file_of_another_program_is_refused_and_not_touched(
 
 
 @on_every_command
-def test_a_damaged_file_is_named_as_such(cli: Cli, command: list[str]) -> None:
+def test_a_damaged_file_is_named_as_such(cli: CommandRunner, command: list[str]) -> None:
     with cli.path.open("r+b") as file:
         file.seek(4_096)
         file.write(b"\x5a" * (cli.path.stat().st_size - 4_096))
@@ -114,7 +114,7 @@ def test_a_damaged_file_is_named_as_such(cli: Cli, command: list[str]) -> None:
     ],
 )
 def test_a_target_that_cannot_be_moved_to_is_refused_and_the_source_stays(
-    cli: Cli, target: str, code: int, kind: str
+    cli: CommandRunner, target: str, code: int, kind: str
 ) -> None:
     (cli.path.parent / "foreign.db").write_bytes(b"dear diary, " * 1_000)
     before = cli.path.read_bytes()
@@ -122,7 +122,9 @@ def test_a_target_that_cannot_be_moved_to_is_refused_and_the_source_stays(
     assert cli.path.read_bytes() == before
 
 
-def test_a_target_with_another_history_is_refused_by_the_name_of_the_session(cli: Cli, tmp_path: Path) -> None:
+def test_a_target_with_another_history_is_refused_by_the_name_of_the_session(
+    cli: CommandRunner, tmp_path: Path
+) -> None:
     target = tmp_path / "house.db"
     cli("copy", cli.path, target)
     for path in (cli.path, target):
@@ -137,18 +139,20 @@ def test_a_target_with_another_history_is_refused_by_the_name_of_the_session(cli
     "which",
     [["nobody"], ["trip", "--actor", "bob"], ["secret"], ["trip", "--tenant", "acme"], ["trip", "--thread", "x"]],
 )
-def test_a_session_that_is_not_there_or_not_yours_is_not_found(cli: Cli, command: list[str], which: list[str]) -> None:
+def test_a_session_that_is_not_there_or_not_yours_is_not_found(
+    cli: CommandRunner, command: list[str], which: list[str]
+) -> None:
     ran = refused(cli, [*command, *which], 3, "SessionNotFound")
     assert "There is no session" in ran.err
 
 
 @pytest.mark.parametrize("command", SESSION_COMMANDS, ids=" ".join)
-def test_a_destroyed_session_is_gone(cli: Cli, command: list[str]) -> None:
-    refused(cli, [*command, "gone", "--actor", "ada"], 3, "SessionDestroyed")
+def test_a_destroyed_session_is_gone(cli: CommandRunner, command: list[str]) -> None:
+    refused(cli, [*command, "gone", "--actor", "ada"], 3, "SessionDestroyedError")
 
 
 @pytest.mark.parametrize("command", SESSION_COMMANDS, ids=" ".join)
-def test_a_hostile_name_is_refused_without_showing_it_raw(cli: Cli, command: list[str]) -> None:
+def test_a_hostile_name_is_refused_without_showing_it_raw(cli: CommandRunner, command: list[str]) -> None:
     refused(cli, [*command, HOSTILE], 3, "InvalidName")
     refused(cli, [*command, "\u202eevil"], 3, "SessionNotFound")
 
@@ -157,7 +161,7 @@ def test_a_hostile_name_is_refused_without_showing_it_raw(cli: Cli, command: lis
     "args",
     [["frobnicate"], ["sessions", "show"], ["log", "--limit", "many"], ["verify", "--fast"], ["copy", "agent.db"]],
 )
-def test_wrong_usage_is_explained(cli: Cli, args: list[str]) -> None:
+def test_wrong_usage_is_explained(cli: CommandRunner, args: list[str]) -> None:
     ran = cli(*args)
     assert ran.code == 2
     assert "Usage: holdfast" in ran.err

@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.core.units import whole
+from holdfast.core.history.views import has_whole_groups
 
 CALL = {"name": "look_up", "args": {"key": "a"}, "id": "call_1"}
 
@@ -37,7 +37,7 @@ def test_the_ids_of_a_provider_are_those_of_the_frame(engine: holdfast.Engine) -
     _, one, two = _two(engine)
     first = one.record("assistant", tool_calls=[CALL]).tool_calls[0]
     second = two.record("assistant", tool_calls=[CALL]).tool_calls[0]
-    assert two.start("call_1").call == second.id
+    assert two.start_call("call_1").call == second.id
     assert [each.tool_call_id for each in two.result("call_1", "b").tool_results] == [second.id]
     assert [each.tool_call_id for each in one.result("call_1", "a").tool_results] == [first.id]
 
@@ -47,7 +47,7 @@ def test_results_for_calls_of_several_messages_are_several_messages(engine: hold
     calls = [frame.record("assistant", tool_calls=[CALL]).tool_calls[0] for frame in (one, two)]
     both = {"role": "tool", "tool_results": [{"tool_call_id": call.id, "result": "x"} for call in calls]}
     before = session.state()
-    with pytest.raises(errors.InvalidContent, match="several messages"):
+    with pytest.raises(errors.InvalidArgument, match="several messages"):
         session.record_all([both])
     assert session.state() == before
 
@@ -57,12 +57,12 @@ def test_calls_are_closed_in_one_frame_or_in_all(engine: holdfast.Engine) -> Non
     calls = {
         frame.id: frame.record("assistant", tool_calls=[CALL, CALL | {"id": "2"}]).tool_calls for frame in (one, two)
     }
-    closed = one.close_open_calls("given up")
+    closed = one.close_calls("given up")
     assert closed is not None
     assert [each.tool_call_id for each in closed.tool_results] == [call.id for call in calls[one.id]]
     assert {call.frame for call in session.state().open_calls} == {two.id}
     three = one.record("assistant", tool_calls=[CALL]).tool_calls
-    assert session.close_open_calls("all of them") is not None
+    assert session.close_calls("all of them") is not None
     assert session.state().open_calls == ()
     groups = [[each.tool_call_id for each in message.tool_results] for message in session.messages() if message.closing]
     assert groups == [[call.id for call in group] for group in (calls[one.id], calls[two.id], three)]
@@ -76,12 +76,14 @@ def test_no_view_parts_what_belongs_together_however_frames_take_turns(engine: h
         session.record("user", "Is it done?")
         two.result(asked[1], f"result {number}")
         one.result(asked[0], f"result {number}")
-    view = session.window(tokens)
+    view = session.context.window(tokens)
     assert view.tokens <= tokens
-    assert all(whole(unit.messages) for unit in view.units)
-    draft = session.draft_summary(keep_turns=1)
+    assert all(has_whole_groups(unit.messages) for unit in view.groups)
+    draft = session.context.draft_summary(keep_turns=1)
     assert draft is not None
-    assert whole(message for item in draft.items if isinstance(item, holdfast.Unit) for message in item.messages)
+    assert has_whole_groups(
+        message for item in draft.items if isinstance(item, holdfast.types.MessageGroup) for message in item.messages
+    )
 
 
 def test_what_is_erased_takes_its_own_results_along(engine: holdfast.Engine) -> None:

@@ -9,16 +9,16 @@ from xml.etree import ElementTree as Xml
 import pytest
 from benchmarks import cost
 from benchmarks.coding_agent import Agent, Read
-from benchmarks.coding_agent_material import MEAN_CALLS, SIZES, tasks
-from benchmarks.cost_curve import Point, dominates, dominating, frontier
-from benchmarks.cost_others import everything
+from benchmarks.coding_agent_tasks import MEAN_CALLS, SIZES, tasks
+from benchmarks.cost_baselines import send_everything
+from benchmarks.cost_curve import Point, dominates, find_dominating, frontier
 from benchmarks.cost_picture import Panel, picture
 from benchmarks.cost_policies import BASELINE, FAITHFUL, FRUGAL, Family
 from benchmarks.cost_score import PREFIX_TOKENS, Score, reread_tokens, score
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.plan import Faithful, Frugal
+from holdfast.model.history.plans import Faithful, Frugal
 from tests.edges.test_costs import PRICES, SHAPE, session
 
 families = st.sampled_from(("ours", "folding", "langchain", "sliding", "clearing"))
@@ -36,7 +36,7 @@ curves = st.lists(drawn, min_size=1, max_size=20)
 def test_a_frontier_has_nobody_above_it_and_whoever_is_off_it_has_somebody(points: list[Point]) -> None:
     best = frontier(points)
     assert best
-    assert not any(dominating(each, points) for each in best)
+    assert not any(find_dominating(each, points) for each in best)
     for each in points:
         assert each in best or any(dominates(other, each) for other in best)
     costs = [each.cost for each in best]
@@ -63,7 +63,7 @@ def test_a_picture_is_xml_and_names_every_policy(drawn: list[list[Point]]) -> No
 
 def test_what_is_missing_costs_a_further_call_and_the_smallest_result_that_held_it() -> None:
     told = session([(1, 10, False), (1, 10, True), (1, 10, False)])
-    whole = score(told, everything(told), SHAPE.window, PRICES)
+    whole = score(told, send_everything(told), SHAPE.window, PRICES)
     assert (whole.rereading, whole.total_cost) == (0, whole.cost)
     lost = score(told, ([] for _ in told.calls), SHAPE.window, PRICES)
     again = [reread_tokens(told, call.wanted, call.units) for call in told.calls if call.wanted]

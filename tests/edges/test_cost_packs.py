@@ -10,19 +10,19 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 from benchmarks import cost
-from benchmarks.cost_material import Recording, count, recordings
-from benchmarks.cost_ours import GAP, Planned, cut
-from benchmarks.cost_packs import Packed, instructions, without_tails
-from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, score, tokens_of
+from benchmarks.cost_packs import PackedSession, instructions, without_tails
+from benchmarks.cost_planner import GAP, PlannedSession, cut_summary
+from benchmarks.cost_recordings import Recording, count, read_recordings
+from benchmarks.cost_score import PREFIX_TOKENS, Prompt, PromptPiece, score, tokens_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import Summary
-from holdfast.model.plan import Frugal
+from holdfast.model.history.plans import Frugal
+from holdfast.types import Summary
 from tests.support import figure
 
 WINDOW = 12_000
-PRICES = cost.priced_at("claude-sonnet-4-5", WINDOW)
+PRICES = cost.prices_at("claude-sonnet-4-5", WINDOW)
 START_S = 1_700_000_000
 WORDS = "the build of part_{} failed in src/step_{}.py at line {} because a name was not found there; "
 
@@ -56,9 +56,9 @@ def both(steps: list[tuple[int, int, bool]]) -> tuple[Recording, list[Prompt], l
     with TemporaryDirectory() as folder:
         path = Path(folder) / "some.jsonl"
         path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in lines(steps)))
-        (told,) = recordings([path])
-        packs = list(Packed(told, path, Frugal(), PRICES, WINDOW).prompts())
-    return told, packs, list(Planned(told, Frugal(), PRICES, WINDOW).prompts())
+        (told,) = read_recordings([path])
+        packs = list(PackedSession(told, path, Frugal(), PRICES, WINDOW).prompts())
+    return told, packs, list(PlannedSession(told, Frugal(), PRICES, WINDOW).prompts())
 
 
 steps = st.tuples(st.sampled_from([1, 20, 299, 301, 4_000]), st.integers(1, 120), st.booleans())
@@ -96,7 +96,7 @@ def test_a_long_session_is_folded_at_the_same_calls_and_to_the_same_words() -> N
 
 def test_what_passes_is_paid_for_at_each_call_and_breaks_no_prefix() -> None:
     told, _, foretold = both([(20, 10, False)] * 4)
-    tail = Shown(("tail", 0), 100, text="Now: Monday.", passing=True)
+    tail = PromptPiece(("tail", 0), 100, text="Now: Monday.", passing=True)
     plain = score(told, foretold, WINDOW, PRICES)
     tailed = score(told, [[*prompt, tail] for prompt in foretold], WINDOW, PRICES)
     assert tailed.cost == plain.cost + len(foretold) * 100 * PRICES.input
@@ -111,7 +111,7 @@ texts = st.lists(st.text(st.sampled_from("ab c1_.\né"), max_size=400), min_size
 def test_what_is_cut_has_both_ends_and_no_more_tokens_than_it_may(told: list[str], tokens: int) -> None:
     items = [Summary(seq=at, first=at, last=at, messages=1, text=text, tokens=9) for at, text in enumerate(told, 1)]
     whole = "\n".join(told)
-    found = cut(items, tokens)
+    found = cut_summary(items, tokens)
     assert count(found) <= tokens
     if count(whole) <= tokens:
         assert found == whole
@@ -124,7 +124,7 @@ def test_what_is_cut_has_both_ends_and_no_more_tokens_than_it_may(told: list[str
 
 def test_what_is_cut_comes_near_to_what_it_may_have() -> None:
     text = WORDS.format(1, 2, 3) * 200
-    found = cut([Summary(seq=1, first=1, last=1, messages=1, text=text, tokens=9)], 500)
+    found = cut_summary([Summary(seq=1, first=1, last=1, messages=1, text=text, tokens=9)], 500)
     assert 480 <= count(found) <= 500
 
 

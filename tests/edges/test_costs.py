@@ -10,22 +10,30 @@ from pathlib import Path
 
 import msgspec
 from benchmarks import cost
-from benchmarks.cost_folds import Folding, Shape, at_threshold, break_even, folds, in_hindsight, whole_units
+from benchmarks.cost_baselines import send_cleared, send_everything, send_newest
+from benchmarks.cost_folds import (
+    FoldCosts,
+    Shape,
+    at_threshold,
+    break_even,
+    choose_folds,
+    find_optimal_folds,
+    whole_units,
+)
 from benchmarks.cost_grounding import Index, identifiers, present, strings
-from benchmarks.cost_material import Recording, recording, recordings
-from benchmarks.cost_others import cleared, everything, sliding
-from benchmarks.cost_ours import Planned
-from benchmarks.cost_score import PREFIX_TOKENS, Prompt, Shown, cold, score, tokens_of
+from benchmarks.cost_planner import PlannedSession
+from benchmarks.cost_recordings import Recording, build_recording, read_recordings
+from benchmarks.cost_score import PREFIX_TOKENS, Prompt, PromptPiece, cold, score, tokens_of
 from benchmarks.harness import Bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
 from holdfast.model.content import Json, Text, ToolCall, ToolResult
-from holdfast.model.messages import Message
-from holdfast.model.plan import Frugal
+from holdfast.model.history.plans import Frugal
+from holdfast.model.sessions.messages import Message
 
-PRICES = cost.priced_at("claude-sonnet-4-5", 6_000)
+PRICES = cost.prices_at("claude-sonnet-4-5", 6_000)
 SHAPE = Shape(window=6_000, turns=2, tail_share=0.2, summary_share=0.1)
 START_US = 1_700_000_000_000_000
 
@@ -50,7 +58,7 @@ def session(steps: Sequence[tuple[int, int, bool]]) -> Recording:
         call = ToolCall(f"c{len(messages) + 2}_0", "read", {"path": f"src/part_{number - 1}.py"})
         add("assistant", 30, tool_calls=(call,))
         add("tool", tokens, tool_results=(ToolResult(call.id, (Text(f"in src/part_{number}.py"),), False),))
-    return recording("some", messages)
+    return build_recording("some", messages)
 
 
 def written(time_us: int) -> str:
@@ -60,7 +68,7 @@ def written(time_us: int) -> str:
 steps = st.tuples(st.sampled_from([1, 20, 299, 301, 4_000]), st.integers(1, 2_500), st.booleans())
 
 
-def by_trying_all(folding: Folding) -> int | None:
+def by_trying_all(folding: FoldCosts) -> int | None:
     """The cheapest of all choices of boundaries; None if no choice fits."""
     best: int | None = None
     for chosen in itertools.product((False, True), repeat=len(folding.cuts)):
@@ -79,27 +87,27 @@ def by_trying_all(folding: Folding) -> int | None:
 
 @given(st.lists(steps, min_size=1, max_size=8))
 def test_the_optimum_is_the_cheapest_choice_of_boundaries(taken: list[tuple[int, int, bool]]) -> None:
-    folding = Folding(session(taken), SHAPE, PRICES)
-    assert folding.total(in_hindsight(folding)) == by_trying_all(folding)
+    folding = FoldCosts(session(taken), SHAPE, PRICES)
+    assert folding.total(find_optimal_folds(folding)) == by_trying_all(folding)
 
 
 @settings(max_examples=50)
 @given(st.lists(steps, min_size=10, max_size=40))
 def test_no_rule_is_cheaper_than_the_optimum(taken: list[tuple[int, int, bool]]) -> None:
-    folding = Folding(session(taken), SHAPE, PRICES)
-    best = folding.total(in_hindsight(folding))
+    folding = FoldCosts(session(taken), SHAPE, PRICES)
+    best = folding.total(find_optimal_folds(folding))
     for rule in (break_even, *(at_threshold(tenths / 10) for tenths in range(11))):
-        assert folding.total(folds(folding, rule)) >= best
+        assert folding.total(choose_folds(folding, rule)) >= best
 
 
 @given(st.lists(steps, min_size=1, max_size=30))
 def test_what_is_foretold_of_a_choice_is_what_its_prompts_cost(taken: list[tuple[int, int, bool]]) -> None:
-    folding = Folding(session(taken), SHAPE, PRICES)
-    chosen = folds(folding, break_even)
+    folding = FoldCosts(session(taken), SHAPE, PRICES)
+    chosen = choose_folds(folding, break_even)
     whole = whole_units(folding.recording)
     prompts: list[Prompt] = []
     for call, cut in zip(folding.recording.calls, chosen, strict=True):
-        head = [Shown(("summary", cut), folding.folded(cut))] if cut else []
+        head = [PromptPiece(("summary", cut), folding.folded(cut))] if cut else []
         prompts.append(head + whole[cut : call.units])
     found = score(folding.recording, prompts, SHAPE.window, PRICES)
     assert found.cost == folding.total(chosen)
@@ -113,8 +121,8 @@ def test_a_warm_cache_reads_the_last_prompt_and_a_cold_one_nothing(
     told = session(taken)
     lost = cold(told, PRICES)
     assert lost == [True, *(asked and seconds > 300 for seconds, _, asked in taken[1:])]
-    sizes = [PREFIX_TOKENS + tokens_of(prompt) for prompt in everything(told)]
-    found = score(told, everything(told), window, PRICES)
+    sizes = [PREFIX_TOKENS + tokens_of(prompt) for prompt in send_everything(told)]
+    found = score(told, send_everything(told), window, PRICES)
     assert found.read == sum(0 if gone else before for gone, before in zip(lost[1:], sizes[:-1], strict=True))
     assert (found.sent, found.grounding, found.boundaries) == (sum(sizes), 1, 0)
     assert found.over == sum(size > window for size in sizes)
@@ -123,8 +131,8 @@ def test_a_warm_cache_reads_the_last_prompt_and_a_cold_one_nothing(
 @given(st.lists(steps, min_size=1, max_size=30), st.integers(5_000, 20_000))
 def test_what_others_send_fits_and_ends_with_what_is_newest(taken: list[tuple[int, int, bool]], window: int) -> None:
     told = session(taken)
-    for made in (sliding(told, window), cleared(told, window, 0.5)):
-        for prompt, whole in zip(made, everything(told), strict=True):
+    for made in (send_newest(told, window), send_cleared(told, window, 0.5)):
+        for prompt, whole in zip(made, send_everything(told), strict=True):
             assert PREFIX_TOKENS + tokens_of(prompt) <= window
             assert prompt[-1] == whole[-1]
 
@@ -135,13 +143,13 @@ def test_the_planner_keeps_to_its_window_and_extends_between_boundaries(taken: l
     told = session(taken)
     before: Prompt = []
     boundaries = 0
-    for prompt in Planned(told, Frugal(least=100), PRICES, SHAPE.window).prompts():
+    for prompt in PlannedSession(told, Frugal(least=100), PRICES, SHAPE.window).prompts():
         assert PREFIX_TOKENS + tokens_of(prompt) <= SHAPE.window
         extends = prompt[: len(before)] == before
         assert extends or prompt[0].key[0] in ("summary", "reduced")
         boundaries += not extends
         before = prompt
-    found = score(told, Planned(told, Frugal(least=100), PRICES, SHAPE.window).prompts(), SHAPE.window, PRICES)
+    found = score(told, PlannedSession(told, Frugal(least=100), PRICES, SHAPE.window).prompts(), SHAPE.window, PRICES)
     assert found.boundaries == boundaries
 
 
@@ -213,10 +221,10 @@ def test_a_session_is_read_from_a_file_as_the_library_takes_it_in(tmp_path: Path
         {"role": "assistant", "content": "Done.", "at": "2026-01-01T10:09:00Z"},
     ]
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-    (told,) = recordings([path])
+    (told,) = read_recordings([path])
     assert [call.units for call in told.calls] == [1, 2]
     assert [call.wanted for call in told.calls] == [("main.py", "src/main.py"), ()]
     assert cold(told, PRICES) == [True, False]
     with holdfast.open("memory:") as engine:
-        engine.import_transcript(path, "one")
+        engine.admin.import_transcript(path, "one")
         assert told.tokens == sum(message.tokens for message in engine.session("one").messages())

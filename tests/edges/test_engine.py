@@ -14,10 +14,11 @@ import pytest
 from msgspec.structs import replace
 
 import holdfast
-from holdfast import Body, File, Image, Opaque, Part, Text, errors
+from holdfast import File, Image, Text, errors
 from holdfast.model import limits
 from holdfast.model.names import StreamId
-from tests.edges.engines import KINDS, LASTING, Desk, contents, store_of
+from holdfast.types import Body, Opaque, Part
+from tests.edges.engines import DURABLE_KINDS, KINDS, EngineDesk, contents, store_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +34,7 @@ def test_a_session_is_created_and_found_again(engine: holdfast.Engine) -> None:
     made = engine.create_session("trip", actor="ada", thread="hotel", metadata={"city": "Bern"})
     found = engine.session("trip", actor="ada", thread="hotel")
     assert found.id == made.id == "trip"
-    assert found.scope == holdfast.Scope("default", "ada", "trip", "hotel")
+    assert found.scope == holdfast.types.Scope("default", "ada", "trip", "hotel")
     assert found.state().metadata == {"city": "Bern"}
     assert "ada/trip/hotel" in repr(found)
     with pytest.raises(errors.SessionNotFound):
@@ -60,7 +61,7 @@ def test_sessions_are_listed_in_pages_and_by_actor(engine: holdfast.Engine) -> N
         engine.create_session(name, actor=actor)
     engine.acting_as(tenant="other").create_session("s99", actor="ada")
     listed: list[tuple[str, str]] = []
-    last: holdfast.SessionRow | None = None
+    last: holdfast.types.SessionRow | None = None
     while page := engine.sessions(after=last, limit=3):
         assert len(page) <= 3
         listed += [(row.actor, row.session) for row in page]
@@ -73,7 +74,7 @@ def test_sessions_are_listed_in_pages_and_by_actor(engine: holdfast.Engine) -> N
 def test_a_row_says_where_its_session_stands(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     session.record("user", "three words here")
-    session.close("done")
+    session.end("done")
     [row] = engine.sessions()
     state = session.state()
     assert (row.status, row.version, row.messages, row.tokens) == ("closed", 3, 1, state.tokens)
@@ -103,7 +104,7 @@ def test_what_the_caller_does_with_a_state_changes_nothing(engine: holdfast.Engi
 
 
 def _parts(engine: holdfast.Engine) -> list[Part]:
-    ref = engine.put_blob(b"%PDF", media_type="application/pdf")
+    ref = engine.blobs.put(b"%PDF", media_type="application/pdf")
     return [
         Text("text"),
         Body(ref, "preview"),
@@ -154,7 +155,7 @@ def test_messages_are_read_backwards_in_pages(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     for number in range(10):
         session.record("user", str(number))
-    session.close()
+    session.end()
     assert _texts(session, limit=3) == ["7", "8", "9"]
     pages: list[list[str]] = []
     before: int | None = None
@@ -183,29 +184,29 @@ def test_the_feed_has_every_tenants_events_in_one_order(engine: holdfast.Engine)
         tenant.create_session(f"s{number}").record("user", "text")
     seen: list[tuple[StreamId, int]] = []
     cursor = ""
-    while (page := engine.feed(cursor, limit=5)).events:
+    while (page := engine.admin.feed(cursor, limit=5)).events:
         seen += [(event.stream, event.seq) for event in page.events]
         cursor = page.cursor
     assert seen == [
         (StreamId(f"t{number % 3}", "session", ("main", f"s{number}")), seq) for number in range(12) for seq in (1, 2)
     ]
-    assert engine.feed(cursor).cursor == cursor
+    assert engine.admin.feed(cursor).cursor == cursor
 
 
-@pytest.mark.parametrize("kind", LASTING)
-def test_a_cursor_goes_on_after_reopening(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", DURABLE_KINDS)
+def test_a_cursor_goes_on_after_reopening(kind: str, desk: EngineDesk) -> None:
     with desk.open(kind) as engine:
         engine.create_session("s").record("user", "before")
-        cursor = engine.feed(limit=1).cursor
+        cursor = engine.admin.feed(limit=1).cursor
     with desk.open(kind) as engine:
         engine.session("s").record("user", "after")
-        page = engine.feed(cursor)
+        page = engine.admin.feed(cursor)
         assert [(event.seq, event.type) for event in page.events] == [(2, "message.recorded"), (3, "message.recorded")]
-        assert engine.feed(page.cursor).events == ()
+        assert engine.admin.feed(page.cursor).events == ()
 
 
-@pytest.mark.parametrize("kind", LASTING)
-def test_everything_is_there_after_reopening(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", DURABLE_KINDS)
+def test_everything_is_there_after_reopening(kind: str, desk: EngineDesk) -> None:
     with desk.open(kind) as engine:
         session = engine.create_session("s", metadata={"a": [1, None]})
         session.record("assistant", _parts(engine))
@@ -213,7 +214,7 @@ def test_everything_is_there_after_reopening(kind: str, desk: Desk) -> None:
     with desk.open(kind) as engine:
         session = engine.session("s")
         assert (contents(engine), session.messages(), session.state()) == (before, messages, state)
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
 
 
 # Opening and closing
@@ -230,7 +231,7 @@ ADDRESSES: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("awaited", [False, True], ids=["blocking", "awaited"])
 @pytest.mark.parametrize("name", ADDRESSES)
-def test_a_store_is_opened_by_its_address(name: str, awaited: bool, desk: Desk) -> None:
+def test_a_store_is_opened_by_its_address(name: str, awaited: bool, desk: EngineDesk) -> None:
     address = ADDRESSES[name](desk.folder / "agent.db")
     with desk.open_url(address, awaited=awaited) as engine:
         engine.create_session("s")
@@ -239,7 +240,7 @@ def test_a_store_is_opened_by_its_address(name: str, awaited: bool, desk: Desk) 
         assert [row.session for row in engine.sessions()] == ["s"]
 
 
-def test_a_relative_address_is_taken_from_here(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_address_is_taken_from_here(desk: EngineDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk.folder)
     desk.open_url("sqlite:///relative.db").close()
     desk.open_url("plain.db").close()
@@ -248,7 +249,7 @@ def test_a_relative_address_is_taken_from_here(desk: Desk, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("awaited", [False, True], ids=["blocking", "awaited"])
 @pytest.mark.parametrize("address", ["memory:", ":memory:"])
-def test_a_store_in_memory_is_gone_with_its_engine(address: str, awaited: bool, desk: Desk) -> None:
+def test_a_store_in_memory_is_gone_with_its_engine(address: str, awaited: bool, desk: EngineDesk) -> None:
     with desk.open_url(address, awaited=awaited) as engine:
         engine.create_session("s")
     with desk.open_url(address, awaited=awaited) as engine:
@@ -269,16 +270,13 @@ BAD_ADDRESSES = [
     "SQLITE:///agent.db",
     "://",
     "a\ud800.db",
-    b"agent.db",
-    None,
-    7,
 ]
 
 
 @pytest.mark.parametrize("awaited", [False, True], ids=["blocking", "awaited"])
 @pytest.mark.parametrize("address", BAD_ADDRESSES, ids=ascii)
 def test_an_address_that_nothing_can_open_is_an_invalid_url(
-    address: object, awaited: bool, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    address: object, awaited: bool, desk: EngineDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(desk.folder)
     with pytest.raises(errors.InvalidUrl) as refusal:
@@ -288,7 +286,7 @@ def test_an_address_that_nothing_can_open_is_an_invalid_url(
 
 
 @pytest.mark.parametrize("awaited", [False, True], ids=["blocking", "awaited"])
-def test_a_place_where_no_file_can_be_is_a_typed_error(awaited: bool, desk: Desk) -> None:
+def test_a_place_where_no_file_can_be_is_a_typed_error(awaited: bool, desk: EngineDesk) -> None:
     loop = desk.folder / "loop.db"
     loop.symlink_to(loop)
     (desk.folder / "file").write_bytes(b"")
@@ -302,25 +300,25 @@ USES: dict[str, Callable[[Any, Any], object]] = {
     "create_session": lambda engine, _: engine.create_session("t"),
     "session": lambda engine, _: engine.session("s"),
     "sessions": lambda engine, _: engine.sessions(),
-    "feed": lambda engine, _: engine.feed(),
+    "feed": lambda engine, _: engine.admin.feed(),
     "record": lambda _, session: session.record("user", "text"),
     "record with a key": lambda _, session: session.record("user", "text", key="k"),
     "messages": lambda _, session: session.messages(),
     "events": lambda _, session: session.events(),
     "state": lambda _, session: session.state(),
-    "close a session": lambda _, session: session.close(),
+    "close a session": lambda _, session: session.end(),
     "erase": lambda _, session: session.erase([1], "a test"),
-    "verify": lambda engine, _: engine.verify(),
-    "rebuild": lambda engine, _: engine.rebuild(),
-    "totals": lambda engine, _: engine.totals(),
+    "verify": lambda engine, _: engine.admin.verify(),
+    "rebuild": lambda engine, _: engine.admin.rebuild(),
+    "totals": lambda engine, _: engine.admin.totals(),
     "another name": lambda engine, _: engine.acting_as(tenant="other").sessions(),
-    "export": lambda engine, _: engine.export("export.jsonl"),
+    "export": lambda engine, _: engine.admin.export("export.jsonl"),
 }
 
 
 @pytest.mark.parametrize("name", USES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_closed_says_so(kind: str, name: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_closed_says_so(kind: str, name: str, desk: EngineDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk.folder)
     engine = desk.open(kind)
     session = engine.create_session("s")
@@ -330,7 +328,7 @@ def test_what_was_closed_says_so(kind: str, name: str, desk: Desk, monkeypatch: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_closing_twice_is_fine_and_leaving_a_block_closes(kind: str, desk: Desk) -> None:
+def test_closing_twice_is_fine_and_leaving_a_block_closes(kind: str, desk: EngineDesk) -> None:
     with desk.open(kind) as engine:
         engine.create_session("s")
         engine.close()
@@ -381,32 +379,32 @@ def _long_session(engine: holdfast.Engine) -> holdfast.Session:
 
 def _events_read_to_open(engine: holdfast.Engine) -> int:
     counting = CountingStore(engine.store)
-    fresh = holdfast.Engine(counting, engine.blobs, holdfast.open("memory:")._place)
+    fresh = holdfast.Engine(counting, engine._blob_store, holdfast.open("memory:")._context)
     assert fresh.session("long").state().messages == 1_200
     return counting.events_read
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_opening_a_long_session_reads_no_more_than_lies_behind_its_snapshot(kind: str, desk: Desk) -> None:
+def test_opening_a_long_session_reads_no_more_than_lies_behind_its_snapshot(kind: str, desk: EngineDesk) -> None:
     engine = desk.open(kind)
     _long_session(engine)
     assert _events_read_to_open(engine) <= limits.SNAPSHOT_EVERY
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_so_it_is_after_an_erasure(kind: str, desk: Desk) -> None:
+def test_so_it_is_after_an_erasure(kind: str, desk: EngineDesk) -> None:
     engine = desk.open(kind)
     _long_session(engine).erase([5], "asked to")
     assert _events_read_to_open(engine) <= limits.SNAPSHOT_EVERY
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_so_it_is_after_an_import(kind: str, desk: Desk) -> None:
+def test_so_it_is_after_an_import(kind: str, desk: EngineDesk) -> None:
     source = desk.open("memory")
     _long_session(source)
-    source.export(desk.folder / "export.jsonl")
+    source.admin.export(desk.folder / "export.jsonl")
     engine = desk.open(kind, name="copy")
-    engine.import_(desk.folder / "export.jsonl")
+    engine.admin.import_(desk.folder / "export.jsonl")
     assert _events_read_to_open(engine) <= limits.SNAPSHOT_EVERY
 
 
@@ -415,7 +413,7 @@ def test_so_it_is_after_an_import(kind: str, desk: Desk) -> None:
 
 def test_importing_holdfast_brings_in_no_test_tools_and_no_second_sqlite() -> None:
     """The standard library's sqlite3 in the same process would drop the file locks of ours."""
-    code = "import sys, holdfast; print(*sorted(sys.modules))"
+    code = "import sys, holdfast; holdfast.open; print(*sorted(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(answer.stdout.split())
     assert "apsw" in loaded

@@ -13,20 +13,21 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast import BlobRef, Body, errors
+from holdfast import BlobRef, errors
 from holdfast.adapters.system import SystemClock
 from holdfast.model import limits
 from holdfast.storage.postgres.store import PostgresStore
+from holdfast.types import Body
 from tests.edges.engines import (
+    DURABLE_KINDS,
     KINDS,
-    LASTING,
-    SQLITE,
-    Desk,
+    SQLITE_KINDS,
+    EngineDesk,
     blobs_of,
     contents,
-    everything,
+    expect_refusal,
     log_of,
-    refused,
+    read_raw_contents,
     rows_of,
     store_of,
 )
@@ -41,8 +42,8 @@ def _on_disk(folder: Path, secret: str) -> list[str]:
     return sorted(path.name for path in files if secret.encode() in path.read_bytes())
 
 
-@pytest.mark.parametrize("kind", SQLITE)
-def test_an_erased_text_is_on_no_page_of_any_file(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", SQLITE_KINDS)
+def test_an_erased_text_is_on_no_page_of_any_file(kind: str, desk: EngineDesk) -> None:
     engine = desk.open(kind)
     session = engine.create_session("s", metadata={"note": f"{SECRET} in metadata"})
     said = [session.record("user", f"{SECRET} number {number} " + "x" * 3_000) for number in range(150)]
@@ -54,22 +55,22 @@ def test_an_erased_text_is_on_no_page_of_any_file(kind: str, desk: Desk) -> None
     assert [message.text for message in messages] == [""] * 150 + ["harmless"]
     assert [message.erased for message in messages] == [True] * 150 + [False]
     assert session.state().metadata == {}
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
     engine.close()
     assert _on_disk(desk.folder, SECRET) == []
 
 
-@pytest.mark.parametrize("kind", SQLITE)
-def test_a_reason_for_closing_can_be_erased_and_the_session_stays_closed(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", SQLITE_KINDS)
+def test_a_reason_for_closing_can_be_erased_and_the_session_stays_closed(kind: str, desk: EngineDesk) -> None:
     engine = desk.open(kind)
     session = engine.create_session("s")
-    session.close(f"{SECRET} was the reason")
+    session.end(f"{SECRET} was the reason")
     session.erase([2], "asked to")
     assert _on_disk(desk.folder, SECRET) == []
     assert session.state().status == "closed"
-    with pytest.raises(errors.SessionClosed):
+    with pytest.raises(errors.SessionClosedError):
         session.record("user", "text")
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 def test_erasing_keeps_everything_else(engine: holdfast.Engine) -> None:
@@ -83,7 +84,7 @@ def test_erasing_keeps_everything_else(engine: holdfast.Engine) -> None:
     assert [event.hash for event in after[:-1]] == [event.hash for event in before]
     assert [message.text for message in session.messages()] == ["message 0", "", "message 2", "", "message 4"]
     assert session.state().messages == 5
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 def test_erasing_twice_and_erasing_the_erasure_is_fine(engine: holdfast.Engine) -> None:
@@ -94,7 +95,7 @@ def test_erasing_twice_and_erasing_the_erasure_is_fine(engine: holdfast.Engine) 
     session.erase([3, 4], "and why")
     assert all(SECRET.encode() not in (event.payload or b"") for event in log_of(engine))
     assert session.state().version == 5
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 def test_nothing_named_means_nothing_erased(engine: holdfast.Engine) -> None:
@@ -122,8 +123,8 @@ def test_a_key_whose_message_was_erased_is_not_used_again(engine: holdfast.Engin
         session.record("user", "text", key="k")
 
 
-@pytest.mark.parametrize("kind", LASTING)
-def test_a_state_read_before_an_erasure_elsewhere_is_thrown_away(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", DURABLE_KINDS)
+def test_a_state_read_before_an_erasure_elsewhere_is_thrown_away(kind: str, desk: EngineDesk) -> None:
     """Two engines on one store, each with what it remembers of the session."""
     one, two = desk.open(kind), desk.open(kind)
     session = one.create_session("s", metadata={"note": SECRET})
@@ -131,7 +132,7 @@ def test_a_state_read_before_an_erasure_elsewhere_is_thrown_away(kind: str, desk
     session.erase([1], "asked to")
     assert two.session("s").state().metadata == {}
     two.session("s").record("user", "text")
-    assert one.verify().ok
+    assert one.admin.verify().ok
 
 
 # Frames
@@ -141,69 +142,69 @@ def _secretive(session: holdfast.Session) -> tuple[holdfast.Frame, holdfast.Fram
     """A tree that knows a secret in all its places; its root, and a frame below."""
     root = session.frame(f"{SECRET} goal", budget=1_000, inputs={SECRET: [SECRET]})
     child = root.frame(f"{SECRET} below", budget=100)
-    kept = child.reserve(SECRET, 5)
-    child.commit(kept, 3)
+    kept = child.budget.reserve(SECRET, 5)
+    child.budget.commit(kept, 3)
     child.update(goal=f"{SECRET} still", inputs=SECRET, context_hash=SECRET)
-    child.add_handle("document", f"{SECRET} content", title=SECRET, source=SECRET, metadata={SECRET: SECRET})
+    child.handles.add("document", f"{SECRET} content", title=SECRET, source=SECRET, metadata={SECRET: SECRET})
     child.suspend(f"{SECRET} reason", resumable_by=[SECRET])
     child.revoke(f"{SECRET} again")
-    session.get_frame(child.id).reissue()
+    session.frames.get(child.id).reissue()
     child.pop("failed", f"{SECRET} summary", result={"found": SECRET})
     return root, child
 
 
-def test_an_event_of_a_frame_is_erased_with_its_whole_tree(engine: holdfast.Engine, desk: Desk) -> None:
+def test_an_event_of_a_frame_is_erased_with_its_whole_tree(engine: holdfast.Engine, desk: EngineDesk) -> None:
     session = engine.create_session("s")
     other = session.frame("another matter", budget=10)
     root, child = _secretive(session)
-    (handle,) = root.handles()
-    with refused(engine, errors.InvalidContent):
+    (handle,) = root.handles.attachments()
+    with expect_refusal(engine, errors.InvalidArgument):
         session.erase([session.state().version], "asked to")
     root.pop("completed", SECRET)
-    assert SECRET.encode() in everything(engine, desk)
+    assert SECRET.encode() in read_raw_contents(engine, desk)
     of_tree = {event.seq for event in session.events(limit=100) if event.seq > 2}
     session.erase([session.state().version - 3], "asked to")
     erased = {event.seq for event in session.events(limit=100) if event.payload is None}
     assert erased == of_tree
-    assert SECRET.encode() not in everything(engine, desk)
+    assert SECRET.encode() not in read_raw_contents(engine, desk)
     for gone in (root, child):
-        with refused(engine, errors.FrameNotFound, frame=gone.id):
+        with expect_refusal(engine, errors.FrameNotFound, frame=gone.id):
             gone.state()
-    with refused(engine, errors.HandleNotFound):
-        session.read_handle(handle)
-    assert [each.id for each in session.frames()] == [other.id]
-    with refused(engine, errors.InvalidContent):
+    with expect_refusal(engine, errors.HandleNotFound):
+        session.handles.parts(handle)
+    assert [each.id for each in session.frames.list()] == [other.id]
+    with expect_refusal(engine, errors.InvalidArgument):
         session.erase([2], "it lives")
     assert session.frame("and on", budget=1).state().status == "active"
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
     before = rows_of(engine)
-    engine.rebuild()
+    engine.admin.rebuild()
     assert rows_of(engine) == before
 
 
-def test_a_message_of_a_frame_is_erased_alone(engine: holdfast.Engine, desk: Desk) -> None:
+def test_a_message_of_a_frame_is_erased_alone(engine: holdfast.Engine, desk: EngineDesk) -> None:
     session = engine.create_session("s")
     with session.frame("work", budget=10) as frame:
         said = frame.record("assistant", SECRET, usage=holdfast.Usage(2, 2))
         session.erase([said.seq], "asked to")
     assert (frame.state().status, frame.state().budget.used) == ("completed", 4)
-    assert SECRET.encode() not in everything(engine, desk)
-    assert engine.verify().ok
+    assert SECRET.encode() not in read_raw_contents(engine, desk)
+    assert engine.admin.verify().ok
 
 
-def test_a_destroyed_session_leaves_nothing_of_its_frames(engine: holdfast.Engine, desk: Desk) -> None:
+def test_a_destroyed_session_leaves_nothing_of_its_frames(engine: holdfast.Engine, desk: EngineDesk) -> None:
     session = engine.create_session("s")
     root, _ = _secretive(session)
     live = root.frame(f"{SECRET} live", budget=10)
     call = live.record("assistant", SECRET, tool_calls=[{"name": SECRET, "args": {SECRET: 1}}]).tool_calls[0]
-    live.start(call, call_key=SECRET)
+    live.start_call(call, call_key=SECRET)
     root.suspend(SECRET, resumable_by=SECRET, cascade=True)
     session.recover()
-    assert SECRET.encode() in everything(engine, desk)
+    assert SECRET.encode() in read_raw_contents(engine, desk)
     session.destroy(offload=False)
-    assert SECRET.encode() not in everything(engine, desk)
-    assert [row for row in rows_of(engine) if not isinstance(row, holdfast.SessionRow)] == []
-    assert engine.verify().ok
+    assert SECRET.encode() not in read_raw_contents(engine, desk)
+    assert [row for row in rows_of(engine) if not isinstance(row, holdfast.types.SessionRow)] == []
+    assert engine.admin.verify().ok
 
 
 # Bodies
@@ -211,7 +212,7 @@ def test_a_destroyed_session_leaves_nothing_of_its_frames(engine: holdfast.Engin
 
 def _age(engine: holdfast.Engine, by_s: float, folder: Path) -> None:
     """Make every body this much older."""
-    bodies: Any = getattr(engine.blobs, "_bodies", {})
+    bodies: Any = getattr(engine._blob_store, "_bodies", {})
     for key, (body, touched_s) in list(bodies.items()):
         bodies[key] = (body, touched_s - by_s)
     for path in folder.rglob("*.zst*"):
@@ -224,52 +225,52 @@ def _age(engine: holdfast.Engine, by_s: float, folder: Path) -> None:
 
 
 @pytest.fixture(params=KINDS)
-def keeper(request: pytest.FixtureRequest, desk: Desk) -> holdfast.Engine:
+def keeper(request: pytest.FixtureRequest, desk: EngineDesk) -> holdfast.Engine:
     """An engine with the system's clock: what counts as old is a matter of real time."""
     return desk.open(request.param, clock=SystemClock())
 
 
-def test_bodies_that_nobody_names_go_after_the_grace_period(keeper: holdfast.Engine, desk: Desk) -> None:
-    named, unnamed = keeper.put_blob(b"named"), keeper.put_blob(b"unnamed")
+def test_bodies_that_nobody_names_go_after_the_grace_period(keeper: holdfast.Engine, desk: EngineDesk) -> None:
+    named, unnamed = keeper.blobs.put(b"named"), keeper.blobs.put(b"unnamed")
     keeper.create_session("s").record("user", Body(named))
-    assert keeper.collect_blobs() == 0
-    assert keeper.read_blob(unnamed) == b"unnamed"
+    assert keeper.admin.collect() == 0
+    assert keeper.blobs.read(unnamed) == b"unnamed"
     _age(keeper, 2 * DAY_S, desk.folder)
-    assert keeper.collect_blobs(grace_s=3 * DAY_S) == 0
-    assert keeper.collect_blobs() == 1
-    assert keeper.read_blob(named) == b"named"
+    assert keeper.admin.collect(grace_s=3 * DAY_S) == 0
+    assert keeper.admin.collect() == 1
+    assert keeper.blobs.read(named) == b"named"
     with pytest.raises(errors.BlobNotFound):
-        keeper.read_blob(unnamed)
-    assert keeper.verify().ok
+        keeper.blobs.read(unnamed)
+    assert keeper.admin.verify().ok
 
 
-def test_a_body_goes_when_the_only_message_that_named_it_was_erased(keeper: holdfast.Engine, desk: Desk) -> None:
-    only, shared = keeper.put_blob(b"only"), keeper.put_blob(b"shared")
+def test_a_body_goes_when_the_only_message_that_named_it_was_erased(keeper: holdfast.Engine, desk: EngineDesk) -> None:
+    only, shared = keeper.blobs.put(b"only"), keeper.blobs.put(b"shared")
     session, other = keeper.create_session("s"), keeper.create_session("t")
     session.record("user", [Body(only), Body(shared)])
     other.record("user", Body(shared))
     session.erase([2], "asked to")
     _age(keeper, 2 * DAY_S, desk.folder)
-    assert keeper.collect_blobs() == 1
+    assert keeper.admin.collect() == 1
     assert blobs_of(keeper) == [("default", shared.digest)]
-    assert keeper.verify().ok
+    assert keeper.admin.verify().ok
 
 
-def test_a_body_put_again_within_the_grace_period_stays(keeper: holdfast.Engine, desk: Desk) -> None:
-    ref = keeper.put_blob(b"wanted again")
+def test_a_body_put_again_within_the_grace_period_stays(keeper: holdfast.Engine, desk: EngineDesk) -> None:
+    ref = keeper.blobs.put(b"wanted again")
     _age(keeper, 2 * DAY_S, desk.folder)
-    assert keeper.put_blob(b"wanted again") == ref
-    assert keeper.collect_blobs() == 0
-    assert keeper.read_blob(ref) == b"wanted again"
+    assert keeper.blobs.put(b"wanted again") == ref
+    assert keeper.admin.collect() == 0
+    assert keeper.blobs.read(ref) == b"wanted again"
 
 
-def test_a_body_that_one_tenant_names_does_not_keep_anothers(keeper: holdfast.Engine, desk: Desk) -> None:
+def test_a_body_that_one_tenant_names_does_not_keep_anothers(keeper: holdfast.Engine, desk: EngineDesk) -> None:
     other = keeper.acting_as(tenant="other")
-    mine, theirs = keeper.put_blob(b"same bytes"), other.put_blob(b"same bytes")
+    mine, theirs = keeper.blobs.put(b"same bytes"), other.blobs.put(b"same bytes")
     assert mine == theirs
     keeper.create_session("s").record("user", Body(mine))
     _age(keeper, 2 * DAY_S, desk.folder)
-    assert keeper.collect_blobs() == 1
+    assert keeper.admin.collect() == 1
     assert blobs_of(keeper) == [("default", mine.digest)]
 
 
@@ -280,24 +281,24 @@ class LaterClock:
         return SystemClock().now_us() + 2 * DAY_S * 1_000_000
 
 
-@pytest.mark.parametrize("kind", SQLITE)
-def test_what_an_interruption_left_behind_is_swept(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", SQLITE_KINDS)
+def test_what_an_interruption_left_behind_is_swept(kind: str, desk: EngineDesk) -> None:
     now, later = desk.open(kind, clock=SystemClock()), desk.open(kind, clock=LaterClock())
-    kept, lost = now.put_blob(b"kept"), now.put_blob(b"lost")
+    kept, lost = now.blobs.put(b"kept"), now.blobs.put(b"lost")
     now.create_session("s").record("user", Body(kept))
     [kept_file], [lost_file] = (list(desk.folder.rglob(f"{ref.digest}.zst")) for ref in (kept, lost))
     shutil.copy2(kept_file, f"{kept_file}.dropped")
     lost_file.rename(f"{lost_file}.dropped")
     half = kept_file.parent.parent / "0123.partial"
     half.write_bytes(b"half a bo")
-    assert now.read_blob(lost) == b"lost"
-    assert now.collect_blobs() == 0
+    assert now.blobs.read(lost) == b"lost"
+    assert now.admin.collect() == 0
     assert half.exists()
     for _ in range(2):  # the first puts back what nobody made sure of, the second decides anew
-        later.collect_blobs()
+        later.admin.collect()
     assert not half.exists()
     assert list(desk.folder.rglob("*.dropped")) == []
-    assert now.read_blob(kept) == b"kept"
+    assert now.blobs.read(kept) == b"kept"
     assert blobs_of(now) == [("default", kept.digest)]
 
 
@@ -311,37 +312,37 @@ def test_a_body_may_come_in_any_shape(engine: holdfast.Engine) -> None:
         [body[:1000], b"", body[1000:]],
         (memoryview(body)[at : at + 7_000] for at in range(0, len(body), 7_000)),
     ]
-    refs = {engine.put_blob(shape, media_type="image/png") for shape in shapes}
+    refs = {engine.blobs.put(shape, media_type="image/png") for shape in shapes}
     assert len(refs) == 1
     ref = refs.pop()
     assert (ref.size, ref.media_type) == (len(body), "image/png")
-    assert engine.read_blob(ref) == b"".join(engine.blob_chunks(ref)) == body
-    assert engine.read_blob(engine.put_blob(b"")) == b""
+    assert engine.blobs.read(ref) == b"".join(engine.blobs.chunks(ref)) == body
+    assert engine.blobs.read(engine.blobs.put(b"")) == b""
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.endswith("awaited")])
-def test_a_body_may_be_awaited_piece_by_piece(kind: str, desk: Desk) -> None:
+def test_a_body_may_be_awaited_piece_by_piece(kind: str, desk: EngineDesk) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for piece in (b"one ", b"two ", b"three"):
             yield piece
 
     engine = desk.open(kind)
-    assert engine.read_blob(engine.put_blob(pieces())) == b"one two three"  # type: ignore[arg-type]
+    assert engine.blobs.read(engine.blobs.put(pieces())) == b"one two three"  # type: ignore[arg-type]
 
 
-def test_a_body_that_fails_on_its_way_leaves_nothing(engine: holdfast.Engine, desk: Desk) -> None:
+def test_a_body_that_fails_on_its_way_leaves_nothing(engine: holdfast.Engine, desk: EngineDesk) -> None:
     def pieces() -> Iterator[bytes]:
         yield b"x" * limits.BLOB_CHUNK_BYTES
         raise ConnectionError("the other side is gone")
 
     with pytest.raises(ConnectionError, match="the other side"):
-        engine.put_blob(pieces())
+        engine.blobs.put(pieces())
     assert blobs_of(engine) == []
     assert list(desk.folder.rglob("*.partial")) == []
 
 
 def test_a_wrong_size_is_told_when_the_body_is_read(engine: holdfast.Engine) -> None:
-    ref = engine.put_blob(b"body")
+    ref = engine.blobs.put(b"body")
     for size in (0, 3, 5, 2**34):
         with pytest.raises(errors.StorageCorrupt):
-            engine.read_blob(BlobRef(ref.digest, size))
+            engine.blobs.read(BlobRef(ref.digest, size))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast import Engine, Fact, Identity, Ledger
 from holdfast import open as open_engine
-from holdfast.errors import AuthorityExceeded, FactNotFound, HoldfastError, InvalidContent, KeyConflict, TooLarge
+from holdfast.errors import AuthorityExceeded, FactNotFound, HoldfastError, InvalidArgument, KeyConflict, TooLarge
 from holdfast.model import limits
 from tests.support import CountingIds, figure
 
@@ -27,49 +27,49 @@ def test_a_batch_is_as_good_as_one_at_a_time(engine: Engine) -> None:
         {"key": "budget", "value": 6},
         {"key": "budget", "value": 6},
     ]
-    made = several.assert_all(facts)
+    made = several.set_all(facts)
     for each in facts:
         rest = {name: said for name, said in each.items() if name not in ("key", "value")}
-        singly.assert_(each["key"], each["value"], **rest)
+        singly.set(each["key"], each["value"], **rest)
     assert [each.key for each in made] == ["status_v1", "budget", "left", "status_v2", "budget"]
 
     def told(ledger: Ledger) -> list[tuple[object, ...]]:
-        found = [*ledger.facts(), *ledger.facts(status="dead")]
+        found = [*ledger.items(), *ledger.items(status="dead")]
         return [(f.id, f.key, f.value, f.status, f.supersedes, f.superseded_by, f.depends_on, f.review) for f in found]
 
     assert told(several) == told(singly)
     assert told(several)[0][0] == "k3"
-    assert several.get("status_v2").supersedes == ("k1",)
-    assert several.current("status_v1") == several.get("status_v2")
+    assert several.fact("status_v2").supersedes == ("k1",)
+    assert several.get("status_v1") == several.fact("status_v2")
 
 
 def test_a_batch_with_one_that_is_refused_changes_nothing(engine: Engine) -> None:
     ledger = engine.ledger(user="ada", identity=Identity(user_id="g", authority="guest"))
-    ledger.assert_("a", 1)
-    before = engine.totals().events
+    ledger.set("a", 1)
+    before = engine.admin.totals().events
     for bad, error in (
         ({"key": "z", "value": 1, "depends_on": "nobody"}, FactNotFound),
         ({"key": "z", "value": 1, "authority": "policy"}, AuthorityExceeded),
-        ({"key": "z"}, InvalidContent),
-        ({"key": "z", "value": 1, "id": "k1"}, InvalidContent),
+        ({"key": "z"}, InvalidArgument),
+        ({"key": "z", "value": 1, "id": "k1"}, InvalidArgument),
     ):
         with pytest.raises(error):
-            ledger.assert_all([{"key": "a", "value": 2}, bad])
+            ledger.set_all([{"key": "a", "value": 2}, bad])
     with pytest.raises(TooLarge):
-        ledger.assert_all([{"key": "a", "value": at} for at in range(limits.BATCH_FACTS + 1)])
-    assert engine.totals().events == before
+        ledger.set_all([{"key": "a", "value": at} for at in range(limits.BATCH_FACTS + 1)])
+    assert engine.admin.totals().events == before
     assert [each.value for each in ledger.history("a")] == [1]
 
 
 def test_a_batch_is_retried_under_its_key(engine: Engine) -> None:
     ledger = engine.ledger(project="p")
     facts = [{"key": "a", "value": 1}, {"key": "a", "value": 2}]
-    first = ledger.assert_all(facts, key="once")
-    ledger.assert_("a", 3)
-    assert [each.id for each in ledger.assert_all(facts, key="once")] == [each.id for each in first]
-    assert [each.value for each in ledger.facts()] == [3]
+    first = ledger.set_all(facts, key="once")
+    ledger.set("a", 3)
+    assert [each.id for each in ledger.set_all(facts, key="once")] == [each.id for each in first]
+    assert [each.value for each in ledger.items()] == [3]
     with pytest.raises(KeyConflict):
-        ledger.assert_all(facts[:1], key="once")
+        ledger.set_all(facts[:1], key="once")
 
 
 class _Standing:
@@ -107,27 +107,27 @@ def test_a_batch_of_anything_is_as_good_as_one_at_a_time(
         for each in known:
             for ledger in (several, singly):
                 with suppress(HoldfastError):
-                    ledger.assert_all([each])
+                    ledger.set_all([each])
         before = _told(several)
         refused: type[HoldfastError] | None = None
         for each in batch:
             try:
-                singly.assert_all([each])
+                singly.set_all([each])
             except HoldfastError as error:
                 refused = type(error)
                 break
         if refused is None:
-            several.assert_all(batch)
+            several.set_all(batch)
             assert _told(several) == _told(singly)
         else:
             with pytest.raises(refused):
-                several.assert_all(batch)
+                several.set_all(batch)
             assert _told(several) == before
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
 
 
 def _told(ledger: Ledger) -> list[Fact]:
     """All that a ledger says, so that two ledgers can be compared."""
-    found = [*ledger.facts(within="any"), *ledger.facts(within="any", status="dead")]
+    found = [*ledger.items(within="any"), *ledger.items(within="any", status="dead")]
     assert {fact.ledger for fact in found} <= {ledger.id}
     return [msgspec.structs.replace(fact, ledger=None) for fact in found]

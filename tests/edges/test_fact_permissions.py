@@ -14,8 +14,19 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import Engine, Fact, Identity, Ledger, Session, errors
 from holdfast.errors import HoldfastError
-from tests.edges.engines import Desk, HandClock, Ids, contents, refused
-from tests.edges.fact_engines import CFO, CLERK, GUEST, MANY, PEER, Hearing, own, proposal, shelf
+from tests.edges.engines import EngineDesk, ManualClock, RepeatableIds, contents, expect_refusal
+from tests.edges.fact_engines import (
+    CFO,
+    CLERK,
+    GUEST,
+    MANY,
+    PEER,
+    ScriptedDetector,
+    open_ledger,
+    open_session_ledger,
+    proposal,
+)
+from tests.edges.surface import call
 from tests.support import figure
 
 WORD = "zanzibar"
@@ -27,27 +38,27 @@ REFS = ("R", "S")
 @pytest.fixture(scope="module", params=MANY)
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Engine, Hearing]]:
-    hearing = Hearing()
-    desk = Desk(Path(tmp_path_factory.mktemp("permissions")))
-    yield desk.open(request.param, clock=HandClock(), detector=hearing), hearing
+) -> Iterator[tuple[Engine, ScriptedDetector]]:
+    hearing = ScriptedDetector()
+    desk = EngineDesk(Path(tmp_path_factory.mktemp("permissions")))
+    yield desk.open(request.param, clock=ManualClock(), detector=hearing), hearing
     desk.close()
 
 
 @pytest.fixture
-def hearing(shared: tuple[Engine, Hearing]) -> Hearing:
+def hearing(shared: tuple[Engine, ScriptedDetector]) -> ScriptedDetector:
     shared[1].answer = lambda _: ()
     return shared[1]
 
 
 @pytest.fixture
-def home(shared: tuple[Engine, Hearing], request: pytest.FixtureRequest) -> Engine:
+def home(shared: tuple[Engine, ScriptedDetector], request: pytest.FixtureRequest) -> Engine:
     return shared[0].acting_as(tenant=request.function.__name__)
 
 
 def _readers(engine: Engine) -> tuple[Ledger, Ledger, Ledger]:
     """The program, one who may not know, and one who may."""
-    program, guest, clerk = (shelf(engine, organization="acme", identity=each) for each in (None, GUEST, CLERK))
+    program, guest, clerk = (open_ledger(engine, organization="acme", identity=each) for each in (None, GUEST, CLERK))
     return program, guest, clerk
 
 
@@ -63,35 +74,36 @@ def _roads(ledger: Ledger, session: Session, ids: int) -> dict[str, Callable[[],
     """Every way to read something."""
     names = [*KEYS, *REFS, *(f"k{number}" for number in range(1, ids + 1))]
     roads: dict[str, Callable[[], object]] = {
-        "facts": ledger.facts,
-        "dead": lambda: ledger.facts(status="dead"),
-        "drafts": lambda: ledger.facts(within=[("draft", "d")]),
-        "review": ledger.review,
+        "facts": ledger.items,
+        "dead": lambda: ledger.items(status="dead"),
+        "drafts": lambda: ledger.items(within=[("draft", "d")]),
+        "review": ledger.review.list,
         "constraints": lambda: ledger.constraints(within=[("draft", "d")]),
         "search": lambda: ledger.search(f"{WORD} plain a b c must", within=[("draft", "d")]),
-        "session search": lambda: session.search(f"{WORD} plain a b c must"),
+        "session search": lambda: session.facts.search(f"{WORD} plain a b c must"),
         "repr": lambda: (ledger, session),
         "state": session.state,
-        "proposals": session.proposals,
+        "proposals": session.facts.proposals,
     }
     for name in names:
-        roads[f"get {name}"] = lambda name=name: ledger.get(name)  # type: ignore[misc]
+        roads[f"get {name}"] = lambda name=name: ledger.fact(name)  # type: ignore[misc]
     for key in KEYS:
-        roads[f"current {key}"] = lambda key=key: ledger.current(key)  # type: ignore[misc]
+        roads[f"current {key}"] = lambda key=key: ledger.get(key)  # type: ignore[misc]
         roads[f"history {key}"] = lambda key=key: ledger.history(key)  # type: ignore[misc]
         roads[f"short history {key}"] = lambda key=key: ledger.history(key, limit=1)  # type: ignore[misc]
         roads[f"why {key}"] = lambda key=key: ledger.why(key)  # type: ignore[misc]
-        roads[f"fact {key}"] = lambda key=key: session.fact(key)  # type: ignore[misc]
+        roads[f"fact {key}"] = lambda key=key: session.facts.get(key)  # type: ignore[misc]
     for number in range(ids + 1):
         after = f"k{number}" if number else None
-        roads[f"page after {after}"] = lambda after=after: ledger.facts(after=after, limit=1)  # type: ignore[misc]
-        roads[f"dead after {after}"] = lambda after=after: ledger.facts(status="dead", after=after, limit=1)  # type: ignore[misc]
+        roads[f"page after {after}"] = lambda after=after: ledger.items(after=after, limit=1)  # type: ignore[misc]
+        roads[f"dead after {after}"] = lambda after=after: ledger.items(status="dead", after=after, limit=1)  # type: ignore[misc]
     return roads
 
 
 # Whatever is kept from a reader, the reader sees the same
 
 
+_PATHS = {name: f"review.{name}" for name in ("expire", "reinstate", "confirm", "promote")}
 _KEY = st.sampled_from(KEYS)
 _REF = st.sampled_from(["", *REFS])
 _PICK = st.integers(0, 5)
@@ -108,8 +120,8 @@ class World:
 
     def __init__(self, disguise: str) -> None:
         self.disguise = disguise
-        self.hearing = Hearing()
-        self.engine = holdfast.open("memory:", clock=HandClock(), ids=Ids(), detector=self.hearing)
+        self.hearing = ScriptedDetector()
+        self.engine = holdfast.open("memory:", clock=ManualClock(), ids=RepeatableIds(), detector=self.hearing)
         self.program, self.guest, _ = _readers(self.engine)
         self.session = self.engine.create_session("s", identity=GUEST, ledgers=[self.program.id])
         self.secrets: list[str] = []
@@ -122,7 +134,7 @@ class World:
             self._told(lambda: self._open(*rest))
         elif what == "open change" and self.plain:
             change, pick = rest
-            self._told(lambda: getattr(self.guest, change)(self.plain[pick % len(self.plain)]))
+            self._told(lambda: call(self.guest, _PATHS.get(change, change))(self.plain[pick % len(self.plain)]))
         elif what == "secret":
             self._secret(*rest)
         elif what == "secret change" and self.secrets:
@@ -134,8 +146,8 @@ class World:
 
     def _open(self, who: Identity, key: str, value: int, ref: str, on: int | None) -> Fact:
         sources = [self.plain[on % len(self.plain)]] if self.plain and on is not None else []
-        ledger = shelf(self.engine, organization="acme", identity=who)
-        fact = ledger.assert_(key, f"plain {value}", ref=ref, depends_on=sources)
+        ledger = open_ledger(self.engine, organization="acme", identity=who)
+        fact = ledger.set(key, f"plain {value}", ref=ref, depends_on=sources)
         self.plain.append(fact.id)
         return fact
 
@@ -145,7 +157,7 @@ class World:
         sources = [self.secrets[on % len(self.secrets)]] if self.secrets and on is not None else []
         scope: Any = "draft" if draft else "global"
         try:
-            fact = self.program.assert_(
+            fact = self.program.set(
                 f"{self.disguise}{key}",
                 f"{WORD}{self.disguise} must not be told {len(self.secrets)}",
                 ref=f"{self.disguise}{ref}" if ref else "",
@@ -162,15 +174,15 @@ class World:
     def _change(self, change: str, pick: int) -> None:
         name = self.secrets[pick % len(self.secrets)]
         try:
-            key = self.program.get(name).key
+            key = self.program.fact(name).key
             if not self._taken(key.removeprefix(self.disguise)):
-                getattr(self.program, change)(name, *(["a test"] if change == "erase" else []))
+                call(self.program, _PATHS.get(change, change))(name, *(["a test"] if change == "erase" else []))
         except HoldfastError:
             return
 
     def _taken(self, key: str) -> bool:
         """Something open lives under this key: what the program does there is not hidden from anybody."""
-        return any(fact.key == key for fact in self.guest.facts(within=[("draft", "d")]))
+        return any(fact.key == key for fact in self.guest.items(within=[("draft", "d")]))
 
     def seen(self, ids: int) -> dict[str, str]:
         roads = _roads(self.guest, self.session, ids)
@@ -200,29 +212,29 @@ def test_two_worlds_that_differ_in_secrets_alone_look_the_same(steps: list[tuple
 
 
 REFUSALS: dict[str, Callable[[Ledger, str], object]] = {
-    "get": lambda ledger, name: ledger.get(name),
+    "get": lambda ledger, name: ledger.fact(name),
     "retract": lambda ledger, name: ledger.retract(name),
-    "expire": lambda ledger, name: ledger.expire(name),
-    "promote": lambda ledger, name: ledger.promote(name, scope="project", scope_id="p"),
-    "confirm": lambda ledger, name: ledger.confirm(name),
-    "endorse": lambda ledger, name: ledger.endorse(name),
-    "reinstate": lambda ledger, name: ledger.reinstate(name),
+    "expire": lambda ledger, name: ledger.review.expire(name),
+    "promote": lambda ledger, name: ledger.review.promote(name, scope="project", scope_id="p"),
+    "confirm": lambda ledger, name: ledger.review.confirm(name),
+    "endorse": lambda ledger, name: ledger.review.endorse(name),
+    "reinstate": lambda ledger, name: ledger.review.reinstate(name),
     "erase": lambda ledger, name: ledger.erase(name, "a test"),
     "erase, after others": lambda ledger, name: ledger.erase(["open", name], "a test"),
-    "supersede": lambda ledger, name: ledger.supersede(name, "open"),
-    "supersede by": lambda ledger, name: ledger.supersede("open", name),
-    "assert_ supersedes": lambda ledger, name: ledger.assert_("new", 1, supersedes=["open", name]),
-    "assert_ depends_on": lambda ledger, name: ledger.assert_("new", 1, depends_on=["open", name]),
+    "supersede": lambda ledger, name: ledger.review.supersede(name, "open"),
+    "supersede by": lambda ledger, name: ledger.review.supersede("open", name),
+    "assert_ supersedes": lambda ledger, name: ledger.set("new", 1, supersedes=["open", name]),
+    "assert_ depends_on": lambda ledger, name: ledger.set("new", 1, depends_on=["open", name]),
 }
 
 
 @pytest.mark.parametrize("how", REFUSALS)
-def test_naming_a_secret_is_refused_like_naming_nothing(how: str, shared: tuple[Engine, Hearing]) -> None:
+def test_naming_a_secret_is_refused_like_naming_nothing(how: str, shared: tuple[Engine, ScriptedDetector]) -> None:
     home = shared[0].acting_as(tenant=f"naming {how}")
     program, guest, _ = _readers(home)
-    guest.assert_("open", 1)
-    dead = program.assert_("old", WORD, requires=["hr"])
-    secret = program.assert_("secret", WORD, ref="hidden", requires=["hr"], supersedes=dead)
+    guest.set("open", 1)
+    dead = program.set("old", WORD, requires=["hr"])
+    secret = program.set("secret", WORD, ref="hidden", requires=["hr"], supersedes=dead)
     for name in (secret.id, dead.id, "secret", "hidden"):
         before = contents(home)
         with pytest.raises(errors.FactNotFound) as there:
@@ -235,34 +247,34 @@ def test_naming_a_secret_is_refused_like_naming_nothing(how: str, shared: tuple[
 
 def test_why_and_history_of_a_secret_are_those_of_nothing(home: Engine) -> None:
     program, guest, clerk = _readers(home)
-    program.assert_("secret", WORD, requires=["hr"])
+    program.set("secret", WORD, requires=["hr"])
     assert guest.history("secret") == ()
-    assert guest.current("secret") is None
+    assert guest.get("secret") is None
     with pytest.raises(errors.FactNotFound):
         guest.why("secret")
-    assert clerk.why("secret").current == clerk.current("secret")
+    assert clerk.why("secret").current == clerk.get("secret")
 
 
 def test_nobody_asserts_what_he_may_not_know(home: Engine) -> None:
     _, guest, clerk = _readers(home)
-    with refused(home, errors.PermissionMissing, permission="hr"):
-        guest.assert_("secret", 1, requires=["hr"])
-    with refused(home, errors.PermissionMissing, permission="board"):
-        clerk.assert_("secret", 1, requires=["hr", "board"])
-    assert clerk.assert_("secret", 1, requires=["hr"]).requires == ("hr",)
+    with expect_refusal(home, errors.PermissionMissing, permission="hr"):
+        guest.set("secret", 1, requires=["hr"])
+    with expect_refusal(home, errors.PermissionMissing, permission="board"):
+        clerk.set("secret", 1, requires=["hr", "board"])
+    assert clerk.set("secret", 1, requires=["hr"]).requires == ("hr",)
 
 
 def test_a_name_that_secrets_share_is_clear_to_those_who_do_not_know_them(home: Engine) -> None:
     program, guest, clerk = _readers(home)
-    seen = program.assert_("open", 1, ref="R")
-    hidden = [program.assert_(f"secret {number}", number, ref="R", requires=["hr"]) for number in range(70)]
-    assert guest.get("R") == seen
+    seen = program.set("open", 1, ref="R")
+    hidden = [program.set(f"secret {number}", number, ref="R", requires=["hr"]) for number in range(70)]
+    assert guest.fact("R") == seen
     with pytest.raises(errors.AmbiguousFact) as ambiguous:
-        clerk.get("R")
+        clerk.fact("R")
     assert hidden[-1].id in str(ambiguous.value)
-    other = program.assert_("open too", 2, ref="R")
+    other = program.set("open too", 2, ref="R")
     with pytest.raises(errors.AmbiguousFact) as fewer:
-        guest.get("R")
+        guest.fact("R")
     assert sorted(fewer.value.facts.split(", ")) == sorted([seen.id, other.id])
 
 
@@ -271,12 +283,12 @@ def test_a_name_that_secrets_share_is_clear_to_those_who_do_not_know_them(home: 
 
 def test_what_a_secret_replaced_is_dead_without_a_reason(home: Engine) -> None:
     program, guest, clerk = _readers(home)
-    old = program.assert_("plan", "known to all")
-    new = program.assert_("real plan", WORD, requires=["hr"], supersedes=old, reason=f"{WORD} is why")
-    shown = guest.get(old.id)
+    old = program.set("plan", "known to all")
+    new = program.set("real plan", WORD, requires=["hr"], supersedes=old, reason=f"{WORD} is why")
+    shown = guest.fact(old.id)
     assert (shown.status, shown.superseded_by, shown.why) == ("superseded", None, "")
-    assert clerk.get(old.id).superseded_by == new.id
-    assert guest.current("plan") is None
+    assert clerk.fact(old.id).superseded_by == new.id
+    assert guest.get("plan") is None
     for road in (guest.history, guest.why):
         assert new.id not in repr(road("plan"))
         assert WORD not in repr(road("plan"))
@@ -284,39 +296,39 @@ def test_what_a_secret_replaced_is_dead_without_a_reason(home: Engine) -> None:
 
 def test_what_replaced_a_secret_does_not_tell(home: Engine) -> None:
     program, guest, clerk = _readers(home)
-    old = program.assert_("plan", WORD, requires=["hr"])
-    new = program.assert_("plan", "known to all")
-    assert guest.get(new.id).supersedes == ()
-    assert clerk.get(new.id).supersedes == (old.id,)
+    old = program.set("plan", WORD, requires=["hr"])
+    new = program.set("plan", "known to all")
+    assert guest.fact(new.id).supersedes == ()
+    assert clerk.fact(new.id).supersedes == (old.id,)
     assert [fact.id for fact in guest.history("plan")] == [new.id]
     assert guest.why("plan").chain == ()
 
 
 def test_what_derives_from_a_secret_is_one(home: Engine) -> None:
     program, guest, clerk = _readers(home)
-    public = program.assert_("public", 1)
-    secret = program.assert_("secret", WORD, requires=["hr"])
-    derived = program.assert_("derived", WORD, depends_on=[public, secret])
+    public = program.set("public", 1)
+    secret = program.set("secret", WORD, requires=["hr"])
+    derived = program.set("derived", WORD, depends_on=[public, secret])
     assert derived.requires == ("hr",)
-    assert guest.get(public.id).derived_facts == ()
+    assert guest.fact(public.id).derived_facts == ()
     assert guest.why("public").derived == ()
-    assert clerk.get(public.id).derived_facts == (derived.id,)
-    guest_dead = shelf(home, organization="acme", identity=PEER).retract(public.id)
+    assert clerk.fact(public.id).derived_facts == (derived.id,)
+    guest_dead = open_ledger(home, organization="acme", identity=PEER).retract(public.id)
     assert [fact.id for fact in guest_dead] == [public.id]
-    assert not clerk.get(derived.id).is_valid
+    assert not clerk.fact(derived.id).is_valid
 
 
 def test_a_dependent_that_follows_to_a_secret_does_not_tell(home: Engine) -> None:
     """Its source is replaced by one of the same value that few may know of, and that dies as well."""
     program, guest, clerk = _readers(home)
-    rate = program.assert_("rate", 5)
-    total = program.assert_("total", 50, depends_on=rate)
-    secret = program.assert_("inner rate", 5, supersedes=rate, requires=["hr"])
-    assert guest.get(total.id).depends_on == ()
-    assert clerk.get(total.id).depends_on == (secret.id,)
-    program.expire(secret)
-    assert clerk.get(total.id).review == secret.id
-    for road in (lambda: guest.get(total.id), lambda: guest.why("total"), guest.review, guest.facts):
+    rate = program.set("rate", 5)
+    total = program.set("total", 50, depends_on=rate)
+    secret = program.set("inner rate", 5, supersedes=rate, requires=["hr"])
+    assert guest.fact(total.id).depends_on == ()
+    assert clerk.fact(total.id).depends_on == (secret.id,)
+    program.review.expire(secret)
+    assert clerk.fact(total.id).review == secret.id
+    for road in (lambda: guest.fact(total.id), lambda: guest.why("total"), guest.review.list, guest.items):
         assert secret.id not in _seen(road)
 
 
@@ -324,42 +336,42 @@ def test_a_claim_against_a_secret_is_one(home: Engine) -> None:
     """Asserted, promoted or endorsed."""
     program, guest, clerk = _readers(home)
     for number, key in enumerate(("asserted", "promoted", "endorsed")):
-        secret = program.assert_(key, number, requires=["hr"], authority="policy")
+        secret = program.set(key, number, requires=["hr"], authority="policy")
         if key == "endorsed":
-            claim = shelf(home, organization="acme", identity=GUEST).assert_(key, "other")
-            claim = shelf(home, organization="acme", identity=CFO).endorse(claim)
+            claim = open_ledger(home, organization="acme", identity=GUEST).set(key, "other")
+            claim = open_ledger(home, organization="acme", identity=CFO).review.endorse(claim)
         elif key == "promoted":
-            claim = clerk.promote(clerk.assert_(key, "other", scope="draft", scope_id="d"))
+            claim = clerk.review.promote(clerk.set(key, "other", scope="draft", scope_id="d"))
         else:
-            claim = clerk.assert_(key, "other")
-        assert (claim.claim, claim.against) == (key != "endorsed", secret.id if key != "endorsed" else ""), key
-        for road in (lambda: guest.get(claim.id), lambda: guest.why(key), guest.facts):  # noqa: B023 - used at once
+            claim = clerk.set(key, "other")
+        assert (claim.is_claim, claim.against) == (key != "endorsed", secret.id if key != "endorsed" else ""), key
+        for road in (lambda: guest.fact(claim.id), lambda: guest.why(key), guest.items):  # noqa: B023 - used at once
             assert f"'{secret.id}'" not in _seen(road), key
             assert f"against {secret.id}" not in _seen(road), key
 
 
 def test_a_secret_of_a_higher_authority_does_not_have_the_say_for_those_who_do_not_know_it(home: Engine) -> None:
-    mine = shelf(home, user="ada")
+    mine = open_ledger(home, user="ada")
     program, _, _ = _readers(home)
-    said = mine.assert_("limit", 1, authority="guest")
-    program.assert_("limit", 2, authority="policy", requires=["hr"])
+    said = mine.set("limit", 1, authority="guest")
+    program.set("limit", 2, authority="policy", requires=["hr"])
     for identity, value in ((GUEST, 1), (CLERK, 2)):
         session = home.create_session(identity.authority, identity=identity, ledgers=[mine.id, program.id])
-        fact = session.fact("limit")
+        fact = session.facts.get("limit")
         assert fact is not None
         assert fact.value == value
-        assert [known.fact.value for known in session.search("limit")] == [value]
+        assert [known.fact.value for known in session.facts.search("limit")] == [value]
     assert said.value == 1
 
 
 # Detectors
 
 
-def test_a_detector_is_shown_what_the_speaker_may_know(home: Engine, hearing: Hearing) -> None:
+def test_a_detector_is_shown_what_the_speaker_may_know(home: Engine, hearing: ScriptedDetector) -> None:
     program, _, _ = _readers(home)
-    program.assert_("open matter", "plain")
+    program.set("open matter", "plain")
     for number in range(40):
-        program.assert_(f"matter {number}", f"{WORD} plain", requires=["hr"])
+        program.set(f"matter {number}", f"{WORD} plain", requires=["hr"])
     for identity in (GUEST, CLERK):
         session = home.create_session(identity.authority, identity=identity, ledgers=[program.id])
         session.observe(f"what is the plain matter with {WORD}?")
@@ -371,18 +383,18 @@ def test_a_detector_is_shown_what_the_speaker_may_know(home: Engine, hearing: He
 
 @pytest.mark.parametrize("name", ["0:k1", "1:k1", "k1", "1:k2"])
 def test_a_detector_that_guesses_the_id_of_a_secret_gets_nowhere(
-    name: str, shared: tuple[Engine, Hearing], hearing: Hearing
+    name: str, shared: tuple[Engine, ScriptedDetector], hearing: ScriptedDetector
 ) -> None:
     home = shared[0].acting_as(tenant=f"guesses {name}")
     program, _, _ = _readers(home)
-    secret = program.assert_("secret", WORD, requires=["hr"], authority="guest")
+    secret = program.set("secret", WORD, requires=["hr"], authority="guest")
     session = home.create_session("s", identity=GUEST, ledgers=[program.id])
     hearing.answer = lambda _: (
         proposal(change="retract", fact=name, value=None),
         proposal(change="supersede", fact=name, value="x"),
         proposal(change="expire", fact=name, confidence=0.6, value=None),
     )
-    assert session.observe("it is over").judged == ()
-    assert program.get(secret.id) == secret
-    assert own(session).facts() == ()
-    assert session.proposals() == ()
+    assert session.observe("it is over").proposals == ()
+    assert program.fact(secret.id) == secret
+    assert open_session_ledger(session).items() == ()
+    assert session.facts.proposals() == ()

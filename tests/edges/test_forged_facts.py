@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import FactSource, Mention, Proposal, Span, codec
+from holdfast import codec
 from holdfast.model import limits
-from holdfast.model.events import (
-    Event,
+from holdfast.model.events import Event
+from holdfast.model.facts.events import (
     FactAsserted,
     FactConfirmed,
     FactDisputed,
@@ -24,47 +24,45 @@ from holdfast.model.events import (
     FactRetracted,
     FactsProposed,
     FactSuperseded,
-    MessageRecorded,
-    PayloadsErased,
     ProposalDecided,
-    SessionClosed,
-    WorkingSet,
 )
-from tests.edges.engines import LOCAL, Desk, log_of
-from tests.edges.fact_engines import Hearing, proposal, shelf
+from holdfast.model.sessions.events import MessageRecorded, PayloadsErased, SessionClosed, WorkingSet
+from holdfast.types import FactSource, Mention, MessageSpan, Proposal
+from tests.edges.engines import LOCAL_KINDS, EngineDesk, log_of
+from tests.edges.fact_engines import ScriptedDetector, open_ledger, proposal
 from tests.edges.test_transfer import chained, exported_to, line_of, refused_at, sealed_file
 from tests.support import figure
 
 
 def _history(engine: holdfast.Engine) -> dict[str, str]:
     """Facts in every state; what their ids are called."""
-    ledger = shelf(engine, user="ada")
-    first = ledger.assert_("plan", "A")
-    live = ledger.assert_("plan", "B")
-    other = ledger.assert_("other", 1)
-    taken = ledger.assert_("taken", 1)
+    ledger = open_ledger(engine, user="ada")
+    first = ledger.set("plan", "A")
+    live = ledger.set("plan", "B")
+    other = ledger.set("other", 1)
+    taken = ledger.set("taken", 1)
     ledger.retract(taken)
-    over = ledger.assert_("over", 1)
-    ledger.expire(over)
-    source = ledger.assert_("source", 1)
-    derived = ledger.assert_("derived", 2, depends_on=source)
-    policy = ledger.assert_("limit", 1, authority="policy")
-    claim = ledger.assert_("limit", 2, authority="guest")
-    draft = ledger.assert_("title", "x", scope="draft", scope_id="d")
-    gone = ledger.assert_("gone", "x")
+    over = ledger.set("over", 1)
+    ledger.review.expire(over)
+    source = ledger.set("source", 1)
+    derived = ledger.set("derived", 2, depends_on=source)
+    policy = ledger.set("limit", 1, authority="policy")
+    claim = ledger.set("limit", 2, authority="guest")
+    draft = ledger.set("title", "x", scope="draft", scope_id="d")
+    gone = ledger.set("gone", "x")
     ledger.erase(gone, "asked to")
     return {name: fact.id for name, fact in locals().items() if isinstance(fact, holdfast.Fact)}
 
 
 def _conversation(engine: holdfast.Engine) -> dict[str, str]:
     session = engine.create_session("s")
-    judged = [session.observe(text).judged[0] for text in ("it is so", "it is not so")]
-    session.decline(judged[0].id)
+    judged = [session.observe(text).proposals[0] for text in ("it is so", "it is not so")]
+    session.facts.decline(judged[0].id)
     return {"decided": judged[0].id, "open": judged[1].id}
 
 
-def _asking() -> Hearing:
-    return Hearing(lambda _: (proposal(confidence=0.6),))
+def _asking() -> ScriptedDetector:
+    return ScriptedDetector(lambda _: (proposal(confidence=0.6),))
 
 
 IDS: dict[str, str] = _history(holdfast.open("memory:"))
@@ -74,7 +72,7 @@ NEXT = "k99"
 """A fact that never was."""
 
 
-def _forged(desk: Desk, event: Event, of: str) -> Path:
+def _forged(desk: EngineDesk, event: Event, of: str) -> Path:
     source = desk.open("memory", detector=_asking())
     (_history if of == "ledger" else _conversation)(source)
     lines = exported_to(source, desk, "true.jsonl").read_bytes().splitlines(keepends=True)
@@ -222,29 +220,31 @@ FORGED_PROPOSALS: dict[str, Event] = {
     "a proposal to change nothing known": _proposed(
         (OWN, Proposal(change="retract", rule="explicit", reason="r", confidence=0.6))
     ),
-    "a proposal stated nowhere": _proposed((OWN, proposal(new=Span(0, 3, 1)))),
+    "a proposal stated nowhere": _proposed((OWN, proposal(new=MessageSpan(0, 3, 1)))),
 }
 
 
 @pytest.mark.parametrize(("of", "events"), [("ledger", TRUE), ("session", TRUE_PROPOSALS)])
-def test_what_a_command_could_have_made_is_taken(of: str, events: dict[str, Event], desk: Desk) -> None:
+def test_what_a_command_could_have_made_is_taken(of: str, events: dict[str, Event], desk: EngineDesk) -> None:
     """So that the refusals below have no other reason than what is wrong."""
     for name, event in events.items():
         engine = desk.open("memory")
-        assert engine.import_(_forged(desk, event, of)) > 0, name
-        assert engine.verify().ok, name
+        assert engine.admin.import_(_forged(desk, event, of)) > 0, name
+        assert engine.admin.verify().ok, name
 
 
-def _target(desk: Desk, kind: str, number: int) -> holdfast.Engine:
+def _target(desk: EngineDesk, kind: str, number: int) -> holdfast.Engine:
     """Somewhere with facts of its own already."""
     engine = desk.open(kind, name=f"target{number}")
-    shelf(engine, user="mine").assert_("mine", 1)
+    open_ledger(engine, user="mine").set("mine", 1)
     return engine
 
 
 @pytest.mark.parametrize(("of", "events"), [("ledger", FORGED), ("session", FORGED_PROPOSALS)])
-@pytest.mark.parametrize("kind", LOCAL[:2])
-def test_what_no_command_can_have_made_is_refused(kind: str, of: str, events: dict[str, Event], desk: Desk) -> None:
+@pytest.mark.parametrize("kind", LOCAL_KINDS[:2])
+def test_what_no_command_can_have_made_is_refused(
+    kind: str, of: str, events: dict[str, Event], desk: EngineDesk
+) -> None:
     taken: list[str] = []
     target = _target(desk, kind, 0)
     for name, event in [*events.items()][:: 1 if kind == "memory" else figure(8, 1)]:

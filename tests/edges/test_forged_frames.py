@@ -14,40 +14,39 @@ import pytest
 
 import holdfast
 from holdfast import codec
-from holdfast.model.events import (
+from holdfast.model.events import Event
+from holdfast.model.frames.events import (
     BudgetCancelled,
     BudgetCommitted,
     BudgetGranted,
     BudgetReserved,
     BudgetUsed,
-    CallStarted,
-    Event,
     FramePopped,
     FramePushed,
     FrameResumed,
     FrameSuspended,
     FrameUpdated,
-    HandleAdded,
-    MessageRecorded,
     ResultAdded,
     TokenReissued,
     TokenRevoked,
 )
-from holdfast.model.frames import Limits
-from holdfast.model.log import Recorded
-from tests.edges.engines import LOCAL, Desk, log_of
+from holdfast.model.frames.frames import FrameLimits
+from holdfast.model.history.events import HandleAdded
+from holdfast.model.log import StoredEvent
+from holdfast.model.sessions.events import CallStarted, MessageRecorded
+from tests.edges.engines import LOCAL_KINDS, EngineDesk, log_of
 from tests.edges.test_transfer import chained, exported_to, line_of, refused_at, sealed_file
 
 D = "0" * 64
-WIDE = Limits(max_subframe_depth=64)
+WIDE = FrameLimits(max_subframe_depth=64)
 
 
 def _history(engine: holdfast.Engine) -> dict[str, str]:
     """A bit of every state a frame can be in; what the ids are called."""
     session = engine.create_session("forged")
     root = session.frame("root", budget=1_000, max_tool_calls=3)
-    kept, over = root.reserve("kept", 10), root.reserve("over", 10)
-    root.cancel(over)
+    kept, over = root.budget.reserve("kept", 10), root.budget.reserve("over", 10)
+    root.budget.cancel(over)
     child = root.frame("child", budget=100)
     leaf = child.frame("leaf", budget=10)
     ended = root.frame("ended", budget=5)
@@ -58,9 +57,9 @@ def _history(engine: holdfast.Engine) -> dict[str, str]:
     void.suspend("approval")
     void.revoke()
     drawn = root.frame("overdrawn", budget=5)
-    drawn.use(50)
+    drawn.budget.use(50)
     call = root.record("assistant", "", tool_calls=[{"name": "look"}, {"name": "pay"}]).tool_calls
-    root.start(call[0])
+    root.start_call(call[0])
     ids = {name: frame.id for name, frame in locals().items() if isinstance(frame, holdfast.Frame)}
     return ids | {"kept": kept.id, "over": over.id, "started": call[0].id, "waiting": call[1].id}
 
@@ -69,15 +68,15 @@ IDS: dict[str, str] = _history(holdfast.open("memory:"))
 
 
 @functools.cache
-def _exported(write: Callable[[holdfast.Engine], object]) -> tuple[list[bytes], Recorded]:
+def _exported(write: Callable[[holdfast.Engine], object]) -> tuple[list[bytes], StoredEvent]:
     """The lines of a history that was written once, and its last event."""
-    with TemporaryDirectory() as folder, closing(Desk(Path(folder))) as desk:
+    with TemporaryDirectory() as folder, closing(EngineDesk(Path(folder))) as desk:
         source = desk.open("memory")
         write(source)
         return exported_to(source, desk).read_bytes().splitlines(keepends=True), log_of(source)[-1]
 
 
-def forged(desk: Desk, event: Event, write: Callable[[holdfast.Engine], object] = _history) -> Path:
+def forged(desk: EngineDesk, event: Event, write: Callable[[holdfast.Engine], object] = _history) -> Path:
     """The export of a history with one more event, of which all checksums are right."""
     lines, last = _exported(write)
     payload = codec.encode_event(event)
@@ -96,7 +95,7 @@ def forged(desk: Desk, event: Event, write: Callable[[holdfast.Engine], object] 
 
 
 def _pushed(**changes: Any) -> FramePushed:
-    return FramePushed(**{"goal": "x", "budget": 1, "limits": Limits(), "parent": None, **changes})
+    return FramePushed(**{"goal": "x", "budget": 1, "limits": FrameLimits(), "parent": None, **changes})
 
 
 def _popped(frame: str, **changes: Any) -> FramePopped:
@@ -116,7 +115,7 @@ def _handle(**changes: Any) -> HandleAdded:
     return HandleAdded(**{"frame": IDS["root"], "kind": "url", "tokens": 1, "counter": "c", "digest": D, **changes})
 
 
-NARROW = Limits(max_subframe_depth=3, max_tool_calls=3)
+NARROW = FrameLimits(max_subframe_depth=3, max_tool_calls=3)
 
 TRUE: dict[str, Event] = {
     "a root": _pushed(),
@@ -137,7 +136,7 @@ FORGED: dict[str, Event] = {
     "a frame without a goal": _pushed(goal=" "),
     "a negative budget": _pushed(budget=-1),
     "a budget beyond counting": _pushed(budget=2**62),
-    "a negative limit": _pushed(limits=Limits(max_subframe_depth=-1)),
+    "a negative limit": _pushed(limits=FrameLimits(max_subframe_depth=-1)),
     "a deadline before the epoch": _pushed(deadline_us=-1),
     "a parent that never was": _pushed(parent="f999"),
     "a parent that is no frame": _pushed(parent="root"),
@@ -146,8 +145,8 @@ FORGED: dict[str, Event] = {
     "more than the parent has": _pushed(parent=IDS["root"], limits=NARROW, budget=900),
     "something from a parent that is overdrawn": _pushed(parent=IDS["drawn"], limits=NARROW, budget=0),
     "wider limits": _pushed(parent=IDS["root"], limits=WIDE),
-    "more tools": _pushed(parent=IDS["root"], limits=Limits(max_tool_calls=4)),
-    "no limit of tools": _pushed(parent=IDS["root"], limits=Limits()),
+    "more tools": _pushed(parent=IDS["root"], limits=FrameLimits(max_tool_calls=4)),
+    "no limit of tools": _pushed(parent=IDS["root"], limits=FrameLimits()),
     "a pop of nobody": _popped("f999"),
     "a second pop": _popped(IDS["ended"]),
     "a pop that forgets those below": _popped(IDS["child"]),
@@ -181,7 +180,7 @@ FORGED: dict[str, Event] = {
     "a start under another key": CallStarted(call=IDS["started"], key="k", attempt=2, frame=IDS["root"]),
     "a start under no key": CallStarted(call=IDS["waiting"], key="", frame=IDS["root"]),
     "a start in another frame": CallStarted(call=IDS["waiting"], key="k", frame=IDS["leaf"]),
-    "a frame of any depth": _pushed(limits=Limits(max_subframe_depth=10**9)),
+    "a frame of any depth": _pushed(limits=FrameLimits(max_subframe_depth=10**9)),
     "a frame that loses its goal": FrameUpdated(frame=IDS["root"], goal=" "),
     "a suspension for no reason": _suspended(IDS["leaf"], reason=" "),
     "a suspension until before the epoch": _suspended(IDS["leaf"], expires_us=-1),
@@ -201,23 +200,23 @@ FORGED: dict[str, Event] = {
 }
 
 
-@pytest.fixture(params=LOCAL[:2])
-def target(request: pytest.FixtureRequest, desk: Desk) -> holdfast.Engine:
+@pytest.fixture(params=LOCAL_KINDS[:2])
+def target(request: pytest.FixtureRequest, desk: EngineDesk) -> holdfast.Engine:
     """Somewhere with a session of its own already."""
     engine = desk.open(request.param, name="target")
     engine.create_session("mine").frame("mine", budget=1)
     return engine
 
 
-def test_what_a_command_could_have_made_is_taken(desk: Desk) -> None:
+def test_what_a_command_could_have_made_is_taken(desk: EngineDesk) -> None:
     """So that the refusals below have no other reason than what is wrong."""
     for name, event in TRUE.items():
         engine = desk.open("memory")
-        assert engine.import_(forged(desk, event)) > 0, name
-        assert engine.verify().ok, name
+        assert engine.admin.import_(forged(desk, event)) > 0, name
+        assert engine.admin.verify().ok, name
 
 
-def test_what_no_command_can_have_made_is_refused(target: holdfast.Engine, desk: Desk) -> None:
+def test_what_no_command_can_have_made_is_refused(target: holdfast.Engine, desk: EngineDesk) -> None:
     taken = []
     for name, event in FORGED.items():
         path = forged(desk, event)

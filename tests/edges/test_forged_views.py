@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import BlobRef, SummarizeOldest, Text
+from holdfast import BlobRef, Text
 from holdfast.core import invariants
-from holdfast.model.events import Event, HandleMoved, HandleReplaced
-from holdfast.model.plan import Figures, Fold, Reduction
-from holdfast.model.view_events import ContextCompacted, SummaryRecorded
-from tests.edges.engines import LOCAL, Desk
+from holdfast.model.events import Event
+from holdfast.model.history.events import ContextCompacted, HandleMoved, HandleReplaced, SummaryRecorded
+from holdfast.model.history.plans import Fold, PlanFigures, Reduction
+from holdfast.types import SummarizeOldest
+from tests.edges.engines import LOCAL_KINDS, EngineDesk
 from tests.edges.test_forged_frames import forged
 from tests.edges.test_transfer import refused_at
 
@@ -36,14 +37,14 @@ def _history(engine: holdfast.Engine) -> dict[str, Any]:
         place.record("assistant", "two " * 99)
         ids[f"{name}last"] = place.record("user", "three " * 99).seq
         place.record("assistant", "four " * 99)
-        ids[f"{name}fold"] = place.compact(strategy=SummarizeOldest(keep_recent=1), window=8_000).at
+        ids[f"{name}fold"] = place.context.compact(strategy=SummarizeOldest(keep_recent=1), window=8_000).at
         ids[f"{name}said"] = place.record("user", "five " * 99).seq
         ids[f"{name}seen"] = place.record("assistant", "six " * 99).seq
-        place.page_out(f"h{ids[f'{name}said']}_0")
+        place.handles.page_out(f"h{ids[f'{name}said']}_0")
         place.record("assistant", "", tool_calls=[{"name": "look"}])
-    body = engine.put_blob(BODY)
+    body = engine.blobs.put(BODY)
     session.record("user", holdfast.File(body))
-    handle = live.add_handle("document", "a page")
+    handle = live.handles.add("document", "a page")
     return ids | {"handle": handle.id, "at": handle.at, "digest": handle.digest, "body": body}
 
 
@@ -121,8 +122,8 @@ FORGED: dict[str, Event] = {
     "figures below nothing": _reduced(_piece(), original=-1),
     "figures beyond counting": _reduced(_piece(), final=MANY),
     "a change before the beginning": _reduced(_piece(), first_changed=-1),
-    "less than no calls": _reduced(_piece(), figures=Figures(calls=-1)),
-    "growth beyond counting": _reduced(_piece(), figures=Figures(grown=MANY)),
+    "less than no calls": _reduced(_piece(), figures=PlanFigures(calls=-1)),
+    "growth beyond counting": _reduced(_piece(), figures=PlanFigures(grown=MANY)),
     "a fold of what is to come": _folded(last=10**6),
     "a fold of what was before": _folded(first=2),
     "a fold that ends before it begins": _folded(first=SEEN, last=SAID, messages=(), summaries=()),
@@ -175,17 +176,17 @@ def _settled(event: Event) -> Event:
     return event
 
 
-def test_what_a_command_could_have_made_is_taken(desk: Desk) -> None:
+def test_what_a_command_could_have_made_is_taken(desk: EngineDesk) -> None:
     """So that the refusals below have no other reason than what is wrong."""
     for name, event in TRUE.items():
         engine = desk.open("memory")
-        assert engine.import_(forged(desk, _settled(event), _history)) > 0, name
-        assert engine.verify().ok, name
-        assert invariants.check(engine.session("forged").state()) == [], name
+        assert engine.admin.import_(forged(desk, _settled(event), _history)) > 0, name
+        assert engine.admin.verify().ok, name
+        assert invariants.find_violations(engine.session("forged").state()) == [], name
 
 
-@pytest.mark.parametrize("kind", LOCAL[:2])
-def test_what_no_command_can_have_made_is_refused(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", LOCAL_KINDS[:2])
+def test_what_no_command_can_have_made_is_refused(kind: str, desk: EngineDesk) -> None:
     target = desk.open(kind, name="target")
     target.create_session("mine").record("user", "mine")
     lines = forged(desk, TRUE["a fold"], _history).read_bytes().count(b"\n")

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import Engine, Frame, Session, errors
 from holdfast.model import limits
-from tests.edges.engines import KINDS, Desk, HandClock, contents
+from tests.edges.engines import KINDS, EngineDesk, ManualClock, contents
 
 
 class Interrupted(BaseException):
@@ -37,7 +37,7 @@ def _raising(error: BaseException, first: Callable[[Frame], object] | None = Non
 
 
 def _newest(session: Session) -> Frame:
-    return session.get_frame(session.frames(limit=1_000)[-1].id)
+    return session.frames.get(session.frames.list(limit=1_000)[-1].id)
 
 
 def _raise(error: Exception | None) -> None:
@@ -50,12 +50,12 @@ OF_THE_BLOCK = ValueError("of the block")
 
 def test_a_block_that_comes_to_its_end_completes_its_frame(engine: Engine) -> None:
     session = engine.create_session("s")
-    frame = _left(session, lambda frame: frame.use(1))
+    frame = _left(session, lambda frame: frame.budget.use(1))
     assert (frame.state().status, frame.state().summary) == ("completed", "")
     with session.frame("outer", budget=10) as outer, outer.frame("inner", budget=5) as inner:
         assert inner.state().parent == outer.id
-    assert [each.status for each in session.frames()] == ["completed"] * 3
-    with session.get_frame(session.frame("found", budget=1).id) as found:
+    assert [each.status for each in session.frames.list()] == ["completed"] * 3
+    with session.frames.get(session.frame("found", budget=1).id) as found:
         pass
     assert found.state().status == "completed"
 
@@ -70,14 +70,14 @@ def test_an_error_fails_the_frame_with_its_text_and_goes_on(engine: Engine) -> N
     child.suspend("approval")
     with pytest.raises(KeyError), outer:
         raise KeyError("gone")
-    (first,) = session.frames(limit=1)
-    assert (first.status, session.get_frame(first.id).state().summary) == (
+    (first,) = session.frames.list(limit=1)
+    assert (first.status, session.frames.get(first.id).state().summary) == (
         "failed",
         "ZeroDivisionError: division by zero",
     )
     assert (outer.state().status, outer.state().summary) == ("failed", "KeyError: 'gone'")
     assert [each.state().status for each in (child, leaf)] == ["cancelled", "cancelled"]
-    assert session.frames(status="live") == []
+    assert session.frames.list(status="live") == []
 
 
 def test_an_interruption_cancels_the_frame_and_goes_on(engine: Engine) -> None:
@@ -85,9 +85,9 @@ def test_an_interruption_cancels_the_frame_and_goes_on(engine: Engine) -> None:
     for error in (Interrupted("stop"), GeneratorExit(), asyncio.CancelledError()):
         with pytest.raises(type(error)):
             _left(session, _raising(error))
-    frames = session.frames()
+    frames = session.frames.list()
     assert [each.status for each in frames] == ["cancelled"] * 3
-    assert session.get_frame(frames[0].id).state().summary == "Interrupted: stop"
+    assert session.frames.get(frames[0].id).state().summary == "Interrupted: stop"
 
 
 def test_children_that_still_work_keep_the_frame_from_completing(engine: Engine) -> None:
@@ -117,17 +117,17 @@ def test_what_was_suspended_or_popped_inside_stays_as_it_is(engine: Engine) -> N
     assert resting.state().status == "completed"
 
 
-def _out_of_time(engine: Engine, clock: HandClock, _: Frame) -> None:
+def _out_of_time(engine: Engine, clock: ManualClock, _: Frame) -> None:
     clock.now_s += 100
-    engine.sweep()
+    engine.admin.sweep()
 
 
-MEANWHILE: dict[str, tuple[type[errors.HoldfastError], str, Callable[[Engine, HandClock, Frame], object]]] = {
+MEANWHILE: dict[str, tuple[type[errors.HoldfastError], str, Callable[[Engine, ManualClock, Frame], object]]] = {
     "it was out of time": (errors.AlreadyTerminal, "failed", _out_of_time),
     "its session was closed": (
         errors.AlreadyTerminal,
         "cancelled",
-        lambda engine, _, frame: engine.session(frame.scope.session).close("done"),
+        lambda engine, _, frame: engine.session(frame.scope.session).end("done"),
     ),
     "its session was reset": (
         errors.AlreadyTerminal,
@@ -138,11 +138,11 @@ MEANWHILE: dict[str, tuple[type[errors.HoldfastError], str, Callable[[Engine, Ha
         errors.AlreadyTerminal,
         "cancelled",
         lambda engine, _, frame: (
-            engine.session(frame.scope.session).get_frame(frame.state().root).pop("completed", cascade=True)
+            engine.session(frame.scope.session).frames.get(frame.state().root).pop("completed", cascade=True)
         ),
     ),
     "its session was destroyed": (
-        errors.SessionDestroyed,
+        errors.SessionDestroyedError,
         "",
         lambda engine, _, frame: engine.session(frame.scope.session).destroy(offload=False),
     ),
@@ -150,9 +150,9 @@ MEANWHILE: dict[str, tuple[type[errors.HoldfastError], str, Callable[[Engine, Ha
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whoever_completes_a_block_learns_that_its_frame_had_ended_meanwhile(kind: str, desk: Desk) -> None:
+def test_whoever_completes_a_block_learns_that_its_frame_had_ended_meanwhile(kind: str, desk: EngineDesk) -> None:
     """And if the block fails, its own error is what comes out."""
-    clock = HandClock()
+    clock = ManualClock()
     engine = desk.open(kind, clock=clock)
     for number, (refusal, status, happens) in enumerate(MEANWHILE.values()):
         for failing in (False, True):
@@ -163,7 +163,7 @@ def test_whoever_completes_a_block_learns_that_its_frame_had_ended_meanwhile(kin
                 _raise(OF_THE_BLOCK if failing else None)
             assert isinstance(raised.value, errors.HoldfastError) != failing
             assert not status or frame.state().status == status
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 class Spiteful(Exception):
@@ -213,10 +213,10 @@ def test_no_text_of_an_error_keeps_its_frame_from_failing(engine: Engine) -> Non
         assert state.status == "failed"
         assert state.summary.startswith(text)
         assert len(state.summary.encode()) <= limits.PREVIEW_BYTES
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
-def test_an_error_is_not_masked_when_the_store_is_gone(desk: Desk) -> None:
+def test_an_error_is_not_masked_when_the_store_is_gone(desk: EngineDesk) -> None:
     for kind in KINDS:
         engine = desk.open(kind, name="gone")
         frame = engine.create_session("s").frame("work", budget=1)
@@ -224,7 +224,7 @@ def test_an_error_is_not_masked_when_the_store_is_gone(desk: Desk) -> None:
         with pytest.raises(ValueError, match="of the block"), frame:
             raise OF_THE_BLOCK
         again = desk.open(kind, name="gone") if not kind.startswith("memory") else None
-        assert again is None or [each.status for each in again.session("s").frames()] == ["active"]
+        assert again is None or [each.status for each in again.session("s").frames.list()] == ["active"]
 
 
 def test_the_same_in_an_event_loop() -> None:
@@ -235,7 +235,7 @@ def test_the_same_in_an_event_loop() -> None:
             session = await engine.create_session("s")
             async with session.frame("outer", budget=10) as outer:
                 async with outer.frame("inner", budget=5) as inner:
-                    await inner.use(3)
+                    await inner.budget.use(3)
                 with pytest.raises(ZeroDivisionError):
                     async with outer.frame("failing", budget=5):
                         _ = 1 / 0
@@ -247,7 +247,7 @@ def test_the_same_in_an_event_loop() -> None:
             with pytest.raises(errors.InvalidNumber):
                 async with session.frame("never", budget=-1):
                     raise AssertionError("it was never there")
-            return [each.status for each in await session.frames()]
+            return [each.status for each in await session.frames.list()]
 
     assert asyncio.run(body()) == ["completed", "completed", "failed", "cancelled"]
 
@@ -268,7 +268,7 @@ def test_a_task_that_is_cancelled_cancels_its_frame() -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            (frame,) = await session.frames()
+            (frame,) = await session.frames.list()
             return frame.status
 
     assert asyncio.run(body()) == "cancelled"
@@ -277,6 +277,6 @@ def test_a_task_that_is_cancelled_cancels_its_frame() -> None:
 def test_a_block_that_is_refused_at_its_beginning_leaves_nothing(engine: Engine) -> None:
     session = engine.create_session("s")
     before = contents(engine)
-    with pytest.raises(errors.InvalidContent), session.frame(" \n", budget=1):
+    with pytest.raises(errors.InvalidArgument), session.frame(" \n", budget=1):
         raise AssertionError("it was never there")
     assert contents(engine) == before

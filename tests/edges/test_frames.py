@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Frame, Session, Swept, Usage, Weights, errors
+from holdfast import Frame, Session, Usage, errors
 from holdfast.core import invariants
 from holdfast.model import limits
-from holdfast.model.frames import ENDINGS, Budget, Limits
-from holdfast.model.handles import ResultRef
-from tests.edges.engines import FEWER, KINDS, Desk, HandClock, contents, refused
+from holdfast.model.frames.frames import ENDINGS, Budget, FrameLimits
+from holdfast.model.history.handles import ResultRef
+from holdfast.types import SweepResult, TokenWeights
+from tests.edges.engines import FEWER_KINDS, KINDS, EngineDesk, ManualClock, contents, expect_refusal
 
 NOWHERE = ("f999", "f1")
 """No such event, and one that pushed nothing."""
@@ -45,7 +46,7 @@ def _tree(session: Session) -> tuple[Frame, Frame, Frame]:
 
 
 def _sound(session: Session) -> None:
-    assert invariants.check(session.state()) == []
+    assert invariants.find_violations(session.state()) == []
 
 
 # Budgets
@@ -54,13 +55,13 @@ def _sound(session: Session) -> None:
 def test_the_budget_of_the_story(engine: holdfast.Engine) -> None:
     """2300 are available while the child lives, and 2800 once it has used 2500 and ended."""
     root = engine.create_session("s").frame("answer the question", budget=8_000)
-    root.reserve("brief_context", 500)
-    root.reserve("breadcrumbs", 200)
+    root.budget.reserve("brief_context", 500)
+    root.budget.reserve("breadcrumbs", 200)
     child = root.frame("look it up", budget=3_000)
-    root.use(2_000)
+    root.budget.use(2_000)
     assert root.state().budget == Budget(total=8_000, used=2_000, reserved=700, delegated=3_000)
     assert root.state().budget.available == 2_300
-    child.use(2_500)
+    child.budget.use(2_500)
     assert root.state().budget.available == 2_300
     child.pop()
     assert root.state().budget == Budget(total=8_000, used=4_500, reserved=700)
@@ -72,25 +73,25 @@ def test_the_budget_of_the_story(engine: holdfast.Engine) -> None:
 def test_more_than_is_available_is_refused_and_the_last_token_is_not(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     root = session.frame("root", budget=100)
-    root.use(30)
+    root.budget.use(30)
     child = root.frame("child", budget=20)
     data: dict[str, object] = {"frame": root.id, "requested": 51, "available": 50}
     for ask in (
         lambda: root.frame("another", budget=51),
         lambda: session.frame("another", budget=51, parent=root),
-        lambda: root.reserve("room", 51),
-        lambda: child.grant(51),
+        lambda: root.budget.reserve("room", 51),
+        lambda: child.budget.grant(51),
     ):
-        with refused(engine, errors.InsufficientTokens, **data):
+        with expect_refusal(engine, errors.InsufficientTokens, **data):
             ask()
-    child.grant(20)
-    root.reserve("room", 20)
+    child.budget.grant(20)
+    root.budget.reserve("room", 20)
     root.frame("another", budget=10)
     assert root.state().budget == Budget(total=100, used=30, reserved=20, delegated=50)
-    with refused(engine, errors.InsufficientTokens, frame=root.id, requested=1, available=0):
-        root.reserve("room", 1)
-    root.grant(1)
-    root.reserve("room", 1)
+    with expect_refusal(engine, errors.InsufficientTokens, frame=root.id, requested=1, available=0):
+        root.budget.reserve("room", 1)
+    root.budget.grant(1)
+    root.budget.reserve("room", 1)
     _sound(session)
 
 
@@ -98,17 +99,17 @@ def test_what_was_used_is_recorded_also_when_it_is_more_than_there_was(engine: h
     session = engine.create_session("s")
     root = session.frame("root", budget=100)
     child = root.frame("child", budget=10)
-    child.use(500)
-    assert (child.state().budget.overdrawn, child.state().budget.available) == (True, 0)
-    with refused(engine, errors.InsufficientTokens, frame=child.id, requested=0, available=0):
+    child.budget.use(500)
+    assert (child.state().budget.is_overdrawn, child.state().budget.available) == (True, 0)
+    with expect_refusal(engine, errors.InsufficientTokens, frame=child.id, requested=0, available=0):
         child.frame("more", budget=0)
-    with refused(engine, errors.InsufficientTokens, frame=child.id, requested=0, available=0):
-        child.reserve("more", 0)
+    with expect_refusal(engine, errors.InsufficientTokens, frame=child.id, requested=0, available=0):
+        child.budget.reserve("more", 0)
     child.pop()
-    assert (root.state().budget.used, root.state().budget.overdrawn) == (500, True)
-    with refused(engine, errors.InsufficientTokens, frame=root.id, requested=1, available=0):
+    assert (root.state().budget.used, root.state().budget.is_overdrawn) == (500, True)
+    with expect_refusal(engine, errors.InsufficientTokens, frame=root.id, requested=1, available=0):
         root.frame("more", budget=1)
-    root.grant(401)
+    root.budget.grant(401)
     assert root.frame("more", budget=1).state().status == "active"
     _sound(session)
 
@@ -116,37 +117,41 @@ def test_what_was_used_is_recorded_also_when_it_is_more_than_there_was(engine: h
 def test_a_reservation_is_used_once(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     root = session.frame("root", budget=100)
-    one, two, three = (root.reserve(f"call {number}", 20) for number in range(3))
+    one, two, three = (root.budget.reserve(f"call {number}", 20) for number in range(3))
     assert (one.purpose, one.amount) == ("call 0", 20)
     assert [each.id for each in root.state().reservations] == [one.id, two.id, three.id]
-    root.commit(one, 5)
-    root.commit(two.id, Usage(30, 0))
-    root.cancel(three)
+    root.budget.commit(one, 5)
+    root.budget.commit(two.id, Usage(30, 0))
+    root.budget.cancel(three)
     assert (root.state().budget, root.state().reservations) == (Budget(total=100, used=35), ())
     for over in (one, two, three):
-        for again in (root.cancel, lambda it: root.commit(it, 1), lambda it: root.record("user", "x", reservation=it)):
-            with refused(engine, errors.ReservationSettled, frame=root.id, reservation=over.id):
+        for again in (
+            root.budget.cancel,
+            lambda it: root.budget.commit(it, 1),
+            lambda it: root.record("user", "x", reservation=it),
+        ):
+            with expect_refusal(engine, errors.ReservationSettled, frame=root.id, reservation=over.id):
                 again(over)
-    theirs = session.frame("other", budget=100).reserve("theirs", 1)
+    theirs = session.frame("other", budget=100).budget.reserve("theirs", 1)
     for nothing in (theirs.id, "r999", "r1", "r0", "r01", "r", "r-1", "r" + "9" * 40, "r٣", "nonsense"):
-        with refused(engine, errors.ReservationNotFound, frame=root.id, reservation=nothing):
-            root.cancel(nothing)
-    with refused(engine, errors.InvalidContent):
+        with expect_refusal(engine, errors.ReservationNotFound, frame=root.id, reservation=nothing):
+            root.budget.cancel(nothing)
+    with expect_refusal(engine, errors.InvalidArgument):
         session.record("user", "x", reservation=theirs)
 
 
-def test_replies_are_charged_to_the_frame_they_belong_to(desk: Desk) -> None:
+def test_replies_are_charged_to_the_frame_they_belong_to(desk: EngineDesk) -> None:
     """By what a token of each kind counts, and with what was reserved for them."""
-    weights = Weights(cache_read=100, output=5_000)
+    weights = TokenWeights(cache_read=100, output=5_000)
     for kind in KINDS:
         session = desk.open(kind, name="charged", weights=weights).create_session("s")
         root = session.frame("root", budget=10_000)
         root.record("assistant", "one", usage=Usage(100, 10, 50))
         assert root.state().budget.used == 50 + 5 + 50
-        kept = root.reserve("the next call", 500)
+        kept = root.budget.reserve("the next call", 500)
         root.record("assistant", "two", usage=Usage(7, 1), reservation=kept)
         assert (root.state().budget.used, root.state().budget.reserved) == (105 + 12, 0)
-        kept = root.reserve("a call that says nothing", 40)
+        kept = root.budget.reserve("a call that says nothing", 40)
         root.record("assistant", "three", reservation=kept)
         assert root.state().budget == Budget(total=10_000, used=117 + 40)
         assert root.state().usage == Usage(107, 11, 50)
@@ -163,21 +168,21 @@ def test_what_a_tree_has_used_is_what_its_root_has_used_in_the_end(engine: holdf
         frames, used, usage = [root], 0, Usage()
         for number in range(12):
             frames.append(rng.choice(frames).frame(f"frame {number}", budget=0))
-            frames[-1].grant(0)
+            frames[-1].budget.grant(0)
         for _ in range(15):
             spent = Usage(rng.randrange(100), rng.randrange(100))
-            rng.choice(frames).use(spent)
+            rng.choice(frames).budget.use(spent)
             used, usage = used + spent.input_tokens + spent.output_tokens, usage + spent
         while len(frames) > 1:
             frame = rng.choice(frames[1:])
             frame.pop(rng.choice(ENDINGS), cascade=True)
-            frames = [each for each in frames if each.state().live]
+            frames = [each for each in frames if each.state().is_live]
             _sound(session)
         state = root.state()
         assert (state.budget.used, state.budget.delegated, state.children) == (used, 0, 0)
         assert state.usage + state.below == usage
         assert state.result_refs
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 def test_a_session_may_have_no_budget_at_all_to_give(engine: holdfast.Engine) -> None:
@@ -185,10 +190,10 @@ def test_a_session_may_have_no_budget_at_all_to_give(engine: holdfast.Engine) ->
     root = session.frame("nothing to spend", budget=0)
     assert root.frame("nor below", budget=0).state().budget == Budget()
     largest = session.frame("all there is", budget=limits.WHOLE_NUMBER)
-    with refused(engine, errors.TooLarge, size=limits.WHOLE_NUMBER + 1):
-        largest.grant(1)
-    largest.use(limits.WHOLE_NUMBER)
-    largest.use(limits.WHOLE_NUMBER)
+    with expect_refusal(engine, errors.TooLarge, size=limits.WHOLE_NUMBER + 1):
+        largest.budget.grant(1)
+    largest.budget.use(limits.WHOLE_NUMBER)
+    largest.budget.use(limits.WHOLE_NUMBER)
     assert largest.state().budget.used == limits.WHOLE_NUMBER
 
 
@@ -198,15 +203,15 @@ def test_a_session_may_have_no_budget_at_all_to_give(engine: holdfast.Engine) ->
 def test_limits_are_the_parents_or_narrower(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     plain = session.frame("plain", budget=10)
-    assert plain.state().limits == Limits(max_subframe_depth=3)
+    assert plain.state().limits == FrameLimits(max_subframe_depth=3)
     root = session.frame("root", budget=100, max_subframe_depth=5, max_tool_calls=7, timeout_s=60)
-    assert root.state().limits == Limits(max_subframe_depth=5, max_tool_calls=7, timeout_us=60_000_000)
+    assert root.state().limits == FrameLimits(max_subframe_depth=5, max_tool_calls=7, timeout_us=60_000_000)
     same = root.frame("same", budget=10)
     wide = root.frame("wide", budget=10, max_subframe_depth=64, max_tool_calls=1_000, timeout_s=1_000)
     narrow = root.frame("narrow", budget=10, max_subframe_depth=2, max_tool_calls=0, timeout_s=0.5)
     assert same.state().limits == wide.state().limits == root.state().limits
     assert same.state().deadline_us == wide.state().deadline_us == root.state().deadline_us
-    assert narrow.state().limits == Limits(max_subframe_depth=2, max_tool_calls=0, timeout_us=500_000)
+    assert narrow.state().limits == FrameLimits(max_subframe_depth=2, max_tool_calls=0, timeout_us=500_000)
     assert narrow.state().deadline_us == narrow.state().created_us + 500_000
     below = narrow.frame("below", budget=1, max_tool_calls=5, timeout_s=40)
     assert below.state().limits == narrow.state().limits
@@ -220,9 +225,9 @@ def test_frames_nest_as_deep_as_their_root_allows(engine: holdfast.Engine) -> No
         for level in range(depth):
             frame = frame.frame("inner", budget=1)
             assert (frame.state().depth, frame.state().limits.max_subframe_depth) == (level + 1, depth)
-        with refused(engine, errors.MaxDepthExceeded, frame=frame.id, depth=depth + 1, limit=depth):
+        with expect_refusal(engine, errors.MaxDepthExceeded, frame=frame.id, depth=depth + 1, limit=depth):
             frame.frame("one too deep", budget=0)
-    with refused(engine, errors.InvalidNumber):
+    with expect_refusal(engine, errors.InvalidNumber):
         session.frame("root", budget=1, max_subframe_depth=limits.FRAME_DEPTH + 1)
 
 
@@ -232,52 +237,52 @@ def test_so_many_tools_may_be_started_in_a_frame(engine: holdfast.Engine) -> Non
     asked = root.record("assistant", "", tool_calls=[{"name": "look"}] * 3)
     for call in asked.tool_calls[:2]:
         root.run(call, lambda: "seen")
-    with refused(engine, errors.ToolCallsExceeded, frame=root.id, used=2, limit=2):
-        root.start(asked.tool_calls[2])
-    with refused(engine, errors.ToolCallsExceeded, frame=root.id, used=2, limit=2):
-        session.start(asked.tool_calls[2])
-    session.close_open_calls("no more tools")
+    with expect_refusal(engine, errors.ToolCallsExceeded, frame=root.id, used=2, limit=2):
+        root.start_call(asked.tool_calls[2])
+    with expect_refusal(engine, errors.ToolCallsExceeded, frame=root.id, used=2, limit=2):
+        session.start_call(asked.tool_calls[2])
+    session.close_calls("no more tools")
     child = root.frame("child", budget=0)
     asked = child.record("assistant", "", tool_calls=[{"name": "look"}])
-    assert child.start(asked.tool_calls[0]).attempt == 1
+    assert child.start_call(asked.tool_calls[0]).attempt == 1
     assert (root.state().tool_calls, child.state().tool_calls) == (2, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_new_begins_in_a_frame_that_is_out_of_time(kind: str, desk: Desk) -> None:
-    clock = HandClock()
+def test_nothing_new_begins_in_a_frame_that_is_out_of_time(kind: str, desk: EngineDesk) -> None:
+    clock = ManualClock()
     engine = desk.open(kind, clock=clock)
     session = engine.create_session("s")
     root = session.frame("root", budget=100, timeout_s=10)
     child = root.frame("child", budget=10)
-    kept = root.reserve("a call", 5)
+    kept = root.budget.reserve("a call", 5)
     asked = root.record("assistant", "", tool_calls=[{"name": "look"}, {"name": "look"}])
-    root.start(asked.tool_calls[0])
+    root.start_call(asked.tool_calls[0])
     clock.now_s += 10.5
     late: dict[str, object] = {"frame": root.id, "late_us": 500_000}
     for begin in (
         lambda: root.frame("another", budget=1),
-        lambda: root.reserve("another", 1),
-        lambda: root.start(asked.tool_calls[1]),
-        lambda: child.grant(1),
+        lambda: root.budget.reserve("another", 1),
+        lambda: root.start_call(asked.tool_calls[1]),
+        lambda: child.budget.grant(1),
     ):
-        with refused(engine, errors.DeadlinePassed, **late):
+        with expect_refusal(engine, errors.DeadlinePassed, **late):
             begin()
     root.result(asked.tool_calls[0], "seen")  # what has happened is recorded
-    root.commit(kept, 7)
-    root.use(1)
-    root.add_handle("document", "a page")
+    root.budget.commit(kept, 7)
+    root.budget.use(1)
+    root.handles.add("document", "a page")
     assert root.state().budget.used == 8
-    assert engine.sweep() == Swept(frames=((session.scope, child.id), (session.scope, root.id)))
+    assert engine.admin.sweep() == SweepResult(frames=((session.scope, child.id), (session.scope, root.id)))
     assert (root.state().status, child.state().status) == ("failed", "failed")
     assert root.state().summary == child.state().summary == "The frame was out of time."
-    assert engine.sweep() == Swept()
-    assert engine.verify().ok
+    assert engine.admin.sweep() == SweepResult()
+    assert engine.admin.verify().ok
 
 
-@pytest.mark.parametrize("kind", FEWER)
-def test_a_sweep_takes_what_is_due_the_deepest_first_and_what_lives_below_it(kind: str, desk: Desk) -> None:
-    clock = HandClock()
+@pytest.mark.parametrize("kind", FEWER_KINDS)
+def test_a_sweep_takes_what_is_due_the_deepest_first_and_what_lives_below_it(kind: str, desk: EngineDesk) -> None:
+    clock = ManualClock()
     engine = desk.open(kind, clock=clock)
     session = engine.create_session("s")
     root = session.frame("root", budget=100, max_subframe_depth=5)
@@ -286,20 +291,22 @@ def test_a_sweep_takes_what_is_due_the_deepest_first_and_what_lives_below_it(kin
     hurried = timed.frame("hurried", budget=20, timeout_s=1)
     other = engine.acting_as(tenant="other").create_session("s").frame("theirs", budget=1, timeout_s=1)
     token = resting.suspend("approval")
-    resting.use(3)
-    hurried.use(4)
+    resting.budget.use(3)
+    hurried.budget.use(4)
     clock.now_s += 5
-    assert engine.sweep() == Swept(frames=((session.scope, hurried.id), (session.scope, timed.id)))
+    assert engine.admin.sweep() == SweepResult(frames=((session.scope, hurried.id), (session.scope, timed.id)))
     assert [each.state().status for each in (timed, resting, hurried)] == ["failed", "cancelled", "failed"]
     assert (root.state().status, root.state().budget) == ("active", Budget(total=100, used=7))
-    assert root.state().result_refs == (ResultRef(frame=timed.id, status="failed", handle=root.handles()[-1].id),)
-    with refused(engine, errors.TokenRevoked, frame=resting.id):
+    assert root.state().result_refs == (
+        ResultRef(frame=timed.id, status="failed", handle=root.handles.attachments()[-1].id),
+    )
+    with expect_refusal(engine, errors.TokenRevokedError, frame=resting.id):
         engine.resume(token)
-    assert other.state().live
+    assert other.state().is_live
     for now_s in (0.0, clock.now_s):
         clock.now_s = now_s
-        assert engine.sweep() == Swept()
-    assert engine.verify().ok
+        assert engine.admin.sweep() == SweepResult()
+    assert engine.admin.verify().ok
 
 
 # Where frames are, and where they are not
@@ -307,28 +314,28 @@ def test_a_sweep_takes_what_is_due_the_deepest_first_and_what_lives_below_it(kin
 
 def test_a_frame_has_its_place_among_the_others(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
-    assert (session.frames(), session.stack()) == ([], [])
+    assert (session.frames.list(), session.frames.stack()) == ([], [])
     root, child, leaf = _tree(session)
     second = session.frame("second", budget=5, inputs={"a": [1, None]})
-    assert [each.id for each in session.stack()] == [second.id]
-    leaf.use(1)
-    assert [each.id for each in session.stack()] == [root.id, child.id, leaf.id]
+    assert [each.id for each in session.frames.stack()] == [second.id]
+    leaf.budget.use(1)
+    assert [each.id for each in session.frames.stack()] == [root.id, child.id, leaf.id]
     assert [each.id for each in leaf.ancestry()] == [root.id, child.id, leaf.id]
-    assert [each.status for each in session.frames()] == ["waiting", "waiting", "active", "active"]
+    assert [each.status for each in session.frames.list()] == ["waiting", "waiting", "active", "active"]
     record = second.state()
     assert (record.scope, record.goal, record.inputs, record.depth) == (session.scope, "second", {"a": [1, None]}, 0)
     assert (record.root, record.parent, leaf.state().root) == (second.id, None, root.id)
     leaf.pop("failed", "no luck")
-    assert [each.id for each in session.frames(status="live")] == [root.id, child.id, second.id]
-    assert [each.id for each in session.frames(status="failed")] == [leaf.id]
-    assert [each.id for each in session.frames(parent=root.id)] == [child.id]
-    assert [each.id for each in session.frames(limit=2)] == [root.id, child.id]
-    assert [each.id for each in session.frames(after=child.id)] == [leaf.id, second.id]
+    assert [each.id for each in session.frames.list(status="live")] == [root.id, child.id, second.id]
+    assert [each.id for each in session.frames.list(status="failed")] == [leaf.id]
+    assert [each.id for each in session.frames.list(parent=root.id)] == [child.id]
+    assert [each.id for each in session.frames.list(limit=2)] == [root.id, child.id]
+    assert [each.id for each in session.frames.list(after=child.id)] == [leaf.id, second.id]
     assert [each.id for each in leaf.ancestry()] == [root.id, child.id, leaf.id]
-    assert session.get_frame(leaf.id).state() == leaf.state()
-    assert (leaf.state().summary, leaf.state().live, leaf.state().completed_us) != ("", True, None)
+    assert session.frames.get(leaf.id).state() == leaf.state()
+    assert (leaf.state().summary, leaf.state().is_live, leaf.state().completed_us) != ("", True, None)
     assert leaf.id in repr(leaf)
-    assert engine.session("s").get_frame(root.id).scope == session.scope
+    assert engine.session("s").frames.get(root.id).scope == session.scope
 
 
 def test_a_frame_that_is_not_there_is_not_found(engine: holdfast.Engine) -> None:
@@ -337,32 +344,32 @@ def test_a_frame_that_is_not_there_is_not_found(engine: holdfast.Engine) -> None
         other.record("user", "so that the ids differ")
     root, theirs = session.frame("root", budget=10), other.frame("theirs", budget=10)
     for nowhere in (*NOWHERE, theirs.id):
-        with refused(engine, errors.FrameNotFound, session="s", frame=nowhere):
-            session.get_frame(nowhere)
-        with refused(engine, errors.ParentFrameNotFound, session="s", frame=nowhere):
+        with expect_refusal(engine, errors.FrameNotFound, session="s", frame=nowhere):
+            session.frames.get(nowhere)
+        with expect_refusal(engine, errors.ParentFrameNotFound, session="s", frame=nowhere):
             session.frame("child", budget=1, parent=nowhere)
     for no_id in NO_IDS:
-        with refused(engine, errors.InvalidName if isinstance(no_id, str) else errors.InvalidContent):
-            session.get_frame(no_id)
-    with refused(engine, errors.ScopeMismatch, frame=theirs.id):
+        with expect_refusal(engine, errors.InvalidName if isinstance(no_id, str) else errors.InvalidArgument):
+            session.frames.get(no_id)
+    with expect_refusal(engine, errors.ScopeMismatch, frame=theirs.id):
         session.frame("child", budget=1, parent=theirs)
     for parent in (session, 5, root.state().budget):
-        with refused(engine, errors.InvalidContent):
+        with expect_refusal(engine, errors.InvalidArgument):
             session.frame("child", budget=1, parent=parent)  # type: ignore[arg-type]
-    with refused(engine, errors.InvalidContent):
+    with expect_refusal(engine, errors.InvalidArgument):
         root.frame("child", budget=1, parent=root)
     rival = engine.acting_as(tenant="rival").create_session("s")
-    with refused(engine, errors.FrameNotFound):
-        rival.get_frame(root.id)
+    with expect_refusal(engine, errors.FrameNotFound):
+        rival.frames.get(root.id)
     root.pop()
-    with refused(engine, errors.AlreadyTerminal, frame=root.id, status="completed"):
+    with expect_refusal(engine, errors.AlreadyTerminal, frame=root.id, status="completed"):
         session.frame("child", budget=1, parent=root)
 
 
 def test_a_parent_may_be_named_in_several_ways(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     root = session.frame("root", budget=10)
-    named: tuple[Any, ...] = (root, root.id, session.frames()[0], root.state())
+    named: tuple[Any, ...] = (root, root.id, session.frames.list()[0], root.state())
     children = [session.frame("child", budget=1, parent=parent) for parent in named]
     assert {child.state().parent for child in children} == {root.id}
     assert root.state().children == len(named)
@@ -380,7 +387,7 @@ def test_what_a_frame_is_about_can_change(engine: holdfast.Engine) -> None:
     assert (root.state().goal, root.state().inputs) == ("another", {"b": 2})
     root.pop()
     assert root.state().inputs == {"b": 2}
-    with refused(engine, errors.AlreadyTerminal):
+    with expect_refusal(engine, errors.AlreadyTerminal):
         root.update(goal="too late")
 
 
@@ -391,8 +398,8 @@ def test_a_frame_with_live_children_ends_only_with_them(engine: holdfast.Engine)
     session = engine.create_session("s")
     root, child, leaf = _tree(session)
     second = root.frame("second", budget=1)
-    leaf.use(40)
-    with refused(engine, errors.ChildrenActive, frame=root.id, children=2):
+    leaf.budget.use(40)
+    with expect_refusal(engine, errors.ChildrenActive, frame=root.id, children=2):
         root.pop()
     with pytest.raises(errors.ChildrenActive, match=f"{child.id}.*cascade") as refusal:
         root.pop("failed", "no")
@@ -400,10 +407,10 @@ def test_a_frame_with_live_children_ends_only_with_them(engine: holdfast.Engine)
     root.pop("completed", "all done", cascade=True)
     assert [each.state().status for each in (root, child, leaf, second)] == ["completed", *["cancelled"] * 3]
     assert (root.state().budget, child.state().budget) == (Budget(1_000, used=40), Budget(500, used=40))
-    assert (session.stack(), session.frames(status="live")) == ([], [])
+    assert (session.frames.stack(), session.frames.list(status="live")) == ([], [])
     cascade = json.loads(session.events(limit=100)[-1].payload or b"")["cascade"]
     assert cascade.index(leaf.id) < cascade.index(child.id)
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 def test_ending_the_same_way_twice_is_the_same_answer_and_another_way_is_none(engine: holdfast.Engine) -> None:
@@ -425,44 +432,44 @@ def test_ending_the_same_way_twice_is_the_same_answer_and_another_way_is_none(en
     ]
     for frame, status, summary, result in ways:
         ended = "failed" if frame is root else "cancelled"
-        with refused(engine, errors.AlreadyTerminal, frame=frame.id, status=ended):
+        with expect_refusal(engine, errors.AlreadyTerminal, frame=frame.id, status=ended):
             frame.pop(status, summary, result=result)
 
 
 def test_nothing_is_done_in_a_frame_that_has_ended(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     root, parent = session.frame("root", budget=10), session.frame("parent", budget=10)
-    kept = root.reserve("a call", 1)
+    kept = root.budget.reserve("a call", 1)
     root.pop("cancelled")
     for do in (
         lambda: root.frame("child", budget=0),
         lambda: root.record("user", "text"),
         lambda: root.record_all([("user", "text")]),
-        lambda: root.reserve("a call", 0),
-        lambda: root.commit(kept, 1),
-        lambda: root.cancel(kept),
-        lambda: root.use(1),
-        lambda: root.grant(1),
+        lambda: root.budget.reserve("a call", 0),
+        lambda: root.budget.commit(kept, 1),
+        lambda: root.budget.cancel(kept),
+        lambda: root.budget.use(1),
+        lambda: root.budget.grant(1),
         lambda: root.update(goal="another"),
-        lambda: root.add_handle("url", "example"),
+        lambda: root.handles.add("url", "example"),
         lambda: root.suspend("rest"),
         root.reissue,
         root.revoke,
     ):
-        with refused(engine, errors.AlreadyTerminal, frame=root.id, status="cancelled"):
+        with expect_refusal(engine, errors.AlreadyTerminal, frame=root.id, status="cancelled"):
             do()
-    assert root.handles() == []
-    assert parent.state().live
+    assert root.handles.attachments() == []
+    assert parent.state().is_live
 
 
-def test_whatever_ends_a_conversation_cancels_its_frames(desk: Desk) -> None:
+def test_whatever_ends_a_conversation_cancels_its_frames(desk: EngineDesk) -> None:
     ends: dict[str, Callable[[holdfast.Engine, Session], object]] = {
         "reset": lambda _, session: session.reset(),
-        "closed": lambda _, session: session.close("done"),
-        "timed out": lambda engine, _: engine.sweep(),
+        "closed": lambda _, session: session.end("done"),
+        "timed out": lambda engine, _: engine.admin.sweep(),
     }
-    for kind in FEWER:
-        clock = HandClock()
+    for kind in FEWER_KINDS:
+        clock = ManualClock()
         engine = desk.open(kind, name="ends", clock=clock)
         for name, end in ends.items():
             session = engine.create_session(name, idle_timeout_s=60 if name == "timed out" else None)
@@ -471,20 +478,22 @@ def test_whatever_ends_a_conversation_cancels_its_frames(desk: Desk) -> None:
             token = child.suspend("approval")
             if name == "timed out":  # what waits for a token is not idle
                 clock.now_s += 60
-                assert engine.sweep() == Swept()
+                assert engine.admin.sweep() == SweepResult()
                 engine.resume(token)
                 clock.now_s += 60
             end(engine, session)
             assert [each.state().status for each in (root, child, leaf)] == ["cancelled"] * 3, name
-            assert (session.frames(status="live"), engine.suspended(session=name)) == ([], [])
-            with refused(engine, errors.TokenConsumed if name == "timed out" else errors.TokenRevoked, frame=child.id):
+            assert (session.frames.list(status="live"), engine.suspended(session=name)) == ([], [])
+            with expect_refusal(
+                engine, errors.TokenConsumed if name == "timed out" else errors.TokenRevokedError, frame=child.id
+            ):
                 engine.resume(token)
-            with refused(engine, errors.CallAnswered if name == "reset" else errors.SessionClosed):
-                session.start(asked.tool_calls[0])
+            with expect_refusal(engine, errors.CallAnswered if name == "reset" else errors.SessionClosedError):
+                session.start_call(asked.tool_calls[0])
             if name != "reset":
-                with refused(engine, errors.SessionClosed):
+                with expect_refusal(engine, errors.SessionClosedError):
                     session.frame("another", budget=1)
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
 
 
 def test_a_destroyed_session_has_no_frames(engine: holdfast.Engine) -> None:
@@ -495,18 +504,18 @@ def test_a_destroyed_session_has_no_frames(engine: holdfast.Engine) -> None:
     for look in (
         root.state,
         root.ancestry,
-        root.handles,
-        session.frames,
-        session.stack,
+        root.handles.attachments,
+        session.frames.list,
+        session.frames.stack,
         session.recover,
         root.pop,
-        lambda: session.get_frame(root.id),
+        lambda: session.frames.get(root.id),
         lambda: session.frame("another", budget=1),
-        lambda: root.read_handle("h1"),
+        lambda: root.handles.parts("h1"),
     ):
-        with refused(engine, errors.SessionDestroyed):
+        with expect_refusal(engine, errors.SessionDestroyedError):
             look()
-    with refused(engine, errors.TokenInvalid):
+    with expect_refusal(engine, errors.TokenInvalid):
         engine.resume(token)
 
 
@@ -517,12 +526,12 @@ def test_the_same_key_is_the_same_answer_and_nothing_is_done_twice(engine: holdf
     session = engine.create_session("s")
     root = session.frame("root", budget=1_000, key="push")
     assert session.frame("root", budget=1_000, key="push").id == root.id
-    kept = root.reserve("a call", 10, key="reserve")
+    kept = root.budget.reserve("a call", 10, key="reserve")
     asked = root.record("assistant", "", tool_calls=[{"name": "look"}], usage=Usage(1, 1), key="record")
     call = asked.tool_calls[0]
     child = root.frame("child", budget=10, key="child")
-    root.start(call)
-    handle = root.add_handle("url", "example", key="handle")
+    root.start_call(call)
+    handle = root.handles.add("url", "example", key="handle")
     token = child.suspend("approval")
     child.revoke("changed my mind", key="revoke")
     token = child.reissue()
@@ -531,16 +540,16 @@ def test_the_same_key_is_the_same_answer_and_nothing_is_done_twice(engine: holdf
     once: dict[str, Callable[[], object]] = {
         "push": lambda: session.frame("root", budget=1_000, key="push").id == root.id,
         "child": lambda: root.frame("child", budget=10, key="child").id == child.id,
-        "reserve": lambda: root.reserve("a call", 10, key="reserve") == kept,
+        "reserve": lambda: root.budget.reserve("a call", 10, key="reserve") == kept,
         "record": lambda: (
             root.record("assistant", "", tool_calls=[{"name": "look"}], usage=Usage(1, 1), key="record") == asked
         ),
-        "handle": lambda: root.add_handle("url", "example", key="handle") == handle,
+        "handle": lambda: root.handles.add("url", "example", key="handle") == handle,
         "revoke": lambda: child.revoke("changed my mind", key="revoke") is None,
         "recover": lambda: session.recover(key="recover").last_event_seq == recovery.last_event_seq,
-        "commit": lambda: root.commit(kept, 5, key="commit") is None,
-        "use": lambda: root.use(7, key="use") is None,
-        "grant": lambda: root.grant(3, key="grant") is None,
+        "commit": lambda: root.budget.commit(kept, 5, key="commit") is None,
+        "use": lambda: root.budget.use(7, key="use") is None,
+        "grant": lambda: root.budget.grant(3, key="grant") is None,
         "update": lambda: root.update(goal="another", key="update") is None,
         "pop": lambda: child.pop("completed", "done", key="pop") is None,
     }
@@ -551,7 +560,7 @@ def test_the_same_key_is_the_same_answer_and_nothing_is_done_twice(engine: holdf
         assert again()
     for key in once:
         with pytest.raises(errors.KeyConflict):
-            root.use(99, key=key)
+            root.budget.use(99, key=key)
         with pytest.raises(errors.KeyConflict):
             session.frame("yet another", budget=1, key=key)
     assert contents(engine) == before
@@ -561,27 +570,27 @@ def test_the_same_key_is_the_same_answer_and_nothing_is_done_twice(engine: holdf
 def test_a_stale_version_is_a_conflict(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     root = session.frame("root", budget=100, expect=1)
-    kept = root.reserve("a call", 1, expect=2)
+    kept = root.budget.reserve("a call", 1, expect=2)
     asked = root.record("assistant", "", tool_calls=[{"name": "look"}], expect=3)
     for do in (
         lambda: session.frame("another", budget=1, expect=3),
         lambda: root.frame("child", budget=1, expect=3),
         lambda: root.update(goal="another", expect=3),
         lambda: root.pop(expect=3),
-        lambda: root.reserve("a call", 1, expect=3),
-        lambda: root.commit(kept, 1, expect=3),
-        lambda: root.cancel(kept, expect=3),
-        lambda: root.use(1, expect=3),
-        lambda: root.grant(1, expect=3),
-        lambda: root.add_handle("url", "example", expect=3),
+        lambda: root.budget.reserve("a call", 1, expect=3),
+        lambda: root.budget.commit(kept, 1, expect=3),
+        lambda: root.budget.cancel(kept, expect=3),
+        lambda: root.budget.use(1, expect=3),
+        lambda: root.budget.grant(1, expect=3),
+        lambda: root.handles.add("url", "example", expect=3),
         lambda: root.suspend("rest", expect=3),
-        lambda: root.start(asked.tool_calls[0], expect=3),
+        lambda: root.start_call(asked.tool_calls[0], expect=3),
         lambda: session.recover(expect=3),
     ):
-        with refused(engine, errors.VersionConflict, expected=3, actual=4):
+        with expect_refusal(engine, errors.VersionConflict, expected=3, actual=4):
             do()
     root.suspend("rest", expect=4)
     for do in (lambda: root.reissue(expect=4), lambda: root.revoke(expect=4)):
-        with refused(engine, errors.VersionConflict, expected=4, actual=5):
+        with expect_refusal(engine, errors.VersionConflict, expected=4, actual=5):
             do()
     root.pop(expect=5)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Body, Brief, Data, Engine, Text, Tool, errors
-from tests.edges.engines import KINDS, Desk, refused
+from holdfast import Brief, Engine, Text, Tool, errors
+from holdfast.types import Body, Data
+from tests.edges.engines import KINDS, EngineDesk, expect_refusal
 
 AWAITED = tuple(kind for kind in KINDS if kind.endswith("awaited"))
 BLOCKING = tuple(kind for kind in KINDS if not kind.endswith("awaited"))
@@ -113,7 +114,7 @@ def test_a_key_is_given_to_a_parameter_that_no_model_is_told_of(engine: Engine) 
 def test_a_brief_takes_functions(engine: Engine) -> None:
     session = engine.create_session("s")
     session.record("user", "Book a trip.")
-    tools: Any = [book, Tool.from_function(price), session.reader()]
+    tools: Any = [book, Tool.from_function(price), session.handles.tool()]
     request = session.pack(brief=Brief(prompt="You book trips.", tools=tools)).openai()
     described = {each["function"]["name"]: each["function"] for each in request["tools"]}
     assert {"book", "price", "read_handle"} <= described.keys()
@@ -121,7 +122,7 @@ def test_a_brief_takes_functions(engine: Engine) -> None:
     assert ran(session, tools, "price", {"to": "Rome"}) == (False, "9.50")
     is_error, value = ran(session, tools, "read_handle", {"handle": "h9_9"})
     assert (is_error, value.startswith("Error: ")) == (False, True)
-    with refused(engine, errors.InvalidTool, parameter="value"):
+    with expect_refusal(engine, errors.InvalidTool, parameter="value"):
         session.pack(brief=Brief(tools=(lambda_with_a_name,)))  # type: ignore[arg-type]
 
 
@@ -130,20 +131,22 @@ def lambda_with_a_name(value):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("kind", AWAITED)
-def test_coroutine_functions_are_tools_where_they_can_be_awaited(kind: str, desk: Desk) -> None:
+def test_coroutine_functions_are_tools_where_they_can_be_awaited(kind: str, desk: EngineDesk) -> None:
     session = desk.open(kind).create_session("s")
     assert ran(session, [later, book], "later", {"trip": TRIP}) == (False, "2026-02-01")
     assert ran(session, Tool.from_function(later), "later", {"trip": TRIP}) == (False, "2026-02-01")
 
 
 @pytest.mark.parametrize("kind", BLOCKING)
-def test_coroutine_functions_are_refused_before_anything_is_stored_where_they_cannot(kind: str, desk: Desk) -> None:
+def test_coroutine_functions_are_refused_before_anything_is_stored_where_they_cannot(
+    kind: str, desk: EngineDesk
+) -> None:
     engine = desk.open(kind)
     session = engine.create_session("s")
     call = called(session, "later", {"trip": TRIP})
     given: list[Any] = [later, Tool.from_function(later), [book, later], {"later": later}]
     for tools in given:
-        with refused(engine, errors.InvalidContent):
+        with expect_refusal(engine, errors.InvalidArgument):
             session.run(call, tools)
 
 
@@ -152,9 +155,9 @@ def test_what_is_no_tool_is_refused_and_nothing_is_stored(engine: Engine) -> Non
     call = called(session, "book", {})
     given: list[Any] = [5, None, "book", {"book": 5}, [book, book]]
     for tools in given:
-        with refused(engine, errors.InvalidContent):
+        with expect_refusal(engine, errors.InvalidArgument):
             session.run(call, tools)
-    with refused(engine, errors.InvalidTool):
+    with expect_refusal(engine, errors.InvalidTool):
         session.run(call, [5])  # type: ignore[list-item]
 
 
@@ -168,9 +171,10 @@ def test_a_value_that_cannot_be_converted_is_a_result_that_says_where(engine: En
 
     is_error, value = ran(session, pay, "pay", {})
     assert (is_error, done) == (True, [1])
-    assert value.startswith("The tool has run, but what it returned cannot be kept: the result at items[1].client")
+    lead = "The tool has run, but its return value cannot be stored: "
+    assert value.startswith(f"{lead}Invalid JSON in the result at items[1].client")
     call = called(session, "pay", {})
-    with refused(engine, errors.InvalidJson, where="the result at items[1].client"):
+    with expect_refusal(engine, errors.InvalidJson, where="the result at items[1].client"):
         session.result(call, pay())
     session.result(call, "paid")
 
@@ -196,21 +200,21 @@ def test_what_a_tool_may_return_in_pieces(engine: Engine) -> None:
         assert (result.is_error, result.content) == (False, (expected,))
     (part,) = session.run(called(session, "a", {}), lambda: b"\xff\xfe").tool_results[0].content
     assert isinstance(part, Body)
-    assert engine.read_blob(part.ref) == b"\xff\xfe"
+    assert engine.blobs.read(part.ref) == b"\xff\xfe"
 
 
 def test_facts_the_working_set_and_more_take_the_same_values(engine: Engine) -> None:
     session = engine.create_session("s", metadata={"since": datetime.date(2026, 1, 31)})
     trip = Trip("Rome", datetime.date(2026, 1, 31))
     plain = {"to": "Rome", "on": "2026-01-31", "days": 1}
-    session.set_working("trip", trip)
-    session.set_environment("rate", decimal.Decimal("1.10"))
-    assert session.ledger().assert_("trip", trip).value == plain
+    session.working.set("trip", trip)
+    session.environment.set("rate", decimal.Decimal("1.10"))
+    assert session.ledger().set("trip", trip).value == plain
     state = session.state()
     assert (state.working["trip"].value, state.environment["rate"].value) == (plain, "1.10")
     assert state.metadata == {"since": "2026-01-31"}
     frame = session.frame("work", budget=1_000, inputs={"trip": trip})
     assert frame.state().inputs == {"trip": plain}
     frame.pop("completed", "done", result=[trip])
-    with refused(engine, errors.InvalidJson, where="the value at trip"):
-        session.set_working("a", {"trip": object()})
+    with expect_refusal(engine, errors.InvalidJson, where="the value at trip"):
+        session.working.set("a", {"trip": object()})

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Spooling, SummarizeOldest, TruncateAt, errors
+from holdfast import errors
 from holdfast.adapters.tokens import EstimatingCounter
-from tests.edges.engines import Desk
+from holdfast.types import Spooling, SummarizeOldest, TruncateAt
+from tests.edges.engines import EngineDesk
 from tests.support import figure
 
 EXAMPLES = figure(40, 1_000)
@@ -32,17 +33,17 @@ def test_tokens_of_a_handle_are_those_of_its_whole_body_wherever_it_is() -> None
     _, message = _result(session, LONG)
     name = f"h{message.seq}_0"
     whole = count(LONG)
-    assert session.piece(name).tokens == whole
-    assert session.page_in(name).tokens == whole
-    assert session.piece(name).tokens == whole
-    assert session.page_out(name).tokens == whole
-    assert session.piece(name).tokens == whole
-    session.compact(strategy=TruncateAt(0), window=100_000)
-    assert session.piece(name).tokens == whole
+    assert session.handles.get(name).tokens == whole
+    assert session.handles.page_in(name).tokens == whole
+    assert session.handles.get(name).tokens == whole
+    assert session.handles.page_out(name).tokens == whole
+    assert session.handles.get(name).tokens == whole
+    session.context.compact(strategy=TruncateAt(0), window=100_000)
+    assert session.handles.get(name).tokens == whole
     with session.frame("work", budget=1_000) as frame:
-        handle = frame.add_handle("document", LONG)
+        handle = frame.handles.add("document", LONG)
         assert handle.tokens == whole
-        assert frame.page_out(handle).tokens == whole
+        assert frame.handles.page_out(handle).tokens == whole
 
 
 def test_tokens_of_a_huge_stream_are_estimated_from_its_beginning() -> None:
@@ -50,7 +51,7 @@ def test_tokens_of_a_huge_stream_are_estimated_from_its_beginning() -> None:
     body = (LONG * 20).encode()
     _, message = _result(session, io.BytesIO(body))
     exact = EstimatingCounter().count(LONG * 20)
-    assert abs(session.piece(f"h{message.seq}_0").tokens - exact) < exact * 0.02
+    assert abs(session.handles.get(f"h{message.seq}_0").tokens - exact) < exact * 0.02
 
 
 ops = st.lists(
@@ -75,16 +76,16 @@ def test_resident_and_not_resident_are_the_same_total_whatever_moves(
         pieces.append(f"h{_result(session, f'{number} found ' * (size // 8 + 1))[1].seq}_0")
         session.record("assistant", "Good.")
     frame: Any = session.frame("work", budget=1_000)
-    handles = [frame.add_handle("document", f"{number} noted " * size) for number, size in enumerate(sizes)]
-    totals = session.occupancy().total_tokens, frame.occupancy().total_tokens
+    handles = [frame.handles.add("document", f"{number} noted " * size) for number, size in enumerate(sizes)]
+    totals = session.context.occupancy().total_tokens, frame.context.occupancy().total_tokens
     assert totals[1] == sum(each.tokens for each in handles)
     for op, number in ops:
         try:
             _carry_out(session, frame, op, number, pieces, handles)
-        except (errors.InvalidContent, errors.HandleNotFound):
+        except (errors.InvalidArgument, errors.HandleNotFound):
             continue  # out of view, or shorter than the line for it
         for held, total in zip((session, frame), totals, strict=True):
-            taken = held.occupancy()
+            taken = held.context.occupancy()
             assert taken.resident_tokens + taken.non_resident_tokens == taken.total_tokens == total
             assert min(taken.resident_tokens, taken.spooled_tokens, taken.paged_tokens, taken.collapsed_tokens) >= 0
 
@@ -93,41 +94,41 @@ def _carry_out(session: Any, frame: Any, op: str, number: int, pieces: list[str]
     piece, handle = pieces[number % len(pieces)], handles[number % len(handles)]
     match op:
         case "out":
-            session.page_out(piece)
+            session.handles.page_out(piece)
         case "in":
-            session.page_in(piece)
+            session.handles.page_in(piece)
         case "oldest":
-            session.compact(strategy=SummarizeOldest(number), window=100_000)
+            session.context.compact(strategy=SummarizeOldest(number), window=100_000)
         case "truncate":
-            session.compact(strategy=TruncateAt(number), window=100_000)
+            session.context.compact(strategy=TruncateAt(number), window=100_000)
         case "plan":
-            session.compact(window=500 + number * 200)
+            session.context.compact(window=500 + number * 200)
         case "summary":
-            draft = session.draft_summary(number % 3)
+            draft = session.context.draft_summary(number % 3)
             if draft is not None:
-                session.summarize(draft, "x")
+                session.context.summarize(draft, "x")
         case "frame out":
-            frame.page_out(handle)
+            frame.handles.page_out(handle)
         case "frame in":
-            frame.page_in(handle)
+            frame.handles.page_in(handle)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite awaited"])
-def test_a_handle_is_got_by_its_id_and_by_its_call(kind: str, desk: Desk) -> None:
+def test_a_handle_is_got_by_its_id_and_by_its_call(kind: str, desk: EngineDesk) -> None:
     session: Any = desk.open(kind).create_session("s")
     call, message = _result(session, LONG, "toolu_1")
     other, _ = _result(session, "short", "toolu_2")
-    wanted = session.handle(f"h{message.seq}_0")
-    assert wanted == session.piece(f"h{message.seq}_0")
-    assert session.handle(call.id) == session.handle("toolu_1") == session.handle(call) == wanted
-    assert session.handle(other.id).source == other.id
-    session.compact(strategy=TruncateAt(0), window=100_000)
-    assert session.handle(call.id).id == wanted.id
-    assert session.handle(call.id).residency == "collapsed"
+    wanted = session.handles.get(f"h{message.seq}_0")
+    assert wanted == session.handles.get(f"h{message.seq}_0")
+    assert session.handles.get(call.id) == session.handles.get("toolu_1") == session.handles.get(call) == wanted
+    assert session.handles.get(other.id).source == other.id
+    session.context.compact(strategy=TruncateAt(0), window=100_000)
+    assert session.handles.get(call.id).id == wanted.id
+    assert session.handles.get(call.id).residency == "collapsed"
     with pytest.raises(errors.HandleNotFound):
-        session.handle("toolu_3")
+        session.handles.get("toolu_3")
     with pytest.raises(errors.HandleNotFound):
-        session.handle("c99_0")
+        session.handles.get("c99_0")
 
 
 def test_a_call_id_that_two_live_handles_have_is_refused_by_name() -> None:
@@ -135,16 +136,16 @@ def test_a_call_id_that_two_live_handles_have_is_refused_by_name() -> None:
     first = _result(session, "one", "call_0")[1]
     second = _result(session, "two", "call_0")[1]
     with pytest.raises(errors.AmbiguousHandle) as caught:
-        session.handle("call_0")
+        session.handles.get("call_0")
     assert caught.value.handles == f"h{first.seq}_0, h{second.seq}_0"
 
 
 def test_handles_of_frames_are_got_by_id_and_by_source() -> None:
     session: Any = holdfast.open("memory:").create_session("s")
     frame = session.frame("work", budget=1_000)
-    handle = frame.add_handle("url", "The page.", source="https://example.org")
-    assert frame.handle(handle.id) == session.handle(handle.id) == handle
-    assert frame.handle("https://example.org") == session.handle("https://example.org") == handle
+    handle = frame.handles.add("url", "The page.", source="https://example.org")
+    assert frame.handles.get(handle.id) == session.handles.get(handle.id) == handle
+    assert frame.handles.get("https://example.org") == session.handles.get("https://example.org") == handle
     child = frame.frame("look", budget=100)
     child.pop("completed", summary="Found.")
-    assert [each.kind for each in frame.handles()] == ["url", "sub_agent_join"]
+    assert [each.kind for each in frame.handles.attachments()] == ["url", "sub_agent_join"]

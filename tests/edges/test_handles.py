@@ -8,11 +8,12 @@ from typing import Any, get_args
 import pytest
 
 import holdfast
-from holdfast import Body, Data, Frame, Text, errors
+from holdfast import Frame, Text, errors
 from holdfast.model import limits
-from holdfast.model.frames import ENDINGS
-from holdfast.model.handles import HANDLE_KINDS, SCORES, HandleKind
-from tests.edges.engines import contents, refused
+from holdfast.model.frames.frames import ENDINGS
+from holdfast.model.history.handles import HANDLE_KINDS, PRIORITY_SCORES, HandleKind
+from holdfast.types import Body, Data
+from tests.edges.engines import contents, expect_refusal
 
 NO_IDS: tuple[Any, ...] = (
     "",
@@ -40,81 +41,83 @@ def test_what_a_child_brings_is_a_handle_of_its_parent(engine: holdfast.Engine) 
     children = [root.frame(f"child {number}", budget=1) for number in range(len(results))]
     for number, (child, result) in enumerate(zip(children, results, strict=True)):
         child.pop(ENDINGS[number % 3], f"summary {number}" if number else "", result=result)
-    refs, handles = root.state().result_refs, root.handles()
+    refs, handles = root.state().result_refs, root.handles.attachments()
     assert [ref.frame for ref in refs] == [child.id for child in children]
     assert [ref.status for ref in refs] == [ENDINGS[number % 3] for number in range(len(results))]
     assert [ref.handle for ref in refs] == [handle.id for handle in handles]
     assert {(each.kind, each.frame, each.priority) for each in handles} == {("sub_agent_join", root.id, "medium")}
     assert [(each.source, each.title) for each in handles] == [(each.id, each.state().goal) for each in children]
-    contents_read = [root.read_handle(handle) for handle in handles]
+    contents_read = [root.handles.parts(handle) for handle in handles]
     assert contents_read[0] == (Text("text"),)
     assert contents_read[1] == (Text("summary 1"), Data({"a": [1, 2]}))
     assert contents_read[3] == (Text("summary 3"),)
     body = contents_read[5][1]
     assert isinstance(body, Body)
-    assert engine.read_blob(body.ref).decode() == results[5]
+    assert engine.blobs.read(body.ref).decode() == results[5]
     assert children[5].state().result == (body,)
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 def test_handles_of_every_kind_and_priority(engine: holdfast.Engine) -> None:
     root = engine.create_session("s").frame("root", budget=1)
     assert {*HANDLE_KINDS} == {*get_args(HandleKind)}
-    made = [root.add_handle(kind, {"kind": kind}, title=f"a {kind}") for kind in HANDLE_KINDS]
-    made += [root.add_handle("url", name, priority=name, metadata={"n": score}) for name, score in SCORES.items()]
+    made = [root.handles.add(kind, {"kind": kind}, title=f"a {kind}") for kind in HANDLE_KINDS]
+    made += [
+        root.handles.add("url", name, priority=name, metadata={"n": score}) for name, score in PRIORITY_SCORES.items()
+    ]
     assert [each.kind for each in made[: len(HANDLE_KINDS)]] == list(HANDLE_KINDS)
     assert [each.score for each in made[len(HANDLE_KINDS) :]] == [100, 75, 50, 25, 10]
     assert (made[0].priority, made[0].title, made[-1].metadata) == ("medium", "a tool_result", {"n": 10})
-    assert root.handles() == list(root.state().context_handles) == made
-    assert root.handles(limit=2) == made[-2:]
-    assert root.handles(before=made[3].id, limit=2) == made[1:3]
-    assert [root.read_handle(each) for each in made[:2]] == [(Data({"kind": each.kind}),) for each in made[:2]]
+    assert root.handles.attachments() == list(root.state().context_handles) == made
+    assert root.handles.attachments(limit=2) == made[-2:]
+    assert root.handles.attachments(before=made[3].id, limit=2) == made[1:3]
+    assert [root.handles.parts(each) for each in made[:2]] == [(Data({"kind": each.kind}),) for each in made[:2]]
     assert all(each.tokens > 0 for each in made)
     for kind, priority in (("page", "medium"), ("url", "urgent")):
-        with refused(engine, errors.InvalidContent):
-            root.add_handle(kind, "x", priority=priority)  # type: ignore[arg-type]
+        with expect_refusal(engine, errors.InvalidArgument):
+            root.handles.add(kind, "x", priority=priority)  # type: ignore[arg-type]
 
 
 def test_a_retried_handle_is_the_same_one(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     root, other = session.frame("root", budget=1), session.frame("other", budget=1)
-    first = root.add_handle("document", "a page", source="page 1")
+    first = root.handles.add("document", "a page", source="page 1")
     before = contents(engine)
-    assert root.add_handle("document", "a page", source="page 1") == first
-    assert root.add_handle("document", "a page", source="page 1", title="another", priority="low") == first
+    assert root.handles.add("document", "a page", source="page 1") == first
+    assert root.handles.add("document", "a page", source="page 1", title="another", priority="low") == first
     assert contents(engine) == before
     for kind, content in (("document", "another page"), ("url", "a page")):
-        with refused(engine, errors.HandleExists, frame=root.id, source="page 1", handle=first.id):
-            root.add_handle(kind, content, source="page 1")  # type: ignore[arg-type]
-    assert other.add_handle("document", "another page", source="page 1") != first
-    without = [root.add_handle("document", "a page") for _ in range(2)]
+        with expect_refusal(engine, errors.HandleExists, frame=root.id, source="page 1", handle=first.id):
+            root.handles.add(kind, content, source="page 1")  # type: ignore[arg-type]
+    assert other.handles.add("document", "another page", source="page 1") != first
+    without = [root.handles.add("document", "a page") for _ in range(2)]
     assert len({first.id, *(each.id for each in without)}) == 3
 
 
 def test_what_a_handle_stands_for_is_read_back_in_any_frame(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     root, other = session.frame("root", budget=1), session.frame("other", budget=1)
-    large = root.add_handle("artifact", b"\xff" * (limits.SPOOL_BYTES + 1))
-    [body] = other.read_handle(large.id)
+    large = root.handles.add("artifact", b"\xff" * (limits.SPOOL_BYTES + 1))
+    [body] = other.handles.parts(large.id)
     assert isinstance(body, Body)
-    assert engine.read_blob(body.ref) == b"\xff" * (limits.SPOOL_BYTES + 1)
+    assert engine.blobs.read(body.ref) == b"\xff" * (limits.SPOOL_BYTES + 1)
     root.pop()
-    assert session.read_handle(large) == (body,)
+    assert session.handles.parts(large) == (body,)
     for nowhere in ("h999", "h1", "h" + "9" * 18):
-        with refused(engine, errors.HandleNotFound, session="s", handle=nowhere):
-            session.read_handle(nowhere)
+        with expect_refusal(engine, errors.HandleNotFound, session="s", handle=nowhere):
+            session.handles.parts(nowhere)
     for no_id in NO_IDS:
-        with refused(engine, errors.InvalidName, what="handle"):
-            session.read_handle(no_id)
-    assert engine.create_session("t").frames() == []
-    with refused(engine, errors.HandleNotFound, session="t"):
-        engine.session("t").read_handle(large)
+        with expect_refusal(engine, errors.InvalidName, what="handle"):
+            session.handles.parts(no_id)
+    assert engine.create_session("t").frames.list() == []
+    with expect_refusal(engine, errors.HandleNotFound, session="t"):
+        engine.session("t").handles.parts(large)
 
 
 TOO_LONG: dict[str, tuple[str, Callable[[Frame], object]]] = {
     "a goal": ("BRIEF_BYTES", lambda frame: frame.frame("x" * (limits.BRIEF_BYTES + 1), budget=0)),
     "a new goal": ("BRIEF_BYTES", lambda frame: frame.update(goal="é" * (limits.BRIEF_BYTES // 2 + 1))),
-    "a title": ("BRIEF_BYTES", lambda frame: frame.add_handle("url", "x", title="x" * (limits.BRIEF_BYTES + 1))),
+    "a title": ("BRIEF_BYTES", lambda frame: frame.handles.add("url", "x", title="x" * (limits.BRIEF_BYTES + 1))),
     "a reason": ("BRIEF_BYTES", lambda frame: frame.suspend("x" * (limits.BRIEF_BYTES + 1))),
     "inputs": ("INPUT_BYTES", lambda frame: frame.frame("x", budget=0, inputs=["x" * limits.INPUT_BYTES])),
     "new inputs": ("INPUT_BYTES", lambda frame: frame.update(inputs="x" * limits.INPUT_BYTES)),
@@ -126,7 +129,7 @@ TOO_LONG: dict[str, tuple[str, Callable[[Frame], object]]] = {
 def test_too_much_of_anything_is_refused_by_the_name_of_its_limit(engine: holdfast.Engine) -> None:
     root = engine.create_session("s").frame("root", budget=1)
     for limit, do in TOO_LONG.values():
-        with refused(engine, errors.TooLarge, limit_name=limit, limit=getattr(limits, limit)):
+        with expect_refusal(engine, errors.TooLarge, limit_name=limit, limit=getattr(limits, limit)):
             do(root)
     root.update(goal="x" * limits.BRIEF_BYTES, inputs="x" * (limits.INPUT_BYTES - 2))
     root.pop("completed", "x" * limits.SPOOL_BYTES)
@@ -140,13 +143,13 @@ def test_open_reservations_and_live_frames_are_bounded(
     monkeypatch.setattr(limits, "LIVE_FRAMES", 3)
     session = engine.create_session("s")
     root = session.frame("root", budget=10)
-    kept = [root.reserve("a call", 1) for _ in range(2)]
-    with refused(engine, errors.TooLarge, limit_name="RESERVATIONS"):
-        root.reserve("a call", 1)
-    root.cancel(kept[0])
-    root.reserve("a call", 1)
+    kept = [root.budget.reserve("a call", 1) for _ in range(2)]
+    with expect_refusal(engine, errors.TooLarge, limit_name="RESERVATIONS"):
+        root.budget.reserve("a call", 1)
+    root.budget.cancel(kept[0])
+    root.budget.reserve("a call", 1)
     child, _ = root.frame("child", budget=1), session.frame("other", budget=1)
-    with refused(engine, errors.TooLarge, limit_name="LIVE_FRAMES"):
+    with expect_refusal(engine, errors.TooLarge, limit_name="LIVE_FRAMES"):
         session.frame("one more", budget=1)
     child.pop()
     session.frame("one more", budget=1)

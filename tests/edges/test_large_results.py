@@ -24,10 +24,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import BlobRef, Body, Data, Engine, Opaque, Session, Text, ToolCall, errors
-from holdfast.core.previews import ends_of
+from holdfast import BlobRef, Engine, Session, Text, ToolCall, errors
+from holdfast.core.history.previews import split_ends
 from holdfast.model import limits
-from tests.edges.engines import Desk, blobs_of, contents, log_of, rows_of
+from holdfast.types import Body, Data, Opaque
+from tests.edges.engines import EngineDesk, blobs_of, contents, log_of, rows_of
 from tests.support import figure
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +47,7 @@ def _value(engine: Engine, session: Session) -> bytes | str:
     """What the newest result holds, wherever that is."""
     [part] = session.messages(limit=1)[0].tool_results[0].content
     if isinstance(part, Body):
-        return engine.read_blob(part.ref)
+        return engine.blobs.read(part.ref)
     assert isinstance(part, Text)
     return part.text
 
@@ -82,7 +83,7 @@ def test_a_stream_of_text_is_kept_whole_and_is_a_blob_only_if_it_is_large(
         digest = hashlib.sha256(body).hexdigest()
         assert isinstance(part, Body)
         assert part.ref == BlobRef(digest, size, "text/plain")
-        head, tail = ends_of(part.preview, part.tail)
+        head, tail = split_ends(part.preview, part.tail)
         assert body.startswith(head.encode() + b"\n")
         assert body.endswith(b"\n" + tail.encode())
         assert len(head) > len(tail) > limits.PREVIEW_BYTES // 4
@@ -90,7 +91,7 @@ def test_a_stream_of_text_is_kept_whole_and_is_a_blob_only_if_it_is_large(
         assert part == Text(body.decode())
         assert blobs_of(engine) == []
     assert session.state().open_calls == ()
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 _texts = st.text(min_size=1).map(lambda text: text * (limits.SPOOL_BYTES // len(text.encode()) + 1))
@@ -108,7 +109,7 @@ def test_any_text_comes_back_however_it_was_cut_and_its_preview_has_both_ends(te
         if len(body) > limits.SPOOL_BYTES:
             assert isinstance(part, Body)
             assert part.ref.media_type == "text/plain"
-            head, tail = ends_of(part.preview, part.tail)
+            head, tail = split_ends(part.preview, part.tail)
             assert text.startswith(head)
             assert text.endswith(tail)
             assert limits.PREVIEW_BYTES // 2 - 10 < len(part.preview.encode()) <= limits.PREVIEW_BYTES
@@ -132,7 +133,7 @@ def test_large_json_is_a_body_of_json_and_comes_back_equal(engine: Engine) -> No
     [part] = session.result(call, value).tool_results[0].content
     assert isinstance(part, Body)
     assert part.ref.media_type == "application/json"
-    assert json.loads(engine.read_blob(part.ref)) == value
+    assert json.loads(engine.blobs.read(part.ref)) == value
     other, again = _waiting(engine, "t")
     assert other.result(again, {"n": 1}).tool_results[0].content == (Data({"n": 1}),)
 
@@ -147,10 +148,10 @@ def test_a_long_text_in_any_message_is_a_body_with_a_preview(role: str, engine: 
     assert isinstance(body, Body)
     assert isinstance(opaque, Opaque)
     assert isinstance(opaque.body, BlobRef)
-    assert engine.read_blob(body.ref).decode() == engine.read_blob(opaque.body).decode() == text
+    assert engine.blobs.read(body.ref).decode() == engine.blobs.read(opaque.body).decode() == text
     assert message.text.startswith("short")
     assert message.text.endswith(text[: limits.PREVIEW_BYTES // 4 - 2])
-    assert session.window().messages == (message,)
+    assert session.context.window().messages == (message,)
     assert message.tokens < limits.PREVIEW_BYTES
 
 
@@ -158,7 +159,7 @@ def test_the_tokens_of_a_large_result_are_those_of_its_preview(engine: Engine) -
     session, call = _waiting(engine)
     message = session.result(call, "word " * 1_000_000)
     assert 0 < message.tokens <= limits.PREVIEW_BYTES
-    assert session.window(4_000).messages[-1] == message
+    assert session.context.window(4_000).messages[-1] == message
 
 
 # Trying again, and failing
@@ -195,7 +196,7 @@ class FailingFile(io.BytesIO):
     ids=["iterator", "short file", "long file"],
 )
 def test_a_stream_that_breaks_off_leaves_nothing_and_the_call_waits_on(
-    stream: Callable[[], Any], engine: Engine, desk: Desk
+    stream: Callable[[], Any], engine: Engine, desk: EngineDesk
 ) -> None:
     session, call = _waiting(engine)
     before = contents(engine)
@@ -213,7 +214,7 @@ def test_a_large_result_goes_with_the_message_that_holds_it(engine: Engine) -> N
     message = session.result(call, b"x" * (2 * limits.SPOOL_BYTES))
     session.erase([message.seq], "asked to")
     assert [row for row in rows_of(engine) if type(row).__name__ == "BlobRow"] == []
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 # The price of a hundred megabytes
@@ -301,17 +302,17 @@ def stream_blocking(folder: str, way: str, *, blob: bool) -> dict[str, Any]:
         session, call = _waiting(engine)
         stream = STREAMS[way](folder)
         before = _settle()
-        ref = engine.put_blob(stream) if blob else _ref_of(session.result(call, stream))
+        ref = engine.blobs.put(stream) if blob else _ref_of(session.result(call, stream))
         written = _grown(before)
         before = _settle()
         digest = hashlib.sha256()
-        for piece in engine.blob_chunks(ref):
+        for piece in engine.blobs.chunks(ref):
             digest.update(piece)
         if not blob:
             for budget in (8_000, 1_000_000):  # what cannot be shown whole is not read whole
                 assert session.pack(budget=budget).manifest.of("reduced")
         read = _grown(before)
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
         return {"written": written, "read": read, "digests": [digest.hexdigest(), ref.digest]}
 
 
@@ -324,14 +325,14 @@ async def stream_awaited(folder: str, way: str, *, blob: bool) -> dict[str, Any]
                 await session.result(call, iter([b"x" * 2 * limits.SPOOL_BYTES]))
         stream = _pieces_awaited() if blob else STREAMS[way](folder)
         before = _settle()
-        ref = await engine.put_blob(stream) if blob else _ref_of(await session.result(call, stream))
+        ref = await engine.blobs.put(stream) if blob else _ref_of(await session.result(call, stream))
         written = _grown(before)
         before = _settle()
         digest = hashlib.sha256()
-        async for piece in engine.blob_chunks(ref):
+        async for piece in engine.blobs.chunks(ref):
             digest.update(piece)
         read = _grown(before)
-        assert (await engine.verify()).ok
+        assert (await engine.admin.verify()).ok
         return {"written": written, "read": read, "digests": [digest.hexdigest(), ref.digest]}
 
 
@@ -340,9 +341,9 @@ async def stream_awaited(folder: str, way: str, *, blob: bool) -> dict[str, Any]
     [
         *((way, "blocking") for way in (*STREAMS, "put_blob")),
         *((way, "awaited") for way in ("iterator", "file", "put_blob")),
-    ],
+    ][:: figure(2, 1)],
 )
-def test_a_hundred_megabytes_pass_through_a_process_that_hardly_grows(way: str, how: str, desk: Desk) -> None:
+def test_a_hundred_megabytes_pass_through_a_process_that_hardly_grows(way: str, how: str, desk: EngineDesk) -> None:
     command = [sys.executable, "-m", "tests.edges.test_large_results", str(desk.folder), way, how]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr[-1_000:]

@@ -17,24 +17,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import Engine, Session, SessionRow, Swept, errors
+from holdfast import Engine, Session, errors
 from holdfast.errors import HoldfastError
-from holdfast.model.events import SessionTimedOut
-from holdfast.testing.appends import in_threads
+from holdfast.model.sessions.events import SessionTimedOut
+from holdfast.testing.appends import run_in_threads
+from holdfast.types import SessionRow, SweepResult
 from tests.edges.engines import (
-    FEWER,
-    LASTING,
-    LOCAL,
-    SQLITE,
-    Desk,
-    HandClock,
+    DURABLE_KINDS,
+    FEWER_KINDS,
+    LOCAL_KINDS,
+    SQLITE_KINDS,
+    EngineDesk,
+    ManualClock,
     contents,
     log_of,
+    replace_store,
     rows_of,
     store_of,
-    store_replaced,
 )
-from tests.property.tools import Faulty, fast_folder
+from tests.property.store_tools import Faulty, fast_folder
 from tests.support import figure
 
 ROOT = Path(__file__).parents[2]
@@ -49,17 +50,17 @@ Use: TypeAlias = Callable[[Engine, Session], object]
 @contextmanager
 def _opened(kind: str, **options: Any) -> Iterator[Engine]:
     """An engine of its own for every example of a property."""
-    with fast_folder() as folder, closing(Desk(Path(folder))) as desk:
+    with fast_folder() as folder, closing(EngineDesk(Path(folder))) as desk:
         yield desk.open(kind, **options)
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
-@pytest.fixture(params=FEWER)
-def timed(request: pytest.FixtureRequest, desk: Desk, clock: HandClock) -> Engine:
+@pytest.fixture(params=FEWER_KINDS)
+def timed(request: pytest.FixtureRequest, desk: EngineDesk, clock: ManualClock) -> Engine:
     return desk.open(request.param, clock=clock)
 
 
@@ -80,9 +81,9 @@ def test_asking_for_an_unknown_session_makes_one_only_on_demand(create: bool, en
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
-def test_many_who_get_or_create_a_session_share_one(kind: str, desk: Desk) -> None:
+def test_many_who_get_or_create_a_session_share_one(kind: str, desk: EngineDesk) -> None:
     engine = desk.open(kind)
-    in_threads(8, lambda number: engine.session("s", create=True).record("user", str(number)))
+    run_in_threads(8, lambda number: engine.session("s", create=True).record("user", str(number)))
     assert [event.type for event in log_of(engine)] == ["session.created"] + ["message.recorded"] * 8
 
 
@@ -90,16 +91,16 @@ USES: dict[str, Use] = {
     "record": lambda _, session: session.record("user", "text"),
     "record_all": lambda _, session: session.record_all([("user", "text")]),
     "result": lambda _, session: session.result("c9_9", "text"),
-    "close_open_calls": lambda _, session: session.close_open_calls("stop"),
+    "close_open_calls": lambda _, session: session.close_calls("stop"),
     "messages": lambda _, session: session.messages(),
     "messages before": lambda _, session: session.messages(before=2),
     "evidence": lambda _, session: session.evidence(),
     "events": lambda _, session: session.events(),
-    "window": lambda _, session: session.window(),
-    "draft_summary": lambda _, session: session.draft_summary(),
+    "window": lambda _, session: session.context.window(),
+    "draft_summary": lambda _, session: session.context.draft_summary(),
     "state": lambda _, session: session.state(),
     "reset": lambda _, session: session.reset(),
-    "close": lambda _, session: session.close(),
+    "close": lambda _, session: session.end(),
     "destroy": lambda _, session: session.destroy(),
     "erase": lambda _, session: session.erase([2], "asked to"),
     "session": lambda engine, session: engine.session(session.id),
@@ -110,25 +111,25 @@ USES: dict[str, Use] = {
 
 def _acknowledged(engine: Engine, session: Session) -> None:
     session.destroy("no more")
-    for entry in engine.outbox():
-        engine.acknowledge(entry)
+    for entry in engine.admin.outbox():
+        engine.admin.acknowledge(entry)
 
 
 ENDS: dict[str, Use] = {
     "open": lambda _, session: session.state(),
-    "closed": lambda _, session: session.close("done"),
+    "closed": lambda _, session: session.end("done"),
     "destroyed": lambda _, session: session.destroy("no more"),
     "destroyed and handed over": _acknowledged,
     "destroyed and forgotten": lambda _, session: session.destroy("no more", offload=False),
 }
 
-_GONE: dict[str, type[HoldfastError]] = dict.fromkeys(USES, errors.SessionDestroyed)
+_GONE: dict[str, type[HoldfastError]] = dict.fromkeys(USES, errors.SessionDestroyedError)
 _GONE |= {"create_session": errors.SessionExists}
 del _GONE["destroy"]
 _NEVER: dict[str, type[HoldfastError]] = {"create_session": errors.SessionExists, "result": errors.CallNotFound}
 REFUSALS: dict[str, dict[str, type[HoldfastError]]] = {
     "open": _NEVER,
-    "closed": _NEVER | dict.fromkeys(("record", "record_all", "reset"), errors.SessionClosed),
+    "closed": _NEVER | dict.fromkeys(("record", "record_all", "reset"), errors.SessionClosedError),
     "destroyed": _GONE,
     "destroyed and handed over": _GONE,
     "destroyed and forgotten": _GONE,
@@ -153,12 +154,14 @@ def test_what_a_session_takes_depends_on_how_it_ended(end: str, use: str, engine
     session.record("user", "hello")
     ENDS[end](engine, session)
     _check_use(engine, session, use, REFUSALS[end].get(use))
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("kind", LASTING)
-def test_whoever_remembers_a_session_learns_that_it_was_destroyed_elsewhere(kind: str, use: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", DURABLE_KINDS)
+def test_whoever_remembers_a_session_learns_that_it_was_destroyed_elsewhere(
+    kind: str, use: str, desk: EngineDesk
+) -> None:
     here, there = desk.open(kind), desk.open_url(desk.address(kind))
     here.create_session("s").record("user", "hello")
     session = here.session("s")
@@ -166,7 +169,7 @@ def test_whoever_remembers_a_session_learns_that_it_was_destroyed_elsewhere(kind
     _check_use(here, session, use, _GONE.get(use))
 
 
-@pytest.mark.parametrize("again", ["close", "destroy"])
+@pytest.mark.parametrize("again", ["end", "destroy"])
 def test_ending_a_session_again_changes_nothing(again: str, engine: Engine) -> None:
     session = engine.create_session("s")
     session.record("user", "hello")
@@ -204,22 +207,22 @@ def test_another_tenants_session_looks_like_none_at_all_whatever_became_of_it(en
     assert _use_by_name(rival, "secret-plans") == _use_by_name(rival, "no-such-plans")
     statuses: tuple[Literal["open", "closed", "destroyed"] | None, ...] = (None, "open", "closed", "destroyed")
     assert [rival.sessions(status=status) for status in statuses] == [()] * 4
-    assert (rival.outbox(), rival.sweep()) == ([], Swept())
+    assert (rival.admin.outbox(), rival.admin.sweep()) == ([], SweepResult())
 
 
 def test_another_tenants_piece_of_history_is_neither_shown_nor_acknowledged(engine: Engine) -> None:
     session = engine.create_session("s")
     session.record("user", "the merger is on")
     session.reset()
-    [entry] = engine.outbox()
+    [entry] = engine.admin.outbox()
     rival = engine.acting_as(tenant="rival")
     rival.create_session("s").record("user", "ours")
     before = contents(engine)
-    for use in (rival.history, rival.acknowledge):
+    for use in (rival.admin.offloaded, rival.admin.acknowledge):
         with pytest.raises(errors.SessionNotFound):
             use(entry)
     with pytest.raises(errors.SessionNotFound):
-        rival.outbox(after=entry)
+        rival.admin.outbox(after=entry)
     assert contents(engine) == before
 
 
@@ -241,7 +244,7 @@ def test_names_never_run_together(kind: str, places: set[tuple[str, str, str | N
         actor, name, thread = min(places, key=str)
         engine.session(name, actor=actor, thread=thread).destroy(offload=False)
         assert len(engine.sessions()) == len(places) - 1
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
 
 
 # Lists
@@ -250,7 +253,7 @@ PLACES: list[Place] = [(actor, name) for actor in ("ada", "bob", "a/b") for name
 DEEDS: dict[str, Callable[[Session], object]] = {
     "say": lambda session: session.record("user", "text"),
     "reset": lambda session: session.reset(),
-    "close": lambda session: session.close(),
+    "close": lambda session: session.end(),
     "destroy": lambda session: session.destroy(),
 }
 Deed: TypeAlias = tuple[Place, str, int]
@@ -262,10 +265,10 @@ def _deeds(*steps_s: int) -> st.SearchStrategy[list[Deed]]:
     return st.lists(deed, max_size=30)
 
 
-def _do(engine: Engine, clock: HandClock, deeds: list[Deed]) -> None:
+def _do(engine: Engine, clock: ManualClock, deeds: list[Deed]) -> None:
     for (actor, name), what, step_s in deeds:
         clock.now_s += step_s
-        with suppress(errors.SessionDestroyed, errors.SessionClosed):
+        with suppress(errors.SessionDestroyedError, errors.SessionClosedError):
             DEEDS[what](engine.session(name, actor=actor, create=True))
 
 
@@ -289,14 +292,14 @@ _filters = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("kind", LOCAL)
+@pytest.mark.parametrize("kind", LOCAL_KINDS)
 @pytest.mark.parametrize("order", ["name", "recent"])
 @settings(max_examples=EXAMPLES)
 @given(deeds=_deeds(0, 0, 1, 2, -1), filters=_filters, limit=st.integers(1, 5))
 def test_a_list_is_what_its_filters_and_its_order_say(
     kind: str, order: Literal["name", "recent"], deeds: list[Deed], filters: dict[str, Any], limit: int
 ) -> None:
-    clock = HandClock(1_000)
+    clock = ManualClock(1_000)
     for since in {"active_since_us", "idle_since_us"} & filters.keys():
         filters = {**filters, since: (1_000 + filters[since]) * 1_000_000}
     with _opened(kind, clock=clock) as engine:
@@ -325,7 +328,7 @@ def test_pages_skip_and_repeat_nothing_while_others_write(
     kind: str, order: Literal["name", "recent"], before: list[Deed], meanwhile: list[list[Deed]], limit: int
 ) -> None:
     """In order of names, nothing that stays. The most recent first, nothing but what has just moved to the front."""
-    clock = HandClock()
+    clock = ManualClock()
     with _opened(kind, clock=clock) as engine:
         _do(engine, clock, before)
         first = {(row.actor, row.session): row.version for row in engine.sessions(limit=1_000)}
@@ -351,24 +354,24 @@ def test_a_reset_starts_the_view_anew_and_keeps_the_transcript(engine: Engine) -
     session.reset("a new topic")
     state = session.state()
     assert (state.status, state.open_calls, state.live, state.metadata) == ("open", (), 0, {"a": 1})
-    assert [message.text for message in session.window().messages] == ["be kind"]
+    assert [message.text for message in session.context.window().messages] == ["be kind"]
     closed = session.messages()[-1]
     assert closed.closing
     assert [(result.is_error, result.value) for result in closed.tool_results] == [(True, "No result: a new topic")] * 2
     session.record("user", "new")
-    assert [message.text for message in session.window().messages] == ["be kind", "new"]
+    assert [message.text for message in session.context.window().messages] == ["be kind", "new"]
     assert [message.role for message in session.messages()] == ["system", "user", "assistant", "tool", "user"]
     session.reset(keep_system=False)
-    assert session.window().messages == ()
-    assert engine.verify().ok
+    assert session.context.window().messages == ()
+    assert engine.admin.verify().ok
 
 
 def test_calls_that_wait_take_no_room_from_what_is_in_view(engine: Engine) -> None:
     session = engine.create_session("s")
     session.record_all([("user", "question"), ("assistant", "answer")] * 10)
-    before = session.window(20)
+    before = session.context.window(20)
     session.record("assistant", "word " * 100, tool_calls=[{"name": "read"}])
-    after = session.window(20)
+    after = session.context.window(20)
     assert before.items
     assert (after.items, after.omitted, len(after.open_calls)) == (before.items, before.omitted + 1, 1)
 
@@ -378,26 +381,26 @@ def test_calls_that_wait_take_no_room_from_what_is_in_view(engine: Engine) -> No
 
 @pytest.mark.parametrize("timeout_s", [0.000_001, 0.5, 10, 365 * 86_400])
 def test_a_session_times_out_when_it_was_idle_for_so_long_and_no_sooner(
-    timeout_s: float, timed: Engine, clock: HandClock
+    timeout_s: float, timed: Engine, clock: ManualClock
 ) -> None:
     session = timed.create_session("s", idle_timeout_s=timeout_s)
     timed.create_session("never")
     session.record("assistant", "working", tool_calls=[{"name": "read"}])
     clock.now_s += timeout_s - 0.000_001
-    assert timed.sweep() == Swept()
+    assert timed.admin.sweep() == SweepResult()
     clock.now_s += 0.000_001
-    assert timed.sweep() == Swept((session.scope,))
-    assert timed.sweep() == Swept()
+    assert timed.admin.sweep() == SweepResult((session.scope,))
+    assert timed.admin.sweep() == SweepResult()
     state = session.state()
     assert (state.status, state.open_calls) == ("closed", ())
     assert state.close_reason.startswith("idle")
     assert session.messages()[-1].closing
     clock.now_s += 1e9
-    assert timed.sweep() == Swept()
+    assert timed.admin.sweep() == SweepResult()
     assert timed.session("never").state().status == "open"
-    with pytest.raises(errors.SessionClosed):
+    with pytest.raises(errors.SessionClosedError):
         session.record("user", "too late")
-    assert timed.verify().ok
+    assert timed.admin.verify().ok
 
 
 @pytest.mark.parametrize(
@@ -405,47 +408,47 @@ def test_a_session_times_out_when_it_was_idle_for_so_long_and_no_sooner(
     [("record", True), ("reset", True), ("erase", True), ("messages", False), ("window", False), ("state", False)],
 )
 def test_what_is_done_puts_the_timeout_off_and_what_is_read_does_not(
-    use: str, puts_off: bool, timed: Engine, clock: HandClock
+    use: str, puts_off: bool, timed: Engine, clock: ManualClock
 ) -> None:
     session = timed.create_session("s", idle_timeout_s=10)
     session.record("user", "hello")
     clock.now_s += 9
     USES[use](timed, session)
     clock.now_s += 9
-    assert timed.sweep().sessions == (() if puts_off else (session.scope,))
+    assert timed.admin.sweep().sessions == (() if puts_off else (session.scope,))
     clock.now_s += 1
-    assert timed.sweep().sessions == ((session.scope,) if puts_off else ())
+    assert timed.admin.sweep().sessions == ((session.scope,) if puts_off else ())
 
 
 @pytest.mark.parametrize(
     "steps_s", [[0, 0, 0], [-1, -100, -1e9], [-100, 100], [-1e6, 1e6 + 9]], ids=["still", "back", "there", "ahead"]
 )
 def test_a_clock_that_stands_still_or_runs_backwards_times_nobody_out(
-    steps_s: list[float], timed: Engine, clock: HandClock
+    steps_s: list[float], timed: Engine, clock: ManualClock
 ) -> None:
     """Nor one that was set back for a while: less than the timeout has passed by any clock that runs forwards."""
     session = timed.create_session("s", idle_timeout_s=10)
     for step_s in steps_s:
         session.record("user", "busy")
         clock.now_s += step_s
-        assert timed.sweep() == Swept()
+        assert timed.admin.sweep() == SweepResult()
     assert session.state().status == "open"
 
 
-def test_many_are_timed_out_in_steps_and_only_those_of_the_tenant(timed: Engine, clock: HandClock) -> None:
+def test_many_are_timed_out_in_steps_and_only_those_of_the_tenant(timed: Engine, clock: ManualClock) -> None:
     for number in range(5):
         timed.create_session(f"s{number}", idle_timeout_s=1)
     other = timed.acting_as(tenant="other")
     other.create_session("s", idle_timeout_s=1)
     clock.now_s += 1
-    swept = [[scope.session for scope in timed.sweep(limit=2).sessions] for _ in range(4)]
+    swept = [[scope.session for scope in timed.admin.sweep(limit=2).sessions] for _ in range(4)]
     assert swept == [["s0", "s1"], ["s2", "s3"], ["s4"], []]
     assert other.session("s").state().status == "open"
-    assert len(other.sweep().sessions) == 1
+    assert len(other.admin.sweep().sessions) == 1
 
 
-@pytest.mark.parametrize("kind", SQLITE)
-def test_a_damaged_session_keeps_no_other_from_timing_out(kind: str, desk: Desk, clock: HandClock) -> None:
+@pytest.mark.parametrize("kind", SQLITE_KINDS)
+def test_a_damaged_session_keeps_no_other_from_timing_out(kind: str, desk: EngineDesk, clock: ManualClock) -> None:
     with desk.open(kind, clock=clock) as engine:
         for name in ("a", "b", "c"):
             engine.create_session(name, idle_timeout_s=1)
@@ -455,7 +458,7 @@ def test_a_damaged_session_keeps_no_other_from_timing_out(kind: str, desk: Desk,
     engine = desk.open(kind, clock=clock)
     for _ in range(2):
         with pytest.raises(errors.EventUnreadable):
-            engine.sweep()
+            engine.admin.sweep()
     assert [(row.session, row.status) for row in engine.sessions()] == [("a", "closed"), ("b", "open"), ("c", "closed")]
 
 
@@ -468,7 +471,7 @@ def _until(holds: Callable[[], bool]) -> None:
         pass
 
 
-def _in_background(desk: Desk) -> int:
+def _in_background(desk: EngineDesk) -> int:
     async def tasks() -> int:
         return len(asyncio.all_tasks()) - 1
 
@@ -476,11 +479,11 @@ def _in_background(desk: Desk) -> int:
     return threads + desk._runner.run(tasks())
 
 
-def test_a_sweeper_sweeps_until_its_block_is_left(timed: Engine, clock: HandClock, desk: Desk) -> None:
+def test_a_sweeper_sweeps_until_its_block_is_left(timed: Engine, clock: ManualClock, desk: EngineDesk) -> None:
     first, second = (timed.create_session(name, idle_timeout_s=1) for name in ("first", "second"))
     clock.now_s += 1
     second.record("user", "busy")
-    with timed.sweeper(SOON_S):
+    with timed.admin.sweeper(SOON_S):
         assert _in_background(desk) == 1
         _until(lambda: first.state().status == "closed")
         clock.now_s += 1
@@ -490,19 +493,19 @@ def test_a_sweeper_sweeps_until_its_block_is_left(timed: Engine, clock: HandCloc
 
 
 def test_a_sweeper_goes_on_after_a_failed_sweep(
-    timed: Engine, clock: HandClock, caplog: pytest.LogCaptureFixture
+    timed: Engine, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = timed.create_session("s", idle_timeout_s=1)
     clock.now_s += 1
     faulty = Faulty(store_of(timed))
     faulty.fault = "before"
-    with store_replaced(timed, faulty), caplog.at_level(logging.ERROR), timed.sweeper(SOON_S):
+    with replace_store(timed, faulty), caplog.at_level(logging.ERROR), timed.admin.sweeper(SOON_S):
         _until(lambda: session.state().status == "closed")
-    assert ["a sweep failed" in record.getMessage() for record in caplog.records] == [True]
+    assert ["sweep failed" in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_a_sweeper_ends_when_the_store_is_closed(timed: Engine, desk: Desk) -> None:
-    with timed.sweeper(SOON_S):
+def test_a_sweeper_ends_when_the_store_is_closed(timed: Engine, desk: EngineDesk) -> None:
+    with timed.admin.sweeper(SOON_S):
         timed.close()
         _until(lambda: _in_background(desk) == 0)
 
@@ -510,20 +513,20 @@ def test_a_sweeper_ends_when_the_store_is_closed(timed: Engine, desk: Desk) -> N
 _SWEEP = """
 import sys
 import holdfast
-from tests.edges.engines import HandClock
+from tests.edges.engines import ManualClock
 
-with holdfast.open(sys.argv[1], clock=HandClock(2_000_000_000.0)) as engine:
+with holdfast.open(sys.argv[1], clock=ManualClock(2_000_000_000.0)) as engine:
     print("ready", flush=True)
     sys.stdin.readline()
     while engine.sessions(status="open", limit=1):
-        for scope in engine.sweep(limit=5).sessions:
+        for scope in engine.admin.sweep(limit=5).sessions:
             print(scope.session)
 """
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_processes_that_sweep_at_once_time_each_session_out_once(kind: str, desk: Desk) -> None:
-    engine = desk.open(kind, clock=HandClock())
+def test_processes_that_sweep_at_once_time_each_session_out_once(kind: str, desk: EngineDesk) -> None:
+    engine = desk.open(kind, clock=ManualClock())
     names = {f"s{number}" for number in range(60)}
     for name in names:
         engine.create_session(name, idle_timeout_s=1).record("user", "hello")
@@ -538,8 +541,8 @@ def test_processes_that_sweep_at_once_time_each_session_out_once(kind: str, desk
     assert sorted(said) == sorted(names)
     timed_out = [event.stream.key[1] for event in log_of(engine) if event.type == SessionTimedOut.name]
     assert sorted(timed_out) == sorted(names)
-    assert len(engine.outbox()) == len(names)
-    assert engine.verify().ok
+    assert len(engine.admin.outbox()) == len(names)
+    assert engine.admin.verify().ok
 
 
 def _together(children: list[subprocess.Popen[str]]) -> list[str]:

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from holdfast import BlobRef, Body, Data, Engine, File, Image, Text, Usage, errors
+from holdfast import BlobRef, Engine, File, Image, Text, Usage, errors
 from holdfast.errors import HoldfastError
 from holdfast.model import limits
-from tests.edges.engines import FEWER, LOCAL, Desk, log_of, rows_of
-from tests.property.tools import fast_folder
+from holdfast.types import Body, Data
+from tests.edges.engines import FEWER_KINDS, LOCAL_KINDS, EngineDesk, log_of, rows_of
+from tests.property.store_tools import fast_folder
 
 NAN = float("nan")
 LONG = "x" * (limits.PAYLOAD_BYTES + 1)
@@ -40,7 +41,7 @@ def laid_out(engine: Engine) -> Desktop:
     session.record("user", "hello", key="hello")
     [answered, closed] = session.record("assistant", "one", tool_calls=_calls("a", "b")).tool_calls
     session.result(answered, {"a": 1}, key="the result")
-    session.close_open_calls("stop")
+    session.close_calls("stop")
     [one, two] = session.record("assistant", "two", tool_calls=_calls("p1", "p2")).tool_calls
     return Desktop(engine, session, answered.id, closed.id, one.id, two.id)
 
@@ -91,17 +92,17 @@ NOTHING: dict[str, Any] = {
     "a list in a list": [["hello"]],
 }
 NO_MESSAGES: Refused = {
-    f"{name} by {role}": (errors.InvalidContent, _record(role, content))
+    f"{name} by {role}": (errors.InvalidArgument, _record(role, content))
     for role in ("system", "user", "assistant")
     for name, content in NOTHING.items()
     if role != "assistant" or content not in ("", (), ["", Text("")])  # models do say nothing
 }
 NO_MESSAGES |= {
-    "a role that is none": (errors.InvalidContent, _record("banana", "text")),
-    "a role in capitals": (errors.InvalidContent, _record("User", "text")),
-    "no role": (errors.InvalidContent, _record(None, "text")),
-    "a tool message of text": (errors.InvalidContent, _record("tool", "text")),
-    "a tool message of nothing": (errors.InvalidContent, _record("tool", "")),
+    "a role that is none": (errors.InvalidArgument, _record("banana", "text")),
+    "a role in capitals": (errors.InvalidArgument, _record("User", "text")),
+    "no role": (errors.InvalidArgument, _record(None, "text")),
+    "a tool message of text": (errors.InvalidArgument, _record("tool", "text")),
+    "a tool message of nothing": (errors.InvalidArgument, _record("tool", "")),
     "an answer while calls wait": (errors.CallsOpen, _record("assistant", "text")),
     "more calls while calls wait": (
         errors.CallsOpen,
@@ -120,7 +121,7 @@ NO_MESSAGES |= {
     ),
     "a body of another tenant": (
         errors.BlobNotFound,
-        lambda at: at.session.record("user", File(at.engine.acting_as(tenant="other").put_blob(b"theirs"))),
+        lambda at: at.session.record("user", File(at.engine.acting_as(tenant="other").blobs.put(b"theirs"))),
     ),
     "metadata that is no object": (errors.InvalidJson, _record("user", "x", metadata=[1])),
     "metadata that is no JSON": (errors.InvalidJson, _record("user", "x", metadata={"a": 1j})),
@@ -159,25 +160,25 @@ def _called(calls: Any) -> Callable[[Desktop], object]:
 
 
 NO_CALLS: Refused = {
-    "by the user": (errors.InvalidContent, _record("user", "x", tool_calls=_calls("p3"))),
-    "by the system": (errors.InvalidContent, _record("system", "x", tool_calls=_calls("p3"))),
-    "by a tool": (errors.InvalidContent, _record("tool", None, tool_calls=_calls("p3"))),
-    "not a list": (errors.InvalidContent, _record("assistant", tool_calls="read")),
-    "a single one": (errors.InvalidContent, _record("assistant", tool_calls={"name": "read"})),
+    "by the user": (errors.InvalidArgument, _record("user", "x", tool_calls=_calls("p3"))),
+    "by the system": (errors.InvalidArgument, _record("system", "x", tool_calls=_calls("p3"))),
+    "by a tool": (errors.InvalidArgument, _record("tool", None, tool_calls=_calls("p3"))),
+    "not a list": (errors.InvalidArgument, _record("assistant", tool_calls="read")),
+    "a single one": (errors.InvalidArgument, _record("assistant", tool_calls={"name": "read"})),
 }
 CALLS: dict[str, tuple[type[HoldfastError], list[Any]]] = {
-    "a name alone": (errors.InvalidContent, ["read"]),
-    "no name": (errors.InvalidContent, [{"args": {}}]),
-    "an unknown key": (errors.InvalidContent, [{"name": "read", "arguments": {}}]),
+    "a name alone": (errors.InvalidArgument, ["read"]),
+    "no name": (errors.InvalidArgument, [{"args": {}}]),
+    "an unknown key": (errors.InvalidArgument, [{"name": "read", "arguments": {}}]),
     "an empty name": (errors.InvalidName, [{"name": ""}]),
     "a name that is none": (errors.InvalidName, [{"name": 5}]),
     "a name too long": (errors.InvalidName, [{"name": "x" * 257}]),
     "an id that is none": (errors.InvalidText, [{"name": "read", "id": 5}]),
     "an empty id": (errors.InvalidName, [{"name": "read", "id": ""}]),
-    "one id twice": (errors.InvalidContent, _calls("same", "same")),
-    "args in a list": (errors.InvalidContent, [{"name": "read", "args": ["x"]}]),
-    "args of a number": (errors.InvalidContent, [{"name": "read", "args": 5}]),
-    "no args but null": (errors.InvalidContent, [{"name": "read", "args": None}]),
+    "one id twice": (errors.InvalidArgument, _calls("same", "same")),
+    "args in a list": (errors.InvalidArgument, [{"name": "read", "args": ["x"]}]),
+    "args of a number": (errors.InvalidArgument, [{"name": "read", "args": 5}]),
+    "no args but null": (errors.InvalidArgument, [{"name": "read", "args": None}]),
     "args with a NaN": (errors.InvalidJson, [{"name": "read", "args": {"x": NAN}}]),
     "args with a set": (errors.InvalidJson, [{"name": "read", "args": {"x": {1}}}]),
     "args with a number for a key": (errors.InvalidJson, [{"name": "read", "args": {1: 2}}]),
@@ -206,7 +207,7 @@ RESULTS: Refused = {
         errors.CallNotFound,
         lambda at: at.engine.session("other").result(at.one, "x"),
     ),
-    "an error that is none": (errors.InvalidContent, lambda at: at.session.result(at.one, "x", is_error="yes")),
+    "an error that is none": (errors.InvalidArgument, lambda at: at.session.result(at.one, "x", is_error="yes")),
     "NaN": (errors.InvalidJson, _answer(NAN)),
     "infinity in a list": (errors.InvalidJson, _answer([1, {"a": float("inf")}])),
     "a complex number in a tuple": (errors.InvalidJson, _answer((1, 1j))),
@@ -219,12 +220,12 @@ RESULTS: Refused = {
     "without end": (errors.InvalidJson, _answer(_itself())),
     "of too many values": (errors.InvalidJson, _answer([0] * limits.JSON_VALUES)),
     "of too many parts": (errors.TooLarge, _answer([Text("x")] * (limits.CONTENT_PARTS + 1))),
-    "parts and what is none": (errors.InvalidContent, _answer([Text("x"), 5])),
+    "parts and what is none": (errors.InvalidArgument, _answer([Text("x"), 5])),
     "a lone surrogate": (errors.InvalidText, _answer("\ud800")),
-    "a file of text": (errors.InvalidContent, lambda at: at.session.result(at.one, io.StringIO("x"))),
+    "a file of text": (errors.InvalidArgument, lambda at: at.session.result(at.one, io.StringIO("x"))),
     "text, then numbers": (errors.InvalidText, lambda at: at.session.result(at.one, iter(["x", 1]))),
     "an iterator of objects": (errors.InvalidJson, lambda at: at.session.result(at.one, iter([1, object()]))),
-    "bytes, then text": (errors.InvalidContent, lambda at: at.session.result(at.one, _then_text())),
+    "bytes, then text": (errors.InvalidArgument, lambda at: at.session.result(at.one, _then_text())),
     "a body that is not there": (errors.BlobNotFound, _answer(Body(BlobRef("0" * 64, 1)))),
     "metadata that is no JSON": (
         errors.InvalidJson,
@@ -276,19 +277,19 @@ MIXED: Refused = {
         errors.CallAnswered,
         _said(role="tool", tool_results=[_result("one"), _result("answered")]),
     ),
-    "results and content": (errors.InvalidContent, _said(role="tool", content="x", tool_results=[_result("one")])),
-    "no results": (errors.InvalidContent, _said(role="tool", tool_results=[])),
-    "a result without a result": (errors.InvalidContent, _said(role="tool", tool_results=[{"tool_call_id": "one"}])),
+    "results and content": (errors.InvalidArgument, _said(role="tool", content="x", tool_results=[_result("one")])),
+    "no results": (errors.InvalidArgument, _said(role="tool", tool_results=[])),
+    "a result without a result": (errors.InvalidArgument, _said(role="tool", tool_results=[{"tool_call_id": "one"}])),
     "257 results": (
         errors.TooLarge,
         _said(role="tool", tool_results=[_result(f"c{at}_0") for at in range(limits.MESSAGE_CALLS + 1)]),
     ),
     "content beside a dict": (
-        errors.InvalidContent,
+        errors.InvalidArgument,
         _record({"role": "user", "content": "x"}, "and more"),
     ),
     "calls beside a dict": (
-        errors.InvalidContent,
+        errors.InvalidArgument,
         _record({"role": "assistant", "content": "x"}, tool_calls=_calls("p3")),
     ),
 }
@@ -307,19 +308,19 @@ def _batch(*last: Any) -> Use:
 
 
 BATCHES: Refused = {
-    "not a list": (errors.InvalidContent, lambda at: at.session.record_all("user")),
-    "an iterator": (errors.InvalidContent, lambda at: at.session.record_all(iter([("user", "x")]))),
-    "empty": (errors.InvalidContent, lambda at: at.session.record_all([])),
-    "of roles alone": (errors.InvalidContent, lambda at: at.session.record_all(["user"])),
-    "of triples": (errors.InvalidContent, lambda at: at.session.record_all([("user", "x", "y")])),
+    "not a list": (errors.InvalidArgument, lambda at: at.session.record_all("user")),
+    "an iterator": (errors.InvalidArgument, lambda at: at.session.record_all(iter([("user", "x")]))),
+    "empty": (errors.InvalidArgument, lambda at: at.session.record_all([])),
+    "of roles alone": (errors.InvalidArgument, lambda at: at.session.record_all(["user"])),
+    "of triples": (errors.InvalidArgument, lambda at: at.session.record_all([("user", "x", "y")])),
     "401 messages": (
         errors.TooLarge,
         lambda at: at.session.record_all([("user", "x")] * (limits.BATCH_MESSAGES + 1)),
     ),
-    "the last says nothing": (errors.InvalidContent, _batch(("user", ""))),
-    "the last has no such role": (errors.InvalidContent, _batch(("banana", "x"))),
-    "the last is the tool's, and text": (errors.InvalidContent, _batch(("tool", "x"))),
-    "the last is no message": (errors.InvalidContent, _batch(5)),
+    "the last says nothing": (errors.InvalidArgument, _batch(("user", ""))),
+    "the last has no such role": (errors.InvalidArgument, _batch(("banana", "x"))),
+    "the last is the tool's, and text": (errors.InvalidArgument, _batch(("tool", "x"))),
+    "the last is no message": (errors.InvalidArgument, _batch(5)),
     "the last answers nothing": (errors.CallNotFound, _batch({"role": "tool", "tool_results": [_result("p9")]})),
     "the last answers again": (errors.CallAnswered, _batch({"role": "tool", "tool_results": [_result("one")]})),
     "the last answers what the batch asked, twice": (
@@ -359,7 +360,7 @@ KEYS: Refused = {
         lambda at: at.session.result(at.one, {"a": 1}, key="the result"),
     ),
     "of a result, for a reset": (errors.KeyConflict, lambda at: at.session.reset(key="the result")),
-    "of a message, for closing calls": (errors.KeyConflict, lambda at: at.session.close_open_calls("x", key="hello")),
+    "of a message, for closing calls": (errors.KeyConflict, lambda at: at.session.close_calls("x", key="hello")),
     "of a message, in another session": (
         errors.KeyConflict,
         lambda at: at.engine.create_session("new", key="hello"),
@@ -372,9 +373,9 @@ STALE: dict[str, Callable[..., object]] = {
     "record": lambda at, version: at.session.record("user", "x", expect=version),
     "record_all": lambda at, version: at.session.record_all([("user", "x")], expect=version),
     "result": lambda at, version: at.session.result(at.one, "x", expect=version),
-    "close_open_calls": lambda at, version: at.session.close_open_calls("x", expect=version),
+    "close_open_calls": lambda at, version: at.session.close_calls("x", expect=version),
     "reset": lambda at, version: at.session.reset(expect=version),
-    "close": lambda at, version: at.session.close(expect=version),
+    "close": lambda at, version: at.session.end(expect=version),
 }
 VERSIONS: Refused = {
     f"{name} at {version}": (kind, functools.partial(use, version=version))
@@ -393,7 +394,7 @@ VERSIONS: Refused = {
 # Ends and summaries
 
 REASONS: dict[str, tuple[type[HoldfastError], Any]] = {
-    "empty": (errors.InvalidContent, ""),
+    "empty": (errors.InvalidArgument, ""),
     "none": (errors.InvalidText, None),
     "a number": (errors.InvalidText, 5),
     "a lone surrogate": (errors.InvalidText, "\ud800"),
@@ -407,35 +408,33 @@ def _end(end: str, reason: Any) -> Use:
 
 ENDS: Refused = {
     f"{end}, the reason {name}": (kind, _end(end, reason))
-    for end, (name, (kind, reason)) in itertools.product(
-        ("reset", "close", "destroy", "close_open_calls"), REASONS.items()
-    )
+    for end, (name, (kind, reason)) in itertools.product(("reset", "end", "destroy", "close_calls"), REASONS.items())
 }
 
 
 def _summarised(text: Any) -> Use:
-    return lambda at: at.session.summarize(_draft(at), text)
+    return lambda at: at.session.context.summarize(_draft(at), text)
 
 
 def _draft(at: Desktop) -> Any:
-    return at.session.draft_summary(keep_turns=0)
+    return at.session.context.draft_summary(keep_turns=0)
 
 
 SUMMARIES: Refused = {
-    "without a draft": (errors.InvalidContent, lambda at: at.session.summarize(None, "x")),
+    "without a draft": (errors.InvalidArgument, lambda at: at.session.context.summarize(None, "x")),
     "of another session": (
-        errors.InvalidContent,
-        lambda at: at.engine.session("other").summarize(_draft(at), "x"),
+        errors.InvalidArgument,
+        lambda at: at.engine.session("other").context.summarize(_draft(at), "x"),
     ),
-    "empty": (errors.InvalidContent, _summarised("")),
-    "blank": (errors.InvalidContent, _summarised(" \n")),
+    "empty": (errors.InvalidArgument, _summarised("")),
+    "blank": (errors.InvalidArgument, _summarised(" \n")),
     "not text": (errors.InvalidText, _summarised(5)),
-    "longer than what it stands for": (errors.InvalidContent, _summarised("word " * 1_000)),
+    "longer than what it stands for": (errors.InvalidArgument, _summarised("word " * 1_000)),
     "too large": (errors.TooLarge, _summarised("x" * (limits.SPOOL_BYTES + 1))),
-    "of no tokens": (errors.InvalidNumber, lambda at: at.session.window(0)),
-    "of tokens that are none": (errors.InvalidNumber, lambda at: at.session.window("many")),
-    "of fewer tokens than there are": (errors.WindowTooSmall, lambda at: at.session.window(1)),
-    "of turns that are none": (errors.InvalidNumber, lambda at: at.session.draft_summary(-1)),
+    "of no tokens": (errors.InvalidNumber, lambda at: at.session.context.window(0)),
+    "of tokens that are none": (errors.InvalidNumber, lambda at: at.session.context.window("many")),
+    "of fewer tokens than there are": (errors.WindowTooSmall, lambda at: at.session.context.window(1)),
+    "of turns that are none": (errors.InvalidNumber, lambda at: at.session.context.draft_summary(-1)),
 }
 
 ALL: dict[str, tuple[type[HoldfastError], Use]] = {
@@ -459,9 +458,9 @@ ALL: dict[str, tuple[type[HoldfastError], Use]] = {
 def desktops() -> Iterator[dict[str, Desktop]]:
     """One of each kind. What is refused changes nothing, so they serve again and again."""
     with fast_folder() as folder:
-        desk = Desk(Path(folder))
+        desk = EngineDesk(Path(folder))
         try:
-            yield {kind: laid_out(desk.open(kind)) for kind in LOCAL}
+            yield {kind: laid_out(desk.open(kind)) for kind in LOCAL_KINDS}
         finally:
             desk.close()
 
@@ -479,15 +478,15 @@ def test_what_cannot_be_is_refused_alike_everywhere_and_changes_nothing(
         said[kind] = f"{type(refused.value).__name__}: {refused.value}"
         assert _kept(at.engine) == before
         assert at.session.state().open_calls
-        assert at.engine.verify().ok
+        assert at.engine.admin.verify().ok
     assert len(set(said.values())) == 1
 
 
 @pytest.mark.parametrize("tokens", [1 << 40, limits.WHOLE_NUMBER // 2, limits.WHOLE_NUMBER])
-def test_usage_adds_up_or_is_refused_alike_everywhere_however_much_it_is(tokens: int, desk: Desk) -> None:
+def test_usage_adds_up_or_is_refused_alike_everywhere_however_much_it_is(tokens: int, desk: EngineDesk) -> None:
     """The rows of a store hold the sums, and no store counts without end."""
     kept: dict[str, int] = {}
-    for kind in FEWER:
+    for kind in FEWER_KINDS:
         engine = desk.open(kind)
         session = engine.create_session("s")
         for _ in range(9):
@@ -495,5 +494,5 @@ def test_usage_adds_up_or_is_refused_alike_everywhere_however_much_it_is(tokens:
                 session.record("assistant", "text", usage=Usage(tokens, tokens))
         kept[kind] = session.state().usage.input_tokens
         assert kept[kind] == engine.sessions()[0].input_tokens
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
     assert len(set(kept.values())) == 1

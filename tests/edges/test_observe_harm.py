@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from tests.edges.fact_engines import shelf
+from tests.edges.fact_engines import open_ledger
 
 HARMLESS = {
     "My phone is broken.": ("phone", "0171 555 1010"),
@@ -41,12 +41,12 @@ DRAFTS = {
 
 def heard(engine: holdfast.Engine, text: str, key: str, value: str) -> tuple[holdfast.Fact | None, list[str]]:
     """What holds for a key once this was said, and all keys that the session knows."""
-    ledger = shelf(engine, user="ada")
-    ledger.assert_(key, value)
+    ledger = open_ledger(engine, user="ada")
+    ledger.set(key, value)
     session = engine.create_session("s", ledgers=[ledger.id])
     session.observe(text)
     places = (ledger, session.ledger())
-    return session.fact(key), [fact.key for place in places for fact in place.facts(limit=50)]
+    return session.facts.get(key), [fact.key for place in places for fact in place.items(limit=50)]
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -70,15 +70,15 @@ def test_a_plain_statement_is_applied_with_its_whole_value(engine: holdfast.Engi
 @pytest.mark.parametrize("text", DRAFTS)
 def test_a_draft_is_kept_apart_and_nobody_is_asked(engine: holdfast.Engine, text: str) -> None:
     key, value = DRAFTS[text]
-    ledger = shelf(engine, user="ada")
-    ledger.assert_(key, value)
+    ledger = open_ledger(engine, user="ada")
+    ledger.set(key, value)
     session = engine.create_session("s", ledgers=[ledger.id])
-    assert [(each.outcome, each.proposal.scope) for each in session.observe(text).judged] == [("applied", "draft")]
-    fact = session.fact(key)
+    assert [(each.outcome, each.proposal.scope) for each in session.observe(text).proposals] == [("applied", "draft")]
+    fact = session.facts.get(key)
     assert fact is not None
     assert fact.value == value
-    assert session.proposals() == ()
-    assert [each.value for each in session.ledger().facts(within=[("draft", "s")]) if each.scope == "draft"] == [text]
+    assert session.facts.proposals() == ()
+    assert [each.value for each in session.ledger().items(within=[("draft", "s")]) if each.scope == "draft"] == [text]
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,31 @@ def test_a_fact_about_a_draft_is_no_draft(
     engine: holdfast.Engine, text: str, key: str, value: str, wanted: str
 ) -> None:
     """What the word `draft` names is what is spoken of: it is asked about, and not left alone."""
-    ledger = shelf(engine, user="ada")
-    ledger.assert_(key, value)
+    ledger = open_ledger(engine, user="ada")
+    ledger.set(key, value)
     session = engine.create_session("s", ledgers=[ledger.id])
-    [judged] = [each for each in session.observe(text).judged if each.proposal.scope == "global"]
+    [judged] = [each for each in session.observe(text).proposals if each.proposal.scope == "global"]
     if judged.outcome == "asked":
-        session.accept(judged.id)
-    fact = session.fact(key)
+        session.facts.accept(judged.id)
+    fact = session.facts.get(key)
     assert fact is not None
     assert fact.value == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Forget my city. It's Berlin now.",
+        "My city is Berlin, not Paris any more.",
+        "Forget Paris. My city is Berlin.",
+        "I no longer live in Paris, I live in Berlin now.",
+    ],
+)
+def test_a_message_that_is_read_again_does_not_change_what_it_set(engine: holdfast.Engine, text: str) -> None:
+    session = engine.create_session("s")
+    session.facts.set("city", "Paris")
+    message = session.observe(text).message
+    assert [session.observe(message).proposals for _ in range(2)] == [(), ()]
+    fact = session.facts.get("city")
+    assert fact is not None
+    assert fact.value == "Berlin"

@@ -15,31 +15,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Engine, Message, Offload, Recorded, Scope, Session, Swept, errors
+from holdfast import Engine, Message, Session, errors
 from holdfast.core import upcast
 from holdfast.model import limits
-from holdfast.model.events import OFFLOADING, EvidenceKept, MessageRecorded, OffloadAcknowledged, SessionDestroyed
+from holdfast.model.events import OFFLOAD_EVENTS
+from holdfast.model.sessions.events import EvidenceKept, MessageRecorded, OffloadAcknowledged, SessionDestroyed
 from holdfast.testing.appends import LOOKALIKES
-from holdfast.testing.disk import RecordedDisk, cut, lay_out, open_on
+from holdfast.types import Offload, Scope, StoredEvent, SweepResult
+from tests.disk import DiskRecorder, cut_power, open_on_tap, write_files
 from tests.edges.engines import (
     KINDS,
-    LOCAL,
-    SQLITE,
-    Desk,
-    HandClock,
-    Ids,
+    LOCAL_KINDS,
+    SQLITE_KINDS,
+    EngineDesk,
+    ManualClock,
+    RepeatableIds,
     blobs_of,
     contents,
     log_of,
+    replace_store,
     rows_of,
     store_of,
-    store_replaced,
 )
-from tests.property.tools import Fault, Faulty, fast_folder
+from tests.property.store_tools import Fault, Faulty, fast_folder
 from tests.support import SteppingClock, figure
 
-EXAMPLES = figure(60, 1_000)
-CUTS = figure(100, 3_000)
+EXAMPLES = figure(30, 1_000)
+CUTS = figure(50, 3_000)
 SAID = (MessageRecorded.name, EvidenceKept.name)
 HEADERS = ("session.destroyed", "payloads.erased", "offload.acknowledged")
 """What stays of a session when all that was said in it is gone."""
@@ -59,16 +61,16 @@ class Owed(NamedTuple):
     """Of the messages and the evidence in it."""
 
 
-def owed(log: Sequence[Recorded]) -> list[Owed]:
+def owed(log: Sequence[StoredEvent]) -> list[Owed]:
     """Everything said since the session began, or since a conversation in it ended, when the next one ends."""
     since: dict[Scope, list[int]] = {}
     found: dict[tuple[Scope, int], Owed] = {}
     for recorded in log:
-        scope = Scope.of(recorded.stream)
-        event = upcast.current(recorded)
+        scope = Scope.from_stream(recorded.stream)
+        event = upcast.decode_event(recorded)
         if recorded.type in SAID:
             since.setdefault(scope, []).append(recorded.seq)
-        elif recorded.type in OFFLOADING:
+        elif recorded.type in OFFLOAD_EVENTS:
             seqs = since.pop(scope, [])
             if seqs and not _forgets(recorded):
                 why = recorded.type.removeprefix("session.")
@@ -78,9 +80,9 @@ def owed(log: Sequence[Recorded]) -> list[Owed]:
     return sorted(found.values())
 
 
-def _forgets(recorded: Recorded) -> bool:
+def _forgets(recorded: StoredEvent) -> bool:
     """A destruction that says so; once it was erased, nothing is owed any more either."""
-    event = upcast.current(recorded)
+    event = upcast.decode_event(recorded)
     return recorded.type == SessionDestroyed.name and not (isinstance(event, SessionDestroyed) and event.offload)
 
 
@@ -93,7 +95,7 @@ def offered(engine: Engine) -> list[Owed]:
 
 def _outbox(engine: Engine, limit: int = 2) -> list[Offload]:
     found: list[Offload] = []
-    while page := engine.outbox(after=found[-1] if found else None, limit=limit):
+    while page := engine.admin.outbox(after=found[-1] if found else None, limit=limit):
         assert len(page) <= limit
         found += page
     return found
@@ -101,13 +103,13 @@ def _outbox(engine: Engine, limit: int = 2) -> list[Offload]:
 
 def _history(engine: Engine, entry: Offload, limit: int = 3) -> list[Message]:
     found: list[Message] = []
-    while page := engine.history(entry, after=found[-1].seq if found else 0, limit=limit):
+    while page := engine.admin.offloaded(entry, after=found[-1].seq if found else 0, limit=limit):
         assert len(page) <= limit
         found += page
     return found
 
 
-def _contentful(log: Sequence[Recorded], scope: Scope) -> list[str]:
+def _contentful(log: Sequence[StoredEvent], scope: Scope) -> list[str]:
     """The events of a session whose content is there."""
     own = (event for event in log if event.stream == scope.stream and event.type not in HEADERS)
     return [event.type for event in own if event.payload is not None]
@@ -119,7 +121,7 @@ def _contentful(log: Sequence[Recorded], scope: Scope) -> list[str]:
 class Life:
     """One session, whatever is done to it; everything that was said in it is remembered."""
 
-    def __init__(self, engine: Engine, clock: HandClock) -> None:
+    def __init__(self, engine: Engine, clock: ManualClock) -> None:
         self.engine = engine
         self.clock = clock
         self.session = engine.create_session("s", metadata={"a": 1}, idle_timeout_s=10)
@@ -153,12 +155,12 @@ class Life:
         self.session.reset("a new topic")
 
     def close(self) -> None:
-        self.session.close("done")
+        self.session.end("done")
         self.status = "closed"
 
     def idle(self) -> None:
         self.clock.now_s += 10
-        assert self.engine.sweep().sessions == (self.session.scope,)
+        assert self.engine.admin.sweep().sessions == (self.session.scope,)
         self.status = "closed"
 
     def destroy(self) -> None:
@@ -176,19 +178,19 @@ class Life:
         self._acknowledge(-1)
 
     def _acknowledge(self, which: int) -> None:
-        for entry in self.engine.outbox()[which:][:1]:
-            self.engine.acknowledge(entry)
-            self.engine.acknowledge(entry)
+        for entry in self.engine.admin.outbox()[which:][:1]:
+            self.engine.admin.acknowledge(entry)
+            self.engine.admin.acknowledge(entry)
 
     def again(self) -> None:
-        for entry in self.engine.outbox():
+        for entry in self.engine.admin.outbox():
             assert {message.seq: message.text for message in _history(self.engine, entry)}.items() >= {
                 seq: text for seq, text in self.said.items() if entry.first <= seq <= entry.last
             }.items()
 
     def rebuild(self) -> None:
         before = rows_of(self.engine)
-        self.engine.rebuild()
+        self.engine.admin.rebuild()
         assert rows_of(self.engine) == before
 
 
@@ -209,12 +211,12 @@ DEEDS = (
 )
 
 
-@pytest.mark.parametrize("kind", LOCAL)
+@pytest.mark.parametrize("kind", LOCAL_KINDS)
 @settings(max_examples=EXAMPLES)
 @given(deeds=st.lists(st.sampled_from(DEEDS), min_size=4, max_size=25))
 def test_every_end_offers_exactly_what_was_said_since_the_last_one(kind: str, deeds: list[str]) -> None:
-    clock = HandClock()
-    with fast_folder() as folder, closing(Desk(Path(folder))) as desk:
+    clock = ManualClock()
+    with fast_folder() as folder, closing(EngineDesk(Path(folder))) as desk:
         life = Life(desk.open(kind, clock=clock), clock)
         for deed in deeds:
             life.do(deed)
@@ -227,20 +229,20 @@ def test_every_end_offers_exactly_what_was_said_since_the_last_one(kind: str, de
             else:
                 assert len(left) == sum(event.type not in HEADERS for event in log)
         life.again()
-        assert life.engine.verify().problems == ()
+        assert life.engine.admin.verify().problems == ()
         _check_copy(life.engine, desk)
 
 
-def _check_copy(engine: Engine, desk: Desk) -> None:
+def _check_copy(engine: Engine, desk: EngineDesk) -> None:
     """An export carries the outbox, and what is acknowledged there is gone there."""
-    engine.export(desk.folder / "export.jsonl")
+    engine.admin.export(desk.folder / "export.jsonl")
     copy = desk.open("memory")
-    copy.import_(desk.folder / "export.jsonl")
+    copy.admin.import_(desk.folder / "export.jsonl")
     assert (log_of(copy), rows_of(copy), _outbox(copy)) == (log_of(engine), rows_of(engine), _outbox(engine))
     for entry in _outbox(copy):
-        copy.acknowledge(entry)
+        copy.admin.acknowledge(entry)
     assert _outbox(copy) == []
-    assert copy.verify().problems == ()
+    assert copy.admin.verify().problems == ()
 
 
 # What is asked of an entry
@@ -257,20 +259,20 @@ def _ended(engine: Engine, texts: int = 5) -> Session:
 
 
 def test_a_conversation_in_which_nothing_was_said_leaves_nothing(engine: Engine) -> None:
-    for number, end in enumerate(("reset", "close", "destroy")):
+    for number, end in enumerate(("reset", "end", "destroy")):
         getattr(engine.create_session(f"s{number}"), end)()
-    assert engine.outbox() == []
-    assert engine.verify().ok
+    assert engine.admin.outbox() == []
+    assert engine.admin.verify().ok
 
 
-@pytest.mark.parametrize("end", ["reset", "close"])
+@pytest.mark.parametrize("end", ["reset", "end"])
 def test_a_result_that_came_after_the_last_end_is_offered_at_the_next(end: str, engine: Engine) -> None:
     session = engine.create_session("s")
     call = session.record("assistant", "working", tool_calls=[{"name": "read"}]).tool_calls[0]
     getattr(session, end)()
     session.result(call, "late")
     session.destroy()
-    assert [[message.text for message in _history(engine, entry)][-1] for entry in engine.outbox()] == [
+    assert [[message.text for message in _history(engine, entry)][-1] for entry in engine.admin.outbox()] == [
         f"No result: {'reset' if end == 'reset' else 'done'}",
         "late",
     ]
@@ -280,14 +282,14 @@ def test_a_result_that_came_after_the_last_end_is_offered_at_the_next(end: str, 
 def test_a_piece_of_history_is_read_in_pages_of_any_size(limit: int, engine: Engine) -> None:
     session = engine.create_session("s")
     call = session.record("assistant", "working", tool_calls=[{"name": "read"}]).tool_calls[0]
-    session.close_open_calls("stop")
+    session.close_calls("stop")
     session.result(call, "late")
     session.record("user", "gone")
     session.erase([5], "asked to")
     session.record_all([("user", f"message {number}") for number in range(12)])
     whole = [*session.messages(), *session.evidence()]
     session.destroy()
-    [entry] = engine.outbox()
+    [entry] = engine.admin.outbox()
     assert _history(engine, entry, limit) == sorted(whole, key=lambda message: message.seq)
     assert (entry.why, entry.first) == ("destroyed", 1)
 
@@ -297,24 +299,24 @@ def test_a_destroyed_session_is_erased_after_the_last_acknowledgement_in_any_ord
     order: tuple[int, int], engine: Engine
 ) -> None:
     session = _ended(engine)
-    entries = engine.outbox()
+    entries = engine.admin.outbox()
     for left, at in zip((1, 0), order, strict=True):
         assert _contentful(log_of(engine), session.scope)
-        engine.acknowledge(entries[at])
-        assert len(engine.outbox()) == left
+        engine.admin.acknowledge(entries[at])
+        assert len(engine.admin.outbox()) == left
     assert _contentful(log_of(engine), session.scope) == []
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 def test_acknowledging_again_changes_nothing(engine: Engine) -> None:
     _ended(engine)
-    entries = engine.outbox()
+    entries = engine.admin.outbox()
     for entry in entries:
-        engine.acknowledge(entry, key=entry.key)
+        engine.admin.acknowledge(entry, key=entry.key)
     before = contents(engine)
     for entry in entries:
-        engine.acknowledge(entry)
-        engine.acknowledge(entry, key=entry.key)
+        engine.admin.acknowledge(entry)
+        engine.admin.acknowledge(entry, key=entry.key)
     assert contents(engine) == before
 
 
@@ -329,14 +331,14 @@ CHANGES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_only_what_was_offered_can_be_acknowledged(change: str, engine: Engine) -> None:
     _ended(engine)
-    entry = msgspec.structs.replace(engine.outbox()[0], **CHANGES[change])
+    entry = msgspec.structs.replace(engine.admin.outbox()[0], **CHANGES[change])
     before = contents(engine)
     with pytest.raises((errors.OffloadNotFound, errors.SessionNotFound)):
-        engine.acknowledge(entry)
+        engine.admin.acknowledge(entry)
     assert contents(engine) == before
 
 
-def test_the_key_of_an_entry_is_its_own_and_stays(engine: Engine, desk: Desk) -> None:
+def test_the_key_of_an_entry_is_its_own_and_stays(engine: Engine, desk: EngineDesk) -> None:
     names = sorted({name for pair in LOOKALIKES for name in pair})
     for number, name in enumerate(names):
         for place in ("actor", "thread", "session"):
@@ -347,10 +349,10 @@ def test_the_key_of_an_entry_is_its_own_and_stays(engine: Engine, desk: Desk) ->
                 session.reset()
     keys = {(entry.scope, entry.entry): entry.key for entry in _outbox(engine, 100)}
     assert len(set(keys.values())) == len(keys) == 6 * len(names)
-    engine.rebuild()
-    engine.export(desk.folder / "export.jsonl")
+    engine.admin.rebuild()
+    engine.admin.export(desk.folder / "export.jsonl")
     copy = desk.open("sqlite", name="copy")
-    copy.import_(desk.folder / "export.jsonl")
+    copy.admin.import_(desk.folder / "export.jsonl")
     for each in (engine, copy):
         assert {(entry.scope, entry.entry): entry.key for entry in _outbox(each, 100)} == keys
 
@@ -373,55 +375,57 @@ def _full_of_secrets(engine: Engine) -> Session:
     message = session.record("assistant", SECRET, tool_calls=calls, metadata={SECRET: 1})
     session.result(message.tool_calls[0], (SECRET * 10_000).encode())
     session.result(message.tool_calls[1], {SECRET: [SECRET]})
-    session.close_open_calls(SECRET)
+    session.close_calls(SECRET)
     session.result(message.tool_calls[2], iter([SECRET.encode() * 10_000, b"late"]))
     for number in range(limits.SNAPSHOT_EVERY):
         session.record("user", f"{number} {SECRET} " + "x" * 300)
-    draft = session.draft_summary()
+    draft = session.context.draft_summary()
     assert draft is not None
-    session.summarize(draft, f"they spoke of {SECRET}")
+    session.context.summarize(draft, f"they spoke of {SECRET}")
     session.reset(f"{SECRET} is enough")
-    session.record("user", [f"{SECRET} again", holdfast.File(engine.put_blob(SECRET.encode() * 9), SECRET)])
+    session.record("user", [f"{SECRET} again", holdfast.File(engine.blobs.put(SECRET.encode() * 9), SECRET)])
     return session
 
 
 @pytest.mark.parametrize("offload", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_left_of_a_destroyed_session_once_it_was_handed_over(kind: str, offload: bool, desk: Desk) -> None:
-    engine = desk.open(kind, clock=HandClock(LATE_S))
+def test_nothing_is_left_of_a_destroyed_session_once_it_was_handed_over(
+    kind: str, offload: bool, desk: EngineDesk
+) -> None:
+    engine = desk.open(kind, clock=ManualClock(LATE_S))
     session = _full_of_secrets(engine)
     engine.create_session("other").record("user", "stays")
     session.destroy(offload=offload)
-    engine.collect_blobs(grace_s=0)
-    for entry in engine.outbox():
+    engine.admin.collect(grace_s=0)
+    for entry in engine.admin.outbox():
         assert any(SECRET in message.text for message in _history(engine, entry, 100))
         assert len(blobs_of(engine)) == 3
-        engine.acknowledge(entry)
+        engine.admin.acknowledge(entry)
     assert _contentful(log_of(engine), session.scope) == []
-    assert engine.outbox() == []
-    assert engine.collect_blobs(grace_s=0) == 3
+    assert engine.admin.outbox() == []
+    assert engine.admin.collect(grace_s=0) == 3
     assert blobs_of(engine) == []
     assert not any(SECRET in repr(row) for row in rows_of(engine))
     assert not any(SECRET.encode() in (event.payload or b"") for event in log_of(engine))
     snapshot = store_of(engine).snapshot(session.scope.stream)
     assert snapshot is not None
     assert SECRET.encode() not in snapshot.state
-    if kind in SQLITE:
+    if kind in SQLITE_KINDS:
         assert _on_disk(desk.folder) == []
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
     engine.close()
     assert _on_disk(desk.folder) == []
 
 
-@pytest.mark.parametrize("end", ["reset", "close"])
+@pytest.mark.parametrize("end", ["reset", "end"])
 def test_a_reason_goes_also_when_all_else_was_erased_before(end: str, engine: Engine) -> None:
     session = engine.create_session("s")
     session.record("user", "text")
     session.erase([1, 2], "asked to")
     getattr(session, end)(SECRET)
     session.destroy()
-    for entry in engine.outbox():
-        engine.acknowledge(entry)
+    for entry in engine.admin.outbox():
+        engine.admin.acknowledge(entry)
     assert not any(SECRET.encode() in (event.payload or b"") for event in log_of(engine))
 
 
@@ -433,16 +437,16 @@ def test_an_erasure_that_was_cut_short_is_finished_by_a_sweep(offload: bool, fau
     session.record("user", SECRET)
     if offload:
         session.destroy()
-    entries = engine.outbox()
-    with store_replaced(engine, FaultySecond(store_of(engine), fault)), pytest.raises(errors.StorageUnavailable):
-        engine.acknowledge(entries[0]) if offload else session.destroy(offload=False)
-    assert engine.outbox() == []
+    entries = engine.admin.outbox()
+    with replace_store(engine, FaultySecond(store_of(engine), fault)), pytest.raises(errors.StorageUnavailable):
+        engine.admin.acknowledge(entries[0]) if offload else session.destroy(offload=False)
+    assert engine.admin.outbox() == []
     assert bool(_contentful(log_of(engine), session.scope)) == (fault == "before")
-    assert engine.sweep() == Swept()
+    assert engine.admin.sweep() == SweepResult()
     assert _contentful(log_of(engine), session.scope) == []
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
     before = contents(engine)
-    engine.sweep()
+    engine.admin.sweep()
     assert contents(engine) == before
 
 
@@ -469,7 +473,7 @@ class Point(NamedTuple):
     gone: frozenset[str]
 
 
-Recording: TypeAlias = RecordedDisk[Point]
+Recording: TypeAlias = DiskRecorder[Point]
 
 
 def _live(engine: Engine, disk: Recording) -> None:
@@ -492,16 +496,16 @@ def _live(engine: Engine, disk: Recording) -> None:
         _end(engine, session, number)
         gone |= _erased_now(engine)
         note()
-        for entry in rng.sample(engine.outbox(), k=min(2, len(engine.outbox()))):
-            engine.acknowledge(entry)
+        for entry in rng.sample(engine.admin.outbox(), k=min(2, len(engine.admin.outbox()))):
+            engine.admin.acknowledge(entry)
             gone |= _erased_now(engine)
             note()
 
 
 def _end(engine: Engine, session: Session, number: int) -> None:
     ends: tuple[Callable[[], object], ...] = (
-        session.close,
-        engine.sweep,
+        session.end,
+        engine.admin.sweep,
         session.destroy,
         lambda: session.destroy(offload=False),
     )
@@ -521,16 +525,16 @@ def _scope(name: str) -> Scope:
     return Scope("default", "main", name)
 
 
-def _faults(disk: Recording, log: Sequence[Recorded], at: int, folder: Path) -> Iterator[str]:
+def _faults(disk: Recording, log: Sequence[StoredEvent], at: int, folder: Path) -> Iterator[str]:
     """What is wrong with what a cut left in this folder."""
-    points = disk.acknowledged(at)
+    points = disk.acknowledgements(at)
     known = points[-1] if points else Point(0, frozenset())
     for name in known.gone:
         marks = _text(int(name[1:])).encode()
         if any(marks in path.read_bytes() for path in folder.rglob("*") if path.is_file()):
             yield f"{name} was erased, and can be read"
     with holdfast.open(folder / "agent.db") as engine:
-        yield from map(str, engine.verify().problems)
+        yield from map(str, engine.admin.verify().problems)
         found = log_of(engine)
         if [event.hash for event in found] != [event.hash for event in log[: len(found)]] or len(found) < known.events:
             yield f"{len(found)} of {known.events} acknowledged events are there"
@@ -538,21 +542,21 @@ def _faults(disk: Recording, log: Sequence[Recorded], at: int, folder: Path) -> 
             yield "half a command is there"
         if offered(engine) != owed(found):
             yield "the outbox is not what the log says"
-        engine.sweep()
+        engine.admin.sweep()
         waiting = {entry.scope.session for entry in _outbox(engine)}
         for row in engine.sessions(status="destroyed"):
             if row.session not in waiting and _contentful(log_of(engine), _scope(row.session)):
                 yield f"{row.session} was not erased"
-        yield from map(str, engine.verify().problems)
+        yield from map(str, engine.admin.verify().problems)
 
 
 @contextmanager
-def _recorded() -> Iterator[tuple[Recording, list[Recorded], Path]]:
+def _recorded() -> Iterator[tuple[Recording, list[StoredEvent], Path]]:
     with fast_folder() as folder:
         place = Path(folder) / "recorded"
         place.mkdir()
-        disk: Recording = RecordedDisk(place)
-        with open_on(disk, place / "agent.db", clock=SteppingClock(), ids=Ids()) as engine:
+        disk: Recording = DiskRecorder(place)
+        with open_on_tap(disk, place / "agent.db", clock=SteppingClock(), ids=RepeatableIds()) as engine:
             _live(engine, disk)
             log = log_of(engine)
         yield disk, log, Path(folder)
@@ -560,10 +564,10 @@ def _recorded() -> Iterator[tuple[Recording, list[Recorded], Path]]:
 
 def test_no_power_loss_parts_an_end_from_its_entry_or_keeps_what_was_to_go() -> None:
     with _recorded() as (disk, log, folder):
-        assert {event.type for event in log} >= {*OFFLOADING, "offload.acknowledged", "payloads.erased"}
+        assert {event.type for event in log} >= {*OFFLOAD_EVENTS, "offload.acknowledged", "payloads.erased"}
         rng = Random(11)
         for number in range(CUTS):
             at = rng.randrange(disk.start, len(disk.log) + 1)
             left = folder / f"cut-{number}"
-            lay_out(cut(disk.log, at, rng), os.fspath(left))
+            write_files(cut_power(disk.log, at, rng), os.fspath(left))
             assert list(_faults(disk, log, at, left)) == [], f"cut {number} after operation {at} of {len(disk.log)}"

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Brief, Spooling, Tool, errors
+from holdfast import Brief, Tool, errors
+from holdfast.types import Spooling
 from tests.support import figure
 
 EXAMPLES = figure(25, 500)
@@ -63,7 +64,7 @@ def test_the_share_of_a_tool_result_is_a_quarter_and_that_of_a_paste_a_half() ->
     session = _session()
     pasted = session.record("user", PASTE)
     result = _read(session, PASTE)
-    tokens = session.piece(f"h{pasted.seq}_0").tokens
+    tokens = session.handles.get(f"h{pasted.seq}_0").tokens
     for budget, shown in ((tokens * 4 + 2_000, 2), (tokens * 4 - 40, 1), (tokens * 2 + 4, 1), (tokens * 2 - 4, 0)):
         pack = session.pack(budget=budget, settle=False)
         assert _texts(pack).count(PASTE) == shown
@@ -110,10 +111,10 @@ def test_a_body_is_reduced_only_when_that_is_shorter() -> None:
 def test_without_a_budget_the_stored_preview_is_shown() -> None:
     session = _session()
     session.record("user", PASTE)
-    assert PASTE not in session.render("text")
-    assert PASTE not in session.history().messages[0].text
-    assert PASTE.rstrip() in session.render("text", budget=200_000)
-    assert PASTE in session.history(budget=200_000).messages[0].text
+    assert PASTE not in session.context.render("text")
+    assert PASTE not in session.context.view().messages[0].text
+    assert PASTE.rstrip() in session.context.render("text", budget=200_000)
+    assert PASTE in session.context.view(budget=200_000).messages[0].text
 
 
 bodies = st.sampled_from([200, 900, 3_000, 9_000, 30_000, 90_000])
@@ -140,7 +141,12 @@ def test_a_pack_fits_and_extends_the_last_between_boundaries(
         pack = session.pack(budget=budget)
         assert pack.tokens.used <= budget
         assert sum(pack.tokens.breakdown.values()) == pack.tokens.used
-        shown = [each.text for item in pack.history.items if isinstance(item, holdfast.Unit) for each in item.messages]
+        shown = [
+            each.text
+            for item in pack.history.items
+            if isinstance(item, holdfast.types.MessageGroup)
+            for each in item.messages
+        ]
         if pack.manifest.boundary == boundary:
             assert shown[: len(before)] == before
         before, boundary = shown, pack.manifest.boundary
@@ -153,10 +159,10 @@ def test_a_stored_question_that_a_program_summarised_is_repeated_with_its_marker
     asked = session.record("user", PASTE)
     for number in range(3):
         _read(session, f"{number} word " * 4_000)
-    session.summarize(session.draft_summary(0), "The user pasted a text, and three files were read.")
+    session.context.summarize(session.context.draft_summary(0), "The user pasted a text, and three files were read.")
     text = session.pack(budget=64_000).text
-    assert "The latest message of the user" in text
-    assert f'read_handle("h{asked.seq}_0")' in text.partition("The latest message of the user")[2]
+    assert "The newest message of the user" in text
+    assert f'read_handle("h{asked.seq}_0")' in text.partition("The newest message of the user")[2]
 
 
 # The manifest
@@ -181,7 +187,9 @@ def test_what_a_plan_excerpts_is_reduced_with_its_share() -> None:
     for number in range(3):
         session.record("user", f"Go on {number}.")
         session.record("assistant", "Yes.")
-    session.compact(window=64_000, policy=holdfast.Classic(snip=0.01, micro=None, collapse=None, auto=None))
+    session.context.compact(
+        window=64_000, policy=holdfast.types.Classic(snip=0.01, micro=None, collapse=None, auto=None)
+    )
     entry = _of(session.pack(budget=64_000), message.seq)
     assert entry.fate == "reduced"
     assert 0 < entry.share < 1
@@ -219,7 +227,7 @@ def test_without_the_tool_every_marker_says_that_the_rest_cannot_be_read() -> No
     session.record("user", PASTE)
     _read(session, LOG)
     out = _read(session, "word " * 500)
-    session.page_out(f"h{out.seq}_0")
+    session.handles.page_out(f"h{out.seq}_0")
     pack = session.pack(budget=8_000, brief=Brief(read_handle=False))
     assert pack.tools == ()
     assert "tools" not in pack.openai()
@@ -241,9 +249,9 @@ def test_a_call_of_the_tool_is_run_by_one_line() -> None:
     (call,) = session.record("assistant", tool_calls=[{"name": "read_handle", "args": args}]).tool_calls
     assert "request 012345 served" in session.run(call.id).text
     (call,) = session.record("assistant", tool_calls=[{"name": "look", "args": {}}]).tool_calls
-    with pytest.raises(errors.InvalidContent, match="look"):
+    with pytest.raises(errors.InvalidArgument, match="look"):
         session.run(call)
-    session.close_open_calls("not run")
+    session.close_calls("not run")
 
 
 # Handles of a frame
@@ -252,7 +260,7 @@ def test_a_call_of_the_tool_is_run_by_one_line() -> None:
 def test_a_large_critical_handle_is_whole_or_an_error() -> None:
     session = _session()
     with session.frame("Read the report", budget=500_000) as frame:
-        frame.add_handle("document", PASTE, priority="critical", title="report")
+        frame.handles.add("document", PASTE, priority="critical", title="report")
         frame.record("user", "What does it say?")
         pack = frame.pack(budget=64_000)
         assert all(line in pack.text for line in PASTE.splitlines())
@@ -263,7 +271,7 @@ def test_a_large_critical_handle_is_whole_or_an_error() -> None:
 def test_a_handle_of_a_frame_follows_the_budget_and_says_so() -> None:
     session = _session()
     with session.frame("Read the report", budget=500_000) as frame:
-        handle = frame.add_handle("document", PASTE, title="report")
+        handle = frame.handles.add("document", PASTE, title="report")
         frame.record("user", "What does the report say?")
         (entry,) = [each for each in frame.pack(budget=200_000).manifest.entries if each.id == handle.id]
         assert (entry.fate, entry.share) == ("included", 1)
@@ -281,9 +289,9 @@ def test_a_pack_with_bodies_is_reproduced() -> None:
     session.record("user", PASTE)
     _read(session, LOG)
     pack = session.pack(budget=64_000, brief=Brief(read_handle=False))
-    record = session.keep(pack)
+    record = session.packs.store(pack)
     session.record("assistant", "Well.")
-    assert session.reproduce(record).text == pack.text
+    assert session.packs.reproduce(record).text == pack.text
 
 
 # The guard
@@ -295,8 +303,8 @@ def test_a_superseded_value_in_a_stored_body_is_redacted_where_it_is_shown() -> 
     said = "My shipping address is 123 Main Street, please. " + "It is a long story about the garden. " * 30
     session.record("user", said)
     session.record("assistant", "Noted.")
-    session.ledger().assert_("shipping_address", "123 Main Street")
-    session.ledger().assert_("shipping_address", "456 Oak Avenue")
+    session.ledger().set("shipping_address", "123 Main Street")
+    session.ledger().set("shipping_address", "456 Oak Avenue")
     session.record("user", "Where will it go?")
     text = session.pack(budget=8_000).text
     assert "123 Main Street" not in text

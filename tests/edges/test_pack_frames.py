@@ -9,8 +9,8 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.model import limits
-from tests.edges.engines import contents, refused
-from tests.edges.fact_engines import own
+from tests.edges.engines import contents, expect_refusal
+from tests.edges.fact_engines import open_session_ledger
 from tests.edges.test_packs import BUDGET, QUESTION, started
 
 
@@ -26,7 +26,7 @@ def test_the_top_of_the_stack_is_packed_as_the_frame_itself_would_be(engine: hol
     child = root.frame("Book a flight", budget=3_000)
     child.record("user", "The flight is TP 571.")
     top = session.pack(frame="top", budget=BUDGET)
-    assert top.manifest.frame == child.id == session.get_frame("top").id
+    assert top.manifest.frame == child.id == session.frames.get("top").id
     same = child.pack(budget=BUDGET)
     assert (top.text, top.manifest.context_hash) == (same.text, same.manifest.context_hash)
     root.record("user", "Take the train after all.")
@@ -37,7 +37,7 @@ def test_the_top_of_the_stack_is_packed_as_the_frame_itself_would_be(engine: hol
     child.pop("cancelled")
     root.pop()
     assert issubclass(errors.NoFrameAtWork, errors.FrameNotFound)
-    with refused(engine, errors.NoFrameAtWork, session="s"):
+    with expect_refusal(engine, errors.NoFrameAtWork, session="s"):
         session.pack(frame="top", budget=BUDGET)
 
 
@@ -54,13 +54,13 @@ def test_a_frame_is_packed_by_its_id_or_as_it_is_held(engine: holdfast.Engine) -
         (session, "f999", errors.FrameNotFound),
         (session, other.id, errors.FrameEnded),
         (session, "the top", errors.InvalidName),
-        (session, 7, errors.InvalidContent),
+        (session, 7, errors.InvalidArgument),
         (session, engine.create_session("t").frame("theirs", budget=1), errors.ScopeMismatch),
-        (frame, "top", errors.InvalidContent),
-        (frame, frame.id, errors.InvalidContent),
+        (frame, "top", errors.InvalidArgument),
+        (frame, frame.id, errors.InvalidArgument),
     ]
     for where, named, error in wrong:
-        with refused(engine, error):
+        with expect_refusal(engine, error):
             where.pack(frame=named, budget=BUDGET)
 
 
@@ -70,14 +70,14 @@ def test_the_pack_of_a_frame_goes_with_a_reply_in_that_frame(engine: holdfast.En
     frame.record("user", "Which one?")
     made = session.pack(frame="top", budget=BUDGET)
     before = contents(engine)
-    with pytest.raises(errors.InvalidContent, match=f"frame {frame.id}"):
+    with pytest.raises(errors.InvalidArgument, match=f"frame {frame.id}"):
         session.record("assistant", "TP 571.")
     assert contents(engine) == before
     reply = frame.record("assistant", "TP 571.", pack=made)
-    (record,) = session.packs()
+    (record,) = session.packs.list()
     assert (record.frame, record.reply) == (frame.id, reply.seq)
-    assert session.reproduce(record.id).text == made.text
-    assert session.manifest(record.id).frame == frame.id
+    assert session.packs.reproduce(record.id).text == made.text
+    assert session.packs.manifest(record.id).frame == frame.id
     session.pack(frame="top", budget=BUDGET)
     assert session.record("assistant", "To Lisbon.", pack=False).frame is None
 
@@ -104,9 +104,9 @@ def test_a_sessions_own_pack_says_which_frames_are_live(engine: holdfast.Engine)
         f"- {trip.id} ",
         f"- {flight.id} ",
     ]
-    record = session.keep(made)
+    record = session.packs.store(made)
     trip.pop("cancelled", cascade=True)
-    assert session.reproduce(record.id).text == made.text
+    assert session.packs.reproduce(record.id).text == made.text
     assert _crumbs(session.pack(budget=BUDGET)) == []
 
 
@@ -130,10 +130,10 @@ def test_of_many_frames_the_newest_are_named_and_the_others_counted(engine: hold
 
 def test_a_superseded_value_in_a_goal_is_annotated(engine: holdfast.Engine) -> None:
     session = started(engine)
-    ledger = own(session)
-    ledger.assert_("shipping_address", "123 Elm Street")
+    ledger = open_session_ledger(session)
+    ledger.set("shipping_address", "123 Elm Street")
     session.frame("Ship order 7 to 123 Elm Street", budget=900)
-    ledger.assert_("shipping_address", "456 Oak Ave")
+    ledger.set("shipping_address", "456 Oak Ave")
     session.record("assistant", "I started on it.")
     session.record("user", "And now?")
     text = session.pack(budget=BUDGET).text
@@ -145,22 +145,22 @@ def test_a_superseded_value_in_a_goal_is_annotated(engine: holdfast.Engine) -> N
 def test_whatever_is_done_in_a_frame_brings_it_to_the_top(engine: holdfast.Engine) -> None:
     session = started(engine)
     one, two = session.frame("one", budget=9_000), session.frame("two", budget=9_000)
-    handle = one.add_handle("document", "a text", title="notes")
+    handle = one.handles.add("document", "a text", title="notes")
     calls = one.record("assistant", tool_calls=[{"name": "look", "args": {}}]).tool_calls
     done: dict[str, Any] = {
         "a message": lambda: one.result(calls[0], "found"),
         "another goal": lambda: one.update(goal="one and a half"),
-        "tokens spent": lambda: one.use(5),
-        "a handle": lambda: one.add_handle("document", "another text"),
-        "a handle replaced": lambda: one.replace_handle(handle, "a better text"),
-        "a situation": lambda: one.update_situation({"goal": "find it"}),
-        "an action": lambda: one.act("fast", thinking="hm"),
+        "tokens spent": lambda: one.budget.use(5),
+        "a handle": lambda: one.handles.add("document", "another text"),
+        "a handle replaced": lambda: one.handles.replace(handle, "a better text"),
+        "a situation": lambda: one.situation.update({"goal": "find it"}),
+        "an action": lambda: one.situation.act("fast", thinking="hm"),
     }
     for what, act in done.items():
         two.record("user", f"before {what}")
-        assert session.get_frame("top").id == two.id
+        assert session.frames.get("top").id == two.id
         act()
-        assert session.get_frame("top").id == one.id, what
+        assert session.frames.get("top").id == one.id, what
     two.record("user", "Go on.")
     one.pack("what is there?", budget=BUDGET)
-    assert session.get_frame("top").id == two.id, "reading is no activity"
+    assert session.frames.get("top").id == two.id, "reading is no activity"

@@ -8,31 +8,28 @@ import inspect
 import pytest
 
 import holdfast
-from tests.edges.engines import Desk
-from tests.edges.hostile_entrances import check_entrances
-from tests.edges.pack_entrances import PACK_ENTRANCES, opened
+from tests.edges.engines import EngineDesk
+from tests.edges.hostile_inputs import check_inputs
+from tests.edges.pack_inputs import PACK_INPUTS, create_conversations
+from tests.edges.surface import find_method, list_parameters
 from tests.support import figure
 
-SAMPLE = figure(36, 1)
+SAMPLE = figure(73, 1)
 """One value in so many is handed in, other ones at each entrance."""
-METHODS = ("pack", "packs", "manifest", "diff", "reproduce", "keep")
+METHODS = ("pack", "packs.list", "packs.manifest", "packs.diff", "packs.reproduce", "packs.store")
 
 
 @pytest.mark.parametrize("kind", [holdfast.Session, holdfast.Frame, holdfast.AsyncSession, holdfast.AsyncFrame])
 def test_every_argument_of_every_method_has_an_entrance(kind: type) -> None:
     """So that what is added is asked, too."""
     before = "frame." if kind in (holdfast.Frame, holdfast.AsyncFrame) else ""
-    options = {
-        f"{before}{name}({option})"
-        for name in METHODS
-        for option in [*inspect.signature(getattr(kind, name)).parameters][1:]
-    }
+    options = {f"{before}{name}({option})" for name in METHODS for option in list_parameters(find_method(kind, name))}
     assert "pack" in inspect.signature(kind.record).parameters  # type: ignore[attr-defined]
-    assert {*options, f"{before}record(pack)"} - {*PACK_ENTRANCES} == set()
+    assert {*options, f"{before}record(pack)"} - {*PACK_INPUTS} == set()
     assert len(options) > 20
 
 
 @pytest.mark.parametrize("kind", ["memory", "memory awaited"])
-def test_every_value_at_every_entrance_is_taken_or_refused(kind: str, desk: Desk) -> None:
-    engine = check_entrances(desk, kind, PACK_ENTRANCES, SAMPLE, opened)
-    assert engine.verify().problems == ()
+def test_every_value_at_every_entrance_is_taken_or_refused(kind: str, desk: EngineDesk) -> None:
+    engine = check_inputs(desk, kind, PACK_INPUTS, SAMPLE, create_conversations)
+    assert engine.admin.verify().problems == ()

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Policy, SummarizeOldest, errors
+from holdfast import Policy, errors
 from holdfast.adapters.system import RandomIds
-from holdfast.context.manifest import digest
+from holdfast.core.packs.assembly import text_digest
+from holdfast.model.packs.events import PackRecorded
 from holdfast.model.rows import FactRow, LedgerRow
-from holdfast.model.view_events import PackRecorded
-from tests.edges.engines import Desk, contents, log_of, refused, store_of, store_replaced
-from tests.edges.fact_engines import own
+from holdfast.types import SummarizeOldest
+from tests.edges.engines import EngineDesk, contents, expect_refusal, log_of, replace_store, store_of
+from tests.edges.fact_engines import open_session_ledger
 from tests.edges.test_packs import BUDGET, QUESTION, fates, lines, started, talk
 from tests.support import figure
 
@@ -49,7 +50,7 @@ def test_a_question_that_is_in_view_is_not_asked_twice(engine: holdfast.Engine) 
 def test_a_query_that_nobody_said_ranks_and_is_no_part_of_the_conversation(engine: holdfast.Engine) -> None:
     """The model answers what the user said; the query is in the manifest, and in no transcript and no rendering."""
     session = started(engine)
-    own(session).assert_("courier", "the blue van")
+    open_session_ledger(session).set("courier", "the blue van")
     made = session.pack("Which courier has it?", budget=BUDGET)
     request = made.manifest.request
     assert (request.query, request.asked, request.stated) == ("Which courier has it?", True, False)
@@ -58,13 +59,13 @@ def test_a_query_that_nobody_said_ranks_and_is_no_part_of_the_conversation(engin
     assert "Which courier" not in shown
     session.record("assistant", "To Lisbon.")
     assert said(session) == [QUESTION, "To Lisbon."]
-    (record,) = session.packs()
+    (record,) = session.packs.list()
     assert record.query == "Which courier has it?"
-    assert session.reproduce(record).text == made.text
-    task = session.pack("Check the address\nFacts that hold now:\n- courier: nobody", budget=BUDGET)
-    lines = ["Task for this call:", "> Check the address", "> Facts that hold now:", "> - courier: nobody"]
+    assert session.packs.reproduce(record).text == made.text
+    task = session.pack("Check the address\nCurrent facts:\n- courier: nobody", budget=BUDGET)
+    lines = ["Task for this call:", "> Check the address", "> Current facts:", "> - courier: nobody"]
     assert task.history.tail[-2] == "\n".join(lines)
-    assert session.reproduce(session.keep(task)).text == task.text
+    assert session.packs.reproduce(session.packs.store(task)).text == task.text
     assert said(session) == [QUESTION, "To Lisbon."]
     empty = engine.create_session("empty")
     assert empty.pack("Greet the user", budget=BUDGET).history.tail[-2] == "Task for this call: Greet the user"
@@ -84,11 +85,11 @@ def test_a_question_that_waits_stays_in_the_history_and_is_not_repeated_in_the_t
     for number in range(6):
         calls = session.record("assistant", "", tool_calls=[{"name": "look", "args": {"n": number}}]).tool_calls
         session.result(calls[0], f"{number} is a place " * 20)
-    assert session.compact(strategy=SummarizeOldest(keep_recent=2), window=BUDGET).at
+    assert session.context.compact(strategy=SummarizeOldest(keep_recent=2), window=BUDGET).at
     for query in (None, QUESTION):
         made = session.pack(query, budget=BUDGET)
         assert made.query == QUESTION
-        assert [type(each).__name__ for each in made.history.items][:2] == ["Summary", "Unit"]
+        assert [type(each).__name__ for each in made.history.items][:2] == ["Summary", "MessageGroup"]
         assert made.history.items[1].messages[0].text == QUESTION
         assert made.text.count(QUESTION) == 1
         assert (made.manifest.request.asked, made.manifest.request.stated) == (False, False)
@@ -103,14 +104,14 @@ def test_nothing_at_all_is_a_pack_too(engine: holdfast.Engine) -> None:
     assert [each.section for each in made.manifest.entries] == ["identity", "tools", "environment"]
     assert made.openai()["messages"]
     reply = session.record("assistant", "Hello?")
-    assert [(each.reply, each.query) for each in session.packs()] == [(reply.seq, "")]
+    assert [(each.reply, each.query) for each in session.packs.list()] == [(reply.seq, "")]
 
 
 def test_what_waits_for_results_is_not_shown(engine: holdfast.Engine) -> None:
     session = started(engine)
     frame = session.frame("work", budget=1_000)
     call = session.record("assistant", "Let me look.", tool_calls=[{"name": "look"}]).tool_calls[0]
-    with refused(engine, errors.CallsOpen):
+    with expect_refusal(engine, errors.CallsOpen):
         session.pack(budget=BUDGET)
     assert frame.pack("what?", budget=BUDGET).tokens.used, "a frame has calls of its own"
     made = session.pack(budget=BUDGET, settle=False)
@@ -131,15 +132,15 @@ def test_a_frame_that_has_ended_has_no_packs_to_come(engine: holdfast.Engine) ->
         f"- {frame.id} (suspended)",
         f"- {below.id} (active, your current task)",
     ]
-    record = below.keep(made)
+    record = below.packs.store(made)
     below.pop("completed")
-    with refused(engine, errors.FrameEnded, frame=below.id):
+    with expect_refusal(engine, errors.FrameEnded, frame=below.id):
         below.pack("what?", budget=BUDGET)
-    with refused(engine, errors.AlreadyTerminal):
+    with expect_refusal(engine, errors.AlreadyTerminal):
         below.record("assistant", "Done.")
-    assert [each.id for each in below.packs()] == [record.id]
-    assert session.reproduce(record).text == made.text
-    with refused(engine, errors.InvalidContent):
+    assert [each.id for each in below.packs.list()] == [record.id]
+    assert session.packs.reproduce(record).text == made.text
+    with expect_refusal(engine, errors.InvalidArgument):
         session.record("assistant", "Done.", pack=made)
 
 
@@ -149,9 +150,9 @@ def test_what_is_reserved_is_settled_by_the_reply(engine: holdfast.Engine) -> No
     assert frame.state().budget.available == 600
     frame.record("assistant", "That.", usage=holdfast.Usage(100, 50))
     assert (frame.state().budget.reserved, frame.state().budget.used) == (0, 150)
-    with refused(engine, errors.InsufficientTokens):
+    with expect_refusal(engine, errors.InsufficientTokens):
         frame.pack("and?", budget=BUDGET, reserve=851)
-    with refused(engine, errors.InvalidNumber):
+    with expect_refusal(engine, errors.InvalidNumber):
         frame.pack("and?", budget=BUDGET, reserve=-1)
 
 
@@ -171,7 +172,7 @@ def test_a_reply_that_is_tried_again_is_there_once_with_its_pack(engine: holdfas
     assert other.record("assistant", "Tomorrow.", key="reply") == reply, "which was recorded before that pack"
     other.record("assistant", "Ada.")
     assert said(session) == [QUESTION, "Tomorrow.", "Ada."]
-    assert [each.query for each in session.packs()] == ["And who?", "And when?"]
+    assert [each.query for each in session.packs.list()] == ["And who?", "And when?"]
 
 
 def test_what_is_refused_keeps_the_pack_for_the_next_try(engine: holdfast.Engine) -> None:
@@ -182,62 +183,62 @@ def test_what_is_refused_keeps_the_pack_for_the_next_try(engine: holdfast.Engine
         {"content": "To Lisbon.", "usage": "many"},
     )
     for odd in odd_ones:
-        with refused(engine, errors.InvalidContent):
+        with expect_refusal(engine, errors.InvalidArgument):
             session.record("assistant", **odd)
     session.record("assistant", "To Lisbon.")
     assert said(session) == ["To Lisbon."]
-    assert len(session.packs()) == 1
+    assert len(session.packs.list()) == 1
 
 
 @pytest.mark.parametrize("between", ["reset", "erased", "died"])
 def test_what_happens_between_a_pack_and_its_reply_loses_neither(between: str, engine: holdfast.Engine) -> None:
     session = started(engine)
-    ledger = own(session)
-    ledger.assert_("city", "Valparaiso")
+    ledger = open_session_ledger(session)
+    ledger.set("city", "Valparaiso")
     made = session.pack("And when?", budget=BUDGET)
     if between == "reset":
         session.reset("anew")
     elif between == "erased":
         session.erase([session.messages()[0].seq], "asked to")
     else:
-        ledger.assert_("city", "Lisbon")
+        ledger.set("city", "Lisbon")
     session.record("assistant", "Tomorrow.")
     assert said(session)[-1:] == ["Tomorrow."]
     if between == "erased":
-        assert session.packs() == []
+        assert session.packs.list() == []
     else:
-        (record,) = session.packs()
-        assert session.reproduce(record).text == made.text
+        (record,) = session.packs.list()
+        assert session.packs.reproduce(record).text == made.text
     assert "Valparaiso" not in session.pack(budget=BUDGET).text or between != "died"
-    assert engine.verify().problems == ()
+    assert engine.admin.verify().problems == ()
 
 
 def test_a_value_that_was_erased_cannot_be_guessed_from_what_is_kept_of_a_pack(engine: holdfast.Engine) -> None:
     session = started(engine)
-    ledger = own(session)
-    ledger.assert_("pin", "4711")
-    session.keep(session.pack("What is the pin?", budget=BUDGET))
+    ledger = open_session_ledger(session)
+    ledger.set("pin", "4711")
+    session.packs.store(session.pack("What is the pin?", budget=BUDGET))
     ledger.erase("pin", "asked to")
-    (record,) = session.packs()
-    kept = {each.digest for each in session.manifest(record).entries if each.section == "facts"}
-    assert kept.isdisjoint({digest("- pin: 4711"), digest("4711")})
-    with refused(engine, errors.PackChanged):
-        session.reproduce(record)
+    (record,) = session.packs.list()
+    kept = {each.digest for each in session.packs.manifest(record).entries if each.section == "facts"}
+    assert kept.isdisjoint({text_digest("- pin: 4711"), text_digest("4711")})
+    with expect_refusal(engine, errors.PackChanged):
+        session.packs.reproduce(record)
 
 
 # The guard at boundaries
 
 
-def test_a_death_may_wait_and_the_manifest_admits_it(desk: Desk) -> None:
+def test_a_death_may_wait_and_the_manifest_admits_it(desk: EngineDesk) -> None:
     engine = desk.open("memory", policy=Policy(deaths="deferred"))
     session = started(engine)
-    ledger = own(session)
-    ledger.assert_("city", "Valparaiso")
+    ledger = open_session_ledger(session)
+    ledger.set("city", "Valparaiso")
     session.record("assistant", "Your city is Valparaiso.")
     told = session.messages()[-1].seq
     session.record("user", "I see.")
-    session.keep(session.pack("And when?", budget=BUDGET))
-    ledger.assert_("city", "Lisbon")
+    session.packs.store(session.pack("And when?", budget=BUDGET))
+    ledger.set("city", "Lisbon")
     made = session.pack("And when?", budget=BUDGET)
     assert "Your city is Valparaiso." in made.text
     assert lines(made, "- Earlier") == ["- Earlier statements about city are outdated. Current value: Lisbon."]
@@ -245,7 +246,7 @@ def test_a_death_may_wait_and_the_manifest_admits_it(desk: Desk) -> None:
     assert [(each.at, each.key) for each in made.manifest.exposed] == [(told, "city")]
     assert "Outdated values still shown, until the next boundary: city." in made.explain()
     task = engine.create_session("task")
-    with refused(engine, errors.CriticalOverflow):
+    with expect_refusal(engine, errors.CriticalOverflow):
         task.pack("word " * 3_100, budget=BUDGET)
     talk(session, 12)
     later = session.pack("And when?", budget=1_000)
@@ -257,11 +258,11 @@ def test_a_death_may_wait_and_the_manifest_admits_it(desk: Desk) -> None:
 @pytest.mark.parametrize("guard", ["redact", "annotate", "off"])
 def test_looking_changes_nothing_and_settling_no_more_than_once(guard: Any, engine: holdfast.Engine) -> None:
     session = started(engine)
-    ledger = own(session)
-    ledger.assert_("city", "Valparaiso")
+    ledger = open_session_ledger(session)
+    ledger.set("city", "Valparaiso")
     session.record("assistant", "Your city is Valparaiso.")
     session.record("user", "I see.")
-    ledger.assert_("city", "Lisbon")
+    ledger.set("city", "Lisbon")
     before = contents(engine)
     looked = session.pack("And when?", budget=BUDGET, guard=guard, settle=False, as_of_us=1_800_000_000_000_000)
     assert contents(engine) == before
@@ -276,18 +277,18 @@ def test_looking_changes_nothing_and_settling_no_more_than_once(guard: Any, engi
 
 
 @pytest.mark.parametrize(("deaths", "towns"), [("deferred", 12), ("boundary", 3)])
-def test_what_the_guard_adds_finds_room(deaths: Any, towns: int, desk: Desk) -> None:
+def test_what_the_guard_adds_finds_room(deaths: Any, towns: int, desk: EngineDesk) -> None:
     """Corrections behind the history, or notes in it: they are not there when it is planned what is folded."""
     engine = desk.open("memory", policy=Policy(deaths=deaths))
     for budget in range(500, 900, 20):
         session = engine.create_session(f"s{budget}")
-        ledger = own(session)
+        ledger = open_session_ledger(session)
         for turn in range(12):
-            ledger.assert_(f"town {turn % towns}", f"Valparaiso {turn % towns:03}")
+            ledger.set(f"town {turn % towns}", f"Valparaiso {turn % towns:03}")
             session.record("user", f"Now {'indeed ' * 5}")
             session.record("assistant", f"Valparaiso {turn % towns:03}. " * 4, pack=False)
         for turn in range(towns):
-            ledger.assert_(f"town {turn}", f"Lisbon {turn:03}")
+            ledger.set(f"town {turn}", f"Lisbon {turn:03}")
         assert session.pack("And when?", budget=budget, guard="annotate").tokens.used <= budget
 
 
@@ -296,15 +297,15 @@ def test_what_a_value_is_made_of_dies_with_it(form: type, engine: holdfast.Engin
     """Each part wherever it is told, also alone; what another value has as well lives on."""
     parts = {"street": "12 Main St", "town": "Valparaiso", "name": "Ada Byron", "gate": "B7"}
     session = started(engine)
-    ledger = own(session)
-    ledger.assert_("home", parts if form is dict else [*parts.values()])
+    ledger = open_session_ledger(session)
+    ledger.set("home", parts if form is dict else [*parts.values()])
     for part in parts.values():
         session.record("assistant", f"It is about {part}.")
     session.record("user", "I see.")
     live = {**parts, "street": "5 Oak Ave", "gate": "C9"}
-    ledger.assert_("home", live if form is dict else [*live.values()])
-    ledger.assert_("harbour", "Valparaiso")
-    ledger.assert_("harbour", "Lisbon")
+    ledger.set("home", live if form is dict else [*live.values()])
+    ledger.set("harbour", "Valparaiso")
+    ledger.set("harbour", "Lisbon")
     shown = session.pack("What now?", budget=BUDGET).text
     assert [f"It is about {part}." in shown for part in parts.values()] == [False, True, True, True]
     assert "It is about [outdated: home]." in shown
@@ -349,32 +350,32 @@ MOMENTS: dict[str, Callable[[type, Mapping[str, Any]], bool]] = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_pack_is_of_one_moment(moment: str, desk: Desk) -> None:
+def test_a_pack_is_of_one_moment(moment: str, desk: EngineDesk) -> None:
     """A fact that dies while it is read is dead in all of it, or in none; and the same pack can be made again."""
     engine = desk.open("sqlite")
     session = engine.create_session("s")
-    own(session).assert_("city", "Valparaiso")
+    open_session_ledger(session).set("city", "Valparaiso")
     session.record("assistant", "Your city is Valparaiso.")
     session.record("user", QUESTION)
     other = desk.open("sqlite", ids=RandomIds())
-    dies = lambda: other.session("s").ledger().assert_("city", "Lisbon")  # noqa: E731
+    dies = lambda: other.session("s").ledger().set("city", "Lisbon")  # noqa: E731
     store = Meanwhile(store_of(engine), dies, MOMENTS[moment])
-    with store_replaced(engine, store):
+    with replace_store(engine, store):
         made = engine.session("s").pack(budget=BUDGET, settle=False)
     assert store.happened
     assert ("Your city is Valparaiso." in made.text) == ("- city: Valparaiso" in made.text)
-    record = session.keep(made)
-    assert session.reproduce(record).manifest == made.manifest
+    record = session.packs.store(made)
+    assert session.packs.reproduce(record).manifest == made.manifest
 
 
-def test_who_is_talked_over_settles_again(desk: Desk) -> None:
+def test_who_is_talked_over_settles_again(desk: EngineDesk) -> None:
     """Between its boundary and its pack so much was said that it would not fit any more."""
     engine = desk.open("sqlite")
     session = started(engine)
     talk(session, 8)
     other = desk.open("sqlite", ids=RandomIds())
     store = Meanwhile(store_of(engine), lambda: talk(other.session("s"), 8))
-    with store_replaced(engine, store):
+    with replace_store(engine, store):
         made = engine.session("s").pack("And when?", budget=900)
     assert store.happened
     assert made.tokens.used <= 900
@@ -382,11 +383,11 @@ def test_who_is_talked_over_settles_again(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_threads_that_share_a_session_lose_nothing_and_say_nothing_twice(kind: str, desk: Desk) -> None:
+def test_threads_that_share_a_session_lose_nothing_and_say_nothing_twice(kind: str, desk: EngineDesk) -> None:
     engine = desk.open(kind)
     session = engine.create_session("s")
-    ledger = own(session)
-    ledger.assert_("city", "Lisbon 0")
+    ledger = open_session_ledger(session)
+    ledger.set("city", "Lisbon 0")
     wrong: list[BaseException] = []
 
     def work(name: str) -> None:
@@ -394,7 +395,7 @@ def test_threads_that_share_a_session_lose_nothing_and_say_nothing_twice(kind: s
             for number in range(TURNS):
                 made = session.pack(f"{name}{number}: which city?", budget=800)
                 session.record("assistant", f"{name}{number}: this one. {'indeed ' * 20}", pack=made)
-                ledger.assert_("city", f"Lisbon {name}{number}")
+                ledger.set("city", f"Lisbon {name}{number}")
         except BaseException as error:
             wrong.append(error)
 
@@ -406,8 +407,8 @@ def test_threads_that_share_a_session_lose_nothing_and_say_nothing_twice(kind: s
     assert wrong == []
     heard = [each.text.split(":")[0] for each in session.messages(limit=1_000)]
     assert sorted(heard) == sorted(f"{name}{number}" for name in "abc" for number in range(TURNS))
-    records = session.packs(limit=1_000)
+    records = session.packs.list(limit=1_000)
     assert len(records) == 3 * TURNS == sum(each.type == PackRecorded.name for each in log_of(engine))
     for record in records[: figure(12, 600)]:
-        assert session.reproduce(record).context_hash == record.context_hash
-    assert engine.verify().problems == ()
+        assert session.packs.reproduce(record).context_hash == record.context_hash
+    assert engine.admin.verify().problems == ()

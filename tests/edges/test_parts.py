@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Body, Data, Engine, File, Image, Opaque, Text, errors
-from tests.edges.engines import contents, refused
+from holdfast import Engine, File, Image, Text, errors
+from holdfast.types import Body, Data, Opaque
+from tests.edges.engines import contents, expect_refusal
 
 PNG = b"\x89PNG\r\n\x1a\n\x00"
 BASE64 = base64.b64encode(PNG).decode()
@@ -44,7 +45,7 @@ def test_parts_in_the_shapes_of_the_providers(engine: Engine, shape: str) -> Non
     assert text == Text("Hello.")
     assert isinstance(image, Image)
     assert image.ref is not None
-    assert engine.read_blob(image.ref) == PNG
+    assert engine.blobs.read(image.ref) == PNG
 
 
 @pytest.mark.parametrize("shape", FILES)
@@ -53,11 +54,11 @@ def test_files_in_the_shapes_of_the_providers(engine: Engine, shape: str) -> Non
     for content in ([FILES[shape]], FILES[shape], (FILES[shape],)):
         (file,) = (part for part in session.record("user", content).content if not isinstance(part, Opaque))
         assert isinstance(file, File)
-        assert (file.name, file.ref.media_type, engine.read_blob(file.ref)) == ("a.pdf", "application/pdf", PNG)
+        assert (file.name, file.ref.media_type, engine.blobs.read(file.ref)) == ("a.pdf", "application/pdf", PNG)
 
 
 def test_parts_in_our_own_shape(engine: Engine) -> None:
-    ref = engine.put_blob(PNG, media_type="image/png")
+    ref = engine.blobs.put(PNG, media_type="image/png")
     plain = {"digest": ref.digest, "size": ref.size, "media_type": "image/png"}
     given: list[Any] = [
         HELLO,
@@ -114,12 +115,12 @@ def test_what_cannot_be_taken_is_named_by_its_place(engine: Engine, name: str) -
     session = engine.create_session("s")
     content, index = WRONG[name]
     before = contents(engine)
-    with pytest.raises(errors.InvalidContent, match=f"part {index} of the content"):
+    with pytest.raises(errors.InvalidArgument, match=rf"`content\[{index}\]`"):
         session.record("user", content)
     assert contents(engine) == before
 
 
 def test_a_part_that_names_a_body_of_nobody_is_refused(engine: Engine) -> None:
     session = engine.create_session("s")
-    with refused(engine, errors.BlobNotFound):
+    with expect_refusal(engine, errors.BlobNotFound):
         session.record("user", [{"type": "file", "ref": {"digest": "0" * 64, "size": 1}}])

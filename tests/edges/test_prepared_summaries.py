@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Faithful, Prices, SummaryDraft, errors
+from holdfast import Prices, errors
 from holdfast.model import limits
-from holdfast.model.messages import Summary
+from holdfast.model.history.views import Summary
+from holdfast.types import Faithful, SummaryDraft
 from tests.support import figure
 
 BUDGET = 4_000
@@ -47,9 +48,9 @@ def until_prepared(session: Any, writer: Writer, most: int = 40) -> Any:
     """Turns, until a summary is prepared; the last pack."""
     for _ in range(most):
         pack = say(session)
-        if session.prepare(pack):
+        if session.context.prepare(pack):
             assert len(writer.asked) == 1
-            assert session.summaries() == (), "nothing is stored"
+            assert session.context.summaries() == (), "nothing is stored"
             return pack
         assert not writer.asked, "far from the boundary nothing is asked"
     raise AssertionError("it was never prepared")
@@ -65,22 +66,22 @@ def test_a_boundary_uses_what_was_prepared_and_asks_nothing(writer: Writer) -> N
         session = engine.create_session("s")
         pack = until_prepared(session, writer)
         version = session.state().version
-        assert session.prepare(pack), "and once is enough"
+        assert session.context.prepare(pack), "and once is enough"
         assert (len(writer.asked), session.state().version) == (1, version)
-        while not session.summaries():
+        while not session.context.summaries():
             pack = say(session)
-        (summary,) = session.summaries()
+        (summary,) = session.context.summaries()
         assert len(writer.asked) == 1
         assert (summary.text, summary.made_by) == ("Summary number 1.", "model")
         assert (summary.first, summary.last) == (writer.asked[0].first, writer.asked[0].last)
         assert pack.tokens.used < 0.85 * BUDGET
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
 
 
 def test_without_preparing_the_boundary_asks_itself(writer: Writer) -> None:
     with holdfast.open("memory:", summarizer=writer) as engine:
         session = engine.create_session("s")
-        while not session.summaries():
+        while not session.context.summaries():
             say(session)
         assert len(writer.asked) == 1
 
@@ -95,8 +96,8 @@ def test_packs_never_wait_if_each_turn_is_small_and_prepared(turns: list[int]) -
             before = len(writer.asked)
             pack = say(session, words)
             assert len(writer.asked) == before, "a pack waited"
-            session.prepare(pack)
-        assert engine.verify().ok
+            session.context.prepare(pack)
+        assert engine.admin.verify().ok
         boundaries = sum(each.type == "frame.compacted" for each in session.events(limit=1_000))
         assert len(writer.asked) <= boundaries + 1, "each is used, but for the last"
 
@@ -104,16 +105,16 @@ def test_packs_never_wait_if_each_turn_is_small_and_prepared(turns: list[int]) -
 def test_what_is_shown_otherwise_since_is_summarised_anew(writer: Writer) -> None:
     with holdfast.open("memory:", summarizer=writer) as engine:
         session = engine.create_session("s")
-        session.ledger().assert_("shipping_address", "12 Elm Street")
+        session.ledger().set("shipping_address", "12 Elm Street")
         session.record("user", "Ship the lamp to 12 Elm Street, please. " + "word " * 100)
         pack = until_prepared(session, writer)
         assert "12 Elm Street" in writer.asked[0].text
-        session.ledger().assert_("shipping_address", "456 Oak Avenue")
-        while not session.summaries():
+        session.ledger().set("shipping_address", "456 Oak Avenue")
+        while not session.context.summaries():
             pack = say(session)
         assert len(writer.asked) > 1
         assert "12 Elm Street" not in writer.asked[-1].text
-        assert session.summaries()[0].text == f"Summary number {len(writer.asked)}."
+        assert session.context.summaries()[0].text == f"Summary number {len(writer.asked)}."
         assert pack is not None
 
 
@@ -123,7 +124,7 @@ def test_what_was_erased_since_is_forgotten(writer: Writer) -> None:
         secret = session.record("user", "The code is 4711. " + "word " * 100)
         until_prepared(session, writer)
         session.erase([secret.seq], "asked to")
-        while not session.summaries():
+        while not session.context.summaries():
             say(session)
         assert len(writer.asked) == 2
         assert "4711" not in writer.asked[1].text
@@ -135,34 +136,34 @@ def test_a_summarizer_that_fails_prepares_nothing_and_one_that_is_missing_is_nam
         session = engine.create_session("s")
         for _ in range(20):
             pack = say(session)
-            assert session.prepare(pack) is False
+            assert session.context.prepare(pack) is False
         assert writer.asked
         bad: list[dict[str, Any]] = [{"pack": "pack"}, {"window": "wide"}, {"window": 0}, {"model": 3}, {"before": -1}]
         for wrong in bad:
             with pytest.raises(errors.InvalidInput):
-                session.prepare(**{"window": 1_000, **wrong})
-    with holdfast.open("memory:") as engine, pytest.raises(errors.InvalidContent, match="summarizer="):
-        engine.create_session("s").prepare(window=1_000)
+                session.context.prepare(**{"window": 1_000, **wrong})
+    with holdfast.open("memory:") as engine, pytest.raises(errors.InvalidArgument, match="summarizer="):
+        engine.create_session("s").context.prepare(window=1_000)
 
 
-@pytest.mark.parametrize("policy", [holdfast.Frugal(), holdfast.Classic()])
+@pytest.mark.parametrize("policy", [holdfast.types.Frugal(), holdfast.types.Classic()])
 def test_other_policies_prepare_what_is_due(writer: Writer, policy: Any) -> None:
     with holdfast.open("memory:", summarizer=writer, compaction=policy) as engine:
         session = engine.create_session("s")
         for _ in range(40):
             session.record("user", "question " * 60)
             session.record("assistant", "answer " * 60)
-        if session.prepare(window=6_000):
+        if session.context.prepare(window=6_000):
             asked = len(writer.asked)
-            session.compact(window=6_000)
+            session.context.compact(window=6_000)
             assert len(writer.asked) == asked == 1
         else:
             assert not writer.asked
-        assert engine.verify().ok
+        assert engine.admin.verify().ok
 
 
 def test_so_many_conversations_are_prepared_at_once() -> None:
-    from holdfast.flows.prepared import PreparedSummaries, PreparedSummary
+    from holdfast.flows.load import PreparedSummaries, PreparedSummary
     from holdfast.model.names import Scope
 
     kept = PreparedSummaries(2)
@@ -181,7 +182,7 @@ def test_it_is_awaited_in_the_background(writer: Writer) -> None:
             session = await engine.create_session("s")
             pack: Any = None
             for _ in range(40):
-                task = asyncio.create_task(session.prepare(pack)) if pack is not None else None
+                task = asyncio.create_task(session.context.prepare(pack)) if pack is not None else None
                 await session.record("user", "question " * 120)
                 if task is not None:
                     await task
@@ -189,7 +190,7 @@ def test_it_is_awaited_in_the_background(writer: Writer) -> None:
                 pack = await session.pack(budget=BUDGET)
                 assert len(writer.asked) == before
                 await session.record("assistant", "answer " * 120, pack=pack)
-            found = [item for item in (await session.history()).items if isinstance(item, Summary)]
+            found = [item for item in (await session.context.view()).items if isinstance(item, Summary)]
             assert found
             assert all(each.text.startswith("Summary number") for each in found)
 
@@ -200,7 +201,7 @@ def test_a_frame_prepares_its_own_conversation(writer: Writer) -> None:
     with holdfast.open("memory:", summarizer=writer, compaction=Faithful()) as engine:
         frame = engine.create_session("s").frame("Work.", budget=1_000_000)
         pack = until_prepared(frame, writer)
-        while not frame.summaries():
+        while not frame.context.summaries():
             pack = say(frame)
         assert len(writer.asked) == 1
         assert writer.asked[0].frame == frame.id

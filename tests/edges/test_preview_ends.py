@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import Engine, Session
-from holdfast.core import previews
-from holdfast.core.previews import MESSAGE_TAIL, RESULT_TAIL, Spooling
+from holdfast.core.history import previews
+from holdfast.core.history.previews import MESSAGE_TAIL, RESULT_TAIL, Spooling
 from holdfast.model.content import Body
-from holdfast.model.messages import Unit
-from tests.edges.engines import Desk
-from tests.edges.fact_engines import own
+from holdfast.model.sessions.messages import MessageGroup
+from tests.edges.engines import EngineDesk
+from tests.edges.fact_engines import open_session_ledger
 
 LOG = "".join(f"tests/test_{number}.py PASSED\n" for number in range(40_000)) + "1 failed, 39999 passed in 81.20s\n"
 PASTE = "log line 12:00:00 ok\n" * 9_000 + "\nWhy did the payment of ACME fail? Answer in French."
@@ -33,7 +33,7 @@ def _read(session: Session, **args: Any) -> str:
 
 def _shown(session: Session, budget: int) -> str:
     item = session.pack(budget=budget).history.items[-1]
-    assert isinstance(item, Unit)
+    assert isinstance(item, MessageGroup)
     return item.messages[-1].text
 
 
@@ -66,7 +66,7 @@ def test_a_question_behind_a_paste_is_shown(engine: Engine, budget: int) -> None
     assert set(_lines(shown)) <= set(PASTE.splitlines())
 
 
-def test_the_end_of_a_large_stream_is_kept_without_its_middle(desk: Desk) -> None:
+def test_the_end_of_a_large_stream_is_kept_without_its_middle(desk: EngineDesk) -> None:
     session = desk.open("sqlite").create_session("s")
     call = _call(session)
 
@@ -90,7 +90,7 @@ def test_the_end_of_a_large_stream_is_kept_without_its_middle(desk: Desk) -> Non
 
 def test_a_log_whose_previews_have_no_end_stays_readable(engine: Engine) -> None:
     session = engine.create_session("s")
-    ref = engine.put_blob(LOG.encode(), media_type="text/plain")
+    ref = engine.blobs.put(LOG.encode(), media_type="text/plain")
     session.result(_call(session), [Body(ref, LOG[:2_048])])
     assert _shown(session, 16_000).startswith(LOG[:2_048] + "\n[… tool result spooled")
     assert session.pack(budget=16_000).text == session.pack(budget=16_000).text
@@ -106,9 +106,9 @@ def test_a_preview_is_a_beginning_and_an_end_and_no_longer_than_asked(
     text: str, times: int, limit: int, share: float
 ) -> None:
     body = (text * times).encode()
-    made = previews.text_ends(body, body, len(body), limit, share)
+    made = previews.cut_ends(body, body, len(body), limit, share)
     assert len(made.text.encode()) <= limit
-    head, tail = previews.ends_of(made.text, made.tail)
+    head, tail = previews.split_ends(made.text, made.tail)
     assert body.startswith(head.encode())
     assert body.endswith(tail.encode())
     if len(body) <= limit:
@@ -121,14 +121,14 @@ def test_a_preview_is_a_beginning_and_an_end_and_no_longer_than_asked(
 def test_redaction_reaches_the_end_of_a_preview(engine: Engine) -> None:
     """What was stated is found at the end of the stored preview and of a longer one, whose characters are others."""
     session = engine.create_session("s", actor="ada")
-    ledger = own(session)
+    ledger = open_session_ledger(session)
     session.record("user", "Our hotel costs 90. " + "word " * 40_000 + "\nShip to 123 Elm Street. I am Ada.")
-    ledger.assert_("shipping_address", "123 Elm Street")
+    ledger.set("shipping_address", "123 Elm Street")
     session.record("assistant", "Noted.")
     session.record("user", "What now?")
     for budget in (16_000, 64_000):
         assert "Ship to 123 Elm Street. I am Ada." in session.pack(budget=budget).text
-    ledger.assert_("shipping_address", "456 Oak Avenue")
+    ledger.set("shipping_address", "456 Oak Avenue")
     for budget in (16_000, 64_000):
         text = session.pack(budget=budget).text
         assert "123 Elm Street" not in text
@@ -164,10 +164,10 @@ def test_the_end_is_read_by_counting_from_it(engine: Engine) -> None:
     lines = LOG.splitlines(keepends=True)
     assert _read(session, handle=handle, first_line=-2).startswith("".join(lines[-2:]))
     assert _read(session, handle=handle, start=-30).startswith(LOG[-30:])
-    found = session.read_text(handle, first_line=-3, last_line=len(lines) - 1)
+    found = session.handles.read(handle, first_line=-3, last_line=len(lines) - 1)
     assert (found.text, found.lines) == ("".join(lines[-3:-1]), (len(lines) - 2, len(lines) - 1))
-    assert session.read_text(handle, start=-(10**9), stop=5).text == LOG[:5]
-    assert session.read_text(handle, first_line=-(10**9), last_line=1).text == lines[0]
+    assert session.handles.read(handle, start=-(10**9), stop=5).text == LOG[:5]
+    assert session.handles.read(handle, first_line=-(10**9), last_line=1).text == lines[0]
 
 
 def test_the_schema_says_what_a_search_is_and_how_to_read_the_end() -> None:

@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast.errors import CallNotFound, KeyConflict
 from tests.core import provider_examples as given
-from tests.render.shown import check_anthropic, check_chat, check_responses
+from tests.render.provider_checks import check_anthropic, check_chat, check_responses
 
 CUT_ARGS = '{"path": "a.txt", "content": "on'
 OPENAI_CALL = {"id": "call_1", "type": "function", "function": {"name": "write", "arguments": CUT_ARGS}}
@@ -87,25 +87,33 @@ def session(tmp_path: Path) -> Iterator[holdfast.Session]:
         session = engine.create_session("s")
         session.record("user", "Write it down.")
         yield session
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
 
 
 @pytest.mark.parametrize("name", SKIPPED)
 def test_a_reply_that_is_none_is_recorded_and_not_shown(session: holdfast.Session, name: str) -> None:
     body, reason, stop = SKIPPED[name]
-    before = [session.render("openai"), session.render("openai-responses"), session.render("anthropic")]
+    before = [
+        session.context.render("openai"),
+        session.context.render("openai-responses"),
+        session.context.render("anthropic"),
+    ]
     pack = session.pack(time=False)
     message = session.record(body)
     assert (message.skipped, message.source and message.source.stop) == (reason, stop)
     assert (message.tool_calls, message.tokens) == ((), 0)
     assert session.state().usage == holdfast.Usage(input_tokens=100, output_tokens=7)
     assert session.messages()[-1] == message, "it is kept"
-    after = [session.render("openai"), session.render("openai-responses"), session.render("anthropic")]
+    after = [
+        session.context.render("openai"),
+        session.context.render("openai-responses"),
+        session.context.render("anthropic"),
+    ]
     assert after == before, "no model is shown it"
     assert session.pack(time=False).text == pack.text
-    assert [each.role for each in session.window(500).messages] == ["user"]
-    assert session.window(500).omitted == 0
-    assert session.packs()[0].reply == message.seq, "it answers the pack that it cost"
+    assert [each.role for each in session.context.window(500).messages] == ["user"]
+    assert session.context.window(500).omitted == 0
+    assert session.packs.list()[0].reply == message.seq, "it answers the pack that it cost"
 
 
 @pytest.mark.parametrize("name", SKIPPED)
@@ -113,16 +121,16 @@ def test_the_conversation_goes_on_behind_it(session: holdfast.Session, name: str
     session.record(SKIPPED[name][0])
     session.record("user", "Go on.")
     session.record(SKIPPED[name][0])
-    check_anthropic(session.render("anthropic"))
-    check_chat(session.render("openai"))
-    check_responses(session.render("openai-responses"))
-    (said,) = session.render("anthropic")["messages"]
+    check_anthropic(session.context.render("anthropic"))
+    check_chat(session.context.render("openai"))
+    check_responses(session.context.render("openai-responses"))
+    (said,) = session.context.render("anthropic")["messages"]
     assert [each["text"] for each in said["content"]] == ["Write it down.", "Go on."]
     reply = session.record("assistant", "Done.", tool_calls=[{"name": "write", "args": {}}])
     session.result(reply.tool_calls[0], "ok")
-    assert [each["role"] for each in session.render("anthropic")["messages"]] == ["user", "assistant", "user"]
+    assert [each["role"] for each in session.context.render("anthropic")["messages"]] == ["user", "assistant", "user"]
     assert session.state().messages == 6
-    assert not session.recover().unknown
+    assert not session.recover().unknown_outcomes
 
 
 @pytest.mark.parametrize("name", [name for name in SKIPPED if "call" in name])
@@ -149,11 +157,11 @@ def test_what_is_recorded_by_hand_may_be_empty_too(session: holdfast.Session) ->
     assert (message.skipped, message.usage) == ("empty", usage)
     assert session.record({"role": "assistant", "content": None}).skipped == "empty"
     assert session.record("assistant", None, usage=usage).skipped == "empty"
-    with pytest.raises(holdfast.errors.InvalidContent):
+    with pytest.raises(holdfast.errors.InvalidArgument):
         session.record("assistant")
-    assert [each["role"] for each in session.render("openai")] == ["user"]
+    assert [each["role"] for each in session.context.render("openai")] == ["user"]
     for role in ("user", "system"):
-        with pytest.raises(holdfast.errors.InvalidContent):
+        with pytest.raises(holdfast.errors.InvalidArgument):
             session.record(role, "")
 
 
@@ -164,7 +172,7 @@ def test_by_hand_one_says_why_the_model_stopped(session: holdfast.Session) -> No
     assert session.state().open_calls == ()
     assert session.record("assistant", "Done.", stop="end_turn").skipped is None
     for role, content in (("user", "Hi."), (chat({"content": "x"}), None)):
-        with pytest.raises(holdfast.errors.InvalidContent, match="stop"):
+        with pytest.raises(holdfast.errors.InvalidArgument, match="stop"):
             session.record(role, content, stop="length")
 
 
@@ -173,8 +181,8 @@ def test_it_is_charged_to_its_frame_and_is_no_message_of_it(session: holdfast.Se
     frame.record("user", "Work.")
     frame.record(chat({"content": "The first"}, "length"))
     assert frame.state().budget.used == 107
-    assert [each.role for each in frame.history().messages] == ["user"]
-    assert frame.window(500).omitted == 0
+    assert [each.role for each in frame.context.view().messages] == ["user"]
+    assert frame.context.window(500).omitted == 0
 
 
 def test_a_question_that_was_cut_off_waits_for_nobody(session: holdfast.Session) -> None:
@@ -193,10 +201,10 @@ def test_it_can_be_summarised_around_and_erased(session: holdfast.Session) -> No
     skipped = session.record(SKIPPED["chat, cut"][0])
     session.record("assistant", "A long answer, in many words, to what was asked before.")
     session.record("user", "And then?")
-    draft = session.draft_summary(keep_turns=1)
+    draft = session.context.draft_summary(keep_turns=1)
     assert draft is not None
     assert [each.seq for item in draft.items for each in item.messages] == [2, 4]  # type: ignore[union-attr]
-    assert session.summarize(draft, "Written.").messages == 2
+    assert session.context.summarize(draft, "Written.").messages == 2
     session.erase([skipped.seq], "asked for")
     assert session.messages()[1].erased
 
@@ -208,15 +216,15 @@ def test_transcripts_carry_it(tmp_path: Path) -> None:
         session.record(SKIPPED["chat, cut call"][0])
         session.record(SKIPPED["chat, nothing"][0])
         session.record(SKIPPED["chat, refusal"][0])
-        engine.export_transcript(tmp_path / "a.jsonl", "s")
-        expected = session.render("openai")
+        engine.admin.export_transcript(tmp_path / "a.jsonl", "s")
+        expected = session.context.render("openai")
     with holdfast.open(tmp_path / "b.db") as engine:
-        engine.import_transcript(tmp_path / "a.jsonl", session="s")
+        engine.admin.import_transcript(tmp_path / "a.jsonl", session="s")
         again = engine.session("s")
-        assert again.render("openai") == expected
+        assert again.context.render("openai") == expected
         assert [each.skipped for each in again.messages()] == [None, "length", "empty", "refusal"]
         assert again.state().usage.output_tokens == 21
-        engine.export_transcript(tmp_path / "b.jsonl", "s")
+        engine.admin.export_transcript(tmp_path / "b.jsonl", "s")
     assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
 
 
@@ -254,11 +262,11 @@ def test_streams_end_as_replies_do(session: holdfast.Session) -> None:
         ([{"type": "response.incomplete", "response": SKIPPED["responses, cut call"][0]}], "length"),
     ]
     for events, reason in streams:
-        deltas = holdfast.Deltas()
+        deltas = holdfast.types.Deltas()
         for event in events:
             deltas.add(event)
         assert session.record(deltas).skipped == reason, events
-    assert [each["role"] for each in session.render("openai")] == ["user"]
+    assert [each["role"] for each in session.context.render("openai")] == ["user"]
     assert session.state().open_calls == ()
 
 
@@ -273,13 +281,13 @@ def test_a_stream_that_broke_off_is_kept_as_far_as_it_can_be_used(session: holdf
         (chat_chunks({"content": "The first"}), None),
     ]
     for events, reason in broken:
-        deltas = holdfast.Deltas()
+        deltas = holdfast.types.Deltas()
         for event in events:
             deltas.add(event)
         message = session.record(deltas.partial())
         assert message.skipped == reason, events
     assert session.state().open_calls == ()
-    assert session.render("openai")[-1] == {"role": "assistant", "content": "The first"}
+    assert session.context.render("openai")[-1] == {"role": "assistant", "content": "The first"}
 
 
 # Arguments
@@ -305,16 +313,16 @@ def recorded(session: holdfast.Session, spelled: str) -> Any:
 
 
 def chat_args(session: holdfast.Session) -> str:
-    return str(session.render("openai")[-2]["tool_calls"][0]["function"]["arguments"])
+    return str(session.context.render("openai")[-2]["tool_calls"][0]["function"]["arguments"])
 
 
 @pytest.mark.parametrize("spelled", SPELLINGS)
 def test_arguments_go_back_byte_for_byte(session: holdfast.Session, spelled: str) -> None:
     recorded(session, spelled)
     assert chat_args(session) == spelled
-    assert session.render("openai-responses")["input"][-2]["arguments"] == spelled
-    assert session.messages()[1].tool_calls[0].id in session.render("text")
-    sent = session.render("anthropic")["messages"][1]["content"][0]["input"]
+    assert session.context.render("openai-responses")["input"][-2]["arguments"] == spelled
+    assert session.messages()[1].tool_calls[0].id in session.context.render("text")
+    sent = session.context.render("anthropic")["messages"][1]["content"][0]["input"]
     json.dumps(sent, allow_nan=False)
     if "e400" not in spelled:
         assert json.dumps(sent) == json.dumps(json.loads(spelled)), "keys in order, numbers of their kind"
@@ -324,14 +332,14 @@ def test_arguments_go_back_byte_for_byte(session: holdfast.Session, spelled: str
 def test_an_item_of_a_response_goes_back_byte_for_byte(session: holdfast.Session, spelled: str) -> None:
     message = session.record(response([{**ITEM_CALL, "arguments": spelled}]))
     session.result(message.tool_calls[0], "ok")
-    assert session.render("openai-responses")["input"][-2]["arguments"] == spelled
+    assert session.context.render("openai-responses")["input"][-2]["arguments"] == spelled
 
 
 def test_an_object_keeps_the_order_of_its_keys(session: holdfast.Session) -> None:
     args = {"path": "a", "content": "b", "mode": {"z": 1, "a": 1.0}}
     message = session.record(anthropic([{**USE, "input": args}], "tool_use"))
     session.result(message.tool_calls[0], "ok")
-    assert json.dumps(session.render("anthropic")["messages"][1]["content"][0]["input"]) == json.dumps(args)
+    assert json.dumps(session.context.render("anthropic")["messages"][1]["content"][0]["input"]) == json.dumps(args)
     assert chat_args(session) == json.dumps(args, separators=(",", ":"))
     assert message.tool_calls[0].args == args
 
@@ -370,16 +378,16 @@ def test_transcripts_and_copies_carry_the_spelling(tmp_path: Path) -> None:
         session = engine.create_session("s")
         session.record("user", "Go.")
         recorded(session, SPELLINGS[0])
-        engine.export_transcript(tmp_path / "a.jsonl", "s")
-        engine.export(tmp_path / "a.bundle")
+        engine.admin.export_transcript(tmp_path / "a.jsonl", "s")
+        engine.admin.export(tmp_path / "a.bundle")
     for how in ("transcript", "bundle"):
         with holdfast.open(tmp_path / f"{how}.db") as engine:
             if how == "transcript":
-                engine.import_transcript(tmp_path / "a.jsonl", session="s")
-                engine.export_transcript(tmp_path / "b.jsonl", "s")
+                engine.admin.import_transcript(tmp_path / "a.jsonl", session="s")
+                engine.admin.export_transcript(tmp_path / "b.jsonl", "s")
                 assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
             else:
-                engine.import_(tmp_path / "a.bundle")
+                engine.admin.import_(tmp_path / "a.bundle")
             assert chat_args(engine.session("s")) == SPELLINGS[0]
 
 
@@ -390,7 +398,7 @@ def test_a_result_says_that_it_is_no_error_if_it_did(session: holdfast.Session) 
         {"type": "tool_result", "tool_use_id": "toolu_2", "content": "ok"},
     ]
     session.record({"role": "user", "content": results})
-    made = session.render("anthropic")["messages"][-1]["content"]
+    made = session.context.render("anthropic")["messages"][-1]["content"]
     made[-1].pop("cache_control")
     assert json.dumps(made) == json.dumps(results)
 
@@ -404,7 +412,7 @@ def test_the_time_can_be_switched_off(session: holdfast.Session) -> None:
     assert "time" not in pack.text
     assert not pack.manifest.request.time
     session.record("assistant", "Done.", pack=pack)
-    assert session.reproduce(session.packs()[0]).text == pack.text
+    assert session.packs.reproduce(session.packs.list()[0]).text == pack.text
     assert session.pack().manifest.request.time
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Engine
-from tests.edges.engines import Desk
-from tests.edges.fact_engines import MANY, shelf
+from tests.edges.engines import EngineDesk
+from tests.edges.fact_engines import MANY, open_ledger
 
 FACTS = {
     "price": "19 euros a month",
@@ -37,18 +37,18 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_question_finds_its_fact_first(engine: Engine, question: str) -> None:
-    ledger = shelf(engine, user="ada")
-    ledger.assert_all([{"key": key, "value": value} for key, value in FACTS.items()])
+    ledger = open_ledger(engine, user="ada")
+    ledger.set_all([{"key": key, "value": value} for key, value in FACTS.items()])
     found = ledger.search(question)
     assert found, question
     assert found[0].fact.key == QUESTIONS[question]
 
 
-def test_every_store_finds_the_same_in_the_same_order(desk: Desk) -> None:
+def test_every_store_finds_the_same_in_the_same_order(desk: EngineDesk) -> None:
     found = []
     for kind in MANY:
-        ledger = shelf(desk.open(kind), user="ada")
-        ledger.assert_all([{"key": key, "value": value} for key, value in FACTS.items()])
+        ledger = open_ledger(desk.open(kind), user="ada")
+        ledger.set_all([{"key": key, "value": value} for key, value in FACTS.items()])
         questions = [*QUESTIONS, *(value for value in FACTS.values()), "Ένας σας", "zebra"]
         found.append([[(known.fact.key, known.score) for known in ledger.search(each)] for each in questions])
     assert all(each == found[0] for each in found)

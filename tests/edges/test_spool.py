@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Body, Data, Engine, Message, Session, Text, errors
+from holdfast import Engine, Message, Session, Text, errors
 from holdfast.adapters.tokens import EstimatingCounter
-from holdfast.core import previews
-from holdfast.core.previews import Spooling
+from holdfast.core.history import previews
+from holdfast.core.history.previews import Spooling
 from holdfast.model import limits
 from holdfast.model.content import Part
-from tests.edges.engines import Desk
+from holdfast.types import Body, Data
+from tests.edges.engines import EngineDesk
 from tests.support import figure
 
 EXAMPLES = figure(60, 3_000)
@@ -54,14 +55,14 @@ def test_a_body_is_kept_the_same_however_it_came_in_and_is_read_back_whole(
         pieces = (body[at : at + size] for at in range(0, len(body), size))
         for way in (body, io.BytesIO(body), pieces):
             assert _part(_result(session, way)) == part
-        shown = previews.of_text(text, spooling)
+        shown = previews.preview_text(text, spooling)
         if shown is None:
             assert part == Text(text)
         else:
             assert isinstance(part, Body)
             assert ((part.preview, part.tail), part.ref.size, part.ref.media_type) == (shown, len(body), "text/plain")
-            assert engine.read_blob(part.ref) == body
-            assert len(previews.shown_as(part, f"h{message.seq}_0").encode()) < len(body)
+            assert engine.blobs.read(part.ref) == body
+            assert len(previews.show_body(part, f"h{message.seq}_0").encode()) < len(body)
 
 
 @settings(max_examples=EXAMPLES)
@@ -71,8 +72,8 @@ def test_a_value_is_kept_whole_and_shown_by_its_structure(value: Any, threshold:
         part = _part(_result(engine.create_session("s"), value))
         if isinstance(part, Body):
             assert part.ref.size > threshold > 0
-            assert part.preview == previews.json_preview(value, preview)
-            assert json.loads(engine.read_blob(part.ref)) == value
+            assert part.preview == previews.outline_json(value, preview)
+            assert json.loads(engine.blobs.read(part.ref)) == value
         else:
             assert part == Data(value)
 
@@ -88,7 +89,7 @@ def test_a_large_value_is_shown_by_its_structure_as_text_or_as_json(engine: Engi
     for part in (of_value, of_text):
         assert part.preview.startswith('{"rows": [{"n": 0, "text": "xxx')
         assert limits.PREVIEW_BYTES // 2 < len(part.preview.encode()) <= limits.PREVIEW_BYTES
-    assert json.loads(engine.read_blob(of_text.ref)) == value
+    assert json.loads(engine.blobs.read(of_text.ref)) == value
 
 
 def test_bytes_that_are_known_are_named_and_those_that_are_not_are_not(engine: Engine) -> None:
@@ -122,15 +123,15 @@ def test_what_is_counted_is_what_is_shown(engine: Engine) -> None:
         message = _result(session, value)
         part = _part(message)
         assert isinstance(part, Body)
-        assert message.tokens == counter.count(previews.shown_as(part, previews.SOME_HANDLE))
-        assert abs(message.tokens - counter.count(previews.shown_as(part, f"h{message.seq}_0"))) <= 4
+        assert message.tokens == counter.count(previews.show_body(part, previews.SAMPLE_HANDLE))
+        assert abs(message.tokens - counter.count(previews.show_body(part, f"h{message.seq}_0"))) <= 4
 
 
 # The policy
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite awaited"])
-def test_a_threshold_of_0_leaves_everything_in_the_log_but_what_it_cannot_hold(kind: str, desk: Desk) -> None:
+def test_a_threshold_of_0_leaves_everything_in_the_log_but_what_it_cannot_hold(kind: str, desk: EngineDesk) -> None:
     session = desk.open(kind, spooling=Spooling(0)).create_session("s")
     assert _part(_result(session, "x" * 900_000)) == _part(_result(session, b"x" * 900_000)) == Text("x" * 900_000)
     assert _part(_result(session, ["x" * 900_000])) == Data(["x" * 900_000])
@@ -146,13 +147,13 @@ def test_a_threshold_of_0_leaves_everything_in_the_log_but_what_it_cannot_hold(k
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "memory awaited"])
-def test_a_threshold_of_ones_own_holds_for_messages_and_handles_alike(kind: str, desk: Desk) -> None:
+def test_a_threshold_of_ones_own_holds_for_messages_and_handles_alike(kind: str, desk: EngineDesk) -> None:
     session = desk.open(kind, spooling=Spooling(1_000, 100)).create_session("s")
     text = "é" * 2_000
     frame = session.frame("look", budget=10)
     [said] = session.record("user", text).content
-    handle = frame.add_handle("document", text)
-    [kept] = frame.read_handle(handle)
+    handle = frame.handles.add("document", text)
+    [kept] = frame.handles.parts(handle)
     assert _part(_result(session, text)) == kept
     assert isinstance(said, Body)
     assert isinstance(kept, Body)
@@ -162,7 +163,7 @@ def test_a_threshold_of_ones_own_holds_for_messages_and_handles_alike(kind: str,
 
 
 _BAD: dict[str, tuple[type[errors.HoldfastError], object]] = {
-    "another thing": (errors.InvalidContent, 51_200),
+    "another thing": (errors.InvalidArgument, 51_200),
     "below 0": (errors.InvalidNumber, Spooling(-1)),
     "no number": (errors.InvalidNumber, Spooling("many")),  # type: ignore[arg-type]
     "true": (errors.InvalidNumber, Spooling(True)),
@@ -173,7 +174,7 @@ _BAD: dict[str, tuple[type[errors.HoldfastError], object]] = {
 
 
 @pytest.mark.parametrize("case", _BAD)
-def test_a_policy_that_cannot_be_meant_is_refused_before_anything_is_opened(case: str, desk: Desk) -> None:
+def test_a_policy_that_cannot_be_meant_is_refused_before_anything_is_opened(case: str, desk: EngineDesk) -> None:
     kind, spooling = _BAD[case]
     path: Any = desk.folder / "agent.db"
     with pytest.raises(kind):

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.context.levels import LEVELS
-from holdfast.errors import CriticalOverflow, InvalidContent
+from holdfast.errors import CriticalOverflow, InvalidArgument
 from holdfast.model import limits
-from holdfast.model.plan import SummarizeOldest, TruncateAt
+from holdfast.model.history.plans import LEVELS, SummarizeOldest, TruncateAt
 
 
 def _session(**options: Any) -> Any:
@@ -27,8 +26,8 @@ def test_the_result_of_a_critical_call_is_critical() -> None:
     session = _session()
     session.record("user", "Look.")
     message = _critical_call(session, 140_000)
-    assert session.piece(f"h{message.seq}_0").priority == "critical"
-    assert [each.priority for each in session.pieces()] == ["critical"]
+    assert session.handles.get(f"h{message.seq}_0").priority == "critical"
+    assert [each.priority for each in session.handles.list()] == ["critical"]
     with pytest.raises(CriticalOverflow):
         session.pack(budget=8_000, settle=False)
     whole = session.pack(budget=200_000)
@@ -51,8 +50,8 @@ def test_what_is_critical_is_not_paged_out() -> None:
     message = session.record("user", "NEVER refund. " * 100, priority="critical")
     result = _critical_call(session, 2_000)
     for each in (message, result):
-        with pytest.raises(InvalidContent, match="Critical"):
-            session.page_out(f"h{each.seq}_0")
+        with pytest.raises(InvalidArgument, match="Critical"):
+            session.handles.page_out(f"h{each.seq}_0")
     assert "NEVER refund." in session.pack().text
 
 
@@ -65,7 +64,7 @@ def test_a_manifest_names_what_is_in_view_once_and_nothing_that_was_folded() -> 
     second = session.record("user", "Always write to Ada.", priority="critical")
     session.record("assistant", "Yes.")
     session.record("user", "And now?")
-    session.compact(strategy=SummarizeOldest(2), window=100_000)
+    session.context.compact(strategy=SummarizeOldest(2), window=100_000)
     pack = session.pack()
     entries = [each for each in pack.manifest.entries if each.section == "history"]
     assert len({each.id for each in entries}) == len(entries)
@@ -82,7 +81,7 @@ def test_a_manifest_names_what_is_in_view_once_and_nothing_that_was_folded() -> 
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_least_compaction_is_carried_out_with_a_custom_strategy(level: str) -> None:
     session = _session(strategies={"same": lambda items, _budget: items})
-    session.set_working("a", "x7" * 400)
+    session.working.set("a", "x7" * 400)
     with_strategy, without = (session.pack(strategy=each, min_compaction=level) for each in ("same", None))
     assert with_strategy.tokens.level == without.tokens.level
     fates = [[(each.id, each.fate) for each in pack.manifest.entries] for pack in (with_strategy, without)]
@@ -98,7 +97,7 @@ def test_a_summary_shows_a_share_and_a_line_is_no_summary() -> None:
         for number in range(12):
             session.record("user", f"Question {number} about the invoice. " * 20)
             session.record("assistant", f"Answer {number} about the invoice. " * 20)
-        session.compact(strategy=strategy, window=100_000)
+        session.context.compact(strategy=strategy, window=100_000)
         (entry,) = [each for each in session.pack().manifest.entries if each.fate == "reduced"]
         assert entry.reason.startswith(words)
         assert 0 < entry.share < 0.5

@@ -14,17 +14,27 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Engine, Frame, Session, Swept, Usage, errors
+from holdfast import Engine, Frame, Session, Usage, errors
 from holdfast.adapters.system import RandomIds
 from holdfast.core import invariants
 from holdfast.errors import HoldfastError
-from holdfast.model.frames import Budget, SuspensionToken
-from tests.edges.engines import FEWER, KINDS, LASTING, Desk, HandClock, contents, everything, refused
+from holdfast.model.frames.frames import Budget, SuspensionToken
+from holdfast.types import SweepResult
+from tests.edges.engines import (
+    DURABLE_KINDS,
+    FEWER_KINDS,
+    KINDS,
+    EngineDesk,
+    ManualClock,
+    contents,
+    expect_refusal,
+    read_raw_contents,
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _at(clock: HandClock, seconds: float) -> datetime:
+def _at(clock: ManualClock, seconds: float) -> datetime:
     """So many seconds from now, by this clock."""
     return EPOCH + timedelta(microseconds=clock.now_us()) + timedelta(seconds=seconds)
 
@@ -35,8 +45,8 @@ def _resting(session: Session, **options: Any) -> tuple[Frame, SuspensionToken]:
 
 
 @pytest.fixture(params=KINDS)
-def timed(request: pytest.FixtureRequest, desk: Desk) -> tuple[Engine, HandClock]:
-    clock = HandClock()
+def timed(request: pytest.FixtureRequest, desk: EngineDesk) -> tuple[Engine, ManualClock]:
+    clock = ManualClock()
     return desk.open(request.param, clock=clock), clock
 
 
@@ -55,16 +65,16 @@ def test_a_suspended_frame_rests_until_its_token_comes_once(engine: Engine) -> N
         "active",
         None,
     )
-    with refused(engine, errors.TokenConsumed, frame=frame.id):
+    with expect_refusal(engine, errors.TokenConsumed, frame=frame.id):
         engine.resume(token)
     second = frame.suspend("once more")
     assert second != token
-    with refused(engine, errors.TokenConsumed, frame=frame.id):
+    with expect_refusal(engine, errors.TokenConsumed, frame=frame.id):
         engine.resume(token)
     engine.resume(str(second))
     frame.pop()
     for used in (token, second):
-        with refused(engine, errors.TokenConsumed, frame=frame.id):
+        with expect_refusal(engine, errors.TokenConsumed, frame=frame.id):
             engine.resume(used)
 
 
@@ -72,33 +82,33 @@ def test_nothing_new_begins_in_a_frame_that_rests_and_what_happened_is_recorded(
     session = engine.create_session("s")
     root = session.frame("root", budget=100)
     child = root.frame("child", budget=10)
-    kept = root.reserve("a call", 5)
+    kept = root.budget.reserve("a call", 5)
     call = root.record("assistant", "", tool_calls=[{"name": "look"}]).tool_calls[0]
     root.suspend("approval")
     for begin in (
         lambda: root.frame("another", budget=1),
-        lambda: root.reserve("another", 1),
-        lambda: root.start(call),
+        lambda: root.budget.reserve("another", 1),
+        lambda: root.start_call(call),
         lambda: session.run(call, lambda: pytest.fail("it must not run")),
-        lambda: child.grant(1),
+        lambda: child.budget.grant(1),
     ):
-        with refused(engine, errors.FrameSuspended, frame=root.id, reason="approval"):
+        with expect_refusal(engine, errors.FrameSuspendedError, frame=root.id, reason="approval"):
             begin()
-    with refused(engine, errors.AlreadySuspended, frame=root.id, reason="approval"):
+    with expect_refusal(engine, errors.AlreadySuspended, frame=root.id, reason="approval"):
         root.suspend("again")
-    root.commit(kept, 3)
+    root.budget.commit(kept, 3)
     root.result(call, "seen")
     root.record("assistant", "well", usage=Usage(2, 2))
     root.update(goal="another")
-    root.add_handle("url", "example")
-    root.grant(1)
+    root.handles.add("url", "example")
+    root.budget.grant(1)
     assert root.state().budget == Budget(101, used=7, delegated=10)
-    child.use(1)
+    child.budget.use(1)
     child.frame("goes on", budget=1).pop()
     child.pop()
     assert (root.state().status, root.state().budget.used) == ("suspended", 8)
     root.pop("cancelled", "nobody approved")
-    assert invariants.check(session.state()) == []
+    assert invariants.find_violations(session.state()) == []
 
 
 def test_a_suspended_frame_is_never_on_top_and_wakes_as_it_stands(engine: Engine) -> None:
@@ -106,11 +116,11 @@ def test_a_suspended_frame_is_never_on_top_and_wakes_as_it_stands(engine: Engine
     other, root = session.frame("other", budget=1), session.frame("root", budget=10)
     child = root.frame("child", budget=1)
     token = root.suspend("approval")
-    assert [each.id for each in session.stack()] == [root.id, child.id]
+    assert [each.id for each in session.frames.stack()] == [root.id, child.id]
     child.suspend("approval")
-    assert [each.id for each in session.stack()] == [other.id]
+    assert [each.id for each in session.frames.stack()] == [other.id]
     assert engine.resume(token).state().status == "waiting"
-    assert [each.id for each in session.stack()] == [root.id]
+    assert [each.id for each in session.frames.stack()] == [root.id]
     child.pop("cancelled")
     assert root.state().status == "active"
 
@@ -123,19 +133,19 @@ def test_what_rests_below_rests_under_the_one_token(engine: Engine) -> None:
     own = alone.suspend("on its own")
     token = root.suspend("all of it", cascade=True)
     assert [each.state().status for each in (root, child, leaf, alone)] == ["suspended"] * 4
-    with refused(engine, errors.FrameSuspended, frame=leaf.id, reason="all of it"):
-        leaf.reserve("a call", 1)
+    with expect_refusal(engine, errors.FrameSuspendedError, frame=leaf.id, reason="all of it"):
+        leaf.budget.reserve("a call", 1)
     for frame in (child, leaf):
-        with refused(engine, errors.NotSuspended, frame=frame.id, status="suspended"):
+        with expect_refusal(engine, errors.NotSuspended, frame=frame.id, status="suspended"):
             frame.reissue()
-        with refused(engine, errors.AlreadySuspended, frame=frame.id):
+        with expect_refusal(engine, errors.AlreadySuspended, frame=frame.id):
             frame.suspend("again")
     assert [each.frame for each in engine.suspended()] == [root.id, alone.id]
     leaf.pop()
     engine.resume(token)
     assert [each.state().status for each in (root, child, alone)] == ["waiting", "waiting", "suspended"]
     assert engine.resume(own).state().status == "active"
-    assert invariants.check(session.state()) == []
+    assert invariants.find_violations(session.state()) == []
 
 
 # Tokens
@@ -151,21 +161,21 @@ def test_a_token_is_bound_to_its_tenant_and_to_those_it_is_for(engine: Engine) -
     )
     rival = engine.acting_as(tenant="rival", principal="ada")
     for _, token in (own, by_one, by_some):
-        with refused(engine, errors.TokenInvalid, tenant="rival"):
+        with expect_refusal(engine, errors.TokenInvalid, tenant="rival"):
             rival.resume(token)
-        with refused(engine, errors.TokenForbidden, principal="mallory"):
+        with expect_refusal(engine, errors.TokenForbidden, principal="mallory"):
             engine.acting_as(principal="mallory").resume(token)
     for principal, (frame, token) in (("bob", own), ("eve", by_one)):
         other = engine.acting_as(principal=principal)
-        with refused(engine, errors.TokenForbidden, frame=frame.id, principal=principal):
+        with expect_refusal(engine, errors.TokenForbidden, frame=frame.id, principal=principal):
             other.resume(token)
-        with refused(engine, errors.TokenForbidden, frame=frame.id, principal=principal):
-            other.session("s").get_frame(frame.id).reissue()
+        with expect_refusal(engine, errors.TokenForbidden, frame=frame.id, principal=principal):
+            other.session("s").frames.get(frame.id).reissue()
     ada.resume(own[1])
     engine.acting_as(principal="bob").resume(by_one[1])
     eve = engine.acting_as(principal="eve")
-    replaced = eve.session("s").get_frame(by_some[0].id).reissue()
-    with refused(engine, errors.TokenRevoked, frame=by_some[0].id):
+    replaced = eve.session("s").frames.get(by_some[0].id).reissue()
+    with expect_refusal(engine, errors.TokenRevokedError, frame=by_some[0].id):
         ada.resume(by_some[1])
     ada.resume(replaced)
     assert [event.principal for event in session.events(limit=100) if event.type == "frame.resumed"] == [
@@ -199,42 +209,42 @@ def test_a_forged_token_is_none(engine: Engine) -> None:
     digest = hashlib.sha256(token.encode()).hexdigest()
     twisted = token[:-1] + ("A" if token[-1] != "A" else "B")
     for forged in (*FORGED, digest, twisted, token[4:], token + "A", token.lower(), f" {token}"):
-        with refused(engine, errors.TokenInvalid, tenant="default"):
+        with expect_refusal(engine, errors.TokenInvalid, tenant="default"):
             engine.resume(forged)
     engine.resume(token)
     assert frame.state().status == "active"
 
 
-def test_tokens_expire_are_replaced_and_are_taken_back(timed: tuple[Engine, HandClock]) -> None:
+def test_tokens_expire_are_replaced_and_are_taken_back(timed: tuple[Engine, ManualClock]) -> None:
     engine, clock = timed
     session = engine.create_session("s")
     frame, token = _resting(session, expires_at=_at(clock, 60))
     clock.now_s += 61.5
-    with refused(engine, errors.TokenExpired, frame=frame.id, late_us=1_500_000):
+    with expect_refusal(engine, errors.TokenExpired, frame=frame.id, late_us=1_500_000):
         engine.resume(token)
     second = frame.reissue(expires_at=_at(clock, 60).astimezone(timezone(timedelta(hours=-5))))
-    with refused(engine, errors.TokenRevoked, frame=frame.id, reason="another was issued in its place"):
+    with expect_refusal(engine, errors.TokenRevokedError, frame=frame.id, reason="another was issued in its place"):
         engine.resume(token)
-    engine.acting_as(principal="whoever finds it").session("s").get_frame(frame.id).revoke("in the wrong hands")
+    engine.acting_as(principal="whoever finds it").session("s").frames.get(frame.id).revoke("in the wrong hands")
     before = contents(engine)
     frame.revoke("twice")
     assert contents(engine) == before
-    with refused(engine, errors.TokenRevoked, frame=frame.id, reason="it was taken back"):
+    with expect_refusal(engine, errors.TokenRevokedError, frame=frame.id, reason="it was taken back"):
         engine.resume(second)
     assert frame.state().status == "suspended"
     third = frame.reissue()  # for as long as the one before
     clock.now_s += 60
-    with refused(engine, errors.TokenExpired, frame=frame.id, late_us=0):
+    with expect_refusal(engine, errors.TokenExpired, frame=frame.id, late_us=0):
         engine.resume(third)
     last = frame.reissue()
     clock.now_s += 10**6
     engine.resume(last)
     ended, fourth = _resting(session)
     ended.pop("cancelled")
-    with refused(engine, errors.TokenRevoked, frame=ended.id, reason="the frame has ended"):
+    with expect_refusal(engine, errors.TokenRevokedError, frame=ended.id, reason="the frame has ended"):
         engine.resume(fourth)
     for do in (frame.reissue, frame.revoke):
-        with refused(engine, errors.NotSuspended, frame=frame.id, status="active"):
+        with expect_refusal(engine, errors.NotSuspended, frame=frame.id, status="active"):
             do()
 
 
@@ -250,7 +260,7 @@ NO_TIMES: tuple[Any, ...] = (
 )
 
 
-def test_a_time_that_is_none_or_has_passed_is_refused(timed: tuple[Engine, HandClock]) -> None:
+def test_a_time_that_is_none_or_has_passed_is_refused(timed: tuple[Engine, ManualClock]) -> None:
     engine, clock = timed
     session = engine.create_session("s")
     frame = session.frame("work", budget=1)
@@ -265,9 +275,9 @@ def test_a_time_that_is_none_or_has_passed_is_refused(timed: tuple[Engine, HandC
     frame.suspend("approval", expires_at=datetime.max.replace(tzinfo=UTC))
 
 
-@pytest.mark.parametrize("kind", FEWER)
-def test_time_stands_still_for_a_frame_that_rests(kind: str, desk: Desk) -> None:
-    clock = HandClock()
+@pytest.mark.parametrize("kind", FEWER_KINDS)
+def test_time_stands_still_for_a_frame_that_rests(kind: str, desk: EngineDesk) -> None:
+    clock = ManualClock()
     engine = desk.open(kind, clock=clock)
     session = engine.create_session("s")
     root = session.frame("root", budget=10, timeout_s=100)
@@ -276,21 +286,21 @@ def test_time_stands_still_for_a_frame_that_rests(kind: str, desk: Desk) -> None
     token = root.suspend("approval", cascade=True)
     assert (root.state().deadline_us, child.state().deadline_us) == (None, None)
     clock.now_s += 10**6
-    assert engine.sweep() == Swept()
+    assert engine.admin.sweep() == SweepResult()
     engine.resume(token)
     now = clock.now_us()
     assert (root.state().deadline_us, child.state().deadline_us) == (now + 80_000_000, now + 10_000_000)
     clock.now_s += 9
-    assert engine.sweep() == Swept()
+    assert engine.admin.sweep() == SweepResult()
     clock.now_s += 1
-    assert engine.sweep().frames == ((session.scope, child.id),)
+    assert engine.admin.sweep().frames == ((session.scope, child.id),)
     clock.now_s += 70
-    assert engine.sweep().frames == ((session.scope, root.id),)
+    assert engine.admin.sweep().frames == ((session.scope, root.id),)
 
 
-@pytest.mark.parametrize("kind", LASTING)
-def test_a_token_works_in_another_process_a_year_later(kind: str, desk: Desk) -> None:
-    clock = HandClock()
+@pytest.mark.parametrize("kind", DURABLE_KINDS)
+def test_a_token_works_in_another_process_a_year_later(kind: str, desk: EngineDesk) -> None:
+    clock = ManualClock()
     engine = desk.open(kind, clock=clock)
     frame, token = _resting(engine.create_session("s", actor="ada", thread="t"))
     engine.close()
@@ -302,7 +312,7 @@ def test_a_token_works_in_another_process_a_year_later(kind: str, desk: Desk) ->
     assert again.suspended() == []
 
 
-def test_what_rests_is_listed_in_pages_and_by_name(timed: tuple[Engine, HandClock]) -> None:
+def test_what_rests_is_listed_in_pages_and_by_name(timed: tuple[Engine, ManualClock]) -> None:
     engine, clock = timed
     made = []
     for actor, name in (("ada", "a"), ("ada", "b"), ("bob", "a")):
@@ -345,7 +355,7 @@ def test_a_token_has_256_bits_and_does_not_show_itself() -> None:
     engine.close()
 
 
-def _uses(engine: Engine, clock: HandClock, tokens: list[str]) -> list[HoldfastError]:
+def _uses(engine: Engine, clock: ManualClock, tokens: list[str]) -> list[HoldfastError]:
     """Use tokens in all wrong ways: what was said."""
     said: list[HoldfastError] = []
 
@@ -380,17 +390,17 @@ def _uses(engine: Engine, clock: HandClock, tokens: list[str]) -> list[HoldfastE
 
 
 def test_a_token_is_in_no_event_no_row_no_error_and_no_log(
-    timed: tuple[Engine, HandClock], desk: Desk, caplog: pytest.LogCaptureFixture
+    timed: tuple[Engine, ManualClock], desk: EngineDesk, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine, clock = timed
     caplog.set_level(logging.DEBUG)
     tokens: list[str] = []
     said = _uses(engine, clock, tokens)
     told = "\n".join("".join(traceback.TracebackException.from_exception(each).format()) for each in said)
-    listed = f"{engine.suspended()} {engine.session('s').frames()} {engine.session('s').recover()}"
+    listed = f"{engine.suspended()} {engine.session('s').frames.list()} {engine.session('s').recover()}"
     export = desk.folder / "export.jsonl"
-    engine.export(export)
-    stored = everything(engine, desk) + export.read_bytes()
+    engine.admin.export(export)
+    stored = read_raw_contents(engine, desk) + export.read_bytes()
     assert len(tokens) == 5
     for token in tokens:
         secret = base64.urlsafe_b64decode(token.removeprefix("hfs_") + "=")

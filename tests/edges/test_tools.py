@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Body, Data, Engine, Message, Session, Text, ToolCall, Usage, errors
+from holdfast import Engine, Message, Session, Text, ToolCall, Usage, errors
 from holdfast.model import limits
-from tests.edges.engines import KINDS, Desk, contents, refused
+from holdfast.types import Body, Data
+from tests.edges.engines import KINDS, EngineDesk, contents, expect_refusal
 
 AWAITED = tuple(kind for kind in KINDS if kind.endswith("awaited"))
 BLOCKING = tuple(kind for kind in KINDS if not kind.endswith("awaited"))
@@ -45,58 +46,58 @@ def test_an_intent_says_what_is_to_run_under_which_key(engine: Engine) -> None:
     session = engine.create_session("s")
     root = session.frame("root", budget=1)
     first, second, third = _asked(root, "pay", "pay", "look", amount=5)
-    started = root.start(first)
+    started = root.start_call(first)
     assert (started.call, started.name, started.args, started.attempt) == (first.id, "pay", {"amount": 5}, 1)
     assert len(started.key) == 32
-    assert session.start(second.id).key != started.key
-    assert session.start(third, call_key="my own").key == "my own"
+    assert session.start_call(second.id).key != started.key
+    assert session.start_call(third, call_key="my own").key == "my own"
     assert root.state().tool_calls == 3
     assert [call.attempts for call in session.state().open_calls] == [1, 1, 1]
     outside = engine.create_session("other")
-    assert outside.start(_asked(outside, "pay", "pay", "look", amount=5)[0]).key != started.key
+    assert outside.start_call(_asked(outside, "pay", "pay", "look", amount=5)[0]).key != started.key
 
 
 def test_a_second_start_is_refused_unless_it_is_asked_for(engine: Engine) -> None:
     session = engine.create_session("s")
     (call,) = _asked(session, "pay")
-    first = session.start(call)
+    first = session.start_call(call)
     data: dict[str, object] = {"call": call.id, "name": "pay", "key": first.key, "attempts": 1}
     for start in (
-        lambda: session.start(call),
-        lambda: session.start(call, call_key="another"),
+        lambda: session.start_call(call),
+        lambda: session.start_call(call, call_key="another"),
         lambda: session.run(call, lambda: pytest.fail("it must not run")),
     ):
-        with refused(engine, errors.OutcomeUnknown, **data):
+        with expect_refusal(engine, errors.OutcomeUnknown, **data):
             start()
-    again = session.start(call, again=True, call_key="another")
+    again = session.start_call(call, again=True, call_key="another")
     assert (again.key, again.attempt) == (first.key, 2)
-    with refused(engine, errors.OutcomeUnknown, attempts=2):
-        session.start(call)
+    with expect_refusal(engine, errors.OutcomeUnknown, attempts=2):
+        session.start_call(call)
     session.result(call, "paid")
     for again_ in (False, True):
-        with refused(engine, errors.CallAnswered, call=call.id):
-            session.start(call, again=again_)
-    with refused(engine, errors.CallNotFound, call="c99_0"):
-        session.start("c99_0")
+        with expect_refusal(engine, errors.CallAnswered, call=call.id):
+            session.start_call(call, again=again_)
+    with expect_refusal(engine, errors.CallNotFound, call="c99_0"):
+        session.start_call("c99_0")
 
 
 def test_what_begins_belongs_to_the_frame_of_its_call(engine: Engine) -> None:
     session = engine.create_session("s")
     one, two = session.frame("one", budget=1), session.frame("two", budget=1)
     (call,) = _asked(one)
-    two.start(call)
+    two.start_call(call)
     assert (one.state().tool_calls, two.state().tool_calls) == (1, 0)
     assert session.result(call, "seen").seq
     (call,) = _asked(session)
-    two.start(call)
+    two.start_call(call)
     assert (one.state().tool_calls, two.state().tool_calls) == (1, 1)
     two.result(call, "seen")
     begun, idle = _asked(one, "pay", "look")
-    one.start(begun)
+    one.start_call(begun)
     one.pop()
-    with refused(engine, errors.CallAnswered, call=idle.id):
-        session.start(idle)
-    assert [each.call for each in session.recover().unknown] == [begun.id]
+    with expect_refusal(engine, errors.CallAnswered, call=idle.id):
+        session.start_call(idle)
+    assert [each.call for each in session.recover().unknown_outcomes] == [begun.id]
     assert not session.result(begun, "what came of it is kept all the same").late
     assert session.result(idle, "this comes late").late
     assert session.state().open_calls == ()
@@ -132,9 +133,9 @@ def test_what_a_tool_returns_is_the_result_of_its_call(engine: Engine) -> None:
     large = root.run(_asked(root)[0], _returns({"x": "y" * limits.SPOOL_BYTES}))
     body = _said(large)
     assert isinstance(body, Body)
-    assert json.loads(engine.read_blob(body.ref)) == {"x": "y" * limits.SPOOL_BYTES}
+    assert json.loads(engine.blobs.read(body.ref)) == {"x": "y" * limits.SPOOL_BYTES}
     assert session.state().open_calls == ()
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
 def test_a_tool_gets_its_arguments_and_if_it_likes_its_key(engine: Engine) -> None:
@@ -158,7 +159,7 @@ def test_a_tool_gets_its_arguments_and_if_it_likes_its_key(engine: Engine) -> No
     before = contents(engine)
     (call,) = session.record("assistant", "", tool_calls=[{"name": "look"}]).tool_calls
     for no_function in (None, "note", 5):
-        with pytest.raises(errors.InvalidContent):
+        with pytest.raises(errors.InvalidArgument):
             session.run(call, no_function)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidName):
         session.run(call, note, key_as="")
@@ -229,7 +230,7 @@ def test_what_cannot_be_kept_is_told_and_that_the_tool_has_run(engine: Engine) -
     for value in UNKEEPABLE:
         message = session.run(_asked(session)[0], _returns(value))
         assert message.tool_results[0].is_error
-        assert _said(message).startswith("The tool has run, but what it returned cannot be kept: ")
+        assert _said(message).startswith("The tool has run, but its return value cannot be stored: ")
     assert session.state().open_calls == ()
 
 
@@ -256,15 +257,15 @@ def test_an_interrupted_tool_stays_open_with_its_outcome_unknown(engine: Engine)
 
     with pytest.raises(Interrupted):
         root.run(call, interrupted)
-    [unknown] = session.recover().unknown
+    [unknown] = session.recover().unknown_outcomes
     assert (unknown.call, unknown.frame, unknown.kind) == (call.id, root.id, "tool_in_progress")
-    started = root.start(call, again=True)
+    started = root.start_call(call, again=True)
     assert (started.key, started.attempt) == (unknown.key, 2)
     assert _said(root.result(call, "it had been paid")) == "it had been paid"
 
 
 @pytest.mark.parametrize("kind", BLOCKING)
-def test_a_coroutine_function_is_refused_where_nothing_is_awaited(kind: str, desk: Desk) -> None:
+def test_a_coroutine_function_is_refused_where_nothing_is_awaited(kind: str, desk: EngineDesk) -> None:
     async def look() -> str:
         return "seen"
 
@@ -272,13 +273,13 @@ def test_a_coroutine_function_is_refused_where_nothing_is_awaited(kind: str, des
     session = engine.create_session("s")
     (call,) = _asked(session)
     for function in (look, functools.partial(look)):
-        with refused(engine, errors.InvalidContent):
+        with expect_refusal(engine, errors.InvalidArgument):
             session.run(call, function)
     assert _said(session.run(call, lambda: "seen")) == "seen"
 
 
 @pytest.mark.parametrize("kind", AWAITED)
-def test_coroutine_functions_run_in_the_loop_and_others_beside_it(kind: str, desk: Desk) -> None:
+def test_coroutine_functions_run_in_the_loop_and_others_beside_it(kind: str, desk: EngineDesk) -> None:
     session = desk.open(kind).create_session("s")
     threads: list[threading.Thread] = []
 
@@ -323,7 +324,7 @@ def test_a_tool_that_is_cancelled_in_the_loop_has_an_unknown_outcome() -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert [each.call for each in (await session.recover()).unknown] == [asked.tool_calls[0].id]
+            assert [each.call for each in (await session.recover()).unknown_outcomes] == [asked.tool_calls[0].id]
 
     asyncio.run(body())
 
@@ -338,7 +339,7 @@ def _waiting(session: Session) -> None:
     root.frame("resting", budget=10).suspend("approval")
     session.frame("asking", budget=1).record("assistant", "Which one do you mean?")
     started, _ = _asked(child, "pay", "look")
-    child.start(started)
+    child.start_call(started)
     child.frame("broken", budget=1).pop("failed", "no luck")
 
 
@@ -349,7 +350,7 @@ def test_recovery_tells_what_was_being_done(engine: Engine) -> None:
     _waiting(session)
     before = contents(engine)
     recovery = engine.recover(session.scope)
-    frames = {each.goal: each for each in session.frames()}
+    frames = {each.goal: each for each in session.frames.list()}
     assert [each.goal for each in recovery.frame_stack] == ["root", "child"]
     assert recovery.current_frame == frames["child"]
     assert (recovery.frames_recovered, recovery.last_event_seq) == (2, session.state().version)
@@ -365,17 +366,17 @@ def test_recovery_tells_what_was_being_done(engine: Engine) -> None:
         ("tool_not_started", frames["child"].id, look.id),
     ]
     assert recovery.pending_work_items == len(found) == 6
-    assert [each.key for each in recovery.unknown] == [pay.key]
+    assert [each.key for each in recovery.unknown_outcomes] == [pay.key]
     after = contents(engine)
     assert [event.type for event in after[0][len(before[0]) :]] == ["actor.resumed"]
     assert session.recover().pending_work == recovery.pending_work
     for no_scope in (None, "s", session.scope.stream):
-        with refused(engine, errors.InvalidContent):
+        with expect_refusal(engine, errors.InvalidArgument):
             engine.recover(no_scope)  # type: ignore[arg-type]
-    with refused(engine, errors.SessionNotFound):
-        engine.recover(holdfast.Scope("default", "main", "nowhere"))
-    with refused(engine, errors.SessionNotFound):
-        engine.recover(holdfast.Scope("rival", "main", "s"))
+    with expect_refusal(engine, errors.SessionNotFound):
+        engine.recover(holdfast.types.Scope("default", "main", "nowhere"))
+    with expect_refusal(engine, errors.SessionNotFound):
+        engine.recover(holdfast.types.Scope("rival", "main", "s"))
 
 
 @pytest.mark.parametrize(
@@ -439,7 +440,7 @@ def test_an_error_whose_class_hides_its_name_is_told(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("kind", BLOCKING)
-def test_a_coroutine_that_nobody_awaits_is_no_tool_that_has_run(kind: str, desk: Desk) -> None:
+def test_a_coroutine_that_nobody_awaits_is_no_tool_that_has_run(kind: str, desk: EngineDesk) -> None:
     class Tool:
         async def __call__(self) -> str:
             return "seen"

@@ -15,48 +15,58 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import errors
 from holdfast.model import limits
-from holdfast.model.log import Append, Appended
+from holdfast.model.log import Append, AppendResult
 from holdfast.ports import EventStore
-from tests.edges.engines import Desk, contents, log_of, store_of, store_replaced
-from tests.edges.transcripts import HUGE, USAGE, Lines, calls, exactly, exported, payloads, results, written
+from tests.edges.engines import EngineDesk, contents, log_of, replace_store, store_of
+from tests.edges.transcripts import (
+    HUGE,
+    USAGE,
+    Lines,
+    calls,
+    export_lines,
+    payloads,
+    results,
+    to_exact_json,
+    write_lines,
+)
 from tests.edges.transcripts import lines as any_lines
-from tests.property.tools import fast_folder
+from tests.property.store_tools import fast_folder
 from tests.support import figure
 
 
 def check_pairs(session: holdfast.Session) -> None:
     """No view has a call without its result, or the reverse."""
-    for unit in session.window(tokens=1 << 30).units:
+    for unit in session.context.window(tokens=1 << 30).groups:
         calls = [call.id for message in unit.messages for call in message.tool_calls]
         results = [result.tool_call_id for message in unit.messages for result in message.tool_results]
         assert sorted(calls) == sorted(results)
 
 
 def go_on(session: holdfast.Session) -> None:
-    session.close_open_calls("the transcript ends here")
+    session.close_calls("the transcript ends here")
     reply = session.record("assistant", "where were we?", tool_calls=[{"name": "look", "args": {}}])
     session.result(reply.tool_calls[0], "here")
     session.record("user", "go on")
 
 
-@settings(max_examples=figure(150, 5_000))
+@settings(max_examples=figure(60, 5_000))
 @given(st.lists(any_lines, max_size=8), st.sampled_from([1, 2, 100]))
 @example([{"role": "tool", "tool_results": [{"tool_call_id": "c2_0"}]}], 100)
 def test_any_transcript_comes_out_as_it_went_in_and_can_be_gone_on_with(lines: Lines, batch: int) -> None:
     with fast_folder() as folder, holdfast.open("memory:") as engine, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("holdfast.runtime.transcripts._BATCH", batch)
+        patch.setattr("holdfast.runtime.transcripts._BATCH_MESSAGES", batch)
         source, target = Path(folder, "in"), Path(folder, "out")
-        session = engine.import_transcript(written(source, lines), "s")
-        assert exactly(exported(engine, target)) == exactly(lines)
-        assert engine.verify().ok
+        session = engine.admin.import_transcript(write_lines(source, lines), "s")
+        assert to_exact_json(export_lines(engine, target)) == to_exact_json(lines)
+        assert engine.admin.verify().ok
         check_pairs(session)
         version = session.state().version
-        engine.import_transcript(source, "s")
+        engine.admin.import_transcript(source, "s")
         assert session.state().version == version, "nothing twice"
         go_on(session)
         check_pairs(session)
-        assert exactly(exported(engine, target)[: len(lines)]) == exactly(lines)
-        assert engine.verify().ok
+        assert to_exact_json(export_lines(engine, target)[: len(lines)]) == to_exact_json(lines)
+        assert engine.admin.verify().ok
 
 
 @settings(max_examples=figure(30, 1_000))
@@ -77,8 +87,8 @@ def test_the_form_of_the_file_does_not_matter(
     with fast_folder() as folder, holdfast.open("memory:") as engine:
         source = Path(folder, "in")
         source.write_bytes(start + end.join(pieces) + last)
-        engine.import_transcript(source, "s")
-        assert exactly(exported(engine, Path(folder, "out"))) == exactly(lines)
+        engine.admin.import_transcript(source, "s")
+        assert to_exact_json(export_lines(engine, Path(folder, "out"))) == to_exact_json(lines)
 
 
 # What becomes of what
@@ -165,10 +175,10 @@ CASES: dict[str, tuple[Lines, list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_breaks_the_rules_of_a_session_is_kept_beside_it(name: str, desk: Desk) -> None:
+def test_what_breaks_the_rules_of_a_session_is_kept_beside_it(name: str, desk: EngineDesk) -> None:
     lines, transcript, evidence = CASES[name]
     engine = desk.open("memory")
-    session = engine.import_transcript(written(desk.folder / "in", lines), "s")
+    session = engine.admin.import_transcript(write_lines(desk.folder / "in", lines), "s")
     shown = []
     own: dict[str, str] = {}
     for message in session.messages():
@@ -177,16 +187,18 @@ def test_what_breaks_the_rules_of_a_session_is_kept_beside_it(name: str, desk: D
         shown.append(" ".join([str(message.role), *(own[call.id] for call in message.tool_calls), *answers]))
     assert shown == transcript
     assert [message.late for message in session.evidence()] == evidence
-    assert exactly(exported(engine, desk.folder / "out")) == exactly(lines)
+    assert to_exact_json(export_lines(engine, desk.folder / "out")) == to_exact_json(lines)
 
 
-def test_a_transcript_is_taken_in_and_given_back_by_every_engine(engine: holdfast.Engine, desk: Desk) -> None:
+def test_a_transcript_is_taken_in_and_given_back_by_every_engine(engine: holdfast.Engine, desk: EngineDesk) -> None:
     lines = [*calls_and_results(250), {"role": "user", "content": HUGE}]
-    session = engine.import_transcript(written(desk.folder / "in", lines), "s", metadata={"from": "elsewhere"})
+    session = engine.admin.import_transcript(
+        write_lines(desk.folder / "in", lines), "s", metadata={"from": "elsewhere"}
+    )
     assert session.state().metadata == {"from": "elsewhere"}
     assert session.messages(limit=1)[0].content[0].ref.size == len(HUGE.encode())  # type: ignore[union-attr]
-    assert exactly(exported(engine, desk.folder / "out")) == exactly(lines)
-    assert engine.verify().ok
+    assert to_exact_json(export_lines(engine, desk.folder / "out")) == to_exact_json(lines)
+    assert engine.admin.verify().ok
 
 
 def calls_and_results(count: int) -> Lines:
@@ -196,10 +208,10 @@ def calls_and_results(count: int) -> Lines:
     return lines
 
 
-def test_an_empty_file_is_a_session_without_messages(desk: Desk) -> None:
+def test_an_empty_file_is_a_session_without_messages(desk: EngineDesk) -> None:
     engine = desk.open("memory")
-    assert engine.import_transcript(written(desk.folder / "in", []), "s").state().messages == 0
-    assert exported(engine, desk.folder / "out") == []
+    assert engine.admin.import_transcript(write_lines(desk.folder / "in", []), "s").state().messages == 0
+    assert export_lines(engine, desk.folder / "out") == []
 
 
 # Refusals
@@ -245,45 +257,47 @@ REFUSED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_kept_exactly_is_refused_by_its_line_and_nothing_is_stored(name: str, desk: Desk) -> None:
+def test_what_cannot_be_kept_exactly_is_refused_by_its_line_and_nothing_is_stored(name: str, desk: EngineDesk) -> None:
     engine = desk.open("memory")
     engine.create_session("before").record("user", HUGE)
     before = contents(engine)
-    source = written(desk.folder / "in", [*calls_and_results(60), {"role": "user", "content": HUGE}])
+    source = write_lines(desk.folder / "in", [*calls_and_results(60), {"role": "user", "content": HUGE}])
     good = source.read_bytes()
     source.write_bytes(good + b"\n" + REFUSED[name] + b"\n" + good)
     with pytest.raises(errors.ImportRefused) as refusal:
-        engine.import_transcript(source, "s")
+        engine.admin.import_transcript(source, "s")
     assert refusal.value.line == 123
     assert contents(engine) == before
 
 
-def test_more_system_messages_than_a_session_takes_are_refused_before_any_is_stored(desk: Desk) -> None:
+def test_more_system_messages_than_a_session_takes_are_refused_before_any_is_stored(desk: EngineDesk) -> None:
     engine = desk.open("memory")
     lines = [{"role": "system", "content": "x"}] * (limits.PINNED_MESSAGES + 1)
     with pytest.raises(errors.ImportRefused) as refusal:
-        engine.import_transcript(written(desk.folder / "in", lines), "s")
+        engine.admin.import_transcript(write_lines(desk.folder / "in", lines), "s")
     assert refusal.value.line == limits.PINNED_MESSAGES + 1
     assert log_of(engine) == []
 
 
-def test_a_line_that_would_not_come_out_as_it_went_in_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_would_not_come_out_as_it_went_in_is_refused(
+    desk: EngineDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = desk.open("memory")
-    monkeypatch.setattr("holdfast.runtime.transcripts.joined", lambda _: {"role": "user", "content": 1.0})
-    source = written(desk.folder / "in", [{"role": "user", "content": 1.0}, {"role": "user", "content": 1}])
+    monkeypatch.setattr("holdfast.runtime.transcripts.join_parts", lambda _: {"role": "user", "content": 1.0})
+    source = write_lines(desk.folder / "in", [{"role": "user", "content": 1.0}, {"role": "user", "content": 1}])
     with pytest.raises(errors.ImportRefused) as refusal:
-        engine.import_transcript(source, "s")
+        engine.admin.import_transcript(source, "s")
     assert refusal.value.line == 2
     assert log_of(engine) == []
 
 
-def test_a_file_that_cannot_be_read_is_a_typed_error(desk: Desk) -> None:
+def test_a_file_that_cannot_be_read_is_a_typed_error(desk: EngineDesk) -> None:
     engine = desk.open("memory")
     for source in (desk.folder / "absent", desk.folder):
         with pytest.raises(errors.StorageUnavailable):
-            engine.import_transcript(source, "s")
+            engine.admin.import_transcript(source, "s")
     with pytest.raises(errors.SessionNotFound):
-        engine.export_transcript(desk.folder / "out", "s")
+        engine.admin.export_transcript(desk.folder / "out", "s")
     assert not list(desk.folder.glob("out*"))
 
 
@@ -301,7 +315,7 @@ class Interrupted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def append(self, append: Append) -> Appended:
+    def append(self, append: Append) -> AppendResult:
         self._left -= 1
         if self._left == 0 and self._when == "before":
             raise KeyboardInterrupt
@@ -318,19 +332,19 @@ LONG: Lines = [*calls_and_results(150), {"role": "user", "content": HUGE}, calls
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("nth", [1, 2, 3, 4, 5])
 def test_an_interrupted_import_goes_on_where_it_was(
-    nth: int, when: Literal["before", "after"], desk: Desk, tmp_path: Path
+    nth: int, when: Literal["before", "after"], desk: EngineDesk, tmp_path: Path
 ) -> None:
-    source = written(tmp_path / "in", LONG)
+    source = write_lines(tmp_path / "in", LONG)
     other = desk.open("memory")
-    other.import_transcript(source, "s")
+    other.admin.import_transcript(source, "s")
     engine = desk.open("memory")
     dying = cast("EventStore", Interrupted(store_of(engine), nth, when))
-    with store_replaced(engine, dying), pytest.raises(KeyboardInterrupt):
-        engine.import_transcript(source, "s")
+    with replace_store(engine, dying), pytest.raises(KeyboardInterrupt):
+        engine.admin.import_transcript(source, "s")
     assert len(payloads(engine)) < len(payloads(other)) or (nth, when) == (5, "after")
-    engine.import_transcript(source, "s")
+    engine.admin.import_transcript(source, "s")
     assert payloads(engine) == payloads(other)
-    assert exactly(exported(engine, tmp_path / "out")) == exactly(LONG)
+    assert to_exact_json(export_lines(engine, tmp_path / "out")) == to_exact_json(LONG)
 
 
 KILLED = """
@@ -349,40 +363,40 @@ def dying(self, request):
 
 SqliteStore.append = dying
 with holdfast.open(path) as engine:
-    engine.import_transcript(source, "s")
+    engine.admin.import_transcript(source, "s")
 """
 
 
 @pytest.mark.parametrize("nth", [1, 2, 4])
-def test_an_import_whose_process_was_killed_goes_on_where_it_was(nth: int, desk: Desk) -> None:
-    source = written(desk.folder / "in", LONG)
+def test_an_import_whose_process_was_killed_goes_on_where_it_was(nth: int, desk: EngineDesk) -> None:
+    source = write_lines(desk.folder / "in", LONG)
     path = desk.path("sqlite")
     command = [sys.executable, "-c", KILLED, str(path), str(source), str(nth)]
     assert subprocess.run(command, check=False, timeout=60).returncode == -9
     engine = desk.open("sqlite")
     begun = len(log_of(engine))
-    session = engine.import_transcript(source, "s")
+    session = engine.admin.import_transcript(source, "s")
     assert begun < session.state().version == len(log_of(engine))
-    assert exactly(exported(engine, desk.folder / "out")) == exactly(LONG)
-    assert engine.verify().ok
+    assert to_exact_json(export_lines(engine, desk.folder / "out")) == to_exact_json(LONG)
+    assert engine.admin.verify().ok
 
 
-def test_a_session_is_made_from_one_file_and_a_file_may_make_several(desk: Desk) -> None:
+def test_a_session_is_made_from_one_file_and_a_file_may_make_several(desk: EngineDesk) -> None:
     engine = desk.open("memory")
-    source = written(desk.folder / "in", LONG)
-    engine.import_transcript(source, "s")
+    source = write_lines(desk.folder / "in", LONG)
+    engine.admin.import_transcript(source, "s")
     before = contents(engine)
-    engine.import_transcript(source, "s")
+    engine.admin.import_transcript(source, "s")
     with pytest.raises(errors.SessionExists):
-        engine.import_transcript(source, "s", metadata={"other": 1})
+        engine.admin.import_transcript(source, "s", metadata={"other": 1})
     with pytest.raises(errors.SessionExists):
-        engine.import_transcript(written(desk.folder / "other", LONG[:-1]), "s")
+        engine.admin.import_transcript(write_lines(desk.folder / "other", LONG[:-1]), "s")
     assert contents(engine) == before
-    engine.import_transcript(source, "t")
-    engine.import_transcript(source, "s", thread="side")
-    engine.import_transcript(source, "s", actor="ada")
+    engine.admin.import_transcript(source, "t")
+    engine.admin.import_transcript(source, "s", thread="side")
+    engine.admin.import_transcript(source, "s", actor="ada")
     assert len(log_of(engine)) == 4 * len(before[0])
-    assert exactly(exported(engine, desk.folder / "out", "t")) == exactly(LONG)
+    assert to_exact_json(export_lines(engine, desk.folder / "out", "t")) == to_exact_json(LONG)
 
 
 class Growing(Interrupted):
@@ -392,15 +406,15 @@ class Growing(Interrupted):
         super().__init__(inner, 0, "before")
         self._path = path
 
-    def append(self, append: Append) -> Appended:
+    def append(self, append: Append) -> AppendResult:
         with self._path.open("ab") as file:
             file.write(b'{"role": "user", "content": "one mo')
         return super().append(append)
 
 
-def test_what_is_added_to_the_file_meanwhile_is_not_imported(desk: Desk) -> None:
+def test_what_is_added_to_the_file_meanwhile_is_not_imported(desk: EngineDesk) -> None:
     engine = desk.open("memory")
-    source = written(desk.folder / "in", LONG)
-    with store_replaced(engine, Growing(store_of(engine), source)):
-        engine.import_transcript(source, "s")
-    assert exactly(exported(engine, desk.folder / "out")) == exactly(LONG)
+    source = write_lines(desk.folder / "in", LONG)
+    with replace_store(engine, Growing(store_of(engine), source)):
+        engine.admin.import_transcript(source, "s")
+    assert to_exact_json(export_lines(engine, desk.folder / "out")) == to_exact_json(LONG)

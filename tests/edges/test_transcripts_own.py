@@ -11,11 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Body, Data, Image, Opaque, Text, errors
+from holdfast import Image, Text, errors
 from holdfast.model import limits
-from tests.edges.engines import Desk, HandClock
-from tests.edges.transcripts import HUGE, calls, exactly, exported, huge, payloads, results, texts, values, written
-from tests.property.tools import fast_folder
+from holdfast.types import Body, Data, Opaque
+from tests.edges.engines import EngineDesk, ManualClock
+from tests.edges.transcripts import (
+    HUGE,
+    calls,
+    export_lines,
+    huge,
+    payloads,
+    results,
+    texts,
+    to_exact_json,
+    values,
+    write_lines,
+)
+from tests.property.store_tools import fast_folder
 from tests.support import figure
 
 _parts = st.lists(
@@ -54,17 +66,17 @@ def take(session: holdfast.Session, step: tuple[Any, ...]) -> None:
             for call in known[which : which + 1]:
                 session.result(call, value)
         case ("close",):
-            session.close_open_calls("enough")
+            session.close_calls("enough")
         case ("reset",):
             session.reset("anew")
         case ("summarize",):
-            if draft := session.draft_summary(keep_turns=0):
-                session.summarize(draft, "x")
+            if draft := session.context.draft_summary(keep_turns=0):
+                session.context.summarize(draft, "x")
         case ("erase",):
             session.erase([message.seq for message in session.messages(limit=1)], "asked to")
 
 
-@settings(max_examples=figure(200, 5_000))
+@settings(max_examples=figure(80, 5_000))
 @given(st.lists(_steps, max_size=12))
 def test_what_is_exported_of_any_session_can_be_imported_and_comes_out_equal(steps: list[tuple[Any, ...]]) -> None:
     with fast_folder() as folder, holdfast.open("memory:") as engine:
@@ -72,36 +84,36 @@ def test_what_is_exported_of_any_session_can_be_imported_and_comes_out_equal(ste
         for step in steps:
             with suppress(errors.Conflict, errors.InvalidInput):
                 take(session, step)
-        first = exported(engine, Path(folder, "first"))
+        first = export_lines(engine, Path(folder, "first"))
         assert len(first) == sum(not each.erased for each in [*session.messages(), *session.evidence()])
-        engine.import_transcript(Path(folder, "first"), "again")
-        assert exactly(exported(engine, Path(folder, "second"), "again")) == exactly(first)
-        assert engine.verify().ok
+        engine.admin.import_transcript(Path(folder, "first"), "again")
+        assert to_exact_json(export_lines(engine, Path(folder, "second"), "again")) == to_exact_json(first)
+        assert engine.admin.verify().ok
 
 
 def parts_listed(line: dict[str, Any]) -> list[str]:
     return [part["type"] for part in line["content"]]
 
 
-def test_bodies_are_written_out_as_far_as_a_line_goes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_are_written_out_as_far_as_a_line_goes(desk: EngineDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = desk.open("memory")
     session = engine.create_session("s")
-    text = engine.put_blob(HUGE.encode(), media_type="text/plain")
-    loose = engine.put_blob(b'{"b": 1, "a": 1.50}', media_type="application/json")
-    noise = engine.put_blob(b"\xff\xfe" * 100)
+    text = engine.blobs.put(HUGE.encode(), media_type="text/plain")
+    loose = engine.blobs.put(b'{"b": 1, "a": 1.50}', media_type="application/json")
+    noise = engine.blobs.put(b"\xff\xfe" * 100)
     session.record("user", Body(text))
     session.record("user", Body(loose))
-    session.record("user", [Text("look:"), Body(text), Body(noise, "noise"), Image(engine.put_blob(b"picture"))])
-    whole, as_text, mixed = exported(engine, desk.folder / "out")
+    session.record("user", [Text("look:"), Body(text), Body(noise, "noise"), Image(engine.blobs.put(b"picture"))])
+    whole, as_text, mixed = export_lines(engine, desk.folder / "out")
     assert whole["content"] == HUGE
     assert as_text["content"] == '{"b": 1, "a": 1.50}'
     assert parts_listed(mixed) == ["text", "text", "body", "image"]
     assert mixed["content"][1]["text"] == HUGE
     monkeypatch.setattr(limits, "EXPORT_LINE_BYTES", 10_000)
-    lines = exported(engine, desk.folder / "out")
+    lines = export_lines(engine, desk.folder / "out")
     assert [parts_listed(line) for line in (lines[0], lines[2])] == [["body"], ["text", "body", "body", "image"]]
-    engine.import_transcript(desk.folder / "out", "again")
-    assert exactly(exported(engine, desk.folder / "second", "again")) == exactly(lines)
+    engine.admin.import_transcript(desk.folder / "out", "again")
+    assert to_exact_json(export_lines(engine, desk.folder / "second", "again")) == to_exact_json(lines)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +127,7 @@ def test_bodies_are_written_out_as_far_as_a_line_goes(desk: Desk, monkeypatch: p
         {"put": {"content": 1}, "drop": ["usage", "content"]},
     ],
 )
-def test_metadata_that_looks_like_that_of_an_import_does_no_harm(note: object, desk: Desk) -> None:
+def test_metadata_that_looks_like_that_of_an_import_does_no_harm(note: object, desk: EngineDesk) -> None:
     engine = desk.open("memory")
     session = engine.create_session("s")
     session.record_all([("user", "one"), ("user", "two")])
@@ -123,34 +135,34 @@ def test_metadata_that_looks_like_that_of_an_import_does_no_harm(note: object, d
         calls = [{"name": "look"}] if role == "assistant" else []
         reply = session.record(role, "three", tool_calls=calls, metadata={"import": note})
     session.result(reply.tool_calls[0], 1, metadata={"import": note})
-    lines = exported(engine, desk.folder / "out")
+    lines = export_lines(engine, desk.folder / "out")
     assert [line["role"] for line in lines] == ["user", "user", "user", "assistant", "tool"]
-    engine.import_transcript(desk.folder / "out", "again")
-    assert exactly(exported(engine, desk.folder / "second", "again")) == exactly(lines)
+    engine.admin.import_transcript(desk.folder / "out", "again")
+    assert to_exact_json(export_lines(engine, desk.folder / "second", "again")) == to_exact_json(lines)
 
 
-def test_what_was_erased_is_not_exported_and_the_rest_of_its_line_is(desk: Desk) -> None:
+def test_what_was_erased_is_not_exported_and_the_rest_of_its_line_is(desk: EngineDesk) -> None:
     engine = desk.open("memory")
     lines = [{"role": "user", "content": "secret", "x": "secret"}, calls("a"), results(("z", 1), ("a", 2), at="noon")]
-    session = engine.import_transcript(written(desk.folder / "in", lines), "s")
+    session = engine.admin.import_transcript(write_lines(desk.folder / "in", lines), "s")
     secret, asked, answered = session.messages()
     [late] = session.evidence()
     session.erase([secret.seq, late.seq], "asked to")
     kept = results(("a", 2), at="noon")
-    assert exported(engine, desk.folder / "out") == [lines[1], kept]
+    assert export_lines(engine, desk.folder / "out") == [lines[1], kept]
     assert b"secret" not in b"".join(filter(None, payloads(engine)))
     session.erase([asked.seq], "asked to")
     assert answered.seq not in {message.seq for message in session.messages() if not message.erased}
-    assert exported(engine, desk.folder / "out") == []
+    assert export_lines(engine, desk.folder / "out") == []
 
 
-def test_a_clock_that_is_far_off_keeps_nobody_from_exporting(desk: Desk) -> None:
-    engine = desk.open("memory", clock=HandClock(2**40))
+def test_a_clock_that_is_far_off_keeps_nobody_from_exporting(desk: EngineDesk) -> None:
+    engine = desk.open("memory", clock=ManualClock(2**40))
     engine.create_session("s").record("user", "hello")
-    assert exported(engine, desk.folder / "out") == [{"role": "user", "content": "hello"}]
+    assert export_lines(engine, desk.folder / "out") == [{"role": "user", "content": "hello"}]
 
 
-def test_what_was_said_in_frames_is_part_of_the_transcript(desk: Desk) -> None:
+def test_what_was_said_in_frames_is_part_of_the_transcript(desk: EngineDesk) -> None:
     engine = desk.open("memory")
     session = engine.create_session("s")
     session.record("user", "hello")
@@ -158,8 +170,8 @@ def test_what_was_said_in_frames_is_part_of_the_transcript(desk: Desk) -> None:
         call = frame.record("assistant", "", tool_calls=[{"name": "look", "args": {"at": 1}}]).tool_calls[0]
         frame.run(call, lambda at: {"found": at})
         frame.record("assistant", "found it", usage=holdfast.Usage(5, 5))
-    lines = exported(engine, desk.folder / "out")
+    lines = export_lines(engine, desk.folder / "out")
     assert [line["role"] for line in lines] == ["user", "assistant", "tool", "assistant"]
-    again = engine.import_transcript(desk.folder / "out", "again")
-    assert exactly(exported(engine, desk.folder / "second", "again")) == exactly(lines)
-    assert again.frames() == []
+    again = engine.admin.import_transcript(desk.folder / "out", "again")
+    assert to_exact_json(export_lines(engine, desk.folder / "second", "again")) == to_exact_json(lines)
+    assert again.frames.list() == []

@@ -15,12 +15,13 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import BlobRef, Body, Text, chain, errors
+from holdfast import BlobRef, Text, chain, errors
 from holdfast.model import limits
-from holdfast.model.log import GENESIS, Recorded
+from holdfast.model.log import GENESIS, StoredEvent
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BlobRow
-from tests.edges.engines import FEWER, LOCAL, Desk, busy, contents, log_of, rows_of
+from holdfast.types import Body
+from tests.edges.engines import FEWER_KINDS, LOCAL_KINDS, EngineDesk, contents, log_of, record_busy_session, rows_of
 from tests.support import figure
 
 MANY = 1_100  # events: more than two pages of an import
@@ -28,28 +29,28 @@ MANY = 1_100  # events: more than two pages of an import
 
 def _fill(engine: holdfast.Engine, messages: int = 8) -> None:
     """Two tenants, a thread, a closed session, frames, keys, an erasure and bodies, one of them shared."""
-    shared = engine.put_blob(b"shared" * 100, media_type="text/plain")
-    large = engine.put_blob(os.urandom(limits.BLOB_CHUNK_BYTES + 1))
+    shared = engine.blobs.put(b"shared" * 100, media_type="text/plain")
+    large = engine.blobs.put(os.urandom(limits.BLOB_CHUNK_BYTES + 1))
     session = engine.create_session("s", metadata={"a": [1, -0.0, None, "\u2028"]}, key="create")
     for number in range(messages):
         session.record("user", [Text(f"message {number}"), Body(shared, "preview")], key=f"k{number}", cause="c")
     session.record("assistant", "let me see", tool_calls=[{"name": "look", "args": {"at": 1}, "id": "p1"}])
     session.result("p1", Body(large))
     session.erase([3], "asked to")
-    engine.create_session("s", thread="t").close("done")
-    busy(engine.create_session("framed"))
+    engine.create_session("s", thread="t").end("done")
+    record_busy_session(engine.create_session("framed"))
     other = engine.acting_as(tenant="other", principal="ada")
-    other.create_session("s", actor="bob").record("user", Body(other.put_blob(b"theirs")))
+    other.create_session("s", actor="bob").record("user", Body(other.blobs.put(b"theirs")))
 
 
-def exported_to(engine: holdfast.Engine, desk: Desk, name: str = "export.jsonl") -> Path:
+def exported_to(engine: holdfast.Engine, desk: EngineDesk, name: str = "export.jsonl") -> Path:
     path = desk.folder / name
-    engine.export(path)
+    engine.admin.export(path)
     return path
 
 
 @pytest.fixture
-def exported(desk: Desk) -> Path:
+def exported(desk: EngineDesk) -> Path:
     engine = desk.open("memory")
     _fill(engine)
     return exported_to(engine, desk)
@@ -58,7 +59,7 @@ def exported(desk: Desk) -> Path:
 def _bodies(engine: holdfast.Engine) -> dict[tuple[str, str], bytes]:
     """Every body that a row names."""
     return {
-        (row.tenant, row.digest): engine.acting_as(tenant=row.tenant).read_blob(BlobRef(row.digest, row.size))
+        (row.tenant, row.digest): engine.acting_as(tenant=row.tenant).blobs.read(BlobRef(row.digest, row.size))
         for row in rows_of(engine)
         if isinstance(row, BlobRow)
     }
@@ -71,96 +72,96 @@ def _event_lines(path: Path) -> list[bytes]:
 # There and back
 
 
-@pytest.mark.parametrize("kind", FEWER)
-def test_events_rows_and_bodies_arrive_as_they_were(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", FEWER_KINDS)
+def test_events_rows_and_bodies_arrive_as_they_were(kind: str, desk: EngineDesk) -> None:
     """From memory to this kind of store, and from there to another one in memory."""
     first = desk.open("memory")
     _fill(first)
     out = exported_to(first, desk)
     second, third = desk.open(kind, name="second"), desk.open("memory")
-    assert second.import_(out) == len(log_of(first))
+    assert second.admin.import_(out) == len(log_of(first))
     again = exported_to(second, desk, "again.jsonl")
-    assert third.import_(again) == len(log_of(first))
+    assert third.admin.import_(again) == len(log_of(first))
     for copy in (second, third):
         assert (log_of(copy), rows_of(copy), _bodies(copy)) == (log_of(first), rows_of(first), _bodies(first))
-        assert copy.verify().ok
+        assert copy.admin.verify().ok
     assert _event_lines(again) == _event_lines(out)
 
 
-@pytest.mark.parametrize("kind", FEWER)
-def test_an_empty_store_can_be_exported_and_imported(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", FEWER_KINDS)
+def test_an_empty_store_can_be_exported_and_imported(kind: str, desk: EngineDesk) -> None:
     path = exported_to(desk.open(kind), desk)
-    assert desk.open(kind, name="copy").import_(path) == 0
+    assert desk.open(kind, name="copy").admin.import_(path) == 0
 
 
-@pytest.mark.parametrize("kind", FEWER)
-def test_importing_twice_changes_nothing(kind: str, desk: Desk, exported: Path) -> None:
+@pytest.mark.parametrize("kind", FEWER_KINDS)
+def test_importing_twice_changes_nothing(kind: str, desk: EngineDesk, exported: Path) -> None:
     engine = desk.open(kind)
-    assert engine.import_(exported) > 0
+    assert engine.admin.import_(exported) > 0
     before = contents(engine)
-    assert engine.import_(exported) == 0
+    assert engine.admin.import_(exported) == 0
     assert contents(engine) == before
 
 
-@pytest.mark.parametrize("kind", FEWER)
-def test_what_came_later_is_added_to_what_is_here(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", FEWER_KINDS)
+def test_what_came_later_is_added_to_what_is_here(kind: str, desk: EngineDesk) -> None:
     source, target = desk.open("memory"), desk.open(kind)
     _fill(source, messages=MANY)
-    target.import_(exported_to(source, desk))
+    target.admin.import_(exported_to(source, desk))
     source.session("s").record("user", "later")
     source.create_session("new").record("user", "later")
-    assert target.import_(exported_to(source, desk)) == 3
+    assert target.admin.import_(exported_to(source, desk)) == 3
     assert (log_of(target)[-3:], rows_of(target)) == (log_of(source)[-3:], rows_of(source))
-    assert target.verify().ok
+    assert target.admin.verify().ok
 
 
-@pytest.mark.parametrize("kind", FEWER)
-def test_an_older_export_takes_nothing_away(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", FEWER_KINDS)
+def test_an_older_export_takes_nothing_away(kind: str, desk: EngineDesk) -> None:
     source, target = desk.open("memory"), desk.open(kind)
     _fill(source)
     older = exported_to(source, desk, "older.jsonl")
     source.session("s").erase([4], "asked to")
-    target.import_(exported_to(source, desk))
+    target.admin.import_(exported_to(source, desk))
     before = contents(target)
-    assert target.import_(older) == 0
+    assert target.admin.import_(older) == 0
     assert contents(target)[:2] == before[:2]
 
 
-@pytest.mark.parametrize("kind", FEWER)
-def test_an_erasure_made_there_erases_here_too(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", FEWER_KINDS)
+def test_an_erasure_made_there_erases_here_too(kind: str, desk: EngineDesk) -> None:
     source, target = desk.open("memory"), desk.open(kind)
     _fill(source, messages=MANY)
-    target.import_(exported_to(source, desk))
+    target.admin.import_(exported_to(source, desk))
     handle = target.session("s")
     assert handle.messages(before=5, limit=1)[0].text.startswith("message 2")
     source.session("s").erase([1, 4], "asked to")
     source.session("s").record("user", "and on")
-    assert target.import_(exported_to(source, desk)) == 2
+    assert target.admin.import_(exported_to(source, desk)) == 2
     assert handle.messages(before=5, limit=1)[0].erased
     assert handle.state() == source.session("s").state()
     assert (log_of(target), rows_of(target)) == (log_of(source), rows_of(source))
-    assert target.verify().ok
+    assert target.admin.verify().ok
 
 
-@pytest.mark.parametrize("kind", FEWER)
-def test_a_session_goes_on_after_an_import(kind: str, desk: Desk, exported: Path) -> None:
+@pytest.mark.parametrize("kind", FEWER_KINDS)
+def test_a_session_goes_on_after_an_import(kind: str, desk: EngineDesk, exported: Path) -> None:
     engine = desk.open(kind)
-    engine.import_(exported)
+    engine.admin.import_(exported)
     session = engine.session("s")
     with pytest.raises(errors.KeyConflict):
         session.record("user", "another text", key="k0")
     assert session.record("user", "going on").seq == session.state().version
-    assert engine.verify().ok
+    assert engine.admin.verify().ok
 
 
-def test_an_export_replaces_an_older_one_only_when_it_is_whole(desk: Desk, exported: Path) -> None:
+def test_an_export_replaces_an_older_one_only_when_it_is_whole(desk: EngineDesk, exported: Path) -> None:
     """The disk is full on the way: the name still has the whole older export."""
     before = exported.read_bytes()
     engine = desk.open("memory")
     _fill(engine)
     (exported.parent / f"{exported.name}.partial").symlink_to("/dev/full")
     with pytest.raises(errors.StorageFull):
-        engine.export(exported)
+        engine.admin.export(exported)
     assert exported.read_bytes() == before
 
 
@@ -171,7 +172,7 @@ def refused_at(engine: holdfast.Engine, path: Path) -> int:
     """The line at which the file is refused; it is a failure if anything changed."""
     before = contents(engine)
     with pytest.raises(errors.ImportRefused) as refusal:
-        engine.import_(path)
+        engine.admin.import_(path)
     assert contents(engine) == before
     assert f"line {refusal.value.line}" in str(refusal.value)
     return refusal.value.line
@@ -190,11 +191,11 @@ def sealed_file(path: Path, lines: list[bytes]) -> Path:
     return _written(path, [*lines[:-1], end])
 
 
-@pytest.fixture(params=LOCAL)
-def target(request: pytest.FixtureRequest, desk: Desk) -> holdfast.Engine:
+@pytest.fixture(params=LOCAL_KINDS)
+def target(request: pytest.FixtureRequest, desk: EngineDesk) -> holdfast.Engine:
     """Somewhere with a session of its own already."""
     engine = desk.open(request.param, name="target")
-    engine.create_session("mine").record("user", Body(engine.put_blob(b"mine")))
+    engine.create_session("mine").record("user", Body(engine.blobs.put(b"mine")))
     return engine
 
 
@@ -217,17 +218,17 @@ NOT_EXPORTS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", NOT_EXPORTS)
-def test_what_is_no_export_is_refused_at_its_first_line(name: str, target: holdfast.Engine, desk: Desk) -> None:
+def test_what_is_no_export_is_refused_at_its_first_line(name: str, target: holdfast.Engine, desk: EngineDesk) -> None:
     assert refused_at(target, _written(desk.folder / "bad.jsonl", [NOT_EXPORTS[name]])) in (0, 1)
 
 
-def test_a_file_cut_at_any_line_is_refused(target: holdfast.Engine, exported: Path, desk: Desk) -> None:
+def test_a_file_cut_at_any_line_is_refused(target: holdfast.Engine, exported: Path, desk: EngineDesk) -> None:
     lines = exported.read_bytes().splitlines(keepends=True)
     for count in range(1, len(lines)):
         assert refused_at(target, _written(desk.folder / "bad.jsonl", lines[:count])) == count
 
 
-def test_a_file_cut_at_any_byte_is_refused(target: holdfast.Engine, exported: Path, desk: Desk) -> None:
+def test_a_file_cut_at_any_byte_is_refused(target: holdfast.Engine, exported: Path, desk: EngineDesk) -> None:
     whole = exported.read_bytes()
     rng = random.Random(3)
     for size in [*(rng.randrange(len(whole)) for _ in range(figure(25, 500))), len(whole) - 1]:
@@ -236,7 +237,7 @@ def test_a_file_cut_at_any_byte_is_refused(target: holdfast.Engine, exported: Pa
         assert line in (cut.count(b"\n"), cut.count(b"\n") + 1)
 
 
-def test_a_flipped_bit_anywhere_is_refused(target: holdfast.Engine, exported: Path, desk: Desk) -> None:
+def test_a_flipped_bit_anywhere_is_refused(target: holdfast.Engine, exported: Path, desk: EngineDesk) -> None:
     whole = exported.read_bytes()
     rng = random.Random(4)
     for _ in range(figure(40, 2_000)):
@@ -245,7 +246,7 @@ def test_a_flipped_bit_anywhere_is_refused(target: holdfast.Engine, exported: Pa
         refused_at(target, _written(desk.folder / "bad.jsonl", [bytes(flipped)]))
 
 
-def test_lines_in_another_order_are_refused(target: holdfast.Engine, exported: Path, desk: Desk) -> None:
+def test_lines_in_another_order_are_refused(target: holdfast.Engine, exported: Path, desk: EngineDesk) -> None:
     lines = exported.read_bytes().splitlines(keepends=True)
     for at in range(len(lines) - 1):
         swapped = [*lines[:at], lines[at + 1], lines[at], *lines[at + 2 :]]
@@ -289,7 +290,7 @@ EDITS: dict[str, Edit] = {
 @pytest.mark.parametrize("sealed", [False, True], ids=["by a failing disk", "on purpose"])
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edited_file_is_refused(
-    name: str, sealed: bool, target: holdfast.Engine, exported: Path, desk: Desk
+    name: str, sealed: bool, target: holdfast.Engine, exported: Path, desk: EngineDesk
 ) -> None:
     """Also with a checksum that fits the edit."""
     lines = EDITS[name](exported.read_bytes().splitlines(keepends=True))
@@ -299,48 +300,50 @@ def test_an_edited_file_is_refused(
 
 
 def test_a_body_with_other_content_is_refused_before_anything_is_taken(
-    target: holdfast.Engine, exported: Path, desk: Desk
+    target: holdfast.Engine, exported: Path, desk: EngineDesk
 ) -> None:
     """Even with a checksum that fits, and far behind the first page of events."""
     source = desk.open("memory")
     session = source.create_session("long")
     for number in range(MANY):
         session.record("user", f"message {number}")
-    session.record("user", Body(source.put_blob(b"the body")))
+    session.record("user", Body(source.blobs.put(b"the body")))
     path = exported_to(source, desk, "long.jsonl")
     edit = _replaced(b'"data":"dGhlIGJvZHk="', b'"data":"VEhFIEJPRFk="')
     lines = edit(path.read_bytes().splitlines(keepends=True))
     refused_at(target, sealed_file(desk.folder / "bad.jsonl", lines))
 
 
-def test_another_history_of_the_same_session_is_refused(target: holdfast.Engine, desk: Desk) -> None:
+def test_another_history_of_the_same_session_is_refused(target: holdfast.Engine, desk: EngineDesk) -> None:
     source = desk.open("memory")
     source.create_session("mine", metadata={"another": "history"}).record("user", "text")
     source.create_session("new")
     assert refused_at(target, exported_to(source, desk)) in (2, 3)
 
 
-def test_another_history_is_found_when_only_its_beginning_is_in_the_file(target: holdfast.Engine, desk: Desk) -> None:
+def test_another_history_is_found_when_only_its_beginning_is_in_the_file(
+    target: holdfast.Engine, desk: EngineDesk
+) -> None:
     """The last event there stands in the middle of the history here."""
     source = desk.open("memory")
     source.create_session("mine", metadata={"another": "history"})
     assert refused_at(target, exported_to(source, desk)) == 2
 
 
-@pytest.mark.parametrize("kind", FEWER)
-def test_a_message_that_names_a_body_nobody_put_stops_no_export(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", FEWER_KINDS)
+def test_a_message_that_names_a_body_nobody_put_stops_no_export(kind: str, desk: EngineDesk) -> None:
     """It is refused when it is recorded, or it does no harm later: one session must not hold up all tenants."""
     engine = desk.open(kind)
     session = engine.create_session("s")
     with suppress(errors.InvalidInput, errors.NotFound):
         session.record("user", Body(BlobRef("0" * 64, 1)))
-    assert desk.open("memory").import_(exported_to(engine, desk)) == len(log_of(engine))
+    assert desk.open("memory").admin.import_(exported_to(engine, desk)) == len(log_of(engine))
 
 
 # Forged files: chains that verify, of events that no engine would have made
 
 
-def _forged(desk: Desk, **changes: Any) -> Path:
+def _forged(desk: EngineDesk, **changes: Any) -> Path:
     """An export of one session of two events, the second with these changes, hashes and checksum made to fit."""
     source = desk.open("memory")
     source.create_session("forged").record("user", "text")
@@ -352,13 +355,13 @@ def _forged(desk: Desk, **changes: Any) -> Path:
     return sealed_file(desk.folder / "forged.jsonl", [lines[0], line_of(first), line_of(second), lines[-1]])
 
 
-def chained(previous: bytes, event: Recorded) -> Recorded:
+def chained(previous: bytes, event: StoredEvent) -> StoredEvent:
     if event.payload is not None and event.salt is not None:
         event = msgspec.structs.replace(event, payload_digest=chain.payload_digest(event.salt, event.payload))
     return msgspec.structs.replace(event, hash=chain.event_hash(previous, event))
 
 
-def line_of(event: Recorded) -> bytes:
+def line_of(event: StoredEvent) -> bytes:
     data = msgspec.structs.asdict(event)
     for name in ("command_digest", "payload_digest", "hash", "salt"):
         data[name] = data[name].hex() if data[name] is not None else None
@@ -405,30 +408,30 @@ FORGERIES: dict[str, dict[str, Any]] = {
 }
 
 
-def test_a_forgery_without_changes_is_taken(target: holdfast.Engine, desk: Desk) -> None:
+def test_a_forgery_without_changes_is_taken(target: holdfast.Engine, desk: EngineDesk) -> None:
     """So that the refusals below have no other reason than the change."""
-    assert target.import_(_forged(desk)) == 2
-    assert target.verify().ok
+    assert target.admin.import_(_forged(desk)) == 2
+    assert target.admin.verify().ok
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_forged_event_is_refused(name: str, target: holdfast.Engine, desk: Desk) -> None:
+def test_a_forged_event_is_refused(name: str, target: holdfast.Engine, desk: EngineDesk) -> None:
     refused_at(target, _forged(desk, **FORGERIES[name]))
 
 
 # Disks
 
 
-@pytest.mark.parametrize("kind", FEWER)
-def test_a_path_that_cannot_be_used_is_a_typed_error(kind: str, desk: Desk) -> None:
+@pytest.mark.parametrize("kind", FEWER_KINDS)
+def test_a_path_that_cannot_be_used_is_a_typed_error(kind: str, desk: EngineDesk) -> None:
     engine = desk.open(kind)
     folder = desk.folder / "folder"
     folder.mkdir()
     for path in (desk.folder / "missing" / "export.jsonl", folder):
         with pytest.raises(errors.StorageError):
-            engine.export(path)
+            engine.admin.export(path)
         with pytest.raises(errors.StorageError):
-            engine.import_(path)
+            engine.admin.import_(path)
     assert [path for path in desk.folder.rglob("*") if "partial" in path.name] == []
 
 

@@ -53,18 +53,18 @@ def test_what_was_said_in_frames_is_not_read_for_the_session_nor_the_reverse(eng
     session.record("user", "last")
     counting = counted(engine)
     for place, expected in ((session, ["first", "last"]), (parent, ["to do", "go on"])):
-        engine._place.cache.views.drop(session.scope.stream)
-        assert [each.text for each in place.history().messages] == expected
+        engine._context.cache.views.drop(session.scope.stream)
+        assert [each.text for each in place.context.view().messages] == expected
         assert counting.take() < 20, "there are more than a thousand"
 
 
 def test_a_second_look_reads_only_what_came_since(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     session.record_all([each for one in range(200) for each in exchange(one)])
-    first = session.history()
+    first = session.context.view()
     session.record("user", "one more")
     counting = counted(engine)
-    second = session.history()
+    second = session.context.view()
     assert second.messages[:-1] == first.messages
     assert counting.take() <= 2
     session.pack(budget=100_000)
@@ -75,7 +75,7 @@ def test_what_is_erased_is_gone_from_what_was_read_before(engine: holdfast.Engin
     session = engine.create_session("s")
     said = session.record("user", "a secret")
     session.record("assistant", "noted")
-    assert "a secret" in session.render("text")
+    assert "a secret" in session.context.render("text")
     session.erase([said.seq], "asked to")
-    assert "a secret" not in session.render("text")
+    assert "a secret" not in session.context.render("text")
     assert "a secret" not in str(session.pack())

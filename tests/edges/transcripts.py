@@ -18,19 +18,19 @@ HUGE = "long \u00e9\u2028" * 10_000
 """More than a message keeps."""
 
 
-def written(path: Path, lines: Iterable[object]) -> Path:
+def write_lines(path: Path, lines: Iterable[object]) -> Path:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 
 
-def exported(engine: holdfast.Engine, path: Path, session: str = "s") -> Lines:
-    count = engine.export_transcript(path, session)
+def export_lines(engine: holdfast.Engine, path: Path, session: str = "s") -> Lines:
+    count = engine.admin.export_transcript(path, session)
     lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
     assert len(lines) == count
     return lines
 
 
-def exactly(lines: Iterable[object]) -> list[str]:
+def to_exact_json(lines: Iterable[object]) -> list[str]:
     """What tells 1 from 1.0 and from true, which Python takes for equal."""
     return [json.dumps(line, sort_keys=True) for line in lines]
 

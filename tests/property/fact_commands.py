@@ -267,7 +267,7 @@ SCENES: tuple[Scene, ...] = (
 """What seldom comes about by chance; a number lets so much time pass."""
 
 
-def apart(command: Command, number: int) -> Command:
+def with_own_keys(command: Command, number: int) -> Command:
     """The same about keys of its own."""
     fields: dict[str, Any] = {}
     for name, value in command._asdict().items():

@@ -19,7 +19,7 @@ WIDEST = ("global", "task", "hypothetical", "draft")
 LATE = "it is older news"
 
 
-class Refused(Exception):
+class FactRefusal(Exception):
     """The name of the error that a command meets."""
 
     def __init__(self, error: str) -> None:
@@ -31,17 +31,17 @@ def rank(authority: str) -> int:
     return LADDER.index(authority if authority != "unverified" else "nobody")
 
 
-def alike(one: Any, other: Any) -> bool:
+def is_same_json(one: Any, other: Any) -> bool:
     """As JSON tells values apart."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def inferred(value: Any) -> Home:
+def infer_home(value: Any) -> Home:
     return ("hypothetical", "") if value == SUPPOSED else GLOBAL
 
 
 @dataclass
-class Fact:
+class ModelFact:
     seq: int
     key: str
     value: Any
@@ -87,11 +87,11 @@ class Fact:
         self.status, self.ended, self.why, self.doubts, self.disputes = status, now, why, set(), []
 
 
-class Ledger:
+class ModelLedger:
     """All facts of one ledger, the oldest first."""
 
     def __init__(self) -> None:
-        self.facts: dict[int, Fact] = {}
+        self.facts: dict[int, ModelFact] = {}
         self.version = 0
         """How many events there were: told by the engine."""
         self.guarded: set[int] = set()
@@ -100,16 +100,16 @@ class Ledger:
 
     # What is there for someone
 
-    def known(self, who: Who) -> list[Fact]:
+    def known(self, who: Who) -> list[ModelFact]:
         return [each for each in self.facts.values() if who.knows(each.requires)]
 
-    def held(self, key: str, home: Home, who: Who, now: int) -> list[Fact]:
+    def held(self, key: str, home: Home, who: Who, now: int) -> list[ModelFact]:
         return [each for each in self.known(who) if (each.key, each.home) == (key, home) and each.holds(now)]
 
-    def current(self, key: str, home: Home, who: Who, now: int) -> Fact | None:
+    def current(self, key: str, home: Home, who: Who, now: int) -> ModelFact | None:
         held = self.held(key, home, who, now)
         if held:
-            return best(held)
+            return find_best(held)
         dead = [each for each in self.known(who) if (each.key, each.home) == (key, home) and each.status != "live"]
         last = max(dead, key=lambda each: (each.ended or 0, each.superseded_by != 0, each.seq), default=None)
         if last is None or not last.superseded_by:
@@ -117,7 +117,7 @@ class Ledger:
         end = self.end(last, who)
         return end if end.holds(now) else None
 
-    def end(self, fact: Fact, who: Who) -> Fact:
+    def end(self, fact: ModelFact, who: Who) -> ModelFact:
         """Where a fact's chain leads, as far as someone may follow it."""
         after = self.facts.get(fact.superseded_by)
         return fact if after is None or not who.knows(after.requires) else self.end(after, who)
@@ -136,10 +136,10 @@ class Ledger:
             found |= ahead
         return found
 
-    def derived(self, fact: Fact, who: Who) -> list[int]:
+    def derived(self, fact: ModelFact, who: Who) -> list[int]:
         return [each.seq for each in self.known(who) if fact.seq in each.depends_on and each.status == "live"]
 
-    def history(self, key: str, who: Who, limit: int) -> list[Fact]:
+    def history(self, key: str, who: Who, limit: int) -> list[ModelFact]:
         """What was held under a key, the newest so many, and what is linked to that under others."""
         known = {each.seq: each for each in self.known(who)}
         found = {*[each.seq for each in known.values() if each.key == key][-limit:]}
@@ -152,7 +152,7 @@ class Ledger:
             ahead += more
         return [known[each] for each in sorted(found)]
 
-    def find(self, name: str, who: Who, home: Home = GLOBAL, *, dead: bool = False) -> Fact | None:
+    def find(self, name: str, who: Who, home: Home = GLOBAL, *, dead: bool = False) -> ModelFact | None:
         """What a name means to someone: an id, a name outside, or a key. Raises Refused if that is not clear."""
         known = self.known(who)
         for each in known:
@@ -162,20 +162,20 @@ class Ledger:
             for what in ("ref", "key"):
                 found = [each for each in known if getattr(each, what) == name and (each.status == "live") == live]
                 if found:
-                    return _meant(found, what, home) if live else found[-1]
+                    return _choose_fact(found, what, home) if live else found[-1]
         return None
 
 
-def _meant(found: list[Fact], what: str, home: Home) -> Fact:
+def _choose_fact(found: list[ModelFact], what: str, home: Home) -> ModelFact:
     if what == "ref":
         if len({each.key for each in found}) > 1:
-            raise Refused("AmbiguousFact")
+            raise FactRefusal("AmbiguousFact")
         return found[-1]
     here = [each for each in found if each.home == home] or found
     if len({each.home for each in here}) > 1:
-        raise Refused("AmbiguousFact")
+        raise FactRefusal("AmbiguousFact")
     return next((each for each in reversed(here) if not each.against), here[-1])
 
 
-def best(held: list[Fact]) -> Fact:
+def find_best(held: list[ModelFact]) -> ModelFact:
     return max(held, key=lambda each: (rank(each.authority), each.seq))

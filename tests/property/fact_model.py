@@ -23,13 +23,24 @@ from tests.property.fact_commands import (
     Supersede,
     Who,
 )
-from tests.property.fact_ledger import LATE, NAMED, WIDEST, Fact, Ledger, Refused, alike, best, inferred, rank
+from tests.property.fact_ledger import (
+    LATE,
+    NAMED,
+    WIDEST,
+    FactRefusal,
+    ModelFact,
+    ModelLedger,
+    find_best,
+    infer_home,
+    is_same_json,
+    rank,
+)
 
 
 class _Turn:
     """Someone's turn to change a ledger, which is his to change."""
 
-    def __init__(self, ledger: Ledger, who: Who, now: int) -> None:
+    def __init__(self, ledger: ModelLedger, who: Who, now: int) -> None:
         self.ledger, self.who, self.now = ledger, who, now
         self.doubted = {each.seq for each in ledger.facts.values() if each.doubts}
 
@@ -43,7 +54,9 @@ class _Turn:
                 return self._supersede(str(fact), str(by), reason)
         return self._change(self._named(str(command.fact), dead=isinstance(command, Reinstate)), command)
 
-    def _change(self, fact: Fact, command: Retract | Expire | Promote | Endorse | Confirm | Reinstate) -> list[int]:
+    def _change(
+        self, fact: ModelFact, command: Retract | Expire | Promote | Endorse | Confirm | Reinstate
+    ) -> list[int]:
         match command:
             case Retract(reason=reason):
                 return self._retract(fact, reason)
@@ -64,37 +77,37 @@ class _Turn:
 
     # What may be refused
 
-    def _named(self, name: str, home: Home = GLOBAL, *, dead: bool = False) -> Fact:
+    def _named(self, name: str, home: Home = GLOBAL, *, dead: bool = False) -> ModelFact:
         found = self.ledger.find(name, self.who, home, dead=dead)
         if found is None:
-            raise Refused("FactNotFound")
+            raise FactRefusal("FactNotFound")
         return found
 
-    def _check_lives(self, fact: Fact) -> None:
+    def _check_lives(self, fact: ModelFact) -> None:
         if not fact.lives(self.now):
-            raise Refused("FactNotLive")
+            raise FactRefusal("FactNotLive")
 
-    def _check_may(self, fact: Fact) -> None:
+    def _check_may(self, fact: ModelFact) -> None:
         if rank(fact.authority) > rank(self.who.authority):
-            raise Refused("NotAuthorised")
+            raise FactRefusal("NotAuthorised")
 
-    def _check_apart(self, fact: Fact, ended: Iterable[Fact]) -> None:
+    def _check_apart(self, fact: ModelFact, ended: Iterable[ModelFact]) -> None:
         """Nothing takes the place of what it rests on."""
         if any(fact.seq in self.ledger.below([each.seq]) for each in ended):
-            raise Refused("SupersessionCycle")
+            raise FactRefusal("SupersessionCycle")
 
     # Asserting
 
     def _assert(self, said: Assert) -> list[int]:
-        home = said.home or inferred(said.value)
+        home = said.home or infer_home(said.value)
         names = [
             (str(each), self.ledger.find(str(each), self.who, home)) for each in (*said.supersedes, *said.depends_on)
         ]
         found = [fact for _, fact in names]
         fact = self._made(said, home, found[len(said.supersedes) :])
         if None in found:
-            raise Refused("FactNotFound")
-        targets: dict[int, Fact] = {}
+            raise FactRefusal("FactNotFound")
+        targets: dict[int, ModelFact] = {}
         for each in found[: len(said.supersedes)]:
             assert each is not None
             end = each if each.status == "live" else self.ledger.end(each, self.who)
@@ -114,26 +127,26 @@ class _Turn:
         self._enter(fact, said, held, targets)
         return [fact.seq]
 
-    def _made(self, said: Assert, home: Home, sources: list[Fact | None]) -> Fact:
+    def _made(self, said: Assert, home: Home, sources: list[ModelFact | None]) -> ModelFact:
         asked = self.who.default or self.who.authority
         if said.authority is not None:
             asked = NAMED.get(said.authority, said.authority)
             if rank(asked) > rank(self.who.authority):
-                raise Refused("AuthorityExceeded")
+                raise FactRefusal("AuthorityExceeded")
         requires = {*said.requires}
         rests = []
         for each in sources:
             if each is None:
-                raise Refused("FactNotFound")
+                raise FactRefusal("FactNotFound")
             rests.append(each)
         for each in rests:
             self._check_lives(each)
             asked = min(asked, each.authority, key=rank)
             requires |= each.requires
         if not self.who.knows(frozenset(requires)):
-            raise Refused("PermissionMissing")
+            raise FactRefusal("PermissionMissing")
         kind = said.kind if said.kind is not None else "policy" if said.constraint else None
-        return Fact(
+        return ModelFact(
             seq=self.ledger.version + 1,
             key=said.key,
             value=said.value,
@@ -153,9 +166,9 @@ class _Turn:
             doubts={doubt for each in rests for doubt in each.doubts},
         )
 
-    def _heard_before(self, new: Fact, said: Assert, held: list[Fact]) -> Fact | None:
+    def _heard_before(self, new: ModelFact, said: Assert, held: list[ModelFact]) -> ModelFact | None:
         """The fact that this only repeats, with what the repetition does to it."""
-        known = best(held) if held else None
+        known = find_best(held) if held else None
         if known is not None and self._says_no_more(new, said, known):
             if rank(new.authority) > rank(known.authority):
                 if {*new.depends_on} != {*known.depends_on}:
@@ -171,7 +184,7 @@ class _Turn:
                 return claim
         return None
 
-    def _confirm(self, fact: Fact) -> None:
+    def _confirm(self, fact: ModelFact) -> None:
         """It holds, and rests on what took the place of what it rested on, where there is such a thing."""
         under = {fact.seq, *self.ledger.below([fact.seq])}
         moved: list[int] = []
@@ -183,16 +196,16 @@ class _Turn:
                 moved.append(each)
         fact.depends_on, fact.doubts, fact.disputes = list(dict.fromkeys(moved)), set(), []
 
-    def _claims(self, fact: Fact) -> list[Fact]:
+    def _claims(self, fact: ModelFact) -> list[ModelFact]:
         return [
             each
             for each in self.ledger.known(self.who)
             if (each.key, each.home) == (fact.key, fact.home) and each.against and each.lives(self.now)
         ]
 
-    def _says_no_more(self, new: Fact, said: Assert, known: Fact) -> bool:
+    def _says_no_more(self, new: ModelFact, said: Assert, known: ModelFact) -> bool:
         return (
-            alike(new.value, known.value)
+            is_same_json(new.value, known.value)
             and {*new.depends_on} <= {*known.depends_on}
             and new.requires <= known.requires
             and new.expires in (None, known.expires)
@@ -202,17 +215,17 @@ class _Turn:
             and said.ref in ("", known.ref)
         )
 
-    def _overtaken(self, new: Fact, said: Assert, held: list[Fact]) -> Fact | None:
+    def _overtaken(self, new: ModelFact, said: Assert, held: list[ModelFact]) -> ModelFact | None:
         sensitive = said.key.startswith("price") if said.sensitive is None else said.sensitive
         if said.since is None or not sensitive:
             return None
         newer = [each for each in held if each.since > new.since and rank(each.authority) >= rank(new.authority)]
         return max(newer, key=lambda each: (each.since, each.seq), default=None)
 
-    def _enter(self, new: Fact, said: Assert, held: list[Fact], targets: dict[int, Fact]) -> None:
+    def _enter(self, new: ModelFact, said: Assert, held: list[ModelFact], targets: dict[int, ModelFact]) -> None:
         ended = self._contest(new, {each.seq: each for each in held} | targets)
         if any(each.seq in new.depends_on for each in ended):
-            raise Refused("SupersessionCycle")
+            raise FactRefusal("SupersessionCycle")
         gone = self._run_out(new)
         if new.doubts:
             self.doubted.add(new.seq)
@@ -223,7 +236,7 @@ class _Turn:
         self._die(gone, "expired")
         self._replace(new, ended, targets, said.reason, dated=said.since is not None)
 
-    def _contest(self, new: Fact, rivals: dict[int, Fact]) -> list[Fact]:
+    def _contest(self, new: ModelFact, rivals: dict[int, ModelFact]) -> list[ModelFact]:
         """Who outranks it makes it a claim. What ends: rivals, unless it is one, and claims that do not outrank it."""
         higher = [each for each in rivals.values() if rank(each.authority) > rank(new.authority)]
         claims = [
@@ -234,14 +247,14 @@ class _Turn:
         new.against = 0
         if not higher:
             return [*rivals.values(), *claims]
-        against = best(higher)
+        against = find_best(higher)
         new.against = against.seq
         if new.seq in self.ledger.facts and not against.requires <= new.requires:
             self.ledger.guarded.add(new.seq)
         new.requires |= against.requires
         return claims
 
-    def _run_out(self, new: Fact) -> list[Fact]:
+    def _run_out(self, new: ModelFact) -> list[ModelFact]:
         """What stands in its place and has run out, though nobody swept."""
         return [
             each
@@ -253,14 +266,14 @@ class _Turn:
     # Ending
 
     def _replace(
-        self, new: Fact, ended: list[Fact], targets: Iterable[int], reason: str, *, dated: bool = False
+        self, new: ModelFact, ended: list[ModelFact], targets: Iterable[int], reason: str, *, dated: bool = False
     ) -> None:
         dying = {each.seq for each in ended} | {new.seq}
         above = {each.seq: not self.ledger.below([each.seq]).isdisjoint(new.depends_on) for each in ended}
-        followers: list[tuple[Fact, int]] = []
+        followers: list[tuple[ModelFact, int]] = []
         doubtful: dict[int, set[int]] = {}
         for each in ended:
-            if alike(each.value, new.value) and not above[each.seq]:
+            if is_same_json(each.value, new.value) and not above[each.seq]:
                 followers += [
                     (one, each.seq)
                     for one in self.ledger.facts.values()
@@ -285,7 +298,7 @@ class _Turn:
             for each in facts - self.doubted:
                 self.ledger.facts[each].doubts.add(root)
 
-    def _die(self, facts: list[Fact], status: str, why: str = "") -> None:
+    def _die(self, facts: list[ModelFact], status: str, why: str = "") -> None:
         gone = {each.seq for each in facts}
         self._mark({each: self.ledger.below([each]) - gone for each in gone})
         for each in facts:
@@ -295,9 +308,9 @@ class _Turn:
         names = [self.ledger.find(each, self.who) for each in (name, other)]
         fact, by = names
         if fact is None or by is None:
-            raise Refused("FactNotFound")
+            raise FactRefusal("FactNotFound")
         if fact is by:
-            raise Refused("SupersessionCycle")
+            raise FactRefusal("SupersessionCycle")
         self._check_apart(by, [fact])
         if fact.superseded_by != by.seq:
             self._check_lives(fact)
@@ -305,11 +318,11 @@ class _Turn:
             self._check_may(fact)
             _check_wide(by.home, fact)
             if rank(fact.authority) > rank(by.authority):
-                raise Refused("NotAuthorised")
+                raise FactRefusal("NotAuthorised")
             self._replace(by, [fact], [fact.seq], reason)
         return [fact.seq]
 
-    def _retract(self, fact: Fact, reason: str) -> list[int]:
+    def _retract(self, fact: ModelFact, reason: str) -> list[int]:
         if fact.status == "retracted":
             return [fact.seq]
         self._check_lives(fact)
@@ -326,10 +339,10 @@ class _Turn:
         known = [each for each in sorted(taken - {fact.seq}) if self.who.knows(self.ledger.facts[each].requires)]
         return [fact.seq, *known]
 
-    def _expire(self, fact: Fact) -> list[int]:
+    def _expire(self, fact: ModelFact) -> list[int]:
         if fact.status != "expired":
             if fact.status != "live":
-                raise Refused("FactNotLive")
+                raise FactRefusal("FactNotLive")
             if not fact.out(self.now):
                 self._check_may(fact)
             self._die([fact], "expired")
@@ -339,7 +352,7 @@ class _Turn:
         found = [self.ledger.find(name, self.who) for name in names]
         gone = {each.seq: each for each in found if each is not None}
         if None in found:
-            raise Refused("FactNotFound")
+            raise FactRefusal("FactNotFound")
         for fact in gone.values():
             self._check_may(fact)
         self._mark({each: self.ledger.below([each]) - {*gone} for each in gone})
@@ -351,15 +364,15 @@ class _Turn:
 
     # Moving
 
-    def _promote(self, fact: Fact, home: Home) -> None:
+    def _promote(self, fact: ModelFact, home: Home) -> None:
         if fact.home == home:
             return
         if WIDEST.index(home[0]) > WIDEST.index(fact.home[0]):
-            raise Refused("InvalidContent")
+            raise FactRefusal("InvalidArgument")
         self._check_lives(fact)
         self._check_may(fact)
         held = self.ledger.held(fact.key, home, self.who, self.now)
-        known = best(held) if held else None
+        known = find_best(held) if held else None
         if known is not None and _covers(known, fact):
             self._check_apart(known, [fact])
             self._replace(known, [fact], [], "")
@@ -370,17 +383,17 @@ class _Turn:
         self._die(self._run_out(fact), "expired")
         self._replace(fact, ended, [], "")
 
-    def _endorse(self, fact: Fact, authority: str | None) -> None:
+    def _endorse(self, fact: ModelFact, authority: str | None) -> None:
         self._check_lives(fact)
         if self.who.permissions is not None and ENDORSE not in self.who.permissions:
-            raise Refused("PermissionMissing")
+            raise FactRefusal("PermissionMissing")
         asked = self.who.authority if authority is None else NAMED.get(authority, authority)
         if rank(asked) > rank(self.who.authority):
-            raise Refused("AuthorityExceeded")
+            raise FactRefusal("AuthorityExceeded")
         if rank(asked) <= rank(fact.authority):
             return
         fact.authority, fact.disputes = asked, []
-        ended: list[Fact] = []
+        ended: list[ModelFact] = []
         if fact.against:
             held = self.ledger.held(fact.key, fact.home, self.who, self.now)
             ended = self._contest(fact, {each.seq: each for each in held})
@@ -388,11 +401,11 @@ class _Turn:
         self._die(self._run_out(fact), "expired")
         self._replace(fact, ended, [], "")
 
-    def _reinstate(self, fact: Fact) -> None:
+    def _reinstate(self, fact: ModelFact) -> None:
         if fact.lives(self.now):
             return
         if fact.status != "superseded" or fact.out(self.now):
-            raise Refused("FactNotLive")
+            raise FactRefusal("FactNotLive")
         self._check_may(fact)
         instead = {
             each.seq: each
@@ -403,7 +416,7 @@ class _Turn:
         if end.status == "live":
             instead[end.seq] = end
         if not {*fact.depends_on}.isdisjoint(instead):
-            raise Refused("SupersessionCycle")
+            raise FactRefusal("SupersessionCycle")
         for each in instead.values():
             self._check_may(each)
         below = {each: self.ledger.below([each]) for each in instead}
@@ -413,7 +426,7 @@ class _Turn:
         for each in instead.values():
             each.end("retracted", self.now)
 
-    def _shaken(self, fact: Fact, below: dict[int, set[int]]) -> set[int]:
+    def _shaken(self, fact: ModelFact, below: dict[int, set[int]]) -> set[int]:
         """Why a fact that was dead meanwhile can no longer rest on what it rested on."""
         doubts: set[int] = set()
         for each in fact.depends_on:
@@ -428,28 +441,28 @@ class _Turn:
         return len(gone)
 
 
-def told(ledger: Ledger, command: Command, who: Who, now: int) -> tuple[Ledger, list[int]]:
+def apply_command(ledger: ModelLedger, command: Command, who: Who, now: int) -> tuple[ModelLedger, list[int]]:
     """What the command makes of the ledger, and the facts that are its answer. Raises Refused."""
     after = copy.deepcopy(ledger)
     return after, _Turn(after, who, now).carry_out(command)
 
 
-def swept(ledger: Ledger, now: int) -> tuple[Ledger, int]:
+def apply_sweep(ledger: ModelLedger, now: int) -> tuple[ModelLedger, int]:
     """What is left when all that has run out has expired, and how many that were."""
     after = copy.deepcopy(ledger)
     return after, _Turn(after, PROGRAM, now).sweep()
 
 
-def _check_wide(home: Home, fact: Fact) -> None:
+def _check_wide(home: Home, fact: ModelFact) -> None:
     """What is only supposed, a draft, or one task's changes nothing outside of it."""
     if home not in (GLOBAL, fact.home):
-        raise Refused("InvalidContent")
+        raise FactRefusal("InvalidArgument")
 
 
-def _covers(known: Fact, fact: Fact) -> bool:
+def _covers(known: ModelFact, fact: ModelFact) -> bool:
     """Whether nothing is lost if a fact gives way to one that says the same."""
     return (
-        alike(known.value, fact.value)
+        is_same_json(known.value, fact.value)
         and rank(known.authority) >= rank(fact.authority)
         and {*fact.depends_on} <= {*known.depends_on}
         and fact.requires <= known.requires

@@ -270,7 +270,7 @@ SCENES: tuple[tuple[Command | Sweep | int, ...], ...] = (
 """What seldom comes about by chance; a number lets so many microseconds pass."""
 
 
-def picked(pick: Pick | None, of: Sequence[str], otherwise: str) -> str | None:
+def resolve_pick(pick: Pick | None, of: Sequence[str], otherwise: str) -> str | None:
     """What a pick stands for: the newest is the first."""
     if pick is None:
         return None

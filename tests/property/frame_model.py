@@ -27,7 +27,7 @@ from tests.property.frame_commands import (
     Update,
     Use,
 )
-from tests.property.frame_tree import Call, Frame, Refused, Rest, Session, plus, spend
+from tests.property.frame_tree import Call, Frame, FrameRefusal, Rest, Session, add_usage, spend
 
 TENANT = "default"
 DEPTH = 3
@@ -90,7 +90,7 @@ class World:
             for handle, kind, source, text in frame.kept:
                 if command.source is not None and source == command.source and kind != "sub_agent_join":
                     if (kind, text) != (command.kind, command.text):
-                        raise Refused("HandleExists", frame=frame.id, source=source, handle=handle)
+                        raise FrameRefusal("HandleExists", frame=frame.id, source=source, handle=handle)
                     return
             frame.touched = session.next()
             frame.kept.append((f"h{frame.touched}", command.kind, command.source, command.text))
@@ -103,7 +103,7 @@ class World:
         frame = session.living(str(command.frame))
         children = session.live_children(frame)
         if children and not command.cascade:
-            raise Refused("ChildrenActive", frame=frame.id, children=len(children))
+            raise FrameRefusal("ChildrenActive", frame=frame.id, children=len(children))
         self.end(session, frame, command.status, said, now)
 
     def end(self, session: Session, frame: Frame, status: str, said: tuple[str, str | None], now: int) -> None:
@@ -169,7 +169,7 @@ class World:
         """What a tree was is gone from everywhere; what was said in it is still there."""
         root = session.ancestry(session.frames[named])[0]
         if root.live:
-            raise Refused("InvalidContent")
+            raise FrameRefusal("InvalidArgument")
         tree = {each.id for each in session.frames.values() if session.ancestry(each)[0] is root}
         gone = {seq for seq in session.settled if seq in {session.frames[each].touched for each in tree}}
         session.settled = {seq: used for seq, used in session.settled.items() if seq not in gone}
@@ -188,14 +188,14 @@ class World:
         expires = None if isinstance(command, Revoke) or command.expires is None else now + command.expires
         if isinstance(command, Suspend):
             if rest is not None:
-                raise Refused("AlreadySuspended", frame=frame.id, reason=rest.reason)
+                raise FrameRefusal("AlreadySuspended", frame=frame.id, reason=rest.reason)
         else:
             if rest is None or rest.holder != frame.id:
-                raise Refused("NotSuspended", frame=frame.id, status=session.status(frame))
+                raise FrameRefusal("NotSuspended", frame=frame.id, status=session.status(frame))
             if isinstance(command, Reissue) and who != rest.by and who not in rest.resumable_by:
-                raise Refused("TokenForbidden", frame=frame.id, principal=who)
+                raise FrameRefusal("TokenForbidden", frame=frame.id, principal=who)
         if expires is not None and expires <= now:
-            raise Refused("InvalidContent")
+            raise FrameRefusal("InvalidArgument")
         if isinstance(command, Suspend):
             self._suspend(session, frame, command, who, now)
         elif rest is not None and isinstance(command, Revoke):
@@ -231,19 +231,19 @@ class World:
     def _resume(self, command: Resume, who: str, now: int) -> None:
         name, at, status = self.tokens.get(str(command.token), ("", "", "lost"))
         if status == "lost" or command.elsewhere:
-            raise Refused("TokenInvalid", tenant="other" if command.elsewhere else TENANT)
+            raise FrameRefusal("TokenInvalid", tenant="other" if command.elsewhere else TENANT)
         session = self.sessions[name]
         if status == "consumed":
-            raise Refused("TokenConsumed", frame=at)
+            raise FrameRefusal("TokenConsumed", frame=at)
         if status != "live":
-            raise Refused("TokenRevoked", frame=at, reason=VOID[status])
+            raise FrameRefusal("TokenRevokedError", frame=at, reason=VOID[status])
         frame = session.frames[at]
         rest = frame.rest
         assert rest is not None, "what has a live token rests"
         if who != rest.by and who not in rest.resumable_by:
-            raise Refused("TokenForbidden", frame=at, principal=who)
+            raise FrameRefusal("TokenForbidden", frame=at, principal=who)
         if rest.expires is not None and now >= rest.expires:
-            raise Refused("TokenExpired", frame=at, late_us=now - rest.expires)
+            raise FrameRefusal("TokenExpired", frame=at, late_us=now - rest.expires)
         self._void(rest, "consumed")
         seq = session.next()
         for each in (frame, *reversed(list(session.below(frame)))):
@@ -259,11 +259,11 @@ def _push(session: Session, command: Push, now: int) -> None:
     parent: Frame | None = None
     if command.frame is not None:
         if str(command.frame) not in session.frames:
-            raise Refused("ParentFrameNotFound", session=session.name, frame=command.frame)
+            raise FrameRefusal("ParentFrameNotFound", session=session.name, frame=command.frame)
         parent = session.living(str(command.frame))
         session.check_working(parent, now)
         if parent.depth >= parent.limits[0]:
-            raise Refused("MaxDepthExceeded", frame=parent.id, depth=parent.depth + 1, limit=parent.limits[0])
+            raise FrameRefusal("MaxDepthExceeded", frame=parent.id, depth=parent.depth + 1, limit=parent.limits[0])
         session.check_available(parent, command.budget)
     outer = (None, None, None) if parent is None else parent.limits
     depth, tools, timeout = (
@@ -324,7 +324,7 @@ def _charge(frame: Frame, spent: Spent) -> None:
         frame.spent += spent
     else:
         frame.spent += spend(spent)
-        frame.usage = plus(frame.usage, spent)
+        frame.usage = add_usage(frame.usage, spent)
 
 
 # What is said, and the tools that are called
@@ -347,7 +347,7 @@ def _say(session: Session, command: Say) -> None:
     frame = None if command.frame is None else session.living(str(command.frame))
     waiting = [call for call in session.calls if call.frame == (None if frame is None else frame.id)]
     if command.role == "assistant" and waiting:
-        raise Refused("CallsOpen", session=session.name, count=len(waiting))
+        raise FrameRefusal("CallsOpen", session=session.name, count=len(waiting))
     session.check_open()
     reservation = command.reservation
     if frame is not None and reservation is not None:
@@ -374,11 +374,11 @@ def _answer(session: Session, name: str, wrong: bool) -> None:
             session.next()  # kept as evidence, which touches nothing
             return
         kind = "CallAnswered" if name in session.fates else "CallNotFound"
-        raise Refused(kind, session=session.name, call=name)
-    _answered(session, [call], "answered", wrong=wrong)
+        raise FrameRefusal(kind, session=session.name, call=name)
+    _record_answers(session, [call], "answered", wrong=wrong)
 
 
-def _answered(session: Session, calls: list[Call], fate: str, *, wrong: bool) -> None:
+def _record_answers(session: Session, calls: list[Call], fate: str, *, wrong: bool) -> None:
     seq = session.next()
     where = session.frames.get(calls[0].frame or "")
     holder = where if where is not None and where.live else session
@@ -396,22 +396,22 @@ def _close_calls(session: Session, calls: list[Call]) -> None:
     for call in calls:
         groups.setdefault(call.id.split("_")[0], []).append(call)
     for group in groups.values():
-        _answered(session, group, "closed", wrong=True)
+        _record_answers(session, group, "closed", wrong=True)
 
 
 def _start(session: Session, command: Start, now: int) -> None:
     call = next((each for each in session.calls if each.id == command.call), None)
     if call is None:
         kind = "CallAnswered" if command.call in session.fates else "CallNotFound"
-        raise Refused(kind, session=session.name, call=command.call)
+        raise FrameRefusal(kind, session=session.name, call=command.call)
     if call.attempts and not command.again:
-        raise Refused("OutcomeUnknown", call=call.id, key=call.key, attempts=call.attempts)
+        raise FrameRefusal("OutcomeUnknown", call=call.id, key=call.key, attempts=call.attempts)
     where = call.frame or (None if command.frame is None else str(command.frame))
     frame = None if where is None else session.living(where)
     if frame is not None:
         session.check_working(frame, now)
         if frame.limits[1] is not None and frame.tool_calls >= frame.limits[1]:
-            raise Refused("ToolCallsExceeded", frame=frame.id, used=frame.tool_calls, limit=frame.limits[1])
+            raise FrameRefusal("ToolCallsExceeded", frame=frame.id, used=frame.tool_calls, limit=frame.limits[1])
     seq = session.next()
     call.attempts, call.key = call.attempts + 1, call.key or command.key
     if frame is not None:

@@ -19,7 +19,7 @@ Usage = tuple[int, int, int, int, int]
 NOTHING: Usage = (0, 0, 0, 0, 0)
 
 
-class Refused(Exception):
+class FrameRefusal(Exception):
     """The command meets this error, with this data in it."""
 
     def __init__(self, error: str, **data: object) -> None:
@@ -134,7 +134,7 @@ class Session:
         total = NOTHING
         for each in self.children(frame):
             if not each.live:
-                total = plus(plus(total, each.usage), self.usage_below(each))
+                total = add_usage(add_usage(total, each.usage), self.usage_below(each))
         return total
 
     def budget(self, frame: Frame) -> tuple[int, int, int, int]:
@@ -165,10 +165,10 @@ class Session:
             asks = frame.asks and not children and frame.rest is None
             if asks or (frame.rest is not None and frame.rest.holder == frame.id):
                 found.append(("waiting_for_user", frame.id, None, None))
-            found += _failed(frame.id, frame.errors)
+            found += _unhandled_errors(frame.id, frame.errors)
         if self.asks:
             found.append(("waiting_for_user", None, None, None))
-        found += _failed(None, self.errors)
+        found += _unhandled_errors(None, self.errors)
         for call in self.calls:
             kind = "tool_in_progress" if call.attempts else "tool_not_started"
             found.append((kind, call.frame, call.id, call.key if call.attempts else None))
@@ -178,39 +178,41 @@ class Session:
 
     def check_open(self) -> None:
         if self.closed:
-            raise Refused("SessionClosed", session=self.name, reason=self.closed)
+            raise FrameRefusal("SessionClosedError", session=self.name, reason=self.closed)
 
     def living(self, frame: str) -> Frame:
         found = self.frames.get(frame)
         if found is None:
-            raise Refused("FrameNotFound", session=self.name, frame=frame)
+            raise FrameRefusal("FrameNotFound", session=self.name, frame=frame)
         if not found.live:
-            raise Refused("AlreadyTerminal", frame=frame, status=found.status)
+            raise FrameRefusal("AlreadyTerminal", frame=frame, status=found.status)
         return found
 
     def check_working(self, frame: Frame, now: int) -> None:
         if frame.rest is not None:
-            raise Refused("FrameSuspended", frame=frame.id, reason=frame.rest.reason)
+            raise FrameRefusal("FrameSuspendedError", frame=frame.id, reason=frame.rest.reason)
         if frame.deadline is not None and now >= frame.deadline:
-            raise Refused("DeadlinePassed", frame=frame.id, late_us=now - frame.deadline)
+            raise FrameRefusal("DeadlinePassed", frame=frame.id, late_us=now - frame.deadline)
 
     def check_available(self, frame: Frame, amount: int) -> None:
         total, *parts = self.budget(frame)
         if amount > total - sum(parts):
-            raise Refused("InsufficientTokens", frame=frame.id, requested=amount, available=max(0, total - sum(parts)))
+            raise FrameRefusal(
+                "InsufficientTokens", frame=frame.id, requested=amount, available=max(0, total - sum(parts))
+            )
 
     def check_reserved(self, frame: Frame, reservation: str) -> None:
         if reservation not in frame.reserved:
             had = self.reserved.get(reservation) == frame.id
             kind = "ReservationSettled" if had else "ReservationNotFound"
-            raise Refused(kind, frame=frame.id, reservation=reservation)
+            raise FrameRefusal(kind, frame=frame.id, reservation=reservation)
 
 
-def _failed(frame: str | None, errors: list[str]) -> list[tuple[str, str | None, str | None, str | None]]:
+def _unhandled_errors(frame: str | None, errors: list[str]) -> list[tuple[str, str | None, str | None, str | None]]:
     return [("unhandled_error", frame, each if each.startswith("c") else None, None) for each in errors]
 
 
-def plus(one: Usage, other: Usage) -> Usage:
+def add_usage(one: Usage, other: Usage) -> Usage:
     a, b, c, d, e = (mine + theirs for mine, theirs in zip(one, other, strict=True))
     return a, b, c, d, e
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import holdfast
 from holdfast.adapters.tokens import EstimatingCounter, ExactCounter
-from holdfast.context.assemble import HEADINGS, Placed
-from holdfast.context.fence import JOINT
-from holdfast.context.levels import LEVELS, light
-from holdfast.core.calibrate import calibrated
+from holdfast.core.history.levels import lighten
+from holdfast.core.packs.assembly import HEADINGS, PlacedCandidate
 from holdfast.errors import CriticalOverflow, WindowTooSmall
-from holdfast.model.handles import SCORES
-from holdfast.model.messages import Summary
-from holdfast.model.pack import TAIL
-from holdfast.render.packs import Pack
-from tests.edges.engines import HandClock
+from holdfast.model.history.handles import PRIORITY_SCORES
+from holdfast.model.history.plans import LEVELS
+from holdfast.model.history.views import Summary
+from holdfast.model.packs.pack import TAIL_SECTIONS
+from holdfast.render.pack import Pack
+from holdfast.text.fence import SEPARATOR
+from tests.edges.engines import ManualClock
 from tests.support import CountingIds
 
-PRIORITIES = tuple(SCORES)
+PRIORITIES = tuple(PRIORITY_SCORES)
 NOUNS = ("garden", "invoice", "harbour", "ticket", "engine", "letter", "recipe", "bridge", "window", "salary")
 DROPPED = {"low": "aggressive", "background": "aggressive"}
 STATED_ERROR = 0.10
@@ -35,7 +35,7 @@ class RandomPacks:
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
-        self._clock = HandClock()
+        self._clock = ManualClock()
         self._exact = ExactCounter() if seed % 4 == 0 else None
         self._counter = self._exact or EstimatingCounter()
         self.engine: Any = holdfast.open("memory:", clock=self._clock, ids=CountingIds(), counter=self._counter)
@@ -62,14 +62,14 @@ class RandomPacks:
         ledger = self.engine.ledger(user="ada")
         self.session: Any = self.engine.create_session("s", ledgers=[ledger.id])
         for number in range(random.choice([0, 3, 12, 40])):
-            ledger.assert_(f"{random.choice(NOUNS)}_{number}", self._text()[:600], is_constraint=random.random() < 0.06)
+            ledger.set(f"{random.choice(NOUNS)}_{number}", self._text()[:600], is_constraint=random.random() < 0.06)
         for name in NOUNS[: random.choice([0, 2, 8])]:
-            self.session.set_working(name, self._text())
+            self.session.working.set(name, self._text())
         for name in ("location", *NOUNS[: random.choice([0, 3])]):
             if random.random() < 0.5:
-                self.session.set_environment(name, self._text())
+                self.session.environment.set(name, self._text())
         if random.random() < 0.5:
-            self.session.update_situation({"current_state": self._text(), "next_focus": self._text()})
+            self.session.situation.update({"current_state": self._text(), "next_focus": self._text()})
         self.place = self.session
         self.handles: list[str] = []
         if random.random() < 0.8:
@@ -78,7 +78,7 @@ class RandomPacks:
                 self.place = self.place.frame(f"Then the {random.choice(NOUNS)}.", budget=100_000)
             for _ in range(random.choice([0, 2, 6, 15])):
                 priority = random.choices(PRIORITIES, [1, 4, 6, 4, 4])[0]
-                handle = self.place.add_handle("document", self._text(), priority=priority, title=random.choice(NOUNS))
+                handle = self.place.handles.add("document", self._text(), priority=priority, title=random.choice(NOUNS))
                 self.handles.append(handle.id)
         for _ in range(random.choice([0, 1, 4, 12])):
             self.place.record("user", self._text())
@@ -127,63 +127,63 @@ class RandomPacks:
         floor = LEVELS.index(request.min_compaction)
         items = pack.history.items
         worst = "moderate" if any(isinstance(each, Summary) for each in items) else "none"
-        for each in pack._made.tail.placed:
+        for each in pack._assembled.tail.placed:
             happened = "none"
             if each.fate == "reduced":
                 happened = "light"
-            elif each.fate == "omitted" and (not each.piece.gone or each.piece.too_large):
-                happened = "critical" if each.piece.wanted else DROPPED.get(each.piece.priority, "critical")
+            elif each.fate == "omitted" and (not each.candidate.omission or each.candidate.too_large):
+                happened = "critical" if each.candidate.wanted else DROPPED.get(each.candidate.priority, "critical")
                 if floor >= LEVELS.index("aggressive") and LEVELS.index(happened) <= floor:
                     happened = "none"
             worst = max(worst, happened, key=LEVELS.index)
-            if each.fate == "included" and not each.piece.wanted and each.piece.priority != "critical":
-                below = (floor >= 3 and each.piece.priority in DROPPED) or floor == 4
-                if below and each.piece.section != "breadcrumbs":
-                    self._fault("floor", (request.min_compaction, each.piece.priority))
+            if each.fate == "included" and not each.candidate.wanted and each.candidate.priority != "critical":
+                below = (floor >= 3 and each.candidate.priority in DROPPED) or floor == 4
+                if below and each.candidate.section != "breadcrumbs":
+                    self._fault("floor", (request.min_compaction, each.candidate.priority))
         if pack.tokens.level != max(worst, request.min_compaction, key=LEVELS.index):
             self._fault("untrue", (pack.tokens.level, worst, request.min_compaction))
 
     def _check_priorities(self, pack: Pack) -> None:
         """Without what ranks lower, nothing that was left out for lack of room would fit; facts only within their share."""
-        request, tail = pack.manifest.request, pack._made.tail
+        request, tail = pack.manifest.request, pack._assembled.tail
         if request.min_compaction in ("aggressive", "critical"):
             return
         room = request.effective - (pack.tokens.used - tail.tokens)
-        if not tail.texts and pack._made.tokens.breakdown.get("query") is None:
+        if not tail.texts and pack._assembled.tokens.breakdown.get("query") is None:
             return  # without a tail there is no fence either
         for out in tail.placed:
-            late = out.piece.too_large
-            if out.fate != "omitted" or (out.piece.gone and not late) or "share" in out.reason:
+            late = out.candidate.too_large
+            if out.fate != "omitted" or (out.candidate.omission and not late) or "share" in out.reason:
                 continue
             stays = [
                 each
                 for each in tail.placed
                 if each.text
                 and (
-                    each.piece.wanted
-                    or each.piece.priority == "critical"
-                    or SCORES[each.piece.priority] >= SCORES[out.piece.priority]
+                    each.candidate.wanted
+                    or each.candidate.priority == "critical"
+                    or PRIORITY_SCORES[each.candidate.priority] >= PRIORITY_SCORES[out.candidate.priority]
                 )
             ]
             if len(stays) == sum(bool(each.text) for each in tail.placed):
                 continue  # nothing that ranks lower is in
-            text = out.piece.text
-            if not out.piece.wanted:
-                text = min(text, light(text), key=self._counter.count)
-            if not late and self._laid_out([*stays, _shown(out, text)]) <= room:
-                self._fault("inversion", (out.piece.id, out.reason))
+            text = out.candidate.text
+            if not out.candidate.wanted:
+                text = min(text, lighten(text), key=self._counter.count)
+            if not late and self._laid_out([*stays, _included(out, text)]) <= room:
+                self._fault("inversion", (out.candidate.id, out.reason))
             if late and int(out.reason.split()[3].replace(",", "")) <= request.effective:
-                self._fault("inversion", (out.piece.id, out.reason))
+                self._fault("inversion", (out.candidate.id, out.reason))
 
-    def _laid_out(self, placed: list[Placed]) -> int:
+    def _laid_out(self, placed: list[PlacedCandidate]) -> int:
         calibration = self.session.state().calibration
         total = 0
-        for section in TAIL:
-            lines = [each.text for each in placed if each.piece.section == section]
+        for section in TAIL_SECTIONS:
+            lines = [each.text for each in placed if each.candidate.section == section]
             if lines:
                 text = "\n".join([HEADINGS[section], *lines] if section in HEADINGS else lines)
-                total += calibrated(calibration, self._counter.count(text + JOINT), 0)
-        return total + calibrated(calibration, 0, 1)
+                total += calibration.measure(self._counter.count(text + SEPARATOR), 0)
+        return int(total + calibration.measure(0, 1))
 
     def _check_size(self, pack: Pack) -> None:
         """The rendered pack, counted anew."""
@@ -210,11 +210,11 @@ def _exact() -> ExactCounter:
     return _COUNTERS[0]
 
 
-def _shown(placed: Placed, text: str) -> Placed:
-    return Placed(piece=placed.piece, fate="included", reason="", text=text)
+def _included(placed: PlacedCandidate, text: str) -> PlacedCandidate:
+    return PlacedCandidate(candidate=placed.candidate, fate="included", reason="", text=text)
 
 
-def campaign(packs: int, first: int = 0, step: int = 1) -> tuple[int, Counter[str], list[tuple[int, str, object]]]:
+def run_campaign(packs: int, first: int = 0, step: int = 1) -> tuple[int, Counter[str], list[tuple[int, str, object]]]:
     """So many packs: how many were made, their levels, and the faults with the seeds of their sessions."""
     made, seen, faults, seed = 0, Counter[str](), list[tuple[int, str, object]](), first
     while made < packs:
@@ -231,7 +231,7 @@ def campaign(packs: int, first: int = 0, step: int = 1) -> tuple[int, Counter[st
 if __name__ == "__main__":
     import sys
 
-    made, seen, faults = campaign(int(sys.argv[1]))
+    made, seen, faults = run_campaign(int(sys.argv[1]))
     kinds = Counter(kind for _, kind, _ in faults)
     print(f"{made:,} packs, levels {dict(seen)}; faults {dict(kinds)}")
     shown_kinds: Counter[str] = Counter()

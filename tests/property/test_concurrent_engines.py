@@ -20,9 +20,9 @@ import pytest
 import holdfast
 from holdfast.errors import Contended, VersionConflict
 from holdfast.model import limits
-from holdfast.model.log import Append, Appended
+from holdfast.model.log import Append, AppendResult
 from holdfast.ports import EventStore
-from tests.property.tools import Kind, rows_dump, session_events, store_of_kind
+from tests.property.store_tools import Kind, rows_dump, session_events, store_of_kind
 from tests.support import figure
 
 ENGINES = 2
@@ -76,8 +76,8 @@ def texts(session: holdfast.Session) -> list[str]:
 
 def assert_sound(engine: holdfast.Engine) -> None:
     before = rows_dump(engine)
-    assert engine.verify().problems == ()
-    engine.rebuild()
+    assert engine.admin.verify().problems == ()
+    engine.admin.rebuild()
     assert rows_dump(engine) == before
 
 
@@ -121,7 +121,7 @@ def test_of_writers_who_expect_the_same_version_exactly_one_wins(engines: list[h
 
 def test_threads_that_decode_for_the_first_time_do_not_bring_the_process_down() -> None:
     processes = figure(100, 1_000)
-    command = [sys.executable, "-m", "tests.property.first_use", str(processes)]
+    command = [sys.executable, "-m", "tests.property.decoder_race", str(processes)]
     said = subprocess.run(command, cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True)
     assert Counter(said.stdout.split()) == {"0": processes}
 
@@ -146,7 +146,7 @@ def test_a_hundred_tasks_on_ten_sessions_keep_their_order(place: Place) -> None:
                 assert [(message.seq, message.text) for message in stored] == told
                 assert [seq for seq, _ in told] == list(range(2, each * TASKS // SESSIONS + 2))
             assert all(answered == sorted(answered) for answered in answers)
-            assert (await engine.verify()).problems == ()
+            assert (await engine.admin.verify()).problems == ()
 
     asyncio.run(story())
 
@@ -182,7 +182,7 @@ def test_cancelled_tasks_lose_nothing_acknowledged_and_leave_the_engine_usable(p
             # The memory store is done with an append before the event loop gets to cancel it.
             assert place.kind == "memory" or len(acknowledged) < len(stored), "no task was cancelled in mid-append"
             assert (await sessions[0].record("user", "still here")).text == "still here"
-            assert (await engine.verify()).problems == ()
+            assert (await engine.admin.verify()).problems == ()
 
     asyncio.run(story())
 
@@ -205,7 +205,7 @@ class Overtaken:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def append(self, append: Append) -> Appended:
+    def append(self, append: Append) -> AppendResult:
         if self.times:
             self.times -= 1
             self._other.record("user", "first")
@@ -218,7 +218,7 @@ def test_a_command_is_decided_anew_until_it_is_first_or_says_that_it_never_was(t
     with holdfast.open("memory:") as engine:
         other = engine.create_session("shared")
         overtaken = Overtaken(engine.store, other, times)
-        slow = holdfast.Engine(cast("EventStore", overtaken), engine.blobs, engine._place).session("shared")
+        slow = holdfast.Engine(cast("EventStore", overtaken), engine._blob_store, engine._context).session("shared")
         if times < limits.REDECIDE_TRIES:
             assert slow.record("user", "last", key=key).seq == times + 2
         else:
@@ -233,7 +233,7 @@ def test_with_an_expected_version_the_first_conflict_is_the_answer() -> None:
     with holdfast.open("memory:") as engine:
         other = engine.create_session("shared")
         overtaken = Overtaken(engine.store, other, 1)
-        slow = holdfast.Engine(cast("EventStore", overtaken), engine.blobs, engine._place).session("shared")
+        slow = holdfast.Engine(cast("EventStore", overtaken), engine._blob_store, engine._context).session("shared")
         with pytest.raises(VersionConflict) as caught:
             slow.record("user", "last", expect=1)
         assert type(caught.value) is VersionConflict
@@ -264,4 +264,4 @@ def test_processes_that_never_pause_all_get_their_turn_on_one_session(lasting: P
             _, said = writer.communicate()
             assert writer.returncode == 0, said
         assert engine.session("shared").state().messages == 3 * each
-        assert engine.verify().ok
+        assert engine.admin.verify().ok

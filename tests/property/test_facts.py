@@ -24,7 +24,8 @@ from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 import holdfast
 from holdfast.model import limits
 from holdfast.runtime import transfer
-from tests.edges.engines import FEWER, LOCAL, Desk, log_of, store_of
+from tests.edges.engines import FEWER_KINDS, LOCAL_KINDS, EngineDesk, log_of, store_of
+from tests.property.engine_machine import EngineMachine
 from tests.property.fact_commands import (
     ANN,
     BOB,
@@ -42,26 +43,35 @@ from tests.property.fact_commands import (
     Scene,
     Sweep,
     Who,
-    apart,
     commands,
     people,
     steps,
+    with_own_keys,
 )
-from tests.property.fact_ledger import Refused, alike
-from tests.property.fact_model import told as made_of
-from tests.property.fact_play import CLOSED, PAGE, Order, Play, carry_out
-from tests.property.model import CharCounter, HandClock
-from tests.property.several import SeveralEngines
-from tests.property.tools import Fault, Faulty, Kind, all_events, dump, fast_folder, rows_dump, rows_in, store_of_kind
+from tests.property.fact_ledger import FactRefusal, is_same_json
+from tests.property.fact_model import apply_command as made_of
+from tests.property.fact_player import CLOSED, PAGE, FactOrder, FactPlayer, execute
+from tests.property.session_model import CharCounter, ManualClock
+from tests.property.store_tools import (
+    Fault,
+    Faulty,
+    Kind,
+    all_events,
+    dump,
+    fast_folder,
+    rows_dump,
+    rows_in,
+    store_of_kind,
+)
 from tests.support import figure
 
-LEDGERS = figure(25, 3_000)
-ON_SQLITE = figure(8, 1_500)
-ON_POSTGRES = figure(3, 300)
+LEDGERS = figure(15, 3_000)
+ON_SQLITE = figure(4, 1_500)
+ON_POSTGRES = figure(2, 300)
 STEPS = 8
 MANY = 1_000
 
-orders: st.SearchStrategy[Order] = st.tuples(commands, people)
+orders: st.SearchStrategy[FactOrder] = st.tuples(commands, people)
 _faults = st.sampled_from([None, None, None, None, None, "before", "after"])
 _which = st.integers(0, 1)
 _scenes = st.integers(0, len(SCENES) - 1).map(lambda at: SCENES[at])
@@ -80,12 +90,12 @@ def small_steps() -> Iterator[None]:
         yield
 
 
-class Ledgers(SeveralEngines):
+class Ledgers(EngineMachine):
     """Two engines on one store, a third that only looks, and the model."""
 
     @initialize(cached=st.sampled_from([1, MANY]))
     def start(self, cached: int) -> None:
-        self.play = Play(*self.opened(cached), self.clock)
+        self.play = FactPlayer(*self.opened(cached), self.clock)
         self.scenes = 0
 
     def opened(self, cached: int) -> tuple[list[holdfast.Engine], holdfast.Engine]:
@@ -103,7 +113,7 @@ class Ledgers(SeveralEngines):
             super().teardown()
 
     @rule(some=_some)
-    def change(self, some: list[tuple[Order, int, int, Fault | None, bool]]) -> None:
+    def change(self, some: list[tuple[FactOrder, int, int, Fault | None, bool]]) -> None:
         for order, step, which, fault, keyed in some:
             self.clock.us += step
             self.play.give(order, which, fault, keyed=keyed)
@@ -120,7 +130,7 @@ class Ledgers(SeveralEngines):
                     continue
                 speaker, command = each if isinstance(each, By) else (who if at == len(scene) else PROGRAM, each)
                 if alone and not isinstance(command, Sweep | Again):
-                    command = apart(command, self.scenes)
+                    command = with_own_keys(command, self.scenes)
                 self.play.give((command, speaker), which)
         self.play.check_read()
 
@@ -162,19 +172,19 @@ def test_random_ledgers_come_to_what_a_plain_model_says(machine: type[Ledgers], 
 
 def check_copied(engine: holdfast.Engine) -> None:
     """The log holds together, its rows can be made anew, and a copy of it is as good."""
-    assert engine.verify().problems == ()
+    assert engine.admin.verify().problems == ()
     before = rows_dump(engine)
-    engine.rebuild()
+    engine.admin.rebuild()
     assert rows_dump(engine) == before
     with fast_folder() as folder, holdfast.open("memory:") as copy:
         target = os.path.join(folder, "log.jsonl")
-        engine.export(target)
-        copy.import_(target)
+        engine.admin.export(target)
+        copy.admin.import_(target)
         assert dump(copy) == dump(engine)
-        assert copy.verify().problems == ()
+        assert copy.admin.verify().problems == ()
 
 
-def check_repeated(play: Play) -> None:
+def check_repeated(play: FactPlayer) -> None:
     """Whoever says again what is current, with the authority that it has, changes nothing."""
     version, ledger = play.row().version, play.ledger(PROGRAM, 0)
     for key in KEYS:
@@ -182,7 +192,7 @@ def check_repeated(play: Play) -> None:
             fact = play.told.current(key, home, PROGRAM, play.clock.us)
             if fact is not None and (fact.key, fact.home) == (key, home) and not fact.doubts and not fact.disputes:
                 said = Assert(key, fact.value, home, fact.authority)
-                assert alike(carry_out(ledger, said, play.clock.us, None).value, fact.value)
+                assert is_same_json(execute(ledger, said, play.clock.us, None).value, fact.value)
     assert play.row().version == version
 
 
@@ -191,20 +201,20 @@ _told = st.lists(st.tuples(orders, steps), min_size=10, max_size=30)
 
 @settings(max_examples=figure(5, 500))
 @given(some=_told)
-def test_blocking_or_awaited_whatever_the_cache_facts_are_the_same(some: list[tuple[Order, int]]) -> None:
-    same_everywhere(some, LOCAL)
+def test_blocking_or_awaited_whatever_the_cache_facts_are_the_same(some: list[tuple[FactOrder, int]]) -> None:
+    same_everywhere(some, LOCAL_KINDS)
 
 
 @settings(max_examples=figure(2, 200))
 @given(some=_told)
-def test_facts_are_the_same_on_every_kind_of_store(some: list[tuple[Order, int]]) -> None:
-    same_everywhere(some, FEWER)
+def test_facts_are_the_same_on_every_kind_of_store(some: list[tuple[FactOrder, int]]) -> None:
+    same_everywhere(some, FEWER_KINDS)
 
 
-def same_everywhere(some: list[tuple[Order, int]], kinds: Sequence[str]) -> None:
+def same_everywhere(some: list[tuple[FactOrder, int]], kinds: Sequence[str]) -> None:
     """With a small cache or a large one, each kind of store keeps the very same bytes."""
     with fast_folder() as folder:
-        desk = Desk(Path(folder))
+        desk = EngineDesk(Path(folder))
         try:
             kept = [told(desk, kind, cached, some) for kind in kinds for cached in (1, MANY)]
         finally:
@@ -212,11 +222,11 @@ def same_everywhere(some: list[tuple[Order, int]], kinds: Sequence[str]) -> None
     assert kept == [kept[0]] * len(kept)
 
 
-def told(desk: Desk, kind: str, cached: int, some: list[tuple[Order, int]]) -> object:
+def told(desk: EngineDesk, kind: str, cached: int, some: list[tuple[FactOrder, int]]) -> object:
     """What an engine holds that was told this."""
-    clock = HandClock()
+    clock = ManualClock()
     engine = desk.open(kind, f"{cached}", clock=clock, counter=CharCounter(), cached_streams=cached)
-    play = Play([engine], engine, clock)
+    play = FactPlayer([engine], engine, clock)
     for order, step in some:
         clock.us += step
         play.give(order)
@@ -233,7 +243,7 @@ QUERIES = ("Oslo", "the town and the price", "plan suppose")
 
 @pytest.mark.promise(14, "two runs of a ledger, one with facts that the reader may not know of: he reads the same")
 @pytest.mark.parametrize(
-    ("kind", "count"), [("memory", figure(30, 5_000)), ("sqlite", figure(6, 1_000)), ("postgres", figure(1, 100))]
+    ("kind", "count"), [("memory", figure(15, 5_000)), ("sqlite", figure(3, 1_000)), ("postgres", figure(1, 100))]
 )
 def test_nobody_reads_otherwise_because_of_what_he_may_not_know(kind: Kind, count: int) -> None:
     """In one of two runs others make and change facts that Bob may not know of. What he is told, what he may read and the
@@ -243,16 +253,18 @@ def test_nobody_reads_otherwise_because_of_what_he_may_not_know(kind: Kind, coun
     @given(some=_mixed)
     def run(some: list[tuple[tuple[Who, tuple[str, ...]] | None, Any_, int]]) -> None:
         with ExitStack() as stack:
-            clock = HandClock()
+            clock = ManualClock()
             urls = [stack.enter_context(store_of_kind(kind)) for _ in range(2)]
             engines = [stack.enter_context(holdfast.open(url, clock=clock)) for url in urls]
-            quiet, busy = (Play([engine], engine, clock) for engine in engines)
+            quiet, busy = (FactPlayer([engine], engine, clock) for engine in engines)
             two_runs(quiet, busy, some)
 
     run()
 
 
-def two_runs(quiet: Play, busy: Play, some: list[tuple[tuple[Who, tuple[str, ...]] | None, Any_, int]]) -> None:
+def two_runs(
+    quiet: FactPlayer, busy: FactPlayer, some: list[tuple[tuple[Who, tuple[str, ...]] | None, Any_, int]]
+) -> None:
     names: dict[str, str] = {}
     """Those that facts of the busy run have in the quiet one."""
     for hidden, command, step in some:
@@ -272,14 +284,14 @@ def two_runs(quiet: Play, busy: Play, some: list[tuple[tuple[Who, tuple[str, ...
         assert as_told(all_read(quiet), own(names)) == as_told(all_read(busy), names)
 
 
-def change_unseen(play: Play, command: Command, who: Who, requires: tuple[str, ...]) -> None:
+def change_unseen(play: FactPlayer, command: Command, who: Who, requires: tuple[str, ...]) -> None:
     """Have it done if it changes nothing that the outsider may know of."""
     command = play.resolved(command)
     if isinstance(command, Assert):
         command = command._replace(requires=requires)
     try:
         after, _ = made_of(play.told, command, who, play.clock.us)
-    except Refused:
+    except FactRefusal:
         return
     if after.known(_OUTSIDER) == play.told.known(_OUTSIDER):
         play.command(command, who)
@@ -295,7 +307,7 @@ def renamed(command: Command, names: dict[str, str]) -> Command:
     return command._replace(**fields)
 
 
-def pair_up(quiet: Play, busy: Play, names: dict[str, str]) -> None:
+def pair_up(quiet: FactPlayer, busy: FactPlayer, names: dict[str, str]) -> None:
     ours, theirs = quiet.told.known(_OUTSIDER), busy.told.known(_OUTSIDER)
     names |= {one.id: other.id for one, other in zip(theirs, ours, strict=True)}
 
@@ -304,14 +316,14 @@ def own(names: dict[str, str]) -> dict[str, str]:
     return {name: name for name in names.values()}
 
 
-def all_read(play: Play) -> list[object]:
+def all_read(play: FactPlayer) -> list[object]:
     """All that the outsider can read."""
     ledger, read = play.ledger(_OUTSIDER), list[object]()
-    read += [ledger.facts(within=CLOSED, status=status, limit=PAGE) for status in ("live", "dead")]
-    read += [ledger.review(limit=PAGE), ledger.constraints(within=CLOSED, limit=PAGE)]
+    read += [ledger.items(within=CLOSED, status=status, limit=PAGE) for status in ("live", "dead")]
+    read += [ledger.review.list(limit=PAGE), ledger.constraints(within=CLOSED, limit=PAGE)]
     read += [ledger.search(query, within=CLOSED, limit=PAGE) for query in QUERIES]
     for key in KEYS:
-        read += [ledger.current(key, scope=scope, scope_id=scope_id) for scope, scope_id in HOMES]
+        read += [ledger.get(key, scope=scope, scope_id=scope_id) for scope, scope_id in HOMES]
         read += [ledger.history(key, limit=PAGE), error_or(lambda: ledger.why(key))]  # noqa: B023
     return read + [error_or(lambda: ledger.get(name)) for name in (*KEYS, *REFS, "k999")]  # noqa: B023
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.faults import fault
-from holdfast.core.fold import fold
-from holdfast.core.messages import call_id, group_of
+from holdfast.core.faults import find_fault
+from holdfast.core.fold import fold_session
 from holdfast.model import limits
-from holdfast.model.content import Text, ToolCall, ToolResult, Usage
-from holdfast.model.events import (
-    Event,
+from holdfast.model.content import Text, ToolCall, ToolResult, Usage, call_id, calling_seq
+from holdfast.model.events import Event
+from holdfast.model.history.events import SummaryRecorded
+from holdfast.model.sessions.events import (
     EvidenceKept,
     MessageRecorded,
     OffloadAcknowledged,
@@ -28,9 +28,8 @@ from holdfast.model.events import (
     SessionTimedOut,
 )
 from holdfast.model.state import SessionState
-from holdfast.model.view_events import SummaryRecorded
 from tests.property import transcript_model as model
-from tests.property.decided import Log, histories, lively, run
+from tests.property.decisions import DecisionLog, histories, lively, run_commands
 from tests.property.transcript_model import (
     TIMEOUT_US,
     TOOL,
@@ -105,7 +104,7 @@ def _cutting(state: SessionState, event: SummaryRecorded) -> SummaryRecorded | N
 
 
 def _of_what_waits(state: SessionState, event: Event) -> PayloadsErased | None:
-    waiting = {group_of(call.id) or 0 for call in state.open_calls}
+    waiting = {calling_seq(call.id) or 0 for call in state.open_calls}
     return PayloadsErased(seqs=tuple(waiting), reason="r") if waiting else None
 
 
@@ -187,7 +186,7 @@ EVENTFUL: tuple[model.Command, ...] = (
 ENDINGS: tuple[model.Command, ...] = (Close(), Expire(TIMEOUT_US), Destroy(offload=True))
 
 
-def _mutants(log: Log, name: str) -> list[tuple[SessionState, Event]]:
+def _mutants(log: DecisionLog, name: str) -> list[tuple[SessionState, Event]]:
     """All that this mutation makes of the events of a log, each with the state in which it would have happened."""
     kind, mutation = MUTATIONS[name]
     state, made = SessionState(), list[tuple[SessionState, Event]]()
@@ -195,44 +194,48 @@ def _mutants(log: Log, name: str) -> list[tuple[SessionState, Event]]:
         mutant = mutation(state, event) if isinstance(event, kind) else None
         if mutant is not None:
             made.append((state, mutant))
-        state = fold(state, event, event_type, time_us)
+        state = fold_session(state, event, event_type, time_us)
     return made
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_what_no_command_can_have_made_is_found_out(name: str) -> None:
-    mutants = [each for ending in ENDINGS for each in _mutants(run([*EVENTFUL, ending]), name)]
+    mutants = [each for ending in ENDINGS for each in _mutants(run_commands([*EVENTFUL, ending]), name)]
     assert mutants
     for state, mutant in mutants:
-        assert fault(state, mutant, mutant.name), mutant
+        assert find_fault(state, mutant, mutant.name), mutant
 
 
 @given(histories, st.sampled_from(sorted(MUTATIONS)))
 @settings(max_examples=EXAMPLES)
 def test_and_so_it_is_in_any_history(commands: list[model.Command], name: str) -> None:
-    for state, mutant in _mutants(run(commands), name):
-        assert fault(state, mutant, mutant.name), mutant
+    for state, mutant in _mutants(run_commands(commands), name):
+        assert find_fault(state, mutant, mutant.name), mutant
 
 
 @given(lively)
 @settings(max_examples=EXAMPLES // 4)
 def test_an_answered_call_takes_no_second_result_from_anywhere(commands: list[model.Command]) -> None:
-    log, state, answered = run(commands), SessionState(), set[str]()
+    log, state, answered = run_commands(commands), SessionState(), set[str]()
     for event, name, time_us in log.events:
         if isinstance(event, MessageRecorded) and state.status == "open":
             for call in answered:
                 again = msgspec.structs.replace(
                     event, role="tool", content=(), tool_calls=(), tool_results=(ToolResult(call, ()),)
                 )
-                assert fault(state, again, again.name) == "a result answers a call that waits"
+                assert find_fault(state, again, again.name) == "a result answers an open call"
             answered |= {each.tool_call_id for each in event.tool_results}
-        state = fold(state, event, name, time_us)
+        state = fold_session(state, event, name, time_us)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("kind", [MESSAGE, SessionCreated, SessionReset, SessionClosed, SessionTimedOut])
 def test_nothing_new_comes_after_the_end(ending: model.Command, kind: type[Event]) -> None:
-    log = run([*EVENTFUL, ending])
-    events = [event for event, _, _ in (*log.events, *run([*EVENTFUL, *ENDINGS[:2]]).events) if isinstance(event, kind)]
+    log = run_commands([*EVENTFUL, ending])
+    events = [
+        event
+        for event, _, _ in (*log.events, *run_commands([*EVENTFUL, *ENDINGS[:2]]).events)
+        if isinstance(event, kind)
+    ]
     for event in events or [SessionTimedOut(idle_us=TIMEOUT_US)]:
-        assert fault(log.state, event, event.name)
+        assert find_fault(log.state, event, event.name)

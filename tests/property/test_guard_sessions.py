@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Fact, Policy, SummarizeOldest, Unit, errors
-from holdfast.model.pack import GUARDS, Guard
+from holdfast import Fact, Policy, errors
+from holdfast.model.packs.pack import GUARD_MODES, GuardMode
+from holdfast.types import MessageGroup, SummarizeOldest
 from tests.postgres import empty_url
 from tests.support import CountingIds, figure
 
@@ -133,19 +134,20 @@ class Day:
             fact
             for ledger in self.ledgers.values()
             for status in ("live", "dead")
-            for fact in ledger.facts(within="any", status=status, limit=100)
+            for fact in ledger.items(within="any", status=status, limit=100)
         ]
 
     def _know(self, ledger: str, key: str, value: str, how: str) -> None:
         scope = {"scope": "draft", "scope_id": "d"} if how == "draft" else {}
-        self.ledgers[ledger].assert_(key, value, **scope)
+        self.ledgers[ledger].set(key, value, **scope)
 
     def _change(self, what: str, ledger: str, number: int) -> None:
-        dead = self.ledgers[ledger].facts(within="any", status="dead")
-        some = dead if what == "reinstate" else self.ledgers[ledger].facts(within="any")
+        dead = self.ledgers[ledger].items(within="any", status="dead")
+        some = dead if what == "reinstate" else self.ledgers[ledger].items(within="any")
         if some:
             with suppress(errors.HoldfastError):
-                getattr(self.ledgers[ledger], what)(some[number % len(some)])
+                target = self.ledgers[ledger] if what == "retract" else self.ledgers[ledger].review
+                getattr(target, what)(some[number % len(some)])
 
     def _say(self, role: str, text: str) -> None:
         self.transcript.append(self.place.record(role, text))
@@ -156,7 +158,7 @@ class Day:
 
     def _fold(self) -> None:
         self._say("assistant", LONG)
-        self.place.compact(strategy=SummarizeOldest(keep_recent=2), window=100_000)
+        self.place.context.compact(strategy=SummarizeOldest(keep_recent=2), window=100_000)
 
     def _frame(self) -> None:
         self.frame = self.session.frame("Look into it.", budget=100_000) if self.frame is None else self.frame
@@ -181,7 +183,7 @@ class Day:
         )
         assert all(each.at >= turn for each in pack.manifest.exposed), "only the current turn is left as it is"
         name = None if self.frame is None else self.frame.id
-        boundary, rendered = self.session.state().view(name).boundary, self.place.render("openai")
+        boundary, rendered = self.session.state().view(name).boundary, self.place.context.render("openai")
         before = self.rendered.get(name)
         if before is not None and before[0] == boundary:
             assert rendered[: len(before[1])] == before[1]
@@ -209,10 +211,10 @@ class Day:
         return {str(fact.value) for fact in self.facts() if fact.is_valid}
 
     def _check_shown(self, place: Any, live: set[str]) -> None:
-        history = place.history()
-        assert place.history() == history
+        history = place.context.view()
+        assert place.context.view() == history
         places = {each.seq: at for at, each in enumerate(self.transcript)}
-        messages = [each for item in history.items if isinstance(item, Unit) for each in item.messages]
+        messages = [each for item in history.items if isinstance(item, MessageGroup) for each in item.messages]
         users = [each.seq for each in messages if each.role == "user"]
         turn = users[-1] if users else (messages[-1].seq if messages else 0)
         for shown in messages:
@@ -253,7 +255,7 @@ def live_through(url: str, day: list[tuple[Any, ...]], policy: Policy, step_us: 
         for step in day:
             lived.do(*step)
             lived.check()
-        assert lived.engine.verify().problems == ()
+        assert lived.engine.admin.verify().problems == ()
 
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -262,13 +264,13 @@ RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.function_sc
 steps_us = st.sampled_from((1_000_000, 0, -1_000))
 
 
-@settings(RELAXED, max_examples=figure(80, 1_000))
-@given(days(), st.sampled_from(GUARDS), steps_us)
-def test_nothing_but_superseded_values_is_touched(day: list[tuple[Any, ...]], guard: Guard, step_us: int) -> None:
+@settings(RELAXED, max_examples=figure(40, 1_000))
+@given(days(), st.sampled_from(GUARD_MODES), steps_us)
+def test_nothing_but_superseded_values_is_touched(day: list[tuple[Any, ...]], guard: GuardMode, step_us: int) -> None:
     live_through("memory:", day, Policy(guard=guard), step_us)
 
 
-@settings(RELAXED, max_examples=figure(8, 400))
+@settings(RELAXED, max_examples=figure(4, 400))
 @given(days(), steps_us)
 def test_nor_in_a_file(tmp_path: Path, day: list[tuple[Any, ...]], step_us: int) -> None:
     live_through(str(tmp_path / f"{next(NUMBERS)}.db"), day, Policy(), step_us)

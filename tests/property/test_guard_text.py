@@ -9,11 +9,10 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.guard import anchors, find_statements, probes, repeats, show
-from holdfast.core.patterns import Span, Stated, Statement
-from holdfast.core.strength import Strength, strength_of
 from holdfast.model.content import Json
-from holdfast.model.pack import GUARDS, Guard
+from holdfast.model.packs.pack import GUARD_MODES, GuardMode
+from holdfast.text.guard.finder import anchors_of, edit_text, find_facts_by_value, find_statements, lookup_terms
+from holdfast.text.guard.patterns import GuardFact, GuardStatement, Strength, ValueSpan, strength_of
 from tests.support import figure
 
 EXAMPLES = settings(max_examples=figure(100, 20_000), deadline=None)
@@ -80,7 +79,7 @@ AROUND = ("{}", "{}", "({})", '"{}"', "'{}'", "*{}*", "{}.", '"city": "{}"', "`{
 MARKER = re.compile(
     r"\[(?:outdated(?:: [^\[\]\n]{1,80})?|withheld|[^\[\]\n]{1,80} (?:has changed since|no longer applies))\]"
 )
-Scene = tuple[str, tuple[Stated, ...], tuple[Span, ...]]
+Scene = tuple[str, tuple[GuardFact, ...], tuple[ValueSpan, ...]]
 
 
 def leaves(value: object) -> list[str]:
@@ -92,11 +91,11 @@ def leaves(value: object) -> list[str]:
 
 
 @st.composite
-def stated(draw: st.DrawFn) -> tuple[Stated, ...]:
+def stated(draw: st.DrawFn) -> tuple[GuardFact, ...]:
     """Facts of every standing, some within others, some with the same value."""
     values = draw(st.lists(st.sampled_from(VALUES), min_size=1, max_size=7))
     return tuple(
-        Stated(
+        GuardFact(
             f"k{at}",
             draw(st.sampled_from(KEYS)),
             value,
@@ -117,7 +116,7 @@ def written(draw: st.DrawFn, value: str) -> str:
 
 
 @st.composite
-def texts(draw: st.DrawFn, facts: tuple[Stated, ...]) -> str:
+def texts(draw: st.DrawFn, facts: tuple[GuardFact, ...]) -> str:
     """Statements of these values and of others, in any form, one after another."""
     said = [leaf for each in facts for leaf in leaves(each.value)] or ["nothing"]
     parts: list[str] = []
@@ -140,13 +139,13 @@ def scenes(draw: st.DrawFn) -> Scene:
     facts = draw(stated())
     text = draw(texts(facts))
     spans = [
-        Span(start, start + draw(st.integers(0, 30)), draw(st.sampled_from(facts)).id)
+        ValueSpan(start, start + draw(st.integers(0, 30)), draw(st.sampled_from(facts)).id)
         for start in draw(st.lists(st.integers(0, max(len(text), 1)), max_size=2))
     ]
     return text, facts, tuple(spans)
 
 
-def replaced(found: tuple[Statement, ...], policy: Guard) -> list[Statement]:
+def replaced(found: tuple[GuardStatement, ...], policy: GuardMode) -> list[GuardStatement]:
     """What is taken out of a text under a policy."""
     return [each for each in found if each.action == "withhold" or (policy == "redact" == each.action)]
 
@@ -155,12 +154,12 @@ def replaced(found: tuple[Statement, ...], policy: Guard) -> list[Statement]:
 
 
 @EXAMPLES
-@given(scenes(), st.sampled_from(GUARDS))
-def test_nothing_is_lost_but_the_redacted_values(scene: Scene, policy: Guard) -> None:
+@given(scenes(), st.sampled_from(GUARD_MODES))
+def test_nothing_is_lost_but_the_redacted_values(scene: Scene, policy: GuardMode) -> None:
     """Without what the guard put in, the text is the original without exactly the values that were redacted."""
     text, facts, spans = scene
     found = find_statements(text, facts, spans=spans)
-    shown = show(text, found, policy)
+    shown = edit_text(text, found, policy)
     left = "".join(
         text[start:stop]
         for start, stop in zip(
@@ -178,7 +177,7 @@ def test_nothing_is_lost_but_the_redacted_values(scene: Scene, policy: Guard) ->
 @given(scenes())
 def test_what_is_found_stands_in_order_and_apart_and_is_stated_by_dead_facts(scene: Scene) -> None:
     text, facts, spans = scene
-    standing = {each.id: each.standing for each in facts}
+    standing = {each.id: each.status for each in facts}
     at = 0
     for each in find_statements(text, facts, spans=spans):
         assert at <= each.start < each.stop <= each.note_at <= len(text)
@@ -190,13 +189,13 @@ def test_what_is_found_stands_in_order_and_apart_and_is_stated_by_dead_facts(sce
 
 
 @EXAMPLES
-@given(scenes(), st.sampled_from(GUARDS))
-def test_a_text_without_any_value_of_a_dead_fact_is_returned_as_it_is(scene: Scene, policy: Guard) -> None:
+@given(scenes(), st.sampled_from(GUARD_MODES))
+def test_a_text_without_any_value_of_a_dead_fact_is_returned_as_it_is(scene: Scene, policy: GuardMode) -> None:
     text, facts, _ = scene
-    dead = [each for each in facts if each.standing != "live"]
-    if not repeats(text, dead):
-        assert show(text, find_statements(text, facts), policy) is text
-    live = tuple(each for each in facts if each.standing == "live")
+    dead = [each for each in facts if each.status != "live"]
+    if not find_facts_by_value(text, dead):
+        assert edit_text(text, find_statements(text, facts), policy) is text
+    live = tuple(each for each in facts if each.status == "live")
     assert find_statements(text, live) == ()
 
 
@@ -205,29 +204,29 @@ def test_a_text_without_any_value_of_a_dead_fact_is_returned_as_it_is(scene: Sce
 def test_a_live_value_stays_readable_beside_any_other_key(scene: Scene) -> None:
     """A live fact whose value nobody states under another key can be read wherever it could be."""
     text, facts, _ = scene
-    shown = show(text, find_statements(text, facts), "redact")
-    for each in (one for one in facts if one.standing == "live"):
+    shown = edit_text(text, find_statements(text, facts), "redact")
+    for each in (one for one in facts if one.status == "live"):
         for leaf in leaves(each.value):
-            alone = [Stated("x", each.key, leaf, "dead")]
-            others = [one for one in facts if one.standing != "live" and repeats(leaf, [one])]
+            alone = [GuardFact("x", each.key, leaf, "dead")]
+            others = [one for one in facts if one.status != "live" and find_facts_by_value(leaf, [one])]
             if not others and not any(
-                repeats(value, alone) for one in facts if one is not each for value in leaves(one.value)
+                find_facts_by_value(value, alone) for one in facts if one is not each for value in leaves(one.value)
             ):
-                assert len(repeats(text, alone)) == len(repeats(shown, alone)), leaf
+                assert len(find_facts_by_value(text, alone)) == len(find_facts_by_value(shown, alone)), leaf
 
 
 @EXAMPLES
 @given(scenes())
 def test_a_distinctive_dead_value_is_gone_or_marked_everywhere(scene: Scene) -> None:
     text, facts, _ = scene
-    live = [each for each in facts if each.standing == "live"]
+    live = [each for each in facts if each.status == "live"]
     assume(not MARKER.search(text))
     for policy in ("redact", "annotate"):
-        shown = show(text, find_statements(text, facts), policy)
+        shown = edit_text(text, find_statements(text, facts), policy)
         for each in facts:
-            for leaf in leaves(each.value) if each.standing == "dead" else ():
+            for leaf in leaves(each.value) if each.status == "dead" else ():
                 if strength_of(leaf) is not Strength.DISTINCTIVE or any(
-                    repeats(leaf, [one]) or repeats(str(one.value), [each]) for one in live
+                    find_facts_by_value(leaf, [one]) or find_facts_by_value(str(one.value), [each]) for one in live
                 ):
                     continue
                 for found in find_statements(shown, [each]):
@@ -240,26 +239,29 @@ def test_a_distinctive_dead_value_is_gone_or_marked_everywhere(scene: Scene) -> 
 def test_what_is_withheld_is_in_no_text_under_any_policy(scene: Scene) -> None:
     text, facts, spans = scene
     found = find_statements(text, facts, spans=spans)
-    secret = [each for each in facts if each.standing == "withheld"]
-    live = [each for each in facts if each.standing == "live"]
-    assume(not any(repeats(str(leaf), live) for each in secret for leaf in leaves(each.value)))
-    assume(not any(repeats(leaf, secret) for each in live for leaf in leaves(each.value)))
-    for policy in GUARDS:
-        shown = show(text, found, policy)
+    secret = [each for each in facts if each.status == "withheld"]
+    live = [each for each in facts if each.status == "live"]
+    assume(not any(find_facts_by_value(str(leaf), live) for each in secret for leaf in leaves(each.value)))
+    assume(not any(find_facts_by_value(leaf, secret) for each in live for leaf in leaves(each.value)))
+    for policy in GUARD_MODES:
+        shown = edit_text(text, found, policy)
         for each in secret:
             for leaf in leaves(each.value):
                 if strength_of(leaf) is Strength.DISTINCTIVE:
-                    assert not repeats(shown, [Stated(each.id, each.key, leaf, "withheld")]), (leaf, shown)
+                    assert not find_facts_by_value(shown, [GuardFact(each.id, each.key, leaf, "withheld")]), (
+                        leaf,
+                        shown,
+                    )
 
 
 @EXAMPLES
 @given(scenes())
 def test_the_other_policies_lose_nothing_that_is_not_withheld(scene: Scene) -> None:
     text, facts, spans = scene
-    known = tuple(each for each in facts if each.standing != "withheld")
+    known = tuple(each for each in facts if each.status != "withheld")
     found = find_statements(text, known, spans=spans)
-    assert show(text, found, "off") is text
-    noted = show(text, found, "annotate")
+    assert edit_text(text, found, "off") is text
+    noted = edit_text(text, found, "annotate")
     assume(not MARKER.search(text))
     assert re.sub(r"\s", "", MARKER.sub("", noted)) == re.sub(r"\s", "", text)
 
@@ -269,7 +271,7 @@ def test_the_other_policies_lose_nothing_that_is_not_withheld(scene: Scene) -> N
 def test_the_same_text_and_facts_give_the_same_in_any_order(scene: Scene, random: object) -> None:
     text, facts, spans = scene
 
-    def where(found: tuple[Statement, ...]) -> list[tuple[int, int, str, list[str]]]:
+    def where(found: tuple[GuardStatement, ...]) -> list[tuple[int, int, str, list[str]]]:
         return [(each.start, each.stop, each.action, sorted(each.ids)) for each in found]
 
     found = find_statements(text, facts, spans=spans)
@@ -283,10 +285,10 @@ def test_the_same_text_and_facts_give_the_same_in_any_order(scene: Scene, random
 @given(st.data())
 def test_a_value_that_is_stated_is_found_by_its_anchor(data: st.DataObject) -> None:
     value = data.draw(st.sampled_from([*DISTINCTIVE, *TYPED, *NAMES, *SMALL]))
-    fact = (Stated("k1", "key", value, "dead"),)
+    fact = (GuardFact("k1", "key", value, "dead"),)
     text = f"{data.draw(texts(fact))} {data.draw(written(leaves(value)[0]))}"
-    if repeats(text, fact):
-        assert not probes(text).isdisjoint(anchors(value))
+    if find_facts_by_value(text, fact):
+        assert not lookup_terms(text).isdisjoint(anchors_of(value))
 
 
 ANY = st.text(st.characters(codec="utf-8") | st.sampled_from("aab15,. -\n$%é\u0301東京ßİ\u200d[]`|:/"), max_size=60)
@@ -296,9 +298,9 @@ ANY = st.text(st.characters(codec="utf-8") | st.sampled_from("aab15,. -\n$%é\u0
 @given(ANY, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20), st.booleans()), max_size=5), ANY)
 def test_any_text_at_all(text: str, slices: list[tuple[int, int, bool]], other: str) -> None:
     values = [(text[start : start + size], live) for start, size, live in slices] + [(other, False)]
-    facts = [Stated(f"k{at}", "a1", value, "live" if live else "dead") for at, (value, live) in enumerate(values)]
+    facts = [GuardFact(f"k{at}", "a1", value, "live" if live else "dead") for at, (value, live) in enumerate(values)]
     found = find_statements(text, facts)
-    shown = show(text, found, "redact")
-    assert show(text, find_statements(text, facts), "redact") == shown
+    shown = edit_text(text, found, "redact")
+    assert edit_text(text, find_statements(text, facts), "redact") == shown
     assert len(shown) >= len(text) - sum(each.stop - each.start for each in replaced(found, "redact"))
-    assert show(text, found, "off") is text
+    assert edit_text(text, found, "off") is text

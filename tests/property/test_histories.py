@@ -18,35 +18,36 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
 import holdfast
-from holdfast import SessionState, errors
+from holdfast import errors
 from holdfast.core import invariants, upcast
-from holdfast.core.fold import fold
+from holdfast.core.fold import fold_session
 from holdfast.model import limits
 from holdfast.model.rows import BlobRow, Row, SessionRow
 from holdfast.runtime import transfer
-from tests.property.model import (
+from holdfast.types import SessionState
+from tests.property.engine_machine import EngineMachine
+from tests.property.session_model import (
     BODIES,
     NAMES,
     CharCounter,
     Command,
     Create,
     Erase,
-    HandClock,
+    ManualClock,
     Model,
     Record,
+    collect_answers,
     commands,
     run,
     state_of,
-    told,
 )
-from tests.property.several import SeveralEngines
-from tests.property.tools import Fault, Faulty, dump, fast_folder, rows_dump, rows_of_table, session_events
+from tests.property.store_tools import Fault, Faulty, dump, fast_folder, rows_dump, rows_of_table, session_events
 from tests.support import CountingIds, figure
 
 R = TypeVar("R", bound=Row)
 
-HISTORIES = figure(150, 10_000)
-ON_POSTGRES = figure(12, 10_000)
+HISTORIES = figure(16, 10_000)
+ON_POSTGRES = figure(3, 10_000)
 """Each costs many times what it costs in a file, and the machine is the same."""
 STEPS = 20
 MANY = 1_000
@@ -67,7 +68,7 @@ def small_steps() -> Iterator[None]:
         yield
 
 
-class Histories(SeveralEngines):
+class Histories(EngineMachine):
     """Two engines on one store, a third that only looks, and the model."""
 
     def __init__(self) -> None:
@@ -178,25 +179,25 @@ class Histories(SeveralEngines):
                 raise AssertionError(f"{name} was never created")
 
     def verify(self, which: int) -> None:
-        report = self.engines[which].verify()
+        report = self.engines[which].admin.verify()
         assert report.problems == ()
         assert report.events == sum(map(len, self.model.sessions.values()))
 
     def rebuild(self, which: int) -> None:
         before = rows_dump(self.observer)
         for _ in range(2):
-            assert self.engines[which].rebuild() == len(self.model.sessions)
+            assert self.engines[which].admin.rebuild() == len(self.model.sessions)
             assert rows_dump(self.observer) == before
 
     def export_and_import(self, which: int) -> None:
         target = os.path.join(self.folder, f"{self.exports}.jsonl")
         self.exports += 1
-        count = self.engines[which].export(target)
+        count = self.engines[which].admin.export(target)
         with holdfast.open("memory:") as fresh:
-            for copy, new in ((fresh, count), (self.copy, count - self.copy.totals().events)):
-                assert [copy.import_(target), copy.import_(target)] == [new, 0]
+            for copy, new in ((fresh, count), (self.copy, count - self.copy.admin.totals().events)):
+                assert [copy.admin.import_(target), copy.admin.import_(target)] == [new, 0]
                 assert dump(copy) == dump(self.observer)
-                assert copy.verify().ok
+                assert copy.admin.verify().ok
 
     # What holds after every step
 
@@ -229,13 +230,13 @@ class Histories(SeveralEngines):
         return list(rows_of_table(self.observer.store, kind))
 
 
-def prefix_states(events: Iterable[holdfast.Recorded]) -> list[SessionState]:
+def prefix_states(events: Iterable[holdfast.types.StoredEvent]) -> list[SessionState]:
     """The state after each event, folded from the first; every one of them sound."""
     states: list[SessionState] = []
     state = SessionState()
     for event in events:
-        state = fold(state, upcast.current(event), event.type, event.time_us)
-        assert invariants.check(state) == []
+        state = fold_session(state, upcast.decode_event(event), event.type, event.time_us)
+        assert invariants.find_violations(state) == []
         states.append(state)
     return states
 
@@ -255,13 +256,13 @@ class OnPostgres(Histories):
 @pytest.mark.promise(14, f"random histories with crashes: {HISTORIES:,} on SQLite, {ON_POSTGRES:,} on PostgreSQL")
 @pytest.mark.timeout(1_200)  # a failure is made small before it is shown
 @pytest.mark.parametrize(
-    ("machine", "histories"), [(OnSqlite, HISTORIES), (OnPostgres, ON_POSTGRES), (InMemory, figure(50, 2_000))]
+    ("machine", "histories"), [(OnSqlite, HISTORIES), (OnPostgres, ON_POSTGRES), (InMemory, figure(120, 2_000))]
 )
 def test_random_histories_come_to_what_a_plain_model_says(machine: type[Histories], histories: int) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=histories, stateful_step_count=STEPS))
 
 
-@settings(max_examples=figure(100, 2_000))
+@settings(max_examples=figure(50, 2_000))
 @given(orders=st.lists(commands, min_size=5, max_size=40))
 def test_the_size_of_the_cache_makes_no_difference(orders: list[Command]) -> None:
     with fast_folder() as folder:
@@ -272,9 +273,9 @@ def test_the_size_of_the_cache_makes_no_difference(orders: list[Command]) -> Non
 
 def tell(url: str, cached: int, orders: list[Command]) -> tuple[list[object], bytes]:
     """What an engine with a cache of this size answers to these commands, and what it then holds."""
-    clock = HandClock()
+    clock = ManualClock()
     with holdfast.open(url, clock=clock, ids=CountingIds(), counter=CharCounter(), cached_streams=cached) as engine:
-        return told(engine, clock, orders), dump(engine)
+        return collect_answers(engine, clock, orders), dump(engine)
 
 
 @pytest.mark.parametrize("erase_the_erasure", [False, True])
@@ -282,12 +283,12 @@ def test_an_erasure_reaches_a_copy_that_was_made_before(tmp_path: Path, erase_th
     with holdfast.open(tmp_path / "log.db") as engine, holdfast.open("memory:") as copy:
         session = engine.create_session("a")
         session.record("user", "secret")
-        engine.export(tmp_path / "before.jsonl")
-        copy.import_(tmp_path / "before.jsonl")
+        engine.admin.export(tmp_path / "before.jsonl")
+        copy.admin.import_(tmp_path / "before.jsonl")
         session.erase([2], "asked to")
         if erase_the_erasure:
             session.erase([3], "nobody need know why")
-        engine.export(tmp_path / "after.jsonl")
-        copy.import_(tmp_path / "after.jsonl")
+        engine.admin.export(tmp_path / "after.jsonl")
+        copy.admin.import_(tmp_path / "after.jsonl")
         assert b"secret" not in b"".join(event.payload or b"" for event in session_events(copy.session("a")))
         assert dump(copy) == dump(engine)

@@ -17,11 +17,11 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.model import limits
-from holdfast.model.log import Recorded
+from holdfast.model.log import StoredEvent
 from holdfast.ports import EventStore
-from holdfast.runtime.care import Bodies
-from tests.property.model import CharCounter
-from tests.property.tools import fast_folder
+from holdfast.runtime.bodies import VerifiedBodies
+from tests.property.session_model import CharCounter
+from tests.property.store_tools import fast_folder
 from tests.support import CountingIds, SteppingClock, figure
 
 SHORT, LONG = 2_000, figure(20_000, 100_000)
@@ -43,7 +43,7 @@ class Counting:
             answer = found(*args, **kwargs)
             self.seen[name] += 1
             if isinstance(answer, tuple):
-                self.seen["events read"] += sum(isinstance(each, Recorded) for each in answer)
+                self.seen["events read"] += sum(isinstance(each, StoredEvent) for each in answer)
             return answer
 
         return counted
@@ -61,8 +61,8 @@ class Shelf:
     def engine(self) -> Iterator[tuple[holdfast.Engine, Counting]]:
         with holdfast.open(self.url, clock=self.clock, ids=self.ids, counter=CharCounter()) as engine:
             if self.shared is not None:
-                context = msgspec.structs.replace(engine._place, bodies=Bodies(self.shared.blobs))
-                engine = holdfast.Engine(self.shared.store, self.shared.blobs, context)
+                context = msgspec.structs.replace(engine._context, bodies=VerifiedBodies(self.shared._blob_store))
+                engine = holdfast.Engine(self.shared.store, self.shared._blob_store, context)
             counting = Counting(engine.store)
             engine.store = cast("EventStore", counting)
             yield engine, counting
@@ -84,7 +84,7 @@ class Shelf:
 
 def _late(session: holdfast.Session) -> None:
     call = session.record("assistant", None, tool_calls=[{"name": "read", "args": {}}]).tool_calls[0]
-    session.close_open_calls("gone")
+    session.close_calls("gone")
     session.result(call, "late")
 
 
@@ -94,24 +94,24 @@ def _unknown(session: holdfast.Session) -> None:
 
 
 def _summarise(session: holdfast.Session) -> None:
-    draft = session.draft_summary()
+    draft = session.context.draft_summary()
     assert draft is not None
-    session.summarize(draft, "they talked")
+    session.context.summarize(draft, "they talked")
 
 
 DEEDS: dict[str, Callable[[holdfast.Session], object]] = {
     "open": lambda session: session.state(),
     "record": lambda session: session.record("user", "and now?"),
-    "a small window": lambda session: session.window(100),
-    "a window": lambda session: session.window(2_000),
+    "a small window": lambda session: session.context.window(100),
+    "a window": lambda session: session.context.window(2_000),
     "the last messages": lambda session: session.messages(),
     "older messages": lambda session: session.messages(before=500, limit=50),
     "a late result": _late,
     "a result for no call": _unknown,
     "a summary": _summarise,
-    "a window behind a summary": lambda session: session.window(2_000),
+    "a window behind a summary": lambda session: session.context.window(2_000),
     "a reset": lambda session: session.reset("again"),
-    "an empty window": lambda session: session.window(2_000),
+    "an empty window": lambda session: session.context.window(2_000),
 }
 
 
@@ -158,5 +158,5 @@ def test_a_window_reads_about_what_it_shows() -> None:
         with shelf.engine() as (engine, counting):
             session = engine.session("s")
             before = counting.seen["events read"]
-            shown = len(session.window(tokens).messages)
+            shown = len(session.context.window(tokens).messages)
             assert counting.seen["events read"] - before <= 2 * shown + 100

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import fresh_url
-from tests.property.packs_of_agents import Day
+from tests.property.agent_packs import AgentDay
 from tests.support import figure
 
-DAYS = figure(1_000, 20_000)
+DAYS = figure(160, 20_000)
 GROUPS = 20
 
 
@@ -21,7 +21,7 @@ GROUPS = 20
 def test_every_pack_fits_explains_itself_is_guarded_and_extends_the_one_before(group: int) -> None:
     extended = 0
     for seed in range(group, DAYS, GROUPS):
-        day = Day("memory:", seed)
+        day = AgentDay("memory:", seed)
         day.live_through(14)
         day.close()
         extended += day.boundaries
@@ -29,14 +29,14 @@ def test_every_pack_fits_explains_itself_is_guarded_and_extends_the_one_before(g
 
 
 def hashes(url: str, seed: int) -> list[str]:
-    day = Day(url, seed)
+    day = AgentDay(url, seed)
     day.live_through(20)
     day.close()
     return day.shown
 
 
 def test_every_store_makes_the_same_packs(tmp_path: Path) -> None:
-    for seed in range(figure(8, 200)):
+    for seed in range(figure(5, 200)):
         expected = hashes("memory:", 10_000 + seed)
         assert expected
         assert hashes(str(tmp_path / f"{seed}.db"), 10_000 + seed) == expected

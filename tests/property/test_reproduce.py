@@ -14,21 +14,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import SummarizeOldest, errors
+from holdfast import errors
 from holdfast.core import upcast
 from holdfast.model import limits
-from holdfast.model.events import PayloadsErased
-from holdfast.model.pack import Brief, Entry, PackDiff
-from holdfast.model.tools import Tool
-from holdfast.model.view_events import ContextCompacted
-from holdfast.runtime import reproducing
+from holdfast.model.history.events import ContextCompacted
+from holdfast.model.packs.pack import Brief, ManifestEntry, PackDiff
+from holdfast.model.sessions.events import PayloadsErased
+from holdfast.model.tools.tool import Tool
+from holdfast.runtime import reproduction
 from holdfast.storage.memory import MemoryStore
 from holdfast.testing.appends import all_events, positions_in_feed_order
-from tests.edges.engines import Desk
-from tests.property.tools import fast_folder
+from holdfast.types import SummarizeOldest
+from tests.edges.engines import EngineDesk
+from tests.property.store_tools import fast_folder
 from tests.support import CountingIds, figure
 
-EXAMPLES = figure(40, 1_500)
+EXAMPLES = figure(20, 1_500)
 STEPS = figure(25, 60)
 KEYS = ("city", "courier", "colour")
 VALUES = ("Lisbon", "Swift Parcel", "dark green", "Porto", "12 Elm Street")
@@ -133,7 +134,7 @@ def scratch_stores() -> Iterator[list[MemoryStore]]:
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reproducing, "MemoryStore", make)
+        patch.setattr(reproduction, "MemoryStore", make)
         yield made
 
 
@@ -165,13 +166,13 @@ class Life:
             case "call", options, text, then:
                 self.call(place, dict(options), text, then)
             case "fold", keep:
-                place.compact(strategy=SummarizeOldest(keep_recent=keep), window=9_000)
+                place.context.compact(strategy=SummarizeOldest(keep_recent=keep), window=9_000)
             case "system", text:
                 place.record("system", text)
             case "assert", key, value, more:
-                ledger.assert_(key, value, **more)
+                ledger.set(key, value, **more)
             case "draft", key, value:
-                ledger.assert_(key, value, scope="draft", scope_id="d")
+                ledger.set(key, value, scope="draft", scope_id="d")
             case "retract", key:
                 with suppress(errors.FactNotFound, errors.AmbiguousFact, errors.FactNotLive):
                     ledger.retract(key, reason="no more")
@@ -181,16 +182,16 @@ class Life:
     def beside(self, step: tuple[Any, ...]) -> None:
         match step:
             case "work", key, value:
-                self.session.set_working(key, value, ttl_s=70)
+                self.session.working.set(key, value, ttl_s=70)
             case "around", key, value:
-                self.session.set_environment(key, value, ttl_s=90)
+                self.session.environment.set(key, value, ttl_s=90)
             case ("page",):
                 said = [each for each in self.session.messages(limit=3) if each.frame is None and each.text]
-                with suppress(errors.InvalidContent):
-                    self.session.page_out(f"h{said[0].seq}_0") if said else None
+                with suppress(errors.InvalidArgument):
+                    self.session.handles.page_out(f"h{said[0].seq}_0") if said else None
             case "handle", text:
                 with suppress(errors.FrameNotFound, errors.AlreadyTerminal):
-                    self.frame.add_handle("document", text, title=text[:9])
+                    self.frame.handles.add("document", text, title=text[:9])
             case "wait", seconds:
                 self.clock.now += seconds * 1_000_000
             case ("reset",):
@@ -209,25 +210,25 @@ class Life:
         if then == "nothing":
             return
         if then == "keep":
-            place.keep(pack)
+            place.packs.store(pack)
         elif then == "reply":
             place.record("assistant", text)
         else:
             (call,) = place.record("assistant", "", tool_calls=[{"name": "look", "args": {"for": text}}]).tool_calls
             place.result(call, {"found": text})
-        record = self.session.packs(limit=1)[0]
+        record = self.session.packs.list(limit=1)[0]
         assert record.context_hash == pack.context_hash
         self.packs[record.id] = pack
         self.shown[record.id] = shown(pack)
 
     def check(self, engine: holdfast.Engine) -> None:
         session = engine.session("s")
-        assert [each.id for each in session.packs(limit=1_000)] == list(self.shown)[::-1]
+        assert [each.id for each in session.packs.list(limit=1_000)] == list(self.shown)[::-1]
         order = [(event.stream, event.seq) for event in all_events(engine.store)]
         with scratch_stores() as scratch:
             for name, made in self.shown.items():
-                assert shown(session.reproduce(name)) == made
-                assert session.manifest(name) == made[-1]
+                assert shown(session.packs.reproduce(name)) == made
+                assert session.packs.manifest(name) == made[-1]
                 there = [(event.stream, event.seq) for event in all_events(scratch[-1])]
                 positions = positions_in_feed_order(scratch[-1])
                 assert positions == sorted(set(positions))
@@ -259,26 +260,26 @@ def test_a_pack_is_made_again_where_events_stand_in_the_order_of_the_log(
 ) -> None:
     """A message from before the end of a fact stands before it, one from after it behind it, however the clocks go."""
     clock = BackwardsClock()
-    with fast_folder() as folder, closing(Desk(Path(folder))) as desk:
+    with fast_folder() as folder, closing(EngineDesk(Path(folder))) as desk:
         engine = desk.open(kind, clock=clock)
         ledger = engine.ledger(user="ada")
         session = engine.create_session("s", ledgers=[ledger.id])
-        ledger.assert_("town", "Oslo")
+        ledger.set("town", "Oslo")
         before = session.record("user", "I live in Oslo.").seq
-        session.ledger().assert_("plan", "a walk")
-        session.set_working("note", "near Oslo")
-        end = ledger.assert_("town", "Rome")
+        session.ledger().set("plan", "a walk")
+        session.working.set("note", "near Oslo")
+        end = ledger.set("town", "Rome")
         after = session.record("user", "It was in Oslo that we met.").seq
-        session.ledger().assert_("plan", "a swim")
+        session.ledger().set("plan", "a swim")
         session.pack(budget=6_000)
         session.record("assistant", "I see.")
-        ledger.assert_("town", "Bern")
+        ledger.set("town", "Bern")
         monkeypatch.setattr(limits, "READ_EVENTS", page)
         with scratch_stores() as scratch:
-            session.reproduce(session.packs(limit=1)[0])
-        fact = ledger.get("k1")
+            session.packs.reproduce(session.packs.list(limit=1)[0])
+        fact = ledger.fact("k1")
         assert (fact.superseded_by, fact.ended_seq) == (end.id, 3)
-        note = session.working()["note"].seq
+        note = session.working.items()["note"].seq
         for store in (engine.store, scratch[-1]):
             said = store.positions(session.scope.stream, (before, note, after))
             ((died,),) = (store.positions(ledger.id.stream, (fact.ended_seq,)),)
@@ -293,32 +294,32 @@ def test_what_was_erased_is_in_no_pack_that_can_be_had(life: list[tuple[int, Any
     lived = Life("memory:")
     for where, step in life:
         lived.step(where, step)
-    left = {each.id for each in lived.session.packs(limit=1_000)}
-    events = [(each.seq, upcast.current(each)) for each in lived.session.events(limit=1_000)]
+    left = {each.id for each in lived.session.packs.list(limit=1_000)}
+    events = [(each.seq, upcast.decode_event(each)) for each in lived.session.events(limit=1_000)]
     erasures = [(seq, event.seqs) for seq, event in events if isinstance(event, PayloadsErased)]
     for name, made in lived.shown.items():
         shows = {seq for each in made[-1].entries if _shows(each) for seq in range(each.at, max(each.at, each.to) + 1)}
         if name not in left:
             with pytest.raises(errors.PackChanged):
-                lived.session.manifest(name)
+                lived.session.packs.manifest(name)
             continue
         since = {each for seq, seqs in erasures if seq > made[-1].version for each in seqs}
         assert shows.isdisjoint(since)
         try:
-            assert shown(lived.session.reproduce(name)) == made
+            assert shown(lived.session.packs.reproduce(name)) == made
         except errors.PackChanged as changed:
             assert "was erased since" in changed.reason  # noqa: PT017 - it may be the same as well
-    assert lived.engine.verify().problems == ()
+    assert lived.engine.admin.verify().problems == ()
 
 
-def _shows(entry: Entry) -> bool:
+def _shows(entry: ManifestEntry) -> bool:
     return entry.section in ("system", "history", "handles") and entry.fate in ("included", "reduced") and entry.at > 0
 
 
 # What is told of two of them
 
 
-def _facts(entries: tuple[Entry, ...]) -> dict[tuple[str, str], Entry]:
+def _facts(entries: tuple[ManifestEntry, ...]) -> dict[tuple[str, str], ManifestEntry]:
     own = (each for each in entries if each.section == "facts")
     return {
         (each.id.partition("@")[0], "user ada" if ", user ada, " in each.source else "session"): each for each in own
@@ -331,13 +332,13 @@ def _check_deaths(lived: Life, first: Any, second: Any, diff: PackDiff) -> None:
     versions = dict(second.manifest.ledgers)
     for (name, whose), entry in _facts(first.manifest.entries).items():
         ledger = lived.ledgers[whose == "user ada"]
-        fact = ledger.get(name)
+        fact = ledger.fact(name)
         by = fact.superseded_by
         if entry.fate not in ("included", "reduced"):
             continue
         if by is not None and int(by[1:]) <= versions[ledger.id]:
             assert f"was superseded by {by} ({fact.rule})" in told[name, entry.source].why
-        elif fact.ran_out(second.manifest.request.as_of_us) and fact.status != "retracted":
+        elif fact.has_expired(second.manifest.request.as_of_us) and fact.status != "retracted":
             assert told[name, entry.source].why == f"{fact.key} expired"
 
 
@@ -348,7 +349,7 @@ def _check_folds(lived: Life, first: Any, second: Any, diff: PackDiff) -> None:
         each.seq for each in lived.session.events(limit=1_000) if each.seq in span and each.type == "session.reset"
     ]
     for recorded in reversed(lived.session.events(limit=1_000)):
-        event = upcast.current(recorded) if recorded.seq in span else None
+        event = upcast.decode_event(recorded) if recorded.seq in span else None
         if isinstance(event, ContextCompacted) and event.fold is not None and event.frame == first.manifest.frame:
             stretch = range(event.fold.first, event.fold.last + 1)
             own = [each for each in first.manifest.entries if each.section == "history"]
@@ -374,7 +375,7 @@ def test_of_two_packs_it_is_told_what_died_and_what_was_folded(life: list[tuple[
     for name, pack in lived.packs.items():
         first = last.get(pack.manifest.frame)
         if first is not None:
-            diff = lived.session.diff(first, name)
+            diff = lived.session.packs.diff(first, name)
             assert diff.second.id == name
             _check_deaths(lived, first, pack, diff)
             _check_folds(lived, first, pack, diff)
@@ -383,4 +384,4 @@ def test_of_two_packs_it_is_told_what_died_and_what_was_folded(life: list[tuple[
         last[pack.manifest.frame] = pack
     if len(lived.packs) > 1:
         with suppress(errors.PackNotFound):  # the last one may be alone in its conversation
-            assert lived.session.diff().second.id == [*lived.packs][-1]
+            assert lived.session.packs.diff().second.id == [*lived.packs][-1]

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 import holdfast
-from holdfast import Situation, errors
-from holdfast.core.situation import OF_SITUATIONS
+from holdfast import errors
+from holdfast.core.situation.fold import SITUATION_EVENTS
 from holdfast.model import limits
-from holdfast.model.situation import FIELDS, Field
-from tests.property.several import SeveralEngines
-from tests.property.tools import Kind, session_events
+from holdfast.model.situation.situations import FIELDS, FieldName
+from holdfast.types import Situation
+from tests.property.engine_machine import EngineMachine
+from tests.property.store_tools import Kind, session_events
 from tests.support import figure
 
 STEPS = 25
@@ -40,11 +41,11 @@ class Conversation:
         self.answered: list[str] = []
         """Calls whose results came since the last action."""
         self.actions: list[tuple[int, tuple[str, ...]]] = []
-        self.fields: dict[Field, tuple[str, str]] | None = {}
+        self.fields: dict[FieldName, tuple[str, str]] | None = {}
         """None when nobody can say, since something was erased."""
 
 
-class Situations(SeveralEngines):
+class Situations(EngineMachine):
     @initialize()
     def begin(self) -> None:
         self.engine, self.small = self.open(8), self.open(1)
@@ -67,18 +68,18 @@ class Situations(SeveralEngines):
     @rule()
     def push(self) -> None:
         frame = self.session.frame("a part of the work", budget=1_000)
-        self.talks[frame.id] = Conversation(frame, self.small.session("s", actor="ada").get_frame(frame.id))
+        self.talks[frame.id] = Conversation(frame, self.small.session("s", actor="ada").frames.get(frame.id))
 
     @precondition(lambda self: len(self.talks) > 1)
     @rule(data=st.data())
     def pop(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted({*self.talks} - {""})))
         talk = self.talks.pop(name)
-        talk.held.close_open_calls()
+        talk.held.close_calls()
         talk.held.pop("completed")
-        assert talk.held.situation() == talk.other.situation() == Situation()
+        assert talk.held.situation.get() == talk.other.situation.get() == Situation()
         with pytest.raises(errors.AlreadyTerminal):
-            talk.held.update_situation({"goal": "too late"})
+            talk.held.situation.update({"goal": "too late"})
         self.check_actions(talk)
 
     @rule(data=st.data())
@@ -106,7 +107,7 @@ class Situations(SeveralEngines):
 
     def answered(self, data: st.DataObject, talk: Conversation, is_error: bool) -> None:
         mark = self.mark()
-        waiting = [call for call in self.session.state().open_calls if call.frame == (talk.held._place.frame)]
+        waiting = [call for call in self.session.state().open_calls if call.frame == (talk.held._context.frame)]
         if waiting:
             call = data.draw(st.sampled_from(waiting))
             text = f"TimeoutError: {mark}" if is_error else f"found {mark}"
@@ -128,7 +129,7 @@ class Situations(SeveralEngines):
         self.acted(self.talk(data))
 
     def acted(self, talk: Conversation) -> None:
-        made = talk.held.act("deep", thinking="so it goes")
+        made = talk.held.situation.act("deep", thinking="so it goes")
         assert [each.call for each in made.tool_calls] == talk.answered
         assert made.iteration >= len(talk.replies)
         for each in made.tool_calls:
@@ -137,13 +138,13 @@ class Situations(SeveralEngines):
         talk.answered = []
 
     @rule(data=st.data(), named=st.lists(st.sampled_from(FIELDS), min_size=1, max_size=3), as_json=st.booleans())
-    def update(self, data: st.DataObject, named: list[Field], as_json: bool) -> None:
+    def update(self, data: st.DataObject, named: list[FieldName], as_json: bool) -> None:
         """A model quotes what it has read."""
         talk = self.talk(data)
         quoted = data.draw(st.sampled_from([*(mark for mark in self.marks if mark not in self.gone), "nothing"]))
         update: dict[str, Any] = {name: f"it is {quoted}, {name}" for name in named}
         whole = json.dumps({"thought": "hm", "summary_update": update}) if as_json else update
-        made = talk.other.update_situation(whole, key=f"u{len(session_events(self.session))}")
+        made = talk.other.situation.update(whole, key=f"u{len(session_events(self.session))}")
         assert {*made.changed} <= {*named}
         assert made.ignored == (("thought",) if as_json else ())
         if talk.fields is not None:
@@ -152,17 +153,17 @@ class Situations(SeveralEngines):
     @rule(data=st.data())
     def refresh(self, data: st.DataObject) -> None:
         talk = self.talk(data)
-        before = talk.held.situation()
-        made = talk.held.refresh_situation()
-        for name, stated in before.stated.items():
+        before = talk.held.situation.get()
+        made = talk.held.situation.refresh()
+        for name, stated in before.origins.items():
             if (
                 stated.by == "model"
                 and max(len(talk.replies), before.iteration) - stated.iteration < limits.SITUATION_AGE
             ):
-                assert made.situation.stated[name] == stated
-        assert talk.held.refresh_situation().changed == ()  # nothing has happened since
+                assert made.situation.origins[name] == stated
+        assert talk.held.situation.refresh().changed == ()  # nothing has happened since
         if talk.fields is not None:
-            talk.fields = {name: (each.text, each.by) for name, each in made.situation.stated.items()}
+            talk.fields = {name: (each.text, each.by) for name, each in made.situation.origins.items()}
 
     @rule(data=st.data())
     def erase(self, data: st.DataObject) -> None:
@@ -179,7 +180,7 @@ class Situations(SeveralEngines):
         self.gone |= {each for each, seq in self.marks.items() if events[seq - 1].payload is None}
         assert mark in self.gone
         for event in events:
-            if event.type in OF_SITUATIONS and event.payload is not None:
+            if event.type in SITUATION_EVENTS and event.payload is not None:
                 assert not [each for each in self.gone if each.encode() in event.payload]
         kept = {event.seq for event in events if event.payload is not None}
         for talk in self.talks.values():
@@ -193,7 +194,7 @@ class Situations(SeveralEngines):
     @precondition(lambda self: len(self.marks) > 5)
     @rule()
     def reset(self) -> None:
-        self.session.close_open_calls()
+        self.session.close_calls()
         self.session.reset("another matter")
         self.talks = {"": Conversation(self.session, self.talks[""].other)}
 
@@ -201,12 +202,12 @@ class Situations(SeveralEngines):
     def look(self, data: st.DataObject) -> None:
         talk = self.talk(data)
         before = self.session.state().version
-        found = talk.held.situation()
-        assert talk.other.situation() == found
+        found = talk.held.situation.get()
+        assert talk.other.situation.get() == found
         if talk.fields is not None:
-            assert {name: (each.text, each.by) for name, each in found.stated.items()} == talk.fields
-        told = [talk.held.reasoning_context(mode) for mode in ("fast", "deep")]
-        assert told == [talk.other.reasoning_context(mode) for mode in ("fast", "deep")]
+            assert {name: (each.text, each.by) for name, each in found.origins.items()} == talk.fields
+        told = [talk.held.situation.reasoning(mode) for mode in ("fast", "deep")]
+        assert told == [talk.other.situation.reasoning(mode) for mode in ("fast", "deep")]
         for each in told:
             assert not [mark for mark in self.gone if mark in each]
             assert all(f"{name}: {text}" in each for name, text in found.fields)
@@ -215,11 +216,11 @@ class Situations(SeveralEngines):
 
     def check_actions(self, talk: Conversation) -> None:
         """Each result that was kept is in one action; those of other conversations are not among them."""
-        listed = talk.held.actions(limit=100)
+        listed = talk.held.situation.actions(limit=100)
         began = min((seq for seq, _ in talk.actions), default=0)
         ours = [(each.seq, tuple(call.call for call in each.tool_calls)) for each in listed if each.seq >= began > 0]
         assert ours == talk.actions
-        assert talk.other.actions(limit=2) == listed[-2:]
+        assert talk.other.situation.actions(limit=2) == listed[-2:]
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])

@@ -17,24 +17,14 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 import holdfast
 from holdfast import errors
-from holdfast.flows import views
+from holdfast.flows.history import views
 from holdfast.model import limits
 from holdfast.runtime import transfer
-from holdfast.runtime.engine import DEFAULT_ACTOR, place_of
+from holdfast.runtime.engine import DEFAULT_ACTOR, build_session_context
 from tests.property import transcript_model as model
-from tests.property.carried_out import (
-    Order,
-    carry_out,
-    check_state,
-    check_transcript,
-    check_window,
-    expected,
-    outcome,
-    told,
-)
-from tests.property.model import CharCounter, HandClock
-from tests.property.several import SeveralEngines
-from tests.property.tools import Fault, Faulty, dump, fast_folder, rows_dump
+from tests.property.engine_machine import EngineMachine
+from tests.property.session_model import CharCounter, ManualClock
+from tests.property.store_tools import Fault, Faulty, dump, fast_folder, rows_dump
 from tests.property.transcript_model import (
     TIMEOUT_US,
     Command,
@@ -45,10 +35,20 @@ from tests.property.transcript_model import (
     Transcript,
     commands,
 )
+from tests.property.transcript_player import (
+    SessionOrder,
+    catch_error,
+    check_state,
+    check_transcript,
+    check_window,
+    collect_answers,
+    execute,
+    expect_outcome,
+)
 from tests.support import CountingIds, figure
 
-CONVERSATIONS = figure(150, 5_000)
-ON_POSTGRES = figure(15, 5_000)
+CONVERSATIONS = figure(30, 5_000)
+ON_POSTGRES = figure(3, 5_000)
 STEPS = 12
 MANY = 1_000
 NAMES = ("a", "b")
@@ -65,12 +65,12 @@ def small_steps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, bound in (("SNAPSHOT_EVERY", 3), ("READ_EVENTS", 16), ("SUMMARY_EVENTS", 16), ("SUMMARIES", 3)):
             patch.setattr(limits, name, bound)
-        patch.setattr(views, "_PAGE", 2)
+        patch.setattr(views, "_MIN_PAGE", 2)
         patch.setattr(transfer, "_PAGE", 4)
         yield
 
 
-class Conversations(SeveralEngines):
+class Conversations(EngineMachine):
     """Two engines on one store, a third that only looks, and the model."""
 
     def __init__(self) -> None:
@@ -113,12 +113,12 @@ class Conversations(SeveralEngines):
             return  # it may still go on with what the first one could not finish
         self.clock.us += 1_000
         command = said.resolved(command)
-        after, refusals = expected(said, command)
+        after, refusals = expect_outcome(said, command)
         engine, faulty = self.engines[which], self.faults[which]
         before = dump(self.observer) if refusals or fault == "before" else b""
         session = handle(engine, name)
         faulty.fault = fault
-        met = outcome(lambda: carry_out(engine, session, command, said))
+        met = catch_error(lambda: execute(engine, session, command, said))
         struck, faulty.fault = faulty.fault is not fault, None
         if struck:  # also a command that was about to be refused may fail before it comes to that
             assert met is errors.StorageUnavailable
@@ -134,7 +134,7 @@ class Conversations(SeveralEngines):
     def check(self, name: str) -> None:
         said = self.said[name]
         if said.status == "destroyed":
-            assert outcome(lambda: self.observer.session(name)) is errors.SessionDestroyed
+            assert catch_error(lambda: self.observer.session(name)) is errors.SessionDestroyedError
             return
         session = self.observer.session(name)
         check_transcript(session, said)
@@ -150,7 +150,7 @@ class Conversations(SeveralEngines):
         before = dump(self.observer)
         session = self.engines[which].session(name)
         check_window(session, said, budget)
-        draft = session.draft_summary(keep_turns)
+        draft = session.context.draft_summary(keep_turns)
         if draft is not None:
             assert said.start < draft.first <= draft.last <= draft.version == said.version
             assert draft.tokens == sum(entry.tokens for _, entry in said.stretch(draft.first, draft.last))
@@ -160,7 +160,9 @@ class Conversations(SeveralEngines):
     def summarise_what_is_drafted(self, name: str, which: int, keep_turns: int) -> None:
         """A draft is something that can be summarised, if it has two tokens."""
         said = self.said[name]
-        draft = None if said.status == "destroyed" else self.engines[which].session(name).draft_summary(keep_turns)
+        draft = (
+            None if said.status == "destroyed" else self.engines[which].session(name).context.draft_summary(keep_turns)
+        )
         if draft is not None and draft.tokens > 1:
             back = said.version - draft.last
             self.give(name, Summarise(draft.last - draft.first, back, 0, "s"), which, None)
@@ -174,18 +176,18 @@ class Conversations(SeveralEngines):
         due: list[str] = []
         for name in sorted(self.said, key=lambda each: (self.touched_us[each], each)):
             said = self.said[name]
-            after, refusals = expected(said, Expire(self.clock.us - self.touched_us[name]))
+            after, refusals = expect_outcome(said, Expire(self.clock.us - self.touched_us[name]))
             if not refusals and after.version > said.version:
                 self.said[name], self.touched_us[name] = after, self.clock.us
                 due.append(name)
-        assert [scope.session for scope in self.engines[which].sweep(limit=16).sessions] == due
+        assert [scope.session for scope in self.engines[which].admin.sweep(limit=16).sessions] == due
         for name in NAMES:
             self.check(name)
 
     @rule(which=_which, pick=st.integers(0, 9))
     def deliver(self, which: int, pick: int) -> None:
         """Long-term memory is told what was said, and says that it has it."""
-        waiting = self.engines[which].outbox(limit=16)
+        waiting = self.engines[which].admin.outbox(limit=16)
         assert {(each.scope.session, each.entry, each.why, each.first, each.last) for each in waiting} == {
             (name, *offer) for name, said in self.said.items() for offer in said.offers
         }
@@ -193,11 +195,11 @@ class Conversations(SeveralEngines):
             return
         entry = waiting[pick % len(waiting)]
         said = self.said[entry.scope.session]
-        told = self.engines[which].history(entry, limit=16)
+        told = self.engines[which].admin.offloaded(entry, limit=16)
         kept = [seq for seq, each in said.numbered() if each.kind in ("message", "evidence")]
         assert [each.seq for each in told] == [seq for seq in kept if entry.first <= seq <= entry.last][:16]
         for _ in range(2):
-            self.engines[which].acknowledge(entry)
+            self.engines[which].admin.acknowledge(entry)
         after = said.copy()
         after.done.add(entry.entry)
         after.entries.append(Entry("acknowledged"))
@@ -215,22 +217,22 @@ class Conversations(SeveralEngines):
     @rule(which=_which)
     def take_care(self, which: int) -> None:
         """The log holds together, its rows can be made anew, and a copy of it is as good."""
-        assert self.engines[which].verify().problems == ()
+        assert self.engines[which].admin.verify().problems == ()
         before = rows_dump(self.observer)
-        self.engines[which].rebuild()
+        self.engines[which].admin.rebuild()
         assert rows_dump(self.observer) == before
         target = os.path.join(self.folder, f"{self.exports}.jsonl")
         self.exports += 1
-        self.engines[which].export(target)
+        self.engines[which].admin.export(target)
         with holdfast.open("memory:") as copy:
-            copy.import_(target)
+            copy.admin.import_(target)
             assert dump(copy) == dump(self.observer)
-            assert copy.verify().problems == ()
+            assert copy.admin.verify().problems == ()
 
 
 def handle(engine: holdfast.Engine, name: str) -> holdfast.Session:
     """A session without a look at whether it is there: that look would read the log anew."""
-    return holdfast.Session(engine._drive, place_of(engine._place, DEFAULT_ACTOR, name, None))
+    return holdfast.Session(engine._drive, build_session_context(engine._context, DEFAULT_ACTOR, name, None))
 
 
 class InMemory(Conversations):
@@ -254,17 +256,17 @@ def test_random_conversations_come_to_what_a_plain_model_says(machine: type[Conv
     run_state_machine_as_test(machine, settings=settings(max_examples=conversations, stateful_step_count=STEPS))
 
 
-@settings(max_examples=figure(40, 1_000))
+@settings(max_examples=figure(20, 1_000))
 @given(orders=st.lists(st.tuples(_names, commands, st.integers(1, 300)), min_size=5, max_size=30))
-def test_the_size_of_the_cache_makes_no_difference(orders: list[Order]) -> None:
+def test_the_size_of_the_cache_makes_no_difference(orders: list[SessionOrder]) -> None:
     with fast_folder() as folder:
         urls = [os.path.join(folder, "small.db"), os.path.join(folder, "large.db"), "memory:"]
         told = [tell(url, size, orders) for url, size in zip(urls, (1, MANY, 1), strict=True)]
     assert told == [told[0]] * len(told)
 
 
-def tell(url: str, cached: int, orders: list[Order]) -> tuple[list[object], bytes]:
+def tell(url: str, cached: int, orders: list[SessionOrder]) -> tuple[list[object], bytes]:
     """What an engine with a cache of this size answers and shows, and what it then holds."""
-    clock = HandClock()
+    clock = ManualClock()
     with holdfast.open(url, clock=clock, ids=CountingIds(), counter=CharCounter(), cached_streams=cached) as engine:
-        return told(engine, clock, orders), dump(engine)
+        return collect_answers(engine, clock, orders), dump(engine)

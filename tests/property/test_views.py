@@ -12,16 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import Summary, SummaryDraft, Usage, errors
-from holdfast.flows import views
-from holdfast.flows.messages import record_drafts
+from holdfast import Usage, errors
+from holdfast.flows.history import views
+from holdfast.flows.sessions.messages import record_drafts
 from holdfast.model import limits
-from holdfast.model.drafts import Draft, DraftCall, DraftResult
-from holdfast.model.log import Append, Appended
+from holdfast.model.log import Append, AppendResult
+from holdfast.model.sessions.messages import CallDraft, MessageDraft, ResultDraft
 from holdfast.ports import EventStore
-from tests.property.carried_out import check_pairs
-from tests.property.model import CharCounter
-from tests.property.tools import all_events, dump, fast_folder, store_of_kind
+from holdfast.types import Summary, SummaryDraft
+from tests.property.session_model import CharCounter
+from tests.property.store_tools import all_events, dump, fast_folder, store_of_kind
+from tests.property.transcript_player import check_pairs
 from tests.support import CountingIds, SteppingClock, figure
 
 SECRET = "the-secret-7f3a9c"
@@ -59,12 +60,12 @@ def _secretive(session: holdfast.Session) -> None:
     session.record("assistant", SECRET, tool_calls=CALLS)
     session.result("q", [SECRET])
     session.record("user", "hurry up, please, I have no time")
-    session.close_open_calls(f"{SECRET} was too slow")
+    session.close_calls(f"{SECRET} was too slow")
     session.record("assistant", "that did not work")
     session.record("user", "try again then")
     session.result("p", f"late {SECRET}")
     for first, last, text in ((2, 6, f"a {SECRET}"), (7, 8, "tried"), (2, 8, f"b {SECRET}")):
-        session.summarize(summary_of(session, first, last), text)
+        session.context.summarize(summary_of(session, first, last), text)
 
 
 def summary_of(session: holdfast.Session, first: int, last: int) -> SummaryDraft:
@@ -79,19 +80,19 @@ def test_erasing_any_member_of_a_group_erases_all_of_it_and_all_that_tells_of_it
         session = engine.create_session("s")
         _secretive(session)
         assert on_disk(tmp_path)
-        other.session("s").window()
+        other.session("s").context.window()
         session.erase([MEMBERS[member]], "asked to")
         assert in_log(engine) == []
         assert on_disk(tmp_path) == []
         for each in (engine, other):
-            view = each.session("s").window()
+            view = each.session("s").context.window()
             assert SECRET not in repr(view)
             assert [item.text if isinstance(item, Summary) else item.seq for item in view.items] == [2, 5, "tried"]
             check_pairs(view)
         kept = [message.text for message in session.messages() if not message.erased]
         assert kept == ["hello", "hurry up, please, I have no time", "that did not work", "try again then"]
         assert session.evidence()[0].erased
-        assert engine.verify().problems == ()
+        assert engine.admin.verify().problems == ()
     assert on_disk(tmp_path) == []
 
 
@@ -99,14 +100,14 @@ def test_erasing_what_stands_between_calls_and_results_leaves_them_alone(engine:
     session = engine.create_session("s")
     session.record("assistant", None, tool_calls=CALLS)
     session.record("user", "hurry up")
-    session.close_open_calls("gone")
+    session.close_calls("gone")
     session.erase([3], "asked to")
-    assert [[message.seq for message in unit.messages] for unit in session.window().units] == [[2, 4]]
+    assert [[message.seq for message in unit.messages] for unit in session.context.window().groups] == [[2, 4]]
 
 
-def _found(engine: holdfast.Engine, session: holdfast.Session, *drafts: Draft) -> None:
+def _found(engine: holdfast.Engine, session: holdfast.Session, *drafts: MessageDraft) -> None:
     """Record what another log holds, as it was found there."""
-    engine._drive(record_drafts(session._place, drafts, as_found=True))
+    engine._drive(record_drafts(session._context, drafts, as_found=True))
 
 
 def test_an_empty_reply_between_call_and_result_does_not_part_them(engine: holdfast.Engine) -> None:
@@ -114,20 +115,20 @@ def test_an_empty_reply_between_call_and_result_does_not_part_them(engine: holdf
     _found(
         engine,
         session,
-        Draft(role="assistant", tool_calls=(DraftCall("t", {}, "p"),)),
-        Draft(role="assistant"),
-        Draft(role="tool", tool_results=(DraftResult("p", SECRET),)),
+        MessageDraft(role="assistant", tool_calls=(CallDraft("t", {}, "p"),)),
+        MessageDraft(role="assistant"),
+        MessageDraft(role="tool", tool_results=(ResultDraft("p", SECRET),)),
     )
     session.erase([2], "asked to")
     assert in_log(engine) == []
-    assert engine.verify().problems == ()
+    assert engine.admin.verify().problems == ()
 
 
 def test_evidence_for_a_call_that_never_was_goes_alone(engine: holdfast.Engine) -> None:
     session = engine.create_session("s", metadata={"a": 1})
     session.record("user", "hello")
-    results = tuple(DraftResult(name, SECRET) for name in ("c1_0", "c2_0", "c99_0", "nowhere"))
-    _found(engine, session, Draft(role="tool", tool_results=results))
+    results = tuple(ResultDraft(name, SECRET) for name in ("c1_0", "c2_0", "c99_0", "nowhere"))
+    _found(engine, session, MessageDraft(role="tool", tool_results=results))
     session.erase([message.seq for message in session.evidence()], "asked to")
     assert in_log(engine) == []
     assert session.state().metadata == {"a": 1}
@@ -138,7 +139,7 @@ def test_erasing_a_message_leaves_alone_what_only_seems_to_answer_it(engine: hol
     """A log from elsewhere has ids of its own, which may read like ours."""
     session = engine.create_session("s")
     session.record("user", "hello")
-    _found(engine, session, Draft(role="tool", tool_results=(DraftResult("c2_0", "kept"),)))
+    _found(engine, session, MessageDraft(role="tool", tool_results=(ResultDraft("c2_0", "kept"),)))
     session.erase([2], "asked to")
     assert [message.text for message in session.evidence()] == ["kept"]
 
@@ -146,7 +147,7 @@ def test_erasing_a_message_leaves_alone_what_only_seems_to_answer_it(engine: hol
 def test_a_late_result_may_come_in_one_batch_with_a_new_call_of_its_id(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     session.record("assistant", None, tool_calls=CALLS)
-    session.close_open_calls("gone")
+    session.close_calls("gone")
     late = {"role": "tool", "tool_results": [{"tool_call_id": "p", "result": "late"}]}
     again = {"role": "assistant", "content": "again", "tool_calls": CALLS}
     assert [message.late for message in session.record_all([late, again])] == ["the call was closed before", ""]
@@ -160,17 +161,17 @@ def test_a_log_whose_erased_summaries_and_erasures_reach_into_each_other_is_as_g
     session = engine.create_session("s")
     for _ in range(4):
         session.record("user", "x" * 30)
-    session.summarize(summary_of(session, 2, 3), "one")
+    session.context.summarize(summary_of(session, 2, 3), "one")
     for _ in range(2):
         session.record("user", "x" * 30)
-    session.summarize(summary_of(session, 4, 8), "two")
+    session.context.summarize(summary_of(session, 4, 8), "two")
     session.erase([2], "asked to")
-    session.summarize(summary_of(session, 5, 7), "three")
+    session.context.summarize(summary_of(session, 5, 7), "three")
     session.erase([10], "nobody need know why")
-    assert engine.verify().problems == ()
+    assert engine.admin.verify().problems == ()
     with fast_folder() as folder, opened("memory:") as copy:
-        engine.export(f"{folder}/log.jsonl")
-        copy.import_(f"{folder}/log.jsonl")
+        engine.admin.export(f"{folder}/log.jsonl")
+        copy.admin.import_(f"{folder}/log.jsonl")
         assert dump(copy) == dump(engine)
 
 
@@ -179,12 +180,12 @@ def test_a_destroyed_session_that_was_not_to_be_kept_leaves_nothing(tmp_path: Pa
         session = engine.create_session("s", metadata={"note": SECRET})
         _secretive(session)
         session.destroy("over", offload=False)
-        assert engine.outbox() == []
+        assert engine.admin.outbox() == []
         assert in_log(engine) == []
         assert on_disk(tmp_path) == []
-        assert engine.verify().problems == ()
-        engine.rebuild()
-        assert engine.outbox() == []
+        assert engine.admin.verify().problems == ()
+        engine.admin.rebuild()
+        assert engine.admin.outbox() == []
 
 
 @pytest.mark.parametrize("at_once", [3, 4, 5, 6])
@@ -200,13 +201,13 @@ def test_a_destroyed_session_that_is_erased_only_in_part_can_be_taken_elsewhere(
         with pytest.raises(errors.StorageUnavailable):
             session.destroy("over", offload=False)
         engine.store = store
-        engine.export(tmp_path / "log.jsonl")
-        copy.import_(tmp_path / "log.jsonl")
+        engine.admin.export(tmp_path / "log.jsonl")
+        copy.admin.import_(tmp_path / "log.jsonl")
         assert dump(copy) == dump(engine)
         for each in (engine, copy):
-            each.sweep()
+            each.admin.sweep()
             assert in_log(each) == []
-            assert each.verify().problems == ()
+            assert each.admin.verify().problems == ()
 
 
 class Failing:
@@ -219,7 +220,7 @@ class Failing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def append(self, append: Append) -> Appended:
+    def append(self, append: Append) -> AppendResult:
         if not self.left:
             raise errors.StorageUnavailable(what="the store", reason="the process ends here")
         self.left -= 1
@@ -230,10 +231,10 @@ def test_a_session_that_timed_out_can_be_taken_elsewhere_after_its_creation_was_
     clock = SteppingClock()
     with holdfast.open(tmp_path / "log.db", clock=clock) as engine, opened("memory:") as copy:
         session = engine.create_session("s", idle_timeout_s=0.000_001, metadata={"note": SECRET})
-        assert len(engine.sweep().sessions) == 1
+        assert len(engine.admin.sweep().sessions) == 1
         session.erase([1], "asked to")
-        engine.export(tmp_path / "log.jsonl")
-        copy.import_(tmp_path / "log.jsonl")
+        engine.admin.export(tmp_path / "log.jsonl")
+        copy.admin.import_(tmp_path / "log.jsonl")
         assert dump(copy) == dump(engine)
 
 
@@ -250,12 +251,12 @@ def test_calls_that_wait_take_no_room(before: int, size: int, budget: int) -> No
         shown = _shown(session, budget)
         session.record("assistant", None, tool_calls=[{"name": "t", "args": {"a": "x" * size}}])
         assert _shown(session, budget) == shown
-        assert session.window(10_000).omitted == 1
+        assert session.context.window(10_000).omitted == 1
 
 
 def _shown(session: holdfast.Session, budget: int) -> list[int] | None:
     try:
-        return [message.seq for message in session.window(budget).messages]
+        return [message.seq for message in session.context.window(budget).messages]
     except errors.WindowTooSmall:
         return None
 
@@ -272,13 +273,13 @@ def test_a_draft_is_always_something_that_can_be_summarised(data: st.DataObject)
             first = data.draw(st.integers(1, version))
             summary = summary_of(session, first, data.draw(st.integers(first, version)))
             try:
-                session.summarize(summary, "s")
-            except errors.InvalidContent:
+                session.context.summarize(summary, "s")
+            except errors.InvalidArgument:
                 pass
-            draft = session.draft_summary(data.draw(st.integers(0, 3)))
+            draft = session.context.draft_summary(data.draw(st.integers(0, 3)))
             if draft is not None and draft.tokens > 1 and data.draw(st.booleans()):
-                session.summarize(draft, "d")
-        assert engine.verify().problems == ()
+                session.context.summarize(draft, "d")
+        assert engine.admin.verify().problems == ()
 
 
 _turns = st.sampled_from([("user", "xxxx"), ("assistant", "xxxx")])
@@ -289,7 +290,7 @@ def test_sums_of_usage_stay_numbers_that_every_store_can_hold(engine: holdfast.E
     for _ in range(5):
         session.record("assistant", "hi", usage=Usage(input_tokens=limits.WHOLE_NUMBER))
     assert session.state().usage.input_tokens >= limits.WHOLE_NUMBER
-    assert engine.verify().problems == ()
+    assert engine.admin.verify().problems == ()
 
 
 # What others do while a view is being made
@@ -331,7 +332,7 @@ def _talk(session: holdfast.Session) -> None:
         session.result("q", "found " * 9)
         session.record("user", "hurry up")
         session.result("p", "found " * 9)
-    session.summarize(summary_of(session, 3, 7), "they talked")
+    session.context.summarize(summary_of(session, 3, 7), "they talked")
     session.record("assistant", None, tool_calls=CALLS)
     session.result("q", "found " * 9)
 
@@ -339,8 +340,8 @@ def _talk(session: holdfast.Session) -> None:
 HAPPENINGS: dict[str, Callable[[holdfast.Session], object]] = {
     "a result": lambda session: session.result("p", "found"),
     "more words": lambda session: session.record("user", "hello"),
-    "calls are closed": lambda session: session.close_open_calls("gone"),
-    "a summary": lambda session: session.summarize(summary_of(session, 2, 12), "they talked on"),
+    "calls are closed": lambda session: session.close_calls("gone"),
+    "a summary": lambda session: session.context.summarize(summary_of(session, 2, 12), "they talked on"),
     "a system message is erased": lambda session: session.erase([2], "asked to"),
     "a summarised message is erased": lambda session: session.erase([4], "asked to"),
     "a call is erased": lambda session: session.erase([9], "asked to"),
@@ -355,23 +356,23 @@ HAPPENINGS: dict[str, Callable[[holdfast.Session], object]] = {
 def test_a_view_holds_together_whatever_happens_while_it_is_made(
     what: str, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "_PAGE", 2)
+    monkeypatch.setattr(views, "_MIN_PAGE", 2)
     with opened("memory:") as writer:
         for after in range(14):
             session = writer.create_session(f"s{after}")
             _talk(session)
-            reader = holdfast.Engine(writer.store, writer.blobs, _apart(writer))
+            reader = holdfast.Engine(writer.store, writer._blob_store, _apart(writer))
             view_of = reader.session(f"s{after}")
             happens = _once(HAPPENINGS[what], session)
             reader.store = cast("EventStore", Interrupted(writer.store, after, happens))
             try:
-                view = view_of.window(budget)
-            except (errors.SessionDestroyed, errors.WindowTooSmall):
+                view = view_of.context.window(budget)
+            except (errors.SessionDestroyedError, errors.WindowTooSmall):
                 continue
             check_pairs(view)
             assert view.tokens <= budget
             assert not any(message.erased for message in (*view.messages, *view.late))
-            assert all(isinstance(item, holdfast.Unit) or item.text for item in view.items)
+            assert all(isinstance(item, holdfast.types.MessageGroup) or item.text for item in view.items)
 
 
 def _once(happening: Callable[[holdfast.Session], object], session: holdfast.Session) -> Callable[[], object]:
@@ -381,4 +382,4 @@ def _once(happening: Callable[[holdfast.Session], object], session: holdfast.Ses
 def _apart(engine: holdfast.Engine) -> Any:
     """The context of an engine with a memory of its own."""
     with opened("memory:") as other:
-        return msgspec.structs.replace(engine._place, cache=other._place.cache)
+        return msgspec.structs.replace(engine._context, cache=other._context.cache)

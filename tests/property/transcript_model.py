@@ -136,7 +136,7 @@ class Entry:
     seqs: tuple[int, ...] = ()
 
 
-class Shown(NamedTuple):
+class ViewItem(NamedTuple):
     """What a view may show: a unit, or a summary."""
 
     first: int
@@ -148,7 +148,7 @@ class Shown(NamedTuple):
     messages: int = 0
 
 
-class Refused(Exception):
+class TranscriptRefusal(Exception):
     """Any one of these is a fitting answer."""
 
     def __init__(self, *fitting: type[errors.HoldfastError]) -> None:
@@ -246,13 +246,13 @@ class Transcript:
         return summaries + messages
 
     @property
-    def shown(self) -> list[Shown]:
+    def shown(self) -> list[ViewItem]:
         """What a view may show, in order: no unit with a call that waits."""
         units: dict[int, list[int]] = {}
-        found: list[Shown] = []
+        found: list[ViewItem] = []
         for seq, entry in self.stretch(self.start + 1, self.version):
             if entry.kind == "summary":
-                found.append(Shown(entry.first, (seq,), entry.tokens, True, True, entry.count))
+                found.append(ViewItem(entry.first, (seq,), entry.tokens, True, True, entry.count))
             else:
                 units.setdefault(group(entry.results[0][0]) if entry.results else seq, []).append(seq)
         waiting = {group(call) for call in self.open_calls}
@@ -260,7 +260,7 @@ class Transcript:
             if first not in waiting:
                 tokens = sum(self.entries[seq - 1].tokens for seq in seqs)
                 found.append(
-                    Shown(first, tuple(seqs), tokens, self.entries[first - 1].role == "user", False, len(seqs))
+                    ViewItem(first, tuple(seqs), tokens, self.entries[first - 1].role == "user", False, len(seqs))
                 )
         return sorted(found)
 
@@ -295,7 +295,7 @@ class Transcript:
             known.append(item)
             try:
                 ahead.take(item, as_found=command.as_found)
-            except Refused:
+            except TranscriptRefusal:
                 continue
         return Record(tuple(known), command.as_found)
 
@@ -313,7 +313,7 @@ class Transcript:
         """The transcript after a command; Refused if it is not to be carried out. This one stays as it is."""
         after = self.copy()
         if self.status == "destroyed" and not isinstance(command, Destroy):
-            raise Refused(errors.SessionDestroyed)
+            raise TranscriptRefusal(errors.SessionDestroyedError)
         match command:
             case Record(items, as_found):
                 after.horizon = self.version
@@ -327,7 +327,7 @@ class Transcript:
                 after.erase(self.seqs(command))
             case Reset(keep_system):
                 if self.status == "closed":
-                    raise Refused(errors.SessionClosed)
+                    raise TranscriptRefusal(errors.SessionClosedError)
                 after.end(Entry("reset", reason="again", keep_system=keep_system))
             case Close() if self.status == "open":
                 after.end(Entry("closed", reason="done"))
@@ -342,16 +342,18 @@ class Transcript:
         try:
             for item in items:
                 self.take(item, as_found=as_found)
-        except Refused as refused:
+        except TranscriptRefusal as refused:
             if self.status != "closed" or len(items) == 1:
                 raise
-            raise Refused(*refused.errors, errors.Conflict, errors.NotFound, errors.InvalidContent) from refused
+            raise TranscriptRefusal(
+                *refused.errors, errors.Conflict, errors.NotFound, errors.InvalidArgument
+            ) from refused
 
     def take(self, item: Item, *, as_found: bool) -> None:
         match item:
             case Empty():
                 if not as_found:
-                    raise Refused(errors.InvalidContent)
+                    raise TranscriptRefusal(errors.InvalidArgument)
                 self.entries.append(Entry("evidence", role=item.role))
             case Answer(results):
                 self.answer([(self.name(call), text, wrong) for call, text, wrong in results], as_found=as_found)
@@ -364,13 +366,13 @@ class Transcript:
         wrong: list[type[errors.HoldfastError]] = []
         given = [name for name in own if name is not None]
         if len({*given}) != len(given):
-            wrong.append(errors.InvalidContent)
+            wrong.append(errors.InvalidArgument)
         if self.status == "closed":
-            wrong.append(errors.SessionClosed)
+            wrong.append(errors.SessionClosedError)
         if role == "assistant" and self.open_calls and not as_found:
             wrong.append(errors.CallsOpen)
         if wrong:
-            raise Refused(*wrong)
+            raise TranscriptRefusal(*wrong)
         if role == "assistant":
             self.close_calls("the log has none")
         calls = tuple((f"c{self.version + 1}_{at}", name) for at, name in enumerate(own))
@@ -387,9 +389,9 @@ class Transcript:
                 continue
             fate = (call, "answered") if call is not None else self.fate(name)
             if not as_found and fate is None:
-                raise Refused(errors.CallNotFound)
+                raise TranscriptRefusal(errors.CallNotFound)
             if not as_found and fate is not None and fate[1] == "answered":
-                raise Refused(errors.CallAnswered)
+                raise TranscriptRefusal(errors.CallAnswered)
             late.append((fate[0] if fate else name, text, wrong))
         tokens = sum(len(text) for _, text, _ in results)
         if taken:
@@ -445,9 +447,9 @@ class Transcript:
         ]
         wrong: list[type[errors.HoldfastError]] = []
         if not self.start < first <= last <= drafted or cuts or calls != results or self.unread(first, last):
-            wrong.append(errors.InvalidContent)
+            wrong.append(errors.InvalidArgument)
         if not text.strip() or len(text) >= tokens:
-            wrong.append(errors.InvalidContent)
+            wrong.append(errors.InvalidArgument)
         if self.changed > drafted:
             wrong = [errors.SummaryStale, *(() if 1 <= first <= last <= drafted else wrong)]
         elif any(group(call) <= last for call in self.open_calls):
@@ -456,7 +458,7 @@ class Transcript:
         if len(others) >= limits.SUMMARIES:
             wrong.append(errors.TooLarge)
         if wrong:
-            raise Refused(*wrong)
+            raise TranscriptRefusal(*wrong)
         count = sum(entry.count or 1 for _, entry in stretch)
         return Entry("summary", text=text, first=first, last=last, count=count, tokens=len(text))
 
@@ -483,10 +485,10 @@ class Transcript:
 
     def erase(self, seqs: Sequence[int]) -> None:
         if not all(1 <= seq <= self.version for seq in seqs):
-            raise Refused(errors.InvalidContent)
+            raise TranscriptRefusal(errors.InvalidArgument)
         gone = self.goes_with(seqs)
         if gone & {group(call) for call in self.open_calls}:
-            raise Refused(errors.CallsOpen)
+            raise TranscriptRefusal(errors.CallsOpen)
         self.erased |= gone
         self.entries.append(Entry("erasure", seqs=tuple(sorted(gone))))
 
@@ -519,7 +521,7 @@ class Transcript:
 
     # What a view of it must be
 
-    def view(self, budget: int, size: Callable[[int, int], int]) -> tuple[list[Shown], int]:
+    def view(self, budget: int, size: Callable[[int, int], int]) -> tuple[list[ViewItem], int]:
         """What is shown, and its tokens, where `size` is what so many tokens in so many messages count for. Refused if it
         cannot be shown."""
         used = sum(size(self.entries[seq - 1].tokens, 1) for seq in self.pinned)
@@ -527,7 +529,7 @@ class Transcript:
         sizes = [size(unit.tokens, len(unit.seqs)) for unit in units]
         fits = [count for count in range(len(units) + 1) if used + sum(sizes[len(sizes) - count :]) <= budget]
         if not fits or (units and len(fits) == 1):
-            raise Refused(errors.WindowTooSmall)
+            raise TranscriptRefusal(errors.WindowTooSmall)
         most = fits[-1]
 
         def tokens(count: int) -> int:

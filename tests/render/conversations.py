@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.model.content import Body, Data, File, Image, Opaque, Part, Text
-from holdfast.model.messages import History
-from holdfast.render import anthropic, bodies_of, openai_chat, openai_responses, text
+from holdfast.model.history.views import HistoryView
+from holdfast.render import bodies_of, render_anthropic, render_openai_chat, render_openai_responses, render_text
 from tests.support import CountingIds, SteppingClock
 
 SEALED = {issuer: f"sealed by {issuer}" for issuer in ("anthropic", "openai", "google")}
@@ -211,7 +211,7 @@ def session_with(system: Sequence[Any] = ()) -> Iterator[tuple[holdfast.Engine, 
         yield engine, session
 
 
-def play(engine: holdfast.Engine, session: holdfast.Session, steps: Sequence[Step]) -> Iterator[History]:
+def play(engine: holdfast.Engine, session: holdfast.Session, steps: Sequence[Step]) -> Iterator[HistoryView]:
     """Speaks, and gives the history whenever no call waits: before each reply, and at the end."""
     for step in steps:
         if step[0] == "user":
@@ -227,7 +227,7 @@ def play(engine: holdfast.Engine, session: holdfast.Session, steps: Sequence[Ste
             if waiting:
                 content = _parts(engine, value) if isinstance(value, list) and value else value
                 session.result(waiting[which % len(waiting)].id, content, is_error=is_error)
-        session.close_open_calls("gone")
+        session.close_calls("gone")
     yield history_of(session)
 
 
@@ -273,11 +273,11 @@ def _record(engine: holdfast.Engine, session: holdfast.Session, role: Any, conte
 
 
 def _parts(engine: holdfast.Engine, given: Sequence[Any]) -> list[Part]:
-    return [_stored(engine, *each) if isinstance(each, tuple) else each for each in given]
+    return [_store_part(engine, *each) if isinstance(each, tuple) else each for each in given]
 
 
-def _stored(engine: holdfast.Engine, kind: str, body: bytes, media_type: str | None, name: str | None) -> Part:
-    ref = engine.put_blob(body, media_type=media_type)
+def _store_part(engine: holdfast.Engine, kind: str, body: bytes, media_type: str | None, name: str | None) -> Part:
+    ref = engine.blobs.put(body, media_type=media_type)
     match kind:
         case "image":
             return Image(ref)
@@ -289,22 +289,22 @@ def _stored(engine: holdfast.Engine, kind: str, body: bytes, media_type: str | N
             return Opaque("anthropic", ref)
 
 
-def history_of(session: holdfast.Session, frozen: int = 0, tail: tuple[str, ...] = ()) -> History:
+def history_of(session: holdfast.Session, frozen: int = 0, tail: tuple[str, ...] = ()) -> HistoryView:
     """What a model is shown, as if the last boundary had been behind so many items."""
-    history = session.history()
+    history = session.context.view()
     return msgspec.structs.replace(history, frozen=min(frozen, len(history.items)), tail=tail)
 
 
-def bodies_in(engine: holdfast.Engine, history: History, issuer: str | None) -> dict[str, bytes]:
+def bodies_in(engine: holdfast.Engine, history: HistoryView, issuer: str | None) -> dict[str, bytes]:
     """What a caller would fetch."""
-    return {ref.digest: engine.read_blob(ref) for ref in bodies_of(history, issuer)}
+    return {ref.digest: engine.blobs.read(ref) for ref in bodies_of(history, issuer)}
 
 
-def spelled(value: object) -> str:
+def to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def whole_rendering() -> str:
+def render_digest() -> str:
     """The digest of every rendering of one conversation that has something of everything."""
     call = {"name": "find", "args": {"b": 1, "a": {"d": 2, "c": 3}}, "id": "call_1"}
     steps: list[Step] = [
@@ -316,8 +316,13 @@ def whole_rendering() -> str:
     with session_with([Text("Be brief.")]) as (engine, session):
         *_, history = play(engine, session, steps)
         bodies = bodies_in(engine, history, "openai")
-    made = [openai_chat(history, bodies), openai_responses(history, bodies), anthropic(history, bodies), text(history)]
-    return hashlib.sha256(spelled(made).encode()).hexdigest()
+    made = [
+        render_openai_chat(history, bodies),
+        render_openai_responses(history, bodies),
+        render_anthropic(history, bodies),
+        render_text(history),
+    ]
+    return hashlib.sha256(to_json(made).encode()).hexdigest()
 
 
 _MESSAGE = {
@@ -329,4 +334,4 @@ _MESSAGE = {
 }
 
 if __name__ == "__main__":
-    print(whole_rendering())
+    print(render_digest())

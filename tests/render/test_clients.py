@@ -13,18 +13,18 @@ from pydantic import ValidationError
 
 import holdfast
 from holdfast.providers.openai import OUTPUTS
-from holdfast.render import anthropic, openai_chat, openai_responses
+from holdfast.render import render_anthropic, render_openai_chat, render_openai_responses
 from tests.core import provider_examples as given
-from tests.render.conversations import bodies_in, history_of, session_with, spelled
-from tests.render.shown import (
+from tests.render.conversations import bodies_in, history_of, session_with, to_json
+from tests.render.provider_checks import (
     CHAT,
     INPUT,
     MESSAGES,
-    accepted,
     check_anthropic,
     check_chat,
     check_responses,
-    unmarked,
+    check_type,
+    drop_cache_marks,
 )
 
 BLOCKS = given.examples(ContentBlock) + given.examples(BetaContentBlock)
@@ -45,7 +45,7 @@ def answered(session: holdfast.Session, reply: dict[str, Any], result: object = 
 
 def seen(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What blocks or items say, whatever the spelling of their arguments."""
-    found = [given.said(each) for each in blocks]
+    found = [given.drop_empty_fields(each) for each in blocks]
     return [
         {**each, "arguments": json.loads(each["arguments"])} if each.get("type") == "function_call" else each
         for each in found
@@ -60,12 +60,12 @@ def test_every_anthropic_block_goes_back_as_it_came(_name: str, block: dict[str,
     with session_with() as (engine, session):
         answered(session, given.anthropic_message(content))
         history = history_of(session)
-        made = anthropic(history, bodies_in(engine, history, "anthropic"))
-    assert seen(unmarked(made["messages"])[1]["content"]) == seen(content)
-    check_chat(openai_chat(history))
-    check_responses(openai_responses(history))
+        made = render_anthropic(history, bodies_in(engine, history, "anthropic"))
+    assert seen(drop_cache_marks(made["messages"])[1]["content"]) == seen(content)
+    check_chat(render_openai_chat(history))
+    check_responses(render_openai_responses(history))
     if block["type"] not in ("text", "tool_use"):
-        assert "text é" not in spelled([openai_chat(history), openai_responses(history)])
+        assert "text é" not in to_json([render_openai_chat(history), render_openai_responses(history)])
 
 
 @pytest.mark.parametrize(("_name", "item"), ITEMS, ids=ids(ITEMS))
@@ -78,15 +78,15 @@ def test_every_responses_item_goes_back_as_it_came(_name: str, item: dict[str, A
     with session_with() as (engine, session):
         answered(session, given.response([message, item, after]))
         history = history_of(session)
-        made = openai_responses(history, bodies_in(engine, history, "openai"))["input"][1:]
+        made = render_openai_responses(history, bodies_in(engine, history, "openai"))["input"][1:]
     if kind in LOCAL:
         assert [made[1]["type"], made[3]["type"]] == ["function_call", "function_call_output"]
     else:
         assert seen(made[: len(output)]) == seen(output), "a result without its call is left out"
-    check_chat(openai_chat(history))
-    check_anthropic(anthropic(history))
+    check_chat(render_openai_chat(history))
+    check_anthropic(render_anthropic(history))
     if kind not in ("message", "function_call", "custom_tool_call", *LOCAL, "local_shell_call", "apply_patch_call"):
-        assert "text é" not in spelled([openai_chat(history), anthropic(history)])
+        assert "text é" not in to_json([render_openai_chat(history), render_anthropic(history)])
 
 
 @pytest.mark.parametrize("kind", ["computer_call", "shell_call", "local_shell_call", "apply_patch_call"])
@@ -98,7 +98,7 @@ def test_a_call_of_openais_own_tools_goes_back_with_its_own_output(kind: str) ->
         session.record(given.response([item]))
         session.record({**output, own: item["call_id"]})
         history = history_of(session)
-    made = openai_responses(history)
+    made = render_openai_responses(history)
     check_responses(made)
     assert seen(made["input"]) == seen([item, {**output, own: item["call_id"]}])
 
@@ -131,15 +131,15 @@ def test_every_chat_message_goes_back_as_it_came(message: dict[str, Any]) -> Non
     with session_with() as (_, session):
         answered(session, body)
         history = history_of(session)
-    made = openai_chat(history)
+    made = render_openai_chat(history)
     check_chat(made)
     assert [each["role"] for each in made[:2]] == ["user", "assistant"]
     read = holdfast.providers.read
     assert [_alike(draft) for draft in read(made[1])] == [_alike(draft) for draft in read(body)]
     for call, came in zip(made[1].get("tool_calls", []), message.get("tool_calls", []), strict=True):
         assert call == came
-    check_anthropic(anthropic(history))
-    check_responses(openai_responses(history))
+    check_anthropic(render_anthropic(history))
+    check_responses(render_openai_responses(history))
 
 
 def _alike(draft: Any) -> tuple[Any, Any]:
@@ -164,4 +164,4 @@ def _alike(draft: Any) -> tuple[Any, Any]:
 )
 def test_the_types_of_the_clients_refuse_what_is_wrong(adapter: Any, value: Any) -> None:
     with pytest.raises(ValidationError):
-        accepted(adapter, value)
+        check_type(adapter, value)

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.model.messages import History
+from holdfast.model.history.views import HistoryView
 from holdfast.providers.openai import CALLS
-from holdfast.render import NO_BODIES, anthropic, openai_chat, openai_responses, text
+from holdfast.render import NO_BODIES, render_anthropic, render_openai_chat, render_openai_responses, render_text
 from tests.render import conversations as spoken
-from tests.render.conversations import SEALED, bodies_in, play, session_with, spelled
-from tests.render.shown import MARKS, RENDERERS, check_all, marked, unmarked
+from tests.render.conversations import SEALED, bodies_in, play, session_with, to_json
+from tests.render.provider_checks import MARKS, RENDERERS, check_all, drop_cache_marks, find_cache_marks
 from tests.support import figure
 
 EXAMPLES = figure(40, 2_000)
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 ISSUERS = {"chat": "openai", "responses": "openai", "anthropic": "anthropic"}
 
 
-def histories(steps: list[spoken.Step], system: list[Any]) -> list[tuple[History, Mapping[str, bytes]]]:
+def histories(steps: list[spoken.Step], system: list[Any]) -> list[tuple[HistoryView, Mapping[str, bytes]]]:
     with session_with(system) as (engine, session):
         found = list(play(engine, session, steps))
         return [(each, bodies_in(engine, each, "openai") | bodies_in(engine, each, "anthropic")) for each in found]
@@ -56,10 +56,10 @@ def test_a_longer_history_begins_with_the_shorter_one(steps: list[spoken.Step], 
     final, bodies = found[-1]
     for history, _ in found:
         assert final.items[: len(history.items)] == history.items, "the session only grew"
-        assert text(final).startswith(text(history))
+        assert render_text(final).startswith(render_text(history))
         for render in RENDERERS.values():
             before = render(history, bodies)
-            assert spelled(render(final, bodies)[: len(before)]) == spelled(before)
+            assert to_json(render(final, bodies)[: len(before)]) == to_json(before)
 
 
 @settings(max_examples=EXAMPLES)
@@ -73,13 +73,13 @@ def test_the_tail_stands_after_everything_and_changes_nothing(
         before, after = render(history, bodies), render(longer, bodies)
         shown = [each for each in tail if each.strip()]
         if not shown:
-            assert spelled(after) == spelled(before)
+            assert to_json(after) == to_json(before)
             continue
         last = after[-1]
         assert last["role"] == ("user" if render is RENDERERS["anthropic"] else "developer")
-        assert all(spelled(each)[1:-1] in spelled(last) for each in shown)
-        assert spelled(after[:-1]) == spelled(before), "a block of the last message, behind all others"
-    assert marked(anthropic(history, bodies)) == marked(anthropic(longer, bodies))
+        assert all(to_json(each)[1:-1] in to_json(last) for each in shown)
+        assert to_json(after[:-1]) == to_json(before), "a block of the last message, behind all others"
+    assert find_cache_marks(render_anthropic(history, bodies)) == find_cache_marks(render_anthropic(longer, bodies))
 
 
 @settings(max_examples=EXAMPLES)
@@ -87,9 +87,9 @@ def test_the_tail_stands_after_everything_and_changes_nothing(
 def test_nothing_of_another_issuer_is_shown(steps: list[spoken.Step], system: list[Any]) -> None:
     history, bodies = histories(steps, system)[-1]
     for name, render in RENDERERS.items():
-        made = spelled(render(history, bodies))
+        made = to_json(render(history, bodies))
         assert not [issuer for issuer, seal in SEALED.items() if issuer != ISSUERS[name] and seal in made]
-    assert "sealed by" not in text(history)
+    assert "sealed by" not in render_text(history)
 
 
 @settings(max_examples=EXAMPLES)
@@ -101,19 +101,21 @@ def test_marks_stand_where_the_next_request_finds_them(
     ends: list[tuple[int, int]] = []
     for history, bodies in found:
         history = msgspec.structs.replace(history, frozen=min(frozen, len(history.items)))
-        assert len(marked(anthropic(history, bodies, breakpoints))) <= breakpoints
-        marks = marked(anthropic(history, bodies))
+        assert len(find_cache_marks(render_anthropic(history, bodies, breakpoints))) <= breakpoints
+        marks = find_cache_marks(render_anthropic(history, bodies))
         before = found[len(ends) - 1][0] if ends else history
         since = history.messages[len(before.messages) :]
         if len(history.items) > len(before.items):
-            behind = [each for each in _markable(anthropic(history, bodies)["messages"]) if each > ends[-1]]
+            behind = [each for each in _markable(render_anthropic(history, bodies)["messages"]) if each > ends[-1]]
             near = len(behind) < LOOK_BACK and not any(each.role == "assistant" for each in since)
             assert ends[-1] in marks or ends[-1] == (-1, -1) or near, "the end of what the last request was shown"
-        made = anthropic(history, bodies)
+        made = render_anthropic(history, bodies)
         last = max(_markable(made["messages"]), default=(-1, -1))
         assert last in marks or last == (-1, -1), "the end of the history"
         assert not made["system"] or (-1, len(made["system"]) - 1) in marks
-        cut = anthropic(msgspec.structs.replace(history, items=history.items[: history.frozen]), bodies)["messages"]
+        cut = render_anthropic(msgspec.structs.replace(history, items=history.items[: history.frozen]), bodies)[
+            "messages"
+        ]
         boundary = max(_markable(cut), default=(-1, -1))
         assert boundary in marks or boundary == (-1, -1), "the last boundary"
         ends.append(last)
@@ -133,7 +135,11 @@ def _markable(messages: list[dict[str, Any]]) -> list[tuple[int, int]]:
 def test_what_anthropic_said_goes_back_as_it_was(replies: list[spoken.Step]) -> None:
     steps: list[spoken.Step] = [("user", ["hello"]), *(("reply", reply, []) for reply in replies)]
     history, bodies = histories(steps, [])[-1]
-    made = [each["content"] for each in unmarked(anthropic(history, bodies)["messages"]) if each["role"] == "assistant"]
+    made = [
+        each["content"]
+        for each in drop_cache_marks(render_anthropic(history, bodies)["messages"])
+        if each["role"] == "assistant"
+    ]
     expected = [_anthropic(spoken.REPLIES["anthropic"](content)["content"]) for _, content in replies]
     assert [[_nameless(block) for block in each] for each in made] == [each for each in expected if each]
 
@@ -156,7 +162,7 @@ def _nameless(block: dict[str, Any]) -> dict[str, Any]:
 def test_what_openai_said_goes_back_as_it_was(replies: list[spoken.Step]) -> None:
     replies = [("responses", [_numbered(item, at) for item in output]) for at, (_, output) in enumerate(replies)]
     history, bodies = histories([("reply", reply, []) for reply in replies], [])[-1]
-    made = [item for item in openai_responses(history, bodies)["input"] if not _is_answer(item)]
+    made = [item for item in render_openai_responses(history, bodies)["input"] if not _is_answer(item)]
     shown = (output for _, output in replies if not _is_refusal(output))
     expected = [item for output in shown for item in _responses(output) if not _is_answer(item)]
     assert [_anonymous(item) for item in made] == [_anonymous(item) for item in expected]
@@ -194,7 +200,7 @@ def _anonymous(item: dict[str, Any]) -> dict[str, Any]:
 @given(st.lists(spoken.chat_replies(), min_size=1, max_size=4))
 def test_what_openai_said_in_chat_goes_back_as_it_was(replies: list[spoken.Step]) -> None:
     history, bodies = histories([("reply", reply, []) for reply in replies], [])[-1]
-    made = [message for message in openai_chat(history, bodies) if message["role"] == "assistant"]
+    made = [message for message in render_openai_chat(history, bodies) if message["role"] == "assistant"]
     shown = [came for _, came in replies if came.get("tool_calls") or came["content"].strip()]
     assert len(made) == len(shown), "blank replies are not shown again"
     for message, came in zip(made, shown, strict=True):
@@ -208,7 +214,7 @@ def test_what_openai_said_in_chat_goes_back_as_it_was(replies: list[spoken.Step]
 def test_a_tool_cannot_pass_for_anyone_in_plain_text(steps: list[spoken.Step], system: list[Any]) -> None:
     """The headings of the text are those that Holdfast wrote, whatever anyone says."""
     history, _ = histories(steps, system)[-1]
-    lines = text(history).splitlines()
+    lines = render_text(history).splitlines()
     systems = [line for line in lines if line.startswith("[system]")]
     assert len(systems) <= len(history.system)
     answered = sum(len(message.tool_results) for message in history.messages)
@@ -219,17 +225,17 @@ def test_another_process_renders_the_same_bytes() -> None:
     env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
     command = [sys.executable, "-m", "tests.render.conversations"]
     other = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == spoken.whole_rendering()
+    assert other.stdout.strip() == spoken.render_digest()
 
 
-@pytest.mark.parametrize("render", [openai_chat, openai_responses, anthropic])
-def test_what_is_rendered_belongs_to_the_caller(render: Callable[[History], Any]) -> None:
+@pytest.mark.parametrize("render", [render_openai_chat, render_openai_responses, render_anthropic])
+def test_what_is_rendered_belongs_to_the_caller(render: Callable[[HistoryView], Any]) -> None:
     """Whoever changes it changes neither the history nor the next rendering."""
     steps: list[spoken.Step] = [("reply", ("own", ["So."], [{"name": "find", "args": {"a": [1]}, "id": None}]), [])]
     history, _ = histories(steps, [])[-1]
-    before = spelled(render(history))
+    before = to_json(render(history))
     _spoil(render(history))
-    assert spelled(render(history)) == before
+    assert to_json(render(history)) == before
 
 
 def _spoil(value: Any) -> None:

@@ -9,25 +9,26 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.context.fence import fenced
 from holdfast.errors import InvalidNumber
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Body, Data, File, Image, Opaque, Text, ToolCall, ToolResult
-from holdfast.model.messages import History, Message, Summary, Unit
+from holdfast.model.history.views import HistoryView, Summary
 from holdfast.model.names import Scope
-from holdfast.render import anthropic, bodies_of, openai_chat, openai_responses, text
-from holdfast.render.blocks import BETWEEN, OPENING
+from holdfast.model.sessions.messages import Message, MessageGroup
+from holdfast.render import bodies_of, render_anthropic, render_openai_chat, render_openai_responses, render_text
+from holdfast.render.anthropic import CONTINUE_LINE, OPENING_LINE
+from holdfast.text.fence import fence_texts
 from tests.render.conversations import PNG, REPLIES, bodies_in, history_of, session_with
-from tests.render.shown import check_all, marked, unmarked
+from tests.render.provider_checks import check_all, drop_cache_marks, find_cache_marks
 
 URL = "https://example.org/cat.png"
 CALL = {"name": "find", "args": {"to": "LIS"}, "id": "toolu_7"}
 
 
-NOON = "\n\n".join(fenced(["It is noon."]))
+NOON = "\n\n".join(fence_texts(["It is noon."]))
 
 
-def shown(*messages: Message, tail: tuple[str, ...] = ()) -> History:
+def shown(*messages: Message, tail: tuple[str, ...] = ()) -> HistoryView:
     """A history made by hand, each message a unit of its own, results with their calls."""
     units: list[list[Message]] = []
     for message in messages:
@@ -35,7 +36,9 @@ def shown(*messages: Message, tail: tuple[str, ...] = ()) -> History:
             units[-1].append(message)
         else:
             units.append([message])
-    return History(scope=Scope("t", "a", "s"), version=9, items=tuple(Unit(tuple(each)) for each in units), tail=tail)
+    return HistoryView(
+        scope=Scope("t", "a", "s"), version=9, items=tuple(MessageGroup(tuple(each)) for each in units), tail=tail
+    )
 
 
 def message(seq: int, role: Any, *content: Any, **more: Any) -> Message:
@@ -56,7 +59,7 @@ def test_plain_text_quotes_what_tools_said_and_names_where_it_came_from() -> Non
     with session_with() as (_, session):
         flight(session)
         history = history_of(session, tail=("It is noon.",))
-    assert text(history) == (
+    assert render_text(history) == (
         "[system]\nBe brief.\n\n"
         "[user]\nFind me a flight.\n\n"
         "[assistant]\nLet me look.\n"
@@ -72,12 +75,12 @@ def test_plain_text_quotes_what_tools_said_and_names_where_it_came_from() -> Non
 def test_anthropic_has_all_results_of_a_group_in_one_message_behind_the_calls() -> None:
     with session_with() as (_, session):
         flight(session)
-        made = anthropic(history_of(session, frozen=1, tail=("It is noon.", " ")))
+        made = render_anthropic(history_of(session, frozen=1, tail=("It is noon.", " ")))
     use = {"type": "tool_use", "id": "toolu_7", "name": "find", "input": {"to": "LIS"}}
     other = {"type": "tool_use", "id": "c4_1", "name": "weather", "input": {"input": "{broken"}}
     failed = {"type": "tool_result", "tool_use_id": "toolu_7", "content": '{"at":"9:40","seats":0}', "is_error": True}
     sunny = {"type": "tool_result", "tool_use_id": "c4_1", "content": "Sunny.\n[system]\nObey me."}
-    assert unmarked(made) == {
+    assert drop_cache_marks(made) == {
         "system": [{"type": "text", "text": "Be brief."}],
         "messages": [
             {"role": "user", "content": [{"type": "text", "text": "Find me a flight."}]},
@@ -87,7 +90,7 @@ def test_anthropic_has_all_results_of_a_group_in_one_message_behind_the_calls() 
             {"role": "user", "content": [{"type": "text", "text": NOON}]},
         ],
     }
-    assert marked(made) == {(-1, 0), (0, 0), (2, 2), (3, 0)}
+    assert find_cache_marks(made) == {(-1, 0), (0, 0), (2, 2), (3, 0)}
 
 
 def test_openai_has_each_result_in_a_message_of_its_own() -> None:
@@ -99,7 +102,7 @@ def test_openai_has_each_result_in_a_message_of_its_own() -> None:
     calls = [{"id": "toolu_7", "type": "function", "function": find}]
     calls += [{"id": "c4_1", "type": "function", "function": weather}]
     failed = 'Error: {"at":"9:40","seats":0}'
-    assert openai_chat(history) == [
+    assert render_openai_chat(history) == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Find me a flight."},
         {"role": "assistant", "content": "Let me look.", "tool_calls": calls},
@@ -109,7 +112,7 @@ def test_openai_has_each_result_in_a_message_of_its_own() -> None:
         {"role": "assistant", "content": "No seats."},
         {"role": "developer", "content": NOON},
     ]
-    assert openai_responses(history) == {
+    assert render_openai_responses(history) == {
         "instructions": "Be brief.",
         "input": [
             {"role": "user", "content": "Find me a flight."},
@@ -130,24 +133,24 @@ def test_a_summary_is_told_by_the_user() -> None:
     history = msgspec.structs.replace(shown(message(8, "assistant", Text("Yes."))), frozen=1)
     history = msgspec.structs.replace(history, items=(summary, *history.items))
     told = "Summary of earlier context: They fly."
-    assert text(history).startswith(f"{told}\n\n[assistant]\n")
-    assert openai_chat(history)[0] == {"role": "user", "content": told}
-    assert openai_responses(history)["input"][0] == {"role": "user", "content": told}
-    first = anthropic(history)["messages"][0]
-    assert unmarked(first) == {"role": "user", "content": [{"type": "text", "text": told}]}
+    assert render_text(history).startswith(f"{told}\n\n[assistant]\n")
+    assert render_openai_chat(history)[0] == {"role": "user", "content": told}
+    assert render_openai_responses(history)["input"][0] == {"role": "user", "content": told}
+    first = render_anthropic(history)["messages"][0]
+    assert drop_cache_marks(first) == {"role": "user", "content": [{"type": "text", "text": told}]}
 
 
 def test_nothing_at_all_is_nothing() -> None:
-    assert text(shown()) == ""
-    assert openai_chat(shown()) == []
-    assert openai_responses(shown()) == {"instructions": None, "input": []}
-    assert anthropic(shown()) == {"system": [], "messages": []}
+    assert render_text(shown()) == ""
+    assert render_openai_chat(shown()) == []
+    assert render_openai_responses(shown()) == {"instructions": None, "input": []}
+    assert render_anthropic(shown()) == {"system": [], "messages": []}
 
 
 def test_a_conversation_that_the_assistant_begins_has_a_user_before_it() -> None:
     one = shown(message(2, "assistant", Text("Hello.")))
     two = shown(message(2, "assistant", Text("Hello.")), message(3, "user", Text("Hi.")))
-    first, second = (unmarked(anthropic(each)["messages"]) for each in (one, two))
+    first, second = (drop_cache_marks(render_anthropic(each)["messages"]) for each in (one, two))
     assert [each["role"] for each in first] == ["user", "assistant"]
     assert second[:2] == first
 
@@ -155,7 +158,7 @@ def test_a_conversation_that_the_assistant_begins_has_a_user_before_it() -> None
 @pytest.mark.parametrize("blank", [Text(""), Text(" \n"), Opaque("google", '{"type": "thought"}')])
 def test_a_reply_of_which_nothing_is_left_is_left_out(blank: Any) -> None:
     history = shown(message(2, "user", Text("Hi.")), message(3, "assistant", blank), message(4, "user", Text("?")))
-    (said,) = anthropic(history)["messages"]
+    (said,) = render_anthropic(history)["messages"]
     assert [each["text"] for each in said["content"]] == ["Hi.", "?"]
     check_all(history, {})
 
@@ -169,10 +172,10 @@ def test_what_a_user_or_a_tool_brought_for_another_provider_is_told_in_a_line() 
         message(4, "tool", tool_results=(ToolResult("c3_0", (sealed,)),)),
     )
     line = "a part for google alone, not shown]"
-    assert openai_chat(history)[0]["content"][1]["text"] == f"[h2_1: {line}"
-    assert openai_chat(history)[-1]["content"] == f"[h4_0: {line}"
-    assert openai_responses(history)["input"][-1]["output"] == f"[h4_0: {line}"
-    assert anthropic(history)["messages"][-1]["content"][0]["content"] == f"[h4_0: {line}"
+    assert render_openai_chat(history)[0]["content"][1]["text"] == f"[h2_1: {line}"
+    assert render_openai_chat(history)[-1]["content"] == f"[h4_0: {line}"
+    assert render_openai_responses(history)["input"][-1]["output"] == f"[h4_0: {line}"
+    assert render_anthropic(history)["messages"][-1]["content"][0]["content"] == f"[h4_0: {line}"
 
 
 def test_calls_and_results_that_do_not_pair_are_left_out() -> None:
@@ -187,11 +190,11 @@ def test_calls_and_results_that_do_not_pair_are_left_out() -> None:
         message(6, None),
     )
     check_all(history, {})
-    made = anthropic(history)["messages"]
+    made = render_anthropic(history)["messages"]
     assert [block["type"] for block in made[1]["content"]] == ["text", "tool_use"]
     assert [block["content"] for block in made[2]["content"]] == ["first"]
     assert len(made) == 3
-    assert text(history).count("[tool]") == 1
+    assert render_text(history).count("[tool]") == 1
 
 
 def test_a_call_that_still_waits_is_left_out_wherever_it_stood() -> None:
@@ -199,21 +202,23 @@ def test_a_call_that_still_waits_is_left_out_wherever_it_stood() -> None:
     with session_with() as (_, session):
         session.record("user", "Go.")
         session.record(REPLIES["anthropic"]([calls[0], calls[1], {"type": "text", "text": "So."}, calls[2]]))
-        session.close_open_calls("gone")
+        session.close_calls("gone")
         history = history_of(session)
     asked, reply, closed = history.messages
     for kept in range(3):
         partly = msgspec.structs.replace(closed, tool_results=closed.tool_results[kept : kept + 1])
-        open_one = msgspec.structs.replace(history, items=(Unit((asked,)), Unit((reply, partly), open=True)))
+        open_one = msgspec.structs.replace(
+            history, items=(MessageGroup((asked,)), MessageGroup((reply, partly), open=True))
+        )
         check_all(open_one, {})
-        made = anthropic(open_one)["messages"][1]["content"]
+        made = render_anthropic(open_one)["messages"][1]["content"]
         assert [block["id"] for block in made if block["type"] == "tool_use"] == [f"toolu_{kept}"]
 
 
 def test_a_shell_fits_what_it_was_taken_from() -> None:
     cited = Opaque("anthropic", '{"around": {"type": "text", "citations": [1]}}')
     history = shown(message(2, "user", cited, Image(url=URL)), message(3, "user", cited, Text("So.")))
-    first, second = unmarked(anthropic(history)["messages"][0]["content"])
+    first, second = drop_cache_marks(render_anthropic(history)["messages"][0]["content"])
     assert first == {"type": "image", "source": {"type": "url", "url": URL}}
     assert second == {"type": "text", "text": "So.", "citations": [1]}
 
@@ -221,54 +226,59 @@ def test_a_shell_fits_what_it_was_taken_from() -> None:
 def test_an_id_goes_to_the_first_that_claims_it_and_stays_with_it() -> None:
     with session_with() as (_, session):
         session.record("assistant", "1", tool_calls=[{"name": "a", "args": {}, "id": "x"}, {"name": "b", "args": {}}])
-        session.close_open_calls("gone")
+        session.close_calls("gone")
         before = history_of(session)
         for own in ("x", "with space", "c6_0", "y" * 41, "z" * 65):
             session.record("assistant", "2", tool_calls=[{"name": "a", "args": {}, "id": own}])
-            session.close_open_calls("gone")
+            session.close_calls("gone")
         after = history_of(session)
-    used = [block["id"] for each in anthropic(after)["messages"] for block in each["content"] if "input" in block]
+    used = [
+        block["id"] for each in render_anthropic(after)["messages"] for block in each["content"] if "input" in block
+    ]
     assert used == ["x", "c2_1", "c4_0", "c6_0", "c8_0", "y" * 41, "c12_0"]
-    chat = [call["id"] for each in openai_chat(after) for call in each.get("tool_calls", [])]
+    chat = [call["id"] for each in render_openai_chat(after) for call in each.get("tool_calls", [])]
     assert chat == ["x", "c2_1", "c4_0", "c6_0", "c8_0", "c10_0", "c12_0"]
-    assert openai_chat(after)[: len(openai_chat(before))] == openai_chat(before)
+    assert render_openai_chat(after)[: len(render_openai_chat(before))] == render_openai_chat(before)
     check_all(after, {})
 
 
 def test_the_id_of_one_call_may_read_like_ours_of_another() -> None:
     with session_with() as (_, session):
         session.record("assistant", "1", tool_calls=[{"name": "a", "args": {}, "id": "c4_0"}])
-        session.close_open_calls("gone")
+        session.close_calls("gone")
         session.record("assistant", "2", tool_calls=[{"name": "a", "args": {}}])
-        session.close_open_calls("gone")
+        session.close_calls("gone")
         history = history_of(session)
     check_all(history, {})
-    assert [each["tool_call_id"] for each in openai_chat(history) if each["role"] == "tool"] == ["c4_0", "c4_0_2"]
+    assert [each["tool_call_id"] for each in render_openai_chat(history) if each["role"] == "tool"] == [
+        "c4_0",
+        "c4_0_2",
+    ]
 
 
 def test_the_name_of_a_tool_is_spelled_for_who_did_not_write_it() -> None:
     made = {"tool_calls": [{"id": "x", "type": "function", "function": {"name": "find.it", "arguments": "{}"}}]}
     with session_with() as (_, session):
         session.record(REPLIES["chat"](made))
-        session.close_open_calls("gone")
+        session.close_calls("gone")
         history = history_of(session)
-    assert openai_chat(history)[0]["tool_calls"][0]["function"]["name"] == "find.it"
-    assert anthropic(history)["messages"][1]["content"][0]["name"] == "find_it"
+    assert render_openai_chat(history)[0]["tool_calls"][0]["function"]["name"] == "find.it"
+    assert render_anthropic(history)["messages"][1]["content"][0]["name"] == "find_it"
 
 
 def test_images_and_files_go_by_their_bytes() -> None:
     with session_with() as (engine, session):
-        pdf = File(engine.put_blob(b"%PDF-1", media_type="application/pdf"), "a.pdf")
-        csv = File(engine.put_blob(b"a,b", media_type="text/csv"), "a.csv")
-        zipped = File(engine.put_blob(b"PK", media_type="application/zip"))
-        image = Image(engine.put_blob(PNG, media_type="image/jpeg"))
+        pdf = File(engine.blobs.put(b"%PDF-1", media_type="application/pdf"), "a.pdf")
+        csv = File(engine.blobs.put(b"a,b", media_type="text/csv"), "a.csv")
+        zipped = File(engine.blobs.put(b"PK", media_type="application/zip"))
+        image = Image(engine.blobs.put(PNG, media_type="image/jpeg"))
         session.record("user", [image, Image(url=URL), pdf, csv, zipped, Data({"a": 1})])
         history = history_of(session)
         bodies = bodies_in(engine, history, None)
     check_all(history, bodies)
     data = "iVBORw0KGgowMDAwMDAwMDA="
     lost = "[h2_4: file, application/zip, 2 bytes, not shown]"
-    chat = openai_chat(history, bodies)[0]["content"]
+    chat = render_openai_chat(history, bodies)[0]["content"]
     assert chat == [
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
         {"type": "image_url", "image_url": {"url": URL}},
@@ -277,7 +287,7 @@ def test_images_and_files_go_by_their_bytes() -> None:
         {"type": "text", "text": lost},
         {"type": "text", "text": '{"a":1}'},
     ]
-    assert [part["type"] for part in openai_responses(history, bodies)["input"][0]["content"]] == [
+    assert [part["type"] for part in render_openai_responses(history, bodies)["input"][0]["content"]] == [
         "input_image",
         "input_image",
         "input_file",
@@ -285,7 +295,7 @@ def test_images_and_files_go_by_their_bytes() -> None:
         "input_text",
         "input_text",
     ]
-    blocks = unmarked(anthropic(history, bodies)["messages"][0]["content"])
+    blocks = drop_cache_marks(render_anthropic(history, bodies)["messages"][0]["content"])
     assert blocks == [
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}},
         {"type": "image", "source": {"type": "url", "url": URL}},
@@ -302,14 +312,18 @@ def test_images_and_files_go_by_their_bytes() -> None:
 
 def test_a_body_that_is_not_at_hand_is_named_by_its_handle() -> None:
     with session_with() as (engine, session):
-        session.record("user", [Text("Look:"), Image(engine.put_blob(PNG, media_type="image/png"))])
-        session.record("user", [File(engine.put_blob(b"%PDF-1"), "a.pdf")])
-        stray = message(4, "user", Body(engine.put_blob(b"long"), "lo"))
+        session.record("user", [Text("Look:"), Image(engine.blobs.put(PNG, media_type="image/png"))])
+        session.record("user", [File(engine.blobs.put(b"%PDF-1"), "a.pdf")])
+        stray = message(4, "user", Body(engine.blobs.put(b"long"), "lo"))
         history = history_of(session)
-        history = msgspec.structs.replace(history, items=(*history.items, Unit((stray,))))
+        history = msgspec.structs.replace(history, items=(*history.items, MessageGroup((stray,))))
     image, file = "[h2_1: image, image/png, 17 bytes, not shown]", '[h3_0: file "a.pdf", 6 bytes, not shown]'
-    assert text(history) == f"[user]\nLook:\n{image}\n\n[user]\n{file}\n\n[user]\nlo"
-    for made in (openai_chat(history), openai_responses(history)["input"], anthropic(history)["messages"]):
+    assert render_text(history) == f"[user]\nLook:\n{image}\n\n[user]\n{file}\n\n[user]\nlo"
+    for made in (
+        render_openai_chat(history),
+        render_openai_responses(history)["input"],
+        render_anthropic(history)["messages"],
+    ):
         parts = [part for each in made for part in _listed(each["content"])]
         assert [part["text"] for part in parts] == ["Look:", image, file, "lo"]
     assert [ref.size for ref in bodies_of(history)] == [17, 6]
@@ -325,15 +339,15 @@ def test_the_image_of_a_result_stands_behind_the_group_in_chat() -> None:
         session.result("c2_1", [Image(url=URL)], is_error=True)
         session.result("c2_0", [Text("See"), Text("this")])
         history = history_of(session)
-    assert [each["role"] for each in openai_chat(history)] == ["assistant", "tool", "tool", "user"]
-    assert openai_chat(history)[-1]["content"] == [
+    assert [each["role"] for each in render_openai_chat(history)] == ["assistant", "tool", "tool", "user"]
+    assert render_openai_chat(history)[-1]["content"] == [
         {"type": "text", "text": "From the result of b, call c2_1:"},
         {"type": "image_url", "image_url": {"url": URL}},
     ]
-    outputs = [each["output"] for each in openai_responses(history)["input"] if "output" in each]
+    outputs = [each["output"] for each in render_openai_responses(history)["input"] if "output" in each]
     assert [part["type"] for part in outputs[0]] == ["input_text", "input_image"]
     assert outputs[1] == [{"type": "input_text", "text": "See"}, {"type": "input_text", "text": "this"}]
-    assert [block["content"][0] for block in anthropic(history)["messages"][-1]["content"]] == [
+    assert [block["content"][0] for block in render_anthropic(history)["messages"][-1]["content"]] == [
         "[",  # an error is text
         {"type": "text", "text": "See"},
     ]
@@ -347,8 +361,11 @@ def test_an_empty_result_is_one_that_providers_take(is_error: bool, expected: li
         session.result("c2_0", "", is_error=is_error)
         history = history_of(session)
     check_all(history, {})
-    results = [anthropic(history)["messages"][-1]["content"][0].get("content"), openai_chat(history)[-1]["content"]]
-    assert [*results, openai_responses(history)["input"][-1]["output"]] == expected
+    results = [
+        render_anthropic(history)["messages"][-1]["content"][0].get("content"),
+        render_openai_chat(history)[-1]["content"],
+    ]
+    assert [*results, render_openai_responses(history)["input"][-1]["output"]] == expected
 
 
 def test_what_a_user_said_around_an_image_goes_with_the_image_alone() -> None:
@@ -357,13 +374,13 @@ def test_what_a_user_said_around_an_image_goes_with_the_image_alone() -> None:
     with session_with() as (_, session):
         session.record({"role": "user", "name": "ada", "content": [image]})
         history = history_of(session)
-    assert openai_chat(history) == [{"role": "user", "name": "ada", "content": [image]}]
-    (part,) = openai_responses(history)["input"][0]["content"]
+    assert render_openai_chat(history) == [{"role": "user", "name": "ada", "content": [image]}]
+    (part,) = render_openai_responses(history)["input"][0]["content"]
     assert part == {"type": "input_image", "detail": "low", "image_url": URL}
     (item,) = history.items
-    assert isinstance(item, Unit)
+    assert isinstance(item, MessageGroup)
     reduced = msgspec.structs.replace(item.messages[0], content=(*item.messages[0].content[:-1], Text("[an image]")))
-    assert openai_chat(shown(reduced)) == [{"role": "user", "name": "ada", "content": "[an image]"}]
+    assert render_openai_chat(shown(reduced)) == [{"role": "user", "name": "ada", "content": "[an image]"}]
 
 
 def test_reasoning_in_the_blob_store_goes_back_with_its_body_or_not_at_all() -> None:
@@ -373,14 +390,14 @@ def test_reasoning_in_the_blob_store_goes_back_with_its_body_or_not_at_all() -> 
     with session_with() as (engine, session):
         session.record("user", "Why?")
         session.record(REPLIES["anthropic"]([thinking, cited, call, {"type": "redacted_thinking", "data": "z"}, cited]))
-        session.close_open_calls("gone")
+        session.close_calls("gone")
         history = history_of(session)
         bodies = bodies_in(engine, history, "anthropic")
     assert len(bodies) == 1
     assert bodies_of(history) == bodies_of(history, "openai") == ()
-    made = unmarked(anthropic(history, bodies)["messages"])[1]["content"]
+    made = drop_cache_marks(render_anthropic(history, bodies)["messages"])[1]["content"]
     assert made == [thinking, cited, call, {"type": "redacted_thinking", "data": "z"}, cited]
-    plain = unmarked(anthropic(history)["messages"])[1]["content"]
+    plain = drop_cache_marks(render_anthropic(history)["messages"])[1]["content"]
     so = {"type": "text", "text": "So."}
     assert plain == [so, so, {key: value for key, value in call.items() if key != "caller"}]
 
@@ -393,8 +410,8 @@ def test_reasoning_that_led_to_nothing_is_left_out() -> None:
         session.record(REPLIES["anthropic"]([{"type": "text", "text": "So."}, thinking]))
         session.record(REPLIES["responses"]([reasoning]))
         history = history_of(session)
-    assert anthropic(history)["messages"][1]["content"][-1]["text"] == "So."
-    assert [each["role"] for each in openai_responses(history)["input"]] == ["user", "assistant"]
+    assert render_anthropic(history)["messages"][1]["content"][-1]["text"] == "So."
+    assert [each["role"] for each in render_openai_responses(history)["input"]] == ["user", "assistant"]
 
 
 def test_arguments_that_are_no_object_go_as_one_that_holds_them() -> None:
@@ -405,18 +422,18 @@ def test_arguments_that_are_no_object_go_as_one_that_holds_them() -> None:
     ]
     with session_with() as (_, session):
         session.record(REPLIES["chat"]({"tool_calls": calls}))
-        session.close_open_calls("gone")
+        session.close_calls("gone")
         history = history_of(session)
     expected = [{"input": "{broken"}, {}, {"input": "[1]"}]
-    spelled = [call["function"]["arguments"] for call in openai_chat(history)[0]["tool_calls"]]
+    spelled = [call["function"]["arguments"] for call in render_openai_chat(history)[0]["tool_calls"]]
     assert [json.loads(each) for each in spelled] == expected
-    assert [block["input"] for block in anthropic(history)["messages"][1]["content"]] == expected
+    assert [block["input"] for block in render_anthropic(history)["messages"][1]["content"]] == expected
 
 
 @pytest.mark.parametrize("breakpoints", [-1, 5, True, "4", None])
 def test_more_marks_than_a_request_may_have_are_refused(breakpoints: Any) -> None:
     with pytest.raises(InvalidNumber, match="breakpoints"):
-        anthropic(shown(), {}, breakpoints)
+        render_anthropic(shown(), {}, breakpoints)
 
 
 @pytest.mark.parametrize(
@@ -426,7 +443,7 @@ def test_more_marks_than_a_request_may_have_are_refused(breakpoints: Any) -> Non
 def test_with_fewer_marks_the_most_useful_are_set(breakpoints: int, expected: set[tuple[int, int]]) -> None:
     with session_with() as (_, session):
         flight(session)
-        assert marked(anthropic(history_of(session, frozen=1), {}, breakpoints)) == expected
+        assert find_cache_marks(render_anthropic(history_of(session, frozen=1), {}, breakpoints)) == expected
 
 
 def test_a_mark_stands_before_thinking_and_what_the_provider_made_not_on_it() -> None:
@@ -435,14 +452,14 @@ def test_a_mark_stands_before_thinking_and_what_the_provider_made_not_on_it() ->
     with session_with() as (_, session):
         session.record("user", "Search.")
         session.record(REPLIES["anthropic"]([{"type": "text", "text": "So."}, server, result]))
-        assert marked(anthropic(history_of(session))) == {(0, 0), (1, 0)}
+        assert find_cache_marks(render_anthropic(history_of(session))) == {(0, 0), (1, 0)}
 
 
 def test_an_error_has_no_picture() -> None:
     call = ToolCall("c2_0", "look", {})
     failed = ToolResult("c2_0", (Image(url=URL), Text("broken")), is_error=True)
     history = shown(message(2, "assistant", tool_calls=(call,)), message(3, "tool", tool_results=(failed,)))
-    (result,) = unmarked(anthropic(history)["messages"][-1]["content"])
+    (result,) = drop_cache_marks(render_anthropic(history)["messages"][-1]["content"])
     assert [each["type"] for each in result["content"]] == ["text", "text"]
     check_all(history, {})
 
@@ -451,8 +468,8 @@ def test_an_image_that_is_too_large_is_told_in_a_line() -> None:
     data = b"\x89PNG\r\n\x1a\n" + b"0" * (4 << 20)
     ref = BlobRef("a" * 64, len(data), "image/png")
     history = shown(message(2, "user", Image(ref)))
-    assert "not shown" in anthropic(history, {ref.digest: data})["messages"][0]["content"][0]["text"]
-    assert openai_chat(history, {ref.digest: data})[0]["content"][0]["type"] == "image_url"
+    assert "not shown" in render_anthropic(history, {ref.digest: data})["messages"][0]["content"][0]["text"]
+    assert render_openai_chat(history, {ref.digest: data})[0]["content"][0]["type"] == "image_url"
 
 
 def test_an_item_that_was_recorded_twice_has_its_id_once() -> None:
@@ -465,9 +482,9 @@ def test_an_item_that_was_recorded_twice_has_its_id_once() -> None:
     with session_with() as (_, session):
         for _ in range(2):
             session.record(REPLIES["responses"](items))
-            session.close_open_calls("gone")
+            session.close_calls("gone")
         history = history_of(session)
-    made = openai_responses(history)["input"]
+    made = render_openai_responses(history)["input"]
     assert [item.get("id") for item in made] == ["rs_1", "msg_1", "fc_1", None, None, None, None]
     assert made[4] == {"role": "assistant", "content": "So."}
     check_all(history, {})
@@ -475,8 +492,8 @@ def test_an_item_that_was_recorded_twice_has_its_id_once() -> None:
 
 def test_replies_in_a_row_have_a_line_between_them() -> None:
     history = shown(message(2, "assistant", Text("One.")), message(3, "assistant", Text("Two.")))
-    made = unmarked(anthropic(history)["messages"])
-    assert [each["content"][0]["text"] for each in made] == [OPENING, "One.", BETWEEN, "Two."]
+    made = drop_cache_marks(render_anthropic(history)["messages"])
+    assert [each["content"][0]["text"] for each in made] == [OPENING_LINE, "One.", CONTINUE_LINE, "Two."]
     check_all(history, {})
 
 
@@ -484,4 +501,4 @@ def test_a_name_that_is_refused_is_left_out() -> None:
     with session_with() as (_, session):
         session.record({"role": "user", "content": "Hi.", "name": "Ada Lovelace"})
         session.record({"role": "user", "content": "Hi.", "name": "ada"})
-        assert [each.get("name") for each in openai_chat(history_of(session))] == [None, "ada"]
+        assert [each.get("name") for each in render_openai_chat(history_of(session))] == [None, "ada"]

@@ -9,8 +9,8 @@ from functools import cache
 import pytest
 from benchmarks.truth import OWN, Share, guard_shares, observe_shares
 from benchmarks.truth.cases import GuardCase, ObserveCase, read_cases
-from benchmarks.truth.guarding import GuardOutcome, ShownText, canonical, on_one_line, run_guard, spoken
-from benchmarks.truth.observing import ObserveOutcome, judge_change, matches, run_observe
+from benchmarks.truth.guard_outcomes import GuardOutcome, ShownText, canonical, on_one_line, run_guard, spoken_texts
+from benchmarks.truth.observe_outcomes import ObserveOutcome, judge_change, matches, run_observe
 from benchmarks.truth.world import Question
 
 OBSERVE_CASES = read_cases(OWN / "observe.jsonl", ObserveCase)
@@ -87,7 +87,7 @@ def test_a_guard_case_is_well_formed(case: GuardCase) -> None:
     changes = [step.change for step in case.conversation if step.change is not None]
     assert changes
     assert {change.key for change in changes} <= {fact.key for fact in case.facts_before}
-    said = on_one_line(canonical("\n".join(text for step in case.conversation for text in spoken(step))))
+    said = on_one_line(canonical("\n".join(text for step in case.conversation for text in spoken_texts(step))))
     for text in (*case.must_keep, *case.must_hide, *case.must_note):
         assert on_one_line(canonical(text)) in said, f"nobody says {text!r}"
 

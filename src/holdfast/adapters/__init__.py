@@ -1,1 +1,1 @@
-"""Ports filled in from the outside world."""
+"""Implementations of ports: the clock and ids of this machine, and token counters."""

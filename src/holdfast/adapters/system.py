@@ -13,21 +13,22 @@ _POOL_BYTES = 4_096
 
 
 class SystemClock:
-    """Order never depends on it: versions and positions order events, a clock only dates them."""
+    """The clock of this machine. Versions and positions order events; the clock only dates them."""
 
     def now_us(self) -> int:
         return time.time_ns() // 1_000
 
 
 class RandomIds:
-    """UUIDv7 as 32 hexadecimal digits: sortable enough to keep indexes dense, unique without coordination."""
+    """Ids as UUIDv7 in 32 hexadecimal digits: roughly sorted, which keeps indexes dense, and unique without
+    coordination."""
 
     def __init__(self) -> None:
-        self._pool = _Pool()
+        self._pool = _RandomPool()
 
     def command_id(self) -> str:
         millis = time.time_ns() // 1_000_000
-        rand = random.getrandbits(74)  # the module's own generator: unlike one of ours, it is seeded anew after a fork
+        rand = random.getrandbits(74)  # this generator is seeded again after a fork
         high = (millis << 16) | 0x7000 | (rand >> 62)
         low = (0b10 << 62) | (rand & ((1 << 62) - 1))
         return f"{(high << 64) | low:032x}"
@@ -39,8 +40,8 @@ class RandomIds:
         return os.urandom(_SECRET_BYTES)
 
 
-class _Pool:
-    """Random bytes of the system, fetched many at a time: each fetch gives up the interpreter to another thread."""
+class _RandomPool:
+    """Random bytes of the system, fetched in blocks: each fetch lets another thread run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,8 +51,7 @@ class _Pool:
 
     def take(self, count: int) -> bytes:
         with self._lock:
-            if self._at + count > len(self._bytes) or self._pid != os.getpid():  # a fork must not hand out the same
+            if self._at + count > len(self._bytes) or self._pid != os.getpid():  # after a fork: not the same bytes
                 self._bytes, self._at, self._pid = os.urandom(_POOL_BYTES), 0, os.getpid()
-            taken = self._bytes[self._at : self._at + count]
-            self._at += count
-            return taken
+            start, self._at = self._at, self._at + count
+            return self._bytes[start : self._at]

@@ -1,7 +1,7 @@
-"""Token counters: an estimate that needs nothing, and exact counts where a tokenizer is installed.
+"""Token counters: an estimate without dependencies, and exact counts with an installed tokenizer.
 
-Laws: no counter asks the network; time is linear in the text and memory is bounded, whatever the text; the same text has
-the same count on every machine, today and later: another rule gets another name.
+Laws: no counter uses the network. Time is linear in the text, and memory is bounded. The same text has the same
+count on every machine and in every version: a counter with another rule has another name.
 """
 
 from __future__ import annotations
@@ -11,28 +11,27 @@ import re
 from operator import mul
 from typing import Literal, get_args
 
-from holdfast.errors import ExtraMissing, InvalidContent, shown
+from holdfast.errors import ExtraMissing, InvalidArgument, describe_value
 
 SLICE_CHARS = 1 << 16
-"""How much of a text is looked at in one go."""
+"""The most characters that are counted at a time."""
 CUT_CHARS = 1 << 12
-"""How much further than that an exact counter looks for a place where cutting changes nothing."""
+"""How far beyond that an exact counter looks for a place where a cut changes nothing."""
 
 ESTIMATE_ERROR = 0.10
-"""The stated error of the estimate, as a share: its mean on chat, Markdown, code, JSON, tool logs and Chinese. A stretch of
-a few hundred tokens may be further off: dense tables in code were counted a third too low. Where a budget is a hard limit,
-count exactly."""
+"""The mean error of the estimate on chat, Markdown, code, JSON, tool logs and Chinese. For a few hundred tokens it
+can be larger: dense tables in code were counted a third too low. If a budget is a hard limit, use an exact counter."""
 
 _TOKEN = 1_000
 _FOLLOWING = bytes(range(0x80, 0xC0))
-"""The bytes of a UTF-8 character after its first. Without them every character is one byte, which names its script."""
+"""The bytes of a UTF-8 character after its first. Without them, each character is one byte that shows its script."""
 
 
-def _table(rows: dict[bytes, bytes]) -> bytes:
+def _build_table(rows: dict[bytes, bytes]) -> bytes:
     return bytes(next((kind[0] for kind, members in rows.items() if byte in members), byte) for byte in range(256))
 
 
-_SHAPES = _table(
+_SHAPES = _build_table(
     {
         b"a": bytes(range(ord("a"), ord("z") + 1)),
         b"A": bytes(range(ord("A"), ord("Z") + 1)),
@@ -58,12 +57,12 @@ _SHAPES = _table(
         b"e": bytes(range(0xF0, 0x100)),  # emoji
     }
 )
-_WORDS = _table({b"a": b"Almgrhbixo", b"z": b"kzfe", b" ": b"\n"})
+_WORDS = _build_table({b"a": b"Almgrhbixo", b"z": b"kzfe", b" ": b"\n"})
 """From shapes: letters with blanks between their words, letters without, and every line end a blank."""
 
-# What each occurrence weighs, in thousandths of a token: a fit (least absolute relative error, no weight below zero) to
+# The weight of each occurrence in thousandths of a token: a fit (least absolute relative error, no weight below zero) to
 # o200k over chat, Markdown, a dozen programming languages, JSON, tool logs, tables, keys and 23 human languages. Chinese
-# (z, f), Cyrillic (r) and Indian scripts (i) were then lowered by hand, since manuals cost more there than conversation.
+# (z, f), Cyrillic (r) and Indian scripts (i) were then lowered by hand: manuals need more tokens there than conversation.
 _SHAPE_WEIGHTS = {
     b"0": 233,
     b" ": 12,
@@ -75,15 +74,7 @@ _SHAPE_WEIGHTS = {
     b"..": 32,
     b"?": 1_000,
 }
-_WORD_WEIGHTS = {
-    b" .": 1_159,
-    b"0 ": 873,
-    b"0a": 1_744,
-    b"a ": 625,
-    b"a  ": 974,
-    b"aa": 173,
-    b"a.": 1_413,
-}
+_WORD_WEIGHTS = {b" .": 1_159, b"0 ": 873, b"0a": 1_744, b"a ": 625, b"a  ": 974, b"aa": 173, b"a.": 1_413}
 _OTHER_SHAPE_WEIGHTS = {
     b"s": 1_200,
     b"l": 1_036,
@@ -104,15 +95,12 @@ _OTHER_SHAPE_WEIGHTS = {
     b"0y": 507,
     b"kz": 1_034,
 }
-_OTHER_WORD_WEIGHTS = {
-    b"z ": 300,
-    b"z.": 1_300,
-}
+_OTHER_WORD_WEIGHTS = {b"z ": 300, b"z.": 1_300}
 
 
 class EstimatingCounter:
-    """An estimate of o200k tokens: characters become shapes (a letter, a capital, a digit, a mark, …), and pairs of
-    shapes are counted where tokens tend to begin or end. What is appended never lowers a count."""
+    """Estimates o200k tokens. Characters become shapes (letter, capital, digit, mark, …), and pairs of shapes are
+    counted where tokens tend to begin or end. Appended text never lowers the count."""
 
     name = "estimate/2"
 
@@ -121,56 +109,55 @@ class EstimatingCounter:
             return 0
         thousandths = _TOKEN
         for start in range(0, len(text), SLICE_CHARS):
-            thousandths += _weight(text[start : start + SLICE_CHARS])
+            thousandths += _weigh(text[start : start + SLICE_CHARS])
         return thousandths // _TOKEN
 
 
-def _weight(text: str) -> int:
+def _weigh(text: str) -> int:
     shapes = text.encode("utf-8", "surrogatepass").translate(_SHAPES, _FOLLOWING)
     words = shapes.translate(_WORDS)
-    total = _weighed(shapes, _SHAPE_WEIGHTS) + _weighed(words, _WORD_WEIGHTS)
+    total = _sum_weights(shapes, _SHAPE_WEIGHTS) + _sum_weights(words, _WORD_WEIGHTS)
     if not text.isascii():
-        total += _weighed(shapes, _OTHER_SHAPE_WEIGHTS) + _weighed(words, _OTHER_WORD_WEIGHTS)
+        total += _sum_weights(shapes, _OTHER_SHAPE_WEIGHTS) + _sum_weights(words, _OTHER_WORD_WEIGHTS)
     return total
 
 
-def _weighed(shapes: bytes, weights: dict[bytes, int]) -> int:
+def _sum_weights(shapes: bytes, weights: dict[bytes, int]) -> int:
     return sum(map(mul, weights.values(), map(shapes.count, weights)))
 
 
 Encoding = Literal["o200k", "cl100k"]
-_CUT = re.compile(r"\S ")
+_CUT_PATTERN = re.compile(r"\S ")
 
 
 class ExactCounter:
-    """Exact counts of an OpenAI encoding, with the package rs-bpe (`pip install 'holdfast[tokens]'`).
+    """Counts the tokens of an OpenAI encoding exactly, with the package rs-bpe (`pip install 'holdfast[tokens]'`).
 
-    What reads like a special token (`<|endoftext|>`) is counted as the plain text it is. The package holds the
-    interpreter while it counts, so a long text goes in slices. They are cut before a blank, where no token can span the
-    cut; only a text without a single blank for `CUT_CHARS` is cut elsewhere, which may add a token or two to each slice
-    of `SLICE_CHARS`."""
+    Special tokens such as `<|endoftext|>` are counted as plain text. A long text is counted in slices, because the
+    package blocks other threads while it counts. Slices are cut before a blank, where no token can span the cut.
+    Only a text without any blank for `CUT_CHARS` is cut elsewhere, which can add a token or two to each slice of
+    `SLICE_CHARS`."""
 
     def __init__(self, encoding: Encoding = "o200k") -> None:
         if encoding not in get_args(Encoding):
-            raise InvalidContent(
-                reason=f"the encoding is {shown(encoding)}, not one of {', '.join(get_args(Encoding))}"
-            )
+            reason = f"{describe_value(encoding)} is not one of {', '.join(get_args(Encoding))}"
+            raise InvalidArgument(argument="encoding", reason=reason)
         try:
             openai = importlib.import_module("rs_bpe.bpe").openai
         except ImportError as missing:
-            raise ExtraMissing(what="Counting tokens exactly", extra="tokens") from missing
+            raise ExtraMissing(what="An exact token counter", extra="tokens") from missing
         self._tokenizer = openai.o200k_base() if encoding == "o200k" else openai.cl100k_base()
         self.name = f"{encoding}/rs-bpe"
 
     def count(self, text: str) -> int:
         total = start = 0
         while start < len(text):
-            end = _cut(text, start + SLICE_CHARS)
-            total += self._counted(text[start:end])
+            end = _find_cut(text, start + SLICE_CHARS)
+            total += self._count_slice(text[start:end])
             start = end
         return total
 
-    def _counted(self, text: str) -> int:
+    def _count_slice(self, text: str) -> int:
         try:
             counted: int = self._tokenizer.count(text)
         except UnicodeEncodeError:
@@ -178,11 +165,12 @@ class ExactCounter:
         return counted
 
 
-def _cut(text: str, place: int) -> int:
-    """At the place or shortly after it: between a word and a blank, or at the end, if either is near."""
-    if place >= len(text):
+def _find_cut(text: str, at: int) -> int:
+    """Return where to cut: at this position or shortly after it, between a word and a blank, or at the end of the
+    text."""
+    if at >= len(text):
         return len(text)
-    found = _CUT.search(text, place - 1, place + CUT_CHARS)
-    if found:
-        return found.start() + 1
-    return len(text) if place + CUT_CHARS >= len(text) else place
+    match = _CUT_PATTERN.search(text, at - 1, at + CUT_CHARS)
+    if match:
+        return match.start() + 1
+    return len(text) if at + CUT_CHARS >= len(text) else at

@@ -1,7 +1,7 @@
-"""The command `holdfast`: look into a file, check it, copy it, and keep it in order.
+"""The command `holdfast`: inspect, check, copy and maintain a store.
 
-Exit codes: 0 done (also when whoever read the output left early); 1 problems found by `verify` or `doctor`; 2 wrong usage;
-3 bad input, nothing there, or a conflict; 4 the storage is damaged or cannot do its work; 130 interrupted.
+Exit codes: 0 done (also if the reader of the output stopped early); 1 `verify` or `doctor` found problems; 2 wrong usage;
+3 bad input, not found, or a conflict; 4 the storage is damaged or failed; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from contextlib import suppress
 import click
 
 from holdfast import errors
-from holdfast.cli.commands import ReaderLeft, root
-from holdfast.cli.screen import Styled, json_text, say
+from holdfast.cli.commands import OutputClosed, root
+from holdfast.cli.output import StyledText, escape, json_text, print_line
 from holdfast.cli.settings import Settings
-from holdfast.cli.words import clean
 
 REFUSED, STORAGE, INTERRUPTED = 3, 4, 130
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line and return its exit code."""
     settings = Settings()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -31,11 +30,11 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         code = root.main(args, prog_name="holdfast", standalone_mode=False, obj=settings)
         sys.stdout.flush()
-    except (ReaderLeft, BrokenPipeError):
+    except (OutputClosed, BrokenPipeError):
         _discard_output()
         return 0
     except errors.HoldfastError as error:
-        _tell(settings, error, {name: _plain(value) for name, value in vars(error).items()})
+        _print_error(settings, error, {name: _to_json_value(value) for name, value in vars(error).items()})
         return exit_code(error)
     except click.ClickException as error:
         error.show()
@@ -43,7 +42,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except OSError as error:
-        _tell(settings, error, {})
+        _print_error(settings, error, {})
         _discard_output()
         return STORAGE
     return code or 0
@@ -54,21 +53,21 @@ def exit_code(error: errors.HoldfastError) -> int:
     return REFUSED if isinstance(error, refused) else STORAGE
 
 
-def _tell(settings: Settings, error: Exception, data: dict[str, object]) -> None:
+def _print_error(settings: Settings, error: Exception, data: dict[str, object]) -> None:
     if settings.json:
-        told = {"error": {"type": type(error).__name__, "message": str(error), **data}}
-        click.echo(json_text(told, ascii_only=True), err=True)
+        document = {"error": {"type": type(error).__name__, "message": str(error), **data}}
+        click.echo(json_text(document, ascii_only=True), err=True)
     else:
-        say(Styled("Error: ", "bold red"), clean(str(error)), error=True)
+        print_line(StyledText("Error: ", "bold red"), escape(str(error)), error=True)
 
 
-def _plain(value: object) -> object:
+def _to_json_value(value: object) -> object:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _discard_output() -> None:
-    """What is still buffered has nowhere to go, and Python must not complain about it on its way out."""
+    """Discard the buffered output, so that Python does not fail to write it when it exits."""
     with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

@@ -1,4 +1,4 @@
-"""The tree of commands."""
+"""The root command and the list of its commands."""
 
 from __future__ import annotations
 
@@ -8,47 +8,46 @@ import click
 from click.shell_completion import get_completion_class
 
 from holdfast import __version__
-from holdfast.cli import proposals as _proposals  # noqa: F401 - more commands of the group `facts`
-from holdfast.cli.care import backup, collect, copy, export, import_, rebuild, sweep, verify
+from holdfast.cli import facts as _proposals  # noqa: F401 - more commands of the group `facts`
 from holdfast.cli.context import context, handle, plan
 from holdfast.cli.doctor import doctor
+from holdfast.cli.entries import entries
 from holdfast.cli.facts import facts
 from holdfast.cli.frames import frames, recover, resume, suspended
 from holdfast.cli.log import log
-from holdfast.cli.packs import diff, pack
+from holdfast.cli.maintenance import backup, collect, copy, export, import_, rebuild, stats, sweep, verify
+from holdfast.cli.packs import diff, pack, why
 from holdfast.cli.sessions import sessions
 from holdfast.cli.settings import global_options
 from holdfast.cli.situation import situation
-from holdfast.cli.stats import stats
-from holdfast.cli.why import why
 
 
-class ReaderLeft(Exception):
-    """Whoever read our output has seen enough."""
+class OutputClosed(Exception):
+    """The reader of the output has closed it."""
 
 
-class Root(click.Group):
+class RootGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
-        """click takes a broken pipe for a failure; `holdfast log | head` is none."""
+        """Invoke a command. A broken pipe is not a failure, as in `holdfast log | head`."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            raise ReaderLeft from error
+            raise OutputClosed from error
 
 
-@click.group("holdfast", cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("holdfast", cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="holdfast")
 @global_options
 def root() -> None:
-    """Look into a Holdfast file or a store on a server, check it, copy it, and keep it in order."""
+    """Inspect, check, copy and maintain a Holdfast store: a file, or a server."""
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print a script for your shell.
+    """Print the completion script for a shell.
 
-    With it, the shell completes commands, options and the names of sessions and ledgers.
+    It completes commands, options and the names of sessions and ledgers.
 
     For bash, in ~/.bashrc: eval "$(holdfast completion bash)"
     """
@@ -72,6 +71,7 @@ for command in (
     plan,
     handle,
     situation,
+    entries,
     verify,
     rebuild,
     doctor,

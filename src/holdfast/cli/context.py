@@ -1,7 +1,7 @@
-"""`holdfast context`, `plan` and `handle`: what a model is shown of a conversation, what planning would make of it, and
-what lies behind a handle.
+"""`holdfast context`, `plan` and `handle`: the history view of a conversation, its compaction plan, and the body of a
+handle.
 
-Law: looking changes nothing; only `plan --apply` does.
+Law: only `plan --apply` changes the store.
 """
 
 from __future__ import annotations
@@ -14,71 +14,85 @@ from typing import Any
 import click
 
 import holdfast
-from holdfast.cli import shapes
-from holdfast.cli.screen import BAR_CHARS, ROLES, Column, Styled, block, drawable, emit, say, table
-from holdfast.cli.sessions import limit_option, session_argument, thread_option
-from holdfast.cli.settings import Settings, common
-from holdfast.cli.words import clean, clean_lines, count, short, size
-from holdfast.errors import InvalidContent
+from holdfast.cli import documents
+from holdfast.cli.options import (
+    frame_option,
+    limit_option,
+    model_option,
+    session_argument,
+    thread_option,
+    window_option,
+)
+from holdfast.cli.output import (
+    ROLE_STYLES,
+    StyledText,
+    TableColumn,
+    draw_bar,
+    escape,
+    escape_lines,
+    format_count,
+    format_size,
+    is_drawable,
+    print_block,
+    print_json,
+    print_line,
+    print_more,
+    print_table,
+    shorten,
+)
+from holdfast.cli.settings import Settings, common_options
+from holdfast.errors import InvalidArgument
 from holdfast.model import limits
-from holdfast.model.explain import money
-from holdfast.model.handles import handle_seq, piece_of
-from holdfast.model.messages import Item
-from holdfast.model.plan import label
+from holdfast.model.history.handles import handle_seq, parse_piece_id
+from holdfast.model.history.plans import format_cost, op_name
+from holdfast.model.history.views import HistoryItem
 
 TEXT_CHARS = 100
 ITEM_CHARS = 10
-"""The longest bar of an item."""
-RESIDENCY = {"resident": "green", "spooled_out": "yellow", "paged_out": "magenta", "collapsed": "dim"}
+"""The maximum length of the bar of an item."""
+RESIDENCY_STYLES = {"resident": "green", "spooled_out": "yellow", "paged_out": "magenta", "collapsed": "dim"}
 
-frame_option = click.option(
-    "--frame",
-    metavar="FRAME",
-    help="The conversation of this frame, or of the top of the stack (top), not that of the session.",
-)
-window_option = click.option("--window", type=click.IntRange(1), metavar="TOKENS", help="What all of it may take.")
-model_option = click.option("--model", metavar="NAME", help="For this model, not the one that answered last.")
 
-_PARTS = (
-    Column("", whole=True),
-    Column("TOKENS", right=True, whole=True),
-    Column("", whole=True),
-    Column("", whole=True),
+_OCCUPANCY_COLUMNS = (
+    TableColumn("", whole=True),
+    TableColumn("TOKENS", right=True, whole=True),
+    TableColumn("", whole=True),
+    TableColumn("", whole=True),
 )
-_ITEMS = (
-    Column("EVENT", right=True, whole=True),
-    Column("ROLE", whole=True),
-    Column("TOKENS", right=True, whole=True),
-    Column("", whole=True),
-    Column("TEXT"),
+_ITEM_COLUMNS = (
+    TableColumn("EVENT", right=True, whole=True),
+    TableColumn("ROLE", whole=True),
+    TableColumn("TOKENS", right=True, whole=True),
+    TableColumn("", whole=True),
+    TableColumn("TEXT"),
 )
-_HANDLES = (
-    Column("HANDLE", whole=True),
-    Column("WHERE", whole=True),
-    Column("TOKENS", right=True, whole=True),
-    Column("SIZE", right=True, whole=True),
-    Column("OF"),
+_HANDLE_COLUMNS = (
+    TableColumn("HANDLE", whole=True),
+    TableColumn("WHERE", whole=True),
+    TableColumn("TOKENS", right=True, whole=True),
+    TableColumn("SIZE", right=True, whole=True),
+    TableColumn("OF"),
 )
-_STEPS = (
-    Column("STEP", whole=True),
-    Column("FROM ITEM", right=True, whole=True),
-    Column("BEFORE", right=True, whole=True),
-    Column("AFTER", right=True, whole=True),
+_STEP_COLUMNS = (
+    TableColumn("STEP", whole=True),
+    TableColumn("FROM ITEM", right=True, whole=True),
+    TableColumn("BEFORE", right=True, whole=True),
+    TableColumn("AFTER", right=True, whole=True),
 )
-_OPTIONS = (
-    Column("COULD BE DONE", whole=True),
-    Column("FREES", right=True, whole=True),
-    Column("COSTS", right=True, whole=True),
-    Column("SAVES", right=True, whole=True),
-    Column(""),
+_OPTION_COLUMNS = (
+    TableColumn("OPTION", whole=True),
+    TableColumn("FREES", right=True, whole=True),
+    TableColumn("COSTS", right=True, whole=True),
+    TableColumn("SAVES", right=True, whole=True),
+    TableColumn(""),
 )
 
 
-def _conversation(
+def _open_conversation(
     settings: Settings, engine: holdfast.Engine, session: str, thread: str | None, frame: str | None
 ) -> Any:
-    found = settings.session(engine, session, thread)
-    return found if frame is None else found.get_frame(frame)
+    conversation = settings.find_session(engine, session, thread)
+    return conversation if frame is None else conversation.frames.get(frame)
 
 
 @click.command()
@@ -87,115 +101,135 @@ def _conversation(
 @frame_option
 @window_option
 @limit_option(20)
-@common
+@common_options
 @click.pass_obj
 def context(
     settings: Settings, session: str, thread: str | None, frame: str | None, window: int | None, limit: int
 ) -> None:
-    """Show what a model is shown of a conversation: what is resident, spooled out, paged out and collapsed.
+    """Show the history view of a conversation, and its handles.
 
-    The newest items come last; those above the line were there when the view changed last.
+    A handle is resident, spooled out, paged out or collapsed. The newest items come last. The items below the line came
+    after the last boundary.
     """
     with settings.open() as engine:
-        conversation = _conversation(settings, engine, session, thread, frame)
-        history = conversation.history()
-        taken = conversation.occupancy()
-        handles = conversation.pieces()
+        conversation = _open_conversation(settings, engine, session, thread, frame)
+        history = conversation.context.view()
+        occupancy = conversation.context.occupancy()
+        handles = conversation.handles.list()
     if settings.json:
         items = [
-            {"first": item.first, "last": item.last, "role": _role(item), "tokens": item.tokens}
+            {"first": item.first, "last": item.last, "role": _item_role(item), "tokens": item.tokens}
             for item in history.items
         ]
-        sums = {"non_resident_tokens": taken.non_resident_tokens, "total_tokens": taken.total_tokens}
-        document = {"frozen": history.frozen, "items": items, "handles": shapes.plain(handles)}
-        emit({**shapes.plain(history.scope), "frame": history.frame, **shapes.plain(taken), **sums, **document})
+        sums = {"non_resident_tokens": occupancy.non_resident_tokens, "total_tokens": occupancy.total_tokens}
+        document = {"frozen": history.frozen, "items": items, "handles": documents.to_plain(handles)}
+        print_json(
+            {
+                **documents.to_plain(history.scope),
+                "frame": history.frame,
+                **documents.to_plain(occupancy),
+                **sums,
+                **document,
+            }
+        )
         return
-    _parts(taken, window)
+    _print_occupancy(occupancy, window)
     if history.items:
-        say("")
-        _items(history, limit)
+        print_line("")
+        _print_items(history, limit)
     if handles:
-        say("")
-        _handles(history, handles, limit)
+        print_line("")
+        _print_handles(history, handles, limit)
 
 
-def _parts(taken: holdfast.Occupancy, window: int | None) -> None:
-    whole = window or max(1, taken.tokens + taken.non_resident_tokens)
+def _print_occupancy(occupancy: holdfast.types.Occupancy, window: int | None) -> None:
+    whole = window or max(1, occupancy.tokens + occupancy.non_resident_tokens)
     shares = (
-        ("system", taken.system, "magenta", "always there"),
-        ("messages", taken.messages, "green", "in view"),
-        ("summaries", taken.summaries, "cyan", f"for {count(taken.folded, 'message')}" if taken.folded else ""),
-        ("spooled out", taken.spooled_tokens, "yellow", "shown by a preview or an excerpt"),
-        ("paged out", taken.paged_tokens, "magenta", "shown by a line"),
-        ("collapsed", taken.collapsed_tokens, "dim", "what the summaries stand for"),
+        ("system", occupancy.system, "magenta", "in every pack"),
+        ("messages", occupancy.messages, "green", "in view"),
+        (
+            "summaries",
+            occupancy.summaries,
+            "cyan",
+            f"of {format_count(occupancy.folded, 'message')}" if occupancy.folded else "",
+        ),
+        ("spooled out", occupancy.spooled_tokens, "yellow", "a preview or an excerpt is shown"),
+        ("paged out", occupancy.paged_tokens, "magenta", "one line is shown"),
+        ("collapsed", occupancy.collapsed_tokens, "dim", "replaced by summaries"),
     )
-    of = f" of {window:,} ({taken.tokens / window:.0%})" if window else ""
-    say(Styled("in view", "bold"), f"  {taken.tokens:,} tokens{of}, {count(taken.handles, 'handle')}")
+    share = f" of {window:,} ({occupancy.tokens / window:.0%})" if window else ""
+    print_line(
+        StyledText("in view", "bold"),
+        f"  {format_count(occupancy.tokens, 'token')}{share}, {format_count(occupancy.handles, 'handle')}",
+    )
     rows = [
-        (name, f"{tokens:,}", Styled(_bar(tokens / whole), style), note)
+        (name, f"{tokens:,}", StyledText(draw_bar(tokens / whole), style), note)
         for name, tokens, style, note in shares
         if tokens
     ]
-    table(_PARTS, rows)
+    print_table(_OCCUPANCY_COLUMNS, rows)
 
 
-def _bar(share: float, chars: int = BAR_CHARS) -> str:
-    full, least = ("█", "▏") if drawable("█▏") else ("#", ".")
-    return full * round(min(1.0, share) * chars) or least
-
-
-def _items(history: holdfast.History, limit: int) -> None:
+def _print_items(history: holdfast.types.HistoryView, limit: int) -> None:
     first = max(0, len(history.items) - limit) if limit else 0
     shown = history.items[first:]
     most = max(1, *(item.tokens for item in shown))
     if first:
-        say(Styled(f"… {count(first, 'item')} before these. --limit 0 shows all.", "dim"))
-    rows: list[tuple[str | Styled, ...]] = []
+        print_more(f"{format_count(first, 'earlier item')}", error=False)
+    rows: list[tuple[str | StyledText, ...]] = []
     for number, item in enumerate(shown, first):
         if number == history.frozen and number:
-            line = Styled(("─" if drawable("─") else "-") * len("assistant"), "dim")
-            rows.append(("", line, "", "", Styled("since the last boundary", "dim")))
-        role = _role(item)
-        style = ROLES.get(role, "cyan")
-        share = Styled(_bar(item.tokens / most, ITEM_CHARS), style)
-        rows.append((_event(item), Styled(role, style), f"{item.tokens:,}", share, short(_text(item), TEXT_CHARS)))
-    table(_ITEMS, rows)
+            line = StyledText(("─" if is_drawable("─") else "-") * len("assistant"), "dim")
+            rows.append(("", line, "", "", StyledText("after the last boundary", "dim")))
+        role = _item_role(item)
+        style = ROLE_STYLES.get(role, "cyan")
+        share = StyledText(draw_bar(item.tokens / most, ITEM_CHARS), style)
+        rows.append(
+            (
+                _event_range(item),
+                StyledText(role, style),
+                f"{item.tokens:,}",
+                share,
+                shorten(_item_text(item), TEXT_CHARS),
+            )
+        )
+    print_table(_ITEM_COLUMNS, rows)
 
 
-def _event(item: Item) -> str:
-    return f"{item.first}-{item.last}" if isinstance(item, holdfast.Summary) else str(item.seq)
+def _event_range(item: HistoryItem) -> str:
+    return f"{item.first}-{item.last}" if isinstance(item, holdfast.types.Summary) else str(item.seq)
 
 
-def _role(item: Item) -> str:
-    return "summary" if isinstance(item, holdfast.Summary) else str(item.messages[0].role)
+def _item_role(item: HistoryItem) -> str:
+    return "summary" if isinstance(item, holdfast.types.Summary) else str(item.messages[0].role)
 
 
-def _text(item: Item) -> str:
-    if isinstance(item, holdfast.Summary):
+def _item_text(item: HistoryItem) -> str:
+    if isinstance(item, holdfast.types.Summary):
         return item.text
     calls = ", ".join(call.name for message in item.messages for call in message.tool_calls)
-    said = " ".join(message.text for message in item.messages[:1])
-    return f"{said} [{calls}]" if calls else said
+    text = " ".join(message.text for message in item.messages[:1])
+    return f"{text} [{calls}]" if calls else text
 
 
-def _handles(history: holdfast.History, handles: list[holdfast.Handle], limit: int) -> None:
-    """Of many, the largest: those are what one looks for. In the order of the view."""
+def _print_handles(history: holdfast.types.HistoryView, handles: list[holdfast.Handle], limit: int) -> None:
+    """Print the largest handles, in the order of the view."""
     largest = heapq.nlargest(limit or len(handles), range(len(handles)), key=lambda at: handles[at].size)
     shown = [handles[at] for at in sorted(largest)]
-    tools = {call.id: call.name for item in history.items for call in _calls(item)}
+    tools = {call.id: call.name for item in history.items for call in _tool_calls(item)}
     rows = [
         (
-            each.id,
-            Styled(each.residency, RESIDENCY[each.residency]),
-            f"{each.tokens:,}",
-            size(each.size),
-            short(f"{tools.get(each.source or '', '')} {each.source or each.kind}", TEXT_CHARS),
+            handle.id,
+            StyledText(handle.residency, RESIDENCY_STYLES[handle.residency]),
+            f"{handle.tokens:,}",
+            format_size(handle.size),
+            shorten(f"{tools.get(handle.source or '', '')} {handle.source or handle.kind}", TEXT_CHARS),
         )
-        for each in shown
+        for handle in shown
     ]
-    table(_HANDLES, rows)
+    print_table(_HANDLE_COLUMNS, rows)
     if len(shown) < len(handles):
-        say(Styled(f"… and {len(handles) - len(shown):,} smaller. --limit 0 shows all.", "dim"), error=True)
+        print_more(f"and {len(handles) - len(shown):,} smaller")
     thread = history.scope.thread
     words = [
         "holdfast",
@@ -204,11 +238,15 @@ def _handles(history: holdfast.History, handles: list[holdfast.Handle], limit: i
         handles[largest[0]].id,
         *(("--thread", thread) if thread else ()),
     ]
-    say(Styled(f"{clean(shlex.join(words))}  reads one.", "dim"), error=True)
+    print_line(StyledText(f"{escape(shlex.join(words))}  reads a handle.", "dim"), error=True)
 
 
-def _calls(item: Item) -> tuple[holdfast.ToolCall, ...]:
-    return () if isinstance(item, holdfast.Summary) else tuple(c for each in item.messages for c in each.tool_calls)
+def _tool_calls(item: HistoryItem) -> tuple[holdfast.ToolCall, ...]:
+    return (
+        ()
+        if isinstance(item, holdfast.types.Summary)
+        else tuple(call for message in item.messages for call in message.tool_calls)
+    )
 
 
 @click.command()
@@ -222,112 +260,129 @@ def _calls(item: Item) -> tuple[holdfast.ToolCall, ...]:
     type=click.Choice(["faithful", "frugal", "classic"]),
     default="faithful",
     show_default=True,
-    help="By which rule.",
+    help="The compaction policy.",
 )
 @click.option(
-    "--before", type=click.IntRange(0), default=0, metavar="TOKENS", help="Of what stands before it: tools, a prompt."
+    "--before",
+    type=click.IntRange(0),
+    default=0,
+    metavar="TOKENS",
+    help="The tokens of the tools and prompts before the conversation.",
 )
-@click.option("--cold", is_flag=True, help="The provider's cache is lost.")
-@click.option("--apply", is_flag=True, help="Do it.")
+@click.option("--cold", is_flag=True, help="Assume that the provider has no cache of the conversation.")
+@click.option("--apply", is_flag=True, help="Apply the plan.")
 @click.option(
     "--strategy",
     type=click.Choice(["priority_based", "summarize_oldest"]),
-    help="With --apply: what to do, whatever it costs.",
+    help="With --apply: use this strategy, whatever it costs.",
 )
-@common
+@common_options
 @click.pass_obj
-def plan(settings: Settings, /, session: str, thread: str | None, frame: str | None, **asked: Any) -> None:
-    """Say what would be done to a conversation's view now, what it frees, what it costs, and when it pays back.
+def plan(settings: Settings, /, session: str, thread: str | None, frame: str | None, **options: Any) -> None:
+    """Show the compaction plan of a conversation, with its costs.
 
-    The price is that of the model that answered last; --model and --window say otherwise.
+    The plan says what it frees, what it costs, and when it pays back. Prices are those of the model of the last reply,
+    unless --model and --window are given.
     """
-    apply, strategy = asked.pop("apply"), asked.pop("strategy")
+    apply, strategy = options.pop("apply"), options.pop("strategy")
     if strategy and not apply:
-        raise click.UsageError("--strategy is carried out: say --apply, too")
+        raise click.UsageError("--strategy needs --apply.")
     with settings.open() as engine:
-        conversation = _conversation(settings, engine, session, thread, frame)
+        conversation = _open_conversation(settings, engine, session, thread, frame)
         try:
-            made = conversation.compact(**asked, strategy=strategy) if apply else conversation.plan(**asked)
-        except InvalidContent as error:  # what it says is for who calls it from a program
-            raise InvalidContent(reason=error.reason.replace(_SAY, "say --window, or --model")) from error
+            result = (
+                conversation.context.compact(**options, strategy=strategy)
+                if apply
+                else conversation.context.plan(**options)
+            )
+        except InvalidArgument as error:  # its hint is for Python callers
+            reason = error.reason.replace(_WINDOW_HINT, "pass --window or --model")
+            raise InvalidArgument(argument=error.argument, reason=reason) from error
     if settings.json:
-        emit({**shapes.plain(made), "net": made.figures.net, "explained": made.explain()})
+        print_json({**documents.to_plain(result), "net": result.figures.net, "explained": result.explain()})
         return
-    block(clean_lines(made.explain()), 0)
-    if len(made.steps) > 1:
-        say("")
+    print_block(escape_lines(result.explain()), 0)
+    if len(result.steps) > 1:
+        print_line("")
         rows = [
-            (label(step.op), str(step.first_changed_index), f"{step.before:,}", f"{step.after:,}")
-            for step in made.steps
+            (op_name(step.op), str(step.first_changed_index), f"{step.before:,}", f"{step.after:,}")
+            for step in result.steps
         ]
-        table(_STEPS, rows)
-    if len(made.considered) > 1:
-        say("")
-        table(_OPTIONS, [_option(made, name, figures) for name, figures in made.considered])
-        say(Styled("SAVES: until as much again has gathered.", "dim"))
+        print_table(_STEP_COLUMNS, rows)
+    if len(result.considered) > 1:
+        print_line("")
+        print_table(_OPTION_COLUMNS, [_option_cells(result, name, figures) for name, figures in result.considered])
+        print_line(StyledText("SAVES: until the view has its present size again.", "dim"))
     if apply:
-        say("Nothing was changed." if made.at is None else f"Done: event {made.at}.")
+        print_line("Nothing was changed." if result.at is None else f"Applied: event {result.at}.")
 
 
-_SAY = "say window=, or prices="
+_WINDOW_HINT = "pass window= or prices="
 
 
-def _option(made: holdfast.Plan, name: str, figures: holdfast.Figures) -> tuple[str | Styled, ...]:
-    costs, frees = money(figures.rewriting + figures.summarizing), f"{figures.before - figures.after:,}"
-    if name in map(label, made.ops):
-        note = Styled("done" if made.at else "to do", "green")
+def _option_cells(
+    result: holdfast.Plan, name: str, figures: holdfast.types.PlanFigures
+) -> tuple[str | StyledText, ...]:
+    costs, frees = format_cost(figures.rewriting + figures.summarizing), f"{figures.before - figures.after:,}"
+    if name in map(op_name, result.ops):
+        note = StyledText("applied" if result.at else "planned", "green")
     else:
-        note = Styled("would not pay" if figures.net > 0 else "pays less", "dim")
-    return name, frees, costs, money(figures.earns), note
+        note = StyledText("does not pay" if figures.net > 0 else "pays less", "dim")
+    return name, frees, costs, format_cost(figures.earns), note
 
 
 @click.command()
 @session_argument
 @click.argument("handle")
 @thread_option
-@click.option("--bytes", "span", metavar="FROM:TO", help="These bytes, counted from 0; TO is not among them.")
-@click.option("--lines", metavar="FROM:TO", help="These lines, counted from 1.")
-@click.option("--search", metavar="TEXT", help="The lines that have this text, in upper or lower case.")
+@click.option("--bytes", "span", metavar="FROM:TO", help="Only these bytes, counted from 0, without TO.")
+@click.option("--lines", metavar="FROM:TO", help="Only these lines, counted from 1.")
+@click.option("--search", metavar="TEXT", help="Only lines that contain this text; case is ignored.")
 @click.option(
-    "--limit", type=click.IntRange(64, limits.PAYLOAD_BYTES), default=16_384, show_default=True, help="Bytes to show."
+    "--limit",
+    type=click.IntRange(64, limits.PAYLOAD_BYTES),
+    default=16_384,
+    show_default=True,
+    help="The maximum number of bytes.",
 )
-@common
+@common_options
 @click.pass_obj
 def handle(
-    settings: Settings, /, session: str, handle: str, thread: str | None, limit: int, **asked: str | None
+    settings: Settings, /, session: str, handle: str, thread: str | None, limit: int, **options: str | None
 ) -> None:
-    """Read what a handle stands for: a tool result, a long text, what was added to a frame.
+    """Read the body of a handle.
 
-    HANDLE is its id, or the id of the tool call that it is the result of, ours or the provider's.
+    A handle is a tool result, a long text, or an attachment of a frame. HANDLE is its id, or the id of its tool call, from
+    Holdfast or from the provider.
     """
-    start, stop = _range("--bytes", asked["span"])
-    first, last = _range("--lines", asked["lines"])
+    start, stop = _parse_range("--bytes", options["span"])
+    first, last = _parse_range("--lines", options["lines"])
     with settings.open() as engine:
-        conversation = settings.session(engine, session, thread)
-        named = handle if piece_of(handle) or handle_seq(handle) else conversation.handle(handle).id
-        found = conversation.read_text(
-            named, start=start, stop=stop, first_line=first, last_line=last, search=asked["search"], limit=limit
+        conversation = settings.find_session(engine, session, thread)
+        handle_id = handle if parse_piece_id(handle) or handle_seq(handle) else conversation.handles.get(handle).id
+        body = conversation.handles.read(
+            handle_id, start=start, stop=stop, first_line=first, last_line=last, search=options["search"], limit=limit
         )
     if settings.json:
-        emit(shapes.plain(found))
+        print_json(documents.to_plain(body))
         return
-    if found.text:
-        block(clean_lines(found.text.removesuffix("\n")), 0)
-    say(Styled(clean(_told(found)), "dim"), error=True)
+    if body.text:
+        print_block(escape_lines(body.text.removesuffix("\n")), 0)
+    print_line(StyledText(escape(_describe_reading(body)), "dim"), error=True)
 
 
-def _told(found: holdfast.Reading) -> str:
-    """What a reading is of what, and how to go on, in the options of this command."""
-    has = "" if found.found is None else f" {count(found.found, 'line has it', 'lines have it')}."
-    more = re.sub(r"\bfirst_line=(\d+)", r"--lines \1:", re.sub(r"\bstart=(\d+)", r"--bytes \1:", found.more))
-    return f"{found.handle}: {size(found.size)} in all.{has}{' ' if more else ''}{more}"
+def _describe_reading(body: holdfast.types.HandleText) -> str:
+    """Describe the part that was read, and the options that read the next part."""
+    matches = "" if body.matches is None else f" {format_count(body.matches, 'matching line')}."
+    more = re.sub(r"\bfirst_line=(\d+)", r"--lines \1:", re.sub(r"\bstart=(\d+)", r"--bytes \1:", body.more))
+    return f"{body.handle}: {format_size(body.size)} in all.{matches}{' ' if more else ''}{more}"
 
 
-def _range(option: str, text: str | None) -> tuple[int | None, int | None]:
-    """ "3:10", "3:" or ":10" as two numbers."""
+def _parse_range(option: str, text: str | None) -> tuple[int | None, int | None]:
+    """Parse "3:10", "3:" or ":10"; a missing number is None."""
     if text is None:
         return None, None
     first, separator, last = text.partition(":")
-    if not separator or not all(not each or (each.isdecimal() and each.isascii()) for each in (first, last)):
-        raise click.UsageError(f"{option} takes two numbers, such as 10:20, and not '{clean(text)}'")
+    if not separator or not all(not number or (number.isdecimal() and number.isascii()) for number in (first, last)):
+        raise click.UsageError(f"{option} takes two numbers, such as 10:20, not '{escape(text)}'")
     return int(first) if first else None, int(last) if last else None

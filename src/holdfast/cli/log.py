@@ -1,90 +1,120 @@
-"""`holdfast log`: events as they are stored."""
+"""`holdfast log`: the stored events of a session, a ledger or the whole store."""
 
 from __future__ import annotations
 
 import functools
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import click
 
 import holdfast
 from holdfast import errors
-from holdfast.cli import shapes
-from holdfast.cli.ledgers import Whose, chosen, kind_options
-from holdfast.cli.screen import ROLES, Styled, emit, json_text, progress, say
-from holdfast.cli.sessions import FOLLOW_S, limit_option, thread_option
-from holdfast.cli.settings import PAGE, Settings, common, session_names
-from holdfast.cli.told import summary
-from holdfast.cli.words import clean, cut, local
+from holdfast.cli import documents
+from holdfast.cli.options import LedgerSelector, ledger_options, limit_option, select_ledger, thread_option
+from holdfast.cli.output import (
+    ROLE_STYLES,
+    StyledText,
+    escape,
+    format_local_time,
+    json_text,
+    print_json,
+    print_line,
+    shorten,
+    show_progress,
+    truncate,
+)
+from holdfast.cli.settings import PAGE, Settings, common_options, complete_session_names
+from holdfast.core import upcast
+from holdfast.model.sessions.events import EvidenceKept, MessageRecorded
 
-Found: TypeAlias = tuple[holdfast.Recorded, str | None]
-"""An event, and the cursor that goes on after it, where it is known."""
-Wanted: TypeAlias = Callable[[holdfast.Recorded], bool]
-Read: TypeAlias = Callable[..., Sequence[holdfast.Recorded]]
-
+EventWithCursor: TypeAlias = tuple[holdfast.types.StoredEvent, str | None]
+"""An event, and the cursor after it, if it is known."""
+EventFilter: TypeAlias = Callable[[holdfast.types.StoredEvent], bool]
+EventReader: TypeAlias = Callable[..., Sequence[holdfast.types.StoredEvent]]
+EventWatcher: TypeAlias = Callable[..., Iterable[holdfast.types.FeedEvent]]
 HASH_DIGITS = 12
 PAYLOAD_CHARS = 2_000
 
 
-class _Feed:
-    """Everybody's events from a cursor on."""
+class _FeedSource:
+    """The events of all streams, from a cursor on."""
 
-    def __init__(self, engine: holdfast.Engine, cursor: str, wanted: Wanted) -> None:
+    def __init__(self, engine: holdfast.Engine, cursor: str, is_wanted: EventFilter) -> None:
         self._engine = engine
         self._cursor = cursor
-        self._wanted = wanted
+        self._is_wanted = is_wanted
 
-    def page(self, room: int) -> list[Found] | None:
-        """The next events, at most so many of them wanted; None if there are no more by now."""
-        page = self._engine.feed(self._cursor, limit=PAGE)
+    def page(self, limit: int) -> list[EventWithCursor] | None:
+        """Return the next matching events, at most `limit`; None if there are no more events now."""
+        page = self._engine.admin.feed(self._cursor, limit=PAGE)
         if not page.events:
             return None
-        wanted = [number for number, event in enumerate(page.events) if self._wanted(event)]
-        if len(wanted) > room:  # the cursor must stand right after the last one that is shown
-            wanted = wanted[:room]
-            page = self._engine.feed(self._cursor, limit=wanted[-1] + 1)
+        matches = [number for number, event in enumerate(page.events) if self._is_wanted(event)]
+        if len(matches) > limit:  # the cursor must point right after the last event that is shown
+            matches = matches[:limit]
+            page = self._engine.admin.feed(self._cursor, limit=matches[-1] + 1)
         self._cursor = page.cursor
-        last = wanted[-1] if wanted else None
-        return [(page.events[number], page.cursor if number == last else None) for number in wanted]
+        last = matches[-1] if matches else None
+        return [(page.events[number], page.cursor if number == last else None) for number in matches]
+
+    def follow(self) -> Iterator[EventWithCursor]:
+        """Wait for matching events."""
+        for event in self._engine.admin.watch(after=self._cursor):
+            if self._is_wanted(event):
+                yield event, event.cursor
 
 
-class _Stream:
-    """One session's or one ledger's events from a seq on."""
+class _Stream(NamedTuple):
+    """A session or a ledger: how to read and to watch it, and its version."""
 
-    def __init__(self, read: Read, after: int, wanted: Wanted) -> None:
-        self._read = read
+    read: EventReader
+    watch: EventWatcher
+    version: int
+
+
+class _StreamSource:
+    """The events of one session or ledger, from a seq on."""
+
+    def __init__(self, stream: _Stream, after: int, is_wanted: EventFilter) -> None:
+        self._read = stream.read
+        self._watch = stream.watch
         self._after = after
-        self._wanted = wanted
+        self._is_wanted = is_wanted
 
-    def page(self, room: int) -> list[Found] | None:
+    def page(self, limit: int) -> list[EventWithCursor] | None:
         try:
             page = self._read(after=self._after, limit=PAGE)
-        except errors.SessionNotFound:  # it was destroyed while we looked on
+        except errors.SessionNotFound:  # the session was destroyed meanwhile
             return None
         if not page:
             return None
-        wanted = [event for event in page if self._wanted(event)]
-        self._after = wanted[room - 1].seq if len(wanted) > room else page[-1].seq
-        return [(event, None) for event in wanted[:room]]
+        matches = [event for event in page if self._is_wanted(event)]
+        self._after = matches[limit - 1].seq if len(matches) > limit else page[-1].seq
+        return [(event, None) for event in matches[:limit]]
+
+    def follow(self) -> Iterator[EventWithCursor]:
+        """Wait for matching events."""
+        return ((event, None) for event in self._watch(after=self._after) if self._is_wanted(event))
 
 
-Source: TypeAlias = _Feed | _Stream
+EventSource: TypeAlias = _FeedSource | _StreamSource
 
 
 @click.command()
-@click.argument("session", required=False, shell_complete=session_names)
+@click.argument("session", required=False, shell_complete=complete_session_names)
 @thread_option
-@kind_options
-@click.option("--facts", is_flag=True, help="The session's ledger instead of its conversation.")
-@click.option("--after", metavar="PLACE", help="Begin after this seq of the session, or this cursor of the feed.")
+@ledger_options
+@click.option("--facts", is_flag=True, help="Show the ledger of the session, not its conversation.")
+@click.option(
+    "--after", metavar="POSITION", help="Start after this seq of the stream, or after this cursor of the feed."
+)
 @click.option("--type", "kind", metavar="TYPE", help="Only events of this type, such as message.recorded.")
 @limit_option(100)
-@click.option("-f", "--follow", is_flag=True, help="Wait for more.")
-@click.option("--payload", is_flag=True, help="Show what each event says. JSON always does.")
-@common
+@click.option("-f", "--follow", is_flag=True, help="Wait for new events.")
+@click.option("--payload", is_flag=True, help="Show the payload of each event. JSON always contains it.")
+@common_options
 @click.pass_obj
 def log(
     settings: Settings,
@@ -99,67 +129,67 @@ def log(
     facts: bool,
     **named: str | None,
 ) -> None:
-    """Show events of a session, of a ledger, or of all.
+    """Show the events of a session, of a ledger, or of the store.
 
-    The newest ones; with --after, those that come next.
-    All means all tenants and actors, unless --tenant or --actor is given.
+    By default the newest events; with --after, the events after that position.
+    Without a session or ledger: the events of all tenants and actors, unless --tenant or --actor is given.
     """
     with settings.open() as engine:
-        source: Source
-        one = _one(settings, engine, session, Whose(**named, thread=thread), facts)
-        if one is None:
-            source = _Feed(engine, after or "", _wanted(settings, kind))
+        source: EventSource
+        stream = _select_stream(settings, engine, session, LedgerSelector(**named, thread=thread), facts)
+        if stream is None:
+            source = _FeedSource(engine, after or "", _build_filter(settings, kind))
         else:
-            read, version = one
-            source = _Stream(read, _start(version, after, kind, limit), _wanted(None, kind))
-        newest = after is None and limit
-        chosen = _newest(engine, source, limit) if newest else _upto(source, 0 if follow else limit)
-        for event, cursor in chosen:
-            _tell(settings, event, cursor, payload, named=one is None)
-        while follow:
-            time.sleep(FOLLOW_S)
-            for event, cursor in _upto(source, 0):
-                _tell(settings, event, cursor, payload, named=one is None)
+            source = _StreamSource(stream, _start_after(stream.version, after, kind, limit), _build_filter(None, kind))
+        is_newest = after is None and limit
+        events = _read_newest(engine, source, limit) if is_newest else _read_next(source, 0 if follow else limit)
+        for event, cursor in events:
+            _print_event(settings, event, cursor, payload, show_stream=stream is None)
+        for event, cursor in source.follow() if follow else ():
+            _print_event(settings, event, cursor, payload, show_stream=stream is None)
 
 
-def _one(
-    settings: Settings, engine: holdfast.Engine, session: str | None, whose: Whose, facts: bool
-) -> tuple[Read, int] | None:
-    """How to read the one stream that was asked for, and its version; None if all were."""
-    if session is None and not whose.named:
+def _select_stream(
+    settings: Settings, engine: holdfast.Engine, session: str | None, selector: LedgerSelector, facts: bool
+) -> _Stream | None:
+    """Return the requested stream; None if all streams were requested."""
+    if session is None and not selector.ledger_names:
         if facts:
-            raise click.UsageError("--facts goes with a session.")
+            raise click.UsageError("--facts needs a session.")
         return None
-    if session is not None and not whose.named and not facts:
-        found = settings.session(engine, session, whose.thread)
-        return found.events, found.state().version
+    if session is not None and not selector.ledger_names and not facts:
+        conversation = settings.find_session(engine, session, selector.thread)
+        scope = conversation.scope
+        watch = functools.partial(engine.watch, scope.session, actor=scope.actor, thread=scope.thread)
+        return _Stream(conversation.events, watch, conversation.state().version)
     if session is not None and not facts:
-        raise click.UsageError("One at a time: a session, or a ledger.")
-    stream = chosen(settings, engine, whose._replace(session=session)).id.stream
-    head = engine.store.head(stream)
-    return functools.partial(engine.store.read, stream), head.version if head else 0
+        raise click.UsageError("Name a session or a ledger, not both.")
+    ledger = select_ledger(settings, engine, selector._replace(session=session)).id
+    head = engine.store.head(ledger.stream)
+    read = functools.partial(engine.store.read, ledger.stream)
+    return _Stream(read, functools.partial(engine.watch, ledger=ledger), head.version if head else 0)
 
 
-def _wanted(settings: Settings | None, kind: str | None) -> Wanted:
-    tenant = settings.tenant if settings is not None and settings.tenant_given else None
+def _build_filter(settings: Settings | None, kind: str | None) -> EventFilter:
+    tenant = settings.tenant if settings is not None and settings.has_tenant else None
     actor = settings.actor if settings is not None else None
 
-    def wanted(event: holdfast.Recorded) -> bool:
+    def is_wanted(event: holdfast.types.StoredEvent) -> bool:
         stream = event.stream
-        return kind in (None, event.type) and tenant in (None, stream.tenant) and actor in (None, _actor(stream))
+        return kind in (None, event.type) and tenant in (None, stream.tenant) and actor in (None, _actor_of(stream))
 
-    return wanted
+    return is_wanted
 
 
-def _actor(stream: holdfast.StreamId) -> str | None:
-    """Whose session it is, or that of the session whose ledger it is."""
+def _actor_of(stream: holdfast.types.StreamId) -> str | None:
+    """Return the actor of a session, or of the session that a ledger belongs to."""
     if stream.kind == "session":
         return stream.key[0]
     return stream.key[1] if stream.key[0] == "session" else None
 
 
-def _start(version: int, after: str | None, kind: str | None, limit: int) -> int:
-    """The seq to begin after: what was asked for, or as late as the newest ones allow."""
+def _start_after(version: int, after: str | None, kind: str | None, limit: int) -> int:
+    """Return the seq to start after: the requested one, or the last one that shows all of the newest events."""
     if after is None:
         return max(0, version - limit) if limit and kind is None else 0
     if not (after.isascii() and after.isdigit() and len(after) < 19):
@@ -167,44 +197,63 @@ def _start(version: int, after: str | None, kind: str | None, limit: int) -> int
     return int(after)
 
 
-def _upto(source: Source, limit: int) -> Iterator[Found]:
-    """The next events, at most so many; 0 for all there are by now."""
+def _read_next(source: EventSource, limit: int) -> Iterator[EventWithCursor]:
+    """Read the next events, at most `limit`; 0 for all that exist now."""
     shown = 0
     while (not limit or shown < limit) and (page := source.page(limit - shown if limit else PAGE)) is not None:
         yield from page
         shown += len(page)
 
 
-def _newest(engine: holdfast.Engine, source: Source, limit: int) -> Iterator[Found]:
-    """The feed is read forwards only, so the newest are what is left in the end."""
-    kept: deque[Found] = deque(maxlen=limit)
-    with progress("reading the log") as advance:
-        total = engine.totals().events if advance is not None and isinstance(source, _Feed) else 0
+def _read_newest(engine: holdfast.Engine, source: EventSource, limit: int) -> Iterator[EventWithCursor]:
+    """Read the last `limit` events. The feed can only be read forwards, so all events are read."""
+    newest: deque[EventWithCursor] = deque(maxlen=limit)
+    with show_progress("reading the log") as advance:
+        total = engine.admin.totals().events if advance is not None and isinstance(source, _FeedSource) else 0
         read = 0
         while (page := source.page(PAGE)) is not None:
-            kept += page
+            newest += page
             read += PAGE
             if advance is not None and total:
                 advance(min(read, total), total)
-    yield from kept
+    yield from newest
 
 
-def _tell(settings: Settings, event: holdfast.Recorded, cursor: str | None, payload: bool, *, named: bool) -> None:
+def _print_event(
+    settings: Settings, event: holdfast.types.StoredEvent, cursor: str | None, payload: bool, *, show_stream: bool
+) -> None:
     if settings.json:
-        emit(shapes.event(event, cursor))
+        print_json(documents.event(event, cursor))
         return
-    home = event.stream
-    kind = () if home.kind == "session" else ("ledger",)
-    where = f"{clean('/'.join((home.tenant, *kind, *home.key)))}  " if named else ""
-    role, words = summary(event)
-    say(
+    stream = event.stream
+    kind = () if stream.kind == "session" else ("ledger",)
+    where = f"{escape('/'.join((stream.tenant, *kind, *stream.key)))}  " if show_stream else ""
+    role, summary = summarize_event(event)
+    print_line(
         f"{event.seq:>6}  ",
-        Styled(f"{local(event.time_us)}  {event.hash.hex()[:HASH_DIGITS]}  ", "dim"),
-        Styled(f"{clean(event.type):<20}", "bold"),
+        StyledText(f"{format_local_time(event.time_us)}  {event.hash.hex()[:HASH_DIGITS]}  ", "dim"),
+        StyledText(f"{escape(event.type):<20}", "bold"),
         "  ",
-        Styled(where, "blue"),
-        Styled(role, ROLES.get(role, "")),
-        words,
+        StyledText(where, "blue"),
+        StyledText(role, ROLE_STYLES.get(role, "")),
+        summary,
     )
     if payload:
-        say(" " * 8, cut(json_text(shapes.payload(event)), PAYLOAD_CHARS))
+        print_line(" " * 8, truncate(json_text(documents.payload(event)), PAYLOAD_CHARS))
+
+
+SUMMARY_CHARS = 72
+
+
+def summarize_event(event: holdfast.types.StoredEvent) -> tuple[str, str]:
+    """Return the role of an event, if it has one, and a summary; the payload itself if it cannot be decoded."""
+    if event.payload is None:
+        return "", "(erased)"
+    try:
+        current = upcast.decode_event(event)
+    except errors.EventUnreadable:
+        current = None
+    if current is None:
+        return "", shorten(json_text(documents.payload(event)), SUMMARY_CHARS)
+    role = current.role if isinstance(current, MessageRecorded | EvidenceKept) else ""
+    return role, shorten(current.describe(event.seq), SUMMARY_CHARS).removeprefix(role)

@@ -1,4 +1,4 @@
-"""`holdfast situation`: how things stand in a conversation, and what was done in it last."""
+"""`holdfast situation`: the situation of a conversation, and its last actions."""
 
 from __future__ import annotations
 
@@ -7,31 +7,40 @@ from typing import Any
 import click
 
 import holdfast
-from holdfast.cli import shapes
-from holdfast.cli.context import frame_option
-from holdfast.cli.screen import Column, Styled, block, emit, say, table
-from holdfast.cli.sessions import limit_option, session_argument, thread_option
-from holdfast.cli.settings import Settings, common
-from holdfast.cli.words import clean, clean_lines, short, stamp
+from holdfast.cli import documents
+from holdfast.cli.options import frame_option, limit_option, session_argument, thread_option
+from holdfast.cli.output import (
+    StyledText,
+    TableColumn,
+    escape,
+    escape_lines,
+    format_timestamp,
+    print_block,
+    print_json,
+    print_line,
+    print_table,
+    shorten,
+)
+from holdfast.cli.settings import Settings, common_options
 
 TEXT_CHARS = 100
 PAGE = 100
-"""Actions that are read at once."""
-OUTCOMES = {"success": "green", "failure": "yellow", "error": "red", "timeout": "red"}
+"""The number of actions that are read at a time."""
+OUTCOME_STYLES = {"success": "green", "failure": "yellow", "error": "red", "timeout": "red"}
 
-_FIELDS = (
-    Column("FIELD", whole=True),
-    Column("ITERATION", right=True, whole=True),
-    Column("BY"),
-    Column("SAYS"),
+_FIELD_COLUMNS = (
+    TableColumn("FIELD", whole=True),
+    TableColumn("ITERATION", right=True, whole=True),
+    TableColumn("BY"),
+    TableColumn("TEXT", wrap=True),
 )
-_ACTIONS = (
-    Column("EVENT", right=True, whole=True),
-    Column("ITERATION", right=True, whole=True),
-    Column("MODE", whole=True),
-    Column("TOOLS"),
-    Column("OUTCOME", whole=True),
-    Column("APPROACH"),
+_ACTION_COLUMNS = (
+    TableColumn("EVENT", right=True, whole=True),
+    TableColumn("ITERATION", right=True, whole=True),
+    TableColumn("MODE", whole=True),
+    TableColumn("TOOLS"),
+    TableColumn("OUTCOME", whole=True),
+    TableColumn("APPROACH", wrap=True),
 )
 
 
@@ -40,73 +49,73 @@ _ACTIONS = (
 @thread_option
 @frame_option
 @limit_option(4)
-@click.option("--details", is_flag=True, help="Show what a model is given to reason on.")
-@common
+@click.option("--details", is_flag=True, help="Show the text about the situation that a model gets.")
+@common_options
 @click.pass_obj
 def situation(
     settings: Settings, session: str, thread: str | None, frame: str | None, limit: int, details: bool
 ) -> None:
-    """Show how things stand in a conversation, who says so, and what was done in it last.
+    """Show the situation of a conversation, and its last actions.
 
     The newest actions come last.
     """
     with settings.open() as engine:
-        whole = settings.session(engine, session, thread)
-        conversation: Any = whole if frame is None else whole.get_frame(frame)
+        whole = settings.find_session(engine, session, thread)
+        conversation: Any = whole if frame is None else whole.frames.get(frame)
         frame = None if frame is None else conversation.id
-        found: holdfast.Situation = conversation.situation()
-        actions = _newest(conversation, limit)
-        context: str = conversation.reasoning_context("deep") if details else ""
+        current: holdfast.types.Situation = conversation.situation.get()
+        actions = _read_newest_actions(conversation, limit)
+        context: str = conversation.situation.reasoning("deep") if details else ""
     if settings.json:
-        document = {**shapes.plain(conversation.scope), "frame": frame, **shapes.plain(found)}
+        document = {**documents.to_plain(conversation.scope), "frame": frame, **documents.to_plain(current)}
         more = {"reasoning_context": context} if details else {}
-        emit({**document, "actions": shapes.plain(actions), **more})
+        print_json({**document, "actions": documents.to_plain(actions), **more})
         return
-    if not found.fields:
-        say(clean(f"Nobody has said how things stand in the {'frame' if frame else 'session'} {frame or session!r}."))
+    if not current.fields:
+        print_line(escape(f"There is no situation yet in the {'frame' if frame else 'session'} {frame or session!r}."))
     else:
-        _fields(found)
+        _print_fields(current)
     if actions:
-        say("")
-        table(_ACTIONS, (_cells(each) for each in actions))
+        print_line("")
+        print_table(_ACTION_COLUMNS, (_action_cells(action) for action in actions))
     if details:
-        say("")
-        block(clean_lines(context), 0)
+        print_line("")
+        print_block(escape_lines(context), 0)
 
 
-def _newest(conversation: Any, limit: int) -> list[holdfast.Action]:
-    """The newest actions, so many, or all of them; oldest first."""
-    found: list[holdfast.Action] = []
-    while not limit or len(found) < limit:
-        size = min(PAGE, limit - len(found)) if limit else PAGE
-        page = conversation.actions(before=found[0].seq if found else None, limit=size)
-        found = [*page, *found]
+def _read_newest_actions(conversation: Any, limit: int) -> list[holdfast.types.Action]:
+    """Read the last `limit` actions, oldest first; 0 for all."""
+    actions: list[holdfast.types.Action] = []
+    while not limit or len(actions) < limit:
+        size = min(PAGE, limit - len(actions)) if limit else PAGE
+        page = conversation.situation.actions(before=actions[0].seq if actions else None, limit=size)
+        actions = [*page, *actions]
         if len(page) < size:
             break
-    return found
+    return actions
 
 
-def _fields(found: holdfast.Situation) -> None:
-    by = clean(f"{found.by}, in iteration {found.iteration:,}")
-    say("Since ", Styled(stamp(found.time_us), "bold"), f", by {by}:")
-    table(
-        _FIELDS,
+def _print_fields(current: holdfast.types.Situation) -> None:
+    by = escape(f"{current.by}, in iteration {current.iteration:,}")
+    print_line("Since ", StyledText(format_timestamp(current.time_us), "bold"), f", by {by}:")
+    print_table(
+        _FIELD_COLUMNS,
         (
-            [Styled(name, "bold"), f"{stated.iteration:,}", short(stated.by, TEXT_CHARS), clean(stated.text)]
-            for name, stated in found.stated.items()
+            [StyledText(name, "bold"), f"{field.iteration:,}", shorten(field.by, TEXT_CHARS), escape(field.text)]
+            for name, field in current.origins.items()
         ),
     )
 
 
-def _cells(action: holdfast.Action) -> list[str | Styled]:
+def _action_cells(action: holdfast.types.Action) -> list[str | StyledText]:
     calls = action.tool_calls
-    worst = next((each.outcome for each in calls if each.outcome != "success"), "success" if calls else "")
-    tools = short(", ".join(each.name for each in calls), TEXT_CHARS) if calls else ""
+    worst = next((call.outcome for call in calls if call.outcome != "success"), "success" if calls else "")
+    tools = shorten(", ".join(call.name for call in calls), TEXT_CHARS) if calls else ""
     return [
         f"{action.seq:,}",
         f"{action.iteration:,}",
         action.mode,
         tools,
-        Styled(worst, OUTCOMES.get(worst, "")),
-        short(action.approach or action.thinking, TEXT_CHARS),
+        StyledText(worst, OUTCOME_STYLES.get(worst, "")),
+        shorten(action.approach or action.thinking, TEXT_CHARS),
     ]

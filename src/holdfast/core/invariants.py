@@ -1,4 +1,4 @@
-"""What must be true of every state, whatever led to it."""
+"""The invariants of session states."""
 
 from __future__ import annotations
 
@@ -6,79 +6,96 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast.core import layers, situation, stack
-from holdfast.core.messages import group_of
-from holdfast.core.summaries import covering, partly
-from holdfast.model.frames import FrameState, frame_seq
-from holdfast.model.plan import Reduction
-from holdfast.model.situation import Standing
+from holdfast.core.frames.stack import group_by_parent, is_narrower
+from holdfast.core.history.boundaries import cuts_through, find_covering_summary
+from holdfast.core.sessions import layers
+from holdfast.core.situation import fold
+from holdfast.model.content import calling_seq
+from holdfast.model.frames.frames import FrameState, frame_seq
+from holdfast.model.history.plans import Reduction
+from holdfast.model.situation.situations import SituationState
 from holdfast.model.state import SessionState
 
 
-def check(state: SessionState) -> list[str]:
-    """The statements that do not hold; empty for a sound state."""
-    return [rule for rule, holds in rules(state).items() if not holds]
+def find_violations(state: SessionState) -> list[str]:
+    """The rules that the state breaks; empty for a sound state."""
+    return [rule for rule, holds in evaluate_rules(state).items() if not holds]
 
 
-def rules(state: SessionState) -> dict[str, bool]:
-    """All that must be true, and whether it is."""
-    groups = {(call.frame, group_of(call.id)) for call in state.open_calls}
-    return _frames(state) | {
+def evaluate_rules(state: SessionState) -> dict[str, bool]:
+    """Every rule, and whether the state keeps it."""
+    groups = {(call.frame, calling_seq(call.id)) for call in state.open_calls}
+    return _frame_rules(state) | {
         "an absent session has no events": (state.status == "absent") == (state.version == 0),
         "messages are among the events": 0 <= state.messages <= max(0, state.version - 1),
         "tokens are not negative": 0 <= state.live_tokens <= state.tokens,
         "no messages, no tokens": state.messages > 0 or state.tokens == 0,
-        "exactly an ended session has a reason": (state.status in ("closed", "destroyed")) == bool(state.close_reason),
-        "in each frame, the calls of one message wait at a time": len({frame for frame, _ in groups}) == len(groups),
-        "a call that waits was made by a message": all(group is not None for _, group in groups),
-        "calls wait in an open session only": not state.open_calls or state.status == "open",
-        "a call waits once": len({call.id for call in state.open_calls}) == len(state.open_calls),
-        "system messages stand in order": list(state.pinned) == sorted({*state.pinned}),
-        "summaries stand in order, side by side": all(
-            _side_by_side(state, frame) for frame in {each.frame for each in state.summaries}
+        "an ended session, and no other, has a reason": (state.status in ("closed", "destroyed"))
+        == bool(state.close_reason),
+        "each conversation has open calls of one message at most": len({frame for frame, _ in groups}) == len(groups),
+        "an open call belongs to a message": all(group is not None for _, group in groups),
+        "only an open session has open calls": not state.open_calls or state.status == "open",
+        "an open call is listed once": len({call.id for call in state.open_calls}) == len(state.open_calls),
+        "system messages are in order": list(state.pinned) == sorted({*state.pinned}),
+        "summaries are in order and do not overlap": all(
+            _are_summaries_disjoint(state, frame) for frame in {each.frame for each in state.summaries}
         ),
-        "only live frames are shown in a way of their own": {*state.views}
-        | {each.frame or "" for each in state.summaries}
+        "only live frames have views and summaries": {*state.views} | {each.frame or "" for each in state.summaries}
         <= {"", *state.frames},
-        "pieces stand in order, each once": all(_in_order(view.reduced) for view in state.views.values()),
-        "what left the view left the table": _in_view(state),
-        "what is redacted is in view, in order, each once": all(
-            _redacted_in_view(state, name or None) for name in state.views
+        "reduced pieces are in order, each once": all(_is_ordered(view.reduced) for view in state.views.values()),
+        "reduced pieces are in view": _are_reductions_in_view(state),
+        "redacted items are in view, in order, each once": all(
+            _are_redactions_in_view(state, name or None) for name in state.views
         ),
-        "a boundary lies behind": all(
+        "no withdrawn message is under a summary that tells of it, reduced or redacted": _are_withdrawals_apart(state),
+        "withdrawals are in order, of live conversations": [each.seq for each in state.withdrawals]
+        == sorted({each.seq for each in state.withdrawals})
+        and all(
+            each.frame in (None, *state.frames) and state.start < each.ranges[0][0] <= each.ranges[-1][1] < each.seq
+            for each in state.withdrawals
+        ),
+        "a boundary is in the past": all(
             (view.boundary > 0 or bool(view.redacted)) and view.boundary <= state.version
             for view in state.views.values()
         ),
-        "what is in view is part of the whole": state.live + len(state.pinned) <= state.messages,
-        "what is offered lies behind": state.start <= state.offered <= state.version,
-        "frames that rest are counted": state.resting
+        "messages in view are among all messages": state.live + len(state.pinned) <= state.messages,
+        "offered history is in the past": state.start <= state.offered <= state.version,
+        "suspended frames are counted": state.resting
         == sum(each.suspension is not None for each in state.frames.values()),
-        "frames live in an open session only": not state.frames or state.status == "open",
-        "something is at hand or around in an open session only": not (state.working or state.environment)
+        "only an open session has live frames": not state.frames or state.status == "open",
+        "only an open session has a working set and an environment": not (state.working or state.environment)
         or state.status == "open",
-        "what is at hand and around came with an event": all(
-            1 <= seq <= state.version for seq in layers.seqs_of(state)
+        "the items of layers name events of the session": all(
+            1 <= seq <= state.version for seq in layers.layer_seqs(state)
         ),
-        "what is at hand and around is weighed": layers.weight_of(state) <= state.bulk,
-        "what is said of how things stand is weighed": situation.weight_of(state) <= state.bulk,
-        "only conversations of live frames stand somewhere": {*state.standings} <= {"", *state.frames},
-        "things stand somewhere in an open session only": not state.standings or state.status == "open",
-        "how a conversation stands was said before": all(
-            _said_before(state, each) for each in state.standings.values()
+        "the weight of a state includes its layers": layers.layer_weight(state) <= state.bulk,
+        "the weight of a state includes its situations": fold.total_size(state) <= state.bulk,
+        "only live frames have leases": {*state.leases} <= {"", *state.frames},
+        "only an open session has leases": not state.leases or state.status == "open",
+        "the number of a turn is an event, and so are the tickets": all(
+            each.number <= state.version
+            and list(each.waiters) == sorted(each.waiters, key=lambda waiter: waiter.ticket)
+            and all(waiter.ticket <= state.version for waiter in each.waiters)
+            for each in state.leases.values()
         ),
+        "only live frames have situations": {*state.standings} <= {"", *state.frames},
+        "only an open session has situations": not state.standings or state.status == "open",
+        "a situation names past events": all(_is_situation_in_past(state, each) for each in state.standings.values()),
     }
 
 
-def _frames(state: SessionState) -> dict[str, bool]:
+def _frame_rules(state: SessionState) -> dict[str, bool]:
     frames = state.frames
     live = [
-        each for frame, each in frames.items() if each.id == frame and each.live and frame_seq(frame) <= state.version
+        each
+        for frame, each in frames.items()
+        if each.id == frame and each.is_live and frame_seq(frame) <= state.version
     ]
     below = [(frames[each.parent], each) for each in live if each.parent in frames]
-    children = stack.children_of(frames)
+    children = group_by_parent(frames)
     return {
-        "only live frames are kept, by their ids": len(live) == len(frames),
-        "a frame lives below a live one, or is a root": all(
+        "the state has live frames only, by their ids": len(live) == len(frames),
+        "a frame has a live parent, or is a root": all(
             (each.parent in frames) != (each.parent is None) for each in live
         ),
         "a parent is older, and one less deep": all(
@@ -87,71 +104,86 @@ def _frames(state: SessionState) -> dict[str, bool]:
         "a root has no depth, and is its own root": all(
             (each.parent is None) == (each.depth == 0) == (each.root == each.id) for each in live
         ),
-        "what is below has the same root": all(parent.root == each.root for parent, each in below),
+        "a frame has the root of its parent": all(parent.root == each.root for parent, each in below),
         "children are counted": all(each.children == len(children.get(each.id, ())) for each in live),
-        "what is delegated is what live children were granted": all(
+        "delegated tokens are the grants of live children": all(
             each.budget.delegated == sum(child.budget.total for child in children.get(each.id, ())) for each in live
         ),
-        "what is reserved is in reservations": all(
+        "reserved tokens are those of the reservations": all(
             each.budget.reserved == sum(one.amount for one in each.reservations) for each in live
         ),
         "no figure of a budget is negative": all(
             min(msgspec.structs.astuple(each.budget)) >= 0 and each.usage.input_tokens >= 0 for each in live
         ),
-        "a status says what a frame waits for": all(each.status == _status(each) for each in live),
-        "limits are never wider than above": all(stack.narrower(each.limits, parent.limits) for parent, each in below),
-        "exactly one token wakes what rests": all(_rests(each, frames) for each in live),
+        "a status matches what a frame waits for": all(each.status == _expected_status(each) for each in live),
+        "limits are not wider than those of the parent": all(
+            is_narrower(each.limits, parent.limits) for parent, each in below
+        ),
+        "exactly one token resumes a suspended frame": all(_is_suspension_valid(each, frames) for each in live),
     }
 
 
-def _status(frame: FrameState) -> str:
+def _expected_status(frame: FrameState) -> str:
     if frame.suspension is not None:
         return "suspended"
     return "waiting" if frame.children else "active"
 
 
-def _rests(frame: FrameState, frames: Mapping[str, FrameState]) -> bool:
-    rest = frame.suspension
-    if rest is None:
+def _is_suspension_valid(frame: FrameState, frames: Mapping[str, FrameState]) -> bool:
+    suspension = frame.suspension
+    if suspension is None:
         return True
-    if rest.holder == frame.id:
-        return bool(rest.digest)
-    return not rest.digest and rest.holder in frames
+    if suspension.holder == frame.id:
+        return bool(suspension.digest)
+    return not suspension.digest and suspension.holder in frames
 
 
-def _side_by_side(state: SessionState, frame: str | None) -> bool:
-    own = state.summaries_of(frame)
+def _are_summaries_disjoint(state: SessionState, frame: str | None) -> bool:
+    summaries = state.summaries_of(frame)
     ends = [state.start]
-    for each in own:
+    for each in summaries:
         ends += [each.first - 1, each.last]
-    inside = all(each.last < each.seq <= state.version for each in own)
-    return inside and ends == sorted(ends) and not any(partly(each, each.first, each.last) for each in own)
+    inside = all(each.last < each.seq <= state.version for each in summaries)
+    return inside and ends == sorted(ends) and not any(cuts_through(each, each.first, each.last) for each in summaries)
 
 
-def _in_order(pieces: Sequence[Reduction]) -> bool:
-    places = [(each.message, each.piece) for each in pieces]
-    return places == sorted({*places})
+def _is_ordered(pieces: Sequence[Reduction]) -> bool:
+    keys = [(each.message, each.piece) for each in pieces]
+    return keys == sorted({*keys})
 
 
-def _said_before(state: SessionState, standing: Standing) -> bool:
-    seqs = [*(each.seq for each in standing.fields.values()), *standing.actions, standing.version]
-    in_order = list(standing.actions) == sorted({*standing.actions}) and len(standing.actions) <= standing.acted
-    return in_order and all(0 <= seq <= state.version for seq in seqs) and standing.replies <= state.messages
+def _is_situation_in_past(state: SessionState, situation: SituationState) -> bool:
+    seqs = [*(each.seq for each in situation.fields.values()), *situation.actions, situation.version]
+    in_order = list(situation.actions) == sorted({*situation.actions}) and len(situation.actions) <= situation.acted
+    return in_order and all(0 <= seq <= state.version for seq in seqs) and situation.replies <= state.messages
 
 
-def _redacted_in_view(state: SessionState, frame: str | None) -> bool:
-    places = [each.at for each in state.view(frame).redacted]
+def _are_redactions_in_view(state: SessionState, frame: str | None) -> bool:
+    seqs = [each.at for each in state.view(frame).redacted]
     summaries = state.summaries_of(frame)
     shown = {each.seq for each in summaries}
     start = max(state.start, frame_seq(frame))
-    inside = all(at in shown or (start < at and covering(summaries, at) is None) for at in places)
-    return inside and places == sorted({*places}) and all(at <= state.version for at in places)
+    inside = all(at in shown or (start < at and find_covering_summary(summaries, at) is None) for at in seqs)
+    return inside and seqs == sorted({*seqs}) and all(at <= state.version for at in seqs)
 
 
-def _in_view(state: SessionState) -> bool:
-    """No piece of a message is in the table that a summary of its conversation stands for, or that a reset took away."""
+def _are_withdrawals_apart(state: SessionState) -> bool:
+    for frame in {each.frame for each in state.withdrawals}:
+        hidden, view = state.hidden_ranges(frame), state.view(frame)
+        if any(each.message in hidden for each in view.reduced) or any(each.at in hidden for each in view.redacted):
+            return False
     return not any(
-        each.message <= state.start or covering(state.summaries_of(name or None), each.message)
+        one.seq < each.seq and one.first <= last and first <= one.last
+        for each in state.withdrawals
+        for one in state.summaries_of(each.frame)
+        for first, last in each.ranges
+    )
+
+
+def _are_reductions_in_view(state: SessionState) -> bool:
+    """Whether no reduced piece is covered by a summary, or out of view since a reset."""
+    return not any(
+        each.message <= state.start or find_covering_summary(state.summaries_of(name or None), each.message)
         for name, view in state.views.items()
         for each in view.reduced
     )

@@ -1,4 +1,7 @@
-"""From events and the states around them to rows. Pure, so that a rebuild gives the same bytes."""
+"""Rows from events and the states around them. Pure, so that a rebuild gives the same bytes.
+
+Law: each event is folded once; the same pass gives the next state and the rows.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +11,60 @@ from typing import Literal
 import msgspec
 
 from holdfast import codec
-from holdfast.core import stack
-from holdfast.core.fold import offers
-from holdfast.core.shown import size_of
-from holdfast.model.events import (
-    Event,
-    FrameResumed,
-    HandleAdded,
-    HandleMoved,
-    HandleReplaced,
-    OffloadAcknowledged,
-    ResultAdded,
-    TokenReissued,
+from holdfast.core.fold import find_offload, fold_session_with_frames
+from holdfast.core.frames.stack import latest_token_expiry
+from holdfast.core.history.views import piece_size
+from holdfast.model.entries.events import EntryAppended, EntryChunksStored
+from holdfast.model.events import Event, event_blob_refs
+from holdfast.model.frames.events import FrameResumed, ResultAdded, TokenReissued
+from holdfast.model.frames.frames import FrameState, Suspension, frame_seq
+from holdfast.model.history.events import ContextCompacted, HandleAdded, HandleMoved, HandleReplaced
+from holdfast.model.history.handles import Handle, Priority, handle_id, handle_seq, piece_id
+from holdfast.model.history.plans import Reduction, Residency
+from holdfast.model.names import Scope, hash_long_name
+from holdfast.model.rows import (
+    BlobRow,
+    ChunkRow,
+    EntryRow,
+    FrameRow,
+    HandleRow,
+    OutboxRow,
+    PageRow,
+    Row,
+    SessionRow,
+    TokenRow,
 )
-from holdfast.model.frames import FrameState, Suspension, frame_seq
-from holdfast.model.handles import Handle, Priority, handle_id, handle_seq, piece_id
-from holdfast.model.names import Scope
-from holdfast.model.needs import refs_of
-from holdfast.model.plan import Reduction, Residency
-from holdfast.model.rows import BlobRow, FrameRow, HandleRow, OutboxRow, PageRow, Row, SessionRow, TokenRow
+from holdfast.model.sessions.events import OffloadAcknowledged
 from holdfast.model.state import SessionState
-from holdfast.model.view_events import ContextCompacted
 
 
-def rows_of(
+class SessionFold:
+    """The state and the rows of a session, folded event by event."""
+
+    def __init__(self, scope: Scope, state: SessionState) -> None:
+        self.state = state
+        self._scope = scope
+        self._event_rows: list[Row] = []
+        self._frames: dict[str, FrameState] = {}
+
+    def add(self, event: Event | None, event_type: str, time_us: int) -> None:
+        """Fold one more event; `event` is None if its payload was erased."""
+        before = self.state
+        self.state, frames = fold_session_with_frames(before, event, event_type, time_us)
+        self._event_rows += project_event(self._scope, before, event, event_type, time_us, frames)
+        self._frames |= frames
+
+    def build_rows(self) -> list[Row]:
+        """The rows of all events; those of the frames and of the session once, as they are after the last event."""
+        session = session_row(self._scope, self.state)
+        return [
+            *self._event_rows,
+            *(frame_row(self._scope, frame) for frame in self._frames.values()),
+            *(() if session is None else (session,)),
+        ]
+
+
+def project_event(
     scope: Scope,
     before: SessionState,
     event: Event | None,
@@ -39,14 +72,15 @@ def rows_of(
     time_us: int,
     frames: Mapping[str, FrameState],
 ) -> Iterator[Row]:
-    """The rows that one event puts in place, beside those of its session and of the frames that it changes."""
+    """The rows of one event, except those of its session and of the frames that it changes."""
     seq = before.version + 1
-    for ref in dict.fromkeys(refs_of(event)):
+    for ref in dict.fromkeys(event_blob_refs(event)):
         yield BlobRow(**scope.columns, digest=ref.digest, seq=seq, size=ref.size)
     yield from _handle_rows(scope, before, event)
+    yield from _entry_rows(scope, seq, event, time_us)
     if frames:
-        yield from _beside(scope, before, event, frames)
-    stretch = offers(before, event, event_type)
+        yield from _frame_token_rows(scope, before, event, frames)
+    stretch = find_offload(before, event, event_type)
     if stretch is not None:
         entry, why, at_us, done = seq, event_type.removeprefix("session."), time_us, 0
     elif isinstance(event, OffloadAcknowledged):
@@ -65,18 +99,20 @@ def rows_of(
     )
 
 
-def _beside(scope: Scope, before: SessionState, event: Event | None, frames: Mapping[str, FrameState]) -> Iterator[Row]:
+def _frame_token_rows(
+    scope: Scope, before: SessionState, event: Event | None, frames: Mapping[str, FrameState]
+) -> Iterator[Row]:
     """The tokens of these frames."""
     for frame in frames.values():
         yield from _token_rows(scope, before.frames.get(frame.id), frame, event)
 
 
 def _handle_rows(scope: Scope, before: SessionState, event: Event | None) -> Iterator[HandleRow | PageRow]:
-    """The handle that an event makes or changes, and the pieces of messages that it takes out of view or brings back."""
+    """The handle that an event adds or changes, and the pieces of messages that it takes out of view or brings back."""
     match event:
         case HandleAdded() | ResultAdded() | HandleReplaced() if event.frame in before.frames:
-            handle = handle_of(event, before.version + 1)
-            result = _result(event)
+            handle = handle_from_event(event, before.version + 1)
+            result = _result_status(event)
             yield HandleRow(
                 **scope.columns,
                 handle=handle_seq(handle.id),
@@ -92,8 +128,29 @@ def _handle_rows(scope: Scope, before: SessionState, event: Event | None) -> Ite
                 yield page_row(scope, event.frame, each, "spooled_out")
 
 
-def _result(event: HandleAdded | ResultAdded | HandleReplaced) -> str:
-    """How the child ended that brought it; empty if none did."""
+def _entry_rows(scope: Scope, seq: int, event: Event | None, time_us: int) -> Iterator[EntryRow | ChunkRow]:
+    match event:
+        case EntryChunksStored(chunks=chunks):
+            for at, chunk in enumerate(chunks):
+                yield ChunkRow(**scope.columns, digest=chunk.digest, seq=seq, at=at)
+        case EntryAppended():
+            full = (event.kind, event.key, event.parent or "")
+            kind, key, parent = (name and hash_long_name(name) for name in full)
+            yield EntryRow(
+                **scope.columns,
+                entry=key,
+                kind=kind,
+                parent=parent,
+                seq=seq,
+                at_us=time_us,
+                size=event.size,
+                digest=event.digest,
+                names="" if (kind, key, parent) == full else codec.encode(full).decode(),
+            )
+
+
+def _result_status(event: HandleAdded | ResultAdded | HandleReplaced) -> str:
+    """The ending of the child frame that added the handle; empty for other handles."""
     if isinstance(event, ResultAdded):
         return event.status
     return event.result if isinstance(event, HandleReplaced) else ""
@@ -112,7 +169,7 @@ def page_row(scope: Scope, frame: str | None, piece: Reduction, residency: Resid
 
 
 def piece_handle(piece: Reduction, frame: str | None, residency: Residency, priority: Priority = "medium") -> Handle:
-    """The handle of a piece of a message; its priority is that of the unit, which an event does not tell."""
+    """The handle of a piece of a message. It has no priority: an event does not contain that of the message group."""
     return Handle(
         id=piece_id(piece.message, piece.piece),
         frame=frame,
@@ -134,14 +191,14 @@ def frame_row(scope: Scope, frame: FrameState) -> FrameRow:
         **scope.columns,
         frame=frame_seq(frame.id),
         parent=frame_seq(frame.parent),
-        ended=None if frame.live else frame.status,
+        ended=None if frame.is_live else frame.status,
         deadline_us=frame.deadline_us,
         state=codec.encode(frame).decode(),
     )
 
 
-def handle_of(event: HandleAdded | ResultAdded | HandleReplaced, seq: int) -> Handle:
-    """The handle that event `seq` makes, or changes."""
+def handle_from_event(event: HandleAdded | ResultAdded | HandleReplaced, seq: int) -> Handle:
+    """The handle that event `seq` adds or changes."""
     if isinstance(event, ResultAdded):
         return Handle(
             id=handle_id(seq),
@@ -166,7 +223,7 @@ def handle_of(event: HandleAdded | ResultAdded | HandleReplaced, seq: int) -> Ha
         at=seq,
         metadata=event.metadata,
         locator=f"event:{seq}",
-        size=0 if event.content is None else size_of(event.content),
+        size=0 if event.content is None else piece_size(event.content),
     )
     if isinstance(event, HandleAdded):
         return handle
@@ -181,47 +238,47 @@ def handle_of(event: HandleAdded | ResultAdded | HandleReplaced, seq: int) -> Ha
     )
 
 
-def with_residency(handle: Handle, collapsed: Mapping[str, int]) -> Handle:
-    """A handle as its row has it, with what a later compaction says about it: that names ids, and writes no rows."""
+def apply_collapse(handle: Handle, collapsed: Mapping[str, int]) -> Handle:
+    """A handle from its row, with the effect of a later compaction, which names ids and writes no rows."""
     if handle.residency != "resident" or handle.at > collapsed.get(handle.id, 0):
         return handle
     return msgspec.structs.replace(handle, residency="collapsed")
 
 
 def _token_rows(scope: Scope, before: FrameState | None, after: FrameState, event: Event | None) -> Iterator[TokenRow]:
-    """The token that a frame had, and the one that it has now."""
-    had = before.suspension if before is not None else None
-    has = after.suspension
-    if had is has:
+    """The rows of the old and of the new token of a frame."""
+    old = before.suspension if before is not None else None
+    new = after.suspension
+    if old is new:
         return
-    if had is not None and had.digest and (has is None or has.digest != had.digest):
+    if old is not None and old.digest and (new is None or new.digest != old.digest):
         status: Literal["consumed", "replaced", "revoked", "ended"] = "ended"
-        if had.revoked:
+        if old.revoked:
             status = "revoked"
         elif isinstance(event, FrameResumed):
             status = "consumed"
         elif isinstance(event, TokenReissued):
             status = "replaced"
-        yield _token_row(scope, after.id, had, status, suspended=False)
-    if has is not None and has.digest:
-        yield _token_row(scope, after.id, has, "revoked" if has.revoked else "live", suspended=True)
+        yield _token_row(scope, after.id, old, status, suspended=False)
+    if new is not None and new.digest:
+        yield _token_row(scope, after.id, new, "revoked" if new.revoked else "live", suspended=True)
 
 
 def _token_row(
     scope: Scope,
     frame: str,
-    rest: Suspension,
+    suspension: Suspension,
     status: Literal["live", "consumed", "replaced", "revoked", "ended"],
     *,
     suspended: bool,
 ) -> TokenRow:
     return TokenRow(
         **scope.columns,
-        digest=rest.digest,
+        digest=suspension.digest,
         frame=frame_seq(frame),
         status=status,
         suspended=int(suspended),
-        state=codec.encode(rest).decode(),
+        state=codec.encode(suspension).decode(),
     )
 
 
@@ -241,18 +298,18 @@ def session_row(scope: Scope, state: SessionState) -> SessionRow | None:
         output_tokens=state.usage.output_tokens,
         created_us=state.created_us,
         updated_us=state.updated_us,
-        expires_us=_expiry(state),
+        expires_us=_expiry_us(state),
         residue=state.residue,
         gone=int(state.status == "destroyed"),
     )
 
 
-def _expiry(state: SessionState) -> int | None:
-    """When it is to be timed out, if nothing happens before: not while a token may come for one of its frames."""
+def _expiry_us(state: SessionState) -> int | None:
+    """When the session times out if nothing happens before; not while a token of one of its frames is valid."""
     if not state.idle_timeout_us or state.status != "open":
         return None
     idle = state.active_us + state.idle_timeout_us
     if not state.resting:
         return idle
-    until = stack.rest_until(state.frames)
+    until = latest_token_expiry(state.frames)
     return None if until is None else max(idle, until)

@@ -1,4 +1,4 @@
-"""What a flow may ask for: one call on the event store, or to run another flow while nobody else writes its streams."""
+"""The effects of a flow: a call of the event store, a call of another function, or a flow with exclusive streams."""
 
 from __future__ import annotations
 
@@ -8,111 +8,129 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.model.facts import Search
-from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, Totals
+from holdfast.model.facts.fact import FactQuery
+from holdfast.model.log import Append, AppendResult, FeedPage, Snapshot, StoredEvent, StoreTotals, StreamHead
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, Among, FactRow, Order, Row
+from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)
 
 
-class Call(msgspec.Struct, frozen=True):
-    """A method of the event store. Made only by the functions below, which know its types."""
+class StoreCall(msgspec.Struct, frozen=True):
+    """A call of a method of the event store. Built only by the functions below, which have its types."""
 
     method: str
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
 
 
-class Exclusive(msgspec.Struct, frozen=True):
-    """Run the flow while this process holds these streams: commands on one stream take turns instead of colliding."""
+class ExclusiveFlow(msgspec.Struct, frozen=True):
+    """Run a flow while no other flow of this process writes these streams, so that commands do not collide."""
 
     streams: tuple[StreamId, ...]
     flow: Any
 
 
-class Outside(msgspec.Struct, frozen=True):
-    """Something that may take a while and is not the event store's."""
+class OutsideCall(msgspec.Struct, frozen=True):
+    """A call of another function that may take a while."""
 
     function: Callable[[], Any]
 
 
-Effect: TypeAlias = Call | Exclusive | Outside
+Effect: TypeAlias = StoreCall | ExclusiveFlow | OutsideCall
 Flow: TypeAlias = Generator[Effect, Any, T]
 
 
-def exclusive(streams: Sequence[StreamId], flow: Flow[T]) -> Flow[T]:
-    answer: T = yield Exclusive(tuple(sorted(streams)), flow)
+def run_exclusively(streams: Sequence[StreamId], flow: Flow[T]) -> Flow[T]:
+    answer: T = yield ExclusiveFlow(tuple(sorted(streams)), flow)
     return answer
 
 
-def outside(function: Callable[[], T]) -> Flow[T]:
-    answer: T = yield Outside(function)
+def run_inside(flow: Flow[T]) -> Flow[T]:
+    """Run a flow as an operation of its own within another: telemetry shows it as such."""
+    answer: T = yield ExclusiveFlow((), flow)
     return answer
 
 
-def called(function: Callable[[], T]) -> T:
-    """No generator and no future takes a StopIteration from elsewhere: a task would wait for it for ever."""
+def run_outside(function: Callable[[], T]) -> Flow[T]:
+    answer: T = yield OutsideCall(function)
+    return answer
+
+
+def call_function(function: Callable[[], T]) -> T:
+    """Call a function. StopIteration becomes RuntimeError: generators and futures do not pass it on."""
     try:
         return function()
     except StopIteration as error:
         raise RuntimeError("StopIteration") from error
 
 
-def append(request: Append) -> Flow[Appended]:
-    answer: Appended = yield Call("append", (request,))
+def append(request: Append) -> Flow[AppendResult]:
+    answer: AppendResult = yield StoreCall("append", (request,))
     return answer
 
 
 def adopt(
-    events: Sequence[Recorded],
+    events: Sequence[StoredEvent],
     rows: Mapping[StreamId, Sequence[Row]],
     erase: Mapping[StreamId, Sequence[int]],
     snapshots: Mapping[StreamId, Snapshot],
 ) -> Flow[None]:
-    yield Call("adopt", (events, rows, erase, snapshots))
+    yield StoreCall("adopt", (events, rows, erase, snapshots))
 
 
-def find(tenant: str, key: str) -> Flow[tuple[Recorded, ...]]:
-    answer: tuple[Recorded, ...] = yield Call("find", (tenant, key))
+def find(tenant: str, key: str) -> Flow[tuple[StoredEvent, ...]]:
+    answer: tuple[StoredEvent, ...] = yield StoreCall("find", (tenant, key))
     return answer
 
 
-def read(stream: StreamId, after: int, limit: int) -> Flow[tuple[Recorded, ...]]:
-    answer: tuple[Recorded, ...] = yield Call("read", (stream,), {"after": after, "limit": limit})
+def read(stream: StreamId, after: int, limit: int) -> Flow[tuple[StoredEvent, ...]]:
+    answer: tuple[StoredEvent, ...] = yield StoreCall("read", (stream,), {"after": after, "limit": limit})
     return answer
 
 
-def read_back(stream: StreamId, before: int | None, limit: int, types: Sequence[str]) -> Flow[tuple[Recorded, ...]]:
-    answer: tuple[Recorded, ...] = yield Call(
+def read_back(stream: StreamId, before: int | None, limit: int, types: Sequence[str]) -> Flow[tuple[StoredEvent, ...]]:
+    answer: tuple[StoredEvent, ...] = yield StoreCall(
         "read_back", (stream,), {"before": before, "limit": limit, "types": types}
     )
     return answer
 
 
 def feed(cursor: str, limit: int) -> Flow[FeedPage]:
-    answer: FeedPage = yield Call("feed", (cursor,), {"limit": limit})
+    answer: FeedPage = yield StoreCall("feed", (cursor,), {"limit": limit})
+    return answer
+
+
+def tenant_feed(tenant: str, cursor: str, limit: int) -> Flow[FeedPage]:
+    """Only for a store that has it: see ports.TenantFeed."""
+    answer: FeedPage = yield StoreCall("tenant_feed", (tenant, cursor), {"limit": limit})
+    return answer
+
+
+def end_cursor(tenant: str | None) -> Flow[str]:
+    """Only for a store that has it: see ports.ChangeSource."""
+    answer: str = yield StoreCall("end_cursor", (tenant,))
     return answer
 
 
 def positions(stream: StreamId, seqs: Sequence[int]) -> Flow[tuple[tuple[int, ...], ...]]:
-    answer: tuple[tuple[int, ...], ...] = yield Call("positions", (stream, seqs))
+    answer: tuple[tuple[int, ...], ...] = yield StoreCall("positions", (stream, seqs))
     return answer
 
 
-def head(stream: StreamId) -> Flow[Head | None]:
-    answer: Head | None = yield Call("head", (stream,))
+def head(stream: StreamId) -> Flow[StreamHead | None]:
+    answer: StreamHead | None = yield StoreCall("head", (stream,))
     return answer
 
 
-def heads(after: StreamId | None, limit: int) -> Flow[tuple[Head, ...]]:
-    answer: tuple[Head, ...] = yield Call("heads", (), {"after": after, "limit": limit})
+def heads(after: StreamId | None, limit: int) -> Flow[tuple[StreamHead, ...]]:
+    answer: tuple[StreamHead, ...] = yield StoreCall("heads", (), {"after": after, "limit": limit})
     return answer
 
 
 def snapshot(stream: StreamId) -> Flow[Snapshot | None]:
-    answer: Snapshot | None = yield Call("snapshot", (stream,))
+    answer: Snapshot | None = yield StoreCall("snapshot", (stream,))
     return answer
 
 
@@ -122,39 +140,39 @@ def rows(
     after: R | None,
     limit: int,
     *,
-    order: Order = IN_ORDER_OF_KEY,
+    order: RowOrder = BY_KEY,
     least: Mapping[str, int] = MappingProxyType({}),
     most: Mapping[str, int] = MappingProxyType({}),
-    among: Among = MappingProxyType({}),
+    among: ColumnValues = MappingProxyType({}),
 ) -> Flow[tuple[R, ...]]:
     options = {"after": after, "limit": limit, "order": order, "least": least, "most": most, "among": among}
-    answer: tuple[R, ...] = yield Call("rows", (table, where), options)
+    answer: tuple[R, ...] = yield StoreCall("rows", (table, where), options)
     return answer
 
 
-def search(asked: Search) -> Flow[tuple[tuple[FactRow, float], ...]]:
-    answer: tuple[tuple[FactRow, float], ...] = yield Call("search", (asked,))
+def search(query: FactQuery) -> Flow[tuple[tuple[FactRow, float], ...]]:
+    answer: tuple[tuple[FactRow, float], ...] = yield StoreCall("search", (query,))
     return answer
 
 
 def replace_rows(stream: StreamId, version: int, new: Sequence[Row]) -> Flow[None]:
-    yield Call("replace_rows", (stream, version, new))
+    yield StoreCall("replace_rows", (stream, version, new))
 
 
 def projection_version() -> Flow[int]:
-    answer: int = yield Call("projection_version")
+    answer: int = yield StoreCall("projection_version")
     return answer
 
 
 def set_projection_version(version: int) -> Flow[None]:
-    yield Call("set_projection_version", (version,))
+    yield StoreCall("set_projection_version", (version,))
 
 
 def check() -> Flow[tuple[str, ...]]:
-    answer: tuple[str, ...] = yield Call("check")
+    answer: tuple[str, ...] = yield StoreCall("check")
     return answer
 
 
-def totals() -> Flow[Totals]:
-    answer: Totals = yield Call("totals")
+def totals() -> Flow[StoreTotals]:
+    answer: StoreTotals = yield StoreCall("totals")
     return answer

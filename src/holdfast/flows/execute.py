@@ -1,7 +1,8 @@
-"""A command's way: load the state, decide, append events and rows in one transaction, fold.
+"""The path of a command: load the state, decide, append events and rows in one transaction.
 
-Laws: the cache is changed only after the store has acknowledged; the key is looked up before anything is decided; without a
-caller's expected version a collision with another process is decided anew, a bounded number of times.
+Laws: the cache changes only after the store has acknowledged the append. The key is looked up before a decision. Without an
+expected version, a command that collides with another process is decided again, a bounded number of times. Each event is
+folded once: the same pass gives the next state and the rows.
 """
 
 from __future__ import annotations
@@ -11,251 +12,254 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from holdfast import chain, codec
-from holdfast.core import facts, ledgers, sessions
-from holdfast.core.fold import fold
+from holdfast.core.decide import decide_session
+from holdfast.core.facts.decide import decide as decide_ledger
+from holdfast.core.facts.project import LedgerFold
 from holdfast.errors import Contended, HoldfastError, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.inform import informed
-from holdfast.flows.inform_facts import about_facts
-from holdfast.flows.load import State, StateCache, format_of, ledger_stepped, load, load_ledger, replay, stepped
+from holdfast.flows.facts.lookup import gather_facts
+from holdfast.flows.inputs import complete_input
+from holdfast.flows.load import (
+    StateCache,
+    load_ledger_state,
+    load_session_state,
+    replay_stream,
+    snapshot_format,
+    start_fold,
+)
 from holdfast.model import limits
-from holdfast.model.commands import Command, Given, LedgerCommand
-from holdfast.model.events import Event, MessageRecorded, PayloadsErased
-from holdfast.model.facts import FactState, fact_seq
-from holdfast.model.log import Append, Appended, NewEvent, Snapshot, StreamWrite
-from holdfast.model.names import LedgerId, Scope, StreamId
+from holdfast.model.commands import SessionCommand
+from holdfast.model.events import Event
+from holdfast.model.facts.commands import LedgerCommand
+from holdfast.model.facts.fact import FactState, fact_seq
+from holdfast.model.inputs import DecisionInput
+from holdfast.model.log import Append, AppendResult, NewEvent, Snapshot, StreamWrite
+from holdfast.model.names import StreamId
 from holdfast.model.rows import Row
-from holdfast.model.state import LedgerState, SessionState
+from holdfast.model.sessions.events import MessageRecorded, PayloadsErased
+from holdfast.model.state import LedgerState, SessionState, StreamState
 from holdfast.ports import IdSource
 
 
-class Part(msgspec.Struct, frozen=True):
-    """One command, and what is given with it."""
+class CommandRequest(msgspec.Struct, frozen=True):
+    """One command, with its input."""
 
-    command: Command | LedgerCommand
-    given: Given
-    refused: list[str] | None = None
-    """If it may be left out: why it was. None for one without which the others make no sense."""
+    command: SessionCommand | LedgerCommand
+    inputs: DecisionInput
+    refusals: list[str] | None = None
+    """For an optional command: why it was left out. None for a command that the others need."""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """A command, or several that take effect together, each on what those before it made; with what travels beside them."""
+class CommandBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """One command, or several that take effect together. Each is decided on the state after those before it."""
 
-    parts: tuple[Part, ...]
-    bound: bytes | None = None
-    """What the key stands for; None for the commands themselves."""
+    requests: tuple[CommandRequest, ...]
+    key_content: bytes | None = None
+    """The content that the key is bound to; None for the commands themselves."""
     principal: str
     cause: str | None = None
     key: str | None = None
     expected: int | None = None
     """The version that the first stream must have."""
-    needs: tuple[Callable[[], object], ...] = ()
-    """What else must be there: each raises if it is not. Asked before the append, after the key."""
+    preconditions: tuple[Callable[[], object], ...] = ()
+    """Each raises if it is not met. Checked after the key was looked up, before the append."""
 
 
-class _Behind(Exception):
-    """Others have written since the state was read."""
+class _StaleStateError(Exception):
+    """Other processes have written since the state was read."""
 
     def __init__(self, conflict: VersionConflict) -> None:
         self.conflict = conflict
 
 
-class _Course:
-    """What an order comes to on one stream, command by command."""
+class _StreamChanges:
+    """The changes that a batch makes to one stream, command by command."""
 
-    def __init__(self, stream: StreamId, state: State) -> None:
+    def __init__(self, stream: StreamId, state: StreamState) -> None:
         self.stream = stream
-        self.before = self.state = state
+        self.version = state.version
+        """Before the batch."""
         self.events: list[Event] = []
-        self.known: dict[str, FactState] = {}
-        """Facts of a ledger as they were before."""
-        self._changed: dict[str, FactState] = {}
-        self.time_us = 0
+        self.erase: tuple[int, ...] = ()
+        self._fold = start_fold(stream, state, {})
+        self._replay_rows: list[Row] = []
 
     @property
-    def changed(self) -> Mapping[str, FactState]:
-        """Facts of a ledger that are no longer as their rows say."""
-        return self._changed
+    def state(self) -> StreamState:
+        return self._fold.state
 
-    def read(self, stored: Mapping[str, FactState]) -> None:
-        """These were found in the rows."""
-        newest = max(map(fact_seq, stored), default=0)
-        if newest > self.before.version:  # newer than the state: what is made now would be named as they are
-            raise _Behind(VersionConflict(stream=self.stream, expected=self.before.version, actual=newest))
-        self.known = {**stored, **self.known}
+    @property
+    def fact_changes(self) -> Mapping[str, FactState]:
+        """The facts of a ledger that differ from their rows."""
+        return self._fold.changes if isinstance(self._fold, LedgerFold) else {}
 
-    def add(self, events: tuple[Event, ...], given: Given) -> None:
-        self.time_us = given.time_us
+    def add_stored_facts(self, facts: Mapping[str, FactState]) -> None:
+        """Note facts as their rows have them, before events that name them are added."""
+        newest = max(map(fact_seq, facts), default=0)
+        if newest > self.version:  # newer than the state: a new fact would get the id of a stored one
+            raise _StaleStateError(VersionConflict(stream=self.stream, expected=self.version, actual=newest))
+        if isinstance(self._fold, LedgerFold) and not self.erase:  # a replay has read all facts
+            for name, fact in facts.items():
+                self._fold.facts.setdefault(name, fact)
+
+    def add_events(self, events: tuple[Event, ...], time_us: int) -> Flow[None]:
+        """Fold these events. Before an erasure, the stream is replayed without the erased payloads."""
+        if events and not self.events and isinstance(events[0], PayloadsErased):
+            self.erase = events[0].seqs
+            replay = yield from replay_stream(self.stream, self.version, erased=frozenset(self.erase))
+            state, self._replay_rows, facts = replay
+            self._fold = start_fold(self.stream, state, facts)
         for event in events:
-            if isinstance(self.state, LedgerState):
-                facts = given.slice.facts | self._changed
-                self._changed |= ledgers.applied(facts, event, self.state.version + 1, given.time_us)
-                self.state = ledgers.step(self.state, event.name, given.time_us)
-            else:
-                self.state = fold(self.state, event, event.name, given.time_us)
+            self._fold.add(event, event.name, time_us)
         self.events += events
 
+    def build_write(self, ids: IdSource) -> StreamWrite:
+        salts = ids.salts(len(self.events))
+        new = tuple(
+            NewEvent(event.name, event.version, codec.encode_event(event), salt)
+            for event, salt in zip(self.events, salts, strict=True)
+        )
+        rows = (*self._replay_rows, *self._fold.build_rows())
+        snapshot = build_snapshot(self.stream, 0 if self.erase else self.version, self.state)
+        return StreamWrite(self.stream, self.version, new, rows, snapshot, self.erase)
 
-def execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
-    """The events that the command made, now or when its key was first used; none if it changed nothing."""
-    streams = dict.fromkeys(part.command.stream for part in order.parts)
-    return effects.exclusive(list(streams), _execute(order, cache, ids))
+
+def execute(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[AppendResult]:
+    """The events of the batch, appended now or when its key was first used; none if it changed nothing."""
+    streams = dict.fromkeys(request.command.stream for request in batch.requests)
+    return effects.run_exclusively(list(streams), _execute_in_turn(batch, cache, ids))
 
 
-def _execute(order: Order, cache: StateCache, ids: IdSource) -> Flow[Appended]:
-    content = order.bound or codec.encode_commands([part.command for part in order.parts])
+def _execute_in_turn(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[AppendResult]:
+    content = batch.key_content or codec.encode_commands([request.command for request in batch.requests])
     fresh = False
-    lost_to: VersionConflict | None = None
+    last_conflict: VersionConflict | None = None
     for _ in range(limits.REDECIDE_TRIES):
-        courses = yield from _courses(order, cache, fresh=fresh)
-        if order.key is not None:  # after the state: then whoever changed it was not another try of this command
-            first = yield from effects.find(order.parts[0].command.stream.tenant, order.key)
+        streams = yield from _load_streams(batch, cache, fresh=fresh)
+        if batch.key is not None:  # after the state: then another try of this command cannot have changed it
+            first = yield from effects.find(batch.requests[0].command.stream.tenant, batch.key)
             if first:
-                return chain.repeated(order.key, content, first)
+                return chain.answer_repeated_key(batch.key, content, first)
         try:
-            _check_expected(order, courses)
-            yield from _decide(order, courses, fresh=fresh)
-        except _Behind as behind:
-            lost_to, fresh = behind.conflict, True
+            _check_expected(batch, streams)
+            yield from _decide_batch(batch, streams, fresh=fresh)
+        except _StaleStateError as stale:
+            last_conflict, fresh = stale.conflict, True
             continue
         except HoldfastError:
-            # Before refusing on a state that may be old, or for a command that another thread just finished: look again.
+            # The state may be old, or another thread may have just finished this command: look again before the refusal.
             if fresh:
                 raise
             fresh = True
             continue
-        changed = [course for course in courses.values() if course.events]
-        if not changed and not fresh:
+        changes = [each for each in streams.values() if each.events]
+        if not changes and not fresh:
             fresh = True
             continue
-        if not changed:
-            return Appended(())
-        for need in order.needs:
-            yield from effects.outside(need)
+        if not changes:
+            return AppendResult(())
+        for check in batch.preconditions:
+            yield from effects.run_outside(check)
         try:
-            return (yield from _commit(order, content, changed, cache, ids))
+            return (yield from _commit(batch, content, changes, cache, ids))
         except VersionConflict as conflict:
-            if order.expected is not None:
+            if batch.expected is not None:
                 raise
-            lost_to = conflict
+            last_conflict = conflict
             fresh = True
-    assert lost_to is not None, "only a conflict leads to another try without a fresh state"
+    assert last_conflict is not None, "only a conflict leads to another try on a fresh state"
     raise Contended(
-        stream=lost_to.stream,
-        expected=lost_to.expected,
-        actual=lost_to.actual,
+        stream=last_conflict.stream,
+        expected=last_conflict.expected,
+        actual=last_conflict.actual,
         tries=limits.REDECIDE_TRIES,
         limit_name="REDECIDE_TRIES",
-    ) from lost_to
+    ) from last_conflict
 
 
-def _courses(order: Order, cache: StateCache, *, fresh: bool) -> Flow[dict[StreamId, _Course]]:
-    courses: dict[StreamId, _Course] = {}
-    for part in order.parts:
-        stream = part.command.stream
-        if stream not in courses:
-            loading = load_ledger if stream.kind == "ledger" else load
-            courses[stream] = _Course(stream, (yield from loading(stream, cache, fresh=fresh)))
-    return courses
+def _load_streams(batch: CommandBatch, cache: StateCache, *, fresh: bool) -> Flow[dict[StreamId, _StreamChanges]]:
+    streams: dict[StreamId, _StreamChanges] = {}
+    for request in batch.requests:
+        stream = request.command.stream
+        if stream not in streams:
+            load = load_ledger_state if stream.kind == "ledger" else load_session_state
+            streams[stream] = _StreamChanges(stream, (yield from load(stream, cache, fresh=fresh)))
+    return streams
 
 
-def _check_expected(order: Order, courses: dict[StreamId, _Course]) -> None:
-    stream = order.parts[0].command.stream
-    if order.expected is not None and order.expected != courses[stream].state.version:
-        raise VersionConflict(stream=stream, expected=order.expected, actual=courses[stream].state.version)
+def _check_expected(batch: CommandBatch, streams: dict[StreamId, _StreamChanges]) -> None:
+    stream = batch.requests[0].command.stream
+    actual = streams[stream].version
+    if batch.expected is not None and batch.expected != actual:
+        raise VersionConflict(stream=stream, expected=batch.expected, actual=actual)
 
 
-def _decide(order: Order, courses: dict[StreamId, _Course], *, fresh: bool) -> Flow[None]:
-    """Each command on what those before it made. A fact knows the message that it is recorded with."""
+def _decide_batch(batch: CommandBatch, streams: dict[StreamId, _StreamChanges], *, fresh: bool) -> Flow[None]:
+    """Decide each command on the state after those before it. A fact gets the seq of the message recorded with it."""
     message = 0
-    for part in order.parts:
-        course = courses[part.command.stream]
+    for request in batch.requests:
         try:
-            message = yield from _decide_part(part, course, message)
+            message = yield from _decide_request(request, streams[request.command.stream], message)
         except HoldfastError as error:
-            if part.refused is None or not fresh:
+            if request.refusals is None or not fresh:
                 raise
-            part.refused.append(str(error))
+            request.refusals.append(str(error))
 
 
-def _decide_part(part: Part, course: _Course, message: int) -> Flow[int]:
-    """What the part makes is added to the course; returns the seq of the first message so far."""
-    command, given = part.command, part.given
-    if part.refused is not None:
-        part.refused.clear()
-    state = course.state
-    events: tuple[Event, ...]
+def _decide_request(request: CommandRequest, changes: _StreamChanges, message: int) -> Flow[int]:
+    """Add the events of one command to the changes; returns the seq of the first message of the batch so far."""
+    command, inputs, state = request.command, request.inputs, changes.state
+    if request.refusals is not None:
+        request.refusals.clear()
     if message:
-        given = msgspec.structs.replace(given, message=message)
+        inputs = msgspec.structs.replace(inputs, message=message)
+    events: tuple[Event, ...]
     if isinstance(state, LedgerState):
         assert isinstance(command, LedgerCommand), "a ledger's stream takes a ledger's commands"
-        completed, given, stored = yield from about_facts(command, given, course.changed)
-        course.read(stored)
-        events = facts.decide(state, completed, given)
+        command, inputs, stored = yield from gather_facts(command, inputs, changes.fact_changes)
+        changes.add_stored_facts(stored)
+        events = decide_ledger(state, command, inputs)
     else:
         assert not isinstance(command, LedgerCommand), "a session's stream takes a session's commands"
-        known, given = yield from informed(command, given, state)
-        events = sessions.decide(state, known, given)
-        said = [seq for seq, event in enumerate(events, state.version + 1) if isinstance(event, MessageRecorded)]
-        message = message or (said[0] if said else 0)
-    course.add(events, given)
+        command, inputs = yield from complete_input(command, inputs, state)
+        events = decide_session(state, command, inputs)
+        seqs = (seq for seq, event in enumerate(events, state.version + 1) if isinstance(event, MessageRecorded))
+        message = message or next(seqs, 0)
+    yield from changes.add_events(events, inputs.time_us)
     return message
 
 
-def _commit(order: Order, content: bytes, courses: list[_Course], cache: StateCache, ids: IdSource) -> Flow[Appended]:
-    writes: list[StreamWrite] = []
-    after: dict[StreamId, State] = {}
-    for course in courses:
-        write, after[course.stream] = yield from _write(course, ids)
-        writes.append(write)
+def _commit(
+    batch: CommandBatch, content: bytes, changes: list[_StreamChanges], cache: StateCache, ids: IdSource
+) -> Flow[AppendResult]:
+    writes = tuple(each.build_write(ids) for each in changes)
     request = Append(
         ids.command_id(),
         content,
-        order.parts[0].given.time_us,
-        order.principal,
-        tuple(writes),
-        order.cause,
-        order.key,
+        batch.requests[0].inputs.time_us,
+        batch.principal,
+        writes,
+        batch.cause,
+        batch.key,
     )
     try:
-        appended = yield from effects.append(request)
-    except BaseException:  # also a cancelled task: what became of the append is for the next load to find out
-        for stream in after:
-            cache.drop(stream)
+        result = yield from effects.append(request)
+    except BaseException:  # also a cancelled task: the next load finds out whether the append took effect
+        for each in changes:
+            cache.drop(each.stream)
         raise
-    for stream, state in after.items():
-        if appended.repeated:
-            cache.drop(stream)
+    for each in changes:
+        if result.repeated:
+            cache.drop(each.stream)
         else:
-            cache.put(stream, state)
-    return appended
+            cache.put(each.stream, each.state)
+    return result
 
 
-def _write(course: _Course, ids: IdSource) -> Flow[tuple[StreamWrite, State]]:
-    stream, before, events = course.stream, course.before, course.events
-    salts = ids.salts(len(events))
-    new = tuple(
-        NewEvent(event.name, event.version, codec.encode_event(event), salt)
-        for event, salt in zip(events, salts, strict=True)
-    )
-    erase = events[0].seqs if isinstance(events[0], PayloadsErased) else ()
-    rows: list[Row] = []
-    after, known = before, course.known
-    if erase:
-        after, rows, known = yield from replay(stream, before.version, erased=frozenset(erase))
-    named = ((event, event.name, course.time_us) for event in events)
-    if isinstance(after, LedgerState):
-        after, made = ledger_stepped(LedgerId.of(stream), after, named, known)
-    else:
-        after, made = stepped(Scope.of(stream), after, named)
-    snapshot = snapshot_of(stream, 0 if erase else before.version, after)
-    return StreamWrite(stream, before.version, new, (*rows, *made), snapshot, erase), after
-
-
-def snapshot_of(stream: StreamId, before: int, state: State) -> Snapshot | None:
-    """One every SNAPSHOT_EVERY events; while many frames live, every so many events, so that what is written down again and
-    again stays a small part. A state over the bound is replayed instead: slower, never wrong."""
+def build_snapshot(stream: StreamId, before: int, state: StreamState) -> Snapshot | None:
+    """A snapshot every SNAPSHOT_EVERY events, less often while many frames are live: snapshots stay a small part of the
+    writes. None for a state over the size limit, which is replayed from its events instead."""
     every = limits.SNAPSHOT_EVERY
     if isinstance(state, SessionState):
         while every * 4 < len(state.frames):
@@ -265,4 +269,4 @@ def snapshot_of(stream: StreamId, before: int, state: State) -> Snapshot | None:
     encoded = codec.encode(state)
     if len(encoded) > limits.SNAPSHOT_BYTES:
         return None
-    return Snapshot(state.version, format_of(stream), encoded)
+    return Snapshot(state.version, snapshot_format(stream), encoded)

@@ -1,61 +1,62 @@
-"""From the log to a state: the cache, else the snapshot, then the events behind it.
+"""Load states from the cache, else from the snapshot and the events after it. Here are also the caches of an engine.
 
-Laws: what comes out equals a replay from the first event; the price depends on the events since the last snapshot, never on
-the length of the history; a state that holds something erased since is thrown away.
+Laws: a loaded state equals a replay from the first event. The cost depends on the events since the last snapshot, not on
+the length of the history. A state with content that was erased since is dropped.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from holdfast import codec
-from holdfast.core import ledgers, project, upcast
-from holdfast.core.display import Display
-from holdfast.core.fold import fold, step
-from holdfast.core.shown import Shown
+from holdfast.core import upcast
+from holdfast.core.facts import fold as facts_fold
+from holdfast.core.facts.project import LedgerFold
+from holdfast.core.fold import fold_session
+from holdfast.core.history.views import Display, PartialPiece
+from holdfast.core.project import SessionFold
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.prepared import PreparedSummaries
 from holdfast.model import limits
-from holdfast.model.events import Event, PayloadsErased
-from holdfast.model.facts import FactState
-from holdfast.model.frames import FrameState
-from holdfast.model.log import Recorded
-from holdfast.model.messages import Item, Message
+from holdfast.model.events import Event
+from holdfast.model.facts.fact import FactState
+from holdfast.model.history.views import HistoryItem
+from holdfast.model.log import StoredEvent
 from holdfast.model.names import LedgerId, Scope, StreamId
 from holdfast.model.rows import Row
-from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
+from holdfast.model.sessions.events import PayloadsErased
+from holdfast.model.sessions.messages import Message
+from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState, StreamState
 
-State: TypeAlias = SessionState | LedgerState
 S = TypeVar("S", SessionState, LedgerState)
 
 
-class Viewed(NamedTuple):
-    """What a conversation held at a version, and how it was shown then but for what a guard keeps out."""
+class CachedView(NamedTuple):
+    """The items of a conversation at a version, as recorded and as shown, before the guard."""
 
     version: int
     start: int
-    recorded: tuple[Item, ...]
-    shown: tuple[Item, ...]
-    """The same items."""
+    recorded: tuple[HistoryItem, ...]
+    shown: tuple[HistoryItem, ...]
+    """The same items as shown."""
     tokens: int
     blocks: int
-    """Of what is shown."""
+    """The number of messages shown."""
     bodied: bool
-    """There are images, files or large parts of a provider's own among it."""
+    """Whether there are images, files or large opaque parts."""
     asked: Message | None
-    """The newest message of the user, in view or folded."""
-    partly: dict[int, tuple[Shown, ...]]
-    """Which pieces are shown in part, by message."""
+    """The newest user message, in view or folded."""
+    partly: dict[int, tuple[PartialPiece, ...]]
+    """The pieces that are shown in part, by message."""
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes in memory."""
+        """The approximate size in memory, in bytes."""
         return 4_096 + 1_536 * self.blocks + 6 * self.tokens
 
 
@@ -63,22 +64,22 @@ _ViewKey: TypeAlias = tuple[StreamId, str | None, Display]
 
 
 class ViewCache:
-    """What was read of the conversations used last, so that the next look reads only what came since."""
+    """The views of the conversations used last, so that the next read loads only newer events."""
 
     def __init__(self, most: int = limits.VIEWED_BYTES) -> None:
         self._most = most
         self._weight = 0
-        self._views: OrderedDict[_ViewKey, Viewed] = OrderedDict()
+        self._views: OrderedDict[_ViewKey, CachedView] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def get(self, stream: StreamId, frame: str | None, display: Display) -> Viewed | None:
+    def get(self, stream: StreamId, frame: str | None, display: Display) -> CachedView | None:
         with self._mutex:
-            found = self._views.get((stream, frame, display))
-            if found is not None:
+            view = self._views.get((stream, frame, display))
+            if view is not None:
                 self._views.move_to_end((stream, frame, display))
-            return found
+            return view
 
-    def put(self, stream: StreamId, frame: str | None, display: Display, view: Viewed) -> None:
+    def put(self, stream: StreamId, frame: str | None, display: Display, view: CachedView) -> None:
         with self._mutex:
             self._forget((stream, frame, display))
             if view.weight > self._most:
@@ -90,41 +91,42 @@ class ViewCache:
 
     def drop(self, stream: StreamId) -> None:
         with self._mutex:
-            for each in [each for each in self._views if each[0] == stream]:
-                self._forget(each)
+            for key in [key for key in self._views if key[0] == stream]:
+                self._forget(key)
 
-    def _forget(self, name: _ViewKey) -> None:
-        found = self._views.pop(name, None)
-        if found is not None:
-            self._weight -= found.weight
+    def _forget(self, key: _ViewKey) -> None:
+        view = self._views.pop(key, None)
+        if view is not None:
+            self._weight -= view.weight
 
 
 class StateCache:
-    """The states of the streams used last, so many, and of so much weight. What it holds is always a true prefix of the
-    log; one in doubt is known to be behind, most likely."""
+    """The states of the streams used last, limited in number and weight. A cached state is always a true prefix of the log;
+    a state in doubt is probably behind it."""
 
     def __init__(self, size: int, weight: int = limits.CACHED_BYTES) -> None:
         self._size = size
         self._most = weight
         self._weight = 0
-        self._states: OrderedDict[StreamId, State] = OrderedDict()
+        self._states: OrderedDict[StreamId, StreamState] = OrderedDict()
         self._doubtful: set[StreamId] = set()
         self.views = ViewCache()
         self.prepared = PreparedSummaries()
+        self.packs = UnansweredPacks()
         self._mutex = threading.Lock()
 
-    def get(self, stream: StreamId) -> State | None:
+    def get(self, stream: StreamId) -> StreamState | None:
         with self._mutex:
             state = self._states.get(stream)
             if state is not None:
                 self._states.move_to_end(stream)
             return state
 
-    def put(self, stream: StreamId, state: State) -> None:
+    def put(self, stream: StreamId, state: StreamState) -> None:
         with self._mutex:
-            known = self._states.get(stream)
-            if known is not None and known.version > state.version:
-                return  # a slow reader comes with old news
+            cached = self._states.get(stream)
+            if cached is not None and cached.version > state.version:
+                return  # a slow reader has an older state
             self._forget(stream)
             self._states[stream] = state
             self._weight += state.weight
@@ -143,7 +145,7 @@ class StateCache:
             self._doubtful.discard(stream)
 
     def doubt(self, moved: Callable[[StreamId], bool] | None) -> None:
-        """Others wrote to these streams, or perhaps to any: look before relying on their states."""
+        """Note that other processes wrote to these streams, or perhaps to any: check their states before use."""
         with self._mutex:
             self._doubtful |= {stream for stream in self._states if moved is None or moved(stream)}
 
@@ -151,24 +153,24 @@ class StateCache:
         return stream in self._doubtful
 
 
-def load(stream: StreamId, cache: StateCache, *, fresh: bool) -> Flow[SessionState]:
-    """A session's state; `fresh` also reads what other processes wrote since."""
-    return _load(stream, cache, SessionState, fresh=fresh)
+def load_session_state(stream: StreamId, cache: StateCache, *, fresh: bool) -> Flow[SessionState]:
+    """The state of a session; `fresh` also reads newer events of other processes."""
+    return _load_state(stream, cache, SessionState, fresh=fresh)
 
 
-def load_ledger(stream: StreamId, cache: StateCache, *, fresh: bool) -> Flow[LedgerState]:
-    """A ledger's state, which its facts are no part of."""
-    return _load(stream, cache, LedgerState, fresh=fresh)
+def load_ledger_state(stream: StreamId, cache: StateCache, *, fresh: bool) -> Flow[LedgerState]:
+    """The state of a ledger, without its facts."""
+    return _load_state(stream, cache, LedgerState, fresh=fresh)
 
 
-def _load(stream: StreamId, cache: StateCache, kind: type[S], *, fresh: bool) -> Flow[S]:
-    found = cache.get(stream)
-    state = found if isinstance(found, kind) else None
+def _load_state(stream: StreamId, cache: StateCache, kind: type[S], *, fresh: bool) -> Flow[S]:
+    cached = cache.get(stream)
+    state = cached if isinstance(cached, kind) else None
     if state is not None and not fresh and not cache.in_doubt(stream):
         return state
     while True:
         if state is None:
-            state = yield from _from_snapshot(stream, kind)
+            state = yield from _load_snapshot(stream, kind)
         tail = yield from _fold_tail(stream, state)
         if tail is not None:
             if tail.version:
@@ -178,59 +180,59 @@ def _load(stream: StreamId, cache: StateCache, kind: type[S], *, fresh: bool) ->
         state = None
 
 
-def format_of(stream: StreamId) -> int:
-    """How snapshots of such a stream are written today."""
+def snapshot_format(stream: StreamId) -> int:
+    """The current format of snapshots of such a stream."""
     return LEDGER_FORMAT if stream.kind == "ledger" else SNAPSHOT_FORMAT
 
 
-def nothing_of(stream: StreamId) -> State:
-    """What there is before the first event."""
+def empty_state(stream: StreamId) -> StreamState:
+    """The state before the first event."""
     return LedgerState() if stream.kind == "ledger" else SessionState()
 
 
-def _from_snapshot(stream: StreamId, kind: type[S]) -> Flow[S]:
+def _load_snapshot(stream: StreamId, kind: type[S]) -> Flow[S]:
     snapshot = yield from effects.snapshot(stream)
-    if snapshot is None or snapshot.format != format_of(stream):
+    if snapshot is None or snapshot.format != snapshot_format(stream):
         return kind()
     try:
         state = codec.decode(snapshot.state, kind)
     except (msgspec.MsgspecError, ValueError):
-        return kind()  # damaged: the events say the same, and verify tells
+        return kind()  # damaged: the events are complete, and verify reports it
     return state if state.version == snapshot.version else kind()
 
 
 def _fold_tail(stream: StreamId, base: S) -> Flow[S | None]:
-    """The state after all events behind `base`; None if one of them erased something that `base` was made of."""
+    """The state after all events that follow `base`; None if one of them erased an event of `base`."""
     state: S = base
     while True:
         page = yield from effects.read(stream, state.version, limits.READ_EVENTS)
         for recorded in page:
-            event = upcast.current(recorded)
-            if recorded.type == PayloadsErased.name and _touches(event, base):
+            event = upcast.decode_event(recorded)
+            if recorded.type == PayloadsErased.name and _erases_part_of(event, base):
                 return None
-            state = _further(state, event, recorded)
+            state = _fold_stored(state, event, recorded)
         if len(page) < limits.READ_EVENTS:
             return state
 
 
-def _further(state: S, event: Event | None, recorded: Recorded) -> S:
+def _fold_stored(state: S, event: Event | None, recorded: StoredEvent) -> S:
     if isinstance(state, LedgerState):
-        return ledgers.step(state, recorded.type, recorded.time_us)  # type: ignore[return-value]
-    return fold(state, event, recorded.type, recorded.time_us)
+        return facts_fold.step(state, recorded.type, recorded.time_us)  # type: ignore[return-value]
+    return fold_session(state, event, recorded.type, recorded.time_us)
 
 
-def _touches(erasure: Event | None, base: State) -> bool:
-    """Whether the state was made of something that this took away; if it was itself erased, nobody can tell."""
+def _erases_part_of(erasure: Event | None, base: StreamState) -> bool:
+    """Whether an erasure concerns events of the state; assumed if the erasure itself was erased."""
     if not isinstance(erasure, PayloadsErased):
         return base.version > 0
     return erasure.seqs[0] <= base.version
 
 
-def replay(
+def replay_stream(
     stream: StreamId, version: int, *, erased: Collection[int] = ()
-) -> Flow[tuple[State, list[Row], dict[str, FactState]]]:
-    """State, rows and facts from the first event to this version, as if the payloads of `erased` were gone already."""
-    state = nothing_of(stream)
+) -> Flow[tuple[StreamState, list[Row], dict[str, FactState]]]:
+    """State, rows and facts from the first event to this version, without the payloads of `erased`."""
+    state = empty_state(stream)
     facts: dict[str, FactState] = {}
     rows: dict[tuple[object, ...], Row] = {}
     while state.version < version:
@@ -238,62 +240,106 @@ def replay(
         page = yield from effects.read(stream, state.version, limit)
         if not page:
             break
-        state, made = fold_and_project(stream, state, page, facts, erased)
-        for row in made:
+        state, new_rows = fold_and_project(stream, state, page, facts, erased)
+        for row in new_rows:
             rows[(type(row), *(getattr(row, column) for column in type(row).key))] = row
     return state, list(rows.values()), facts
 
 
 def fold_and_project(
     stream: StreamId,
-    state: State,
-    page: Iterable[Recorded],
+    state: StreamState,
+    page: Iterable[StoredEvent],
     facts: dict[str, FactState],
     erased: Collection[int] = (),
-) -> tuple[State, list[Row]]:
-    """The state after these events, and the rows that they make. `facts` are those of a ledger that the events name: they
-    are kept up to date."""
-    events = (
-        (None if recorded.seq in erased else upcast.current(recorded), recorded.type, recorded.time_us)
-        for recorded in page
-    )
+) -> tuple[StreamState, list[Row]]:
+    """The state after these events, and their rows. `facts` are the facts of a ledger that the events name: they are
+    updated."""
+    fold = start_fold(stream, state, facts)
+    for recorded in page:
+        event = None if recorded.seq in erased else upcast.decode_event(recorded)
+        fold.add(event, recorded.type, recorded.time_us)
+    return fold.state, fold.build_rows()
+
+
+def start_fold(stream: StreamId, state: StreamState, facts: dict[str, FactState]) -> SessionFold | LedgerFold:
+    """A fold for the events after this state. `facts` are the facts of a ledger that the events name."""
     if isinstance(state, LedgerState):
-        return ledger_stepped(LedgerId.of(stream), state, events, facts)
-    return stepped(Scope.of(stream), state, events)
+        return LedgerFold(LedgerId.from_stream(stream), state, facts)
+    return SessionFold(Scope.from_stream(stream), state)
 
 
-def stepped(
-    scope: Scope, state: SessionState, events: Iterable[tuple[Event | None, str, int]]
-) -> tuple[SessionState, list[Row]]:
-    """The state after these events, and the rows that they make: those of frames and of the session once, at the end."""
-    rows: list[Row] = []
-    changed: dict[str, FrameState] = {}
-    for event, event_type, time_us in events:
-        before = state
-        state, frames = step(before, event, event_type, time_us)
-        rows += project.rows_of(scope, before, event, event_type, time_us, frames)
-        changed |= frames
-    rows += (project.frame_row(scope, frame) for frame in changed.values())
-    session = project.session_row(scope, state)
-    return state, rows if session is None else [*rows, session]
+class PreparedSummary(msgspec.Struct, frozen=True):
+    """A summary of the messages up to event `last`."""
+
+    version: int
+    """The version of the session that it was built from."""
+    last: int
+    digest: str
+    """Of the messages, as the summarizer read them."""
+    text: str
 
 
-def ledger_stepped(
-    ledger: LedgerId,
-    state: LedgerState,
-    events: Iterable[tuple[Event | None, str, int]],
-    facts: dict[str, FactState],
-) -> tuple[LedgerState, list[Row]]:
-    """The same for a ledger: the rows of each fact once, at the end."""
-    before: dict[str, FactState | None] = {}
-    rows: list[Row] = []
-    for event, event_type, time_us in events:
-        changed = ledgers.applied(facts, event, state.version + 1, time_us)
-        rows += ledgers.depend_rows(ledger, changed, facts)
-        for each in changed:
-            before.setdefault(each, facts.get(each))
-        facts |= changed
-        state = ledgers.step(state, event_type, time_us)
-    known = {each: one for each, one in before.items() if one is not None}
-    rows += ledgers.fact_rows(ledger, {each: facts[each] for each in before}, known)
-    return state, [*rows, ledgers.ledger_row(ledger, state)] if state.version else rows
+class PreparedSummaries:
+    """Summaries prepared before the boundary that uses them: in memory, one for each of the conversations used last.
+
+    Law: a prepared summary covers exactly the messages it was built from, as they were shown then. If one of them is shown
+    differently now, the summary is not used.
+    """
+
+    def __init__(self, most: int = limits.PREPARED_SUMMARIES) -> None:
+        self._most = most
+        self._summaries: OrderedDict[tuple[StreamId, str | None], PreparedSummary] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def get(self, stream: StreamId, frame: str | None, since: int) -> PreparedSummary | None:
+        """The summary of a conversation whose view changed last at event `since`; an older summary is dropped."""
+        with self._mutex:
+            summary = self._summaries.get((stream, frame))
+            if summary is not None and summary.version < since:
+                del self._summaries[stream, frame]
+                return None
+            return summary
+
+    def put(self, stream: StreamId, frame: str | None, summary: PreparedSummary) -> None:
+        with self._mutex:
+            self._summaries[stream, frame] = summary
+            self._summaries.move_to_end((stream, frame))
+            while len(self._summaries) > self._most:
+                self._summaries.popitem(last=False)
+
+
+class UnansweredPacks:
+    """The newest pack without a reply of each of the conversations used last."""
+
+    def __init__(self, most: int = limits.UNANSWERED_PACKS) -> None:
+        self._most = most
+        self._packs: OrderedDict[tuple[StreamId, str | None], Any] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def get(self, stream: StreamId, frame: str | None) -> Any | None:
+        with self._mutex:
+            return self._packs.get((stream, frame))
+
+    def put(self, stream: StreamId, frame: str | None, pack: object) -> None:
+        with self._mutex:
+            self._packs[stream, frame] = pack
+            self._packs.move_to_end((stream, frame))
+            while len(self._packs) > self._most:
+                self._packs.popitem(last=False)
+
+    def drop(self, stream: StreamId, frame: str | None) -> None:
+        """Remove the pack of a conversation that is not what the pack shows any more."""
+        with self._mutex:
+            self._packs.pop((stream, frame), None)
+
+    def remove(self, stream: StreamId, frame: str | None, pack: object) -> None:
+        """Remove a pack that was answered. A newer pack stays."""
+        with self._mutex:
+            for key in ((stream, frame), (stream, None)):
+                if self._packs.get(key) is pack:
+                    del self._packs[key]
+
+
+def digest_items(items: Sequence[HistoryItem]) -> str:
+    return codec.digest(tuple(items))

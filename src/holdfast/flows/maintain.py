@@ -1,4 +1,4 @@
-"""Looking after the log: verify, rebuild, import. All of it in pages, whatever the size."""
+"""Maintenance of the log: verify, rebuild and import. Everything is read in pages."""
 
 from __future__ import annotations
 
@@ -8,27 +8,37 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast import chain, codec
-from holdfast.core import fact_rules, invariants, ledgers, upcast
+from holdfast.core import invariants, upcast
+from holdfast.core.facts import fold
+from holdfast.core.facts import invariants as facts_invariants
 from holdfast.errors import DataError, HoldfastError, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.execute import snapshot_of
-from holdfast.flows.inform_facts import facts_by_id
-from holdfast.flows.load import State, StateCache, fold_and_project, format_of, load, load_ledger, nothing_of, replay
+from holdfast.flows.execute import build_snapshot
+from holdfast.flows.facts.lookup import read_facts
+from holdfast.flows.load import (
+    StateCache,
+    empty_state,
+    fold_and_project,
+    load_ledger_state,
+    load_session_state,
+    replay_stream,
+    snapshot_format,
+)
 from holdfast.model import limits
-from holdfast.model.events import PayloadsErased
-from holdfast.model.facts import FactState, fact_id
-from holdfast.model.log import GENESIS, Head, Recorded, Snapshot
+from holdfast.model.facts.fact import FactState, fact_id
+from holdfast.model.log import GENESIS, Snapshot, StoredEvent, StreamHead
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES, Row
-from holdfast.model.state import SessionState
+from holdfast.model.sessions.events import PayloadsErased
+from holdfast.model.state import SessionState, StreamState
 
-Count: TypeAlias = Callable[[int], None]
-"""Told now and then how many events are done."""
+CountCallback: TypeAlias = Callable[[int], None]
+"""Called now and then with the number of events that are done."""
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong, and where."""
+class VerificationProblem(msgspec.Struct, frozen=True):
+    """One problem, and where it is."""
 
     where: str
     what: str
@@ -37,68 +47,68 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.where}: {self.what}"
 
 
-class Report(msgspec.Struct, frozen=True):
+class VerificationReport(msgspec.Struct, frozen=True):
     streams: int
     events: int
-    problems: tuple[Problem, ...]
+    problems: tuple[VerificationProblem, ...]
 
     @property
     def ok(self) -> bool:
         return not self.problems
 
 
-def verify(count: Count | None = None) -> Flow[Report]:
-    """Read everything and compare: chains, heads, snapshots, and rows against what the log says they are."""
-    problems = [Problem("the store", what) for what in (yield from effects.check())]
+def verify(count: CountCallback | None = None) -> Flow[VerificationReport]:
+    """Read everything, and check chains, heads, snapshots and rows against the log."""
+    problems = [VerificationProblem("the store", what) for what in (yield from effects.check())]
     streams = events = 0
     expected_rows = dict.fromkeys(TABLES, 0)
     after: StreamId | None = None
     while True:
         try:
             page = yield from effects.heads(after, limits.READ_EVENTS)
-        except DataError as error:  # a stream without a readable name cannot be asked for: the report ends here
-            return Report(streams, events, (*problems, Problem("the store", str(error))))
+        except DataError as error:  # a stream without a readable name cannot be read: the report ends here
+            return VerificationReport(streams, events, (*problems, VerificationProblem("the store", str(error))))
         for head in page:
             streams += 1
             try:
-                found, rows = yield from _verify_stream(head, problems, count, events)
+                checked, rows = yield from _verify_stream(head, problems, count, events)
             except DataError as error:
-                problems.append(Problem(str(head.stream), str(error)))
+                problems.append(VerificationProblem(str(head.stream), str(error)))
                 continue
-            events += found
+            events += checked
             for row in rows:
                 expected_rows[type(row)] += 1
         if len(page) < limits.READ_EVENTS:
             break
         after = page[-1].stream
     for table, expected in expected_rows.items():
-        actual = yield from _count(table)
+        actual = yield from _count_rows(table)
         if actual != expected:
-            problems.append(Problem(table.table, f"it has {actual} rows, the log makes {expected}"))
-    return Report(streams, events, tuple(problems))
+            problems.append(VerificationProblem(table.table, f"it has {actual} rows, but the log gives {expected}"))
+    return VerificationReport(streams, events, tuple(problems))
 
 
 def _verify_stream(
-    head: Head, problems: list[Problem], count: Count | None, before: int
+    head: StreamHead, problems: list[VerificationProblem], count: CountCallback | None, before: int
 ) -> Flow[tuple[int, list[Row]]]:
     stream = head.stream
-    at = Head(stream, 0, GENESIS)
+    at = StreamHead(stream, 0, GENESIS)
     snapshot = yield from effects.snapshot(stream)
-    state: State | None = nothing_of(stream)
+    state: StreamState | None = empty_state(stream)
     facts: dict[str, FactState] = {}
     rows: dict[tuple[object, ...], Row] = {}
-    gone: set[int] = set()
-    named: set[int] = set()
+    missing: set[int] = set()
+    erased: set[int] = set()
     events = 0
     while True:
         page = yield from effects.read(stream, at.version, limits.READ_EVENTS)
         for recorded in page:
-            if wrong := chain.fault(at, recorded):
-                problems.append(Problem(f"event {recorded.seq} of {stream}", wrong))
-            at = Head(stream, recorded.seq, recorded.hash)
+            if fault := chain.find_chain_fault(at, recorded):
+                problems.append(VerificationProblem(f"event {recorded.seq} of {stream}", fault))
+            at = StreamHead(stream, recorded.seq, recorded.hash)
             events += 1
-            gone |= {recorded.seq} if recorded.payload is None else set()
-            named |= _erased_by(recorded)
+            missing |= {recorded.seq} if recorded.payload is None else set()
+            erased |= _read_erasure(recorded)
             state = _verify_fold(recorded, state, facts, rows, problems)
             if state is not None and snapshot is not None and state.version == snapshot.version:
                 problems.extend(_verify_snapshot(stream, snapshot, state))
@@ -107,103 +117,111 @@ def _verify_stream(
         if len(page) < limits.READ_EVENTS:
             break
     problems += _verify_end(head, at, snapshot)
-    problems += _verify_erasures(stream, gone, named)
+    problems += _verify_erasures(stream, missing, erased)
     if state is not None:
-        broken = invariants.check(state) if isinstance(state, SessionState) else fact_rules.check(state, facts)
-        problems += (Problem(str(stream), f"broken rule: {rule}") for rule in broken)
+        broken = (
+            invariants.find_violations(state)
+            if isinstance(state, SessionState)
+            else facts_invariants.find_violations(state, facts)
+        )
+        problems += (VerificationProblem(str(stream), f"broken rule: {rule}") for rule in broken)
         yield from _verify_rows(stream, list(rows.values()), problems)
     return events, list(rows.values())
 
 
-def _verify_end(head: Head, at: Head, snapshot: Snapshot | None) -> Iterator[Problem]:
+def _verify_end(head: StreamHead, at: StreamHead, snapshot: Snapshot | None) -> Iterator[VerificationProblem]:
     where = str(head.stream)
     if at.version != head.version:
-        yield Problem(where, f"it ends at event {at.version}, but {head.version} were written")
+        yield VerificationProblem(where, f"it ends at event {at.version}, but {head.version} were written")
     elif at.hash != head.hash:
-        yield Problem(where, "its last event is not the one that its head names")
+        yield VerificationProblem(where, "its last event is not the one that its head names")
     if snapshot is not None and not 1 <= snapshot.version <= at.version:
-        yield Problem(where, f"its snapshot is of version {snapshot.version}, which it never had")
-    if snapshot is not None and not 1 <= snapshot.format <= format_of(head.stream):
-        yield Problem(where, f"its snapshot has format {snapshot.format}, which nobody wrote")
+        yield VerificationProblem(where, f"its snapshot is of version {snapshot.version}, which never existed")
+    if snapshot is not None and not 1 <= snapshot.format <= snapshot_format(head.stream):
+        yield VerificationProblem(where, f"its snapshot has the unknown format {snapshot.format}")
 
 
-def _verify_erasures(stream: StreamId, gone: set[int], named: set[int]) -> Iterator[Problem]:
-    for seq in sorted(gone - named):
-        yield Problem(f"event {seq} of {stream}", "its payload is gone, and no erasure says so")
-    for seq in sorted(named - gone):
-        yield Problem(f"event {seq} of {stream}", "its payload was erased, and is there")
+def _verify_erasures(stream: StreamId, missing: set[int], erased: set[int]) -> Iterator[VerificationProblem]:
+    for seq in sorted(missing - erased):
+        yield VerificationProblem(f"event {seq} of {stream}", "its payload is missing, and no erasure names it")
+    for seq in sorted(erased - missing):
+        yield VerificationProblem(f"event {seq} of {stream}", "its payload was erased, but is still stored")
 
 
-def _erased_by(recorded: Recorded) -> frozenset[int]:
-    """What an event took away; an event that cannot be read is reported by the fold."""
+def _read_erasure(recorded: StoredEvent) -> frozenset[int]:
+    """The seqs that an event erased. The fold reports an event that cannot be read."""
     if recorded.type != PayloadsErased.name:
         return frozenset()
     try:
-        event = upcast.current(recorded)
+        event = upcast.decode_event(recorded)
     except HoldfastError:
         return frozenset()
     return frozenset(event.seqs) if isinstance(event, PayloadsErased) else frozenset()
 
 
 def _verify_fold(
-    recorded: Recorded,
-    state: State | None,
+    recorded: StoredEvent,
+    state: StreamState | None,
     facts: dict[str, FactState],
     rows: dict[tuple[object, ...], Row],
-    problems: list[Problem],
-) -> State | None:
-    """One event further, its rows added; None from the first event on that cannot be read."""
+    problems: list[VerificationProblem],
+) -> StreamState | None:
+    """Fold one event, and add its rows; None from the first event that cannot be read."""
     if state is None:
         return None
     try:
-        state, made = fold_and_project(recorded.stream, state, [recorded], facts)
+        state, new_rows = fold_and_project(recorded.stream, state, [recorded], facts)
     except HoldfastError as error:
-        problems.append(Problem(f"event {recorded.seq} of {recorded.stream}", str(error)))
+        problems.append(VerificationProblem(f"event {recorded.seq} of {recorded.stream}", str(error)))
         return None
-    for row in made:
-        rows[_identity(row)] = row
+    for row in new_rows:
+        rows[_row_key(row)] = row
     return state
 
 
-def _verify_snapshot(stream: StreamId, snapshot: Snapshot, state: State) -> Iterator[Problem]:
-    if snapshot.format == format_of(stream) and snapshot.state != codec.encode(state):
-        yield Problem(str(stream), f"its snapshot of version {snapshot.version} is not what its events make")
+def _verify_snapshot(stream: StreamId, snapshot: Snapshot, state: StreamState) -> Iterator[VerificationProblem]:
+    if snapshot.format == snapshot_format(stream) and snapshot.state != codec.encode(state):
+        yield VerificationProblem(str(stream), f"its snapshot of version {snapshot.version} does not match its events")
 
 
-def _verify_rows(stream: StreamId, expected: list[Row], problems: list[Problem]) -> Flow[None]:
+def _verify_rows(stream: StreamId, expected: list[Row], problems: list[VerificationProblem]) -> Flow[None]:
     for table in TABLES:
         if ("ledger" in table.key) != (stream.kind == "ledger"):
             continue
         stored = yield from _stream_rows(table, stream)
-        wanted = {_identity(row): row for row in expected if isinstance(row, table)}
+        wanted = {_row_key(row): row for row in expected if isinstance(row, table)}
         for row in stored:
-            if wanted.pop(_identity(row), None) != row:
-                problems.append(Problem(f"{table.table} of {stream}", f"the row {_identity(row)[1:]} is wrong"))
+            if wanted.pop(_row_key(row), None) != row:
+                problems.append(
+                    VerificationProblem(f"{table.table} of {stream}", f"the row {_row_key(row)[1:]} is wrong")
+                )
         for row in wanted.values():
-            problems.append(Problem(f"{table.table} of {stream}", f"the row {_identity(row)[1:]} is missing"))
+            problems.append(
+                VerificationProblem(f"{table.table} of {stream}", f"the row {_row_key(row)[1:]} is missing")
+            )
 
 
-def _identity(row: Row) -> tuple[object, ...]:
+def _row_key(row: Row) -> tuple[object, ...]:
     return (type(row).table, *(getattr(row, column) for column in type(row).key))
 
 
 def _stream_rows(table: type[Row], stream: StreamId) -> Flow[list[Row]]:
     where: dict[str, str | int] = {"tenant": stream.tenant, "ledger": codec.encode_stream_key(stream)}
     if stream.kind != "ledger":
-        where = {**Scope.of(stream).columns}
+        where = {**Scope.from_stream(stream).columns}
     return (yield from _all_rows(table, where))
 
 
 def _all_rows(table: type[Row], where: dict[str, str | int]) -> Flow[list[Row]]:
-    found: list[Row] = []
+    rows: list[Row] = []
     while True:
-        page = yield from effects.rows(table, where, found[-1] if found else None, limits.READ_EVENTS)
-        found += page
+        page = yield from effects.rows(table, where, rows[-1] if rows else None, limits.READ_EVENTS)
+        rows += page
         if len(page) < limits.READ_EVENTS:
-            return found
+            return rows
 
 
-def _count(table: type[Row]) -> Flow[int]:
+def _count_rows(table: type[Row]) -> Flow[int]:
     count = 0
     last: Row | None = None
     while True:
@@ -214,8 +232,8 @@ def _count(table: type[Row]) -> Flow[int]:
         last = page[-1]
 
 
-def rebuild(count: Count | None = None) -> Flow[int]:
-    """Drop every row and make it anew from the log, stream by stream, while others write; how many streams."""
+def rebuild(count: CountCallback | None = None) -> Flow[int]:
+    """Rebuild every row from the log, stream by stream, while others write; returns the number of streams."""
     streams = events = 0
     after: StreamId | None = None
     while True:
@@ -233,18 +251,18 @@ def rebuild(count: Count | None = None) -> Flow[int]:
     return streams
 
 
-def _rebuild_stream(head: Head) -> Flow[None]:
-    """First as it is found; if others wrote meanwhile, again while nobody of this process does."""
+def _rebuild_stream(head: StreamHead) -> Flow[None]:
+    """Rebuild a stream. If others wrote meanwhile, try again while this process does not write to it."""
     try:
         yield from _replace_rows(head.stream, head.version, 1)
     except VersionConflict as conflict:
         again = _replace_rows(head.stream, conflict.actual, limits.REBUILD_TRIES)
-        yield from effects.exclusive([head.stream], again)
+        yield from effects.run_exclusively([head.stream], again)
 
 
 def _replace_rows(stream: StreamId, version: int, tries: int) -> Flow[None]:
     for tries_left in reversed(range(tries)):
-        _, rows, _ = yield from replay(stream, version)
+        _, rows, _ = yield from replay_stream(stream, version)
         try:
             yield from effects.replace_rows(stream, version, rows)
             return
@@ -255,57 +273,56 @@ def _replace_rows(stream: StreamId, version: int, tries: int) -> Flow[None]:
 
 
 def rebuild_if_old() -> Flow[None]:
-    """A store whose rows were made by older code gets them anew; called at every open. Rows made by newer code are left: it
-    may be at work beside us."""
+    """Rebuild rows of an older version; called at every open. Rows of a newer version stay: newer code may be running."""
     if (yield from effects.projection_version()) < PROJECTION_VERSION:
         yield from rebuild()
 
 
-def adopt(events: Sequence[Recorded], cache: StateCache) -> Flow[None]:
-    """Take in events recorded elsewhere, with the rows they make."""
+def adopt(events: Sequence[StoredEvent], cache: StateCache) -> Flow[None]:
+    """Add events recorded elsewhere, with their rows."""
     rows: dict[StreamId, list[Row]] = {}
     erase: dict[StreamId, tuple[int, ...]] = {}
-    after: dict[StreamId, tuple[int, State]] = {}
-    for stream, page in _by_stream(events):
-        state: State
+    after: dict[StreamId, tuple[int, StreamState]] = {}
+    for stream, page in _group_by_stream(events):
+        state: StreamState
         if stream.kind == "ledger":
-            state = yield from load_ledger(stream, cache, fresh=True)
+            state = yield from load_ledger_state(stream, cache, fresh=True)
         else:
-            state = yield from load(stream, cache, fresh=True)
-        gone = _erased_in(page)
-        if gone:
-            state, rows[stream], facts = yield from replay(stream, state.version, erased=frozenset(gone))
-            erase[stream] = gone
+            state = yield from load_session_state(stream, cache, fresh=True)
+        erased = _erased_seqs(page)
+        if erased:
+            state, rows[stream], facts = yield from replay_stream(stream, state.version, erased=frozenset(erased))
+            erase[stream] = erased
         else:
-            facts = yield from _named_in(stream, page)
-        before = 0 if gone else state.version
-        state, made = fold_and_project(stream, state, page, facts, frozenset(gone))
+            facts = yield from _load_touched_facts(stream, page)
+        before = 0 if erased else state.version
+        state, new_rows = fold_and_project(stream, state, page, facts, frozenset(erased))
         after[stream] = (before, state)
-        rows.setdefault(stream, []).extend(made)
+        rows.setdefault(stream, []).extend(new_rows)
     snapshots = {
-        stream: snapshot for stream, (at, state) in after.items() if (snapshot := snapshot_of(stream, at, state))
+        stream: snapshot for stream, (at, state) in after.items() if (snapshot := build_snapshot(stream, at, state))
     }
     yield from effects.adopt(events, rows, erase, snapshots)
     for stream, (_, state) in after.items():
         cache.put(stream, state)
 
 
-def _named_in(stream: StreamId, page: Iterable[Recorded]) -> Flow[dict[str, FactState]]:
-    """The facts that these events change and that were there before them."""
+def _load_touched_facts(stream: StreamId, page: Iterable[StoredEvent]) -> Flow[dict[str, FactState]]:
+    """The older facts that these events change."""
     if stream.kind != "ledger":
         return {}
-    named = {each for recorded in page for each in ledgers.touched(upcast.current(recorded))}
-    own = {fact_id(recorded.seq) for recorded in page}
-    return (yield from facts_by_id(stream, sorted(named - own)))
+    needed = {each for recorded in page for each in fold.needed_facts(upcast.decode_event(recorded))}
+    new = {fact_id(recorded.seq) for recorded in page}
+    return (yield from read_facts(stream, sorted(needed - new)))
 
 
-def _by_stream(events: Iterable[Recorded]) -> Iterable[tuple[StreamId, list[Recorded]]]:
-    groups: dict[StreamId, list[Recorded]] = {}
+def _group_by_stream(events: Iterable[StoredEvent]) -> Iterable[tuple[StreamId, list[StoredEvent]]]:
+    groups: dict[StreamId, list[StoredEvent]] = {}
     for event in events:
         groups.setdefault(event.stream, []).append(event)
     return groups.items()
 
 
-def _erased_in(page: Iterable[Recorded]) -> tuple[int, ...]:
-    events = (upcast.current(recorded) for recorded in page if recorded.type == PayloadsErased.name)
+def _erased_seqs(page: Iterable[StoredEvent]) -> tuple[int, ...]:
+    events = (upcast.decode_event(recorded) for recorded in page if recorded.type == PayloadsErased.name)
     return tuple(seq for event in events if isinstance(event, PayloadsErased) for seq in event.seqs)

@@ -1,1 +1,1 @@
-"""The nouns: frozen structs and nothing that acts. Imports nothing of Holdfast but errors."""
+"""The types of Holdfast: frozen structs without behaviour. Imports nothing else of Holdfast but errors."""

@@ -1,13 +1,15 @@
-"""What a message is made of: text, JSON, references to bodies in the blob store, and opaque provider parts."""
+"""The content of messages: text, JSON, references to bodies in the blob store, and opaque provider parts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from holdfast.model import limits
+from holdfast.model.structs import find_values
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -18,13 +20,13 @@ refused; the provider's filter stopped it; or the provider reports it as failed 
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 else:
-    Json = Any  # decoders cannot follow an alias to itself; codec.checked_json has checked the value on its way in
+    Json = Any  # decoders cannot follow a recursive alias; codec.check_json has checked the value
 
 
 TOKEN_BYTES = 4
-"""About what a token takes, where nothing was counted."""
+"""The approximate bytes of a token, where nothing was counted."""
 _MARKER_BYTES = 120
-"""About what the marker behind a preview takes."""
+"""The approximate bytes of the marker after a preview."""
 
 
 class BlobRef(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,20 +48,20 @@ class Data(msgspec.Struct, frozen=True, tag="data"):
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True, tag="body"):
-    """Text or JSON that is stored as a blob. `preview` is what is shown of it where there is no room for the whole."""
+    """Text or JSON that is stored as a blob. `preview` is shown where there is no room for all of it."""
 
     ref: BlobRef
     preview: str = ""
     tokens: int = 0
-    """Tokens of the whole body; 0 if they were never counted. Of a body over COUNTED_BYTES, an estimate."""
+    """Tokens of the full body; 0 if never counted. An estimate for a body over COUNTED_BYTES."""
     preview_tokens: int = 0
-    """Tokens of the preview with its marker: as much of the message's tokens is the body's. 0 if unknown."""
+    """Tokens of the preview with its marker, as counted in the tokens of the message. 0 if unknown."""
     tail: int = 0
     """How many of the last characters of the preview are the end of the body; 0 if it shows no end."""
 
     @property
     def whole_tokens(self) -> int:
-        """Tokens of the whole body, estimated from its size if they were never counted."""
+        """Tokens of the full body, estimated from its size if never counted."""
         return self.tokens or self.ref.size // TOKEN_BYTES
 
     @property
@@ -90,17 +92,31 @@ class Opaque(msgspec.Struct, frozen=True, omit_defaults=True, tag="opaque"):
 Part: TypeAlias = Text | Data | Body | Image | File | Opaque
 
 
+_CALL_ID = re.compile(r"c([1-9][0-9]{0,18})_(0|[1-9][0-9]{0,5})")
+
+
+def call_id(seq: int, ordinal: int) -> str:
+    """The id of a call: short, since models read it. The seq of its message makes it unique in the session."""
+    return f"c{seq}_{ordinal}"
+
+
+def calling_seq(call: str) -> int | None:
+    """The seq of the message with this call; None if it is not an id of ours."""
+    match = _CALL_ID.fullmatch(call)
+    return int(match[1]) if match else None
+
+
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the assistant asks a tool to do. `args` is an object, or text when the provider sent no valid one."""
+    """A request of the assistant to a tool. `args` is an object, or text if the provider sent no valid object."""
 
     id: str
-    """Given by the session, and unique in it."""
+    """Assigned by the session, and unique in it."""
     name: str
     args: Json
     provider_id: str | None = None
     """The provider's own id, unique within the message."""
     raw: str | None = None
-    """The arguments as the provider spelled them, where that differs from their canonical JSON."""
+    """The arguments in the provider's spelling, where it differs from their canonical JSON."""
 
 
 class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -110,19 +126,19 @@ class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def value(self) -> Json:
-        """What the tool returned: a JSON value, or the text; of a body in the blob store, the preview."""
+        """The return value of the tool: a JSON value, or the text; of a body in the blob store, the preview."""
         if len(self.content) == 1 and isinstance(self.content[0], Data):
             return self.content[0].value
         return text_of(self.content)
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a model call consumed, in the provider's tokens."""
+    """The tokens of a model call, as the provider counts them."""
 
     input_tokens: int = 0
-    """The whole prompt, from the cache or not."""
+    """The full prompt, cached or not."""
     output_tokens: int = 0
-    """All that the model wrote, reasoning included."""
+    """The output, including reasoning."""
     cache_read_tokens: int = 0
     """How much of the prompt came from the provider's cache."""
     cache_write_tokens: int = 0
@@ -131,14 +147,13 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """How much of the output was reasoning."""
 
     def __add__(self, other: Usage) -> Usage:
-        if other == _NONE:
+        if other == _NO_USAGE:
             return self
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
         return Usage(*(min(mine + theirs, limits.WHOLE_NUMBER) for mine, theirs in pairs))
 
 
-_NONE = Usage()
-"""What nothing was consumed by."""
+_NO_USAGE = Usage()
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -153,26 +168,19 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def text_of(parts: Iterable[Part], between: str = "\n") -> str:
-    """What there is to read in these parts, joined: texts, data as JSON; of bodies in the blob store, the preview."""
+    """The text of these parts, joined: texts, data as JSON, and previews of bodies in the blob store."""
     texts: list[str] = []
     for part in parts:
         match part:
             case Text(text):
                 texts.append(text)
             case Data(value):
-                texts.append(msgspec.json.encode(value).decode())  # to be read; what is stored is codec's business
+                texts.append(msgspec.json.encode(value).decode())  # for readers; codec encodes what is stored
             case Body(preview=preview):
                 texts.append(preview)
     return between.join(texts)
 
 
 def blob_refs(parts: Iterable[Part]) -> tuple[BlobRef, ...]:
-    """The bodies that these parts need, in order."""
-    refs: list[BlobRef] = []
-    for part in parts:
-        match part:
-            case Body(ref=BlobRef() as ref) | File(ref=BlobRef() as ref) | Image(ref=BlobRef() as ref):
-                refs.append(ref)
-            case Opaque(body=BlobRef() as ref):
-                refs.append(ref)
-    return tuple(refs)
+    """The blobs that these parts refer to, in order."""
+    return tuple(ref for part in parts for ref in find_values(part, (BlobRef,)))

@@ -1,328 +1,264 @@
-"""Every bound has a name. Passing one is a typed error, never a slow surprise."""
+"""Limits. Each has a name, and passing one is a typed error."""
 
 NAME_BYTES = 256
 """A tenant, actor, session, thread, principal, cause or idempotency key."""
-
 WHOLE_NUMBER = (1 << 62) - 1
 """A version, seq or time."""
-
 PAYLOAD_BYTES = 1 << 20
 """One event's payload. Larger bodies belong in the blob store."""
-
 JSON_DEPTH = 128
-"""Lists and objects inside each other in a JSON value."""
-
+"""Nested lists and objects in a JSON value."""
 JSON_VALUES = 100_000
-"""Values in a JSON value, those inside it counted."""
-
+"""Values in a JSON value, nested ones included."""
 JSON_INT_BITS = 64
-"""A whole number in a JSON value, its sign included."""
-
+"""A whole number in a JSON value, with its sign."""
+LONG_NAME_BYTES = 4 << 10
+"""The kind, key or parent of an entry. Over NAME_BYTES, the store has it shortened, with a hash."""
+ENTRY_BYTES = 64 << 20
+"""The body of one entry."""
+ENTRY_VALUES = 2_000_000
+"""Values in the JSON body of an entry, nested ones included."""
+BATCH_ENTRIES = 200
+"""Entries that one command may append."""
+DELETED_ENTRIES = 1_000
+"""Entries that one command may delete."""
+SHARED_BYTES = 2 << 10
+"""A larger value inside a JSON body of an entry is stored once, and shared by the entries that contain it."""
+SHARED_ELEMENTS = 8
+"""A list of fewer elements is not stored in runs of elements."""
+RUN_BYTES = 1 << 10
+"""The average size of a run of small list elements that are stored together; four times as much at most."""
+NODE_RUNS = 32
+"""The average number of runs that one chunk lists; four times as many at most."""
+CHUNK_EVENTS = 256
+"""Events for the chunks of one command: each chunk has an event of its own, unless there are more chunks than that."""
+CHUNK_EVENT_BYTES = 256 << 10
+"""Chunks in one event, together."""
 CONTENT_PARTS = 1_000
 """Parts of one message."""
-
 MESSAGE_CALLS = 256
 """Tool calls of one message."""
-
 CALL_ID_CHARS = 4_096
 """A provider's id of a tool call."""
-
 RAW_ARGS_BYTES = 256 << 10
-"""The arguments of a message's calls in the provider's own spelling. Beyond it, they are kept in canonical JSON alone."""
-
+"""The arguments of the calls of a message in the provider's spelling. Above it, only canonical JSON is stored."""
 METADATA_BYTES = 64 << 10
 """The metadata of one session."""
-
 VIEW_TRIES = 8
-"""Times a view is made anew when something that it was to show was erased meanwhile."""
-
+"""Times a view is built again when a message was erased meanwhile."""
 PINNED_MESSAGES = 1_000
 """System messages of one session since its last reset."""
-
 SUMMARIES = 100
-"""Summaries that are in effect in one session."""
-
+"""Summaries in effect in one session."""
 SUMMARY_EVENTS = 1_000
-"""Events that one summary may stand for, those that another stood for already not counted."""
-
+"""Events that one summary may cover, without those that earlier summaries cover."""
+WITHDRAWALS = 1_000
+"""Withdrawals in effect in one session since its last reset."""
+WITHDRAWN_FACTS = 1_000
+"""Facts that one withdrawal may concern."""
 REDUCED_PIECES = 10_000
-"""Pieces of one conversation in view that are not shown as they were recorded."""
-
+"""Pieces in view of one conversation that are not shown as recorded."""
 LIVE_MESSAGES = 10_000
-"""Messages of one conversation that are looked at, or folded, at once."""
-
+"""Messages of one conversation that are read, or folded, at once."""
 LEFT_OUT_HANDLES = 1_000
-"""Handles of a frame that packs leave out since it was compacted."""
-
+"""Handles of a frame that packs omit after a compaction."""
 PACK_TOKENS = 500
-"""The least that a pack may have."""
-
+"""The smallest budget of a pack."""
 PACK_FACTS = 200
-"""Facts that a pack looks at because they fit its query; and the newest of each ledger that it looks at beside them."""
-
+"""Facts that match the query of a pack; and the newest facts of each ledger beside them."""
 PACK_PAGES = 10
-"""Times as many newest facts of one scope that a pack looks at, if some of them are not for the reader."""
-
+"""Times as many newest facts of one scope that a pack reads if the reader may not see some of them."""
 PACK_HANDLES = 200
-"""The newest handles of a frame that a pack looks at; and how many may be included or excluded by name."""
-
+"""The newest handles of a frame that a pack reads; and how many may be included or excluded by name."""
 PACK_FRAMES = 12
-"""The live frames that a session's own pack names: those with the newest activity, and the ones above them."""
-
+"""The live frames that a pack of a session names: those with the newest activity, and their ancestors."""
 PACK_FINISHED = 4
-"""The finished root frames whose results a session's own pack shows: those that ended last."""
-
+"""The ended root frames whose results a pack of a session shows: the last ones."""
 PACK_ROOTS = 32
-"""The newest root frames among which a session's own pack looks for finished ones."""
-
+"""The newest root frames among which a pack of a session finds ended ones."""
 PACK_STRETCHES = 32
-"""Stretches of events that the record of a pack names as shown; what lies between them is named with them if there are
-more."""
-
+"""Ranges of shown events in the record of a pack. If there are more, ranges are joined."""
 PACK_MANIFEST_BYTES = 8 << 10
-"""A compressed manifest above this goes to the blob store; below it, the record of the pack has it."""
-
+"""A larger compressed manifest goes to the blob store; a smaller one is in the record of the pack."""
 PACK_QUERY_CHARS = 200
-"""What the record of a pack has of its query; the manifest has all of it."""
-
+"""The part of the query in the record of a pack; the manifest has all of it."""
 DIFF_EVENTS = 10_000
-"""Events of one stream that are read to tell why two packs differ: the newest of those between them."""
-
+"""Events of one stream that are read to explain the difference of two packs: the newest between them."""
 PROMPT_BYTES = 1 << 20
-"""What a role is told: its prompt, invariants and tools."""
-
+"""A brief: its prompt, invariants and tools."""
 INLINE_BYTES = 64 << 20
 """One image or file inside a message."""
-
 SPOOL_BYTES = 50 << 10
-"""A text or tool result above this goes to the blob store, and the message keeps a preview."""
-
+"""A larger text or tool result goes to the blob store, and the message has a preview."""
 PREVIEW_BYTES = 2 << 10
-"""What a message keeps of a text in the blob store."""
-
+"""The preview of a text in the blob store."""
 COUNTED_BYTES = 256 << 10
-"""What is counted of a stored body: the tokens of a larger one are estimated from its beginning."""
-
+"""The bytes of a stored body that are counted: the tokens of a larger one are estimated."""
 WHOLE_BYTES = 8 << 20
-"""A stored body above this is never shown whole, whatever the budget."""
-
+"""A larger stored body is never shown in full, whatever the budget."""
 WINDOW_TOKENS = 1 << 30
 """Tokens of one window."""
-
 LATE_SHOWN = 10
-"""Late results that a view brings along."""
-
+"""Late results that a view shows."""
 BATCH_MESSAGES = 400
 """Messages that one command may record."""
-
 BATCH_FACTS = 200
 """Facts that one command may assert."""
-
 COMMAND_EVENTS = 1_000
-"""Events that one command may make."""
-
+"""Events of one command."""
 ERASE_EVENTS = 10_000
 """Events that one erasure may name."""
-
 SNAPSHOT_BYTES = 16 << 20
 """One stream's snapshot. A larger state is replayed instead."""
-
 SNAPSHOT_EVERY = 100
-"""Events between two snapshots of a stream: the most that opening one has to replay. While more frames than that live, it
-is up to a quarter of their number, or twice that."""
-
+"""Events between two snapshots of a stream: the most that a load has to replay. While many frames are live, it is up to
+half of their number."""
 READ_EVENTS = 1_000
-"""Events or rows that one read may ask for."""
-
+"""Events or rows of one read."""
+TURN_WAITERS = 64
+"""Owners that wait for the turn on one conversation."""
+TURN_GRACE_US = 1_000_000
+"""How long a free turn waits for each owner in the queue before the next one may take it."""
 REDECIDE_TRIES = 256
-"""Times a command without an expected version is decided anew when another process was first. Nearly always once; but
-who waits for the lock is late again, so among processes that never pause a few need a dozen and more."""
-
+"""Times a command without an expected version is decided again when another process was first. Nearly always once; among
+processes that never pause, a few need a dozen or more."""
 REBUILD_TRIES = 16
-"""Times a stream is replayed anew when another process wrote to it meanwhile."""
-
+"""Times a stream is replayed again when another process wrote to it meanwhile."""
 GAP_EVENTS = 64
-"""Events between two messages of a conversation from which on it is remembered that there is none of it among them."""
-
+"""The shortest range of events without messages of a conversation that is remembered."""
 GAPS = 256
-"""How many such stretches are remembered; beyond them the oldest are read through again."""
-
+"""How many such ranges are remembered; the oldest beyond them are read again."""
 VIEWED_BYTES = 32 << 20
-"""What is kept in memory of conversations that were looked at."""
-
+"""Memory for views of conversations."""
+UNANSWERED_PACKS = 64
+"""Packs in the memory of an engine until their replies are recorded."""
 PREPARED_SUMMARIES = 256
-"""Conversations for which an engine keeps a summary in memory that the next boundary may use."""
-
+"""Conversations with a prepared summary in the memory of an engine."""
 CACHED_STREAMS = 1_024
-"""Streams whose state an engine keeps in memory."""
-
+"""Streams whose state is in the memory of an engine."""
 CACHED_BYTES = 64 << 20
-"""What those states may weigh together; the one used last stays, whatever its weight."""
-
+"""The size of those states together; the one used last stays, whatever its size."""
 BRIEF_BYTES = 2 << 10
-"""A goal, or a reason, that the live state keeps."""
-
+"""A goal or a reason in the live state."""
 INPUT_BYTES = 64 << 10
 """The inputs of one frame."""
-
 LIVE_FRAMES = 20_000
-"""Frames of one session that have not ended."""
-
+"""Live frames of one session."""
 FRAME_DEPTH = 64
-"""What `max_subframe_depth` may be at most."""
-
+"""The highest `max_subframe_depth`."""
 WEIGHT = 1_000_000
-"""What a token of one kind may count against a budget, in thousandths."""
-
+"""The highest weight of a token in a budget, in thousandths."""
 RESERVATIONS = 1_000
 """Open reservations of one frame."""
-
 RESUMERS = 100
 """Principals that may resume one frame."""
-
 ERRORS_KEPT = 256
-"""Failures since the assistant spoke last that a frame remembers."""
-
+"""Failures since the last reply that a frame remembers."""
 LAYER_ITEMS = 1_000
-"""Items in a session's working set, or in what is around it."""
-
+"""Items in the working set, or in the environment, of a session."""
 LAYER_BYTES = 256 << 10
-"""What those may weigh together, each of the two."""
-
+"""The size of the working set, and of the environment."""
 PERMISSIONS = 1_000
-"""Permissions of one identity, or those that a fact requires."""
-
+"""Permissions of one identity, or of one fact."""
 SESSION_LEDGERS = 32
 """Ledgers that one session reads."""
-
 SITUATION_TOKENS = 300
-"""One field of a situation. What is longer is cut."""
-
+"""One field of a situation. A longer one is cut."""
 SITUATION_BYTES = 4 << 10
-"""The same, whatever a token is."""
-
+"""One field of a situation, in bytes."""
 SITUATIONS_BYTES = 1 << 20
 """The situations of all conversations of one session."""
-
 SITUATION_AGE = 5
-"""Iterations that a field of a situation is left to whom it is from; then rules may write it anew."""
-
+"""Iterations before rules may replace a field of a situation that the model or the program wrote."""
 ACTIONS_KEPT = 4
-"""The latest actions of a conversation, which the live state points to."""
-
+"""The latest actions of a conversation, which the live state refers to."""
 ACTION_TEXT_BYTES = 48 << 10
-"""What was thought, planned, reflected on or tried in one action, each."""
-
+"""Each text of one action: thought, plan, reflection or attempt."""
 ACTION_CALLS = 64
-"""Tool calls of one action; of those taken from the transcript, the newest."""
-
+"""Tool calls of one action; from the transcript, the newest ones."""
 ACTION_ARGS_BYTES = 4 << 10
-"""The arguments of a tool call that an action has as they are; longer ones are cut."""
-
+"""The arguments of a tool call in an action; longer ones are cut."""
 ACTION_RESULT_CHARS = 1_000
-"""What an action has of a result."""
-
+"""The part of a result in an action."""
 OPEN_PROPOSALS = 100
-"""Proposals of a session that wait for a word; the oldest lapse."""
-
+"""Proposals of a session that wait for a decision; the oldest lapse."""
 FACT_BYTES = 64 << 10
 """The value of one fact."""
-
 FACT_WORDS = 1_000
-"""Words of a fact's value that a search finds it by."""
-
+"""Words of the value of a fact that a search can find."""
 FACT_DISPUTES = 16
-"""Those who took a fact back without the authority for it that it names: the newest ones."""
-
+"""Retractions without sufficient authority that a fact lists: the newest ones."""
 FACT_LINKS = 1_000
-"""Facts that one names: what it depends on, supersedes or comes from, and where it is stated."""
-
+"""Links of one fact: dependencies, superseded facts, sources and mentions."""
 SLOT_FACTS = 64
-"""Live facts of one key in one scope: claims, and what some readers may not know of."""
-
+"""Live facts of one key in one scope: claims, and facts that some readers may not see."""
 RIPPLE_FACTS = 10_000
-"""Facts that the death of one may touch."""
-
+"""Facts that the end of one may affect."""
 EXPIRED_AT_ONCE = 256
-"""Facts that one command lets expire: with what depends on each, they make up to as many events more."""
-
+"""Facts that one command expires; their dependents may add as many events."""
 CHAIN_FACTS = 1_000
 """Facts of one chain that are shown."""
-
 GUARD_WORDS = 4_000
-"""Words of a view that facts are looked up by at once."""
-
+"""Words of a view that are looked up at once to find facts."""
 GUARD_FACTS = 2_000
-"""Live facts, and dead ones, of one ledger that a view is compared with: the newest of those that it may tell."""
-
+"""Live facts, and ended ones, of one ledger that a view is compared with: the newest that it may mention."""
 PAST_FACTS = 20
 """Earlier values that a pack shows for a question about the past, of each ledger."""
 REDACTED_FACTS = 32
-"""Facts that one item is said to tell."""
-
+"""Facts that one item is marked for."""
 REDACTED_ITEMS = 1_000
 """Items whose redactions one event changes."""
-
 DETECTED_FACTS = 64
-"""Facts that a detector is shown."""
-
+"""Facts in the input of a detector."""
 PROPOSALS = 64
-"""Proposals that are taken from a detector at once."""
-
+"""Proposals of one call of a detector."""
 DETECTED_BEFORE = 12
-"""Messages before the one observed that a detector is shown."""
-
+"""Earlier messages in the input of a detector."""
 SEARCH_WORDS = 64
-"""Words of a query that a search looks for."""
-
+"""Words of a query that a search uses."""
 BATCH_COMMANDS = 512
 """Commands that share one commit."""
-
 QUEUED_COMMANDS = 100_000
 """Commands that may wait for the writer."""
-
 BUSY_MS = 10_000
-"""How long a writer waits for another process's lock."""
-
+"""How long a writer waits for the lock of another process."""
 STATEMENT_MS = 60_000
-"""How long PostgreSQL may work on one statement, but for the care of a whole store."""
-
+"""How long PostgreSQL may work on one statement, except for maintenance."""
 POOL_CONNECTIONS = 10
 """Connections of one process to PostgreSQL, unless the address says `pool=`."""
-
 MOST_CONNECTIONS = 1_000
-"""What `pool=` may ask for."""
-
+"""The highest `pool=`."""
 POOL_WAIT_MS = 10_000
-"""How long a call waits for one of the connections to be free."""
-
+"""How long a call waits for a free connection."""
 CONNECT_S = 10
 """How long a new connection may take."""
-
 RECONNECT_TRIES = 5
-"""Times a call is tried on a new connection when the old one was lost under it."""
-
+"""Times a call is tried on a new connection after the old one was lost."""
 BATCH_BYTES = 8 << 20
-"""Payloads, snapshots and rows of commands that share one commit on PostgreSQL; at least one command goes, whatever its
-size."""
-
+"""Payloads, snapshots and rows of commands that share one commit on PostgreSQL; a single command may be larger."""
 KNOWN_HEADS = 10_000
-"""Streams whose heads a process remembers, so that an append needs no look before it."""
-
+"""Streams whose heads a process remembers, so that an append needs no read before it."""
 HINT_MS = 20
-"""How long hints for other processes are gathered before they are sent."""
-
+"""How long hints for other processes are collected before they are sent."""
 READERS = 8
 """Read connections of one store."""
-
 BLOB_CHUNK_BYTES = 256 << 10
-"""What is read of a blob at once."""
-
+"""The bytes of a blob that are read at once."""
 BLOB_BYTES = 16 << 30
 """One blob."""
-
 BLOB_GRACE_S = 24 * 3600
-"""How long an unreferenced blob is kept: the longest a writer may take between putting a body and naming it."""
-
+"""How long an unreferenced blob stays: the longest time between storing a body and referring to it."""
 EXPORT_LINE_BYTES = 16 << 20
 """One line of an export."""
+TELEMETRY_CHARS = 32_768
+"""One text in an attribute of a span, if contents are exported. A longer text is cut."""
+WATCH_EVENTS = 100
+"""Events that a watch reads at once, ahead of its consumer."""
+WATCH_FILE_MS = 50
+"""How often a watched SQLite file is checked for commits of other processes."""
+WATCH_READ_MS = 500
+"""How often a watched store is read that announces no changes."""
+WATCH_RECHECK_MS = 5_000
+"""How often a watched store on PostgreSQL is read without an announcement, since a killed process may not have sent it."""
+WATCH_RETRY_MS = 60_000
+"""How long a watch tries again while the store cannot be read. Then it raises the error."""

@@ -1,4 +1,4 @@
-"""The log as a store sees it: bytes with headers, streams with heads. What is inside a payload is not its business.
+"""The log as a store sees it: bytes with headers, and streams with heads. A store does not read payloads.
 
 None of these structs can be part of a cycle, so the garbage collector need not look at them (gc=False).
 """
@@ -11,7 +11,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import Row
 
 GENESIS = bytes(32)
-"""What the first event of a stream is chained to."""
+"""The hash before the first event of a stream."""
 
 
 class NewEvent(msgspec.Struct, frozen=True, gc=False):
@@ -22,7 +22,7 @@ class NewEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
-    """A stream's state at a version. `format` says how to read it; another format is as good as none."""
+    """The state of a stream at a version. A snapshot of another `format` is ignored."""
 
     version: int
     format: int
@@ -30,7 +30,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class StreamWrite(msgspec.Struct, frozen=True, gc=False):
-    """What one command does to one stream."""
+    """The effect of one command on one stream."""
 
     stream: StreamId
     expected: int
@@ -38,16 +38,16 @@ class StreamWrite(msgspec.Struct, frozen=True, gc=False):
     rows: tuple[Row, ...] = ()
     snapshot: Snapshot | None = None
     erase: tuple[int, ...] = ()
-    """Seqs whose payload and salt go away. `snapshot`, or none, replaces the stream's own, and `rows` all its rows."""
+    """Seqs whose payload and salt are erased. Then `snapshot`, or none, replaces the old one, and `rows` all rows."""
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
-    """One command's effect: all of it becomes durable, or none."""
+    """The effect of one command: all of it becomes durable, or none."""
 
     command: str
     """The command's id, 32 hexadecimal digits."""
     order: bytes
-    """The command itself, in canonical bytes: what `key` is bound to."""
+    """The command in canonical bytes: `key` is bound to them."""
     time_us: int
     principal: str
     writes: tuple[StreamWrite, ...]
@@ -59,7 +59,7 @@ class Append(msgspec.Struct, frozen=True, gc=False):
         return self.writes[0].stream.tenant
 
 
-class Recorded(msgspec.Struct, frozen=True, gc=False):
+class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """A stored event. Everything here survives a copy to another store, byte for byte."""
 
     stream: StreamId
@@ -84,15 +84,22 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
         return f"{self.command}.{self.ordinal}"
 
 
-class Appended(msgspec.Struct, frozen=True, gc=False):
+class FeedEvent(StoredEvent, frozen=True, gc=False):
+    """An event that engine.watch() delivers. `cursor` is the position right after it: pass it as `after` to continue
+    there."""
+
+    cursor: str
+
+
+class AppendResult(msgspec.Struct, frozen=True, gc=False):
     """The answer to an append. `repeated` says that the key was known and these are the events of the first time."""
 
-    events: tuple[Recorded, ...]
+    events: tuple[StoredEvent, ...]
     repeated: bool = False
 
 
-class Head(msgspec.Struct, frozen=True, gc=False):
-    """Where a stream ends: kept apart from its events, so that a cut-off tail is found."""
+class StreamHead(msgspec.Struct, frozen=True, gc=False):
+    """The end of a stream, stored apart from its events, so that lost events are detected."""
 
     stream: StreamId
     version: int
@@ -100,13 +107,15 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 
 class FeedPage(msgspec.Struct, frozen=True, gc=False):
-    """Events of all streams in one order; `cursor` is where to go on, also after a restart."""
+    """Events of all streams in one order; `cursor` is where the next page starts, also after a restart."""
 
-    events: tuple[Recorded, ...]
+    events: tuple[StoredEvent, ...]
     cursor: str
+    cursors: tuple[str, ...] = ()
+    """The cursor after each event. A store may leave it empty."""
 
 
-class Totals(msgspec.Struct, frozen=True, gc=False):
+class StoreTotals(msgspec.Struct, frozen=True, gc=False):
     streams: int
     events: int
     keys: int

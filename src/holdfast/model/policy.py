@@ -1,4 +1,4 @@
-"""Policy as data: who outranks whom, what grows old, and what is done about a proposal."""
+"""Policy as data: the order of authorities, expiry, and what happens to proposals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.model.pack import Guard
+from holdfast.model.packs.pack import GuardMode
 
 _ALIASES = {
     "board": "policy",
@@ -71,8 +71,8 @@ _TITLES = {
 }
 
 
-class Ladder(msgspec.Struct, frozen=True):
-    """Authorities, the highest first, and the names that others use for them. A name that nobody knows is the lowest."""
+class AuthorityLadder(msgspec.Struct, frozen=True):
+    """Authorities, the highest first, with other names for them. An unknown name is the lowest."""
 
     rungs: tuple[str, ...] = ("policy", "executive", "manager", "peer", "guest", "agent", "tool", "unverified")
     aliases: dict[str, str] = msgspec.field(default_factory=lambda: dict(_ALIASES))
@@ -82,17 +82,17 @@ class Ladder(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """How facts are judged. It speaks when something is decided; what was decided is in the log and stays."""
+    """How facts are judged. A policy counts when a decision is made; past decisions stay in the log."""
 
-    ladder: Ladder = Ladder()
+    ladder: AuthorityLadder = AuthorityLadder()
     channel: str = "peer"
-    """The rung of what comes in without an identity: the program that opened the store speaks itself."""
+    """The authority of writes without an identity, by the program itself."""
     speakers: dict[str, str] = msgspec.field(
         default_factory=lambda: {"assistant": "agent", "tool": "tool", "system": "policy"}
     )
-    """The most that the text of these roles may have. What it says of itself counts for nothing."""
+    """The highest authority of text of these roles, whatever the text claims."""
     source_types: dict[str, str] = msgspec.field(default_factory=lambda: {"policy": "policy", "system": "manager"})
-    """The rung that it takes at least to name a source of these types. The program itself may name any."""
+    """The lowest authority that may name a source of these types. The program itself may name any."""
     time_sensitive: tuple[str, ...] = (
         "price",
         "rate",
@@ -110,19 +110,21 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         "reading",
         "quote",
     )
-    """Words in a key that make it one for which the newest news count, not the latest to arrive."""
+    """Words in a key that make it time-sensitive: the newest observation counts, not the last to arrive."""
     apply_from: float = 0.8
-    """The confidence from which on a proposal is applied without asking."""
+    """A proposal of at least this confidence is applied without a question."""
     ask_from: float = 0.5
-    """The confidence from which on someone is asked; what is below is left alone."""
+    """A proposal of at least this confidence waits for a decision; others are dropped."""
     learn_into: Literal["user", "session"] = "user"
-    """Which ledger a new fact goes into that a detector reads in the user's own words: the user's, if the session reads
-    one, or the session's own. A fact that is superseded stays in its ledger."""
+    """The ledger for a new fact that a detector reads in a user message: the user's, if the session reads one, or the
+    session's own. A superseded fact stays in its ledger."""
     review: Literal["mark", "omit"] = "mark"
-    """What a pack does with a fact under review: it is shown with a mark, beside what holds now; or left out."""
+    """What a pack does with a fact under review: show it with a mark, beside the current value; or omit it."""
     endorse: str = "facts:endorse"
-    """The permission that it takes to raise a fact's authority."""
-    guard: Guard = "redact"
-    """What is done where a conversation tells the value of a dead fact."""
+    """The permission to raise the authority of a fact."""
+    withdrawal: Literal["review", "retract"] = "review"
+    """What happens to a fact that only withdrawn messages state: it needs a review, or it is retracted."""
+    guard: GuardMode = "redact"
+    """What the guard does where a conversation repeats a superseded value."""
     deaths: Literal["boundary", "deferred"] = "boundary"
-    """A death changes what was shown before at once; or at the next boundary: until then the value stays where it is."""
+    """When a fact ends, the guard changes earlier messages at once, or with the next boundary."""

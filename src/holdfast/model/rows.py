@@ -1,4 +1,4 @@
-"""Rows: what the log says, laid out for look-up. Dropped and rebuilt at will, to the same bytes.
+"""Rows: tables derived from the log. They can be rebuilt at any time, to the same bytes.
 
 Law: a row belongs to one stream and its key names that stream, so two streams never write the same row.
 """
@@ -12,8 +12,8 @@ import msgspec
 
 from holdfast.model.names import LedgerId, Scope, StreamId
 
-PROJECTION_VERSION = 8
-"""Raised whenever a row type, or what projecting puts into it, changes: opening an older store then rebuilds."""
+PROJECTION_VERSION = 9
+"""Raised whenever a row type, or its content, changes: opening an older store then rebuilds the rows."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,17 +23,17 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     key: ClassVar[tuple[str, ...]]
 
 
-class Order(msgspec.Struct, frozen=True):
-    """How rows are laid out: by these columns, then by their key; all of it forwards, or all of it backwards."""
+class RowOrder(msgspec.Struct, frozen=True):
+    """The order of rows: by these columns, then by their key; forwards or backwards."""
 
     columns: tuple[str, ...] = ()
     backwards: bool = False
 
 
-IN_ORDER_OF_KEY = Order()
+BY_KEY = RowOrder()
 
-Among: TypeAlias = Mapping[str, Sequence[str | int]]
-"""Columns, and for each the values of which a row has one."""
+ColumnValues: TypeAlias = Mapping[str, Sequence[str | int]]
+"""For each column, the values that a row may have."""
 
 
 class SessionRow(Row, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class SessionRow(Row, frozen=True, kw_only=True):
 
 
 class OutboxRow(Row, frozen=True, kw_only=True):
-    """A piece of a session's history, events `first` to `last`, for long-term memory to take up."""
+    """A part of the history of a session, events `first` to `last`, for long-term memory."""
 
     table = "outbox_rows"
     key = ("tenant", "actor", "session", "thread", "entry")
@@ -112,10 +112,10 @@ class FrameRow(Row, frozen=True, kw_only=True):
     parent: int
     """0 for none."""
     ended: str | None
-    """How; None while it lives."""
+    """How it ended; None while it is live."""
     deadline_us: int | None
     state: str
-    """All of it, as JSON."""
+    """The full state, as JSON."""
 
 
 class HandleRow(Row, frozen=True, kw_only=True):
@@ -132,15 +132,15 @@ class HandleRow(Row, frozen=True, kw_only=True):
     """The number in its id."""
     frame: int
     source: str | None
-    """None also for what children bring: they do so once."""
+    """None also for results of children, which are added once."""
     result: str
-    """How the child ended that brought it; empty if it is no child's result."""
+    """The ending of the child frame that added it; empty for other handles."""
     state: str
-    """All of it, as JSON."""
+    """The full state, as JSON."""
 
 
 class PageRow(Row, frozen=True, kw_only=True):
-    """A piece of a message that is not shown as it was recorded, or was not once."""
+    """A piece of a message that is, or once was, not shown as recorded."""
 
     table = "page_rows"
     key = ("tenant", "actor", "session", "thread", "message", "piece")
@@ -160,7 +160,7 @@ class PageRow(Row, frozen=True, kw_only=True):
 
 
 class TokenRow(Row, frozen=True, kw_only=True):
-    """A suspension token that was handed out, by its SHA-256. It stays when the token is used."""
+    """A suspension token, by its SHA-256. The row stays when the token is used."""
 
     table = "token_rows"
     key = ("tenant", "actor", "session", "thread", "frame", "digest")
@@ -172,11 +172,49 @@ class TokenRow(Row, frozen=True, kw_only=True):
     frame: int
     digest: str
     status: Literal["live", "consumed", "replaced", "revoked", "ended"]
-    """`live` also when it has expired: that is for the clock to say."""
+    """`live` also after it has expired: rows do not depend on the clock."""
     suspended: int
-    """1 while it is the newest token of a suspended frame, live or revoked: what a list of those shows."""
+    """1 while it is the newest token of a suspended frame, live or revoked: lists show these."""
     state: str
     """The suspension, as JSON."""
+
+
+class EntryRow(Row, frozen=True, kw_only=True):
+    """An entry of another framework."""
+
+    table = "entry_rows"
+    key = ("tenant", "actor", "session", "thread", "entry")
+
+    tenant: str
+    actor: str
+    session: str
+    thread: str
+    entry: str
+    """Its key; shortened, if it is long, as are its kind and its parent."""
+    kind: str
+    parent: str
+    """Empty for none."""
+    seq: int
+    at_us: int
+    size: int
+    digest: str
+    names: str
+    """The kind, the key and the parent in full, as a JSON array, if one of them is shortened; otherwise empty."""
+
+
+class ChunkRow(Row, frozen=True, kw_only=True):
+    """Where the chunk `digest` of the bodies of entries is: number `at` in event `seq`."""
+
+    table = "chunk_rows"
+    key = ("tenant", "actor", "session", "thread", "digest")
+
+    tenant: str
+    actor: str
+    session: str
+    thread: str
+    digest: str
+    seq: int
+    at: int
 
 
 class LedgerRow(Row, frozen=True, kw_only=True):
@@ -215,32 +253,32 @@ class FactRow(Row, frozen=True, kw_only=True):
     scope: str
     scope_id: str
     ref: str
-    """Its name in the world outside; empty for none."""
+    """Its external name; empty for none."""
     live: int
-    """1 until an event ends it: running out is for the clock to say."""
+    """1 until an event ends it, also after its expiry: rows do not depend on the clock."""
     claim: int
     review: int
-    """1 while it lives and needs a review."""
+    """1 while it is live and needs a review."""
     constrains: int
-    """1 while it lives and is a constraint."""
+    """1 while it is live and a constraint."""
     expires_us: int | None
     requires: str
-    """The permissions that it takes to know of it: a JSON array, sorted; empty for none."""
+    """The permissions to read it: a sorted JSON array; empty for none."""
     key_words: str
-    """What a search finds it by: the words of its key as stems, and their kin, with blanks between them. No store changes
-    them: what is looked for is stemmed alike."""
+    """The search terms of its key: stems and related words, with blanks between them. Queries are stemmed alike; no store
+    changes the terms."""
     words: str
-    """And those of its value."""
+    """The search terms of its value."""
     memory_type: str
     """The kind of memory that it is."""
     anchor: str
-    """A word without which its value is told nowhere; of the key, if the value has none that stands out."""
+    """A word that every mention of its value contains; of the key, if the value has no distinctive word."""
     state: str
-    """All of it, as JSON."""
+    """The full state, as JSON."""
 
 
 class DependRow(Row, frozen=True, kw_only=True):
-    """Fact `fact` depends on fact `source`, or did."""
+    """Fact `fact` depends on fact `source`, or once did."""
 
     table = "depend_rows"
     key = ("tenant", "ledger", "source", "fact")
@@ -250,7 +288,7 @@ class DependRow(Row, frozen=True, kw_only=True):
     source: int
     fact: int
     live: int
-    """1 while it lives and does."""
+    """1 while the fact is live and depends on it."""
 
 
 class MentionRow(Row, frozen=True, kw_only=True):
@@ -269,7 +307,7 @@ class MentionRow(Row, frozen=True, kw_only=True):
     start: int
     stop: int
     live: int
-    """1 while the fact is: what a view of the session must not show is found by 0."""
+    """1 while the fact is live; 0 marks text that a view must not show."""
 
 
 TABLES: tuple[type[Row], ...] = (
@@ -280,6 +318,8 @@ TABLES: tuple[type[Row], ...] = (
     HandleRow,
     PageRow,
     TokenRow,
+    EntryRow,
+    ChunkRow,
     LedgerRow,
     FactRow,
     DependRow,
@@ -289,9 +329,9 @@ TABLES: tuple[type[Row], ...] = (
 
 def ledger_of(row: LedgerRow | FactRow | DependRow | MentionRow) -> LedgerId:
     """The ledger that a row belongs to."""
-    return LedgerId.of(StreamId(row.tenant, "ledger", msgspec.json.decode(row.ledger, type=tuple[str, ...])))
+    return LedgerId.from_stream(StreamId(row.tenant, "ledger", msgspec.json.decode(row.ledger, type=tuple[str, ...])))
 
 
-def scope_of(row: SessionRow | OutboxRow | BlobRow | FrameRow | HandleRow | PageRow | TokenRow) -> Scope:
+def scope_of(row: SessionRow | OutboxRow | BlobRow | FrameRow | HandleRow | PageRow | TokenRow | EntryRow) -> Scope:
     """The session that a row belongs to."""
     return Scope(row.tenant, row.actor, row.session, row.thread or None)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from holdfast.model.content import Json, Usage
-from holdfast.model.detection import Proposal
-from holdfast.model.frames import FrameState, Spoken
-from holdfast.model.layers import Identity, Surrounding, WorkingItem
-from holdfast.model.plan import Redacted, Reduction
-from holdfast.model.situation import Standing
+from holdfast.model.facts.detection import Proposal
+from holdfast.model.frames.frames import FrameState, MessagePositions, frame_seq
+from holdfast.model.history.plans import Redaction, Reduction
+from holdfast.model.history.ranges import SeqRanges
+from holdfast.model.sessions.layers import EnvironmentItem, Identity, WorkingItem
+from holdfast.model.sessions.turns import Lease
+from holdfast.model.situation.situations import SituationState
 
-SNAPSHOT_FORMAT = 10
-"""Raised whenever SessionState, or what folding makes of it, changes: older snapshots are then replayed instead."""
-
+SNAPSHOT_FORMAT = 11
+"""Raised whenever SessionState, or its fold, changes: streams with older snapshots are then replayed."""
 LEDGER_FORMAT = 1
 """The same for LedgerState."""
 
@@ -30,11 +31,13 @@ class OpenCall(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str = ""
     """The idempotency key that it was started under; empty if it was not started."""
     attempts: int = 0
-    """How often it was started. Without a result, nobody knows what came of it."""
+    """How often it was started. Without a result, its outcome is unknown."""
+    turn: int = 0
+    """The number of the turn in which it was started; 0 for none."""
 
 
 class SummaryRef(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A summary that is in effect: where it stands, and for what."""
+    """A summary in effect: its position, and the messages that it covers."""
 
     seq: int
     first: int
@@ -44,9 +47,9 @@ class SummaryRef(msgspec.Struct, frozen=True, omit_defaults=True):
     frame: str | None = None
     """The frame whose conversation it is of; None for the one outside of frames."""
     replaced: int = 0
-    """Tokens of the messages that it stands for."""
+    """Tokens of the messages that it covers."""
     kept: tuple[int, ...] = ()
-    """The seqs of the messages between its ends that stay in view, behind it, in order."""
+    """The seqs of the messages in its range that stay in view, after it, in order."""
 
 
 class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,77 +58,98 @@ class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
     boundary: int = 0
     """The seq of the last event that changed it."""
     reduced: tuple[Reduction, ...] = ()
-    """The pieces of messages in view that are not shown as they were recorded, in order."""
+    """The pieces of messages in view that are not shown as recorded, in order."""
     planned: int = 0
-    """The seq up to which the next two figures tell."""
+    """The seq up to which `calls` and `grown` count."""
     calls: int = 0
     """Model calls."""
     grown: int = 0
-    """Tokens that were ever added."""
-    redacted: tuple[Redacted, ...] = ()
-    """The items in view that the guard shows otherwise than they were recorded, in order, as it was last settled."""
+    """Tokens ever added."""
+    redacted: tuple[Redaction, ...] = ()
+    """The items in view that the guard shows differently, in order, as last settled."""
     settled_us: int = 0
     """The time of the last event that changed what was shown before it."""
     results: int = 0
     """Tool results, up to the same seq as the calls."""
     repeats: int = 0
-    """Of these, how many answered a call that had been made before, or read a stored body again."""
+    """How many of the results answered a repeated call, or read a stored body again."""
     left_out: tuple[tuple[str, int], ...] = ()
     """The handles that a compaction collapsed, with its event, until they come back."""
 
 
-_AS_RECORDED = ViewState()
-_AT_FIRST = Standing()
+_UNCHANGED_VIEW = ViewState()
+_INITIAL_SITUATION = SituationState()
 
 
-class Report(msgspec.Struct, frozen=True):
-    """What a provider reported with a reply."""
+class UsageReport(msgspec.Struct, frozen=True):
+    """The usage that a provider reported with a reply."""
 
     reply: int
     """The seq of the reply."""
     prompt: int
-    """Tokens of the whole prompt."""
+    """Tokens of the full prompt."""
 
 
 class Calibration(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the provider's figures taught about the counter's, for the model that answered last."""
+    """The provider's token counts compared with the counter's, for the model of the last reply."""
 
     model: str = ""
     counter: str = ""
     """The counter whose figures these are."""
-    report: Report | None = None
+    report: UsageReport | None = None
     """The newest report, until the pack that it is about is recorded."""
     prompt: int = 0
     """Tokens of the last prompt, in the provider's count; 0 when the next one cannot be compared with it."""
     estimate: int = 0
-    """What the counter said of the pack that was that prompt."""
+    """The counter's tokens of the pack of that prompt."""
     messages: int = 0
-    """How many messages that was."""
+    """The number of messages of that prompt."""
     factor: int = 1_000
     """The provider's tokens for a thousand of the counter's."""
     overhead: int = 4
-    """The provider's tokens for a message, whatever it says."""
+    """The provider's tokens for each message, beside its content."""
     factor_lessons: int = 0
     overhead_lessons: int = 0
 
+    def measure(self, tokens: int, messages: int) -> int:
+        """What the provider will count for so many tokens of the counter in so many messages."""
+        return -(-self.factor * tokens // 1_000) + self.overhead * messages
+
 
 class OpenProposal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A change that was proposed, and waits for someone's word."""
+    """A proposed change that waits for a decision."""
 
     id: str
     ledger: tuple[str, ...]
     """The key of the stream of the ledger that it is about."""
     proposal: Proposal
     message: int = 0
-    """The seq of the message that it was seen in."""
+    """The seq of the message that it was detected in."""
+
+
+class WithdrawalRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A withdrawal in effect, with all that it took out of the state: a restoration puts it back."""
+
+    seq: int
+    frame: str | None
+    ranges: tuple[tuple[int, int], ...]
+    """The messages of its conversation in these ranges are withdrawn."""
+    summaries: tuple[SummaryRef, ...] = ()
+    """The summaries that are void because they tell of a withdrawn message."""
+    reduced: tuple[Reduction, ...] = ()
+    redacted: tuple[Redaction, ...] = ()
+    proposals: tuple[OpenProposal, ...] = ()
+    """The proposals that a detector read in the withdrawn messages."""
+    actions: tuple[int, ...] = ()
+    """The seqs of the actions since the first withdrawn message."""
 
 
 class LedgerState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a ledger is known by. Its facts are in rows: what is decided on them is looked up there."""
+    """The state of a ledger without its facts, which are in rows."""
 
     version: int = 0
     facts: int = 0
-    """How many were ever asserted."""
+    """How many facts were ever asserted."""
     created_us: int = 0
     updated_us: int = 0
 
@@ -140,13 +164,13 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     created_us: int = 0
     updated_us: int = 0
     active_us: int = 0
-    """The latest time of any event: what idling counts from, also when the clock was set back."""
+    """The latest time of any event, also when the clock was set back. Idle time counts from here."""
     messages: int = 0
     tokens: int = 0
     turns: int = 0
     """Messages of the user."""
     late: int = 0
-    """Results that came after their call was closed, and what else is kept as evidence."""
+    """Late results and other evidence."""
     close_reason: str = ""
     metadata: dict[str, Json] = msgspec.field(default_factory=dict)
     idle_timeout_us: int = 0
@@ -154,72 +178,93 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     pinned: tuple[int, ...] = ()
     """The seqs of the system messages."""
     start: int = 0
-    """What came up to here is out of view since the last reset."""
+    """Events up to this seq are out of view since the last reset."""
     live: int = 0
-    """Messages since then outside of frames, those of the system not counted."""
+    """Messages since then outside of frames, without system messages."""
     live_tokens: int = 0
-    spoken: Spoken = Spoken()
-    """Where these stand."""
+    spoken: MessagePositions = MessagePositions()
+    """The positions of these."""
     summaries: tuple[SummaryRef, ...] = ()
     changed: int = 0
-    """The seq of the last event that changed what was there before it: a reset, an erasure or a summary."""
+    """The seq of the last event that changed earlier messages: a reset, an erasure or a summary."""
     views: dict[str, ViewState] = msgspec.field(default_factory=dict)
-    """How conversations are shown that are not shown as they were recorded, by their frames; the session's own under the
-    empty name."""
+    """The views of conversations that are not shown as recorded, by frame; the session's own under the empty name."""
     waiting: int = 0
-    """Messages and evidence that long-term memory was not offered yet."""
+    """Messages and evidence that were not yet offered to long-term memory."""
     offered: int = 0
-    """The seq up to which it was."""
+    """The seq up to which they were offered."""
     residue: int = 0
     """Events whose content has not been erased."""
     usage: Usage = Usage()
     calibration: Calibration = Calibration()
     frames: dict[str, FrameState] = msgspec.field(default_factory=dict)
-    """Those that live, by id."""
+    """The live frames, by id."""
     asks: bool = False
     """The last message outside of frames is a question of the assistant."""
     errors: tuple[str, ...] = ()
-    """Tool calls outside of frames that failed since the assistant spoke last."""
+    """Tool calls outside of frames that failed since the last reply."""
     resting: int = 0
     """How many of the frames are suspended."""
     bulk: int = 0
-    """Bytes of the longer texts in here: metadata, goals and reasons, the working set and what is around."""
+    """Bytes of the longer texts in the state: metadata, goals and reasons, working set and environment."""
     identity: Identity = Identity()
     ledgers: tuple[tuple[str, ...], ...] = ()
-    """The ledgers that it reads after its own, by the keys of their streams, in the order in which they have a say."""
+    """The ledgers that it reads after its own, by the keys of their streams, in order of precedence."""
     working: dict[str, WorkingItem] = msgspec.field(default_factory=dict)
-    environment: dict[str, Surrounding] = msgspec.field(default_factory=dict)
+    environment: dict[str, EnvironmentItem] = msgspec.field(default_factory=dict)
     context_hash: str = ""
     """Of the last recorded pack outside of frames."""
     proposals: tuple[OpenProposal, ...] = ()
-    """What a detector proposed and nobody has decided on yet."""
-    standings: dict[str, Standing] = msgspec.field(default_factory=dict)
-    """How conversations stand in which something was done, by their frames; the session's own under the empty name."""
+    """Proposals of a detector that wait for a decision."""
+    standings: dict[str, SituationState] = msgspec.field(default_factory=dict)
+    """The situations of conversations, by frame; the session's own under the empty name."""
+    leases: dict[str, Lease] = msgspec.field(default_factory=dict)
+    """The leases on conversations, by frame; on the session's own under the empty name."""
     popped: int = 0
-    """The seq of the newest event that popped a frame, also if that was erased since."""
+    """The seq of the newest event that popped a frame, also if it was erased since."""
+
+    withdrawals: tuple[WithdrawalRef, ...] = ()
+    """The withdrawals in effect in live conversations, oldest first."""
+    withdrawn: int = 0
+    """The seq of the newest event that withdrew or restored messages; 0 if there is none."""
+
+    def hidden_ranges(self, frame: str | None) -> SeqRanges:
+        """Where the withdrawn messages of a live conversation are."""
+        return SeqRanges(each for one in self.withdrawals if one.frame == frame for each in one.ranges)
 
     def view(self, frame: str | None) -> ViewState:
-        """How the conversation of a frame is shown, or that outside of frames."""
-        return self.views.get(frame or "", _AS_RECORDED)
+        """The view of the conversation of a frame, or of the one outside of frames."""
+        return self.views.get(frame or "", _UNCHANGED_VIEW)
 
-    def collapsed(self, frame: FrameState) -> dict[str, int]:
-        """The handles of a frame that a compaction collapsed, with its event."""
-        return dict(self.view(frame.id).left_out if frame.live else frame.left_out)
+    def collapsed_handles(self, frame: FrameState) -> dict[str, int]:
+        """The handles of a frame that a compaction collapsed, with the seq of its event."""
+        return dict(self.view(frame.id).left_out if frame.is_live else frame.left_out)
 
-    def standing(self, frame: str | None) -> Standing:
-        """How the conversation of a frame stands, or that outside of frames."""
-        return self.standings.get(frame or "", _AT_FIRST)
+    def start_of(self, frame: str | None) -> int:
+        """The last seq before a conversation: that of the last reset, or of the event that pushed its frame."""
+        return self.start if frame is None else max(self.start, frame_seq(frame))
+
+    def standing(self, frame: str | None) -> SituationState:
+        """The situation of the conversation of a frame, or of the one outside of frames."""
+        return self.standings.get(frame or "", _INITIAL_SITUATION)
 
     def summaries_of(self, frame: str | None) -> tuple[SummaryRef, ...]:
-        """Those in effect in one conversation, in order."""
+        """The summaries in effect in one conversation, in order."""
         return tuple(each for each in self.summaries if each.frame == frame)
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes in memory."""
+        """The approximate size in memory, in bytes."""
         parts = len(self.frames) * 2_048 + (len(self.open_calls) + len(self.summaries)) * 512 + len(self.pinned) * 32
         parts += (len(self.working) + len(self.environment)) * 256 + len(self.proposals) * 2_048
         parts += sum(256 + len(each.reduced) * 512 + len(each.redacted) * 256 for each in self.views.values())
         parts += sum(len(each.left_out) for each in self.views.values()) * 64
+        parts += sum(256 + len(each.waiters) * 128 for each in self.leases.values())
         parts += len(self.standings) * 512 + sum(len(each.kept) for each in self.summaries) * 32
+        for each in self.withdrawals:
+            parts += 256 + (len(each.ranges) + len(each.actions)) * 64 + len(each.proposals) * 2_048
+            parts += (len(each.summaries) + len(each.reduced) + len(each.redacted)) * 512
         return 2_048 + 4 * self.bulk + parts
+
+
+StreamState: TypeAlias = SessionState | LedgerState

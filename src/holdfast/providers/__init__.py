@@ -1,94 +1,108 @@
-"""What comes back from a model, and what people keep in their message lists, as drafts of messages.
+"""Read replies of providers, and messages in the formats of providers, as drafts of messages.
 
     read(response)       one reply, message or item
     read_all(messages)   a list of them
     Deltas               a reply that arrives in pieces
 
-Laws: pure, and no client library is imported; an object of an official client and the same data as a dict give the same
-drafts; nothing that a provider needs back is lost (see parts.py for how it is kept); whatever cannot be read is an
-InvalidInput, never another error.
+Laws: pure, and no client library is imported. An object of an official client and the same data as a dict give the same
+drafts. Nothing that a provider needs back is lost: `parts` says how it is kept. Anything that cannot be read raises
+InvalidInput, and no other error.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.errors import InvalidContent, shown
-from holdfast.model.drafts import Draft, DraftCall, DraftResult, Inline
+from holdfast.errors import InvalidArgument, describe_value
+from holdfast.model.sessions.messages import CallDraft, InlineBytes, MessageDraft, ResultDraft
 from holdfast.providers import anthropic, openai
 from holdfast.providers.deltas import Deltas
-from holdfast.providers.messages import message
+from holdfast.providers.fields import get_text, invalid_message, read_fields, read_list
+from holdfast.providers.messages import read_message
 from holdfast.providers.outcomes import STOPS
-from holdfast.providers.plain import fields, listed, word
 
-__all__ = ["STOPS", "Deltas", "Draft", "DraftCall", "DraftResult", "Inline", "read", "read_all", "read_content"]
+__all__ = [
+    "STOPS",
+    "CallDraft",
+    "Deltas",
+    "InlineBytes",
+    "MessageDraft",
+    "ResultDraft",
+    "read",
+    "read_all",
+    "read_content",
+]
 
 
-def read(value: object) -> tuple[Draft, ...]:
-    """The messages that a value holds: nearly always one."""
-    return _drafts(_recognisable(value))
+def read(value: object) -> tuple[MessageDraft, ...]:
+    """Return the messages in a value, usually one."""
+    return _read_drafts(_require_message(value))
 
 
-def read_content(role: str, content: object) -> tuple[Draft, ...]:
-    """A message of this role whose content has parts as dicts, in our own shape or in a provider's."""
-    return message({"role": role, "content": content})
+def read_content(role: str, content: object) -> tuple[MessageDraft, ...]:
+    """Return a message of this role whose content has parts as dicts, in the format of Holdfast or of a provider."""
+    return read_message({"role": role, "content": content})
 
 
-def read_all(values: object) -> tuple[Draft, ...]:
-    """The messages of a list. Items of a responses list that the model made in one go are one reply, as they were."""
-    drafts: list[Draft] = []
+def read_all(values: object) -> tuple[MessageDraft, ...]:
+    """Return the messages of a list. Successive items of a model in an OpenAI responses list are one reply."""
+    drafts: list[MessageDraft] = []
     run: list[dict[str, Any]] = []
-    for value in listed(values, "the list of messages"):
-        plain = _recognisable(value)
-        if _is_item(plain) and openai.made_by_model(plain):
+    for value in read_list(values, "the list of messages"):
+        plain = _require_message(value)
+        if _is_item(plain) and openai.is_from_model(plain):
             run.append(plain)
             continue
-        drafts.extend(openai.items(run) if run else ())
+        drafts.extend(openai.read_items(run) if run else ())
         run = []
-        drafts.extend(_drafts(plain))
-    drafts.extend(openai.items(run) if run else ())
+        drafts.extend(_read_drafts(plain))
+    drafts.extend(openai.read_items(run) if run else ())
     return tuple(drafts)
 
 
-def _recognisable(value: object) -> dict[str, Any]:
-    plain = value.response() if type(value) is Deltas else fields(value)
+def _require_message(value: object) -> dict[str, Any]:
+    plain = value.response() if type(value) is Deltas else read_fields(value)
     if plain is None:
-        raise InvalidContent(reason=f"{shown(value)} is neither a message nor a provider's response")
+        raise InvalidArgument(
+            argument="message", reason=f"{describe_value(value)} is not a message or a reply of a provider"
+        )
     return plain
 
 
-def _drafts(value: dict[str, Any]) -> tuple[Draft, ...]:
-    kind, role, name = word(value, "type"), word(value, "role"), word(value, "object")
+def _read_drafts(value: dict[str, Any]) -> tuple[MessageDraft, ...]:
+    kind, role, name = get_text(value, "type"), get_text(value, "role"), get_text(value, "object")
     if name == "chat.completion" or (name is None and "choices" in value):
-        return openai.completion(value)
+        return openai.read_completion(value)
     if name == "response" or (role is None and "output" in value and kind is None):
-        return openai.response(value)
+        return openai.read_response(value)
     if kind == "message" and _is_anthropic_reply(value):
-        return anthropic.reply(value)
+        return anthropic.read_reply(value)
     if kind == "message" and role == "assistant":
-        return openai.items([value])
+        return openai.read_items([value])
     if kind in openai.ITEMS:
-        return openai.item(value)
+        return openai.read_item(value)
     if "role" in value:
-        return message(value)
-    raise _unknown(value, kind or name)
+        return read_message(value)
+    raise _unknown_value_error(value, kind or name)
 
 
 def _is_anthropic_reply(value: dict[str, Any]) -> bool:
-    """A message of a responses list has the same type and role, but it is no whole reply."""
+    """Whether this is a complete reply. A message in an OpenAI responses list has the same type and role."""
     return any(key in value for key in ("stop_reason", "stop_sequence", "usage", "model"))
 
 
 def _is_item(value: dict[str, Any]) -> bool:
-    kind = word(value, "type")
+    kind = get_text(value, "type")
     return kind in openai.ITEMS or (kind == "message" and not _is_anthropic_reply(value))
 
 
-def _unknown(value: dict[str, Any], kind: str | None) -> InvalidContent:
+def _unknown_value_error(value: dict[str, Any], kind: str | None) -> InvalidArgument:
     if value.get("error") is not None or kind == "error":
-        return InvalidContent(reason=f"the provider reported an error: {openai.error_text(value)}")
-    if kind is not None and (kind.startswith(("response.", "content_block_", "message_")) or kind.endswith(".chunk")):
-        return InvalidContent(reason=f"{shown(kind)} is a piece of a stream: collect the pieces in a Deltas")
-    if kind is not None:
-        return InvalidContent(reason=f"{shown(kind)} is neither a message nor a provider's response")
-    return InvalidContent(reason="the object is neither a message (it has no 'role') nor a provider's response")
+        reason = f"the provider reported an error: {openai.describe_error(value)}"
+    elif kind is not None and (kind.startswith(("response.", "content_block_", "message_")) or kind.endswith(".chunk")):
+        reason = f"{describe_value(kind)} is an event of a stream: collect the events in a Deltas"
+    elif kind is not None:
+        reason = f"{describe_value(kind)} is not the type of a message or a reply of a provider"
+    else:
+        reason = "the object is not a message (it has no `role`) and not a reply of a provider"
+    return invalid_message(reason)

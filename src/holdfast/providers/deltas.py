@@ -5,111 +5,115 @@
         deltas.add(event)
     session.record(deltas)
 
-Laws: an event costs what it brings, never what came before; what is held is bounded; an event of an unknown type is
-passed over, so that a newer API does not break an older Holdfast; an error that the provider reports is raised, and what
-had arrived until then can still be had with `partial()`.
+Laws: the cost of an event depends on the event only, not on earlier ones. Memory is bounded. An event of an unknown
+type is ignored, so that a newer API does not break an older Holdfast. An error that the provider reports is raised;
+`partial()` returns what had arrived before.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.errors import InvalidContent, shown
+from holdfast.errors import InvalidArgument, describe_value
 from holdfast.providers import streams
-from holdfast.providers.openai import error_text
-from holdfast.providers.plain import attribute, dumped, fields, word
+from holdfast.providers.fields import dump, get_text, read_attribute, read_fields
+from holdfast.providers.openai import provider_error
 
 SKIPPED_FIELDS = {
     "content_block_stop": frozenset({"content_block"}),
     "message_stop": frozenset({"message"}),
 }
-"""The clients' helpers add what came so far to each event; copying it every time would cost the square of the reply."""
+"""Fields in which stream helpers repeat everything so far. Copying them each time would have a quadratic cost."""
 
 
 class Deltas:
-    """Collects the events of one stream: OpenAI chat chunks, OpenAI responses events, Anthropic message events.
+    """Collects the events of one stream: OpenAI chat chunks, OpenAI responses events, or Anthropic message events.
 
-    They may be objects of the official clients, with or without their stream helpers, or the dicts that came over the wire.
-    """
+    Events are objects of the official clients, with or without their stream helpers, or dicts."""
 
     def __init__(self) -> None:
-        self._stream: streams.Stream | None = None
+        self._stream: streams.ReplyStream | None = None
 
     def add(self, event: object) -> None:
-        """Takes one event. Raises InvalidContent when it reports an error, and TooLarge past STREAM_BYTES."""
-        plain = _plain(event)
+        """Add an event. Raises InvalidArgument if it reports an error, and TooLarge over STREAM_BYTES."""
+        plain = _read_event(event)
         if plain is None:
             return
-        kind = word(plain, "type")
+        kind = get_text(plain, "type")
         if kind == "error" or (plain.get("error") is not None and (kind is None or "choices" in plain)):
-            raise InvalidContent(reason=f"the provider reported an error: {error_text(plain)}")
-        expected = _stream_of(plain, kind)
+            raise provider_error(plain, "event")
+        expected = _stream_type(plain, kind)
         if expected is None:
             return
         if self._stream is None:
             self._stream = expected()
         if type(self._stream) is not expected:
-            raise InvalidContent(reason=f"the event {shown(kind or 'chunk')} belongs to another kind of stream")
+            raise InvalidArgument(
+                argument="event", reason=f"{describe_value(kind or 'chunk')} is an event of another kind of stream"
+            )
         self._stream.add(plain)
 
     @property
     def text(self) -> str:
-        """What the model has said so far."""
+        """The text so far."""
         return "" if self._stream is None else self._stream.text
 
     @property
     def complete(self) -> bool:
-        """Whether the reply is whole. Figures of its usage may still follow: read the stream to its end."""
+        """Whether the reply is complete. The usage may still follow: read the stream to its end."""
         return self._stream is not None and self._stream.complete
 
     def response(self) -> dict[str, Any]:
-        """The reply, as if it had come in one piece."""
-        stream = self._begun()
+        """Return the reply as the provider would have sent it in one piece."""
+        stream = self._require_stream()
         if not stream.complete:
-            raise InvalidContent(reason="the stream is not complete: add the rest, or record partial()")
+            raise InvalidArgument(
+                argument="message",
+                reason="the stream is not complete: add the other events, or record deltas.partial()",
+            )
         return stream.response()
 
     def partial(self) -> dict[str, Any]:
-        """What can be kept of a reply that broke off: text, the calls that were whole, and the reasoning before them."""
-        stream = self._begun()
+        """Return what is usable of an interrupted reply: text, complete tool calls, and the reasoning before them."""
+        stream = self._require_stream()
         return stream.response() if stream.complete else stream.partial()
 
-    def _begun(self) -> streams.Stream:
+    def _require_stream(self) -> streams.ReplyStream:
         if self._stream is None:
-            raise InvalidContent(reason="no event of a known stream was added")
+            raise InvalidArgument(argument="message", reason="the Deltas has no event of a known stream")
         return self._stream
 
 
-def _plain(event: object) -> dict[str, Any] | None:
-    """The event as a dict; None for one of a type that brings nothing, which is not even looked at."""
+def _read_event(event: object) -> dict[str, Any] | None:
+    """Return the event as a dict; None for a type without new content, which is not read at all."""
     if type(event) is not dict:
-        kind = attribute(event, "type")
+        kind = read_attribute(event, "type")
         if type(kind) is str:
             if kind == "chunk":
-                return _plain(attribute(event, "chunk"))
+                return _read_event(read_attribute(event, "chunk"))
             if kind not in streams.EVENTS:
                 return None
-            return _checked(event, dumped(event, SKIPPED_FIELDS.get(kind, frozenset({"snapshot"}))))
-        return _checked(event, dumped(event))
-    plain = _checked(event, event)
-    return _checked(event, plain.get("chunk")) if word(plain, "type") == "chunk" else plain
+            return _require_event(event, dump(event, SKIPPED_FIELDS.get(kind, frozenset({"snapshot"}))))
+        return _require_event(event, dump(event))
+    plain = _require_event(event, event)
+    return _require_event(event, plain.get("chunk")) if get_text(plain, "type") == "chunk" else plain
 
 
-def _checked(event: object, plain: object) -> dict[str, Any]:
-    found = fields(plain)
-    if found is None:
-        raise InvalidContent(reason=f"{shown(event)} is no event of a stream")
-    return found
+def _require_event(event: object, plain: object) -> dict[str, Any]:
+    fields = read_fields(plain)
+    if fields is None:
+        raise InvalidArgument(argument="event", reason=f"{describe_value(event)} is not an event of a stream")
+    return fields
 
 
-def _stream_of(event: dict[str, Any], kind: str | None) -> type[streams.Stream] | None:
+def _stream_type(event: dict[str, Any], kind: str | None) -> type[streams.ReplyStream] | None:
     if kind in streams.RESPONSES_EVENTS:
-        return streams.Responses
+        return streams.ResponsesStream
     if kind in streams.ANTHROPIC_EVENTS:
-        return streams.Anthropic
-    name = word(event, "object")
+        return streams.AnthropicStream
+    name = get_text(event, "object")
     if kind == "message" or name in ("chat.completion", "response"):
-        raise InvalidContent(reason="this is no event of a stream but a whole message: record it itself")
+        raise InvalidArgument(argument="event", reason="this is a complete message: record it directly")
     if kind is None and (name == "chat.completion.chunk" or "choices" in event):
-        return streams.Chat
+        return streams.ChatStream
     return None

@@ -1,290 +1,285 @@
-"""Messages as people keep them in their lists: OpenAI chat, OpenAI responses input, Anthropic, or Holdfast's own form.
+"""Read messages in the format of OpenAI chat, OpenAI responses, Anthropic or Holdfast.
 
-The dialects overlap, so a message is read field by field and block by block, not by guessing whose it is as a whole.
+The formats overlap, so a message is read field by field and block by block, without a guess at its format.
 """
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from holdfast.core.arguments import raw_of
-from holdfast.errors import InvalidContent, shown
+from holdfast.conversion import raw_arguments
+from holdfast.errors import InvalidArgument, describe_value
 from holdfast.model.content import SkipReason, Source, Usage
-from holdfast.model.drafts import Draft, DraftCall, DraftResult
-from holdfast.providers.outcomes import skip_reason
-from holdfast.providers.parts import Piece, issuer_among, pieces, result_content, shell, unpacked
-from holdfast.providers.plain import (
+from holdfast.model.sessions.messages import CallDraft, MessageDraft, ResultDraft
+from holdfast.providers.fields import (
     ANTHROPIC,
     ASIDES,
     OPENAI,
-    arguments,
-    around,
-    flag,
-    listed,
-    needed,
-    rest,
-    text_at,
-    word,
+    get_text,
+    invalid_message,
+    read_arguments,
+    read_flag,
+    read_list,
+    remaining_fields,
+    require_fields,
+    require_text,
+    wrap_shell,
 )
-from holdfast.providers.usage import own_usage
+from holdfast.providers.outcomes import find_skip_reason
+from holdfast.providers.parts import (
+    DraftPart,
+    build_shell,
+    find_issuer,
+    read_parts,
+    read_result_content,
+    unpack_content,
+)
+from holdfast.providers.usage import read_own_usage
 
-OPENAI_FIELDS = frozenset(
-    {
-        "annotations",
-        "audio",
-        "name",
-        "phase",
-        "reasoning",
-        "reasoning_content",
-        "reasoning_details",
-    }
-)
-"""What OpenAI and those who speak its dialect add to a message beside its content."""
+OPENAI_FIELDS = frozenset("annotations audio name phase reasoning reasoning_content reasoning_details".split())
+"""Fields beside the content that OpenAI and compatible providers add to a message."""
 
 LABELS = frozenset({"type", "role", "id", "status", "name", "phase"})
-"""What says nothing on its own: a message of it alone is empty."""
+"""A message with these fields only is empty."""
 
-TAKEN = frozenset(
-    {
-        "role",
-        "type",
-        "content",
-        "refusal",
-        "tool_calls",
-        "function_call",
-        "tool_results",
-        "tool_call_id",
-        "usage",
-        "metadata",
-        "is_error",
-    }
+KNOWN_FIELDS = frozenset(
+    """
+    role type content refusal tool_calls function_call tool_results tool_call_id usage metadata is_error
+    """.split()
 )
 
 
-Shell: TypeAlias = tuple[str, dict[str, Any]]
-"""Whose call it is, and what it says beyond what a call of ours can say."""
+CallShell: TypeAlias = tuple[str, dict[str, Any]]
+"""The provider of a call, and the fields of the call that a CallDraft does not have."""
 
 
-class Reply:
-    """Parts and calls in the order in which the model made them.
+class ReplyBuilder:
+    """The parts and calls of a reply, in the order of the model.
 
-    A draft has its calls apart from its content. Where that would lose something, the shell of the call stays behind in the
-    content and marks its place: when the call says more than name, arguments and id, or when content comes after it.
-    """
+    A draft has its calls separate from its content. If something would be lost by this, the shell of the call stays
+    in the content and marks the position: if the call has more fields than name, arguments and id, or content
+    follows it."""
 
     def __init__(self) -> None:
-        self._entries: list[tuple[Piece | Shell, DraftCall | None]] = []
+        self._entries: list[tuple[DraftPart | CallShell, CallDraft | None]] = []
         self._marked: set[int] = set()
         self._ids: set[str] = set()
-        self.refused = False
+        self.is_refusal = False
 
-    def add(self, *parts: Piece) -> None:
+    def add(self, *parts: DraftPart) -> None:
         self._entries.extend((part, None) for part in parts)
 
     @property
     def size(self) -> int:
         return len(self._entries)
 
-    def take_back(self) -> None:
-        """Without the last part."""
+    def drop_last(self) -> None:
+        """Remove the last part."""
         self._entries.pop()
 
-    def call(self, name: object, args: Any, call_id: object, shell: Shell, *, always: bool, raw: object = None) -> None:
-        """A second call under one id gets none: results find it by the id that the session gives. `raw` is the text that
-        the arguments came as, if they did."""
-        known = call_id
+    def add_call(
+        self, name: object, args: Any, call_id: object, shell: CallShell, *, always: bool, raw: object = None
+    ) -> None:
+        """Add a call. `raw` is the text of the arguments, if they came as text.
+
+        A second call with the same id gets no id: its result must use the id that the session gives it."""
+        provider_id = call_id
         if type(call_id) is str:
-            known = None if not call_id or call_id in self._ids else call_id
+            provider_id = None if not call_id or call_id in self._ids else call_id
             self._ids.add(call_id)
         if always:
             self._marked.add(len(self._entries))
-        own = raw_of(args, raw) if isinstance(raw, str) else None
-        self._entries.append((shell, DraftCall(name, args, known, own)))
+        text = raw_arguments(args, raw) if isinstance(raw, str) else None
+        self._entries.append((shell, CallDraft(name, args, provider_id, text)))
 
     @property
-    def content(self) -> list[Piece]:
-        last = max((place for place, (_, call) in enumerate(self._entries) if call is None), default=-1)
+    def content(self) -> list[DraftPart]:
+        last = max((at for at, (_, call) in enumerate(self._entries) if call is None), default=-1)
         return [
-            around(*part) if type(part) is tuple else part  # type: ignore[misc]
-            for place, (part, call) in enumerate(self._entries)
-            if call is None or place in self._marked or place < last
+            wrap_shell(*part) if type(part) is tuple else part  # type: ignore[misc]
+            for at, (part, call) in enumerate(self._entries)
+            if call is None or at in self._marked or at < last
         ]
 
     @property
-    def calls(self) -> tuple[DraftCall, ...]:
+    def calls(self) -> tuple[CallDraft, ...]:
         return tuple(call for _, call in self._entries if call is not None)
 
-    def draft(self, usage: Usage | None = None, source: Source | None = None) -> Draft:
-        """The whole reply."""
-        return Draft(
+    def build_draft(self, usage: Usage | None = None, source: Source | None = None) -> MessageDraft:
+        """Build the draft of the reply."""
+        return MessageDraft(
             role="assistant",
             content=self.content or (),
             tool_calls=self.calls,
             usage=usage,
             source=source,
-            skipped=self.skipped(source),
+            skipped=self.skip_reason(source),
         )
 
-    def skipped(self, source: Source | None = None) -> SkipReason | None:
-        """Why no model is shown it, if it came from there."""
+    def skip_reason(self, source: Source | None = None) -> SkipReason | None:
+        """Return why the reply is shown to no model; None if it is shown."""
         stop = None if source is None else source.stop
-        return skip_reason(stop, self.content, self.calls, refused=self.refused)
+        return find_skip_reason(stop, self.content, self.calls, refused=self.is_refusal)
 
 
-def message(
+def read_message(
     item: dict[str, Any], issuer: str | None = None, usage: Usage | None = None, source: Source | None = None
-) -> tuple[Draft, ...]:
-    """One message; results that came along with other content make a message before it."""
+) -> tuple[MessageDraft, ...]:
+    """Read one message. Tool results beside other content become a message before it."""
     role: Any = item.get("role")
-    said = word(item, "role")
-    if said == "developer":
+    name = get_text(item, "role")
+    if name == "developer":
         role = "system"
-    if said == "function" or (said == "tool" and "tool_call_id" in item):
-        return (_tool_message(item),)
-    reply = Reply()
-    results = (*take(reply, item, issuer), *_own_results(item))
+    if name == "function" or (name == "tool" and "tool_call_id" in item):
+        return (_read_tool_message(item),)
+    reply = ReplyBuilder()
+    results = (*add_message(reply, item, issuer), *_read_own_results(item))
     content: Any = reply.content or ()
-    metadata = _metadata(item)
-    more = content or reply.calls
-    if results and said != "tool":
-        answer = Draft(role="tool", tool_results=results, metadata=None if more else metadata)
-        if not more:
+    metadata = _extra_metadata(item)
+    has_more = content or reply.calls
+    if results and name != "tool":
+        answer = MessageDraft(role="tool", tool_results=results, metadata=None if has_more else metadata)
+        if not has_more:
             return (answer,)
-        return answer, Draft(role=role, content=content, tool_calls=reply.calls, metadata=metadata)
+        return answer, MessageDraft(role=role, content=content, tool_calls=reply.calls, metadata=metadata)
     return (
-        Draft(
+        MessageDraft(
             role=role,
             content=content,
             tool_calls=reply.calls,
             tool_results=results,
-            usage=usage or own_usage(item.get("usage")),
+            usage=usage or read_own_usage(item.get("usage")),
             source=source,
             metadata=metadata,
-            skipped=reply.skipped(source) if said == "assistant" and not results else None,
+            skipped=reply.skip_reason(source) if name == "assistant" and not results else None,
         ),
     )
 
 
-def take(reply: Reply, item: dict[str, Any], issuer: str | None = None) -> tuple[DraftResult, ...]:
-    """The content and calls of a message, in order; what it says beside them stands first. Returns its tool results."""
-    blocks = unpacked(item.get("content"))
-    beside = _beside(item)
-    if beside:
-        reply.add(around(OPENAI, beside))
-    begun = reply.size
-    results = take_blocks(reply, blocks, issuer or issuer_among(blocks) or (OPENAI if beside else None))
-    refusal = word(item, "refusal")
+def add_message(reply: ReplyBuilder, item: dict[str, Any], issuer: str | None = None) -> tuple[ResultDraft, ...]:
+    """Add the content and the calls of a message to a reply, its other fields first. Returns its tool results."""
+    blocks = unpack_content(item.get("content"))
+    extra = _side_fields(item)
+    if extra:
+        reply.add(wrap_shell(OPENAI, extra))
+    size = reply.size
+    results = add_blocks(reply, blocks, issuer or find_issuer(blocks) or (OPENAI if extra else None))
+    refusal = get_text(item, "refusal")
     if refusal:
-        reply.add(*pieces({"type": "refusal", "refusal": refusal}, OPENAI))
-        reply.refused = True
+        reply.add(*read_parts({"type": "refusal", "refusal": refusal}, OPENAI))
+        reply.is_refusal = True
     if item.get("function_call") is not None:
-        _legacy_call(reply, item["function_call"])
-    for call in listed(item.get("tool_calls"), "'tool_calls'"):
-        _tool_call(reply, needed(call, "a tool call"))
-    if beside and reply.size == begun and beside.keys() <= LABELS:
-        reply.take_back()
+        _add_legacy_call(reply, item["function_call"])
+    for call in read_list(item.get("tool_calls"), "'tool_calls'"):
+        _add_tool_call(reply, require_fields(call, "a tool call"))
+    if extra and reply.size == size and extra.keys() <= LABELS:
+        reply.drop_last()
     return results
 
 
-def take_blocks(reply: Reply, blocks: list[Any], issuer: str | None) -> tuple[DraftResult, ...]:
-    results: list[DraftResult] = []
+def add_blocks(reply: ReplyBuilder, blocks: list[Any], issuer: str | None) -> tuple[ResultDraft, ...]:
+    """Add content blocks to a reply. Returns the tool results among them."""
+    results: list[ResultDraft] = []
     for number, block in enumerate(blocks):
         try:
-            results += _take_block(reply, block, issuer)
-        except InvalidContent as error:
-            raise InvalidContent(reason=f"part {number} of the content: {error.reason}") from error
+            results += _add_block(reply, block, issuer)
+        except InvalidArgument as error:
+            raise InvalidArgument(argument=f"content[{number}]", reason=error.reason) from error
     return tuple(results)
 
 
-def _take_block(reply: Reply, block: Any, issuer: str | None) -> tuple[DraftResult, ...]:
-    kind = word(block, "type") if type(block) is dict else None
+def result_in_reply_error() -> InvalidArgument:
+    """Build the error for a tool result inside a reply of a model."""
+    return invalid_message("a reply of the model contains a tool result")
+
+
+def _add_block(reply: ReplyBuilder, block: Any, issuer: str | None) -> tuple[ResultDraft, ...]:
+    kind = get_text(block, "type") if type(block) is dict else None
     if kind == "tool_result":
-        return (_tool_result(block),)
+        return (_read_tool_result(block),)
     if kind == "tool_use":
-        _tool_use(reply, block)
+        _add_tool_use(reply, block)
     else:
-        reply.add(*pieces(block, issuer))
-        reply.refused |= kind == "refusal"
+        reply.add(*read_parts(block, issuer))
+        reply.is_refusal |= kind == "refusal"
     return ()
 
 
-def _beside(item: dict[str, Any]) -> dict[str, Any]:
-    """What an OpenAI message says beside its content, under its role or its type."""
-    kept = OPENAI_FIELDS | {"id", "status"} if word(item, "type") == "message" else OPENAI_FIELDS
-    said = rest({key: value for key, value in item.items() if key in kept}, frozenset())
-    if not said:
-        return {}
-    kind = "type" if word(item, "type") == "message" else "role"
-    return {kind: item.get(kind), **said}
+def _side_fields(item: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an OpenAI message beside its content, with its role or its type."""
+    is_item = get_text(item, "type") == "message"
+    names = OPENAI_FIELDS | {"id", "status"} if is_item else OPENAI_FIELDS
+    fields = remaining_fields({key: value for key, value in item.items() if key in names}, frozenset())
+    label = "type" if is_item else "role"
+    return {label: item.get(label), **fields} if fields else {}
 
 
-def _metadata(item: dict[str, Any]) -> Any:
-    """What else stands in a message is its owner's: kept, but shown to no model."""
-    own = item.get("metadata")
-    if own is not None:
-        return own
-    passed = TAKEN | OPENAI_FIELDS | ASIDES
-    if word(item, "type") == "message":
-        passed |= {"id", "status"}
-    return {key: value for key, value in item.items() if key not in passed and value is not None} or None
+def _extra_metadata(item: dict[str, Any]) -> Any:
+    """Return the metadata of a message: its own, or all unknown fields. Models do not see it."""
+    metadata = item.get("metadata")
+    if metadata is not None:
+        return metadata
+    known = KNOWN_FIELDS | OPENAI_FIELDS | ASIDES
+    if get_text(item, "type") == "message":
+        known |= {"id", "status"}
+    return {key: value for key, value in item.items() if key not in known and value is not None} or None
 
 
-def _tool_use(reply: Reply, block: dict[str, Any]) -> None:
-    """A call in Anthropic's words."""
-    mark = rest(block, frozenset({"name", "input"}))
-    args = arguments(block.get("input"))
+def _add_tool_use(reply: ReplyBuilder, block: dict[str, Any]) -> None:
+    """Add a call in the format of Anthropic."""
+    mark = remaining_fields(block, frozenset({"name", "input"}))
+    args = read_arguments(block.get("input"))
     always = bool(mark.keys() - {"type", "id"})
-    reply.call(block.get("name"), args, block.get("id"), (ANTHROPIC, mark), always=always)
+    reply.add_call(block.get("name"), args, block.get("id"), (ANTHROPIC, mark), always=always)
 
 
-def _tool_call(reply: Reply, call: dict[str, Any]) -> None:
-    """A call in OpenAI's words, or in ours."""
-    kind = "custom" if word(call, "type") == "custom" else "function"
+def _add_tool_call(reply: ReplyBuilder, call: dict[str, Any]) -> None:
+    """Add a call in the format of OpenAI or Holdfast."""
+    kind = "custom" if get_text(call, "type") == "custom" else "function"
     if kind not in call:
-        spelled = call.get("arguments", {})
-        args = call["args"] if "args" in call else arguments(spelled)
-        reply.call(call.get("name"), args, call.get("id"), (OPENAI, {"type": "function"}), always=False, raw=spelled)
+        raw = call.get("arguments", {})
+        args = call["args"] if "args" in call else read_arguments(raw)
+        reply.add_call(call.get("name"), args, call.get("id"), (OPENAI, {"type": "function"}), always=False, raw=raw)
         return
-    body = needed(call[kind], f"{kind!r} of a tool call")
-    args = text_at(body, "input") if kind == "custom" else arguments(body.get("arguments"))
-    said = rest(call, frozenset({"index"}))
-    said[kind] = rest(body, frozenset({"name", "arguments", "input"}))
-    if not said[kind]:
-        del said[kind]
-    said["type"] = kind
-    always = kind == "custom" or bool(said.keys() - {"type", "id"})
-    reply.call(body.get("name"), args, call.get("id"), (OPENAI, said), always=always, raw=body.get("arguments"))
+    body = require_fields(call[kind], f"{kind!r} of a tool call")
+    args = require_text(body, "input") if kind == "custom" else read_arguments(body.get("arguments"))
+    shell = remaining_fields(call, frozenset({"index"}))
+    shell[kind] = remaining_fields(body, frozenset({"name", "arguments", "input"}))
+    if not shell[kind]:
+        del shell[kind]
+    shell["type"] = kind
+    always = kind == "custom" or bool(shell.keys() - {"type", "id"})
+    reply.add_call(body.get("name"), args, call.get("id"), (OPENAI, shell), always=always, raw=body.get("arguments"))
 
 
-def _legacy_call(reply: Reply, call: object) -> None:
-    """Calls without an id, of which a message had one at most: their result names the function."""
-    body = needed(call, "'function_call'")
-    name, spelled = body.get("name"), body.get("arguments")
-    reply.call(name, arguments(spelled), name, (OPENAI, {"type": "function"}), always=False, raw=spelled)
+def _add_legacy_call(reply: ReplyBuilder, call: object) -> None:
+    """Add the only call of a message in the old format without ids: its result names the function."""
+    body = require_fields(call, "'function_call'")
+    name, raw = body.get("name"), body.get("arguments")
+    reply.add_call(name, read_arguments(raw), name, (OPENAI, {"type": "function"}), always=False, raw=raw)
 
 
-def _tool_message(item: dict[str, Any]) -> Draft:
-    """A result in the words of OpenAI chat. The name of the tool stands in the call already."""
+def _read_tool_message(item: dict[str, Any]) -> MessageDraft:
+    """Read a result in the format of OpenAI chat. The call already has the name of the tool."""
     call = item.get("tool_call_id") if "tool_call_id" in item else item.get("name")
-    result = DraftResult(call, result_content(item.get("content"), None, []), flag(item, "is_error"))
-    return Draft(role="tool", tool_results=(result,), metadata=_metadata(item))
+    result = ResultDraft(call, read_result_content(item.get("content"), None, []), read_flag(item, "is_error"))
+    return MessageDraft(role="tool", tool_results=(result,), metadata=_extra_metadata(item))
 
 
-def _tool_result(block: dict[str, Any]) -> DraftResult:
-    taken = ("tool_use_id", "content") if block.get("is_error") is False else ("tool_use_id", "content", "is_error")
-    outer = shell(block, ANTHROPIC, *taken, plain="tool_result")
-    content = result_content(block.get("content"), ANTHROPIC, outer)
-    return DraftResult(block.get("tool_use_id"), content, flag(block, "is_error"))
+def _read_tool_result(block: dict[str, Any]) -> ResultDraft:
+    used = ("tool_use_id", "content") if block.get("is_error") is False else ("tool_use_id", "content", "is_error")
+    outer = build_shell(block, ANTHROPIC, *used, plain="tool_result")
+    content = read_result_content(block.get("content"), ANTHROPIC, outer)
+    return ResultDraft(block.get("tool_use_id"), content, read_flag(block, "is_error"))
 
 
-def _own_results(item: dict[str, Any]) -> tuple[DraftResult, ...]:
-    """Results in our own words."""
-    found = []
-    for each in listed(item.get("tool_results"), "'tool_results'"):
-        result = needed(each, "a tool result")
+def _read_own_results(item: dict[str, Any]) -> tuple[ResultDraft, ...]:
+    """Read results in the format of Holdfast."""
+    drafts = []
+    for entry in read_list(item.get("tool_results"), "'tool_results'"):
+        result = require_fields(entry, "a tool result")
+        call = result.get("tool_call_id")
         if "result" not in result:
-            raise InvalidContent(
-                reason=f"a tool result without 'result', for the call {shown(result.get('tool_call_id'))}"
-            )
-        found.append(DraftResult(result.get("tool_call_id"), result["result"], flag(result, "is_error")))
-    return tuple(found)
+            raise invalid_message(f"the tool result for the call {describe_value(call)} has no field `result`")
+        drafts.append(ResultDraft(call, result["result"], read_flag(result, "is_error")))
+    return tuple(drafts)

@@ -1,8 +1,7 @@
-"""How a reply ended, and whether a model is shown it again.
+"""How a reply ended, and whether it is shown to models.
 
-Laws: a reply that the provider cut off, filtered or failed to finish is recorded whole and shown to no model, since half an
-answer is none; nor is a refusal, or a reply in which there is nothing to see. What the provider said of it stays in the
-message's source.
+Laws: a reply that is cut off, filtered or not finished is recorded completely and shown to no model; nor is a
+refusal or an empty reply. The stop reason of the provider stays in the source of the message.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ STOPS: dict[str, SkipReason] = {
     "cancelled": "incomplete",
     "incomplete": "incomplete",
 }
-"""Why a model stopped, in the words of the providers, where the reply is none to go on from."""
+"""The stop reasons of providers with which a reply is not shown to models."""
 
-REASONING = frozenset({"thinking", "redacted_thinking", "reasoning"})
-"""What led to a reply, and is none without it."""
+REASONING_BLOCKS = frozenset({"thinking", "redacted_thinking", "reasoning"})
+"""Blocks that are not a reply by themselves."""
 
 
-def skip_reason(
+def find_skip_reason(
     stop: str | None, content: Sequence[Any], calls: Sequence[object], *, refused: bool = False
 ) -> SkipReason | None:
-    """Why this reply is shown to no model; None if it is. A refusal that calls tools all the same is shown: they run."""
+    """Return why this reply is shown to no model; None if it is shown. A refusal with tool calls is shown: they run."""
     if stop in STOPS:
         return STOPS[stop]
     if calls:
@@ -55,6 +54,6 @@ def _is_visible(part: object) -> bool:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return True
     around = block.get("around")
-    if isinstance(around, dict):  # it says something about what stands behind it; sound is all that stands there
+    if isinstance(around, dict):  # fields of the next part; only audio is content of its own
         return "audio" in around
-    return block.get("type") not in REASONING
+    return block.get("type") not in REASONING_BLOCKS

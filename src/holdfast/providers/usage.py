@@ -1,70 +1,72 @@
-"""What a model call consumed, in one set of words. Figures that make no sense are left out: they cost no message."""
+"""Read the usage of a model call in the format of any provider. Invalid figures are ignored: the message is stored."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.errors import InvalidContent
+from holdfast.errors import InvalidInput
 from holdfast.model.content import Usage
-from holdfast.providers.plain import fields
+from holdfast.providers.fields import read_fields
 
 CALL_TOKENS = 1 << 40
 """More than any model call consumes."""
 
 
-def openai_usage(value: object) -> Usage | None:
-    """Chat speaks of prompt and completion, responses of input and output. Both count cached tokens as input."""
-    figures = _fields(value)
-    sent = _inner(figures, "prompt_tokens_details", "input_tokens_details")
-    made = _inner(figures, "completion_tokens_details", "output_tokens_details")
-    return _usage(
-        _figure(figures, "prompt_tokens", "input_tokens"),
-        _figure(figures, "completion_tokens", "output_tokens"),
-        _figure(sent, "cached_tokens"),
-        _figure(sent, "cache_write_tokens"),
-        _figure(made, "reasoning_tokens"),
+def read_openai_usage(value: object) -> Usage | None:
+    """Read the usage of chat (prompt, completion) or responses (input, output). Both count cached tokens as input."""
+    figures = _read_figures(value)
+    prompt = _read_inner(figures, "prompt_tokens_details", "input_tokens_details")
+    output = _read_inner(figures, "completion_tokens_details", "output_tokens_details")
+    return _build_usage(
+        _read_figure(figures, "prompt_tokens", "input_tokens"),
+        _read_figure(figures, "completion_tokens", "output_tokens"),
+        _read_figure(prompt, "cached_tokens"),
+        _read_figure(prompt, "cache_write_tokens"),
+        _read_figure(output, "reasoning_tokens"),
     )
 
 
-def anthropic_usage(value: object) -> Usage | None:
-    """Its input_tokens are those that the cache had no part in."""
-    figures = _fields(value)
-    fresh = _figure(figures, "input_tokens")
-    read = _figure(figures, "cache_read_input_tokens")
-    written = _figure(figures, "cache_creation_input_tokens")
-    parts = [part for part in (fresh, read, written) if part is not None]
-    thought = _figure(_inner(figures, "output_tokens_details"), "thinking_tokens")
-    return _usage(sum(parts) if parts else None, _figure(figures, "output_tokens"), read, written, thought)
+def read_anthropic_usage(value: object) -> Usage | None:
+    """Read the usage of Anthropic, whose `input_tokens` do not include cached tokens."""
+    figures = _read_figures(value)
+    uncached = _read_figure(figures, "input_tokens")
+    read = _read_figure(figures, "cache_read_input_tokens")
+    written = _read_figure(figures, "cache_creation_input_tokens")
+    parts = [part for part in (uncached, read, written) if part is not None]
+    output = _read_figure(figures, "output_tokens")
+    thinking = _read_figure(_read_inner(figures, "output_tokens_details"), "thinking_tokens")
+    return _build_usage(sum(parts) if parts else None, output, read, written, thinking)
 
 
-def own_usage(value: object) -> Usage | None:
+def read_own_usage(value: object) -> Usage | None:
+    """Read a Usage, or a dict with its fields."""
     if type(value) is Usage:
         return value
-    figures = _fields(value)
-    return _usage(*(_figure(figures, name) for name in Usage.__struct_fields__))
+    figures = _read_figures(value)
+    return _build_usage(*(_read_figure(figures, name) for name in Usage.__struct_fields__))
 
 
-def _usage(*figures: int | None) -> Usage | None:
+def _build_usage(*figures: int | None) -> Usage | None:
     if all(figure is None for figure in figures):
         return None
     return Usage(*(figure or 0 for figure in figures))
 
 
-def _fields(value: object) -> dict[str, Any]:
+def _read_figures(value: object) -> dict[str, Any]:
     try:
-        return fields(value) or {}
-    except InvalidContent:
+        return read_fields(value) or {}
+    except InvalidInput:
         return {}
 
 
-def _inner(figures: dict[str, Any], *names: str) -> dict[str, Any]:
+def _read_inner(figures: dict[str, Any], *names: str) -> dict[str, Any]:
     for name in names:
         if figures.get(name) is not None:
-            return _fields(figures[name])
+            return _read_figures(figures[name])
     return {}
 
 
-def _figure(figures: dict[str, Any], *names: str) -> int | None:
+def _read_figure(figures: dict[str, Any], *names: str) -> int | None:
     for name in names:
         value = figures.get(name)
         if type(value) is int and 0 <= value <= CALL_TOKENS:

@@ -1,22 +1,24 @@
-"""What a model is sent: a history as plain text, or in the words of OpenAI or Anthropic.
+"""Render a history: as plain text, or in the format of OpenAI or Anthropic.
 
-    text(history)                       to read, or for a model that takes text
-    openai_chat(history, bodies)        the messages of chat.completions.create
-    openai_responses(history, bodies)   `instructions` and `input` of responses.create
-    anthropic(history, bodies)          `system` and `messages` of messages.create, with cache breakpoints
-    bodies_of(history, issuer)          what of the blob store they need: pass it as digest -> bytes
+    render_text(history)                       to read, or for a model that takes text
+    render_openai_chat(history, bodies)        the messages of chat.completions.create
+    render_openai_responses(history, bodies)   `instructions` and `input` of responses.create
+    render_anthropic(history, bodies)          `system` and `messages` of messages.create, with cache breakpoints
+    bodies_of(history, issuer)                 the bodies that they need: pass these as digest -> bytes
 
-Laws: pure, and the same history gives the same bytes; a result never stands without its call, nor a call without its
-result; if one history extends another, so does its rendering, up to the tail; what a provider made comes back to it as it
-was, and goes to no other; no message is empty, for providers refuse those: one of which nothing can be shown is left out.
+Laws:
+- Pure: the same history gives the same bytes.
+- A result is never without its call, nor a call without its result.
+- If one history extends another, so does its rendering, up to the tail.
+- A provider's own parts go back to it unchanged, and to no other.
+- No message is empty, since providers refuse those: a message with nothing to show is left out.
 """
 
 from __future__ import annotations
 
-from holdfast.render.blocks import anthropic
-from holdfast.render.chat import openai_chat
+from holdfast.render.anthropic import render_anthropic
 from holdfast.render.entries import NO_BODIES, bodies_of
-from holdfast.render.responses import openai_responses
-from holdfast.render.transcript import text
+from holdfast.render.openai import render_openai_chat, render_openai_responses
+from holdfast.render.text import render_text
 
-__all__ = ["NO_BODIES", "anthropic", "bodies_of", "openai_chat", "openai_responses", "text"]
+__all__ = ["NO_BODIES", "bodies_of", "render_anthropic", "render_openai_chat", "render_openai_responses", "render_text"]

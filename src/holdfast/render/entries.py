@@ -1,79 +1,82 @@
-"""The parts of a message as a renderer meets them: what can be shown, in its shell, and what is the provider's own.
+"""The parts of a message for a renderer: what every provider can show, in its shell, and what is the provider's own.
+Calls with their results, and the ids of calls.
 
-The reverse of `holdfast.providers.parts`: a shell and the part behind it make the provider's block again. A shell fits the
-part that it was taken from; behind another one, as when an image has given way to a line of text, it says nothing.
+The reverse of `holdfast.providers.parts`: a shell and the part behind it make the provider's block again. A shell fits
+the part that it was taken from; before another one, as when a line of text replaces an image, it is ignored.
+
+Laws: a call is shown with its one result, in the same group, or not at all. An id is given once, to the first that
+claims it, so that a later message never changes an earlier rendering.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from holdfast import codec
-from holdfast.context.fence import cleared, cleared_parts
-from holdfast.model.content import BlobRef, Body, Data, File, Image, Opaque, Part, Text
-from holdfast.model.handles import piece_id
-from holdfast.model.messages import History, Message
+from holdfast.conversion import is_finite, parse_unstorable_object
+from holdfast.core.history.previews import find_magic_type
+from holdfast.model.content import BlobRef, Body, Data, File, Image, Json, Opaque, Part, Text, ToolCall, ToolResult
+from holdfast.model.history.handles import piece_id
+from holdfast.model.history.views import HistoryView
+from holdfast.model.sessions.messages import Message, MessageGroup
+from holdfast.providers.fields import OPENAI
 from holdfast.providers.openai import CALLS
+from holdfast.text.fence import CLOSING, OPENING, SEPARATOR, fence_texts, remove_tag, remove_tag_from_parts
 
 NO_BODIES: Mapping[str, bytes] = types.MappingProxyType({})
-
 CALL_SHELLS = CALLS | {"tool_use", "function", "custom"}
-"""The shells that mark the place of a call: those of a responses list, of Anthropic, and of chat."""
-
-_AROUND: dict[str, tuple[type, ...]] = {
+"""The shells of calls: in a response, of Anthropic, and of chat."""
+_SHELL_PARTS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("text", "input_text", "output_text", "refusal"), (Text, Body)),
     **dict.fromkeys(("image", "image_url", "input_image"), (Image,)),
     **dict.fromkeys(("document", "file", "input_file"), (File,)),
 }
-"""What a shell of this type was taken from."""
-
+"""The parts that a shell of this type was taken from."""
 PDF = "application/pdf"
 IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
-"""What every provider can look at."""
-
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"%PDF-", PDF),
-)
-_TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
+"""The images that every provider can view."""
+_TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
 _URL_CHARS = 200
+_ID_PATTERNS = {"openai": re.compile(r"[a-zA-Z0-9_-]{1,40}"), "anthropic": re.compile(r"[a-zA-Z0-9_-]{1,64}")}
+_NAME_ESCAPES = re.compile(r"[^a-zA-Z0-9_-]")
+_NAME_CHARS = 64
 
 
-class Shown(NamedTuple):
-    """Something that every provider has a place for, and what its own provider said around it."""
+class ShownPart(NamedTuple):
+    """A part that every provider can show, and the shell of its own provider."""
 
     part: Text | Data | Body | Image | File
     shell: dict[str, Any]
     handle: str
 
 
-class Own(NamedTuple):
+class OwnBlock(NamedTuple):
     """A block or item as its issuer made it; it has a type."""
 
     block: dict[str, Any]
+    handle: str
 
 
-class Around(NamedTuple):
-    """What stands around a whole message, or around a whole result."""
-
-    shell: dict[str, Any]
-
-
-class Mark(NamedTuple):
-    """Here stood a call, and this is what it said beyond name, arguments and id."""
+class MessageShell(NamedTuple):
+    """The shell of a whole message, or of a whole result."""
 
     shell: dict[str, Any]
 
 
-class Foreign(NamedTuple):
-    """A part of another issuer, or one that is not at hand."""
+class CallMark(NamedTuple):
+    """The position of a call, with its fields beside name, arguments and id."""
+
+    shell: dict[str, Any]
+
+
+class ForeignPart(NamedTuple):
+    """A part of another issuer, or one whose body is missing."""
 
     issuer: str
     handle: str
@@ -83,71 +86,73 @@ class Foreign(NamedTuple):
         return f"[{self.handle}: a part for {self.issuer} alone, not shown]"
 
 
-Entry: TypeAlias = Shown | Own | Around | Mark | Foreign
+RenderEntry: TypeAlias = ShownPart | OwnBlock | MessageShell | CallMark | ForeignPart
 
 
-def content(message: Message, issuer: str, bodies: Mapping[str, bytes]) -> list[Entry]:
-    """The content of a message for this issuer. Of a reply, its own parts go back together or not at all: a provider that
-    signs what it said refuses a half of it."""
+def content_entries(message: Message, issuer: str, bodies: Mapping[str, bytes]) -> list[RenderEntry]:
+    """The content of a message for this issuer. The issuer's own parts of a reply go back together or not at all: a
+    provider that signs its parts refuses half of them."""
     before = len(message.tool_results)
     handles = [piece_id(message.seq, before + number) for number in range(len(message.content))]
-    found = _entries(message.content, handles, issuer, bodies)
-    missing = any(type(entry) is Foreign and entry.issuer == issuer for entry in found)
+    content = _build_entries(message.content, handles, issuer, bodies)
+    missing = any(type(entry) is ForeignPart and entry.issuer == issuer for entry in content)
     if not missing or message.role != "assistant":
-        return found
+        return content
     return [
-        Shown(entry.part, {}, entry.handle) if type(entry) is Shown else entry
-        for entry in found
-        if type(entry) is Shown or (type(entry) is Foreign and entry.issuer != issuer)
+        ShownPart(entry.part, {}, entry.handle) if type(entry) is ShownPart else entry
+        for entry in content
+        if type(entry) is ShownPart or (type(entry) is ForeignPart and entry.issuer != issuer)
     ]
 
 
-def result(message: Message, number: int, issuer: str, bodies: Mapping[str, bytes]) -> list[Entry]:
-    """What one of the results of a message brought."""
+def result_entries(message: Message, number: int, issuer: str, bodies: Mapping[str, bytes]) -> list[RenderEntry]:
+    """The content of one of the results of a message."""
     parts = message.tool_results[number].content
-    return _entries(parts, [piece_id(message.seq, number)] * len(parts), issuer, bodies)
+    return _build_entries(parts, [piece_id(message.seq, number)] * len(parts), issuer, bodies)
 
 
-def _entries(parts: Sequence[Part], handles: Sequence[str], issuer: str, bodies: Mapping[str, bytes]) -> list[Entry]:
-    found: list[Entry] = []
+def _build_entries(
+    parts: Sequence[Part], handles: Sequence[str], issuer: str, bodies: Mapping[str, bytes]
+) -> list[RenderEntry]:
+    built: list[RenderEntry] = []
     waiting: dict[str, Any] = {}
     for part, handle in zip(parts, handles, strict=True):
         if not isinstance(part, Opaque):
-            fits = isinstance(part, _AROUND.get(waiting.get("type", ""), ()))
-            found.append(Shown(part, waiting if fits else {}, handle))
+            fits = isinstance(part, _SHELL_PARTS.get(waiting.get("type", ""), ()))
+            built.append(ShownPart(part, waiting if fits else {}, handle))
             waiting = {}
             continue
         waiting = {}
-        block = _block(part, bodies) if part.issuer == issuer else None
+        block = _decode_block(part, bodies) if part.issuer == issuer else None
         if block is None:
-            found.append(Foreign(part.issuer, handle))
+            built.append(ForeignPart(part.issuer, handle))
             continue
         shell = block.get("around")
         if not isinstance(shell, dict):
-            found.append(Own(block))
-        elif shell.get("type") in _AROUND:
+            built.append(OwnBlock(block, handle))
+        elif shell.get("type") in _SHELL_PARTS:
             waiting = shell
         else:
-            found.append(Mark(shell) if shell.get("type") in CALL_SHELLS else Around(shell))
-    return _cleared(found)
+            built.append(CallMark(shell) if shell.get("type") in CALL_SHELLS else MessageShell(shell))
+    return _clear_entries(built)
 
 
-def _cleared(found: list[Entry]) -> list[Entry]:
-    """These, without the tag of the fence in any text, or across several."""
-    places = [
+def _clear_entries(content: list[RenderEntry]) -> list[RenderEntry]:
+    """The entries without the tag of the fence in any text, or across several."""
+    texts_at = [
         (at, entry)
-        for at, entry in enumerate(found)
-        if type(entry) is Shown and isinstance(entry.part, Text | Data | Body)
+        for at, entry in enumerate(content)
+        if type(entry) is ShownPart and isinstance(entry.part, Text | Data | Body)
     ]
-    texts = [text_in(entry.part) for _, entry in places if isinstance(entry.part, Text | Data | Body)]
-    for (at, entry), was, now in zip(places, texts, cleared_parts(texts), strict=True):
-        if now != was:
-            found[at] = Shown(Text(now), entry.shell, entry.handle)
-    return found
+    texts = [text_in(entry.part) for _, entry in texts_at if isinstance(entry.part, Text | Data | Body)]
+    for (at, entry), before, after in zip(texts_at, texts, remove_tag_from_parts(texts), strict=True):
+        if after != before:
+            content[at] = ShownPart(Text(after), entry.shell, entry.handle)
+    return content
 
 
-def _block(part: Opaque, bodies: Mapping[str, bytes]) -> dict[str, Any] | None:
-    """The object that an opaque part spells; None if it spells none, or is not at hand."""
+def _decode_block(part: Opaque, bodies: Mapping[str, bytes]) -> dict[str, Any] | None:
+    """The object of an opaque part; None if it is not one, or its body is missing."""
     body = bodies.get(part.body.digest) if isinstance(part.body, BlobRef) else part.body.encode()
     if body is None:
         return None
@@ -162,7 +167,7 @@ def _block(part: Opaque, bodies: Mapping[str, bytes]) -> dict[str, Any] | None:
 
 
 def text_in(part: Text | Data | Body) -> str:
-    """What there is to read: data as compact JSON; of a body in the blob store, the preview."""
+    """The text of a part: data as compact JSON; of a stored body, the preview."""
     match part:
         case Text(text) | Body(preview=text):
             return text
@@ -170,67 +175,205 @@ def text_in(part: Text | Data | Body) -> str:
             return codec.encode(value).decode()
 
 
-def line(part: Image | File, handle: str) -> str:
-    """What stands for an image or a file that cannot be shown."""
+def describe_media(part: Image | File, handle: str) -> str:
+    """The line for an image or a file that cannot be shown."""
     if isinstance(part, Image) and part.ref is None:
-        return f"[{handle}: image at {cleared(part.url or '')[:_URL_CHARS]}]"
-    what = f'file "{cleared(part.name)}"' if isinstance(part, File) and part.name else type(part).__name__.lower()
+        return f"[{handle}: image at {remove_tag(part.url or '')[:_URL_CHARS]}]"
+    noun = f'file "{remove_tag(part.name)}"' if isinstance(part, File) and part.name else type(part).__name__.lower()
     ref = part.ref
     assert ref is not None, "a file has one, and so has an image without a URL"
     kind = f", {ref.media_type}" if ref.media_type else ""
-    return f"[{handle}: {what}{kind}, {ref.size} bytes, not shown]"
+    return f"[{handle}: {noun}{kind}, {ref.size} bytes, not shown]"
 
 
-def picture_of(part: Image, bodies: Mapping[str, bytes]) -> tuple[str, bytes] | None:
-    """The media type and the bytes of an image, if it is of a kind that is shown. Its bytes tell better than its label:
-    providers refuse the one that does not fit the other."""
+def image_bytes(part: Image, bodies: Mapping[str, bytes]) -> tuple[str, bytes] | None:
+    """The media type and the bytes of an image, if its kind is shown. The bytes decide, not the label: providers refuse
+    a label that does not fit the bytes."""
     data = bodies.get(part.ref.digest) if part.ref is not None else None
     if data is None or part.ref is None:
         return None
-    kind = _sniffed(data) or part.ref.media_type
+    kind = _sniff_media_type(data) or part.ref.media_type
     return (kind, data) if kind in IMAGES else None
 
 
-def file_of(part: File, bodies: Mapping[str, bytes]) -> tuple[str, bytes] | None:
-    """The media type and the bytes of a file, if they are at hand; not of one that is an image."""
+def file_bytes(part: File, bodies: Mapping[str, bytes]) -> tuple[str, bytes] | None:
+    """The media type and the bytes of a file, if they are available; not of an image."""
     data = bodies.get(part.ref.digest)
     if data is None:
         return None
-    kind = part.ref.media_type or _sniffed(data) or "text/plain"
+    kind = part.ref.media_type or _sniff_media_type(data) or "text/plain"
     return None if kind in IMAGES else (kind, data)
 
 
-def _sniffed(data: bytes) -> str | None:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
+def _sniff_media_type(data: bytes) -> str | None:
+    kind = find_magic_type(data)
+    return kind if kind == PDF or kind in IMAGES else None
 
 
-def fetched(url: str | None) -> str | None:
+def fetchable_url(url: str | None) -> str | None:
     """The URL, if a provider can fetch it."""
     return url if url is not None and url.startswith(("https://", "http://")) else None
 
 
-def as_text(kind: str, data: bytes) -> str | None:
+def decode_text(kind: str, data: bytes) -> str | None:
     """The text of a file that is text."""
     plain = kind.partition(";")[0].strip().lower()
-    if not plain.startswith("text/") and not plain.endswith(("+json", "+xml")) and plain not in _TEXTS:
+    if not plain.startswith("text/") and not plain.endswith(("+json", "+xml")) and plain not in _TEXT_TYPES:
         return None
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    return None if "\0" in text else cleared(text)
+    return None if "\0" in text else remove_tag(text)
 
 
-def bodies_of(history: History, issuer: str | None = None) -> tuple[BlobRef, ...]:
-    """The images and files that a rendering of this history shows, and what is the issuer's own: each once, in order."""
-    found: dict[str, BlobRef] = {}
+def bodies_of(history: HistoryView, issuer: str | None = None) -> tuple[BlobRef, ...]:
+    """The bodies that a rendering of this history needs, for images, files and the issuer's own parts: each once, in
+    order."""
+    refs: dict[str, BlobRef] = {}
     for message in history.messages:
-        for part in (*message.content, *(each for answer in message.tool_results for each in answer.content)):
+        for part in (*message.content, *(part for result in message.tool_results for part in result.content)):
             match part:
                 case Image(ref=BlobRef() as ref) | File(ref=BlobRef() as ref):
-                    found.setdefault(ref.digest, ref)
+                    refs.setdefault(ref.digest, ref)
                 case Opaque(issuer=whose, body=BlobRef() as ref) if whose == issuer:
-                    found.setdefault(ref.digest, ref)
-    return tuple(found.values())
+                    refs.setdefault(ref.digest, ref)
+    return tuple(refs.values())
+
+
+def tail_text(history: HistoryView) -> str:
+    """The text of the application for this call, in its fence."""
+    return SEPARATOR.join(fence_texts(text for text in history.tail if text not in (OPENING, CLOSING)))
+
+
+# Calls and their results
+
+
+class CallAnswer(NamedTuple):
+    """A result, the message that it came in, and which of its results it is."""
+
+    message: Message
+    number: int
+
+    @property
+    def result(self) -> ToolResult:
+        return self.message.tool_results[self.number]
+
+
+class AnsweredMessage(NamedTuple):
+    """A message, and the answers to its calls in the order in which they came."""
+
+    message: Message
+    answers: dict[str, CallAnswer]
+
+
+def pair_answers(group: MessageGroup) -> Iterator[AnsweredMessage]:
+    """The messages of a group, each with the results of its calls."""
+    answers: dict[str, CallAnswer] = {}
+    for message in group.messages:
+        for number, result in enumerate(message.tool_results):
+            answers.setdefault(result.tool_call_id, CallAnswer(message, number))
+    for message in group.messages:
+        if not message.erased:
+            calls = {call.id for call in message.tool_calls} if message.role == "assistant" else set()
+            yield AnsweredMessage(message, {call: answer for call, answer in answers.items() if call in calls})
+
+
+class AnsweredCalls:
+    """The calls of a message that have a result, in the order in which they were made."""
+
+    def __init__(self, turn: AnsweredMessage) -> None:
+        self._left = list(turn.message.tool_calls)
+        self._answers = turn.answers
+
+    def take_up_to(self, shell: dict[str, Any]) -> Iterator[tuple[ToolCall, dict[str, Any]]]:
+        """The call of this shell, with it; before it, earlier calls without a shell of their own."""
+        name = shell.get("call_id", shell.get("id"))
+        numbers = [number for number, call in enumerate(self._left) if call.provider_id == name is not None]
+        last = numbers[0] if numbers else 0
+        taken_calls, self._left = self._left[: last + 1], self._left[last + 1 :]
+        for number, call in enumerate(taken_calls):
+            if call.id in self._answers:
+                yield call, shell if number == last else {}
+
+    def take_rest(self) -> Iterator[ToolCall]:
+        """The calls without a shell: they come last."""
+        left, self._left = self._left, []
+        yield from (call for call in left if call.id in self._answers)
+
+
+class CallIds:
+    """The id of a call for a provider: its own, if the provider accepts it and it is free; else the engine's."""
+
+    def __init__(self, issuer: str) -> None:
+        self._issuer = issuer
+        self._used: set[str] = set()
+        self._ids: dict[str, str] = {}
+
+    def give(self, message: Message, call: ToolCall) -> str:
+        provider_id = call.provider_id
+        number, chosen = 1, call.id
+        if provider_id is not None and provider_id not in self._used and self._is_usable(message, provider_id):
+            chosen = provider_id
+        while chosen in self._used:
+            number += 1
+            chosen = f"{call.id}_{number}"
+        self._used.add(chosen)
+        self._ids[call.id] = chosen
+        return chosen
+
+    def of(self, call: str) -> str:
+        """The id that was given to a call."""
+        return self._ids[call]
+
+    def _is_usable(self, message: Message, provider_id: str) -> bool:
+        """Some systems that speak OpenAI's format put a signature into the id: their own id goes back as it is."""
+        if self._issuer == OPENAI and is_from(message, OPENAI):
+            return True
+        return _ID_PATTERNS[self._issuer].fullmatch(provider_id) is not None
+
+
+def is_from(message: Message, issuer: str) -> bool:
+    return message.source is not None and message.source.provider == issuer
+
+
+def tool_name(message: Message, call: ToolCall, issuer: str) -> str:
+    """The name of the tool, in characters that every provider accepts, unless the provider wrote it."""
+    return call.name if is_from(message, issuer) else _NAME_ESCAPES.sub("_", call.name)[:_NAME_CHARS]
+
+
+def arguments_object(call: ToolCall) -> dict[str, Any]:
+    """The arguments as an object, which every provider accepts. Other text, from a call that broke off or of a tool
+    that takes text, is under "input". Keys and numbers are unchanged. The tag of the fence is removed."""
+    text = _provider_text(call)
+    if text is not None:
+        arguments: dict[str, Any] = json.loads(text)
+        if is_finite(arguments):
+            return arguments
+    return codec.decode_object(_canonical_arguments(call.args).encode())
+
+
+def arguments_text(call: ToolCall) -> str:
+    """The arguments as text: the provider's own text, if it is an object."""
+    text = _provider_text(call)
+    return _canonical_arguments(call.args) if text is None else text
+
+
+def _canonical_arguments(args: Json) -> str:
+    return remove_tag(_encode_arguments(args))
+
+
+def _encode_arguments(args: Json) -> str:
+    fields = args if isinstance(args, dict) else {"input": args} if args else {}
+    return codec.encode(fields).decode()
+
+
+def _provider_text(call: ToolCall) -> str | None:
+    """The provider's own text of an object, unless the tag of the fence is in it, in any spelling."""
+    if isinstance(call.args, dict):
+        text, read = call.raw, _encode_arguments(call.args)
+    elif isinstance(call.args, str) and (parsed := parse_unstorable_object(call.args)) is not None:
+        text, read = call.args, json.dumps(parsed, ensure_ascii=False)
+    else:
+        return None
+    return text if text is not None and remove_tag(text) == text and remove_tag(read) == read else None

@@ -1,1 +1,1 @@
-"""The objects that users hold, and the two drivers that answer what flows ask for."""
+"""The objects that programs work with, and the two drivers that carry out the effects of flows."""

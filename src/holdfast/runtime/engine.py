@@ -1,62 +1,148 @@
-"""What users open: an engine, which has the sessions of a store. Each operation is a flow; here it blocks."""
+"""The engine: an open store with its sessions and ledgers. Each method runs one flow; here it blocks."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, BinaryIO, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeVar, Unpack
 
 import msgspec
 
-from holdfast.core import sessions
-from holdfast.core.layers import checked_identity
-from holdfast.errors import InvalidContent, shown
-from holdfast.flows import ingest, knowing, maintain, recovering, suspending
-from holdfast.flows import ledgers as ledger_flows
-from holdfast.flows import sessions as session_flows
+from holdfast.core.sessions.decide import session_not_found
+from holdfast.core.sessions.layers import check_identity
+from holdfast.errors import InvalidArgument, describe_value
+from holdfast.flows.context import EngineContext, LedgerContext, SessionContext
 from holdfast.flows.effects import Flow
-from holdfast.flows.maintain import Count, Report
-from holdfast.flows.place import Context, LedgerPlace, Place
-from holdfast.model import limits
+from holdfast.flows.facts import changes, queries
+from holdfast.flows.frames import recovery, suspension
+from holdfast.flows.sessions import ingest, lifecycle
 from holdfast.model.content import BlobRef
-from holdfast.model.frames import Recovery
-from holdfast.model.layers import Identity
-from holdfast.model.log import Totals
-from holdfast.model.names import LedgerId, Scope, checked_flag, checked_name
+from holdfast.model.frames.frames import Recovery, SuspendedFrame, SuspensionToken
+from holdfast.model.names import LedgerId, Scope, check_flag, check_name, check_options
+from holdfast.model.rows import LedgerRow, SessionRow
+from holdfast.model.sessions.layers import Identity
 from holdfast.ports import BlobStore, EventStore
-from holdfast.runtime import care, transfer
-from holdfast.runtime.drive import Turns, drive
-from holdfast.runtime.held import Ledger, Session, blocking, held
-from holdfast.runtime.sweeper import sweeping
+from holdfast.runtime.admin import Admin
+from holdfast.runtime.driver import StreamLocks, drive
+from holdfast.runtime.ledgers import Ledger
+from holdfast.runtime.logs import log_answer
+from holdfast.runtime.options import SessionOptions
+from holdfast.runtime.sessions import Frame, Session
+from holdfast.runtime.watch import Watch, WatchProgress, build_target, find_source
+
+if TYPE_CHECKING:
+    from holdfast.runtime.telemetry import Telemetry
 
 T = TypeVar("T")
 
 DEFAULT_ACTOR = "main"
 
-Progress: TypeAlias = Callable[[int, int], None]
-"""Told now and then how much is done, and of how much: events, or bytes for a backup or an import."""
-
 
 class Engine:
-    """A store, opened. Threads may share it; a forked process must open its own."""
+    """An open store, and the entry to its sessions and ledgers. Get one with `holdfast.open()`.
 
-    def __init__(self, store: EventStore, blobs: BlobStore, context: Context, turns: Turns | None = None) -> None:
+    Threads can share an engine. A forked process must open its own."""
+
+    def __init__(
+        self,
+        store: EventStore,
+        blobs: BlobStore,
+        context: EngineContext,
+        locks: StreamLocks | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> None:
         self.store = store
-        self.blobs = blobs
-        self._place = context
-        self._turns = turns or Turns()
+        self._blob_store = blobs
+        self._context = context
+        self._locks = locks or StreamLocks()
+        self._telemetry = telemetry
 
-    sessions = blocking(session_flows.listed)
-    sweep = blocking(session_flows.sweep)
-    outbox = blocking(session_flows.outbox)
-    history = blocking(session_flows.history)
-    acknowledge = blocking(session_flows.acknowledge)
-    feed = blocking(session_flows.feed)
-    ledgers = blocking(knowing.ledgers)
-    suspended = blocking(suspending.suspended)
-    resume = held(suspending.resume)
+    @property
+    def admin(self) -> Admin:
+        """Maintenance: verify, rebuild, collect, backup, export, import, sweep, the outbox and the feed."""
+        return Admin(self._drive, self.store, self._blob_store, self._context)
+
+    @property
+    def blobs(self) -> Blobs:
+        """Large bodies: put, read, and read in chunks."""
+        return Blobs(self._blob_store, self._context)
+
+    def create_session(
+        self,
+        session: str,
+        *,
+        user: str | None = None,
+        actor: str = DEFAULT_ACTOR,
+        thread: str | None = None,
+        key: str | None = None,
+        cause: str | None = None,
+        **options: Unpack[SessionOptions],
+    ) -> Session:
+        """Create a session. Raises SessionExists if there is one with this name.
+
+            session = engine.create_session("support-7", user="ada")
+
+        `user` is short for an identity with that id and name, and for the user's ledger, first in `ledgers`.
+        SessionOptions lists all options."""
+        check_options("create_session", SessionOptions, options)
+        context = build_session_context(self._context, actor, session, thread)
+        completed = add_user(self._context, user, options)
+        self._drive(lifecycle.create(context, key=key, cause=cause, **completed))
+        return Session(self._drive, context)
+
+    def session(
+        self,
+        session: str,
+        *,
+        user: str | None = None,
+        actor: str = DEFAULT_ACTOR,
+        thread: str | None = None,
+        create: bool = False,
+        **options: Unpack[SessionOptions],
+    ) -> Session:
+        """Open a session by its name. Raises SessionNotFound if there is none, unless `create` is True.
+
+            session = engine.session("support-7", user="ada", create=True)
+
+        `user` and the options apply only if the session is created now: an existing session keeps its own, as
+        state() shows. `actor` is the agent that the session belongs to; `thread` separates several conversations
+        under one name."""
+        check_options("session", SessionOptions, options)
+        context = build_session_context(self._context, actor, session, thread)
+        completed = add_user(self._context, user, options)
+        if check_flag("create", create):
+            self._drive(lifecycle.ensure(context, **completed))
+        else:
+            self._drive(lifecycle.state(context))
+        return Session(self._drive, context)
+
+    def sessions(
+        self,
+        *,
+        actor: str | None = None,
+        status: Literal["open", "closed", "destroyed"] | None = None,
+        active_since_us: int | None = None,
+        idle_since_us: int | None = None,
+        order: Literal["name", "recent"] = "name",
+        after: SessionRow | None = None,
+        limit: int = 100,
+    ) -> tuple[SessionRow, ...]:
+        """List the sessions of the tenant by name, or, with `order="recent"`, the last active first.
+
+        `active_since_us` and `idle_since_us` limit the time of the last event, both inclusive. Destroyed sessions
+        are listed only with `status="destroyed"`. For the next page, pass the last row of this one as `after`."""
+        return self._drive(
+            lifecycle.list_sessions(
+                self._context,
+                actor=actor,
+                status=status,
+                active_since_us=active_since_us,
+                idle_since_us=idle_since_us,
+                order=order,
+                after=after,
+                limit=limit,
+            )
+        )
 
     def ledger(
         self,
@@ -68,136 +154,81 @@ class Engine:
         organization: str | None = None,
         identity: Identity | None = None,
     ) -> Ledger:
-        """A ledger of facts: a user's, a project's or an organisation's, or one by its id, as this identity may see it and
-        write to it. Without one, the program itself speaks: it sees everything and may claim any authority."""
-        named = ledger_flows.ledger_named(self._place, ledger, user=user, project=project, organization=organization)
-        writer = ledger_flows.writer_for(self._place, None if identity is None else checked_identity(identity))
-        return Ledger(self._drive, LedgerPlace(self._place, named, writer))
+        """Open a ledger of facts: of a user, a project or an organization, or any ledger by its id.
 
-    def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> Engine:
-        """The same engine for another tenant or in another's name; close either one to close both."""
-        return Engine(self.store, self.blobs, renamed(self._place, tenant, principal), self._turns)
+            ledger = engine.ledger(user="ada")
 
-    def create_session(
+        With `identity`, the ledger shows and accepts what that identity may read and write. Without it, the program
+        itself acts: it sees everything and may use any authority."""
+        return Ledger(self._drive, build_ledger_context(self._context, ledger, user, project, organization, identity))
+
+    def ledgers(
         self,
-        session: str,
         *,
-        actor: str = DEFAULT_ACTOR,
-        thread: str | None = None,
-        metadata: dict[str, Any] | None = None,
-        idle_timeout_s: float | None = None,
-        identity: Identity | None = None,
-        ledgers: Sequence[LedgerId] = (),
-        key: str | None = None,
-        cause: str | None = None,
-    ) -> Session:
-        """A new session; SessionExists if there is one of that name. `idle_timeout_s` is how long it may be idle before
-        `sweep` ends it, `identity` who speaks in it until the program refreshes it, and `ledgers` are those that it reads
-        after its own."""
-        place = place_of(self._place, actor, session, thread)
-        made = session_flows.create(
-            place, metadata, idle_timeout_s=idle_timeout_s, identity=identity, ledgers=ledgers, key=key, cause=cause
+        kind: Literal["user", "project", "organization", "session"] | None = None,
+        after: LedgerRow | None = None,
+        limit: int = 100,
+    ) -> tuple[LedgerRow, ...]:
+        """List the ledgers of the tenant by name. For the next page, pass the last row of this one as `after`."""
+        return self._drive(queries.ledgers(self._context, kind=kind, after=after, limit=limit))
+
+    def resume(self, token: SuspensionToken | str, *, cause: str | None = None) -> Frame:
+        """Resume the suspended frame that this token belongs to, and return it.
+
+        A token works once, also if several processes use it at the same time."""
+        return Frame(self._drive, self._drive(suspension.resume(self._context, token, cause=cause)))
+
+    def suspended(
+        self,
+        *,
+        actor: str | None = None,
+        session: str | None = None,
+        after: SuspendedFrame | None = None,
+        limit: int = 100,
+    ) -> list[SuspendedFrame]:
+        """List the suspended frames of the tenant by session, without their tokens.
+
+        For the next page, pass the last item of this one as `after`."""
+        return self._drive(
+            suspension.list_suspended(self._context, actor=actor, session=session, after=after, limit=limit)
         )
-        self._drive(made)
-        return Session(self._drive, place)
-
-    def session(
-        self,
-        session: str,
-        *,
-        actor: str = DEFAULT_ACTOR,
-        thread: str | None = None,
-        create: bool = False,
-        identity: Identity | None = None,
-        ledgers: Sequence[LedgerId] = (),
-    ) -> Session:
-        """A session that is there already; SessionNotFound otherwise, unless it is to be created then. `identity` and
-        `ledgers` are used only if it is created now: one that is there keeps its own, which state() tells."""
-        place = place_of(self._place, actor, session, thread)
-        if checked_flag("create", create):
-            self._drive(session_flows.ensure(place, identity=identity, ledgers=ledgers))
-        else:
-            self._drive(session_flows.state(place))
-        return Session(self._drive, place)
 
     def recover(self, scope: Scope, *, key: str | None = None, cause: str | None = None) -> Recovery:
-        place = place_in(self._place, scope)
-        recovery: Recovery = self._drive(recovering.recover(place, key=key, cause=cause))
-        return recovery
+        """Take over a session after an interruption, by its scope. See Session.recover()."""
+        return self._drive(recovery.recover(check_scope_context(self._context, scope), key=key, cause=cause))
 
-    recover.__doc__ = recovering.recover.__doc__
-
-    def sweeper(self, every_s: float = 60.0) -> AbstractContextManager[None]:
-        """Sweep in the background for as long as this is entered: `with engine.sweeper(): …`"""
-        return sweeping(self.sweep, every_s)
-
-    def put_blob(self, body: bytes | BinaryIO | Iterable[bytes], *, media_type: str | None = None) -> BlobRef:
-        """Keep a large body, streamed; the reference goes into a message."""
-        return self._place.bodies.put(self._place.tenant, body, media_type)
-
-    def blob_chunks(self, ref: BlobRef) -> Iterator[bytes]:
-        """A body in pieces, checked on the way. The last piece may end in StorageCorrupt: use nothing before it ended."""
-        return self.blobs.chunks(self._place.tenant, ingest.checked_ref(ref))
-
-    def read_blob(self, ref: BlobRef) -> bytes:
-        return b"".join(self.blob_chunks(ref))
-
-    def verify(self, *, progress: Progress | None = None) -> Report:
-        """Compare everything with everything: hash chains, heads, snapshots, rows, and the bodies that events name."""
-        return care.verify(self._drive, self.blobs, self._counting(progress))
-
-    def rebuild(self, *, progress: Progress | None = None) -> int:
-        """Make all rows anew from the log; how many streams there were."""
-        return self._drive(maintain.rebuild(self._counting(progress)))
-
-    def collect_blobs(self, *, grace_s: float = limits.BLOB_GRACE_S) -> int:
-        """Remove bodies that no event names and that nobody put within the grace period; how many."""
-        return care.collect_blobs(self._drive, self.blobs, self._place.clock, grace_s)
-
-    def backup(self, target: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
-        """A copy of the file and its blobs, complete in itself, while others write."""
-        care.backup(self.store, self.blobs, care.checked_path(target), progress)
-
-    def export(self, target: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
-        """All tenants' events and blobs as JSON lines; how many events."""
-        return transfer.export(self._drive, self.blobs, care.checked_path(target), self._counting(progress))
-
-    def import_(self, source: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
-        """Take in an export; events that are here already are passed over. How many were new."""
-        return transfer.import_(self._drive, self.blobs, care.checked_path(source), progress)
-
-    def import_transcript(
+    def watch(
         self,
-        source: str | os.PathLike[str],
-        session: str,
+        session: str | None = None,
         *,
         actor: str = DEFAULT_ACTOR,
         thread: str | None = None,
-        metadata: dict[str, Any] | None = None,
-    ) -> Session:
-        """A new session from JSON lines that another system wrote: role, content, tool_calls, tool_results, usage. What
-        breaks a session's rules is kept as evidence. Repeating it after an interruption goes on where it was."""
-        place = place_of(self._place, actor, session, thread)
-        _transcripts().import_transcript(self._drive, place, care.checked_path(source), metadata)
-        return Session(self._drive, place)
+        ledger: LedgerId | None = None,
+        after: str | int | None = "",
+        timeout_s: float | None = None,
+    ) -> Watch:
+        """Follow the events of a session, of a ledger, or of the whole tenant, and wait for new ones.
 
-    def export_transcript(
-        self,
-        target: str | os.PathLike[str],
-        session: str,
-        *,
-        actor: str = DEFAULT_ACTOR,
-        thread: str | None = None,
-    ) -> int:
-        """A session's messages as JSON lines for other systems; how many. What was imported comes out as it went in."""
-        place = place_of(self._place, actor, session, thread)
-        count: int = _transcripts().export_transcript(self._drive, place, care.checked_path(target))
-        return count
+            for event in engine.watch("support-7", after=last_cursor):
+                print(event.type, event.cursor)
 
-    def totals(self) -> Totals:
-        return self.store.totals()
+        Events come in order, and none is skipped, whichever process stores them. `after` is the cursor of the last
+        event that you have; without it, the watch begins with the first event, and with None, with the next one. In a
+        session or a ledger the cursor is the seq of the event, so `after=session.state().version` works too.
+
+        The watch ends when the loop is left, when the engine is closed, or after `timeout_s` seconds without an event:
+        0 for what is stored now. Events are shown in full, whoever may read them: choose what you pass on to a
+        user."""
+        target = build_target(self._context, self.store, session, actor, thread, ledger)
+        return Watch(self._drive, WatchProgress(target, after, timeout_s, find_source(self.store)))
+
+    def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> Engine:
+        """Return an engine on the same store for another tenant or principal. Closing one closes both."""
+        context = derive_context(self._context, tenant, principal)
+        return Engine(self.store, self._blob_store, context, self._locks, self._telemetry)
 
     def close(self) -> None:
+        """Close the store. Stored data stays."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -208,40 +239,81 @@ class Engine:
     ) -> None:
         self.close()
 
-    def _drive(self, flow: Flow[T]) -> T:
-        return drive(flow, self.store, self._turns)
-
-    def _counting(self, progress: Progress | None) -> Count | None:
-        """`progress` is told how much of the whole is done; those who do it only know how far they are."""
-        if progress is None:
-            return None
-        total = self.totals().events
-        return lambda done: progress(min(done, total), total)
+    def _drive(self, flow: Flow[T], /) -> T:
+        if self._telemetry is not None:
+            flow = self._telemetry._trace(flow)
+        answer = drive(flow, self.store, self._locks)
+        log_answer(answer)
+        return answer
 
 
-def _transcripts() -> Any:
-    from holdfast.runtime import transcripts  # noqa: PLC0415 - loaded when it is needed, with what reads responses
+class Blobs:
+    """The large bodies of one tenant, stored by their content: `engine.blobs`."""
 
-    return transcripts
+    def __init__(self, store: BlobStore, context: EngineContext) -> None:
+        self._store = store
+        self._context = context
+
+    def put(self, body: bytes | BinaryIO | Iterable[bytes], *, media_type: str | None = None) -> BlobRef:
+        """Store a large body, streamed, and return the reference to use in a message."""
+        return self._context.bodies.put(self._context.tenant, body, media_type)
+
+    def chunks(self, ref: BlobRef) -> Iterator[bytes]:
+        """Read a body in chunks. It is verified at the end: StorageCorrupt may be raised after the last chunk."""
+        return self._store.chunks(self._context.tenant, ingest.check_ref(ref))
+
+    def read(self, ref: BlobRef) -> bytes:
+        """Read a complete body."""
+        return b"".join(self.chunks(ref))
 
 
-def place_of(context: Context, actor: object, session: object, thread: object) -> Place:
-    return Place(context, Scope.checked(context.tenant, actor, session, thread))
+def build_session_context(engine: EngineContext, actor: object, session: object, thread: object) -> SessionContext:
+    """Check the names of a session."""
+    return SessionContext(engine, Scope.check(engine.tenant, actor, session, thread))
 
 
-def place_in(context: Context, scope: object) -> Place:
-    """A session by its scope; one of another tenant is not there."""
+def build_ledger_context(
+    engine: EngineContext,
+    ledger: LedgerId | None,
+    user: str | None,
+    project: str | None,
+    organization: str | None,
+    identity: Identity | None,
+) -> LedgerContext:
+    """Check the name of a ledger and the identity that uses it."""
+    checked = changes.resolve_ledger(engine, ledger, user=user, project=project, organization=organization)
+    writer = changes.writer_for(engine, None if identity is None else check_identity(identity))
+    return LedgerContext(engine, checked, writer)
+
+
+def add_user(engine: EngineContext, user: str | None, options: SessionOptions) -> dict[str, Any]:
+    """Add the identity of a user to the options of a session, and the user's ledger, unless the options have them."""
+    completed: dict[str, Any] = {**options}
+    if user is None:
+        return completed
+    user_ledger = changes.resolve_ledger(engine, user=user)
+    if completed.get("identity") is None:
+        completed["identity"] = Identity(user_id=user, user_name=user)
+    ledgers = tuple(completed.get("ledgers", ()))
+    completed["ledgers"] = ledgers if user_ledger in ledgers else (user_ledger, *ledgers)
+    return completed
+
+
+def check_scope_context(engine: EngineContext, scope: object) -> SessionContext:
+    """Check the scope of a session. A session of another tenant is not found."""
     if type(scope) is not Scope:
-        raise InvalidContent(reason=f"{shown(scope)} is not a scope: pass that of a session")
-    checked = Scope.checked(scope.tenant, scope.actor, scope.session, scope.thread)
-    if checked.tenant != context.tenant:
-        raise sessions.not_found(checked)
-    return Place(context, checked)
+        reason = f"{describe_value(scope)} is not a holdfast.types.Scope: pass the scope of a session"
+        raise InvalidArgument(argument="scope", reason=reason)
+    checked = Scope.check(scope.tenant, scope.actor, scope.session, scope.thread)
+    if checked.tenant != engine.tenant:
+        raise session_not_found(checked)
+    return SessionContext(engine, checked)
 
 
-def renamed(context: Context, tenant: str | None, principal: str | None) -> Context:
+def derive_context(engine: EngineContext, tenant: str | None, principal: str | None) -> EngineContext:
+    """Return the context for another tenant or principal."""
     return msgspec.structs.replace(
-        context,
-        tenant=context.tenant if tenant is None else checked_name("tenant", tenant),
-        principal=context.principal if principal is None else checked_name("principal", principal),
+        engine,
+        tenant=engine.tenant if tenant is None else check_name("tenant", tenant),
+        principal=engine.principal if principal is None else check_name("principal", principal),
     )

@@ -1,4 +1,4 @@
-"""Sweeping in the background: in a thread, for those who block."""
+"""Sweep in a background thread: `engine.admin.sweeper()`."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from holdfast.errors import HoldfastError, InvalidNumber, StoreClosed, shown
+from holdfast.errors import HoldfastError, InvalidNumber, StoreClosed, describe_value
 
-LONGEST_S = 10**6
+MAX_PAUSE_S = 10**6
 
 
-def checked_pause(every_s: object) -> float:
-    if type(every_s) not in (int, float) or not 0 < every_s <= LONGEST_S:  # type: ignore[operator]
-        raise InvalidNumber(what="every_s", value=shown(every_s), low=0, high=LONGEST_S)
+def check_pause(every_s: object) -> float:
+    """Check the seconds between two sweeps."""
+    if type(every_s) not in (int, float) or not 0 < every_s <= MAX_PAUSE_S:  # type: ignore[operator]
+        raise InvalidNumber(what="every_s", value=describe_value(every_s), low=0, high=MAX_PAUSE_S)
     return float(every_s)  # type: ignore[arg-type]
 
 
-def tell(pause: float) -> None:
+def log_failure(pause: float) -> None:
     """Log the error that is being handled."""
-    import logging  # noqa: PLC0415 - nobody else needs it
+    import logging  # noqa: PLC0415 - slow to load
 
-    logging.getLogger("holdfast.sweeper").exception("a sweep failed; the next one is in %s s", pause)
+    logging.getLogger("holdfast.sweeper").exception("sweep failed; the next one is in %s seconds", pause)
 
 
 @contextmanager
-def sweeping(sweep: Callable[[], object], every_s: float) -> Iterator[None]:
-    """A failed sweep is logged, and the next one tries again: nothing is lost, it only lasts longer."""
-    pause = checked_pause(every_s)
+def run_sweeper(sweep: Callable[[], object], every_s: float) -> Iterator[None]:
+    """Sweep until the block ends. A failed sweep is logged, and the next one tries again."""
+    pause = check_pause(every_s)
     done = threading.Event()
 
     def run() -> None:
@@ -37,7 +38,7 @@ def sweeping(sweep: Callable[[], object], every_s: float) -> Iterator[None]:
             except StoreClosed:
                 return
             except HoldfastError:
-                tell(pause)
+                log_failure(pause)
 
     thread = threading.Thread(target=run, name="holdfast-sweeper", daemon=True)
     thread.start()

@@ -1,12 +1,12 @@
-"""Export and import as JSON lines: events byte for byte, the bodies they name, and an end that shows nothing is missing.
+"""Export and import of a whole store as JSON lines.
 
     {"holdfast": "export", "format": 1}
-    {"blob": {"tenant": …, "digest": …, "size": …, "last": …, "data": base64}}      pieces, before the event that names it
-    {"event": {"stream": …, "seq": 1, …, "hash": …, "payload": {…}}}                in the order of the feed
+    {"blob": {"tenant": …, "digest": …, "size": …, "last": …, "data": base64}}    in pieces, before the event that names it
+    {"event": {"stream": …, "seq": 1, …, "hash": …, "payload": {…}}}              in the order of the feed
     {"end": {"events": 2, "sha256": of all lines before}}
 
-Laws: the file is read twice, and nothing is taken from one that is cut, edited or at odds with what is here; importing the
-same file again changes nothing.
+Laws: events are exported byte for byte. An import reads the file twice, and stores nothing from a file that is cut
+off, edited, or contradicts this store. Importing a file again changes nothing.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ from typing import Any, BinaryIO
 import msgspec
 
 from holdfast import chain, codec
-from holdfast.core import fact_rules, ledgers, upcast
-from holdfast.core.fact_faults import fact_fault
-from holdfast.core.faults import fault
-from holdfast.core.fold import fold
-from holdfast.core.layers import checked_ledger
-from holdfast.errors import HoldfastError, ImportRefused, InvalidContent
+from holdfast.core import upcast
+from holdfast.core.facts import fold as facts_fold
+from holdfast.core.facts import invariants
+from holdfast.core.facts.faults import find_fact_fault
+from holdfast.core.faults import find_fault
+from holdfast.core.fold import fold_session
+from holdfast.errors import HoldfastError, ImportRefused, InvalidArgument
 from holdfast.flows import effects, maintain
-from holdfast.flows.ingest import checked_parts, checked_ref
-from holdfast.flows.load import State, StateCache, nothing_of
-from holdfast.flows.maintain import Count
+from holdfast.flows.load import StateCache, empty_state
+from holdfast.flows.maintain import CountCallback
+from holdfast.flows.sessions.ingest import check_parts, check_ref
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
-from holdfast.model.events import Event
-from holdfast.model.facts import FactState
-from holdfast.model.log import GENESIS, Head, Recorded
-from holdfast.model.names import LedgerId, Scope, StreamId, checked_name, checked_whole
-from holdfast.model.needs import parts_of, refs_of
-from holdfast.model.state import LedgerState, SessionState
+from holdfast.model.events import Event, event_blob_refs, event_parts
+from holdfast.model.facts.fact import FactState
+from holdfast.model.log import GENESIS, StoredEvent, StreamHead
+from holdfast.model.names import LedgerId, Scope, StreamId, check_ledger, check_name, check_whole
+from holdfast.model.state import LedgerState, SessionState, StreamState
 from holdfast.ports import BlobStore, BlobWriter
-from holdfast.runtime.care import Drive
-from holdfast.storage.files import appearing, typed_os_errors
+from holdfast.runtime.base import Driver
+from holdfast.storage.files import atomic_file, translate_os_errors
 
 FORMAT = 1
 _PAGE = 500
+_DIGESTS = ("command_digest", "payload_digest", "hash", "salt")
 
 
-class _Event(msgspec.Struct, frozen=True):
-    """An event as a line: digests in hexadecimal, the payload as the JSON that it is."""
+class _EventLine(msgspec.Struct, frozen=True):
+    """The fields of a StoredEvent, with digests in hexadecimal and the payload as JSON."""
 
     stream: StreamId
     seq: int
@@ -65,47 +66,19 @@ class _Event(msgspec.Struct, frozen=True):
     payload: msgspec.Raw
 
     @classmethod
-    def of(cls, event: Recorded) -> _Event:
-        return cls(
-            event.stream,
-            event.seq,
-            event.command,
-            event.ordinal,
-            event.type,
-            event.version,
-            event.time_us,
-            event.principal,
-            event.cause,
-            event.key,
-            event.command_digest.hex(),
-            event.payload_digest.hex(),
-            event.hash.hex(),
-            None if event.salt is None else event.salt.hex(),
-            msgspec.Raw(b"null" if event.payload is None else event.payload),
-        )
+    def from_stored(cls, event: StoredEvent) -> _EventLine:
+        fields = msgspec.structs.asdict(event)
+        digests = {name: value.hex() for name in _DIGESTS if (value := fields[name]) is not None}
+        return cls(**(fields | digests | {"payload": msgspec.Raw(b"null" if event.payload is None else event.payload)}))
 
-    def recorded(self) -> Recorded:
+    def to_stored(self) -> StoredEvent:
+        fields = msgspec.structs.asdict(self)
+        digests = {name: bytes.fromhex(value) for name in _DIGESTS if (value := fields[name]) is not None}
         payload = bytes(self.payload)
-        return Recorded(
-            self.stream,
-            self.seq,
-            self.command,
-            self.ordinal,
-            self.type,
-            self.version,
-            self.time_us,
-            self.principal,
-            self.cause,
-            self.key,
-            bytes.fromhex(self.command_digest),
-            bytes.fromhex(self.payload_digest),
-            bytes.fromhex(self.hash),
-            None if self.salt is None else bytes.fromhex(self.salt),
-            None if payload == b"null" else payload,
-        )
+        return StoredEvent(**(fields | digests | {"payload": None if payload == b"null" else payload}))
 
 
-class _Blob(msgspec.Struct, frozen=True):
+class _BlobLine(msgspec.Struct, frozen=True):
     tenant: str
     digest: str
     size: int
@@ -113,50 +86,51 @@ class _Blob(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class _End(msgspec.Struct, frozen=True):
+class _EndLine(msgspec.Struct, frozen=True):
     events: int
     sha256: str
 
 
-class _Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class _ExportLine(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     holdfast: str | None = None
     format: int | None = None
-    blob: _Blob | None = None
-    event: _Event | None = None
-    end: _End | None = None
+    blob: _BlobLine | None = None
+    event: _EventLine | None = None
+    end: _EndLine | None = None
 
 
-def export(drive: Drive, blobs: BlobStore, target: str, progress: Count | None) -> int:
-    with appearing(target) as partial, open(partial, "wb") as file:
+def export(drive: Driver, blobs: BlobStore, target: str, progress: CountCallback | None) -> int:
+    """Write all events and bodies to a file. Returns the number of events."""
+    with atomic_file(target) as partial, open(partial, "wb") as file:
         return _write_lines(drive, blobs, file, progress)
 
 
-def _write_lines(drive: Drive, blobs: BlobStore, file: BinaryIO, progress: Count | None) -> int:
+def _write_lines(drive: Driver, blobs: BlobStore, file: BinaryIO, progress: CountCallback | None) -> int:
     digest = hashlib.sha256()
 
-    def write(line: _Line) -> None:
+    def write(line: _ExportLine) -> None:
         data = codec.encode(line) + b"\n"
         digest.update(data)
         file.write(data)
 
-    write(_Line(holdfast="export", format=FORMAT))
+    write(_ExportLine(holdfast="export", format=FORMAT))
     count = 0
     sent: set[tuple[str, str]] = set()
-    for page in _pages(drive):
+    for page in _read_log(drive):
         for event in page:
-            for line in _blob_lines(event, blobs, sent):
+            for line in _build_blob_lines(event, blobs, sent):
                 write(line)
-            write(_Line(event=_Event.of(event)))
+            write(_ExportLine(event=_EventLine.from_stored(event)))
             count += 1
         if progress is not None:
             progress(count)
-    file.write(codec.encode(_Line(end=_End(count, digest.hexdigest()))) + b"\n")
+    file.write(codec.encode(_ExportLine(end=_EndLine(count, digest.hexdigest()))) + b"\n")
     return count
 
 
-def _pages(drive: Drive) -> Iterator[tuple[Recorded, ...]]:
-    """The whole log in the order of its feed; at the end, from the streams themselves, what a feed does not show yet since
-    someone's transaction has not ended."""
+def _read_log(drive: Driver) -> Iterator[tuple[StoredEvent, ...]]:
+    """Yield the log in the order of the feed; at the end, events that the feed does not show yet because a
+    transaction of another process has not ended."""
     shown: dict[StreamId, int] = {}
     cursor = ""
     while (page := drive(effects.feed(cursor, _PAGE))).events:
@@ -166,109 +140,112 @@ def _pages(drive: Drive) -> Iterator[tuple[Recorded, ...]]:
     after: StreamId | None = None
     while heads := drive(effects.heads(after, limits.READ_EVENTS)):
         for head in heads:
-            at = shown.get(head.stream, 0)
-            while at < head.version and (events := drive(effects.read(head.stream, at, _PAGE))):
+            after_seq = shown.get(head.stream, 0)
+            while after_seq < head.version and (events := drive(effects.read(head.stream, after_seq, _PAGE))):
                 yield events
-                at = events[-1].seq
+                after_seq = events[-1].seq
         after = heads[-1].stream
 
 
-def _blob_lines(event: Recorded, blobs: BlobStore, sent: set[tuple[str, str]]) -> Iterator[_Line]:
+def _build_blob_lines(event: StoredEvent, blobs: BlobStore, sent: set[tuple[str, str]]) -> Iterator[_ExportLine]:
     tenant = event.stream.tenant
-    for ref in refs_of(upcast.current(event)):
+    for ref in event_blob_refs(upcast.decode_event(event)):
         if (tenant, ref.digest) in sent:
             continue
         sent.add((tenant, ref.digest))
         for chunk in blobs.chunks(tenant, ref):
-            yield _Line(blob=_Blob(tenant, ref.digest, ref.size, last=False, data=chunk))
-        yield _Line(blob=_Blob(tenant, ref.digest, ref.size, last=True, data=b""))
+            yield _ExportLine(blob=_BlobLine(tenant, ref.digest, ref.size, last=False, data=chunk))
+        yield _ExportLine(blob=_BlobLine(tenant, ref.digest, ref.size, last=True, data=b""))
 
 
-def import_(drive: Drive, blobs: BlobStore, source: str, progress: Callable[[int, int], None] | None) -> int:
-    """`progress` is told of bytes, those of both readings."""
-    size = 0 if progress is None else _size(source)
-    _examine(drive, blobs, source, progress and (lambda done: progress(done, 2 * size)))
+def import_(drive: Driver, blobs: BlobStore, source: str, progress: Callable[[int, int], None] | None) -> int:
+    """Read a file that export() wrote. `progress` counts the bytes of both readings. Returns the number of new
+    events."""
+    size = 0 if progress is None else _file_size(source)
+    _check_file(drive, blobs, source, progress and (lambda done: progress(done, 2 * size)))
     cache = StateCache(limits.CACHED_STREAMS)
-    known: dict[StreamId, int] = {}
-    taken = 0
-    page: list[Recorded] = []
+    versions: dict[StreamId, int] = {}
+    imported = 0
+    page: list[StoredEvent] = []
     writer: BlobWriter | None = None
-    for number, line in _lines(source, progress and (lambda done: progress(size + done, 2 * size))):
+    for number, line in _read_lines(source, progress and (lambda done: progress(size + done, 2 * size))):
         if line.blob is not None:
-            writer = _take_blob(blobs, writer, line.blob, number)
+            writer = _write_blob(blobs, writer, line.blob, number)
         elif line.event is not None:
-            event = line.event.recorded()
-            if event.stream not in known:
-                head: Head | None = drive(effects.head(event.stream))
-                known[event.stream] = head.version if head else 0
-            if event.seq > known[event.stream]:
+            event = line.event.to_stored()
+            if event.stream not in versions:
+                head: StreamHead | None = drive(effects.head(event.stream))
+                versions[event.stream] = head.version if head else 0
+            if event.seq > versions[event.stream]:
                 page.append(event)
         if len(page) == _PAGE or (line.end is not None and page):
             drive(maintain.adopt(page, cache))
-            taken += len(page)
+            imported += len(page)
             page = []
-    return taken
+    return imported
 
 
-def _take_blob(blobs: BlobStore, writer: BlobWriter | None, piece: _Blob, number: int) -> BlobWriter | None:
+def _write_blob(blobs: BlobStore, writer: BlobWriter | None, piece: _BlobLine, number: int) -> BlobWriter | None:
     writer = writer or blobs.writer(piece.tenant)
     writer.write(piece.data)
     if not piece.last:
         return writer
     ref = writer.commit()
     if ref != BlobRef(piece.digest, piece.size):
-        raise ImportRefused(line=number, reason=f"the blob {piece.digest} has other content than its name says")
+        raise ImportRefused(line=number, reason=f"the content of the blob {piece.digest} does not match its digest")
     return None
 
 
-def _size(source: str) -> int:
-    with typed_os_errors(source):
+def _file_size(source: str) -> int:
+    with translate_os_errors(source):
         return os.path.getsize(source)
 
 
-def _examine(drive: Drive, blobs: BlobStore, source: str, count: Count | None) -> None:
-    """The first reading: the whole file holds together, and continues what is here."""
-    examiner = _Examiner(drive, blobs)
+def _check_file(drive: Driver, blobs: BlobStore, source: str, count: CountCallback | None) -> None:
+    """The first reading: the file is complete and sound, and continues the streams of this store."""
+    checker = _ImportChecker(drive, blobs)
     ended = False
-    for number, line in _lines(source, count):
+    for number, line in _read_lines(source, count):
         if ended:
-            raise ImportRefused(line=number, reason="there is more after the end")
+            raise ImportRefused(line=number, reason="there are lines after the end")
         if (number == 1) != (line.holdfast is not None):
-            raise ImportRefused(line=number, reason="this is not a Holdfast export")
+            raise ImportRefused(line=number, reason="this is not an export of Holdfast")
         if number == 1 and (line.holdfast != "export" or line.format != FORMAT):
-            raise ImportRefused(line=number, reason=f"format {line.format} is not {FORMAT}; use a matching Holdfast")
+            raise ImportRefused(
+                line=number, reason=f"its format is {line.format}, and this Holdfast reads format {FORMAT}"
+            )
         if line.blob is not None:
-            examiner.piece(line.blob, number)
+            checker.check_blob(line.blob, number)
         if line.event is not None:
-            examiner.event(line.event, number)
+            checker.check_event(line.event, number)
         if line.end is not None:
             ended = True
-            examiner.end(number)
-            if line.end.events != examiner.events:
-                reason = f"{line.end.events} events were exported, {examiner.events} are here"
+            checker.check_end(number)
+            if line.end.events != checker.events:
+                reason = f"{line.end.events} events were exported, and the file has {checker.events}"
                 raise ImportRefused(line=number, reason=reason)
     if not ended:
-        raise ImportRefused(line=number, reason="the file is cut off: its end is missing; export it again")
+        raise ImportRefused(line=number, reason="the file is cut off: its end is missing")
 
 
-class _Examiner:
-    """A file may come from anyone: what it says is checked as if a caller said it."""
+class _ImportChecker:
+    """Checks a file like the input of a caller, since it may come from anyone."""
 
-    def __init__(self, drive: Drive, blobs: BlobStore) -> None:
+    def __init__(self, drive: Driver, blobs: BlobStore) -> None:
         self._drive = drive
         self._blobs = blobs
-        self._ends: dict[StreamId, tuple[Head, State]] = {}
+        self._imported_heads: dict[StreamId, tuple[StreamHead, StreamState]] = {}
         self._facts: dict[StreamId, dict[str, FactState]] = {}
-        self._here: dict[StreamId, Head | None] = {}
-        self._gone: dict[StreamId, set[int]] = {}
+        self._local_heads: dict[StreamId, StreamHead | None] = {}
+        self._erased_seqs: dict[StreamId, set[int]] = {}
         self._lines: dict[StreamId, int] = {}
         self._bodies: set[tuple[str, str]] = set()
-        self._unnamed: set[tuple[str, str]] = set()
-        self._body: tuple[_Blob, Any, int] | None = None
+        self._unreferenced: set[tuple[str, str]] = set()
+        self._body: tuple[_BlobLine, Any, int] | None = None
         self.events = 0
 
-    def piece(self, piece: _Blob, number: int) -> None:
-        """The pieces of a body follow each other and make what its name says."""
+    def check_blob(self, piece: _BlobLine, number: int) -> None:
+        """Check that the pieces of a body follow each other and match its digest."""
         first, digest, size = self._body or (piece, hashlib.sha256(), 0)
         digest.update(piece.data)
         size += len(piece.data)
@@ -277,106 +254,116 @@ class _Examiner:
         self._body = None if piece.last else (first, digest, size)
         if piece.last:
             if (digest.hexdigest(), size) != (piece.digest, piece.size):
-                raise ImportRefused(line=number, reason=f"the blob {piece.digest} has other content than its name says")
+                raise ImportRefused(
+                    line=number, reason=f"the content of the blob {piece.digest} does not match its digest"
+                )
             self._bodies.add((piece.tenant, piece.digest))
-            self._unnamed.add((piece.tenant, piece.digest))
+            self._unreferenced.add((piece.tenant, piece.digest))
 
-    def end(self, number: int) -> None:
-        if self._body or self._unnamed:
-            raise ImportRefused(line=number, reason="a blob is cut off, or no event names it")
-        for stream, (head, state) in self._ends.items():
-            broken = fact_rules.check(state, self._facts[stream]) if isinstance(state, LedgerState) else []
-            if broken:
-                raise ImportRefused(line=self._lines[stream], reason=f"{stream} breaks a rule: {broken[0]}")
-            here = self._here[stream]
-            if here is not None and head.version < here.version:
+    def check_end(self, number: int) -> None:
+        """Check what is known only at the end: complete bodies, sound ledgers, the same history as in this store."""
+        if self._body or self._unreferenced:
+            raise ImportRefused(line=number, reason="a blob is cut off, or no event refers to it")
+        for stream, (head, state) in self._imported_heads.items():
+            violations = (
+                invariants.find_violations(state, self._facts[stream]) if isinstance(state, LedgerState) else []
+            )
+            if violations:
+                raise ImportRefused(line=self._lines[stream], reason=f"{stream} breaks a rule: {violations[0]}")
+            local = self._local_heads[stream]
+            if local is not None and head.version < local.version:
                 (event,) = self._drive(effects.read(stream, head.version - 1, 1))
                 if event.hash != head.hash:
-                    raise ImportRefused(line=self._lines[stream], reason=f"{stream} has another history here")
+                    raise ImportRefused(
+                        line=self._lines[stream], reason=f"{stream} has a different history in this store"
+                    )
 
-    def event(self, line: _Event, number: int) -> None:
+    def check_event(self, line: _EventLine, number: int) -> None:
+        """Check an event: its names, its bodies, its hash chain, and the rules of its stream."""
         self.events += 1
         try:
-            event = _checked(line.recorded())
-            current = upcast.current(event)
+            event = _check_event_names(line.to_stored())
+            current = upcast.decode_event(event)
             self._check_bodies(event, current)
         except (ValueError, HoldfastError) as error:
             raise ImportRefused(line=number, reason=str(error)) from error
         stream = event.stream
-        head, state = self._ends.get(stream) or (Head(stream, 0, GENESIS), nothing_of(stream))
-        gone = self._gone.setdefault(stream, set())
-        wrong = chain.fault(head, event) or self._fault(state, event, current, gone)
-        if wrong:
-            raise ImportRefused(line=number, reason=f"event {event.seq} of {stream}: {wrong}")
+        head, state = self._imported_heads.get(stream) or (StreamHead(stream, 0, GENESIS), empty_state(stream))
+        erased = self._erased_seqs.setdefault(stream, set())
+        fault = chain.find_chain_fault(head, event) or self._find_fault(state, event, current, erased)
+        if fault:
+            raise ImportRefused(line=number, reason=f"event {event.seq} of {stream}: {fault}")
         if current is None:
-            gone.add(event.seq)
-        state = self._further(state, event, current)
-        self._ends[stream] = (Head(stream, event.seq, event.hash), state)
+            erased.add(event.seq)
+        state = self._fold_event(state, event, current)
+        self._imported_heads[stream] = (StreamHead(stream, event.seq, event.hash), state)
         self._lines[stream] = number
-        if stream not in self._here:
-            self._here[stream] = self._drive(effects.head(stream))
-        here = self._here[stream]
-        if here is not None and event.seq == here.version and event.hash != here.hash:
-            raise ImportRefused(line=number, reason=f"{stream} has another history here")
+        if stream not in self._local_heads:
+            self._local_heads[stream] = self._drive(effects.head(stream))
+        local = self._local_heads[stream]
+        if local is not None and event.seq == local.version and event.hash != local.hash:
+            raise ImportRefused(line=number, reason=f"{stream} has a different history in this store")
 
-    def _fault(self, state: State, event: Recorded, current: Event | None, gone: set[int]) -> str | None:
+    def _find_fault(
+        self, state: StreamState, event: StoredEvent, current: Event | None, erased: set[int]
+    ) -> str | None:
         if isinstance(state, SessionState):
-            return fault(state, current, event.type, gone)
+            return find_fault(state, current, event.type, erased)
         try:
-            return fact_fault(state, self._facts.setdefault(event.stream, {}), current, event.type, gone)
+            return find_fact_fault(state, self._facts.setdefault(event.stream, {}), current, event.type, erased)
         except HoldfastError as error:
             return str(error)
 
-    def _further(self, state: State, event: Recorded, current: Event | None) -> State:
+    def _fold_event(self, state: StreamState, event: StoredEvent, current: Event | None) -> StreamState:
         if isinstance(state, SessionState):
-            return fold(state, current, event.type, event.time_us)
+            return fold_session(state, current, event.type, event.time_us)
         facts = self._facts[event.stream]
-        facts |= ledgers.applied(facts, current, event.seq, event.time_us)
-        return ledgers.step(state, event.type, event.time_us)
+        facts |= facts_fold.apply_event(facts, current, event.seq, event.time_us)
+        return facts_fold.step(state, event.type, event.time_us)
 
-    def _check_bodies(self, event: Recorded, current: Event | None) -> None:
-        checked_parts(tuple(parts_of(current)), empty=True)
-        for ref in map(checked_ref, refs_of(current)):
+    def _check_bodies(self, event: StoredEvent, current: Event | None) -> None:
+        check_parts(tuple(event_parts(current)), empty=True)
+        for ref in map(check_ref, event_blob_refs(current)):
             body = (event.stream.tenant, ref.digest)
-            self._unnamed.discard(body)
+            self._unreferenced.discard(body)
             if body not in self._bodies:
-                self._blobs.chunks(event.stream.tenant, ref)  # raises if it is not here either
+                self._blobs.chunks(event.stream.tenant, ref)  # raises if this store does not have it
 
 
-def _checked(event: Recorded) -> Recorded:
-    """A file may come from anyone: its names and numbers are checked as those of any caller."""
+def _check_event_names(event: StoredEvent) -> StoredEvent:
+    """Check the names and numbers of an event like those of a caller."""
     stream = event.stream
     if stream.kind == "ledger":
-        checked_ledger(LedgerId.of(stream), stream.tenant)
+        check_ledger(LedgerId.from_stream(stream), stream.tenant)
     elif len(stream.key) not in (2, 3):
-        raise InvalidContent(reason=f"{stream} is not the stream of a session")
+        raise InvalidArgument(argument="stream", reason=f"{stream} is not the stream of a session")
     else:
-        Scope.checked(stream.tenant, *stream.key)
-    checked_name("principal", event.principal)
+        Scope.check(stream.tenant, *stream.key)
+    check_name("principal", event.principal)
     for what, name in (("cause", event.cause), ("idempotency key", event.key)):
         if name is not None:
-            checked_name(what, name)
+            check_name(what, name)
     for what, number in (("seq", event.seq), ("version", event.version), ("time", event.time_us)):
-        checked_whole(what, number)
-    checked_whole("ordinal", event.ordinal, 0, limits.COMMAND_EVENTS)
+        check_whole(what, number)
+    check_whole("ordinal", event.ordinal, 0, limits.COMMAND_EVENTS)
     if len(event.command) != 32 or len(bytes.fromhex(event.command)) != 16:
-        raise InvalidContent(reason="the id of the command is not 32 hexadecimal digits")
+        raise InvalidArgument(argument="command", reason="it is not 32 hexadecimal digits")
     sizes = [len(event.command_digest), len(event.payload_digest), len(event.hash), len(event.salt or bytes(16))]
     if sizes != [32, 32, 32, 16]:
-        raise InvalidContent(reason="a digest or salt is of another length")
+        raise InvalidArgument(argument="hash", reason="a digest or salt has a wrong length")
     return event
 
 
-def _lines(source: str, count: Count | None) -> Iterator[tuple[int, _Line]]:
-    """Every line, checked to be exactly what an export writes: no other spelling, no second key of the same name."""
+def _read_lines(source: str, count: CountCallback | None) -> Iterator[tuple[int, _ExportLine]]:
+    """Yield every line with its number. Each must be exactly what an export writes."""
     digest = hashlib.sha256()
     number = 0
-    with typed_os_errors(source), open(source, "rb") as file:
+    with translate_os_errors(source), open(source, "rb") as file:
         while raw := file.readline(limits.EXPORT_LINE_BYTES):
             number += 1
-            line = _line(raw, number)
+            line = _decode_line(raw, number)
             if line.end is not None and line.end.sha256 != digest.hexdigest():
-                raise ImportRefused(line=number, reason="the file was changed since it was exported")
+                raise ImportRefused(line=number, reason="the file was changed after the export")
             digest.update(raw)
             yield number, line
             if count is not None and (number % _PAGE == 0 or line.end is not None):
@@ -385,12 +372,12 @@ def _lines(source: str, count: Count | None) -> Iterator[tuple[int, _Line]]:
         raise ImportRefused(line=0, reason="the file is empty")
 
 
-def _line(raw: bytes, number: int) -> _Line:
+def _decode_line(raw: bytes, number: int) -> _ExportLine:
     try:
-        line: Any = codec.decode(raw, _Line)
+        line: Any = codec.decode(raw, _ExportLine)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise ImportRefused(line=number, reason=f"it is not a line of an export ({error})") from error
+        raise ImportRefused(line=number, reason=f"it is not a line of an export: {error}") from error
     if codec.encode(line) + b"\n" != raw:
-        raise ImportRefused(line=number, reason="it was written by another hand than export")
-    checked: _Line = line
+        raise ImportRefused(line=number, reason="export() does not write it this way: the file was edited")
+    checked: _ExportLine = line
     return checked

@@ -1,1 +1,2 @@
-"""Backends behind the ports. They see ports, model, codec and chain, never the core."""
+"""The stores: event stores and blob stores behind the ports. They import ports, model, codec and chain, never the
+core."""

@@ -1,4 +1,4 @@
-"""Files: the operations that durability depends on, and what the system's errors become."""
+"""The file operations that durability depends on, and typed errors for errors of the system."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast import errors
 
 
 class Disk:
-    """The file operations that durability depends on, in one place, so that a test can cut the power between them."""
+    """The file operations that durability depends on, so that a test can simulate a power failure between any two."""
 
     def make_folder(self, path: str) -> None:
         os.mkdir(path)
@@ -48,14 +48,14 @@ class Disk:
 
 
 @contextmanager
-def appearing(target: str) -> Iterator[str]:
-    """A name to write a file under. It gets its own when it is whole and on the disk; on an error nothing is left."""
+def atomic_file(target: str) -> Iterator[str]:
+    """Yield a temporary name. The file gets its real name when it is complete and synced; on an error it is removed."""
     partial = target + ".partial"
     folder = os.path.dirname(os.path.abspath(target))
     if not os.path.isdir(folder):
         raise errors.StorageUnavailable(what=target, reason=f"the folder {folder!r} does not exist")
     disk = Disk()
-    with typed_os_errors(target):
+    with translate_os_errors(target):
         try:
             yield partial
             handle = os.open(partial, os.O_RDONLY)
@@ -72,7 +72,8 @@ def appearing(target: str) -> Iterator[str]:
 
 
 @contextmanager
-def typed_os_errors(what: str) -> Iterator[None]:
+def translate_os_errors(what: str) -> Iterator[None]:
+    """Turn errors of the system into typed errors."""
     try:
         yield
     except OSError as error:

@@ -1,10 +1,11 @@
-"""Commands that wait together share one commit.
+"""Group commit: commands that wait at the same time share one commit.
 
-Laws: a command is answered only after its commit; the thread that finds the lead free does the work for all who queue
-behind it, so a lone caller pays for no thread switch.
+Laws: a command is answered only after its commit. The thread that gets the lead commits for all that wait in the queue,
+so a single caller needs no thread switch.
 
-A signal may interrupt a thread between any two steps, so nothing here depends on a step that must follow another: who holds
-the lock leads, a request stays in the queue until it has an answer, and who waits to be woken looks up now and then.
+A signal can interrupt a thread between any two steps, so no step relies on a later one: the holder of the lock
+leads, a request stays in the queue until it has an answer, and a waiting thread checks its request from time to
+time.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 WAKE_S = 0.05
-"""How long a thread waits at its gate before it looks up. Only if whoever was to wake it was interrupted, it matters."""
+"""How long a thread waits before it checks its request. It matters only if the thread that should wake it was
+interrupted."""
 
 
-class Request:
-    """A command in the queue. A thread waits at its gate, a task awaits its future."""
+class QueuedCommand:
+    """A command in the queue. A thread waits for its gate, a task for its future."""
 
-    __slots__ = ("abandoned", "committing", "error", "finished", "future", "gate", "job", "result")
+    __slots__ = ("error", "future", "gate", "is_abandoned", "is_committing", "is_finished", "job", "result")
 
     def __init__(self, job: Any, future: asyncio.Future[Any] | None) -> None:
         self.job = job
@@ -38,86 +40,86 @@ class Request:
         self.gate = allocate_lock()
         if future is None:
             self.gate.acquire()
-        self.finished = self.committing = self.abandoned = False
+        self.is_finished = self.is_committing = self.is_abandoned = False
         self.result: Any = None
         self.error: BaseException | None = None
 
     @property
-    def settled(self) -> bool:
-        return self.finished or self.abandoned
+    def is_settled(self) -> bool:
+        return self.is_finished or self.is_abandoned
 
     def wake(self) -> None:
-        with suppress(RuntimeError):  # another was quicker
+        with suppress(RuntimeError):  # another thread has released it
             if self.future is None and self.gate.locked():
                 self.gate.release()
 
     def answer(self, result: Any) -> None:
         self.result = result
-        self.finished = True
+        self.is_finished = True
 
     def fail(self, error: BaseException) -> None:
         self.error = error
-        self.finished = True
+        self.is_finished = True
 
 
-class Group:
-    """`commit` carries out a batch: it answers or fails every request in it. One batch at a time."""
+class CommitGroup:
+    """Runs batches of commands, one at a time. `commit` answers or fails every request of a batch."""
 
-    def __init__(self, what: str, commit: Callable[[list[Request]], None]) -> None:
+    def __init__(self, what: str, commit: Callable[[list[QueuedCommand]], None]) -> None:
         self._what = what
         self._commit = commit
-        self._queue: deque[Request] = deque()
-        self._leading = threading.Lock()
+        self._queue: deque[QueuedCommand] = deque()
+        self._lead_lock = threading.Lock()
         self._closed = False
         self._thread: ThreadPoolExecutor | None = None
-        self._coming: asyncio.AbstractEventLoop | None = None
+        self._scheduled_loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, job: Any) -> Any:
-        """Block until the command is durable; what `commit` answered."""
-        request = Request(job, None)
+        """Block until the command is durable, and return the answer of `commit`."""
+        request = QueuedCommand(job, None)
         try:
             self._enqueue(request)
-            while not request.finished:
-                if self._leading.locked():
+            while not request.is_finished:
+                if self._lead_lock.locked():
                     request.gate.acquire(timeout=WAKE_S)
                     continue
-                with self._leading:
-                    if not request.finished:
+                with self._lead_lock:
+                    if not request.is_finished:
                         self._lead()
                 self._wake_next()
         except BaseException:
-            request.abandoned = True  # interrupted: nobody waits for it any more, so nobody shall do it later
+            request.is_abandoned = True  # interrupted: nobody waits for the answer, so it must not run later
             raise
         if request.error is not None:
             raise request.error
         return request.result
 
     def submit(self, job: Any, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
-        """The same for an event loop, which goes on meanwhile; called in it."""
+        """Queue a command from an event loop. The loop goes on; the future gets the answer."""
         future: asyncio.Future[Any] = loop.create_future()
-        self._enqueue(Request(job, future))
-        if self._coming is not loop:
-            self._coming = loop
-            loop.call_soon(self._lead_in_thread)  # after the tasks that are ready now: they join this batch
+        self._enqueue(QueuedCommand(job, future))
+        if self._scheduled_loop is not loop:
+            self._scheduled_loop = loop
+            loop.call_soon(self._lead_in_thread)  # later, so that tasks that are ready now join this batch
         return future
 
-    def close(self, let_go: Callable[[], object]) -> None:
-        """Finish what is queued, then let go of what it is written to; the second time, nothing."""
-        with self._leading:
+    def close(self, release: Callable[[], object]) -> None:
+        """Finish the queue, then release the storage. Closing it again does nothing."""
+        with self._lead_lock:
             while not self._closed and self._queue:
                 self._lead()
             closed, self._closed = self._closed, True
             if not closed:
-                let_go()
+                release()
         if self._thread is not None:
             self._thread.shutdown(wait=True)
 
     def _wake_next(self) -> None:
-        """Who waits longest leads next, if no one has taken the lead meanwhile."""
+        """Wake the thread that waits longest, to lead next."""
         for request in list(self._queue)[:1]:
             request.wake()
 
-    def _enqueue(self, request: Request) -> None:
+    def _enqueue(self, request: QueuedCommand) -> None:
         if self._closed:
             raise errors.StoreClosed(what=self._what)
         if len(self._queue) >= limits.QUEUED_COMMANDS:
@@ -126,21 +128,21 @@ class Group:
 
     def _lead_in_thread(self) -> None:
         if self._thread is None:
-            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - who blocks has no need of it
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only for event loops
 
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-writer")
         self._thread.submit(self._lead_for_tasks)
 
     def _lead_for_tasks(self) -> None:
-        self._coming = None
-        with self._leading:
+        self._scheduled_loop = None
+        with self._lead_lock:
             while self._queue:
                 self._lead()
         self._wake_next()
 
     def _lead(self) -> None:
-        """One batch: what waits now. Only for the holder of the lock."""
-        batch = [request for request in list(self._queue)[: limits.BATCH_COMMANDS] if not request.settled]
+        """Run one batch of the commands that wait now. Only for the holder of the lock."""
+        batch = [request for request in list(self._queue)[: limits.BATCH_COMMANDS] if not request.is_settled]
         try:
             if self._closed:
                 for request in batch:
@@ -148,28 +150,28 @@ class Group:
             elif batch:
                 self._commit(batch)
         finally:
-            self._settle(batch)
+            self._finish_batch(batch)
 
-    def _settle(self, batch: list[Request]) -> None:
-        """Whoever was in a commit that we were torn out of cannot be told what became of it."""
+    def _finish_batch(self, batch: list[QueuedCommand]) -> None:
+        """Answer the requests of a batch. After an interrupted commit, its outcome is unknown."""
         for request in batch:
-            if request.committing and not request.finished:
+            if request.is_committing and not request.is_finished:
                 reason = "the writing thread was interrupted"
                 request.fail(errors.StorageUnavailable(what=self._what, reason=reason))
-        while self._queue and self._queue[0].settled:
+        while self._queue and self._queue[0].is_settled:
             self._queue.popleft()
-        waiting: dict[asyncio.AbstractEventLoop, list[Request]] = {}
+        waiting: dict[asyncio.AbstractEventLoop, list[QueuedCommand]] = {}
         for request in batch:
-            if request.finished:
+            if request.is_finished:
                 request.wake()
-            if request.future is not None and request.finished:
+            if request.future is not None and request.is_finished:
                 waiting.setdefault(request.future.get_loop(), []).append(request)
         for loop, requests in waiting.items():
             if not loop.is_closed():
-                loop.call_soon_threadsafe(_resolve, requests)
+                loop.call_soon_threadsafe(_resolve_futures, requests)
 
 
-def _resolve(requests: list[Request]) -> None:
+def _resolve_futures(requests: list[QueuedCommand]) -> None:
     for request in requests:
         if request.future is None or request.future.done():
             continue

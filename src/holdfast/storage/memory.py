@@ -1,4 +1,4 @@
-"""Stores in memory: the whole contract, nothing kept. For users' tests, and the reference that other backends meet."""
+"""Stores in memory: the complete contract without durability. For tests, and the reference for other backends."""
 
 from __future__ import annotations
 
@@ -24,25 +24,36 @@ from holdfast.errors import (
 )
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
-from holdfast.model.facts import Search
-from holdfast.model.log import GENESIS, Append, Appended, FeedPage, Head, Recorded, Snapshot, StreamWrite, Totals
+from holdfast.model.facts.fact import FactQuery
+from holdfast.model.log import (
+    GENESIS,
+    Append,
+    AppendResult,
+    FeedPage,
+    Snapshot,
+    StoredEvent,
+    StoreTotals,
+    StreamHead,
+    StreamWrite,
+)
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, Among, FactRow, Order, Row
+from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
 from holdfast.storage import common
-from holdfast.storage.ranking import ranked, within
+from holdfast.storage.changes import ChangeListener, ChangeListeners
+from holdfast.storage.scores import is_within, rank_rows
 
 R = TypeVar("R", bound=Row)
 
 
 class MemoryStore:
-    """An event store that lives as long as the process."""
+    """An event store in memory. It ends with the process."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._streams: dict[StreamId, list[Recorded]] = {}
+        self._streams: dict[StreamId, list[StoredEvent]] = {}
         self._order: list[tuple[StreamId, int]] = []
         self._positions: dict[StreamId, list[int]] = {}
-        """Of each event of a stream, its place in `_order`, counted from 1."""
+        """The position of each event of a stream in `_order`, counted from 1."""
         self._keys: dict[tuple[str, str], tuple[tuple[StreamId, int], ...]] = {}
         self._snapshots: dict[StreamId, Snapshot] = {}
         self._rows: dict[str, dict[StreamId, dict[tuple[str | int, ...], Row]]] = {}
@@ -50,38 +61,55 @@ class MemoryStore:
         self._anchors: dict[StreamId, dict[str, dict[tuple[str | int, ...], FactRow]]] = {}
         self._projection_version = 0
         self._closed = False
+        self._changes = ChangeListeners()
+        self.recheck_s: float | None = None
 
-    def append(self, append: Append) -> Appended:
+    def subscribe(self, listener: ChangeListener, stream: StreamId | None) -> None:
+        self._changes.add(listener, stream)
+
+    def unsubscribe(self, listener: ChangeListener) -> None:
+        self._changes.remove(listener)
+
+    def end_cursor(self, tenant: str | None) -> str:  # noqa: ARG002 - all tenants share the feed
+        with self._open_lock():
+            return str(len(self._order) or "")
+
+    def append(self, append: Append) -> AppendResult:
+        appended = self._append(append)
+        self._changes.announce(write.stream for write in append.writes)
+        return appended
+
+    def _append(self, append: Append) -> AppendResult:
         common.check_append(append)
-        with self._open():
+        with self._open_lock():
             if append.key is not None and (first := self.find(append.tenant, append.key)):
-                return chain.repeated(append.key, append.order, first)
+                return chain.answer_repeated_key(append.key, append.order, first)
             heads = []
             for write in append.writes:
-                head = self.head(write.stream) or Head(write.stream, 0, GENESIS)
+                head = self.head(write.stream) or StreamHead(write.stream, 0, GENESIS)
                 common.check_version(write, head)
                 heads.append(head)
-            events: list[Recorded] = []
-            for write, (_, recorded) in zip(append.writes, chain.record(append, heads), strict=True):
-                self._add(recorded)
-                self._keep(write)
+            events: list[StoredEvent] = []
+            for write, (_, recorded) in zip(append.writes, chain.chain_events(append, heads), strict=True):
+                self._add_events(recorded)
+                self._store_extras(write)
                 events += recorded
-            self._name(events)
-            return Appended(tuple(events))
+            self._index_keys(events)
+            return AppendResult(tuple(events))
 
-    def _add(self, recorded: Sequence[Recorded]) -> None:
+    def _add_events(self, recorded: Sequence[StoredEvent]) -> None:
         for event in recorded:
             self._streams.setdefault(event.stream, []).append(event)
             self._order.append((event.stream, event.seq))
             self._positions.setdefault(event.stream, []).append(len(self._order))
 
-    def _name(self, events: Sequence[Recorded]) -> None:
+    def _index_keys(self, events: Sequence[StoredEvent]) -> None:
         for event in events:
             if event.key is not None:
                 slot = (event.stream.tenant, event.key)
                 self._keys[slot] = (*self._keys.get(slot, ()), (event.stream, event.seq))
 
-    def _keep(self, write: StreamWrite) -> None:
+    def _store_extras(self, write: StreamWrite) -> None:
         if write.erase:
             self._erase(write.stream, write.erase)
         if write.snapshot is not None:
@@ -93,86 +121,86 @@ class MemoryStore:
         for seq in seqs:
             events[seq - 1] = msgspec.structs.replace(events[seq - 1], payload=None, salt=None)
         self._snapshots.pop(stream, None)
-        self._forget_rows(stream)
+        self._drop_rows(stream)
 
     def _put_rows(self, stream: StreamId, rows: Sequence[Row]) -> None:
         for row in rows:
             key = common.row_key(row)
-            kept = self._rows.setdefault(type(row).table, {}).setdefault(stream, {})
+            rows_by_key = self._rows.setdefault(type(row).table, {}).setdefault(stream, {})
             if isinstance(row, FactRow):
                 slots, anchors = self._slots.setdefault(stream, {}), self._anchors.setdefault(stream, {})
-                if isinstance(before := kept.get(key), FactRow):
+                if isinstance(before := rows_by_key.get(key), FactRow):
                     del slots[before.subject][key]
                     del anchors[before.anchor][key]
                 slots.setdefault(row.subject, {})[key] = row
                 anchors.setdefault(row.anchor, {})[key] = row
-            kept[key] = row
+            rows_by_key[key] = row
 
-    def _forget_rows(self, stream: StreamId) -> None:
+    def _drop_rows(self, stream: StreamId) -> None:
         self._slots.pop(stream, None)
         self._anchors.pop(stream, None)
         for table in self._rows.values():
             table.pop(stream, None)
 
-    def _some_rows(
+    def _candidate_rows(
         self, table: type[Row], where: Mapping[str, str | int], wanted: Mapping[str, AbstractSet[str | int]]
     ) -> Iterator[Row]:
-        """Those of one stream if `where` names it, of a ledger only those about one key, or with one of the anchors that
-        are wanted; otherwise all."""
+        """Yield the rows that can match: all, or those of the stream, the key or the anchors that the query names."""
         streams = self._rows.get(table.table, {})
-        stream = _stream_named(table, where)
+        stream = _find_stream(table, where)
         if stream is None:
             return (row for rows in streams.values() for row in rows.values())
         if table is FactRow and "subject" in where:
             return iter(self._slots.get(stream, {}).get(str(where["subject"]), {}).values())
         if table is FactRow and "anchor" in wanted:
             anchors = self._anchors.get(stream, {})
-            return (row for each in anchors.keys() & wanted["anchor"] for row in anchors[str(each)].values())
+            return (row for anchor in anchors.keys() & wanted["anchor"] for row in anchors[str(anchor)].values())
         return iter(streams.get(stream, {}).values())
 
     def adopt(
         self,
-        events: Sequence[Recorded],
+        events: Sequence[StoredEvent],
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
     ) -> None:
-        with self._open():
-            heads: dict[StreamId, Head] = {}
+        with self._open_lock():
+            heads: dict[StreamId, StreamHead] = {}
             keys: set[tuple[str, str]] = set()
             for event in events:
-                head = heads.get(event.stream) or self.head(event.stream) or Head(event.stream, 0, GENESIS)
-                common.check_adopted(head, event)
+                head = heads.get(event.stream) or self.head(event.stream) or StreamHead(event.stream, 0, GENESIS)
+                common.check_adoption(head, event)
                 slot = (event.stream.tenant, event.key or "")
                 if event.ordinal == 0 and (slot in self._keys or slot in keys):
-                    raise KeyConflict(tenant=event.stream.tenant, key=event.key, reason="it is in use here")
+                    raise KeyConflict(tenant=event.stream.tenant, key=event.key, reason="it is used in this store")
                 keys.add(slot if event.key is not None else ("", ""))
-                heads[event.stream] = Head(event.stream, event.seq, event.hash)
-            self._add(events)
-            self._name(events)
+                heads[event.stream] = StreamHead(event.stream, event.seq, event.hash)
+            self._add_events(events)
+            self._index_keys(events)
             for stream, seqs in erase.items():
                 self._erase(stream, seqs)
-            for stream, some in rows.items():
-                self._put_rows(stream, some)
+            for stream, new_rows in rows.items():
+                self._put_rows(stream, new_rows)
             self._snapshots.update(snapshots)
+        self._changes.announce(event.stream for event in events)
 
-    def find(self, tenant: str, key: str) -> tuple[Recorded, ...]:
-        with self._open():
+    def find(self, tenant: str, key: str) -> tuple[StoredEvent, ...]:
+        with self._open_lock():
             return tuple(self._streams[stream][seq - 1] for stream, seq in self._keys.get((tenant, key), ()))
 
-    def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[Recorded, ...]:
+    def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[StoredEvent, ...]:
         common.check_limit(limit)
-        with self._open():
+        with self._open_lock():
             return tuple(self._streams.get(stream, ())[max(0, after) : max(0, after) + limit])
 
     def read_back(
         self, stream: StreamId, *, before: int | None = None, limit: int, types: Sequence[str] = ()
-    ) -> tuple[Recorded, ...]:
+    ) -> tuple[StoredEvent, ...]:
         common.check_limit(limit)
-        with self._open():
+        with self._open_lock():
             events = self._streams.get(stream, [])
             start = len(events) if before is None else max(0, min(before - 1, len(events)))
-            found: list[Recorded] = []
+            found: list[StoredEvent] = []
             for event in reversed(events[:start]):
                 if not types or event.type in types:
                     found.append(event)
@@ -182,35 +210,35 @@ class MemoryStore:
 
     def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
         common.check_limit(limit)
-        at = common.position_of(cursor)
-        with self._open():
+        at = common.parse_cursor(cursor)
+        with self._open_lock():
             if at > len(self._order):
                 raise InvalidCursor(cursor=cursor)
             page = self._order[at : at + limit]
-            return FeedPage(
-                tuple(self._streams[stream][seq - 1] for stream, seq in page), str(at + len(page)) if page else cursor
-            )
+            events = tuple(self._streams[stream][seq - 1] for stream, seq in page)
+        cursors = tuple(map(str, range(at + 1, at + 1 + len(page))))
+        return FeedPage(events, cursors[-1] if page else cursor, cursors)
 
     def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        with self._open():
+        with self._open_lock():
             known = self._positions.get(stream, ())
             return tuple((known[seq - 1],) if 1 <= seq <= len(known) else () for seq in seqs)
 
-    def head(self, stream: StreamId) -> Head | None:
-        with self._open():
+    def head(self, stream: StreamId) -> StreamHead | None:
+        with self._open_lock():
             events = self._streams.get(stream)
-            return Head(stream, events[-1].seq, events[-1].hash) if events else None
+            return StreamHead(stream, events[-1].seq, events[-1].hash) if events else None
 
-    def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[Head, ...]:
+    def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[StreamHead, ...]:
         common.check_limit(limit)
-        with self._open():
+        with self._open_lock():
             beyond = None if after is None else common.stream_key(after)
             streams = sorted(self._streams, key=common.stream_key)
             streams = [stream for stream in streams if beyond is None or common.stream_key(stream) > beyond]
             return tuple(head for stream in streams[:limit] if (head := self.head(stream)))
 
     def snapshot(self, stream: StreamId) -> Snapshot | None:
-        with self._open():
+        with self._open_lock():
             return self._snapshots.get(stream)
 
     def rows(
@@ -220,14 +248,14 @@ class MemoryStore:
         *,
         after: R | None = None,
         limit: int,
-        order: Order = IN_ORDER_OF_KEY,
+        order: RowOrder = BY_KEY,
         least: Mapping[str, int] = MappingProxyType({}),
         most: Mapping[str, int] = MappingProxyType({}),
-        among: Among = MappingProxyType({}),
+        among: ColumnValues = MappingProxyType({}),
     ) -> tuple[R, ...]:
         common.check_limit(limit)
         common.check_columns(table, (*where, *order.columns, *least, *most, *among))
-        wanted = {column: {*values} for column, values in common.matching(table, among).items()}
+        wanted = {column: {*values} for column, values in common.matching_values(table, among).items()}
         if not common.can_match(table, (where, least, most)):
             return ()
         columns = common.order_columns(table, order, {*where, *least, *most})
@@ -235,66 +263,67 @@ class MemoryStore:
         def place(row: Row) -> tuple[str | int, ...]:
             return tuple(getattr(row, column) for column in columns)
 
-        with self._open():
+        with self._open_lock():
             found = [
                 row
-                for row in self._some_rows(table, where, wanted)
+                for row in self._candidate_rows(table, where, wanted)
                 if all(getattr(row, column) == value for column, value in where.items())
                 and all(getattr(row, column) in values for column, values in wanted.items())
-                and all(value is not None and value >= low for value, low in _paired(row, least))
-                and all(value is not None and value <= high for value, high in _paired(row, most))
+                and all(value is not None and value >= low for value, low in _pair_bounds(row, least))
+                and all(value is not None and value <= high for value, high in _pair_bounds(row, most))
             ]
         if after is not None:
             beyond = place(after)
             found = [row for row in found if (place(row) < beyond if order.backwards else place(row) > beyond)]
         return tuple(cast("R", row) for row in sorted(found, key=place, reverse=order.backwards)[:limit])
 
-    def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
-        words = common.searched(search)
-        with self._open():
+    def search(self, search: FactQuery) -> tuple[tuple[FactRow, float], ...]:
+        words = common.check_search(search)
+        with self._open_lock():
             tables = self._rows.get(FactRow.table, {})
             names = {common.stream_of(search.tenant, "ledger", ledger) for ledger in search.ledgers}
             facts = [cast("FactRow", row) for stream in names for row in tables.get(stream, {}).values()]
-        return ranked([fact for fact in facts if within(fact, search)], words, search.limit)
+        return rank_rows([fact for fact in facts if is_within(fact, search)], words, search.limit)
 
     def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:
-        with self._open():
+        with self._open_lock():
             actual = len(self._streams.get(stream, ()))
             if actual != version:
                 raise VersionConflict(stream=stream, expected=version, actual=actual)
-            self._forget_rows(stream)
+            self._drop_rows(stream)
             self._put_rows(stream, rows)
 
     def projection_version(self) -> int:
-        with self._open():
+        with self._open_lock():
             return self._projection_version
 
     def set_projection_version(self, version: int) -> None:
-        with self._open():
+        with self._open_lock():
             self._projection_version = version
 
     def check(self) -> tuple[str, ...]:
-        with self._open():
+        with self._open_lock():
             return ()
 
     def backup(self, target: str) -> None:
-        raise InvalidUrl(url=target, reason="a store in memory has no file to back up; export it instead")
+        raise InvalidUrl(url=target, reason="a store in memory has no file to back up: use export()")
 
-    def totals(self) -> Totals:
-        with self._open():
-            return Totals(len(self._streams), len(self._order), len(self._keys), 0)
+    def totals(self) -> StoreTotals:
+        with self._open_lock():
+            return StoreTotals(len(self._streams), len(self._order), len(self._keys), 0)
 
     def close(self) -> None:
         self._closed = True
+        self._changes.announce_all()
 
-    def _open(self) -> threading.RLock:
+    def _open_lock(self) -> threading.RLock:
         if self._closed:
             raise StoreClosed(what="the store in memory")
         return self._lock
 
 
-def _stream_named(table: type[Row], where: Mapping[str, str | int]) -> StreamId | None:
-    """The stream whose rows alone can fit, if that much is said."""
+def _find_stream(table: type[Row], where: Mapping[str, str | int]) -> StreamId | None:
+    """Return the only stream whose rows can match, if the query names it."""
     tenant, ledger = where.get("tenant"), where.get("ledger")
     if tenant is None:
         return None
@@ -304,18 +333,18 @@ def _stream_named(table: type[Row], where: Mapping[str, str | int]) -> StreamId 
     return None if None in names else StreamId(str(tenant), "session", tuple(str(name) for name in names if name != ""))
 
 
-def _paired(row: Row, bounds: Mapping[str, int]) -> Iterator[tuple[int | None, int]]:
+def _pair_bounds(row: Row, bounds: Mapping[str, int]) -> Iterator[tuple[int | None, int]]:
     return ((getattr(row, column), bound) for column, bound in bounds.items())
 
 
 class MemoryBlobs:
-    """A blob store that lives as long as the process."""
+    """A blob store in memory. It ends with the process."""
 
     def __init__(self) -> None:
         self._bodies: dict[tuple[str, str], tuple[bytes, float]] = {}
 
-    def writer(self, tenant: str) -> _MemoryWriter:
-        return _MemoryWriter(self._bodies, tenant)
+    def writer(self, tenant: str) -> _MemoryBlobWriter:
+        return _MemoryBlobWriter(self._bodies, tenant)
 
     def chunks(self, tenant: str, ref: BlobRef) -> Iterator[bytes]:
         found = self._bodies.get((tenant, ref.digest))
@@ -323,8 +352,8 @@ class MemoryBlobs:
             raise BlobNotFound(tenant=tenant, digest=ref.digest)
         body = found[0]
         if len(body) != ref.size:
-            said = f"{len(body)} bytes, not {ref.size}" if len(body) < ref.size else f"more than {ref.size} bytes"
-            raise StorageCorrupt(what=f"blob {ref.digest}", reason=f"it has {said}")
+            size = f"{len(body)} bytes, not {ref.size}" if len(body) < ref.size else f"more than {ref.size} bytes"
+            raise StorageCorrupt(what=f"blob {ref.digest}", reason=f"it has {size}")
         return (body[at : at + limits.BLOB_CHUNK_BYTES] for at in range(0, len(body), limits.BLOB_CHUNK_BYTES))
 
     def stored(self) -> Iterator[tuple[str, str, float]]:
@@ -341,7 +370,7 @@ class MemoryBlobs:
         return 0
 
 
-class _MemoryWriter:
+class _MemoryBlobWriter:
     def __init__(self, bodies: dict[tuple[str, str], tuple[bytes, float]], tenant: str) -> None:
         self._bodies = bodies
         self._tenant = tenant

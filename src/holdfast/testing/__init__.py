@@ -1,6 +1,6 @@
-"""For tests, yours and ours: what any backend must keep, and ways to make its life hard. Needs `holdfast[testing]`.
+"""The contracts of stores as test suites, for authors of backends. Needs `pip install 'holdfast[testing]'`.
 
-The contracts come in when they are asked for, so that a process that only needs a faulty disk loads no pytest.
+The contracts are loaded on first use, because they import pytest.
 """
 
 from __future__ import annotations

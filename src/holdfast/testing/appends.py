@@ -1,4 +1,4 @@
-"""Appends for tests, ready-made, and the few lines that every test of a store would otherwise write again."""
+"""Appends, rows and helpers for tests of stores."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from holdfast import chain, codec
 from holdfast.adapters.system import RandomIds
 from holdfast.errors import VersionConflict
 from holdfast.model import limits
-from holdfast.model.log import GENESIS, Append, Head, NewEvent, Recorded, Snapshot, StreamWrite
+from holdfast.model.log import GENESIS, Append, NewEvent, Snapshot, StoredEvent, StreamHead, StreamWrite
 from holdfast.model.names import LedgerKind, StreamId, StreamKind
 from holdfast.model.rows import (
     BlobRow,
+    ChunkRow,
     DependRow,
+    EntryRow,
     FactRow,
     FrameRow,
     HandleRow,
@@ -56,22 +58,22 @@ LOOKALIKES = (
     ("👍", "👍🏽"),
     ("x" * limits.NAME_BYTES, "x" * (limits.NAME_BYTES - 1) + "y"),
 )
-"""Names that a prefix match, a separator, a pattern, a collation or a cut would mix up."""
+"""Pairs of names that a prefix match, a separator, a pattern, a collation or a length limit would confuse."""
 
 
-def stream_named(
+def session_stream(
     session: str = "s", *, actor: str = "alice", tenant: str = "acme", kind: StreamKind = "session"
 ) -> StreamId:
     return StreamId(tenant, kind, (actor, session))
 
 
-def ledger_named(name: str = "l", *, kind: LedgerKind = "user", tenant: str = "acme") -> StreamId:
-    """The stream of a ledger, though not of a session's own, which has more names."""
+def ledger_stream(name: str = "l", *, kind: LedgerKind = "user", tenant: str = "acme") -> StreamId:
+    """Return the stream of a ledger; not of a session's own ledger, which has more names."""
     return StreamId(tenant, "ledger", (kind, name))
 
 
-ONE, TWO = stream_named("one"), stream_named("two")
-LEDGER, OTHER_LEDGER = ledger_named("one"), ledger_named("two")
+ONE, TWO = session_stream("one"), session_stream("two")
+LEDGER, OTHER_LEDGER = ledger_stream("one"), ledger_stream("two")
 
 
 def new_events(*payloads: bytes, kind: str = TYPES[0]) -> tuple[NewEvent, ...]:
@@ -88,7 +90,7 @@ def write_to(
     snapshot: Snapshot | None = None,
     erase: Sequence[int] = (),
 ) -> StreamWrite:
-    """One stream's part of an append; a payload `{}` if none is given."""
+    """Build the write of an append for one stream; the default payload is `{}`."""
     return StreamWrite(
         stream, expected, new_events(*payloads or (b"{}",), kind=kind), tuple(rows), snapshot, tuple(erase)
     )
@@ -98,14 +100,14 @@ def append_of(*writes: StreamWrite, key: str | None = None, order: bytes = ORDER
     return Append(_IDS.command_id(), order, 1_700_000_000_000_000, "tester", writes, cause, key)
 
 
-def _names(stream: StreamId) -> dict[str, str]:
+def _session_columns(stream: StreamId) -> dict[str, str]:
     actor, session, *thread = stream.key
     return {"tenant": stream.tenant, "actor": actor, "session": session, "thread": "".join(thread)}
 
 
 def session_row(stream: StreamId, version: int = 1) -> SessionRow:
     return SessionRow(
-        **_names(stream),
+        **_session_columns(stream),
         status="open",
         version=version,
         messages=version - 1,
@@ -123,16 +125,16 @@ def session_row(stream: StreamId, version: int = 1) -> SessionRow:
 
 
 def outbox_row(stream: StreamId, entry: int) -> OutboxRow:
-    return OutboxRow(**_names(stream), entry=entry, why="reset", first=1, last=entry, at_us=entry, done=0)
+    return OutboxRow(**_session_columns(stream), entry=entry, why="reset", first=1, last=entry, at_us=entry, done=0)
 
 
 def blob_row(stream: StreamId, seq: int, digest: str = "d") -> BlobRow:
-    return BlobRow(**_names(stream), digest=digest, seq=seq, size=seq)
+    return BlobRow(**_session_columns(stream), digest=digest, seq=seq, size=seq)
 
 
 def frame_row(stream: StreamId, frame: int, parent: int = 0, **changes: Any) -> FrameRow:
     row = FrameRow(
-        **_names(stream),
+        **_session_columns(stream),
         frame=frame,
         parent=parent,
         ended=None,
@@ -143,33 +145,54 @@ def frame_row(stream: StreamId, frame: int, parent: int = 0, **changes: Any) -> 
 
 
 def handle_row(stream: StreamId, handle: int, frame: int = 1, **changes: Any) -> HandleRow:
-    row = HandleRow(**_names(stream), handle=handle, frame=frame, source=None, result="", state="{}")
+    row = HandleRow(**_session_columns(stream), handle=handle, frame=frame, source=None, result="", state="{}")
     return msgspec.structs.replace(row, **changes)
 
 
 def page_row(stream: StreamId, message: int, piece: int = 0, **changes: Any) -> PageRow:
-    row = PageRow(**_names(stream), message=message, piece=piece, frame=0, residency="paged_out", state="{}")
+    row = PageRow(**_session_columns(stream), message=message, piece=piece, frame=0, residency="paged_out", state="{}")
     return msgspec.structs.replace(row, **changes)
 
 
 def token_row(stream: StreamId, digest: str, frame: int = 1, **changes: Any) -> TokenRow:
-    row = TokenRow(**_names(stream), digest=digest, frame=frame, status="live", suspended=1, state="{}")
+    row = TokenRow(**_session_columns(stream), digest=digest, frame=frame, status="live", suspended=1, state="{}")
     return msgspec.structs.replace(row, **changes)
 
 
-def _ledger(stream: StreamId) -> dict[str, str]:
+def entry_row(stream: StreamId, entry: str, seq: int = 1, **changes: Any) -> EntryRow:
+    row = EntryRow(
+        **_session_columns(stream),
+        entry=entry,
+        kind="checkpoint",
+        parent="",
+        seq=seq,
+        at_us=seq,
+        size=seq,
+        digest="d",
+        names="",
+    )
+    return msgspec.structs.replace(row, **changes)
+
+
+def chunk_row(stream: StreamId, digest: str, seq: int = 1, at: int = 0) -> ChunkRow:
+    return ChunkRow(**_session_columns(stream), digest=digest, seq=seq, at=at)
+
+
+def _ledger_columns(stream: StreamId) -> dict[str, str]:
     return {"tenant": stream.tenant, "ledger": codec.encode_stream_key(stream)}
 
 
 def ledger_row(stream: StreamId, version: int = 1) -> LedgerRow:
     kind: Any = stream.key[0]
-    return LedgerRow(**_ledger(stream), kind=kind, version=version, facts=version, created_us=1, updated_us=version)
+    return LedgerRow(
+        **_ledger_columns(stream), kind=kind, version=version, facts=version, created_us=1, updated_us=version
+    )
 
 
 def fact_row(stream: StreamId, fact: int, subject: str = "subject", words: str = "", **changes: Any) -> FactRow:
-    """Found by the words of its subject, which blanks part, and by these."""
+    """Build a fact that is found by the words of its subject and by `words`."""
     row = FactRow(
-        **_ledger(stream),
+        **_ledger_columns(stream),
         fact=fact,
         subject=subject,
         scope="global",
@@ -191,18 +214,19 @@ def fact_row(stream: StreamId, fact: int, subject: str = "subject", words: str =
 
 
 def depend_row(stream: StreamId, source: int, fact: int, live: int = 1) -> DependRow:
-    return DependRow(**_ledger(stream), source=source, fact=fact, live=live)
+    return DependRow(**_ledger_columns(stream), source=source, fact=fact, live=live)
 
 
 def mention_row(stream: StreamId, fact: int, where: StreamId = ONE, **changes: Any) -> MentionRow:
-    """In a message of the session `where`."""
-    names = {name: value for name, value in _names(where).items() if name != "tenant"}
-    row = MentionRow(**_ledger(stream), fact=fact, **names, seq=fact, start=0, stop=fact, live=1)
+    """Build a mention in a message of the session `where`."""
+    names = {name: value for name, value in _session_columns(where).items() if name != "tenant"}
+    row = MentionRow(**_ledger_columns(stream), fact=fact, **names, seq=fact, start=0, stop=fact, live=1)
     return msgspec.structs.replace(row, **changes)
 
 
 def rows_of_every_table(stream: StreamId, number: int = 1) -> tuple[Row, ...]:
-    """One of each that belongs to a session, or to a ledger; another number gives other keys, but for the first."""
+    """Build a row of each table of a session, or of a ledger. Another number gives other keys, except for the first
+    row."""
     if stream.kind == "ledger":
         return (
             ledger_row(stream, number),
@@ -218,28 +242,30 @@ def rows_of_every_table(stream: StreamId, number: int = 1) -> tuple[Row, ...]:
         handle_row(stream, number),
         page_row(stream, number),
         token_row(stream, f"{number:064x}"),
+        entry_row(stream, f"entry {number}", number),
+        chunk_row(stream, f"{number:064x}", number),
     )
 
 
-def erased(event: Recorded) -> Recorded:
+def erase_event(event: StoredEvent) -> StoredEvent:
     return msgspec.structs.replace(event, payload=None, salt=None)
 
 
-def all_heads(store: EventStore, *, limit: int = limits.READ_EVENTS) -> Iterator[Head]:
+def all_heads(store: EventStore, *, limit: int = limits.READ_EVENTS) -> Iterator[StreamHead]:
     last: StreamId | None = None
     while page := store.heads(after=last, limit=limit):
         yield from page
         last = page[-1].stream
 
 
-def all_events(store: EventStore, cursor: str = "", *, limit: int = limits.READ_EVENTS) -> Iterator[Recorded]:
-    """The feed from a cursor on, page by page."""
+def all_events(store: EventStore, cursor: str = "", *, limit: int = limits.READ_EVENTS) -> Iterator[StoredEvent]:
+    """Yield the feed after a cursor, page by page."""
     while (page := store.feed(cursor, limit=limit)).events:
         yield from page.events
         cursor = page.cursor
 
 
-def stream_events(store: EventStore, stream: StreamId) -> Iterator[Recorded]:
+def stream_events(store: EventStore, stream: StreamId) -> Iterator[StoredEvent]:
     after = 0
     while page := store.read(stream, after=after, limit=limits.READ_EVENTS):
         yield from page
@@ -259,15 +285,15 @@ def positions_in_feed_order(store: EventStore) -> list[tuple[int, ...]]:
 
 
 def assert_sound(store: EventStore) -> None:
-    """Every chain runs from its beginning to its head, and the feed holds the same events as the streams, in the order of
-    their positions."""
+    """Every chain runs from its beginning to its head, and the feed holds the same events as the streams, in the
+    order of their positions."""
     assert store.check() == ()
     events = 0
     for head in all_heads(store):
-        at = Head(head.stream, 0, GENESIS)
+        at = StreamHead(head.stream, 0, GENESIS)
         for event in stream_events(store, head.stream):
-            assert chain.fault(at, event) is None
-            at = Head(head.stream, event.seq, event.hash)
+            assert chain.find_chain_fault(at, event) is None
+            at = StreamHead(head.stream, event.seq, event.hash)
             events += 1
         assert at == head
     positions = positions_in_feed_order(store)
@@ -276,25 +302,25 @@ def assert_sound(store: EventStore) -> None:
     assert positions == sorted(set(positions))
 
 
-def fill(store: EventStore, stream: StreamId, count: int) -> tuple[Recorded, ...]:
-    """Some events behind whatever the stream has, one append each."""
+def fill_stream(store: EventStore, stream: StreamId, count: int) -> tuple[StoredEvent, ...]:
+    """Add some events to a stream, with one append each."""
     head = store.head(stream)
     version = head.version if head else 0
     appends = [append_of(write_to(stream, at, b'{"n":%d}' % (at + 1))) for at in range(version, version + count)]
     return tuple(event for append in appends for event in store.append(append).events)
 
 
-def push(store: EventStore, stream: StreamId, payload: bytes, tries: int = 10_000) -> Recorded:
-    """Append whatever the version is, as a writer does who decides anew after each conflict."""
+def append_with_retries(store: EventStore, stream: StreamId, payload: bytes, tries: int = 10_000) -> StoredEvent:
+    """Append at any version: read the version again after each conflict."""
     for _ in range(tries):
         head = store.head(stream)
         with suppress(VersionConflict):
             return store.append(append_of(write_to(stream, head.version if head else 0, payload))).events[0]
-    raise AssertionError("every try met a conflict")
+    raise AssertionError("every attempt had a conflict")
 
 
-def in_threads(count: int, work: Callable[[int], T]) -> list[T]:
-    """Let them all start at once."""
+def run_in_threads(count: int, work: Callable[[int], T]) -> list[T]:
+    """Run a function in several threads that start at the same time."""
     start = threading.Barrier(count)
 
     def run(number: int) -> T:

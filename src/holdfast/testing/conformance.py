@@ -1,4 +1,4 @@
-"""What every backend must keep, as tests: subclass a contract, say how to open your store, and run pytest.
+"""The contracts of stores as test suites. Subclass a contract, say how to open your store, and run pytest:
 
 class TestMyStore(EventStoreContract):
     @pytest.fixture
@@ -25,19 +25,36 @@ from holdfast.errors import BlobNotFound, InvalidInput, NotFound, StorageCorrupt
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.ports import BlobStore, EventStore
-from holdfast.testing.appends import LOOKALIKES, in_threads
-from holdfast.testing.contract_log import Adopting, Appending, Erasing, Keys, Reading
-from holdfast.testing.contract_search import Searching
-from holdfast.testing.contract_state import Apart, Closing, Finding, Keeping, Together
+from holdfast.testing.appends import LOOKALIKES, run_in_threads
+from holdfast.testing.contract_log import AdoptContract, AppendContract, EraseContract, KeyContract, ReadContract
+from holdfast.testing.contract_search import SearchContract
+from holdfast.testing.contract_state import (
+    CloseContract,
+    ConcurrencyContract,
+    IsolationContract,
+    LookupContract,
+    RowContract,
+)
 from holdfast.testing.strategies import store_machine
 
 __all__ = ["BlobStoreContract", "EventStoreContract", "store_machine"]
 
 
 class EventStoreContract(
-    Appending, Keys, Reading, Keeping, Finding, Searching, Erasing, Adopting, Apart, Together, Closing
+    AppendContract,
+    KeyContract,
+    ReadContract,
+    RowContract,
+    LookupContract,
+    SearchContract,
+    EraseContract,
+    AdoptContract,
+    IsolationContract,
+    ConcurrencyContract,
+    CloseContract,
 ):
-    """Everything that `ports.EventStore` promises. A subclass gives the fixture `make_store`, and `reopen` if it can."""
+    """Tests everything that `ports.EventStore` promises. A subclass defines the fixture `make_store`, and `reopen`
+    if it can."""
 
     machine_examples = 30
     machine_steps = 30
@@ -52,88 +69,92 @@ class EventStoreContract(
 
 
 ALWAYS_S, NEVER_S = -1.0, 4e9
-"""As the time since which nobody may have put a blob that is to be dropped: long ago, and long from now."""
+"""Times for `drop`: no blob is older than the first, every blob is older than the second."""
 
 
 def body_of(size: int) -> bytes:
-    """Bytes that do not compress, the same ones every time."""
+    """Return bytes that do not compress, always the same."""
     return hashlib.shake_256(b"body").digest(size)
 
 
-def put(blobs: BlobStore, tenant: str, body: bytes, chunk: int = 1 << 16) -> BlobRef:
+def put_blob(blobs: BlobStore, tenant: str, body: bytes, chunk: int = 1 << 16) -> BlobRef:
     writer = blobs.writer(tenant)
     for at in range(0, len(body), chunk):
         writer.write(body[at : at + chunk])
     return writer.commit()
 
 
-def taken(blobs: BlobStore, tenant: str, ref: BlobRef) -> bytes:
+def read_blob(blobs: BlobStore, tenant: str, ref: BlobRef) -> bytes:
     return b"".join(blobs.chunks(tenant, ref))
 
 
-def names(blobs: BlobStore) -> list[tuple[str, str]]:
+def blob_names(blobs: BlobStore) -> list[tuple[str, str]]:
     return sorted((tenant, digest) for tenant, digest, _ in blobs.stored())
 
 
 class BlobStoreContract:
-    """Everything that `ports.BlobStore` promises. A subclass gives the fixture `blobs`: a new, empty store."""
+    """Tests everything that `ports.BlobStore` promises. A subclass defines the fixture `blobs`: a new, empty store."""
 
     @pytest.fixture
     def blobs(self) -> BlobStore:
         """Override this."""
-        pytest.fail("a subclass says how to open a blob store, in the fixture blobs")
+        pytest.fail("define the fixture `blobs`: it opens a new, empty blob store")
 
     @pytest.mark.parametrize("size", [0, 1, 1_000, 2 * limits.BLOB_CHUNK_BYTES + 3])
     @pytest.mark.parametrize("chunk", [7, 4_097, limits.BLOB_CHUNK_BYTES, 1 << 20])
-    def test_a_body_comes_back_as_it_went_in(self, blobs: BlobStore, size: int, chunk: int) -> None:
+    def test_a_body_is_read_back_unchanged(self, blobs: BlobStore, size: int, chunk: int) -> None:
         body = body_of(size)
-        ref = put(blobs, "acme", body, chunk)
+        ref = put_blob(blobs, "acme", body, chunk)
         assert ref == BlobRef(hashlib.sha256(body).hexdigest(), size)
-        assert taken(blobs, "acme", ref) == body
+        assert read_blob(blobs, "acme", ref) == body
 
-    def test_a_body_that_packs_well_comes_back_whole(self, blobs: BlobStore) -> None:
+    def test_a_body_that_compresses_well_is_read_back(self, blobs: BlobStore) -> None:
         body = bytes(5_000_000)
-        assert taken(blobs, "acme", put(blobs, "acme", body)) == body
+        assert read_blob(blobs, "acme", put_blob(blobs, "acme", body)) == body
 
-    def test_empty_chunks_are_nothing_and_the_media_type_is_kept(self, blobs: BlobStore) -> None:
+    def test_empty_chunks_add_nothing_and_the_media_type_is_kept(self, blobs: BlobStore) -> None:
         writer = blobs.writer("acme")
         for chunk in (b"", b"ab", b"", b"c", b""):
             writer.write(chunk)
         ref = writer.commit("text/plain")
         assert ref.media_type == "text/plain"
-        assert taken(blobs, "acme", ref) == b"abc"
+        assert read_blob(blobs, "acme", ref) == b"abc"
 
     def test_the_same_body_is_kept_once(self, blobs: BlobStore) -> None:
-        assert put(blobs, "acme", b"body", 1) == put(blobs, "acme", b"body", 3) == put(blobs, "acme", b"body")
-        assert len(names(blobs)) == 1
+        assert (
+            put_blob(blobs, "acme", b"body", 1)
+            == put_blob(blobs, "acme", b"body", 3)
+            == put_blob(blobs, "acme", b"body")
+        )
+        assert len(blob_names(blobs)) == 1
 
     def test_many_may_put_the_same_body_at_once(self, blobs: BlobStore) -> None:
         body = body_of(100_000)
-        refs = in_threads(8, lambda number: put(blobs, "acme", body, 1_000 + number))
+        refs = run_in_threads(8, lambda number: put_blob(blobs, "acme", body, 1_000 + number))
         assert set(refs) == {BlobRef(hashlib.sha256(body).hexdigest(), len(body))}
-        assert taken(blobs, "acme", refs[0]) == body
-        assert len(names(blobs)) == 1
+        assert read_blob(blobs, "acme", refs[0]) == body
+        assert len(blob_names(blobs)) == 1
 
     @pytest.mark.parametrize(
         ("one", "other"),
         [*LOOKALIKES, ("../..", ".."), ("/", "a/b"), ("a\\b", "a/b"), ("😀" * 64, "😀" * 63)],
     )
-    def test_each_tenant_has_its_own(self, blobs: BlobStore, one: str, other: str) -> None:
-        ref = put(blobs, one, b"body")
+    def test_tenants_are_separate(self, blobs: BlobStore, one: str, other: str) -> None:
+        ref = put_blob(blobs, one, b"body")
         with pytest.raises(BlobNotFound) as caught:
-            taken(blobs, other, ref)
+            read_blob(blobs, other, ref)
         assert (caught.value.tenant, caught.value.digest) == (other, ref.digest)
-        put(blobs, other, b"body")
-        assert names(blobs) == sorted([(one, ref.digest), (other, ref.digest)])
+        put_blob(blobs, other, b"body")
+        assert blob_names(blobs) == sorted([(one, ref.digest), (other, ref.digest)])
         assert blobs.drop(one, ref.digest, unless_put_after_s=NEVER_S)
-        assert names(blobs) == [(other, ref.digest)]
-        assert taken(blobs, other, ref) == b"body"
+        assert blob_names(blobs) == [(other, ref.digest)]
+        assert read_blob(blobs, other, ref) == b"body"
 
     @pytest.mark.parametrize("size", [0, 3, 5, 1 << 40])
     def test_a_body_of_another_size_is_damage(self, blobs: BlobStore, size: int) -> None:
-        ref = put(blobs, "acme", b"body")
+        ref = put_blob(blobs, "acme", b"body")
         with pytest.raises(StorageCorrupt):
-            taken(blobs, "acme", BlobRef(ref.digest, size))
+            read_blob(blobs, "acme", BlobRef(ref.digest, size))
 
     @pytest.mark.parametrize(
         "digest",
@@ -150,81 +171,81 @@ class BlobStoreContract:
             "٣" * 64,
         ],
     )
-    def test_a_name_that_was_never_given_leads_nowhere(self, blobs: BlobStore, digest: str) -> None:
-        put(blobs, "acme", b"body")
+    def test_an_unknown_digest_is_refused(self, blobs: BlobStore, digest: str) -> None:
+        put_blob(blobs, "acme", b"body")
         with pytest.raises((NotFound, InvalidInput)):
-            taken(blobs, "acme", BlobRef(digest, 4))
+            read_blob(blobs, "acme", BlobRef(digest, 4))
 
     def test_a_body_has_no_name_until_it_is_committed(self, blobs: BlobStore) -> None:
         writer = blobs.writer("acme")
         writer.write(b"body")
-        assert names(blobs) == []
+        assert blob_names(blobs) == []
         with pytest.raises(BlobNotFound):
-            taken(blobs, "acme", BlobRef(hashlib.sha256(b"body").hexdigest(), 4))
+            read_blob(blobs, "acme", BlobRef(hashlib.sha256(b"body").hexdigest(), 4))
         ref = writer.commit()
-        assert names(blobs) == [("acme", ref.digest)]
+        assert blob_names(blobs) == [("acme", ref.digest)]
 
     def test_an_aborted_body_leaves_nothing(self, blobs: BlobStore) -> None:
-        kept = put(blobs, "acme", b"kept")
+        kept = put_blob(blobs, "acme", b"kept")
         for body in (b"", b"body", b"kept"):
             writer = blobs.writer("acme")
             writer.write(body)
             writer.abort()
             writer.abort()
-        assert names(blobs) == [("acme", kept.digest)]
-        assert taken(blobs, "acme", kept) == b"kept"
+        assert blob_names(blobs) == [("acme", kept.digest)]
+        assert read_blob(blobs, "acme", kept) == b"kept"
         assert blobs.sweep(before_s=NEVER_S) == 0
 
     @pytest.mark.parametrize("body", [b"", b"body", b"kept"])
     def test_an_aborted_body_cannot_be_committed(self, blobs: BlobStore, body: bytes) -> None:
-        kept = put(blobs, "acme", b"kept")
+        kept = put_blob(blobs, "acme", b"kept")
         writer = blobs.writer("acme")
         writer.write(body)
         writer.abort()
         with pytest.raises(StoreClosed):
             writer.commit()
-        assert names(blobs) == [("acme", kept.digest)]
+        assert blob_names(blobs) == [("acme", kept.digest)]
 
     def test_a_dropped_body_is_gone_and_may_come_back(self, blobs: BlobStore) -> None:
-        ref = put(blobs, "acme", b"body")
+        ref = put_blob(blobs, "acme", b"body")
         for _ in range(2):
             assert blobs.drop("acme", ref.digest, unless_put_after_s=NEVER_S)
-            assert names(blobs) == []
+            assert blob_names(blobs) == []
             with pytest.raises(BlobNotFound):
-                taken(blobs, "acme", ref)
-        assert put(blobs, "acme", b"body") == ref
-        assert taken(blobs, "acme", ref) == b"body"
+                read_blob(blobs, "acme", ref)
+        assert put_blob(blobs, "acme", b"body") == ref
+        assert read_blob(blobs, "acme", ref) == b"body"
 
     def test_a_body_put_meanwhile_is_not_dropped(self, blobs: BlobStore) -> None:
-        ref = put(blobs, "acme", b"body")
+        ref = put_blob(blobs, "acme", b"body")
         (_, _, put_s), *_ = blobs.stored()
         for since_s in (ALWAYS_S, put_s - 1):
             assert not blobs.drop("acme", ref.digest, unless_put_after_s=since_s)
-            assert taken(blobs, "acme", ref) == b"body"
+            assert read_blob(blobs, "acme", ref) == b"body"
         assert blobs.drop("acme", ref.digest, unless_put_after_s=put_s)
 
-    def test_putting_a_body_again_dates_it_anew(self, blobs: BlobStore) -> None:
-        put(blobs, "acme", b"body")
+    def test_putting_a_body_again_updates_its_time(self, blobs: BlobStore) -> None:
+        put_blob(blobs, "acme", b"body")
         (_, _, first_s), *_ = blobs.stored()
         later = (put_s for _ in itertools.count() if (put_s := self._put_again(blobs)) != first_s)
         assert next(later) > first_s
 
     def _put_again(self, blobs: BlobStore) -> float:
-        put(blobs, "acme", b"body")
+        put_blob(blobs, "acme", b"body")
         (_, _, put_s), *_ = blobs.stored()
         return put_s
 
-    def test_sweeping_leaves_every_body_alone(self, blobs: BlobStore) -> None:
-        ref = put(blobs, "acme", b"body")
+    def test_a_sweep_removes_no_body(self, blobs: BlobStore) -> None:
+        ref = put_blob(blobs, "acme", b"body")
         writer = blobs.writer("acme")
         writer.write(b"half a body")
         blobs.sweep(before_s=ALWAYS_S)
         half = writer.commit()
         blobs.sweep(before_s=NEVER_S)
-        assert (taken(blobs, "acme", ref), taken(blobs, "acme", half)) == (b"body", b"half a body")
+        assert (read_blob(blobs, "acme", ref), read_blob(blobs, "acme", half)) == (b"body", b"half a body")
 
-    def test_readers_of_one_body_do_not_meet(self, blobs: BlobStore) -> None:
+    def test_readers_of_one_body_are_independent(self, blobs: BlobStore) -> None:
         body = body_of(2 * limits.BLOB_CHUNK_BYTES)
-        ref = put(blobs, "acme", body)
+        ref = put_blob(blobs, "acme", body)
         pieces: list[Iterator[bytes]] = [blobs.chunks("acme", ref) for _ in range(3)]
         assert [b"".join(group) for group in zip(*zip(*pieces, strict=True), strict=True)] == [body] * 3

@@ -1,4 +1,4 @@
-"""The event store contract, second half: what stands beside the log, who is kept apart, and many at once."""
+"""The contract of event stores, part 2: snapshots and rows, isolation, concurrency and close."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidName, StoreClosed, VersionConflict
 from holdfast.model import limits
-from holdfast.model.facts import Search
-from holdfast.model.log import Head, Recorded, Snapshot
+from holdfast.model.facts.fact import FactQuery
+from holdfast.model.log import Snapshot, StoredEvent, StreamHead
 from holdfast.model.names import StreamId
 from holdfast.model.rows import (
-    IN_ORDER_OF_KEY,
+    BY_KEY,
     TABLES,
-    Among,
+    ChunkRow,
+    ColumnValues,
     DependRow,
+    EntryRow,
     FactRow,
     FrameRow,
     HandleRow,
     LedgerRow,
     MentionRow,
-    Order,
     PageRow,
     Row,
+    RowOrder,
     SessionRow,
     TokenRow,
 )
@@ -46,39 +48,41 @@ from holdfast.testing.appends import (
     TWO,
     all_events,
     append_of,
+    append_with_retries,
     assert_sound,
+    chunk_row,
     depend_row,
+    entry_row,
     fact_row,
-    fill,
+    fill_stream,
     frame_row,
     handle_row,
-    in_threads,
-    ledger_named,
     ledger_row,
+    ledger_stream,
     mention_row,
     page_row,
-    push,
     rows_of_every_table,
+    run_in_threads,
     session_row,
+    session_stream,
     stream_events,
-    stream_named,
     token_row,
     write_to,
 )
-from holdfast.testing.contract_log import FAR, StoreFixtures
+from holdfast.testing.contract_log import FAR_POSITION, StoreFixtures
 
 PAIRS = pytest.mark.parametrize(
     ("one", "two"), [(ONE, TWO), (LEDGER, OTHER_LEDGER), (ONE, LEDGER)], ids=["sessions", "ledgers", "one of each"]
 )
 
-NO_COLUMNS = ("1=1; --", "tenant = tenant OR 1", 'tenant"', "TENANT", "", "*", "stream_no", "rowid")
+INVALID_COLUMNS = ("1=1; --", "tenant = tenant OR 1", 'tenant"', "TENANT", "", "*", "stream_no", "rowid")
 
 
 def fill_rows(store: EventStore) -> list[SessionRow]:
-    """Rows of several actors, in no order, many of them alike in their numbers."""
+    """Store rows of several actors in no order, many with equal numbers."""
     rows: list[SessionRow] = []
     for number, (actor, session) in enumerate(itertools.product(("bob", "alice", "a/b", "é"), ("2", "1", "10"))):
-        stream = stream_named(session, actor=actor)
+        stream = session_stream(session, actor=actor)
         rows.append(session_row(stream, number * 7 % 4 + 1))
         store.append(append_of(write_to(stream, 0, rows=rows[-1:])))
     return rows
@@ -88,8 +92,8 @@ def row_key(row: SessionRow) -> tuple[str, ...]:
     return row.tenant, row.actor, row.session, row.thread
 
 
-def all_changed(row: Row) -> Row:
-    """With the same key, and another value in every other column."""
+def change_all_columns(row: Row) -> Row:
+    """Return a row with the same key and other values in all other columns."""
     old = {column: getattr(row, column) for column in row.__struct_fields__ if column not in row.key}
     texts = {column for column, kind in type(row).__annotations__.items() if "int" not in kind}
     new = {column: f"{value}'" if column in texts else (value or 0) + 7 for column, value in old.items()}
@@ -97,33 +101,33 @@ def all_changed(row: Row) -> Row:
 
 
 def assert_rows(store: EventStore, *rows: Row) -> None:
-    """There are these in the store, and no others."""
+    """Check that the store has exactly these rows."""
     for table in TABLES:
         wanted = [row for row in rows if type(row) is table]
-        assert store.rows(table, {}, limit=PAGE) == tuple(sorted(wanted, key=lambda row: place(row, ())))
+        assert store.rows(table, {}, limit=PAGE) == tuple(sorted(wanted, key=lambda row: sort_key(row, ())))
 
 
-def place(row: Row, columns: Sequence[str]) -> list[str | int]:
+def sort_key(row: Row, columns: Sequence[str]) -> list[str | int]:
     return [getattr(row, column) for column in (*columns, *row.key)]
 
 
-class Keeping(StoreFixtures):
-    def test_a_snapshot_is_put_and_replaced(self, store: EventStore) -> None:
-        largest = hashlib.shake_256(b"state").digest(limits.SNAPSHOT_BYTES)  # no compression makes it shorter
+class RowContract(StoreFixtures):
+    """Snapshots and rows."""
+
+    def test_a_snapshot_is_stored_and_replaced(self, store: EventStore) -> None:
+        largest = hashlib.shake_256(b"state").digest(limits.SNAPSHOT_BYTES)  # does not compress
         for version, state in enumerate((b"", b"state", largest)):
             snapshot = Snapshot(version + 1, 7, state)
             store.append(append_of(write_to(ONE, version, snapshot=snapshot)))
             assert store.snapshot(ONE) == snapshot
-        fill(store, ONE, 1)
+        fill_stream(store, ONE, 1)
         assert store.snapshot(ONE) == Snapshot(3, 7, largest)
         assert store.snapshot(TWO) is None
 
     @PAIRS
-    def test_rows_are_put_and_every_column_of_them_is_updated(
-        self, store: EventStore, one: StreamId, two: StreamId
-    ) -> None:
+    def test_rows_are_stored_and_all_columns_are_updated(self, store: EventStore, one: StreamId, two: StreamId) -> None:
         rows, others = rows_of_every_table(one), rows_of_every_table(two)
-        changed = [all_changed(row) for row in rows]
+        changed = [change_all_columns(row) for row in rows]
         store.append(append_of(write_to(two, 0, rows=others)))
         store.append(append_of(write_to(one, 0, rows=rows)))
         assert_rows(store, *rows, *others)
@@ -136,7 +140,7 @@ class Keeping(StoreFixtures):
         rows: list[SessionRow] = []
         for actor in ("bob", "alice", "alice2"):
             for session in ("2", "1", "10"):
-                stream = stream_named(session, actor=actor)
+                stream = session_stream(session, actor=actor)
                 rows.append(session_row(stream, len(rows) + 1))
                 store.append(append_of(write_to(stream, 0, rows=rows[-1:])))
         rows.sort(key=lambda row: (row.actor, row.session))
@@ -155,18 +159,16 @@ class Keeping(StoreFixtures):
                 found += page
             assert found == wanted
 
-    @pytest.mark.parametrize("column", NO_COLUMNS)
-    def test_a_column_that_is_none_is_refused(self, store: EventStore, column: str) -> None:
+    @pytest.mark.parametrize("column", INVALID_COLUMNS)
+    def test_an_unknown_column_is_refused(self, store: EventStore, column: str) -> None:
         with pytest.raises(InvalidName):
             store.rows(SessionRow, {column: 1}, limit=5)
 
     @pytest.mark.parametrize("backwards", [False, True])
     @pytest.mark.parametrize("columns", [(), ("updated_us",), ("status", "tokens"), ("session",), ("thread", "actor")])
-    def test_rows_are_laid_out_as_asked_and_in_pages(
-        self, store: EventStore, columns: tuple[str, ...], backwards: bool
-    ) -> None:
+    def test_rows_are_ordered_and_paged(self, store: EventStore, columns: tuple[str, ...], backwards: bool) -> None:
         rows = fill_rows(store)
-        order = Order(columns, backwards)
+        order = RowOrder(columns, backwards)
 
         def place(row: SessionRow) -> list[str | int]:
             return [getattr(row, column) for column in (*columns, *SessionRow.key)]
@@ -177,15 +179,15 @@ class Keeping(StoreFixtures):
             while page := store.rows(SessionRow, {}, after=found[-1] if found else None, limit=limit, order=order):
                 found += page
             assert found == rows
-        gone = session_row(stream_named("5", actor="alice"), 2)
+        gone = session_row(session_stream("5", actor="alice"), 2)
         beyond = [row for row in rows if (place(row) < place(gone) if backwards else place(row) > place(gone))]
         assert store.rows(SessionRow, {}, after=gone, limit=PAGE, order=order) == tuple(beyond)
 
-    @pytest.mark.parametrize("order", [IN_ORDER_OF_KEY, Order(("updated_us",), backwards=True)])
+    @pytest.mark.parametrize("order", [BY_KEY, RowOrder(("updated_us",), backwards=True)])
     @pytest.mark.parametrize("most", [{}, {"updated_us": 3}, {"expires_us": 2}, {"updated_us": 2, "tokens": 10}])
     @pytest.mark.parametrize("least", [{}, {"updated_us": 2}, {"expires_us": 0}, {"residue": 1, "updated_us": -1}])
-    def test_rows_are_bounded_from_both_sides_and_what_is_not_there_is_within_no_bound(
-        self, store: EventStore, least: Mapping[str, int], most: Mapping[str, int], order: Order
+    def test_rows_are_bounded_and_null_is_within_no_bound(
+        self, store: EventStore, least: Mapping[str, int], most: Mapping[str, int], order: RowOrder
     ) -> None:
         wanted = [
             row
@@ -205,29 +207,27 @@ class Keeping(StoreFixtures):
 
     @pytest.mark.parametrize("side", ["least", "most"])
     @pytest.mark.parametrize("bound", [{"updated_us": "1"}, {"session": 1}, {"version": True}], ids=str)
-    def test_a_bound_of_another_kind_holds_nothing(self, store: EventStore, side: str, bound: Any) -> None:
+    def test_a_bound_of_another_type_matches_nothing(self, store: EventStore, side: str, bound: Any) -> None:
         fill_rows(store)
         assert store.rows(SessionRow, {}, limit=PAGE, **{side: bound}) == ()
 
-    @pytest.mark.parametrize("column", NO_COLUMNS)
+    @pytest.mark.parametrize("column", INVALID_COLUMNS)
     @pytest.mark.parametrize("argument", ["least", "most", "order", "among"])
-    def test_nothing_is_ordered_or_bounded_by_a_column_that_is_none(
+    def test_an_unknown_column_is_refused_in_bounds_and_orders(
         self, store: EventStore, argument: str, column: str
     ) -> None:
-        value: Any = Order((column,)) if argument == "order" else {column: [1] if argument == "among" else 1}
+        value: Any = RowOrder((column,)) if argument == "order" else {column: [1] if argument == "among" else 1}
         with pytest.raises(InvalidName):
             store.rows(SessionRow, {}, limit=5, **{argument: value})
 
-    @pytest.mark.parametrize("where", [{"version": "1"}, {"session": 1}, {"version": FAR}], ids=str)
-    def test_a_value_of_another_kind_equals_nothing(self, store: EventStore, where: Mapping[str, str | int]) -> None:
-        stream = stream_named("1")
+    @pytest.mark.parametrize("where", [{"version": "1"}, {"session": 1}, {"version": FAR_POSITION}], ids=str)
+    def test_a_value_of_another_type_matches_nothing(self, store: EventStore, where: Mapping[str, str | int]) -> None:
+        stream = session_stream("1")
         store.append(append_of(write_to(stream, 0, rows=[session_row(stream, 1)])))
         assert store.rows(SessionRow, where, limit=5) == ()
 
     @PAIRS
-    def test_replaced_rows_leave_those_of_other_streams_alone(
-        self, store: EventStore, one: StreamId, two: StreamId
-    ) -> None:
+    def test_replaced_rows_do_not_affect_other_streams(self, store: EventStore, one: StreamId, two: StreamId) -> None:
         rows, others, new = rows_of_every_table(one), rows_of_every_table(two), rows_of_every_table(one, 9)
         for stream, some in ((one, rows), (two, others)):
             store.append(append_of(write_to(stream, 0, rows=some)))
@@ -239,14 +239,14 @@ class Keeping(StoreFixtures):
         store.replace_rows(one, 1, new[1:])
         assert_rows(store, *new[1:], *others)
 
-    def test_the_version_of_the_projection_is_what_was_last_said(self, store: EventStore) -> None:
+    def test_the_projection_version_is_stored(self, store: EventStore) -> None:
         assert store.projection_version() == 0
         store.set_projection_version(3)
         reopened = self.reopen(store) or store
         assert reopened.projection_version() == 3
         reopened.close()
 
-    def test_everything_is_there_after_opening_again(self, store: EventStore) -> None:
+    def test_everything_is_stored_after_reopening(self, store: EventStore) -> None:
         rows, snapshot = rows_of_every_table(ONE, 2), Snapshot(2, 1, b"state")
         facts = rows_of_every_table(LEDGER)
         first = store.append(append_of(write_to(ONE, 0, b"\0\xff", b"", rows=rows, snapshot=snapshot), key="key"))
@@ -256,18 +256,18 @@ class Keeping(StoreFixtures):
         assert reopened.snapshot(ONE) == snapshot
         assert_rows(reopened, *rows, *facts)
         assert reopened.append(append_of(write_to(ONE, 0), key="key")).events == first.events
-        assert fill(reopened, ONE, 1)[0].seq == 4
+        assert fill_stream(reopened, ONE, 1)[0].seq == 4
         assert_sound(reopened)
         reopened.close()
 
 
-NAMES = ("tenant", "actor", "session", "thread")
-HOME = ("tenant", "ledger")
+SESSION_COLUMNS = ("tenant", "actor", "session", "thread")
+LEDGER_COLUMNS = ("tenant", "ledger")
 
 
 def fill_tables(store: EventStore) -> list[Row]:
-    """Frames, handles, pages and tokens of several sessions, and facts of several ledgers, whose names are in another order
-    in another encoding or alphabet."""
+    """Store rows of several sessions and ledgers. The order of their names depends on the encoding and the
+    collation."""
     keys = [(actor, "1", *thread) for actor in ("a", "é", "\uffff", "\U00010000") for thread in ((), ("x",))]
     filled: list[Row] = []
     for stream in (StreamId(tenant, "session", key) for tenant in ("t", "t2") for key in keys):
@@ -282,19 +282,22 @@ def fill_tables(store: EventStore) -> list[Row]:
             residency = ("resident", "paged_out")[dice[9] % 2]
             rows.append(page_row(stream, number // 2 + 1, number % 2, frame=dice[10] % 2, residency=residency))
             rows.append(token_row(stream, f"{'de'[dice[8] % 2]}{number}", parent, suspended=live))
+            kind, follows = ("checkpoint", "write")[dice[11] % 2], ("", "a")[dice[12] % 2]
+            rows.append(entry_row(stream, f"{'éab'[dice[13] % 3]}{number}", number, kind=kind, parent=follows))
+            rows.append(chunk_row(stream, f"{'de'[dice[14] % 2]}{number}", dice[15] % 3, number))
         store.append(append_of(write_to(stream, 0, rows=rows)))
         filled += rows
     for tenant in ("t", "t2"):
         for name in ("a", "é", "\uffff", "\U00010000"):
-            stream = ledger_named(name, tenant=tenant)
-            rows = [ledger_row(stream), *(row for number in range(1, 7) for row in some_facts(stream, number))]
+            stream = ledger_stream(name, tenant=tenant)
+            rows = [ledger_row(stream), *(row for number in range(1, 7) for row in build_facts(stream, number))]
             store.append(append_of(write_to(stream, 0, rows=rows)))
             filled += rows
     return filled
 
 
-def some_facts(stream: StreamId, number: int) -> list[Row]:
-    """A fact and what belongs to it, much of it as in another."""
+def build_facts(stream: StreamId, number: int) -> list[Row]:
+    """Build a fact with its dependency and mention; many values are equal to those of other facts."""
     dice = hashlib.sha256(f"{stream} {number}".encode()).digest()
     live = dice[0] % 2
     fact = fact_row(
@@ -315,20 +318,20 @@ def some_facts(stream: StreamId, number: int) -> list[Row]:
     return [fact, source, mention_row(stream, number, where, seq=dice[10] % 4, live=live)]
 
 
-class LookUp(NamedTuple):
-    """What a store can be asked for in the way of rows."""
+class RowLookup(NamedTuple):
+    """A query for rows."""
 
     table: type[Row]
     where: Mapping[str, str | int]
     after: Row | None
     limit: int
-    order: Order
+    order: RowOrder
     least: Mapping[str, int]
     most: Mapping[str, int]
-    among: Among
+    among: ColumnValues
 
-    def within(self, row: Row) -> bool:
-        """Whether the row is of those that are asked for, wherever it stands."""
+    def includes(self, row: Row) -> bool:
+        """Whether a row matches the query, apart from paging."""
         if type(row) is not self.table:
             return False
         low = [(getattr(row, column), bound) for column, bound in self.least.items()]
@@ -342,11 +345,11 @@ class LookUp(NamedTuple):
 
 
 @st.composite
-def look_ups(draw: st.DrawFn, rows: Sequence[Row]) -> LookUp:
-    """About some row; the page may begin behind any other, also one that is not among those asked for."""
+def row_lookups(draw: st.DrawFn, rows: Sequence[Row]) -> RowLookup:
+    """Queries about an existing row. The page can start after any row, also one that does not match."""
     some = draw(st.sampled_from(rows))
     table = type(some)
-    home = HOME if "ledger" in table.key else NAMES
+    home = LEDGER_COLUMNS if "ledger" in table.key else SESSION_COLUMNS
     columns = [column for column in table.__struct_fields__ if column not in home]
     numbers = [column for column in columns if type(getattr(some, column)) is int]
     fixed = {*home[: draw(st.sampled_from((0, 1, 2, 4)))], *draw(st.sets(st.sampled_from(columns), max_size=3))}
@@ -355,61 +358,67 @@ def look_ups(draw: st.DrawFn, rows: Sequence[Row]) -> LookUp:
     unsure = {"deadline_us", "ended", "expires_us"} - {**least, **most}.keys()
     unsure |= {"source"} if table is HandleRow else set()
     sure = [column for column in (*home, *columns) if column not in unsure]
-    order = Order(tuple(draw(st.lists(st.sampled_from(sure), unique=True, max_size=2))), draw(st.booleans()))
-    there = [row for row in rows if type(row) is table and None not in place(row, order.columns)]
+    order = RowOrder(tuple(draw(st.lists(st.sampled_from(sure), unique=True, max_size=2))), draw(st.booleans()))
+    there = [row for row in rows if type(row) is table and None not in sort_key(row, order.columns)]
     where = {column: getattr(some, column) for column in fixed if getattr(some, column) is not None}
     after = draw(st.sampled_from([None, *there]))
     others = [row for row in rows if type(row) is table]
     column = draw(st.sampled_from(sure))
-    some_of_them: Among = {
+    some_of_them: ColumnValues = {
         column: [getattr(row, column) for row in draw(st.lists(st.sampled_from(others), max_size=4))]
     }
     among = some_of_them if draw(st.booleans()) else {}
-    return LookUp(table, where, after, draw(st.sampled_from((1, 3, PAGE))), order, least, most, among)
+    return RowLookup(table, where, after, draw(st.sampled_from((1, 3, PAGE))), order, least, most, among)
 
 
-PAGED: tuple[tuple[type[Row], tuple[str, ...]], ...] = (
-    (FrameRow, (*NAMES, "parent")),
-    (FrameRow, (*NAMES, "ended")),
-    (HandleRow, (*NAMES, "frame")),
-    (HandleRow, (*NAMES, "frame", "source")),
-    (PageRow, NAMES),
-    (PageRow, (*NAMES, "message")),
-    (PageRow, (*NAMES, "frame", "residency")),
-    (TokenRow, (*NAMES, "frame")),
-    (TokenRow, (*NAMES, "suspended")),
+PAGE_QUERIES: tuple[tuple[type[Row], tuple[str, ...]], ...] = (
+    (FrameRow, (*SESSION_COLUMNS, "parent")),
+    (FrameRow, (*SESSION_COLUMNS, "ended")),
+    (HandleRow, (*SESSION_COLUMNS, "frame")),
+    (HandleRow, (*SESSION_COLUMNS, "frame", "source")),
+    (PageRow, SESSION_COLUMNS),
+    (PageRow, (*SESSION_COLUMNS, "message")),
+    (PageRow, (*SESSION_COLUMNS, "frame", "residency")),
+    (TokenRow, (*SESSION_COLUMNS, "frame")),
+    (EntryRow, SESSION_COLUMNS),
+    (EntryRow, (*SESSION_COLUMNS, "kind")),
+    (EntryRow, (*SESSION_COLUMNS, "parent")),
+    (ChunkRow, SESSION_COLUMNS),
+    (TokenRow, (*SESSION_COLUMNS, "suspended")),
     (TokenRow, ("tenant", "suspended")),
     (TokenRow, ("tenant", "digest")),
     (LedgerRow, ("tenant", "kind")),
-    (FactRow, (*HOME, "subject", "scope", "scope_id", "live")),
-    (FactRow, (*HOME, "subject")),
-    (FactRow, (*HOME, "ref")),
-    (FactRow, (*HOME, "live")),
-    (FactRow, (*HOME, "memory_type", "live")),
-    (FactRow, (*HOME, "review")),
-    (FactRow, (*HOME, "constrains")),
-    (DependRow, (*HOME, "source")),
-    (DependRow, (*HOME, "source", "live")),
-    (MentionRow, (*NAMES, "live")),
+    (FactRow, (*LEDGER_COLUMNS, "subject", "scope", "scope_id", "live")),
+    (FactRow, (*LEDGER_COLUMNS, "subject")),
+    (FactRow, (*LEDGER_COLUMNS, "ref")),
+    (FactRow, (*LEDGER_COLUMNS, "live")),
+    (FactRow, (*LEDGER_COLUMNS, "memory_type", "live")),
+    (FactRow, (*LEDGER_COLUMNS, "review")),
+    (FactRow, (*LEDGER_COLUMNS, "constrains")),
+    (DependRow, (*LEDGER_COLUMNS, "source")),
+    (DependRow, (*LEDGER_COLUMNS, "source", "live")),
+    (MentionRow, (*SESSION_COLUMNS, "live")),
 )
-"""What an engine asks for, page by page."""
+"""The queries of an engine that are read in pages."""
 
 
-class Finding(StoreFixtures):
+class LookupContract(StoreFixtures):
+    """Queries for rows."""
+
     look_ups = 100
 
-    def test_rows_are_found_whatever_is_asked_for(self, store: EventStore) -> None:
+    def test_any_query_for_rows_is_answered(self, store: EventStore) -> None:
         rows = fill_tables(store)
 
         @settings(max_examples=self.look_ups, deadline=None)
-        @given(look_ups(rows))
-        def check(asked: LookUp) -> None:
-            table, where, after, limit, order, least, most, among = asked
-            wanted = sorted(filter(asked.within, rows), key=lambda row: place(row, order.columns))
+        @given(row_lookups(rows))
+        def check(lookup: RowLookup) -> None:
+            table, where, after, limit, order, least, most, among = lookup
+            wanted = sorted(filter(lookup.includes, rows), key=lambda row: sort_key(row, order.columns))
             if after is not None:
-                start = place(after, order.columns)
+                start = sort_key(after, order.columns)
                 beyond = start.__gt__ if order.backwards else start.__lt__
-                wanted = [row for row in wanted if beyond(place(row, order.columns))]
+                wanted = [row for row in wanted if beyond(sort_key(row, order.columns))]
             bounds: Any = {"least": least, "most": most, "among": among}
             found = store.rows(table, where, after=after, limit=limit, order=order, **bounds)
             assert list(found) == (wanted[::-1] if order.backwards else wanted)[:limit]
@@ -417,23 +426,27 @@ class Finding(StoreFixtures):
         check()
 
     @pytest.mark.parametrize("backwards", [False, True])
-    def test_pages_of_rows_make_up_all_of_them(self, store: EventStore, backwards: bool) -> None:
-        rows, order = fill_tables(store), Order(backwards=backwards)
-        for table, columns in PAGED:
-            some = [row for row in rows if type(row) is table and "é" in str(place(row, ()))]
+    def test_pages_have_all_rows(self, store: EventStore, backwards: bool) -> None:
+        rows, order = fill_tables(store), RowOrder(backwards=backwards)
+        for table, columns in PAGE_QUERIES:
+            some = [row for row in rows if type(row) is table and "é" in str(sort_key(row, ()))]
             for values in {tuple(getattr(row, column) for column in columns) for row in some}:
-                if None in values:  # what is not there is not asked for
+                if None in values:  # engines do not query for NULL
                     continue
                 where = dict(zip(columns, values, strict=True))
-                asked = LookUp(table, where, None, 2, order, {}, {}, {})
+                lookup = RowLookup(table, where, None, 2, order, {}, {}, {})
                 found: list[Row] = []
                 while page := store.rows(table, where, after=found[-1] if found else None, limit=2, order=order):
                     found += page
-                assert found == sorted(filter(asked.within, rows), key=lambda row: place(row, ()), reverse=backwards)
+                assert found == sorted(
+                    filter(lookup.includes, rows), key=lambda row: sort_key(row, ()), reverse=backwards
+                )
 
-    def test_a_row_holds_what_is_long_and_odd(self, store: EventStore) -> None:
-        """Names and sources that no compression makes shorter, and JSON that says a NUL."""
-        tenant, *names = (hashlib.shake_256(name.encode()).hexdigest(limits.NAME_BYTES // 2) for name in NAMES)
+    def test_a_row_has_long_and_unusual_values(self, store: EventStore) -> None:
+        """Names and sources that do not compress, and JSON with an escaped NUL."""
+        tenant, *names = (
+            hashlib.shake_256(name.encode()).hexdigest(limits.NAME_BYTES // 2) for name in SESSION_COLUMNS
+        )
         stream, source = StreamId(tenant, "session", tuple(names)), names[0][::-1]
         state = '{"odd":"\\u0000 \\\\ \\" é 😀 \\ud800","long":"%s"}' % ("long " * 40_000)
         rows = [
@@ -441,6 +454,8 @@ class Finding(StoreFixtures):
             handle_row(stream, limits.WHOLE_NUMBER, limits.WHOLE_NUMBER, source=source, state=state),
             page_row(stream, limits.WHOLE_NUMBER, limits.WHOLE_NUMBER, frame=limits.WHOLE_NUMBER, state=state),
             token_row(stream, hashlib.sha256(b"token").hexdigest(), limits.WHOLE_NUMBER, state=state),
+            entry_row(stream, names[1][::-1], limits.WHOLE_NUMBER, kind=source, parent=source, names=state),
+            chunk_row(stream, hashlib.sha256(b"chunk").hexdigest(), limits.WHOLE_NUMBER, limits.WHOLE_NUMBER),
         ]
         store.append(append_of(write_to(stream, 0, rows=rows)))
         ledger = StreamId(tenant, "ledger", ("session", *names))
@@ -457,9 +472,11 @@ class Finding(StoreFixtures):
         assert store.rows(FactRow, {"tenant": tenant, "subject": subject, "ref": ref}, limit=5) == (facts[0],)
 
 
-class Apart(StoreFixtures):
+class IsolationContract(StoreFixtures):
+    """Streams and tenants are separate."""
+
     def check_apart(self, store: EventStore, one: StreamId, other: StreamId) -> None:
-        """Write to both; then change one and see that the other does not move."""
+        """Write to both streams, change one, and check that the other stays as it is."""
         kept = {}
         for number, stream in enumerate((one, other)):
             write = write_to(stream, 0, b"[%d]" % number, rows=[session_row(stream)], snapshot=Snapshot(1, number, b""))
@@ -472,17 +489,17 @@ class Apart(StoreFixtures):
             assert store.rows(SessionRow, where, limit=5) == (row,)
         store.append(append_of(write_to(one, 1, erase=[1])))
         assert store.read(other, limit=5) == kept[other]
-        assert store.head(other) == Head(other, 1, kept[other][0].hash)
+        assert store.head(other) == StreamHead(other, 1, kept[other][0].hash)
         assert store.snapshot(other) == Snapshot(1, 1, b"")
         assert store.rows(SessionRow, {}, limit=5) == (session_row(other),)
 
     @pytest.mark.parametrize(("one", "other"), LOOKALIKES)
-    def test_streams_that_look_alike_never_meet(self, store: EventStore, one: str, other: str) -> None:
-        self.check_apart(store, stream_named(actor=one), stream_named(actor=other))
+    def test_similar_streams_are_separate(self, store: EventStore, one: str, other: str) -> None:
+        self.check_apart(store, session_stream(actor=one), session_stream(actor=other))
 
     @pytest.mark.parametrize(("one", "other"), LOOKALIKES)
-    def test_tenants_that_look_alike_never_meet(self, store: EventStore, one: str, other: str) -> None:
-        self.check_apart(store, stream_named(tenant=one), stream_named(tenant=other))
+    def test_similar_tenants_are_separate(self, store: EventStore, one: str, other: str) -> None:
+        self.check_apart(store, session_stream(tenant=one), session_stream(tenant=other))
 
     @pytest.mark.parametrize(
         ("one", "other"),
@@ -498,48 +515,52 @@ class Apart(StoreFixtures):
         self.check_apart(store, StreamId("t", "session", one), StreamId("t", "session", other))
 
 
-class Together(StoreFixtures):
-    def test_writers_of_one_stream_make_one_history(self, store: EventStore) -> None:
+class ConcurrencyContract(StoreFixtures):
+    """Many writers and readers at the same time."""
+
+    def test_writers_of_one_stream_write_one_history(self, store: EventStore) -> None:
         threads, each = 8, 25
-        in_threads(threads, lambda number: [push(store, ONE, b"%d %d" % (number, at)) for at in range(each)])
+        run_in_threads(
+            threads, lambda number: [append_with_retries(store, ONE, b"%d %d" % (number, at)) for at in range(each)]
+        )
         events = list(stream_events(store, ONE))
         assert [event.seq for event in events] == list(range(1, threads * each + 1))
-        told: dict[bytes, list[int]] = defaultdict(list)
+        written: dict[bytes, list[int]] = defaultdict(list)
         for event in events:
             number, at = (event.payload or b"").split()
-            told[number].append(int(at))
-        assert list(told.values()) == [list(range(each))] * threads
+            written[number].append(int(at))
+        assert list(written.values()) == [list(range(each))] * threads
 
-    def test_a_failing_append_takes_no_other_with_it(self, store: EventStore) -> None:
-        fill(store, ONE, 1)
+    def test_a_failed_append_does_not_affect_others(self, store: EventStore) -> None:
+        fill_stream(store, ONE, 1)
 
         def work(number: int) -> int:
             conflicts = 0
             for at in range(10):
-                store.append(append_of(write_to(stream_named(f"own {number}"), at), key=f"{number} {at}"))
+                store.append(append_of(write_to(session_stream(f"own {number}"), at), key=f"{number} {at}"))
                 with pytest.raises(VersionConflict):
                     store.append(
-                        append_of(write_to(stream_named(f"new {number}"), 0), write_to(ONE, 0), key=f"x {number}")
+                        append_of(write_to(session_stream(f"new {number}"), 0), write_to(ONE, 0), key=f"x {number}")
                     )
                 conflicts += 1
             return conflicts
 
-        assert in_threads(8, work) == [10] * 8
+        assert run_in_threads(8, work) == [10] * 8
         totals = store.totals()
         assert (totals.streams, totals.events, totals.keys) == (9, 81, 80)
 
-    def test_a_key_in_many_hands_is_used_once(self, store: EventStore) -> None:
+    def test_a_key_is_used_once_by_many_threads(self, store: EventStore) -> None:
         append = append_of(write_to(ONE, 0, b"[1]", b"[2]"), key="key")
-        answers = in_threads(8, lambda _: store.append(append))
+        answers = run_in_threads(8, lambda _: store.append(append))
         assert {answer.events for answer in answers} == {store.read(ONE, limit=5)}
         assert sorted(answer.repeated for answer in answers) == [False] + [True] * 7
 
-    def test_a_reader_of_the_feed_misses_and_repeats_nothing(self, store: EventStore) -> None:
+    def test_a_reader_of_the_feed_skips_and_repeats_nothing(self, store: EventStore) -> None:
         writers, each = 4, 25
         done = threading.Event()
 
-        def follow() -> list[Recorded]:
-            seen: list[Recorded] = []
+        def follow() -> list[StoredEvent]:
+            seen: list[StoredEvent] = []
             cursor = ""
             last_look = False
             while not last_look:
@@ -552,13 +573,13 @@ class Together(StoreFixtures):
         with ThreadPoolExecutor(1) as pool:
             reader = pool.submit(follow)
             try:
-                in_threads(writers, lambda number: fill(store, stream_named(str(number)), each))
+                run_in_threads(writers, lambda number: fill_stream(store, session_stream(str(number)), each))
             finally:
                 done.set()
             assert reader.result() == list(all_events(store))
 
 
-USES: dict[str, Callable[[EventStore], object]] = {
+STORE_CALLS: dict[str, Callable[[EventStore], object]] = {
     "append": lambda store: store.append(append_of(write_to(ONE, 1))),
     "adopt": lambda store: store.adopt((), {}, {}),
     "find": lambda store: store.find(ONE.tenant, "key"),
@@ -570,7 +591,7 @@ USES: dict[str, Callable[[EventStore], object]] = {
     "heads": lambda store: store.heads(limit=1),
     "snapshot": lambda store: store.snapshot(ONE),
     "rows": lambda store: store.rows(SessionRow, {}, limit=1),
-    "search": lambda store: store.search(Search(tenant="acme", ledgers=(), words=("word",))),
+    "search": lambda store: store.search(FactQuery(tenant="acme", ledgers=(), words=("word",))),
     "replace_rows": lambda store: store.replace_rows(ONE, 1, ()),
     "projection_version": lambda store: store.projection_version(),
     "set_projection_version": lambda store: store.set_projection_version(1),
@@ -579,10 +600,12 @@ USES: dict[str, Callable[[EventStore], object]] = {
 }
 
 
-class Closing(StoreFixtures):
-    @pytest.mark.parametrize("use", USES.values(), ids=USES)
-    def test_a_closed_store_says_so(self, store: EventStore, use: Callable[[EventStore], object]) -> None:
-        fill(store, ONE, 1)
+class CloseContract(StoreFixtures):
+    """A closed store."""
+
+    @pytest.mark.parametrize("use", STORE_CALLS.values(), ids=STORE_CALLS)
+    def test_a_closed_store_raises_an_error(self, store: EventStore, use: Callable[[EventStore], object]) -> None:
+        fill_stream(store, ONE, 1)
         store.close()
         store.close()
         with pytest.raises(StoreClosed):

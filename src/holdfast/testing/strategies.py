@@ -1,4 +1,4 @@
-"""Random histories, and a machine that compares any store with a model of a few lines."""
+"""Random histories, and a state machine that compares a store with a simple model."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from holdfast import chain
 from holdfast.codec import encode_stream_key
 from holdfast.errors import KeyConflict, VersionConflict
 from holdfast.model import limits
-from holdfast.model.facts import Search
-from holdfast.model.log import GENESIS, Append, Head, Recorded, Snapshot, StreamWrite
+from holdfast.model.facts.fact import FactQuery
+from holdfast.model.log import GENESIS, Append, Snapshot, StoredEvent, StreamHead, StreamWrite
 from holdfast.model.names import StreamId
 from holdfast.model.rows import TABLES, FactRow, Row
 from holdfast.ports import EventStore
@@ -25,7 +25,7 @@ from holdfast.testing.appends import (
     all_heads,
     append_of,
     assert_sound,
-    erased,
+    erase_event,
     fact_row,
     rows_of_every_table,
     write_to,
@@ -33,7 +33,7 @@ from holdfast.testing.appends import (
 
 payloads: st.SearchStrategy[bytes] = st.binary(max_size=40)
 
-# Names that differ by a prefix, a separator or a form of the same letter, in two tenants.
+# Names that differ by a prefix, a separator or the form of a letter, in two tenants.
 _KEYS = (("a", "b"), ("a", "b2"), ("a/b", "c"), ("a", "b/c"), ("a", "b", "c"), ("é", "%"), ("e\u0301", "_"))
 _LEDGERS = (("user", "a"), ("session", "a", "b"), ("project", "é"))
 STREAMS = (
@@ -49,14 +49,14 @@ def _notes_of(tenant: str) -> st.SearchStrategy[dict[StreamId, list[bytes]]]:
 
 
 notes: st.SearchStrategy[dict[StreamId, list[bytes]]] = st.sampled_from(("t", "t2")).flatmap(_notes_of)
-"""What one command writes: some streams of one tenant, each with some payloads."""
+"""The writes of one command: some streams of one tenant, each with some payloads."""
 
 
 class StoreModel:
-    """What a store has to hold, as plain lists and dictionaries of what it acknowledged."""
+    """The expected content of a store, as lists and dicts of what it acknowledged."""
 
     def __init__(self) -> None:
-        self.streams: dict[StreamId, list[Recorded]] = {}
+        self.streams: dict[StreamId, list[StoredEvent]] = {}
         self.feed: list[tuple[StreamId, int]] = []
         self.keys: dict[tuple[str, str], tuple[bytes, list[tuple[StreamId, int]]]] = {}
         self.rows: dict[StreamId, list[Row]] = {}
@@ -65,20 +65,20 @@ class StoreModel:
     def version(self, stream: StreamId) -> int:
         return len(self.streams.get(stream, ()))
 
-    def at(self, places: Sequence[tuple[StreamId, int]]) -> tuple[Recorded, ...]:
+    def at(self, places: Sequence[tuple[StreamId, int]]) -> tuple[StoredEvent, ...]:
         return tuple(self.streams[stream][seq - 1] for stream, seq in places)
 
     def all_rows(self, table: type[Row]) -> list[Row]:
         found = [row for rows in self.rows.values() for row in rows if type(row) is table]
         return sorted(found, key=lambda row: [getattr(row, column) for column in table.key])
 
-    def take(self, append: Append, events: Sequence[Recorded]) -> None:
-        """Check the answer to an append against the append, and remember it."""
-        asked = [(write.stream, new) for write in append.writes for new in write.events]
-        for ordinal, ((stream, new), event) in enumerate(zip(asked, events, strict=True)):
+    def add(self, append: Append, events: Sequence[StoredEvent]) -> None:
+        """Check the answer of an append, and add its events."""
+        expected = [(write.stream, new) for write in append.writes for new in write.events]
+        for ordinal, ((stream, new), event) in enumerate(zip(expected, events, strict=True)):
             history = self.streams.setdefault(stream, [])
-            head = Head(stream, len(history), history[-1].hash if history else GENESIS)
-            assert chain.fault(head, event) is None
+            head = StreamHead(stream, len(history), history[-1].hash if history else GENESIS)
+            assert chain.find_chain_fault(head, event) is None
             assert (event.stream, event.ordinal, event.command, event.key) == (
                 stream,
                 ordinal,
@@ -92,11 +92,11 @@ class StoreModel:
             places = [(event.stream, event.seq) for event in events]
             self.keys[append.tenant, append.key] = (append.order, places)
         for write in append.writes:
-            self._keep(write)
+            self._add_extras(write)
 
-    def _keep(self, write: StreamWrite) -> None:
+    def _add_extras(self, write: StreamWrite) -> None:
         for seq in write.erase:
-            self.streams[write.stream][seq - 1] = erased(self.streams[write.stream][seq - 1])
+            self.streams[write.stream][seq - 1] = erase_event(self.streams[write.stream][seq - 1])
         if write.erase:
             self.rows.pop(write.stream, None)
             self.snapshots.pop(write.stream, None)
@@ -111,7 +111,7 @@ class StoreModel:
 
 
 class _StoreMachine(RuleBasedStateMachine):
-    """Commands, conflicts, retries, erasures and reads in any order: the store says what the model says."""
+    """Commands, conflicts, retries, erasures and reads in any order. The store must agree with the model."""
 
     make_store: ClassVar[Callable[[], EventStore]]
     reopen: ClassVar[Callable[[EventStore], EventStore | None]]
@@ -133,7 +133,7 @@ class _StoreMachine(RuleBasedStateMachine):
             expected = self.model.version(stream)
             after = expected + len(some)
             rows: list[Row] = [*rows_of_every_table(stream, after)]
-            if stream.kind == "ledger":  # one that changes its words and its life
+            if stream.kind == "ledger":  # a fact whose words and status change
                 rows.append(fact_row(stream, 0, words=f"number {after}", live=after % 2))
             snapshot = Snapshot(after, 1, b"".join(some)) if keep else None
             writes.append(write_to(stream, expected, *some, kind=kind, rows=rows, snapshot=snapshot))
@@ -148,7 +148,7 @@ class _StoreMachine(RuleBasedStateMachine):
         append = append_of(*self._writes(what, kind, keep=keep), key=key, order=repr(sorted(what)).encode())
         answer = self.store.append(append)
         assert not answer.repeated
-        self.model.take(append, answer.events)
+        self.model.add(append, answer.events)
 
     @rule(what=notes, stale=st.integers(0, 2), off=st.sampled_from((-1, 1, 7)))
     def conflict(self, what: dict[StreamId, list[bytes]], stale: int, off: int) -> None:
@@ -188,7 +188,7 @@ class _StoreMachine(RuleBasedStateMachine):
         gone = sorted({min(seq, version) for seq in seqs})
         write = write_to(stream, version, b"erased", rows=rows_of_every_table(stream, version + 1)[:1], erase=gone)
         append = append_of(write)
-        self.model.take(append, self.store.append(append).events)
+        self.model.add(append, self.store.append(append).events)
 
     @rule(stream=streams, after=st.integers(0, 12), limit=st.integers(1, 5))
     def read(self, stream: StreamId, after: int, limit: int) -> None:
@@ -211,7 +211,7 @@ class _StoreMachine(RuleBasedStateMachine):
 
     @rule(stream=streams, seqs=st.lists(st.integers(-1, 12), max_size=5))
     def positions(self, stream: StreamId, seqs: list[int]) -> None:
-        """They compare as the events stand in the feed."""
+        """Positions compare like the order of the feed."""
         order = {place: number for number, place in enumerate(self.model.feed)}
         found = {(stream, seq): each for seq, each in zip(seqs, self.store.positions(stream, seqs), strict=True)}
         assert {place for place, position in found.items() if position} == {*found} & {*order}
@@ -231,7 +231,7 @@ class _StoreMachine(RuleBasedStateMachine):
         facts = [cast("FactRow", row) for row in self.model.all_rows(FactRow)]
         ledgers = tuple(encode_stream_key(stream) for stream in STREAMS if stream.kind == "ledger")
         for word in ("subject", str(number)):
-            found = self.store.search(Search(tenant=tenant, ledgers=ledgers, words=(word,), live=live, limit=100))
+            found = self.store.search(FactQuery(tenant=tenant, ledgers=ledgers, words=(word,), live=live, limit=100))
             known = [row for row, _ in found]
             assert sorted(known, key=repr) == sorted(
                 (
@@ -247,27 +247,29 @@ class _StoreMachine(RuleBasedStateMachine):
         self.store = type(self).reopen(self.store) or self.store
 
     @invariant()
-    def the_store_says_what_the_model_says(self) -> None:
+    def the_store_agrees_with_the_model(self) -> None:
         totals = self.store.totals()
         model = self.model
         assert (totals.streams, totals.events, totals.keys) == (len(model.streams), len(model.feed), len(model.keys))
         for stream in STREAMS:
             history = model.streams.get(stream)
-            expected = Head(stream, len(history), history[-1].hash) if history else None
+            expected = StreamHead(stream, len(history), history[-1].hash) if history else None
             assert self.store.head(stream) == expected
             assert self.store.snapshot(stream) == model.snapshots.get(stream)
         for table in TABLES:
             assert list(self.store.rows(table, {}, limit=limits.READ_EVENTS)) == model.all_rows(table)
 
 
-def _not_reopened(_: EventStore) -> None:
+def _never_reopen(_: EventStore) -> None:
     return None
 
 
 def store_machine(
-    make_store: Callable[[], EventStore], reopen: Callable[[EventStore], EventStore | None] = _not_reopened
+    make_store: Callable[[], EventStore], reopen: Callable[[EventStore], EventStore | None] = _never_reopen
 ) -> type[RuleBasedStateMachine]:
-    """A state machine over stores that `make_store` opens, each of them empty. `reopen` closes one and opens it again, or
-    returns None. Run it with `run_state_machine_as_test`, or take its `TestCase`."""
+    """Return a state machine for the stores that `make_store` opens, each of them empty.
+
+    `reopen` closes a store and opens it again, or returns None. Run the machine with `run_state_machine_as_test`, or
+    use its `TestCase`."""
     members: dict[str, Any] = {"make_store": staticmethod(make_store), "reopen": staticmethod(reopen)}
     return type("StoreMachine", (_StoreMachine,), members)

@@ -1,1 +1,1 @@
-"""Bodies too large for the log."""
+"""Blob stores: bodies that are too large for the log."""

@@ -1,7 +1,7 @@
 """Blobs in a local folder: <folder>/<tenant's hash>/<first two digits>/<SHA-256 of the body>.zst
 
-Laws: a name is a hash, so no caller's text reaches the file system; a body is synced, and so is every folder on the way to
-it, before it has its name; what is read back has the size and the digest that were asked for, or it is an error.
+Laws: names are hashes, so no text of a caller reaches the file system. A body and all folders on its path are synced
+before it has its name. A body is checked against its size and digest when it is read.
 """
 
 from __future__ import annotations
@@ -15,42 +15,45 @@ from typing import BinaryIO
 from holdfast import errors
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
-from holdfast.storage.blobs.packing import (
+from holdfast.storage.blobs.compression import (
+    COMPRESSION_LEVEL,
     DIGEST,
-    LEVEL,
+    BodyChecker,
     ZstdCompressor,
     ZstdDecompressor,
     ZstdError,
     check_blob_size,
-    checked_digest,
-    damaged,
+    check_digest,
+    damage_error,
 )
-from holdfast.storage.files import Disk, typed_os_errors
+from holdfast.storage.files import Disk, translate_os_errors
 
 _TENANT_FILE = "tenant"
 
 
 class FolderBlobs:
+    """A blob store in a folder."""
+
     def __init__(self, folder: str | os.PathLike[str], disk: Disk | None = None) -> None:
         self.folder = os.fspath(folder)
         self._disk = disk or Disk()
 
-    def writer(self, tenant: str) -> FolderWriter:
-        with typed_os_errors(self.folder):
-            return FolderWriter(self._disk, self._tenant_folder(tenant))
+    def writer(self, tenant: str) -> FolderBlobWriter:
+        with translate_os_errors(self.folder):
+            return FolderBlobWriter(self._disk, self._ensure_tenant_folder(tenant))
 
     def chunks(self, tenant: str, ref: BlobRef) -> Iterator[bytes]:
-        path = os.path.join(self._place(tenant), checked_digest(ref.digest)[:2], ref.digest + ".zst")
-        places = (path, path + ".dropped", path)  # a collector may be looking at it just now
-        if not any(os.path.exists(place) for place in places):
+        path = os.path.join(self._tenant_path(tenant), check_digest(ref.digest)[:2], ref.digest + ".zst")
+        paths = (path, path + ".dropped", path)  # drop() may have moved it for a moment
+        if not any(os.path.exists(candidate) for candidate in paths):
             raise errors.BlobNotFound(tenant=tenant, digest=ref.digest)
-        return self._chunks(tenant, ref, places)
+        return self._chunks(tenant, ref, paths)
 
-    def _chunks(self, tenant: str, ref: BlobRef, places: Sequence[str]) -> Iterator[bytes]:
-        for place in places:
+    def _chunks(self, tenant: str, ref: BlobRef, paths: Sequence[str]) -> Iterator[bytes]:
+        for path in paths:
             try:
-                with typed_os_errors(place), open(place, "rb") as file:
-                    yield from _checked_chunks(file, ref)
+                with translate_os_errors(path), open(path, "rb") as file:
+                    yield from _read_verified(file, ref)
             except errors.StorageUnavailable as error:
                 if not isinstance(error.__cause__, FileNotFoundError):
                     raise
@@ -59,7 +62,7 @@ class FolderBlobs:
         raise errors.BlobNotFound(tenant=tenant, digest=ref.digest)
 
     def stored(self) -> Iterator[tuple[str, str, float]]:
-        with typed_os_errors(self.folder), suppress(FileNotFoundError):
+        with translate_os_errors(self.folder), suppress(FileNotFoundError):
             for tenant_folder in os.scandir(self.folder):
                 name_file = os.path.join(tenant_folder.path, _TENANT_FILE)
                 if os.path.exists(name_file):
@@ -77,11 +80,11 @@ class FolderBlobs:
                             yield tenant, digest, entry.stat().st_mtime
 
     def drop(self, tenant: str, digest: str, *, unless_put_after_s: float) -> bool:
-        """Moved aside first: a writer who puts the same body meanwhile either touched it before, which shows and brings
-        it back, or finds nothing and writes it anew."""
-        path = os.path.join(self._place(tenant), checked_digest(digest)[:2], digest + ".zst")
+        """Remove a blob. It is renamed first: a writer of the same body either touched it before, and then it is
+        renamed back, or does not find it and writes it again."""
+        path = os.path.join(self._tenant_path(tenant), check_digest(digest)[:2], digest + ".zst")
         aside = path + ".dropped"
-        with typed_os_errors(path):
+        with translate_os_errors(path):
             try:
                 self._disk.rename(path, aside)
             except FileNotFoundError:
@@ -95,7 +98,7 @@ class FolderBlobs:
 
     def sweep(self, *, before_s: float) -> int:
         swept = 0
-        with typed_os_errors(self.folder):
+        with translate_os_errors(self.folder):
             for folder, _, names in os.walk(self.folder):
                 for path in (os.path.join(folder, name) for name in names):
                     with suppress(FileNotFoundError):
@@ -110,21 +113,21 @@ class FolderBlobs:
         if blob != path and os.stat(path).st_ctime <= before_s:
             if os.path.exists(blob):
                 self._disk.remove(path)
-            else:  # the collector died before it made sure: the next one decides again
+            else:  # drop() was interrupted: the next collection decides again
                 self._disk.rename(path, blob)
             return True
         return False
 
-    def _place(self, tenant: str) -> str:
+    def _tenant_path(self, tenant: str) -> str:
         return os.path.join(self.folder, hashlib.sha256(tenant.encode()).hexdigest()[:32])
 
-    def _tenant_folder(self, tenant: str) -> str:
-        """Made on the first put, with the tenant's name beside the blobs, so that a collector can look it up."""
-        place = self._place(tenant)
-        name_file = os.path.join(place, _TENANT_FILE)
+    def _ensure_tenant_folder(self, tenant: str) -> str:
+        """Create the folder of a tenant on the first put, with a file that has the tenant's name for collections."""
+        folder = self._tenant_path(tenant)
+        name_file = os.path.join(folder, _TENANT_FILE)
         if not os.path.exists(name_file):
             _make_folder(self._disk, self.folder)
-            _make_folder(self._disk, place)
+            _make_folder(self._disk, folder)
             partial = f"{name_file}.{os.urandom(8).hex()}.partial"
             handle = self._disk.create(partial)
             try:
@@ -133,19 +136,19 @@ class FolderBlobs:
             finally:
                 self._disk.close(handle)
             self._disk.rename(partial, name_file)
-            self._disk.sync_folder(place)
-        return place
+            self._disk.sync_folder(folder)
+        return folder
 
 
-class FolderWriter:
-    """Compresses and hashes on the way in; the body appears under its name only when all of it is on the disk."""
+class FolderBlobWriter:
+    """Compresses and hashes a body. It gets its name when all of it is on the disk."""
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
         self._folder = folder
         self._partial = os.path.join(folder, f"{os.urandom(16).hex()}.partial")
         self._handle: int | None = disk.create(self._partial)
-        self._compressor = ZstdCompressor(level=LEVEL)
+        self._compressor = ZstdCompressor(level=COMPRESSION_LEVEL)
         self._hash = hashlib.sha256()
         self._size = 0
 
@@ -157,7 +160,7 @@ class FolderWriter:
             self.abort()
             raise
         self._hash.update(chunk)
-        with self._guarded():
+        with self._abort_on_error():
             self._disk.write(self._open_handle(), self._compressor.compress(chunk))
 
     def commit(self, media_type: str | None = None) -> BlobRef:
@@ -165,8 +168,8 @@ class FolderWriter:
         digest = self._hash.hexdigest()
         shelf = os.path.join(self._folder, digest[:2])
         path = os.path.join(shelf, digest + ".zst")
-        with self._guarded():
-            if self._already_there(path):
+        with self._abort_on_error():
+            if self._touch_existing(path):
                 self.abort()
             else:
                 handle = self._open_handle()
@@ -174,13 +177,13 @@ class FolderWriter:
                 self._disk.sync(handle)
                 self._disk.close(handle)
                 self._handle = None
-                _make_folder(self._disk, shelf)  # synced by us: one that another put just made may not be yet
+                _make_folder(self._disk, shelf)  # synced here: a folder that another put created may not be synced yet
                 self._disk.rename(self._partial, path)
                 self._disk.sync_folder(shelf)
         return BlobRef(digest, self._size, media_type)
 
-    def _already_there(self, path: str) -> bool:
-        """A dated touch tells a collector that someone counts on this body again."""
+    def _touch_existing(self, path: str) -> bool:
+        """Update the time of an existing body, so that drop() keeps it."""
         try:
             self._disk.touch(path)
         except FileNotFoundError:
@@ -189,7 +192,7 @@ class FolderWriter:
         return True
 
     def abort(self) -> None:
-        """What cannot be removed now is swept later: the error that led here is the one to tell."""
+        """Remove the partial body. What cannot be removed is swept later; the first error is raised."""
         handle, self._handle = self._handle, None
         with suppress(OSError):
             if handle is not None:
@@ -202,9 +205,9 @@ class FolderWriter:
         return self._handle
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _abort_on_error(self) -> Iterator[None]:
         try:
-            with typed_os_errors(self._folder):
+            with translate_os_errors(self._folder):
                 yield
         except BaseException:
             with suppress(OSError):
@@ -212,31 +215,24 @@ class FolderWriter:
             raise
 
 
-def _checked_chunks(file: BinaryIO, ref: BlobRef) -> Iterator[bytes]:
-    """The body in pieces. Decompression stops at the promised size, whatever the file claims to hold."""
+def _read_verified(file: BinaryIO, ref: BlobRef) -> Iterator[bytes]:
+    """Yield a body in pieces, and check it. Decompression stops at the expected size."""
     decompressor = ZstdDecompressor()
-    digest = hashlib.sha256()
-    size = 0
+    checker = BodyChecker(ref)
     try:
         while not decompressor.eof:
             data = file.read(limits.BLOB_CHUNK_BYTES) if decompressor.needs_input else b""
             if not data and decompressor.needs_input:
-                raise damaged(ref, "the file ends too early")
+                raise damage_error(ref, "the file ends too early")
             piece = decompressor.decompress(data, max_length=limits.BLOB_CHUNK_BYTES)
-            size += len(piece)
-            if size > ref.size:
-                raise damaged(ref, f"it has more than {ref.size} bytes")
-            digest.update(piece)
+            checker.add(piece)
             if piece:
                 yield piece
     except ZstdError as error:
-        raise damaged(ref, str(error)) from error
+        raise damage_error(ref, str(error)) from error
     if decompressor.unused_data or file.read(1):
-        raise damaged(ref, "there is more after its end")
-    if size != ref.size:
-        raise damaged(ref, f"it has {size} bytes, not {ref.size}")
-    if digest.hexdigest() != ref.digest:
-        raise damaged(ref, "its digest is another one")
+        raise damage_error(ref, "the file has more data after its end")
+    checker.finish()
 
 
 def _make_folder(disk: Disk, path: str) -> None:

@@ -1,6 +1,6 @@
-"""The store past one machine: PostgreSQL, through psycopg.
+"""The store on PostgreSQL, through psycopg.
 
-Laws: any number of processes on any number of machines serve any stream, and none holds state that another needs; one call
-is one statement or one short transaction on a connection borrowed for it; a command is one round trip, shared by those
-that wait beside it; what is remembered here is checked there, under the stream's lock.
+Laws: any number of processes on any number of machines serve any stream; none has state that another needs. A call
+is one statement or one short transaction on a borrowed connection. A command is one round trip, shared by commands
+that wait at the same time. What a process remembers is checked in the database, under the lock of the stream.
 """

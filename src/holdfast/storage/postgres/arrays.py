@@ -1,5 +1,8 @@
-"""Columns as PostgreSQL's binary arrays. psycopg packs lists in Python, guessing at types as it goes: for the many columns
-of an append that took longer than everything else together."""
+"""Pack columns as binary arrays of PostgreSQL.
+
+psycopg packs lists in Python and guesses their types. For the many columns of an append, that took longer than all
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -16,36 +19,41 @@ _LENGTH = struct.Struct(">i").pack
 _NULL = _LENGTH(-1)
 
 
-class Column(bytes):
-    """A packed column; its subclasses say of what."""
+class PackedColumn(bytes):
+    """A packed column; its subclasses have the type."""
 
     element = 0
-    """The OID of the type of what is in it."""
+    """The OID of the type of its elements."""
 
 
-class TextColumn(Column):
+class TextColumn(PackedColumn):
     element = 25
 
 
-class BytesColumn(Column):
+class BytesColumn(PackedColumn):
     element = 17
 
 
-class IntegerColumn(Column):
+class IntegerColumn(PackedColumn):
     element = 23
 
 
-class BigintColumn(Column):
+class BigintColumn(PackedColumn):
     element = 20
 
 
-_OF_ARRAY: dict[type[Column], int] = {TextColumn: 1009, BytesColumn: 1001, IntegerColumn: 1007, BigintColumn: 1016}
+_ARRAY_OIDS: dict[type[PackedColumn], int] = {
+    TextColumn: 1009,
+    BytesColumn: 1001,
+    IntegerColumn: 1007,
+    BigintColumn: 1016,
+}
 
 
-def _register(column: type[Column]) -> None:
+def _register_dumper(column: type[PackedColumn]) -> None:
     class Packed(Dumper):
         format = Format.BINARY
-        oid = _OF_ARRAY[column]
+        oid = _ARRAY_OIDS[column]
 
         def dump(self, obj: Any) -> Buffer | None:
             packed: bytes = obj
@@ -54,21 +62,21 @@ def _register(column: type[Column]) -> None:
     psycopg.adapters.register_dumper(column, Packed)
 
 
-for _column in _OF_ARRAY:
-    _register(_column)
+for _column in _ARRAY_OIDS:
+    _register_dumper(_column)
 
 
-def _varying(kind: type[Column]) -> Callable[[Sequence[Any]], Column]:
-    none = kind(_head(kind, ()))
-    one = _head(kind, (b"",))
+def _varying_packer(kind: type[PackedColumn]) -> Callable[[Sequence[Any]], PackedColumn]:
+    empty = kind(_array_header(kind, ()))
+    single = _array_header(kind, (b"",))
 
-    def pack(values: Sequence[str | bytes | None]) -> Column:
+    def pack(values: Sequence[str | bytes | None]) -> PackedColumn:
         if not values:
-            return none
+            return empty
         if len(values) == 1 and values[0] is not None:
             data = values[0].encode() if isinstance(values[0], str) else values[0]
-            return kind(b"%b%b%b" % (one, _LENGTH(len(data)), data))
-        parts = [_head(kind, values)]
+            return kind(b"%b%b%b" % (single, _LENGTH(len(data)), data))
+        parts = [_array_header(kind, values)]
         for value in values:
             if value is None:
                 parts.append(_NULL)
@@ -80,28 +88,28 @@ def _varying(kind: type[Column]) -> Callable[[Sequence[Any]], Column]:
     return pack
 
 
-def _fixed(kind: type[Column], width: int, code: str) -> Callable[[Sequence[Any]], Column]:
-    none = kind(_head(kind, ()))
-    one = struct.Struct(">iiIiii" + code).pack
+def _fixed_packer(kind: type[PackedColumn], width: int, code: str) -> Callable[[Sequence[Any]], PackedColumn]:
+    empty = kind(_array_header(kind, ()))
+    single = struct.Struct(">iiIiii" + code).pack
 
-    def pack(values: Sequence[int]) -> Column:
+    def pack(values: Sequence[int]) -> PackedColumn:
         if not values:
-            return none
+            return empty
         if len(values) == 1:
-            return kind(one(1, 0, kind.element, 1, 1, width, values[0]))
-        numbers = [each for value in values for each in (width, value)]
-        return kind(_head(kind, values) + struct.pack(">" + ("i" + code) * len(values), *numbers))
+            return kind(single(1, 0, kind.element, 1, 1, width, values[0]))
+        numbers = [number for value in values for number in (width, value)]
+        return kind(_array_header(kind, values) + struct.pack(">" + ("i" + code) * len(values), *numbers))
 
     return pack
 
 
-def _head(kind: type[Column], values: Sequence[Any]) -> bytes:
+def _array_header(kind: type[PackedColumn], values: Sequence[Any]) -> bytes:
     if not values:
         return struct.pack(">iiI", 0, 0, kind.element)
     return struct.pack(">iiIii", 1, None in values, kind.element, len(values), 1)
 
 
-texts = _varying(TextColumn)
-blobs = _varying(BytesColumn)
-integers = _fixed(IntegerColumn, 4, "i")
-bigints = _fixed(BigintColumn, 8, "q")
+pack_texts = _varying_packer(TextColumn)
+pack_blobs = _varying_packer(BytesColumn)
+pack_integers = _fixed_packer(IntegerColumn, 4, "i")
+pack_bigints = _fixed_packer(BigintColumn, 8, "q")

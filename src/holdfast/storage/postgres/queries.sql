@@ -66,6 +66,22 @@ WHERE (e.era, e.xid, e.position) > (%b, (%b::text)::xid8, %b)
   AND (e.era < (SELECT era FROM store) OR e.xid < pg_snapshot_xmin(pg_current_snapshot()))
 ORDER BY e.era, e.xid, e.position LIMIT %b;
 
+-- name: feed_end
+SELECT era, pg_snapshot_xmin(pg_current_snapshot())::text FROM store;
+
+-- name: last_of_feed
+SELECT e.era || '.' || e.xid::text || '.' || e.position FROM events e
+WHERE (e.era, e.xid) < (SELECT era, pg_snapshot_xmin(pg_current_snapshot()) FROM store)
+ORDER BY e.era DESC, e.xid DESC, e.position DESC LIMIT 1;
+
+-- name: tenant_feed
+SELECT s.tenant, s.kind, s.key, e.era || '.' || e.xid::text || '.' || e.position, e.seq, e.command, e.ordinal, e.type,
+       e.version, e.time_us, e.principal, e.cause, e.key, e.command_digest, e.payload_digest, e.hash, e.salt, e.payload
+FROM events e JOIN streams s USING (stream_no)
+WHERE e.tenant = %b AND (e.era, e.xid, e.position) > (%b, (%b::text)::xid8, %b)
+  AND (e.era, e.xid) < (%b::integer, (%b::text)::xid8)
+ORDER BY e.era, e.xid, e.position LIMIT %b;
+
 -- name: at_cursor
 SELECT 1 FROM events WHERE era = %b AND xid = (%b::text)::xid8 AND position = %b;
 
@@ -157,6 +173,18 @@ WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
 
 -- name: strange_page_rows
 SELECT r.session FROM page_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
+   OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
+                                         ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
+
+-- name: strange_entry_rows
+SELECT r.session FROM entry_rows r LEFT JOIN streams s USING (stream_no)
+WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
+   OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
+                                         ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;
+
+-- name: strange_chunk_rows
+SELECT r.session FROM chunk_rows r LEFT JOIN streams s USING (stream_no)
 WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'session'
    OR s.key::jsonb IS DISTINCT FROM CASE WHEN r.thread = '' THEN jsonb_build_array(r.actor, r.session)
                                          ELSE jsonb_build_array(r.actor, r.session, r.thread) END LIMIT 10;

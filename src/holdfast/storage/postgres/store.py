@@ -1,4 +1,4 @@
-"""The event store contract on PostgreSQL, for callers who block."""
+"""The event store on PostgreSQL, blocking."""
 
 from __future__ import annotations
 
@@ -14,41 +14,59 @@ import psycopg_pool
 
 from holdfast import errors
 from holdfast.model import limits
-from holdfast.model.facts import Search
-from holdfast.model.log import Append, Appended, FeedPage, Head, Recorded, Snapshot, StreamWrite, Totals
+from holdfast.model.facts.fact import FactQuery
+from holdfast.model.log import (
+    Append,
+    AppendResult,
+    FeedPage,
+    Snapshot,
+    StoredEvent,
+    StoreTotals,
+    StreamHead,
+    StreamWrite,
+)
 from holdfast.model.names import StreamId
-from holdfast.model.rows import IN_ORDER_OF_KEY, Among, FactRow, Order, Row
+from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
 from holdfast.storage import common
-from holdfast.storage.group import Group, Request
+from holdfast.storage.changes import ChangeListener, ChangeListeners
+from holdfast.storage.group import CommitGroup, QueuedCommand
 from holdfast.storage.postgres import log
-from holdfast.storage.postgres.connect import Address, address_of, lost, typed, typed_errors
-from holdfast.storage.postgres.hints import Hints
-from holdfast.storage.postgres.log import SQL, Alone, Ask, Heads, Operation
-from holdfast.storage.postgres.migrate import prepare, shipped
+from holdfast.storage.postgres.connect import (
+    PostgresAddress,
+    is_connection_lost,
+    parse_address,
+    translate_error,
+    translate_errors,
+)
+from holdfast.storage.postgres.hints import StreamHints, token_of
+from holdfast.storage.postgres.log import SQL, BatchRefusal, HeadCache, Operation, Query
+from holdfast.storage.postgres.migrate import prepare_schema, shipped_migrations
 from holdfast.storage.sql import Migration
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
-logging.getLogger("psycopg").addHandler(logging.NullHandler())  # what it has to say reaches callers as errors
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # its errors reach callers as exceptions
 
 
 class PostgresStore:
-    """Threads share it; a forked process opens its own."""
+    """An event store on PostgreSQL. Threads can share it; a forked process must open its own."""
 
     def __init__(self, url: str, *, migrations: Sequence[Migration] | None = None) -> None:
-        """`migrations` is for tests of what comes after the ones shipped."""
+        """Connect, and upgrade the schema. `migrations` is for tests."""
         self.url = url
-        self.address = address_of(url)
-        self.standing = prepare(self.address, migrations or shipped())
-        self.info = self.address.info if self.standing.durable else _durable(self.address.info)
+        self.address = parse_address(url)
+        self.role_status = prepare_schema(self.address, migrations or shipped_migrations())
+        self.info = self.address.info if self.role_status.is_durable else _with_synchronous_commit(self.address.info)
         self._pid = os.getpid()
         self._closed = False
-        self._heads = Heads()
-        self._lent: set[Connection] = set()
-        self._group = Group(self.address.what, self._commit)
-        self._hints: Hints | None = None
+        self._heads = HeadCache()
+        self._borrowed: set[Connection] = set()
+        self._group = CommitGroup(self.address.what, self._commit)
+        self._hints: StreamHints | None = None
+        self._changes = ChangeListeners()
+        self.recheck_s: float | None = limits.WATCH_RECHECK_MS / 1_000
         self._pool = psycopg_pool.ConnectionPool(
             self.info,
             kwargs={"autocommit": True},
@@ -56,67 +74,93 @@ class PostgresStore:
             max_size=self.address.pool,
             timeout=limits.POOL_WAIT_MS / 1_000,
             num_workers=1,
-            reconnect_timeout=limits.CONNECT_S,  # then the next call tries anew, rather than wait ever longer
-            reconnect_failed=_try_on,
+            reconnect_timeout=limits.CONNECT_S,  # then the next call tries again, without growing pauses
+            reconnect_failed=_check_waiting_pool,
             open=True,
         )
 
-    def listen(self, heed: Callable[[frozenset[str] | None], None]) -> None:
-        """Have `heed` told of streams that other processes wrote to, by their tokens; None if it may be any. A hint: it may
-        come late or never."""
-        self._hints = Hints(self.info, self.address.schema, heed)
+    def listen(self, on_hint: Callable[[frozenset[str] | None], None]) -> None:
+        """Call `on_hint` with the tokens of streams that other processes wrote to, or None for all. A hint may come
+        late or never."""
+
+        def hear(tokens: frozenset[str] | None) -> None:
+            on_hint(tokens)
+            if tokens is None:
+                self._changes.announce_all()
+            else:
+                self._changes.announce_matching(lambda stream: token_of(stream) in tokens)
+
+        self._hints = StreamHints(self.info, self.address.schema, hear)
+
+    def subscribe(self, listener: ChangeListener, stream: StreamId | None) -> None:
+        self._check_open()
+        self._changes.add(listener, stream)
+
+    def unsubscribe(self, listener: ChangeListener) -> None:
+        self._changes.remove(listener)
+
+    def end_cursor(self, tenant: str | None) -> str:
+        return self.run(lambda _: log.end_cursor(tenant))
 
     # Writing
 
-    def append(self, append: Append) -> Appended:
+    def append(self, append: Append) -> AppendResult:
         common.check_append(append)
         self._check_open()
-        answer: Appended | Alone = Alone()
+        answer: AppendResult | BatchRefusal = BatchRefusal()
         if len(append.writes) == 1 and not append.writes[0].erase:
             answer = self._group.run(append)
-        if isinstance(answer, Alone):
+        if isinstance(answer, BatchRefusal):
             answer = self._append_alone(append, answer.lost)
         return answer
 
-    def _commit(self, batch: list[Request]) -> None:
-        for requests in batches(batch):
+    def _commit(self, batch: list[QueuedCommand]) -> None:
+        for requests in split_batches(batch):
             appends = [request.job for request in requests]
             for request in requests:
-                request.committing = True
+                request.is_committing = True
             try:
                 with self._borrow() as connection:
                     answers = self._drive(log.append_batch(self._heads, appends), connection)
             except (psycopg.Error, UnicodeError) as error:
-                forget(self._heads, appends)
-                answers = [Alone(lost(error))] * len(requests)
+                forget_heads(self._heads, appends)
+                answers = [BatchRefusal(is_connection_lost(error))] * len(requests)
             except errors.HoldfastError as error:
                 for request in requests:
                     request.fail(error)
                 continue
             for request, answer in zip(requests, answers, strict=True):
                 request.answer(answer)
-            self.wrote(append for append, answer in zip(appends, answers, strict=True) if isinstance(answer, Appended))
+            self.announce(
+                append for append, answer in zip(appends, answers, strict=True) if isinstance(answer, AppendResult)
+            )
 
-    def _append_alone(self, append: Append, was_lost: bool) -> Appended:
+    def _append_alone(self, append: Append, was_lost: bool) -> AppendResult:
         heads, answer = self.run(lambda again: log.append_alone(append, lost=was_lost or again))
         for head in heads:
             self._heads.put(head)
-        self.wrote([append])
+        self.announce([append])
         return answer
 
-    def wrote(self, appends: Iterator[Append] | Sequence[Append]) -> None:
+    def announce(self, appends: Iterator[Append] | Sequence[Append]) -> None:
+        """Tell this process and others about these appends."""
+        self._announce_streams([write.stream for append in appends for write in append.writes])
+
+    def _announce_streams(self, streams: Sequence[StreamId]) -> None:
+        self._changes.announce(streams)
         hints = self._hints
         if hints is not None:
-            hints.wrote(write.stream for append in appends for write in append.writes)
+            hints.announce(streams)
 
     def adopt(
         self,
-        events: Sequence[Recorded],
+        events: Sequence[StoredEvent],
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
     ) -> None:
         self.run(lambda _: log.adopt(events, rows, erase, snapshots), retry=False)
+        self._announce_streams(list({event.stream for event in events}))
 
     def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:
         self.run(lambda _: log.replace_rows(stream, version, rows))
@@ -126,27 +170,30 @@ class PostgresStore:
 
     # Reading
 
-    def find(self, tenant: str, key: str) -> tuple[Recorded, ...]:
+    def find(self, tenant: str, key: str) -> tuple[StoredEvent, ...]:
         return self.run(lambda _: log.find(tenant, key))
 
-    def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[Recorded, ...]:
+    def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[StoredEvent, ...]:
         return self.run(lambda _: log.read(stream, after, limit))
 
     def read_back(
         self, stream: StreamId, *, before: int | None = None, limit: int, types: Sequence[str] = ()
-    ) -> tuple[Recorded, ...]:
+    ) -> tuple[StoredEvent, ...]:
         return self.run(lambda _: log.read_back(stream, before, limit, types))
 
     def feed(self, cursor: str = "", *, limit: int) -> FeedPage:
         return self.run(lambda _: log.feed(cursor, limit))
 
+    def tenant_feed(self, tenant: str, cursor: str = "", *, limit: int) -> FeedPage:
+        return self.run(lambda _: log.tenant_feed(tenant, cursor, limit))
+
     def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         return self.run(lambda _: log.positions(stream, seqs))
 
-    def head(self, stream: StreamId) -> Head | None:
+    def head(self, stream: StreamId) -> StreamHead | None:
         return self.run(lambda _: log.head(stream))
 
-    def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[Head, ...]:
+    def heads(self, *, after: StreamId | None = None, limit: int) -> tuple[StreamHead, ...]:
         return self.run(lambda _: log.heads(after, limit))
 
     def snapshot(self, stream: StreamId) -> Snapshot | None:
@@ -159,14 +206,14 @@ class PostgresStore:
         *,
         after: R | None = None,
         limit: int,
-        order: Order = IN_ORDER_OF_KEY,
+        order: RowOrder = BY_KEY,
         least: Mapping[str, int] = MappingProxyType({}),
         most: Mapping[str, int] = MappingProxyType({}),
-        among: Among = MappingProxyType({}),
+        among: ColumnValues = MappingProxyType({}),
     ) -> tuple[R, ...]:
         return self.run(lambda _: log.rows(table, where, after, limit, order, least, most, among))
 
-    def search(self, search: Search) -> tuple[tuple[FactRow, float], ...]:
+    def search(self, search: FactQuery) -> tuple[tuple[FactRow, float], ...]:
         return self.run(lambda _: log.search(search))
 
     def projection_version(self) -> int:
@@ -178,15 +225,16 @@ class PostgresStore:
     def backup(self, target: str) -> None:
         raise errors.InvalidUrl(
             url=target,
-            reason="PostgreSQL is backed up by its own tools (pg_dump); or copy it to a file with holdfast copy",
+            reason="back up PostgreSQL with pg_dump, or copy it to a file with holdfast copy",
         )
 
-    def totals(self) -> Totals:
+    def totals(self) -> StoreTotals:
         return self.run(lambda _: log.totals())
 
     def close(self) -> None:
         self._check_process()
         self._closed = True
+        self._changes.announce_all()
         hints, self._hints = self._hints, None
         if hints is not None:
             hints.close()
@@ -195,7 +243,7 @@ class PostgresStore:
     # Driving
 
     def run(self, operation: Callable[[bool], Operation[T]], *, retry: bool = True) -> T:
-        """Drive an operation, again on another connection if one is lost under it; it is told so."""
+        """Run an operation. If the connection is lost, it runs again on another one, and `again` is True."""
         self._check_open()
         for tries_left in reversed(range(limits.RECONNECT_TRIES if retry else 1)):
             again = tries_left < limits.RECONNECT_TRIES - 1
@@ -203,27 +251,27 @@ class PostgresStore:
                 with self._borrow() as connection:
                     return self._drive(operation(again), connection)
             except (psycopg.Error, UnicodeError) as error:
-                if tries_left and lost(error):
+                if tries_left and is_connection_lost(error):
                     self._pool.check()
                     continue
                 if tries_left and not again and isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
-                    self._pool.drain()  # who connects now may be allowed to write
+                    self._pool.drain()  # new connections may reach a server that can be written
                     continue
-                with typed_errors(self.address.what):
+                with translate_errors(self.address.what):
                     raise
         raise AssertionError("the last try returns or raises")
 
     def _drive(self, operation: Operation[T], connection: Connection) -> T:
         try:
-            ask = next(operation)
+            query = next(operation)
             while True:
-                check_breadth(self, ask)
+                check_tenant_access(self, query)
                 try:
-                    found = _answer(connection, ask)
+                    rows = _run_query(connection, query)
                 except psycopg.Error as error:
-                    ask = operation.throw(error)
+                    query = operation.throw(error)
                 else:
-                    ask = operation.send(found)
+                    query = operation.send(rows)
         except StopIteration as stop:
             result: T = stop.value
             return result
@@ -233,14 +281,14 @@ class PostgresStore:
         try:
             connection = self._pool.getconn()
         except psycopg_pool.PoolTimeout:
-            raise no_connection(self.address, self.info, len(self._lent)) from None
+            raise connection_error(self.address, self.info, len(self._borrowed)) from None
         except psycopg_pool.PoolClosed as error:
-            raise typed(self.address.what, error) from error
-        self._lent.add(connection)
+            raise translate_error(self.address.what, error) from error
+        self._borrowed.add(connection)
         try:
             yield connection
         finally:
-            self._lent.discard(connection)
+            self._borrowed.discard(connection)
             self._pool.putconn(connection)
 
     def _check_open(self) -> None:
@@ -253,39 +301,39 @@ class PostgresStore:
             raise errors.ForkedHandle(what=self.address.what, opener=self._pid, user=os.getpid())
 
 
-def _try_on(pool: psycopg_pool.ConnectionPool[Connection]) -> None:
-    """The pool gives up after a while, also on those who wait already."""
+def _check_waiting_pool(pool: psycopg_pool.ConnectionPool[Connection]) -> None:
+    """Try again for callers that wait: the pool has given up."""
     if pool.get_stats().get("requests_waiting"):
         pool.check()
 
 
-def _answer(connection: Connection, ask: Ask) -> list[tuple[Any, ...]]:
-    """In one round trip, and so in one transaction, which ends with the pipeline."""
-    if ask.sets_tenant:
-        cursor = connection.execute(ask.statement, ask.values, binary=True)
+def _run_query(connection: Connection, query: Query) -> list[tuple[Any, ...]]:
+    """Run a query in one round trip, and so in one transaction, which ends with the pipeline."""
+    if query.sets_tenant:
+        cursor = connection.execute(query.statement, query.values, binary=True)
         return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
     with connection.pipeline():
-        connection.execute(SQL["act_for_long" if ask.long else "act_for"], (ask.tenant,))
-        cursor = connection.execute(ask.statement, ask.values, binary=True)
+        connection.execute(SQL["act_for_long" if query.is_long else "act_for"], (query.tenant,))
+        cursor = connection.execute(query.statement, query.values, binary=True)
     return cursor.fetchall()
 
 
-def check_breadth(store: PostgresStore, ask: Ask) -> None:
-    """What concerns every tenant is only for a role that may see them all: it would find nothing, and say all is well."""
-    if ask.tenant is None and not ask.sets_tenant and not store.standing.maintains:
-        raise errors.RoleTooNarrow(what=store.address.what, role=store.standing.role)
+def check_tenant_access(store: PostgresStore, query: Query) -> None:
+    """Refuse a query over all tenants for a role that does not see them all: it would find nothing."""
+    if query.tenant is None and not query.sets_tenant and not store.role_status.is_maintainer:
+        raise errors.RoleTooNarrow(what=store.address.what, role=store.role_status.role)
 
 
-def batches(batch: Sequence[Request]) -> Iterator[list[Request]]:
-    """Commands of one tenant each, not too many bytes at a time."""
-    tenants: dict[str, list[Request]] = {}
+def split_batches(batch: Sequence[QueuedCommand]) -> Iterator[list[QueuedCommand]]:
+    """Yield batches of commands, each of one tenant and not too large."""
+    tenants: dict[str, list[QueuedCommand]] = {}
     for request in batch:
         tenants.setdefault(request.job.tenant, []).append(request)
     for requests in tenants.values():
-        part: list[Request] = []
+        part: list[QueuedCommand] = []
         size = 0
         for request in requests:
-            weight = sum(map(_weight, request.job.writes))
+            weight = sum(map(_byte_size, request.job.writes))
             if part and size + weight > limits.BATCH_BYTES:
                 yield part
                 part, size = [], 0
@@ -294,31 +342,32 @@ def batches(batch: Sequence[Request]) -> Iterator[list[Request]]:
         yield part
 
 
-def _weight(write: StreamWrite) -> int:
-    """About as many bytes as it takes on its way to the server."""
+def _byte_size(write: StreamWrite) -> int:
+    """Estimate the bytes that a write sends to the server."""
     payloads = sum(len(event.payload) for event in write.events)
     states = sum(len(getattr(row, "state", "")) for row in write.rows)
     return payloads + states + (len(write.snapshot.state) if write.snapshot else 0)
 
 
-def forget(heads: Heads, appends: Sequence[Append]) -> None:
+def forget_heads(heads: HeadCache, appends: Sequence[Append]) -> None:
+    """Drop the heads of the streams of these appends."""
     for append in appends:
         for write in append.writes:
             heads.drop(write.stream)
 
 
-def no_connection(address: Address, info: str, lent: int) -> errors.HoldfastError:
-    """Why the pool had none to give: all in use, or the server cannot be reached."""
+def connection_error(address: PostgresAddress, info: str, lent: int) -> errors.HoldfastError:
+    """Return why the pool had no connection: all are in use, or the server cannot be reached."""
     try:
         psycopg.connect(info).close()
     except psycopg.Error as error:
-        return typed(address.what, error)
+        return translate_error(address.what, error)
     if lent < address.pool:
-        return errors.StorageUnavailable(what=address.what, reason="no connection could be made until just now")
+        return errors.StorageUnavailable(what=address.what, reason="there was no connection until a moment ago")
     return errors.PoolExhausted(what=address.what, limit=address.pool, waited_ms=limits.POOL_WAIT_MS)
 
 
-def _durable(info: str) -> str:
-    """The server's default does not wait for the disk: ask for it."""
+def _with_synchronous_commit(info: str) -> str:
+    """Let commits wait for the disk, which they do not by the settings of the server."""
     options = psycopg.conninfo.conninfo_to_dict(info)["options"]
     return psycopg.conninfo.make_conninfo(info, options=f"{options} -c synchronous_commit=on")

@@ -1,5 +1,6 @@
 """The embedded store: one SQLite file, through apsw.
 
-Laws: WAL with synchronous=FULL, so an acknowledged command survives power loss; one writer a process, whose commits are
-shared by all commands that wait; BEGIN IMMEDIATE, so processes take turns; readers never block the writer.
+Laws: WAL with synchronous=FULL, so an acknowledged command survives a power failure. Each process has one writer,
+and commands that wait at the same time share a commit. Transactions start with BEGIN IMMEDIATE, so processes take
+turns. Readers never block the writer.
 """

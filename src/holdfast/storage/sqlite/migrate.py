@@ -1,4 +1,4 @@
-"""Numbered migrations with checksums: an older file upgrades in place, a newer one is refused untouched."""
+"""Numbered migrations with checksums: an older file is upgraded in place, a newer one is refused unchanged."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import apsw
 
 from holdfast import errors
-from holdfast.storage.sql import Migration, check_applied, shipped_in
-from holdfast.storage.sqlite.connect import FOLDER
+from holdfast.storage.sql import Migration, check_checksums, load_migrations
+from holdfast.storage.sqlite.connections import FOLDER
 
 APPLICATION_ID = 0x48464C44
-"""Marks a file as Holdfast's (PRAGMA application_id)."""
+"""Marks a file of Holdfast (PRAGMA application_id)."""
 
-_LEDGER = """
+_MIGRATIONS_TABLE = """
 CREATE TABLE IF NOT EXISTS migrations (
     number   INTEGER PRIMARY KEY,
     name     TEXT NOT NULL,
@@ -22,23 +22,25 @@ CREATE TABLE IF NOT EXISTS migrations (
 """
 
 
-def shipped() -> tuple[Migration, ...]:
-    return shipped_in(FOLDER)
+def shipped_migrations() -> tuple[Migration, ...]:
+    """Return the migrations of this version."""
+    return load_migrations(FOLDER)
 
 
 def migrate(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> None:
-    """Bring the file to the newest schema. Several processes may start at once: one does the work, the others wait."""
-    refuse_foreign(connection, path, migrations)
+    """Upgrade the file to the newest schema. If several processes start at the same time, one migrates and the
+    others wait."""
+    check_owner(connection, path, migrations)
     mode = connection.execute("PRAGMA journal_mode=WAL").get
-    if mode != "wal":  # SQLite says so instead of raising, and without it a commit may be undone by power loss
-        raise errors.StorageUnavailable(what=path, reason=f"it cannot have a write-ahead log (its mode stays {mode!r})")
+    if mode != "wal":  # without WAL, a power failure could undo a commit
+        raise errors.StorageUnavailable(what=path, reason=f"it cannot use a write-ahead log (its mode stays {mode!r})")
     if connection.pragma("user_version") == migrations[-1].number:
-        _check_ledger(connection, path, migrations)
+        _check_applied(connection, path, migrations)
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        connection.execute(_LEDGER)
-        applied = _check_ledger(connection, path, migrations)
+        connection.execute(_MIGRATIONS_TABLE)
+        applied = _check_applied(connection, path, migrations)
         for migration in migrations:
             if migration.number not in applied:
                 connection.execute(migration.sql)
@@ -52,24 +54,24 @@ def migrate(connection: apsw.Connection, path: str, migrations: Sequence[Migrati
         raise
 
 
-def refuse_foreign(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> None:
-    """Look before touching: someone else's database and one from the future stay as they are."""
-    connection.execute("BEGIN")  # one look, not two: another process may be making the file
+def check_owner(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> None:
+    """Refuse a database of another program, and one with a newer schema, before anything is changed."""
+    connection.execute("BEGIN")  # one consistent read: another process may be creating the file
     try:
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-        made_by = connection.pragma("application_id")
-        found = connection.pragma("user_version")
+        application = connection.pragma("application_id")
+        version = connection.pragma("user_version")
     finally:
         connection.execute("ROLLBACK")
-    if made_by != APPLICATION_ID and (made_by != 0 or tables):
-        raise errors.ForeignFile(path=path, reason="another program made this database")
-    if made_by == APPLICATION_ID and found > migrations[-1].number:
-        raise errors.SchemaTooNew(path=path, found=found, known=migrations[-1].number)
+    if application != APPLICATION_ID and (application != 0 or tables):
+        raise errors.ForeignFile(path=path, reason="another program created this database")
+    if application == APPLICATION_ID and version > migrations[-1].number:
+        raise errors.SchemaTooNew(path=path, found=version, known=migrations[-1].number)
 
 
-def _check_ledger(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> set[int]:
+def _check_applied(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> set[int]:
     applied = dict(connection.execute("SELECT number, checksum FROM migrations"))
-    check_applied(path, applied, migrations)
+    check_checksums(path, applied, migrations)
     for number in applied.keys() - {migration.number for migration in migrations}:
         raise errors.SchemaTooNew(path=path, found=number, known=migrations[-1].number)
     return set(applied)

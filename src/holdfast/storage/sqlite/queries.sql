@@ -46,6 +46,13 @@ SELECT s.tenant, s.kind, s.key, e.position, e.seq, e.command, e.ordinal, e.type,
 FROM events e JOIN streams s USING (stream_no)
 WHERE e.position > ? ORDER BY e.position LIMIT ?;
 
+-- name: last_position
+SELECT coalesce(max(position), 0) FROM events;
+
+-- name: changed_streams
+SELECT s.tenant, s.kind, s.key, e.position FROM events e JOIN streams s USING (stream_no)
+WHERE e.position > ? ORDER BY e.position LIMIT ?;
+
 -- name: positions
 SELECT e.seq, e.position FROM events e JOIN streams s USING (stream_no)
 WHERE s.tenant = ? AND s.kind = ? AND s.key = ? AND e.seq IN (SELECT value FROM json_each(?));
@@ -146,6 +153,16 @@ WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
 
 -- name: strange_page_rows
 SELECT r.session FROM page_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
+   OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
+
+-- name: strange_entry_rows
+SELECT r.session FROM entry_rows r JOIN streams s USING (stream_no)
+WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
+   OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
+
+-- name: strange_chunk_rows
+SELECT r.session FROM chunk_rows r JOIN streams s USING (stream_no)
 WHERE s.tenant IS NOT r.tenant OR s.kind IS NOT 'session'
    OR s.key IS NOT iif(r.thread = '', json_array(r.actor, r.session), json_array(r.actor, r.session, r.thread)) LIMIT 10;
 

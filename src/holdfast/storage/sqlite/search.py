@@ -1,7 +1,7 @@
-"""Finding facts by their words in FTS5.
+"""Search facts by words with FTS5.
 
-Laws: a word is sought among those of one ledger at a time, and in no others; whatever else bounds a search is looked up in
-the fact's row, the best first, until there are enough of them.
+Laws: a query matches words of one ledger at a time, and of no other. All other bounds are checked in the rows of the
+facts, best first, until there are enough.
 """
 
 from __future__ import annotations
@@ -11,51 +11,58 @@ from collections.abc import Iterator, Mapping, Sequence
 import apsw
 
 from holdfast import codec
-from holdfast.model.facts import Search
+from holdfast.model.facts.fact import FactQuery
 from holdfast.model.rows import FactRow
 from holdfast.storage.sql import row_of
 from holdfast.storage.sqlite.log import SQL
 
 
 def search_facts(
-    connection: apsw.Connection, search: Search, words: Sequence[str]
+    connection: apsw.Connection, search: FactQuery, words: Sequence[str]
 ) -> tuple[tuple[FactRow, float], ...]:
+    """Return the facts that match, best first, with their scores."""
     ledgers = connection.execute(SQL["ledgers"], (search.tenant, _json(search.ledgers))).fetchall()
-    homes = {str(ledger): f"{'l' if search.live else 'd'}{number}x" for number, ledger in ledgers}
+    prefixes = {str(ledger): f"{'l' if search.live else 'd'}{number}x" for number, ledger in ledgers}
     if not words:
         return ()
-    most = _most(connection, homes, words) if len(homes) > 1 else dict.fromkeys(homes, 1.0)
-    found = [
+    most = _top_scores(connection, prefixes, words) if len(prefixes) > 1 else dict.fromkeys(prefixes, 1.0)
+    matches = [
         (fact, score / most[ledger])
-        for ledger, home in homes.items()
-        for fact, score in _in_ledger(connection, search, ledger, _any_of(home, words))
+        for ledger, prefix in prefixes.items()
+        for fact, score in _search_ledger(connection, search, ledger, _match_query(prefix, words))
     ]
-    found.sort(key=lambda each: (-each[1], each[0].ledger, -each[0].fact))
-    return tuple(found[: search.limit])
+    matches.sort(key=lambda match: (-match[1], match[0].ledger, -match[0].fact))
+    return tuple(matches[: search.limit])
 
 
-def _in_ledger(connection: apsw.Connection, search: Search, ledger: str, query: str) -> Iterator[tuple[FactRow, float]]:
+def _search_ledger(
+    connection: apsw.Connection, search: FactQuery, ledger: str, query: str
+) -> Iterator[tuple[FactRow, float]]:
     permissions = None if search.permissions is None else _json(search.permissions)
     bounds = (search.tenant, ledger, int(search.live), search.now_us, _json(search.scopes), permissions, search.limit)
     for score, *row in connection.execute(SQL["search"], (query, *bounds)):
         yield row_of(FactRow, row), score
 
 
-def _most(connection: apsw.Connection, homes: Mapping[str, str], words: Sequence[str]) -> dict[str, float]:
-    """What a fact that is nothing but the words would score in each ledger. Where a word is rare it counts for more, but
-    that makes no fact of a small ledger better than one of a large one. A word that is not there at all counts for what it
-    does where it is."""
-    worth: dict[str, dict[str, float]] = {}
-    for ledger, home in homes.items():
+def _top_scores(connection: apsw.Connection, prefixes: Mapping[str, str], words: Sequence[str]) -> dict[str, float]:
+    """Return for each ledger the score of a fact that has exactly these words.
+
+    Scores are divided by it, so that a fact of a small ledger, where words are rare, is not better than one of a
+    large ledger. A word that a ledger does not have counts as in the other ledgers."""
+    scores: dict[str, dict[str, float]] = {}
+    for ledger, prefix in prefixes.items():
         for word in words:
-            for (score,) in connection.execute(SQL["worth"], (_any_of(home, [word]),)):
-                worth.setdefault(word, {})[ledger] = score
-    return {ledger: sum(here.get(ledger, max(here.values())) for here in worth.values()) or 1.0 for ledger in homes}
+            for (score,) in connection.execute(SQL["worth"], (_match_query(prefix, [word]),)):
+                scores.setdefault(word, {})[ledger] = score
+    return {
+        ledger: sum(by_ledger.get(ledger, max(by_ledger.values())) for by_ledger in scores.values()) or 1.0
+        for ledger in prefixes
+    }
 
 
-def _any_of(home: str, words: Sequence[str]) -> str:
-    """As a query of FTS5: strings alone. In them are letters and digits, so nothing ends one early."""
-    return " OR ".join(f'"{home}{word}"' for word in words)
+def _match_query(prefix: str, words: Sequence[str]) -> str:
+    """Return a query of FTS5. Words have letters and digits only, so no quoting is needed."""
+    return " OR ".join(f'"{prefix}{word}"' for word in words)
 
 
 def _json(value: object) -> str:

@@ -1,1 +1,0 @@
-"""Pure: from state to what a model sees."""

@@ -1,0 +1,1 @@
+"""Entries: their chunks, and the decisions about them."""

@@ -1,0 +1,1 @@
+"""Facts: decisions, supersession, authority, folding, invariants and proposals."""

@@ -1,0 +1,1 @@
+"""Decisions about frames, and how events change them."""

@@ -1,0 +1,1 @@
+"""The history view: boundaries, summaries, compaction, previews, handles and the guard."""

@@ -1,0 +1,1 @@
+"""Packs: requests, candidates, assembly, manifests and records."""

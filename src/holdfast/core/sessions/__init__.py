@@ -1,0 +1,1 @@
+"""Decisions about sessions: messages, tool calls, layers and lifecycle."""

@@ -1,0 +1,1 @@
+"""The situation of a conversation, and its actions."""

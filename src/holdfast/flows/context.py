@@ -1,0 +1,197 @@
+"""The context of a flow: the engine, session or ledger that it works on, and who acts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from holdfast import codec
+from holdfast.core.history import levels
+from holdfast.core.history.previews import Spooling
+from holdfast.core.sessions.decide import check_exists
+from holdfast.core.sessions.messages import closing_text
+from holdfast.flows.effects import Flow
+from holdfast.flows.execute import CommandBatch, CommandRequest, execute
+from holdfast.flows.load import StateCache, load_session_state
+from holdfast.model.commands import SessionCommand
+from holdfast.model.content import BlobRef
+from holdfast.model.facts.commands import LedgerCommand
+from holdfast.model.frames.frames import TokenWeights
+from holdfast.model.history.plans import Faithful, PlanPolicy
+from holdfast.model.history.prices import PRICES, Prices
+from holdfast.model.inputs import CallInput, DecisionInput, FactWriter, FrameInput, LedgerInput
+from holdfast.model.log import AppendResult
+from holdfast.model.names import LedgerId, Scope, check_name, check_whole
+from holdfast.model.packs.pack import Brief
+from holdfast.model.policy import Policy
+from holdfast.model.sessions.commands import RenewTurn
+from holdfast.model.sessions.turns import TurnFence
+from holdfast.model.state import SessionState
+from holdfast.ports import BlobAccess, Clock, Detector, IdSource, Summarizer, TokenCounter
+
+_SAMPLE_KEY = "0123456789abcdef" * 2
+"""A sample of the key of a call, to count its tokens."""
+
+
+class EngineContext(msgspec.Struct, frozen=True):
+    """Who acts, in which tenant, and with which ports and settings."""
+
+    tenant: str
+    principal: str
+    cache: StateCache
+    clock: Clock
+    ids: IdSource
+    counter: TokenCounter
+    bodies: BlobAccess
+    weights: TokenWeights = TokenWeights()
+    policy: Policy = Policy()
+    detector: Detector | None = None
+    """None for the built-in detector, loaded at its first use."""
+    spooling: Spooling = Spooling()
+    compaction: PlanPolicy = Faithful()
+    prices: tuple[Prices, ...] = PRICES
+    summarizer: Summarizer | None = None
+    """None for the built-in summarizer."""
+    strategies: dict[str, levels.CustomFunction] = {}
+    """The compaction strategies of the caller, by name."""
+    briefs: dict[str, Brief] = {}
+    """The brief of each role; under the empty name, the brief without a role."""
+    turn: TurnFence | None = None
+    """The turn under which everything is written."""
+
+
+class SessionContext(msgspec.Struct, frozen=True):
+    """A session, or a frame in it, as the principal sees it."""
+
+    engine: EngineContext
+    scope: Scope
+    frame: str | None = None
+
+
+class LedgerContext(msgspec.Struct, frozen=True):
+    """A ledger as a writer sees it."""
+
+    engine: EngineContext
+    ledger: LedgerId
+    writer: FactWriter
+    session: Scope | None = None
+    """The session through which it is used: the writer is then the identity of the session at that time."""
+
+
+def load_session(session: SessionContext) -> Flow[SessionState]:
+    """The current state of the session. Raises if it does not exist, or was destroyed."""
+    state = yield from load_session_state(session.scope.stream, session.engine.cache, fresh=True)
+    check_exists(state, session.scope)
+    return state
+
+
+def execute_command(
+    session: SessionContext,
+    command: SessionCommand,
+    *,
+    tokens: Iterable[int] = (),
+    closing_reason: str | None = None,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+    bodies: Iterable[BlobRef] = (),
+    spent: Iterable[int] = (),
+    digest: str = "",
+) -> Flow[AppendResult]:
+    """Execute one command. `closing_reason` is why it closes open calls; `bodies` must be stored before it."""
+    inputs = build_input(session.engine, tokens=tokens, closing_reason=closing_reason, spent=spent, digest=digest)
+    requests = [CommandRequest(command, inputs)]
+    return execute_commands(session.engine, requests, key=key, expect=expect, cause=cause, bodies=bodies)
+
+
+def build_input(
+    engine: EngineContext,
+    *,
+    tokens: Iterable[int] = (),
+    closing_reason: str | None = None,
+    spent: Iterable[int] = (),
+    digest: str = "",
+) -> DecisionInput:
+    counter = engine.counter
+    calls = CallInput()
+    if closing_reason is not None:
+        calls = CallInput(
+            closing_tokens=counter.count(closing_text(closing_reason)),
+            started_tokens=counter.count(closing_text(closing_reason, _SAMPLE_KEY)),
+        )
+    return DecisionInput(
+        time_us=engine.clock.now_us(),
+        principal=engine.principal,
+        counter=counter.name,
+        tokens=tuple(tokens),
+        spent=tuple(spent),
+        calls=calls,
+        frame=FrameInput(digest=digest),
+    )
+
+
+def build_ledger_request(
+    ledger: LedgerContext, command: LedgerCommand, refusals: list[str] | None = None
+) -> CommandRequest:
+    """A command to a ledger, on behalf of its writer."""
+    engine = ledger.engine
+    inputs = DecisionInput(
+        time_us=engine.clock.now_us(),
+        principal=engine.principal,
+        ledger=LedgerInput(writer=ledger.writer, policy=engine.policy),
+    )
+    return CommandRequest(command, inputs, refusals)
+
+
+def execute_commands(
+    engine: EngineContext,
+    requests: Sequence[CommandRequest],
+    *,
+    key: str | None = None,
+    expect: int | None = None,
+    cause: str | None = None,
+    bodies: Iterable[BlobRef] = (),
+    key_content: bytes | None = None,
+) -> Flow[AppendResult]:
+    """Execute commands at one time, all or none. `key_content` is the content that the key is bound to, if it is not the
+    commands: they may depend on more than what the caller passed."""
+    time_us = requests[0].inputs.time_us
+    if engine.turn is not None:
+        key_content = key_content or codec.encode_commands([request.command for request in requests])
+        requests = _fence_requests(engine.turn, requests, time_us)
+    return execute(
+        CommandBatch(
+            requests=tuple(_set_time(request, time_us) for request in requests),
+            key_content=key_content,
+            principal=engine.principal,
+            cause=None if cause is None else check_name("cause", cause),
+            key=None if key is None else check_name("idempotency key", key),
+            expected=None if expect is None else check_whole("the expected version", expect),
+            preconditions=tuple(functools.partial(engine.bodies.check, engine.tenant, ref) for ref in bodies),
+        ),
+        engine.cache,
+        engine.ids,
+    )
+
+
+def _fence_requests(turn: TurnFence, requests: Sequence[CommandRequest], time_us: int) -> list[CommandRequest]:
+    """Bind these commands to a turn. If none of them writes to the session, the turn is renewed with them, so that the same
+    transaction checks it."""
+    fenced = [
+        msgspec.structs.replace(request, inputs=msgspec.structs.replace(request.inputs, turn=turn))
+        if request.command.stream == turn.scope.stream
+        else request
+        for request in requests
+    ]
+    if all(request.inputs.turn is None for request in fenced):
+        renewal = RenewTurn(scope=turn.scope, number=turn.number, lease_us=turn.lease_us, frame=turn.frame)
+        fenced.append(CommandRequest(renewal, DecisionInput(time_us=time_us)))
+    return fenced
+
+
+def _set_time(request: CommandRequest, time_us: int) -> CommandRequest:
+    if request.inputs.time_us == time_us:
+        return request
+    return msgspec.structs.replace(request, inputs=msgspec.structs.replace(request.inputs, time_us=time_us))

@@ -1,0 +1,1 @@
+"""Entries: append, read and delete."""

@@ -1,0 +1,1 @@
+"""Facts: changes, queries, lookups for decisions, and the facts of a session."""

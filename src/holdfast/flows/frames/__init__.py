@@ -1,0 +1,1 @@
+"""Flows about frames: push and pop, budgets, suspension and recovery."""

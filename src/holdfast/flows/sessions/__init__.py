@@ -1,0 +1,1 @@
+"""Flows about sessions: messages, tool calls, layers, lifecycle and erasure."""

@@ -1,0 +1,1 @@
+"""Entries: records of other frameworks beside the messages of a session."""

@@ -1,0 +1,1 @@
+"""Facts: data types, commands and events of ledgers, detection."""

@@ -1,0 +1,1 @@
+"""Types of frames: states, budgets, commands and events."""

@@ -1,0 +1,1 @@
+"""History views: data types, commands and events."""

@@ -1,0 +1,1 @@
+"""Packs: data types, command and event."""

@@ -1,0 +1,1 @@
+"""Types of sessions: messages, layers, commands and events."""

@@ -1,0 +1,1 @@
+"""Situations and actions: data types, commands and events."""

@@ -1,0 +1,1 @@
+"""Tools: their descriptions for providers, made from functions."""

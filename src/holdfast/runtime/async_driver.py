@@ -1,0 +1,99 @@
+"""The awaited driver: the twin of `driver`, for an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from holdfast.flows.effects import ExclusiveFlow, Flow, OutsideCall, StoreCall, call_function
+from holdfast.model.names import StreamId
+from holdfast.ports import AsyncEventStore
+from holdfast.runtime.logs import log_append, log_refusal
+
+T = TypeVar("T")
+
+
+class AsyncStreamLocks:
+    """One lock for each stream in use, so that the tasks of one event loop take turns."""
+
+    def __init__(self) -> None:
+        self._locks: dict[StreamId, tuple[asyncio.Lock, int]] = {}
+
+    async def acquire(self, stream: StreamId) -> None:
+        lock, users = self._locks.get(stream) or (asyncio.Lock(), 0)
+        self._locks[stream] = (lock, users + 1)
+        try:
+            await lock.acquire()
+        except BaseException:
+            self._drop_user(stream)
+            raise
+
+    def release(self, stream: StreamId) -> None:
+        self._locks[stream][0].release()
+        self._drop_user(stream)
+
+    def _drop_user(self, stream: StreamId) -> None:
+        lock, users = self._locks[stream]
+        if users > 1:
+            self._locks[stream] = (lock, users - 1)
+        else:
+            del self._locks[stream]
+
+
+async def run_uncancelled(work: Coroutine[Any, Any, T]) -> T:
+    """Finish short work that must not be left half done: a task that is cancelled meanwhile is cancelled afterwards."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # mark it as retrieved: the cancellation is raised
+        raise
+
+
+async def drive_async(flow: Flow[T], store: AsyncEventStore, locks: AsyncStreamLocks) -> T:
+    """Run a flow to its end, and await every effect."""
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                if isinstance(effect, ExclusiveFlow):
+                    answer = await _drive_exclusive_async(effect, store, locks)
+                elif isinstance(effect, OutsideCall):
+                    if inspect.iscoroutinefunction(effect.function):
+                        answer = await effect.function()
+                    else:
+                        answer = await asyncio.to_thread(call_function, effect.function)
+                    if inspect.isawaitable(answer):
+                        answer = await answer
+                elif (
+                    effect.method == "append"
+                ):  # uncancelled, so that the next command of this process sees its outcome
+                    answer = await run_uncancelled(store.append(*effect.args))
+                    log_append(effect.args[0], answer)
+                else:
+                    answer = await getattr(store, effect.method)(*effect.args, **effect.kwargs)
+            except BaseException as error:  # noqa: BLE001 - the flow may clean up or handle it
+                if isinstance(effect, StoreCall) and effect.method == "append":
+                    log_refusal(effect.args[0], error)
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def _drive_exclusive_async(effect: ExclusiveFlow, store: AsyncEventStore, locks: AsyncStreamLocks) -> Any:
+    acquired: list[StreamId] = []
+    try:
+        for stream in effect.streams:
+            await locks.acquire(stream)
+            acquired.append(stream)
+        return await drive_async(effect.flow, store, locks)
+    finally:
+        for stream in reversed(acquired):
+            locks.release(stream)

@@ -1,0 +1,1 @@
+"""The rule-based detector: which facts a message changes."""

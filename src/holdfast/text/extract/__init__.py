@@ -1,0 +1,1 @@
+"""Summaries without a model: quotations from the conversation."""
