@@ -46,6 +46,8 @@
     │   ├── Diverged             a stream with a different history in two stores
     │   ├── SessionExists
     │   ├── SessionClosedError
+    │   ├── SessionHasForks      a session whose forks need its events
+    │   ├── EventShared          an event that is stored in another session
     │   ├── CallAnswered         a second result for one call
     │   ├── CallsOpen            a message before all tool results are recorded
     │   ├── TurnBusy             somebody else has the turn on a conversation
@@ -505,6 +507,24 @@ class SessionClosedError(Conflict):
 
     session: str
     reason: str
+
+
+class SessionHasForks(Conflict):
+    """The session {session!r} has {count} forks ({forks}), which share its events. Nothing was destroyed. Destroy them
+    first, or pass forks="destroy" to destroy them with it."""
+
+    session: str
+    count: int
+    forks: str
+
+
+class EventShared(Conflict):
+    """Event {seq} of the fork {session!r} is stored in the session {owner!r}. Nothing was erased. Erase it there: that
+    erases it in all forks, too."""
+
+    session: str
+    seq: int
+    owner: str
 
 
 class CallAnswered(Conflict):

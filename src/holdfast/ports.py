@@ -42,7 +42,8 @@ class EventStore(FactIndex, Protocol):
 
         The key is looked up before any version is checked. A known key with the same order returns the events of the
         first time; with another order it raises KeyConflict. A stream that is not at its expected version raises
-        VersionConflict. In both cases, and on any other error, nothing is stored."""
+        VersionConflict. In both cases, and on any other error, nothing is stored. A new stream with a `base` is a fork: its
+        events are numbered and chained after the base, and the store has no events of it before them."""
 
     def adopt(
         self,
@@ -50,11 +51,12 @@ class EventStore(FactIndex, Protocol):
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
+        bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
     ) -> None:
         """Store events of another store unchanged, in one transaction. Each must continue the hash chain of its stream.
 
         For a stream in `erase`, these payloads are removed and `rows` replace all its rows, as in an append.
-        `snapshots` are stored."""
+        `snapshots` are stored. `bases` are what new streams continue that are forks."""
 
     def find(self, tenant: str, key: str) -> tuple[StoredEvent, ...]:
         """Return the events of the command that used this idempotency key; empty if none did."""

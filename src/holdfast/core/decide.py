@@ -10,7 +10,7 @@ from holdfast.core.facts import proposals
 from holdfast.core.frames import decide as frames_decide
 from holdfast.core.history import boundaries, withdrawals
 from holdfast.core.packs import records
-from holdfast.core.sessions import layers, messages, turns
+from holdfast.core.sessions import forks, layers, messages, turns
 from holdfast.core.sessions.decide import (
     check_exists,
     check_open,
@@ -19,6 +19,7 @@ from holdfast.core.sessions.decide import (
     decide_destruction,
     decide_end,
     decide_erasure,
+    decide_fork,
     decide_recording,
     decide_timeout,
     session_not_found,
@@ -41,12 +42,14 @@ from holdfast.model.inputs import DecisionInput
 from holdfast.model.packs.commands import RecordPack
 from holdfast.model.sessions.commands import (
     AcknowledgeOffload,
+    BranchSession,
     CloseCalls,
     CloseSession,
     CreateSession,
     DestroySession,
     EndTurn,
     ErasePayloads,
+    ForkSession,
     LayerCommand,
     RecordMessages,
     RefreshIdentity,
@@ -63,6 +66,8 @@ def decide_session(state: SessionState, command: SessionCommand, inputs: Decisio
     """The events that this command makes now; none if it changes nothing. Refusals are raised."""
     if isinstance(command, CreateSession):
         return decide_creation(state, command)
+    if isinstance(command, ForkSession):
+        return decide_fork(state, command, inputs)
     if state.status == "absent":
         raise session_not_found(command.scope)
     turns.check_fence(state, command, inputs)
@@ -82,6 +87,8 @@ def decide_session(state: SessionState, command: SessionCommand, inputs: Decisio
         case CloseCalls():
             calls = state.open_calls if command.frame is None else messages.open_calls_in(state, command.frame)
             return messages.close_calls(state, calls, command.reason, inputs)
+        case BranchSession():
+            return forks.decide_branch(state, command)
         case Summarize():
             return boundaries.decide_summary(state, command, inputs)
         case TimeOutSession():

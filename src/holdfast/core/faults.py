@@ -13,6 +13,7 @@ from holdfast.core.frames.faults import frame_faults
 from holdfast.core.history.boundaries import boundary_faults, cuts_through, kept_faults
 from holdfast.core.history.withdrawals import withdrawal_faults
 from holdfast.core.packs.records import pack_faults
+from holdfast.core.sessions.forks import fork_faults
 from holdfast.core.sessions.layers import find_layer_faults
 from holdfast.core.sessions.messages import open_calls_in
 from holdfast.core.sessions.turns import find_turn_faults
@@ -29,7 +30,9 @@ from holdfast.model.sessions.events import (
     PayloadsErased,
     SessionClosed,
     SessionCreated,
+    SessionBranched,
     SessionDestroyed,
+    SessionForked,
     SessionReset,
     SessionTimedOut,
 )
@@ -39,7 +42,9 @@ _EVENTS_AFTER_CLOSE = {
     EvidenceKept.name,
     IdentityRefreshed.name,
     SummaryRecorded.name,
+    SessionBranched.name,
     SessionDestroyed.name,
+    SessionForked.name,
     OffloadAcknowledged.name,
     PayloadsErased.name,
 }
@@ -74,6 +79,7 @@ def _find_faults(state: SessionState, event: Event | None, event_type: str, eras
     yield from situation_faults(state, event, erased)
     yield from pack_faults(state, event)
     yield from entry_faults(state, event)
+    yield from fork_faults(state, event)
     match event:
         case MessageRecorded():
             yield from _message_faults(state, event, erased)

@@ -13,7 +13,7 @@ from holdfast.core.facts import proposals
 from holdfast.core.frames import fold as frames_fold
 from holdfast.core.history import boundaries, withdrawals
 from holdfast.core.packs import calibration
-from holdfast.core.sessions import layers, turns
+from holdfast.core.sessions import forks, layers, turns
 from holdfast.core.sessions.messages import extend_positions
 from holdfast.core.situation import fold as situation_fold
 from holdfast.model import limits
@@ -37,6 +37,7 @@ from holdfast.model.sessions.events import (
     SessionClosed,
     SessionCreated,
     SessionDestroyed,
+    SessionForked,
     SessionReset,
     SessionTimedOut,
 )
@@ -48,6 +49,7 @@ _ROOM_FOLDS = {
     **dict.fromkeys(withdrawals.WITHDRAWAL_EVENTS, withdrawals.fold_event),
     **dict.fromkeys(situation_fold.SITUATION_EVENTS, situation_fold.fold_situation),
     **dict.fromkeys(turns.TURN_EVENTS, turns.fold_event),
+    SessionForked.name: forks.fold_fork,
 }
 """The fold functions for events of one part of the state, by event name."""
 

@@ -25,9 +25,12 @@ from holdfast.model.names import Scope, hash_long_name
 from holdfast.model.rows import (
     BlobRow,
     ChunkRow,
+    DependRow,
     EntryRow,
+    FactRow,
     FrameRow,
     HandleRow,
+    MentionRow,
     OutboxRow,
     PageRow,
     Row,
@@ -36,6 +39,11 @@ from holdfast.model.rows import (
 )
 from holdfast.model.sessions.events import OffloadAcknowledged
 from holdfast.model.state import SessionState
+
+
+SHARED_ROWS = (FrameRow, HandleRow, PageRow, EntryRow, ChunkRow, FactRow, DependRow, MentionRow)
+"""The rows that a fork has of the events that it shares. Bodies, tokens and the outbox are the business of the session that
+stores the events."""
 
 
 class SessionFold:
@@ -47,11 +55,13 @@ class SessionFold:
         self._event_rows: list[Row] = []
         self._frames: dict[str, FrameState] = {}
 
-    def add(self, event: Event | None, event_type: str, time_us: int) -> None:
-        """Fold one more event; `event` is None if its payload was erased."""
+    def add(self, event: Event | None, event_type: str, time_us: int, *, shared: bool = False) -> None:
+        """Fold one more event; `event` is None if its payload was erased. A fork has `shared` events, which are stored in
+        another session: of their rows it has those that its own events may need."""
         before = self.state
         self.state, frames = fold_session_with_frames(before, event, event_type, time_us)
-        self._event_rows += project_event(self._scope, before, event, event_type, time_us, frames)
+        rows = project_event(self._scope, before, event, event_type, time_us, frames)
+        self._event_rows += (row for row in rows if isinstance(row, SHARED_ROWS)) if shared else rows
         self._frames |= frames
 
     def build_rows(self) -> list[Row]:
@@ -301,6 +311,8 @@ def session_row(scope: Scope, state: SessionState) -> SessionRow | None:
         expires_us=_expiry_us(state),
         residue=state.residue,
         gone=int(state.status == "destroyed"),
+        parent="" if state.origin is None else codec.encode(state.origin.parent).decode(),
+        cut=0 if state.origin is None else state.origin.cut,
     )
 
 

@@ -1,4 +1,9 @@
-"""The effects of a flow: a call of the event store, a call of another function, or a flow with exclusive streams."""
+"""The effects of a flow: a call of the event store, a call of another function, or a flow with exclusive streams.
+
+`read`, `read_back` and `positions` read the stream of a fork as one: the events that it shares are in the streams of its
+ancestors. A fork begins with an event that names them, and its first own seq is higher than 1; so a stream that is no fork
+costs nothing more. `read_own` reads what is stored in the stream itself.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from holdfast import codec
 from holdfast.model.facts.fact import FactQuery
 from holdfast.model.log import Append, AppendResult, FeedPage, Snapshot, StoredEvent, StoreTotals, StreamHead
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
+from holdfast.model.sessions.forks import FORK_EVENTS, ForkOrigin, Segment
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)
@@ -76,8 +83,9 @@ def adopt(
     rows: Mapping[StreamId, Sequence[Row]],
     erase: Mapping[StreamId, Sequence[int]],
     snapshots: Mapping[StreamId, Snapshot],
+    bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
 ) -> Flow[None]:
-    yield StoreCall("adopt", (events, rows, erase, snapshots))
+    yield StoreCall("adopt", (events, rows, erase, snapshots, bases))
 
 
 def find(tenant: str, key: str) -> Flow[tuple[StoredEvent, ...]]:
@@ -85,16 +93,65 @@ def find(tenant: str, key: str) -> Flow[tuple[StoredEvent, ...]]:
     return answer
 
 
-def read(stream: StreamId, after: int, limit: int) -> Flow[tuple[StoredEvent, ...]]:
+def read_own(stream: StreamId, after: int, limit: int) -> Flow[tuple[StoredEvent, ...]]:
+    """The events that are stored in this stream: those of a fork without the shared ones."""
     answer: tuple[StoredEvent, ...] = yield StoreCall("read", (stream,), {"after": after, "limit": limit})
     return answer
 
 
-def read_back(stream: StreamId, before: int | None, limit: int, types: Sequence[str]) -> Flow[tuple[StoredEvent, ...]]:
+def read(stream: StreamId, after: int, limit: int) -> Flow[tuple[StoredEvent, ...]]:
+    """Events after a seq, in order. The `stream` of an event says where it is stored."""
+    own = yield from read_own(stream, after, limit)
+    if not own or own[0].seq <= after + 1:
+        return own
+    shared: list[StoredEvent] = []
+    for segment in fork_segments(own[0]):
+        while after < segment.last and len(shared) < limit:
+            most = min(limit - len(shared), segment.last - after)
+            page = yield from read_own(segment.stream_beside(stream), after, most)
+            if not page or page[0].seq != after + 1:
+                return tuple(shared)  # damaged: verify reports it
+            shared += page
+            after = page[-1].seq
+    return (*shared, *own[: limit - len(shared)])
+
+
+def _read_own_back(
+    stream: StreamId, before: int | None, limit: int, types: Sequence[str]
+) -> Flow[tuple[StoredEvent, ...]]:
     answer: tuple[StoredEvent, ...] = yield StoreCall(
         "read_back", (stream,), {"before": before, "limit": limit, "types": types}
     )
     return answer
+
+
+def read_back(stream: StreamId, before: int | None, limit: int, types: Sequence[str]) -> Flow[tuple[StoredEvent, ...]]:
+    """Events before a seq, newest first; only of these types, if any are named."""
+    wanted = (*types, *FORK_EVENTS) if types else ()
+    own = yield from _read_own_back(stream, before, limit, wanted)
+    found = [event for event in own if not types or event.type in types]
+    if len(own) == limit and len(found) == limit:
+        return own
+    first = own[-1] if own else None
+    if first is None and before is not None and before > 1:
+        first = next(iter((yield from read_own(stream, 0, 1))), None)  # all that is wanted may be before the own events
+    for segment in reversed(fork_segments(first)):
+        end = segment.last + 1 if before is None else min(before, segment.last + 1)
+        while len(found) < limit:
+            most = limit - len(found)
+            page = yield from _read_own_back(segment.stream_beside(stream), end, most, wanted)
+            found += (event for event in page if not types or event.type in types)
+            if len(page) < most or page[-1].type in FORK_EVENTS:
+                break
+            end = page[-1].seq
+    return tuple(found)
+
+
+def fork_segments(first: StoredEvent | None) -> tuple[Segment, ...]:
+    """Where the events before the first own event of a stream are; empty if it is no fork, or has a copy of them."""
+    if first is None or first.type not in FORK_EVENTS or first.seq == 1 or first.payload is None:
+        return ()
+    return codec.decode(first.payload, ForkOrigin).lineage
 
 
 def feed(cursor: str, limit: int) -> Flow[FeedPage]:
@@ -116,7 +173,17 @@ def end_cursor(tenant: str | None) -> Flow[str]:
 
 def positions(stream: StreamId, seqs: Sequence[int]) -> Flow[tuple[tuple[int, ...], ...]]:
     answer: tuple[tuple[int, ...], ...] = yield StoreCall("positions", (stream, seqs))
-    return answer
+    if all(answer):
+        return answer
+    found = {seq: position for seq, position in zip(seqs, answer, strict=True) if position}
+    start = 0
+    for segment in fork_segments(next(iter((yield from read_own(stream, 0, 1))), None)):
+        shared = [seq for seq in dict.fromkeys(seqs) if start < seq <= segment.last]
+        start = segment.last
+        if shared:
+            more: tuple[tuple[int, ...], ...] = yield StoreCall("positions", (segment.stream_beside(stream), shared))
+            found |= zip(shared, more, strict=True)
+    return tuple(found.get(seq, ()) for seq in seqs)
 
 
 def head(stream: StreamId) -> Flow[StreamHead | None]:

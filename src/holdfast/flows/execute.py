@@ -15,11 +15,12 @@ from holdfast import chain, codec
 from holdfast.core.decide import decide_session
 from holdfast.core.facts.decide import decide as decide_ledger
 from holdfast.core.facts.project import LedgerFold
-from holdfast.errors import Contended, HoldfastError, VersionConflict
+from holdfast.errors import Contended, HoldfastError, SessionExists, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.facts.lookup import gather_facts
 from holdfast.flows.inputs import complete_input
+from holdfast.flows.lineage import ForkBase, load_fork_base
 from holdfast.flows.load import (
     StateCache,
     load_ledger_state,
@@ -31,12 +32,13 @@ from holdfast.flows.load import (
 from holdfast.model import limits
 from holdfast.model.commands import SessionCommand
 from holdfast.model.events import Event
-from holdfast.model.facts.commands import LedgerCommand
+from holdfast.model.facts.commands import ForkLedger, LedgerCommand
 from holdfast.model.facts.fact import FactState, fact_seq
 from holdfast.model.inputs import DecisionInput
-from holdfast.model.log import Append, AppendResult, NewEvent, Snapshot, StreamWrite
+from holdfast.model.log import Append, AppendResult, NewEvent, Snapshot, StreamHead, StreamWrite
 from holdfast.model.names import StreamId
 from holdfast.model.rows import Row
+from holdfast.model.sessions.commands import ForkSession
 from holdfast.model.sessions.events import MessageRecorded, PayloadsErased
 from holdfast.model.state import LedgerState, SessionState, StreamState
 from holdfast.ports import IdSource
@@ -82,6 +84,8 @@ class _StreamChanges:
         """Before the batch."""
         self.events: list[Event] = []
         self.erase: tuple[int, ...] = ()
+        self.base: StreamHead | None = None
+        """Where a new fork continues another stream."""
         self._fold = start_fold(stream, state, {})
         self._replay_rows: list[Row] = []
 
@@ -103,6 +107,12 @@ class _StreamChanges:
             for name, fact in facts.items():
                 self._fold.facts.setdefault(name, fact)
 
+    def begin_fork(self, base: ForkBase) -> None:
+        """Begin a new stream with the state and the rows of another one."""
+        self.base = base.head
+        self._fold = start_fold(self.stream, base.state, {})
+        self._replay_rows = base.rows
+
     def add_events(self, events: tuple[Event, ...], time_us: int) -> Flow[None]:
         """Fold these events. Before an erasure, the stream is replayed without the erased payloads."""
         if events and not self.events and isinstance(events[0], PayloadsErased):
@@ -122,7 +132,7 @@ class _StreamChanges:
         )
         rows = (*self._replay_rows, *self._fold.build_rows())
         snapshot = build_snapshot(self.stream, 0 if self.erase else self.version, self.state)
-        return StreamWrite(self.stream, self.version, new, rows, snapshot, self.erase)
+        return StreamWrite(self.stream, self.version, new, rows, snapshot, self.erase, self.base)
 
 
 def execute(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[AppendResult]:
@@ -143,7 +153,7 @@ def _execute_in_turn(batch: CommandBatch, cache: StateCache, ids: IdSource) -> F
                 return chain.answer_repeated_key(batch.key, content, first)
         try:
             _check_expected(batch, streams)
-            yield from _decide_batch(batch, streams, fresh=fresh)
+            yield from _decide_batch(batch, streams, cache, fresh=fresh)
         except _StaleStateError as stale:
             last_conflict, fresh = stale.conflict, True
             continue
@@ -195,21 +205,33 @@ def _check_expected(batch: CommandBatch, streams: dict[StreamId, _StreamChanges]
         raise VersionConflict(stream=stream, expected=batch.expected, actual=actual)
 
 
-def _decide_batch(batch: CommandBatch, streams: dict[StreamId, _StreamChanges], *, fresh: bool) -> Flow[None]:
+def _decide_batch(
+    batch: CommandBatch, streams: dict[StreamId, _StreamChanges], cache: StateCache, *, fresh: bool
+) -> Flow[None]:
     """Decide each command on the state after those before it. A fact gets the seq of the message recorded with it."""
     message = 0
     for request in batch.requests:
         try:
-            message = yield from _decide_request(request, streams[request.command.stream], message)
+            message = yield from _decide_request(request, streams[request.command.stream], message, cache)
         except HoldfastError as error:
             if request.refusals is None or not fresh:
                 raise
             request.refusals.append(str(error))
 
 
-def _decide_request(request: CommandRequest, changes: _StreamChanges, message: int) -> Flow[int]:
+def _decide_request(
+    request: CommandRequest, changes: _StreamChanges, message: int, cache: StateCache
+) -> Flow[int]:
     """Add the events of one command to the changes; returns the seq of the first message of the batch so far."""
-    command, inputs, state = request.command, request.inputs, changes.state
+    command, inputs = request.command, request.inputs
+    if isinstance(command, ForkSession | ForkLedger):
+        if changes.version:
+            *_, name = changes.stream.key
+            raise SessionExists(session=name, actor=changes.stream.key[-2])
+        base = yield from load_fork_base(command.parent.stream, command.cut, changes.stream, cache)
+        changes.begin_fork(base)
+        inputs = msgspec.structs.replace(inputs, fork=base.origin)
+    state = changes.state
     if request.refusals is not None:
         request.refusals.clear()
     if message:

@@ -229,10 +229,12 @@ def _erases_part_of(erasure: Event | None, base: StreamState) -> bool:
 
 
 def replay_stream(
-    stream: StreamId, version: int, *, erased: Collection[int] = ()
+    stream: StreamId, version: int, *, erased: Collection[int] = (), reader: StreamId | None = None
 ) -> Flow[tuple[StreamState, list[Row], dict[str, FactState]]]:
-    """State, rows and facts from the first event to this version, without the payloads of `erased`."""
+    """State, rows and facts from the first event to this version, without the payloads of `erased`. The rows are those of
+    `reader`, if it is to become a fork of the stream."""
     state = empty_state(stream)
+    erased = {*erased, *(yield from find_hidden_seqs(stream))}
     facts: dict[str, FactState] = {}
     rows: dict[tuple[object, ...], Row] = {}
     while state.version < version:
@@ -240,10 +242,29 @@ def replay_stream(
         page = yield from effects.read(stream, state.version, limit)
         if not page:
             break
-        state, new_rows = fold_and_project(stream, state, page, facts, erased)
+        state, new_rows = fold_and_project(reader or stream, state, page, facts, erased)
         for row in new_rows:
             rows[(type(row), *(getattr(row, column) for column in type(row).key))] = row
     return state, list(rows.values()), facts
+
+
+def find_hidden_seqs(stream: StreamId) -> Flow[set[int]]:
+    """The shared events of a fork that were erased for the fork. It was destroyed, or they were erased in the session that
+    stores them."""
+    hidden: set[int] = set()
+    for first in (yield from effects.read_own(stream, 0, 1)):
+        if first.seq == 1:
+            break
+        before: int | None = None
+        while page := (yield from effects.read_back(stream, before, limits.READ_EVENTS, (PayloadsErased.name,))):
+            for recorded in page:
+                event = upcast.decode_event(recorded)
+                if isinstance(event, PayloadsErased):
+                    hidden.update(seq for seq in event.seqs if seq < first.seq)
+            before = page[-1].seq
+            if before <= first.seq:
+                break
+    return hidden
 
 
 def fold_and_project(
@@ -254,11 +275,11 @@ def fold_and_project(
     erased: Collection[int] = (),
 ) -> tuple[StreamState, list[Row]]:
     """The state after these events, and their rows. `facts` are the facts of a ledger that the events name: they are
-    updated."""
+    updated. Events of another stream are those that a fork shares."""
     fold = start_fold(stream, state, facts)
     for recorded in page:
         event = None if recorded.seq in erased else upcast.decode_event(recorded)
-        fold.add(event, recorded.type, recorded.time_us)
+        fold.add(event, recorded.type, recorded.time_us, shared=recorded.stream != stream)
     return fold.state, fold.build_rows()
 
 

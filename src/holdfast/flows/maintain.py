@@ -16,6 +16,7 @@ from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import build_snapshot
 from holdfast.flows.facts.lookup import read_facts
+from holdfast.flows.lineage import ForkBase, load_fork_base, read_origin
 from holdfast.flows.load import (
     StateCache,
     empty_state,
@@ -26,11 +27,13 @@ from holdfast.flows.load import (
     snapshot_format,
 )
 from holdfast.model import limits
+from holdfast.model.facts.events import LedgerForked
 from holdfast.model.facts.fact import FactState, fact_id
 from holdfast.model.log import GENESIS, Snapshot, StoredEvent, StreamHead
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES, Row
-from holdfast.model.sessions.events import PayloadsErased
+from holdfast.model.sessions.events import PayloadsErased, SessionForked
+from holdfast.model.sessions.forks import FORK_EVENTS
 from holdfast.model.state import SessionState, StreamState
 
 CountCallback: TypeAlias = Callable[[int], None]
@@ -92,23 +95,21 @@ def _verify_stream(
     head: StreamHead, problems: list[VerificationProblem], count: CountCallback | None, before: int
 ) -> Flow[tuple[int, list[Row]]]:
     stream = head.stream
-    at = StreamHead(stream, 0, GENESIS)
     snapshot = yield from effects.snapshot(stream)
-    state: StreamState | None = empty_state(stream)
-    facts: dict[str, FactState] = {}
-    rows: dict[tuple[object, ...], Row] = {}
+    at, state, rows, facts = yield from _verify_start(stream, problems)
+    start = at.version
     missing: set[int] = set()
     erased: set[int] = set()
     events = 0
     while True:
-        page = yield from effects.read(stream, at.version, limits.READ_EVENTS)
+        page = yield from effects.read_own(stream, at.version, limits.READ_EVENTS)
         for recorded in page:
             if fault := chain.find_chain_fault(at, recorded):
                 problems.append(VerificationProblem(f"event {recorded.seq} of {stream}", fault))
             at = StreamHead(stream, recorded.seq, recorded.hash)
             events += 1
             missing |= {recorded.seq} if recorded.payload is None else set()
-            erased |= _read_erasure(recorded)
+            erased |= {seq for seq in _read_erasure(recorded) if seq > start}
             state = _verify_fold(recorded, state, facts, rows, problems)
             if state is not None and snapshot is not None and state.version == snapshot.version:
                 problems.extend(_verify_snapshot(stream, snapshot, state))
@@ -127,6 +128,27 @@ def _verify_stream(
         problems += (VerificationProblem(str(stream), f"broken rule: {rule}") for rule in broken)
         yield from _verify_rows(stream, list(rows.values()), problems)
     return events, list(rows.values())
+
+
+def _verify_start(
+    stream: StreamId, problems: list[VerificationProblem]
+) -> Flow[tuple[StreamHead, StreamState | None, dict[tuple[object, ...], Row], dict[str, FactState]]]:
+    """The head, state, rows and facts before the first own event of a stream. Events that a fork shares are verified with
+    the stream that stores them."""
+    start: tuple[StreamHead, StreamState | None] = StreamHead(stream, 0, GENESIS), empty_state(stream)
+    try:
+        origin = yield from read_origin(stream)
+    except HoldfastError:  # the fold reports it
+        return *start, {}, {}
+    if origin is None or not origin.lineage:
+        return *start, {}, {}
+    state, rows, facts = yield from replay_stream(stream, origin.cut)
+    last = yield from effects.read(stream, origin.cut - 1, 1)
+    if state.version != origin.cut or not last or last[0].seq != origin.cut:
+        where = VerificationProblem(str(stream), f"it continues event {origin.cut} of {origin.parent}, which is missing")
+        problems.append(where)
+        return StreamHead(stream, origin.cut, GENESIS), None, {}, {}
+    return StreamHead(stream, origin.cut, last[0].hash), state, {_row_key(row): row for row in rows}, facts
 
 
 def _verify_end(head: StreamHead, at: StreamHead, snapshot: Snapshot | None) -> Iterator[VerificationProblem]:
@@ -279,32 +301,57 @@ def rebuild_if_old() -> Flow[None]:
 
 
 def adopt(events: Sequence[StoredEvent], cache: StateCache) -> Flow[None]:
-    """Add events recorded elsewhere, with their rows."""
+    """Add events recorded elsewhere, with their rows. A fork begins when the events that it shares are stored, and goes on
+    when its own rows are."""
+    start = 0
+    for at, event in enumerate(events):
+        if event.type in FORK_EVENTS and event.seq > 1:
+            for page in (events[start:at], events[at : at + 1]):
+                if page:
+                    yield from _adopt_page(page, cache)
+            start = at + 1
+    if events[start:]:
+        yield from _adopt_page(events[start:], cache)
+
+
+def _adopt_page(events: Sequence[StoredEvent], cache: StateCache) -> Flow[None]:
     rows: dict[StreamId, list[Row]] = {}
     erase: dict[StreamId, tuple[int, ...]] = {}
     after: dict[StreamId, tuple[int, StreamState]] = {}
+    bases: dict[StreamId, StreamHead] = {}
     for stream, page in _group_by_stream(events):
         state: StreamState
         if stream.kind == "ledger":
             state = yield from load_ledger_state(stream, cache, fresh=True)
         else:
             state = yield from load_session_state(stream, cache, fresh=True)
+        base = yield from _find_base(stream, page[0], cache)
+        if base is not None:
+            bases[stream], state, rows[stream] = base.head, base.state, base.rows
         erased = _erased_seqs(page)
         if erased:
             state, rows[stream], facts = yield from replay_stream(stream, state.version, erased=frozenset(erased))
             erase[stream] = erased
         else:
             facts = yield from _load_touched_facts(stream, page)
-        before = 0 if erased else state.version
+        before = 0 if erased or base is not None else state.version
         state, new_rows = fold_and_project(stream, state, page, facts, frozenset(erased))
         after[stream] = (before, state)
         rows.setdefault(stream, []).extend(new_rows)
     snapshots = {
         stream: snapshot for stream, (at, state) in after.items() if (snapshot := build_snapshot(stream, at, state))
     }
-    yield from effects.adopt(events, rows, erase, snapshots)
+    yield from effects.adopt(events, rows, erase, snapshots, bases)
     for stream, (_, state) in after.items():
         cache.put(stream, state)
+
+
+def _find_base(stream: StreamId, first: StoredEvent, cache: StateCache) -> Flow[ForkBase | None]:
+    """What a fork begins with, if this is its first own event."""
+    event = upcast.decode_event(first)
+    if first.seq == 1 or not isinstance(event, SessionForked | LedgerForked) or not event.lineage:
+        return None
+    return (yield from load_fork_base(event.lineage[-1].stream_beside(stream), event.cut, stream, cache))
 
 
 def _load_touched_facts(stream: StreamId, page: Iterable[StoredEvent]) -> Flow[dict[str, FactState]]:

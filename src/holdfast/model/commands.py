@@ -23,11 +23,13 @@ from holdfast.model.history.commands import (
 from holdfast.model.packs.commands import RecordPack
 from holdfast.model.sessions.commands import (
     AcknowledgeOffload,
+    BranchSession,
     CloseCalls,
     CloseSession,
     CreateSession,
     DestroySession,
     ErasePayloads,
+    ForkSession,
     LayerCommand,
     RecordMessages,
     ResetSession,
@@ -38,6 +40,8 @@ from holdfast.model.situation.commands import SituationCommand
 
 SessionCommand: TypeAlias = (
     CreateSession
+    | ForkSession
+    | BranchSession
     | RecordMessages
     | CloseCalls
     | Summarize

@@ -10,16 +10,18 @@ from typing import TypeAlias, get_args
 from holdfast.model.content import BlobRef, Part
 from holdfast.model.entries.events import EntryEvent
 from holdfast.model.event import EventBase, FrameTreeEvent
-from holdfast.model.facts.events import LedgerEvent, ProposalEvent
+from holdfast.model.facts.events import LedgerBranched, LedgerEvent, LedgerForked, ProposalEvent
 from holdfast.model.frames.events import FrameEvent
 from holdfast.model.history.events import HistoryEvent
 from holdfast.model.packs.events import PackEvent
 from holdfast.model.sessions.events import (
     OffloadAcknowledged,
     PayloadsErased,
+    SessionBranched,
     SessionClosed,
     SessionDestroyed,
     SessionEvent,
+    SessionForked,
     SessionReset,
     SessionTimedOut,
 )
@@ -50,7 +52,10 @@ OFFLOAD_EVENTS = {SessionReset.name, SessionClosed.name, SessionTimedOut.name, S
 """Events that end a conversation: the history since the last one becomes an entry of the outbox."""
 
 
-RETAINED_EVENTS = {PayloadsErased.name, OffloadAcknowledged.name, SessionDestroyed.name}
+RETAINED_EVENTS = {
+    *(PayloadsErased.name, OffloadAcknowledged.name, SessionDestroyed.name),
+    *(SessionForked.name, SessionBranched.name, LedgerForked.name, LedgerBranched.name),
+}
 """Events that stay when a session is destroyed: they contain nothing of the conversation."""
 
 

@@ -17,6 +17,7 @@ from holdfast.model.history.handles import Handle
 from holdfast.model.history.ranges import VisibilityChange
 from holdfast.model.policy import Policy
 from holdfast.model.rows import EntryRow, OutboxRow, TokenRow
+from holdfast.model.sessions.forks import ForkOrigin
 from holdfast.model.sessions.turns import TurnFence
 from holdfast.model.situation.situations import ActionCall, FieldName
 
@@ -181,5 +182,7 @@ class DecisionInput(msgspec.Struct, frozen=True, kw_only=True):
     entries: EntryInput = EntryInput()
     withdrawal: WithdrawalInput | None = None
     """None if there is no such message."""
+    fork: ForkOrigin | None = None
+    """Where the events of a new fork are."""
     offload: OutboxRow | None = None
     """The outbox entry that the command names: read from its row."""

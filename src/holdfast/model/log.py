@@ -29,6 +29,14 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     state: bytes
 
 
+class StreamHead(msgspec.Struct, frozen=True, gc=False):
+    """The end of a stream, stored apart from its events, so that lost events are detected."""
+
+    stream: StreamId
+    version: int
+    hash: bytes
+
+
 class StreamWrite(msgspec.Struct, frozen=True, gc=False):
     """The effect of one command on one stream."""
 
@@ -38,7 +46,10 @@ class StreamWrite(msgspec.Struct, frozen=True, gc=False):
     rows: tuple[Row, ...] = ()
     snapshot: Snapshot | None = None
     erase: tuple[int, ...] = ()
-    """Seqs whose payload and salt are erased. Then `snapshot`, or none, replaces the old one, and `rows` all rows."""
+    """Seqs whose payload and salt are erased. Then `snapshot`, or none, replaces the old one, and `rows` all rows. Seqs that
+    a fork shares are in other streams: nothing is erased there."""
+    base: StreamHead | None = None
+    """For a new stream that is a fork: where it continues another one. Its events are numbered and chained after this."""
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
@@ -96,14 +107,6 @@ class AppendResult(msgspec.Struct, frozen=True, gc=False):
 
     events: tuple[StoredEvent, ...]
     repeated: bool = False
-
-
-class StreamHead(msgspec.Struct, frozen=True, gc=False):
-    """The end of a stream, stored apart from its events, so that lost events are detected."""
-
-    stream: StreamId
-    version: int
-    hash: bytes
 
 
 class FeedPage(msgspec.Struct, frozen=True, gc=False):

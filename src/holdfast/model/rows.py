@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.model.names import LedgerId, Scope, StreamId
 
-PROJECTION_VERSION = 9
+PROJECTION_VERSION = 10
 """Raised whenever a row type, or its content, changes: opening an older store then rebuilds the rows."""
 
 
@@ -61,6 +61,10 @@ class SessionRow(Row, frozen=True, kw_only=True):
     """Events whose content has not been erased."""
     gone: int
     """1 once it was destroyed: lists leave it out."""
+    parent: str = ""
+    """The key of the stream that it was forked from, as `encode_stream_key` writes it; empty if it is no fork."""
+    cut: int = 0
+    """The last event that it shares with its parent."""
 
 
 class OutboxRow(Row, frozen=True, kw_only=True):

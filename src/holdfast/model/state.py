@@ -11,11 +11,12 @@ from holdfast.model.facts.detection import Proposal
 from holdfast.model.frames.frames import FrameState, MessagePositions, frame_seq
 from holdfast.model.history.plans import Redaction, Reduction
 from holdfast.model.history.ranges import SeqRanges
+from holdfast.model.sessions.forks import ForkOrigin
 from holdfast.model.sessions.layers import EnvironmentItem, Identity, WorkingItem
 from holdfast.model.sessions.turns import Lease
 from holdfast.model.situation.situations import SituationState
 
-SNAPSHOT_FORMAT = 11
+SNAPSHOT_FORMAT = 12
 """Raised whenever SessionState, or its fold, changes: streams with older snapshots are then replayed."""
 LEDGER_FORMAT = 1
 """The same for LedgerState."""
@@ -227,6 +228,8 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The withdrawals in effect in live conversations, oldest first."""
     withdrawn: int = 0
     """The seq of the newest event that withdrew or restored messages; 0 if there is none."""
+    origin: ForkOrigin | None = None
+    """Where it was forked from; None if it is no fork."""
 
     def hidden_ranges(self, frame: str | None) -> SeqRanges:
         """Where the withdrawn messages of a live conversation are."""

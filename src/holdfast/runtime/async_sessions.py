@@ -15,7 +15,7 @@ from holdfast.flows.frames import frames, recovery, suspension
 from holdfast.flows.frames.frames import FrameReference
 from holdfast.flows.history import withdrawals
 from holdfast.flows.packs import assembly
-from holdfast.flows.sessions import ingest, layers, lifecycle, tools
+from holdfast.flows.sessions import forks, ingest, layers, lifecycle, tools
 from holdfast.flows.sessions import messages as message_flows
 from holdfast.model.content import Role, ToolCall, Usage
 from holdfast.model.facts.outcomes import ObservationResult
@@ -456,6 +456,29 @@ class AsyncSession(_AsyncConversation):
 
         Everything stays readable. Ending it again changes nothing."""
         await self._drive(lifecycle.close(self._context, reason, key=key, expect=expect, cause=cause))
+
+    async def fork(
+        self,
+        at: Message | int | str | None = None,
+        *,
+        as_: str | None = None,
+        key: str | None = None,
+        cause: str | None = None,
+    ) -> AsyncSession:
+        """Begin another session that shares this conversation up to a point, and goes on from there.
+
+            branch = await session.fork(at=message, as_="order-1-other-answer")
+
+        `at` is the last message that both share, its seq, or any id of it; without it, both share everything so far.
+        `as_` is the name of the new session; without it, a name is made. Nothing is copied: the fork reads the shared
+        events where they are. Later messages of one are not seen by the other.
+
+        The fork has the facts of the session's own ledger at that point, in a ledger of its own; other ledgers are
+        shared. Tool calls that were open at that point are closed in the fork, and frames are cancelled there. What is
+        erased here is erased in the fork, too."""
+        return AsyncSession(
+            self._drive, await self._drive(forks.fork(self._context, at, as_=as_, key=key, cause=cause))
+        )
 
     async def destroy(
         self, reason: str = "destroyed", *, offload: bool = True, key: str | None = None, cause: str | None = None

@@ -141,7 +141,7 @@ def _read_log(drive: Driver) -> Iterator[tuple[StoredEvent, ...]]:
     while heads := drive(effects.heads(after, limits.READ_EVENTS)):
         for head in heads:
             after_seq = shown.get(head.stream, 0)
-            while after_seq < head.version and (events := drive(effects.read(head.stream, after_seq, _PAGE))):
+            while after_seq < head.version and (events := drive(effects.read_own(head.stream, after_seq, _PAGE))):
                 yield events
                 after_seq = events[-1].seq
         after = heads[-1].stream

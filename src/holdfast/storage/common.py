@@ -66,6 +66,8 @@ def check_append(append: Append) -> None:
         _check_writes(append)
     for write in append.writes:
         check_size("the append", len(write.events), "events", "COMMAND_EVENTS", "Split the command.")
+        if write.base is not None and (write.expected or write.base.stream.tenant != write.stream.tenant):
+            raise InvalidAppend(reason=f"only a new stream of the same tenant can be a fork; {write.stream} is not")
         if write.erase and not all(1 <= seq <= write.expected for seq in write.erase):
             raise InvalidAppend(reason=f"only events 1 to {write.expected} of {write.stream} can be erased")
         if write.snapshot is not None:
@@ -89,8 +91,16 @@ def check_version(write: StreamWrite, head: StreamHead) -> None:
         raise VersionConflict(stream=write.stream, expected=write.expected, actual=head.version)
 
 
-def check_adoption(head: StreamHead, event: StoredEvent) -> None:
-    """Check that an event of another store continues the chain of its stream."""
+def chain_start(write: StreamWrite, head: StreamHead) -> StreamHead:
+    """Return the head that the events of a write continue: that of the stream, or the base of a new fork."""
+    return head if write.base is None else StreamHead(write.stream, write.base.version, write.base.hash)
+
+
+def check_adoption(head: StreamHead, event: StoredEvent, bases: Mapping[StreamId, StreamHead]) -> None:
+    """Check that an event of another store continues the chain of its stream. `bases` are the starts of forks."""
+    base = bases.get(event.stream) if head.version == 0 else None
+    if base is not None:
+        head = StreamHead(event.stream, base.version, base.hash)
     if event.seq != head.version + 1:
         raise VersionConflict(stream=event.stream, expected=event.seq - 1, actual=head.version)
     fault = chain.find_chain_fault(head, event)

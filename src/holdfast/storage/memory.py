@@ -90,7 +90,8 @@ class MemoryStore:
                 common.check_version(write, head)
                 heads.append(head)
             events: list[StoredEvent] = []
-            for write, (_, recorded) in zip(append.writes, chain.chain_events(append, heads), strict=True):
+            starts = [common.chain_start(write, head) for write, head in zip(append.writes, heads, strict=True)]
+            for write, (_, recorded) in zip(append.writes, chain.chain_events(append, starts), strict=True):
                 self._add_events(recorded)
                 self._store_extras(write)
                 events += recorded
@@ -102,6 +103,10 @@ class MemoryStore:
             self._streams.setdefault(event.stream, []).append(event)
             self._order.append((event.stream, event.seq))
             self._positions.setdefault(event.stream, []).append(len(self._order))
+
+    def _event(self, stream: StreamId, seq: int) -> StoredEvent:
+        events = self._streams[stream]
+        return events[seq - events[0].seq]
 
     def _index_keys(self, events: Sequence[StoredEvent]) -> None:
         for event in events:
@@ -118,8 +123,9 @@ class MemoryStore:
 
     def _erase(self, stream: StreamId, seqs: Sequence[int]) -> None:
         events = self._streams[stream]
-        for seq in seqs:
-            events[seq - 1] = msgspec.structs.replace(events[seq - 1], payload=None, salt=None)
+        start = events[0].seq
+        for at in (seq - start for seq in seqs if seq >= start):
+            events[at] = msgspec.structs.replace(events[at], payload=None, salt=None)
         self._snapshots.pop(stream, None)
         self._drop_rows(stream)
 
@@ -163,13 +169,14 @@ class MemoryStore:
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
+        bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
     ) -> None:
         with self._open_lock():
             heads: dict[StreamId, StreamHead] = {}
             keys: set[tuple[str, str]] = set()
             for event in events:
                 head = heads.get(event.stream) or self.head(event.stream) or StreamHead(event.stream, 0, GENESIS)
-                common.check_adoption(head, event)
+                common.check_adoption(head, event, bases)
                 slot = (event.stream.tenant, event.key or "")
                 if event.ordinal == 0 and (slot in self._keys or slot in keys):
                     raise KeyConflict(tenant=event.stream.tenant, key=event.key, reason="it is used in this store")
@@ -186,12 +193,14 @@ class MemoryStore:
 
     def find(self, tenant: str, key: str) -> tuple[StoredEvent, ...]:
         with self._open_lock():
-            return tuple(self._streams[stream][seq - 1] for stream, seq in self._keys.get((tenant, key), ()))
+            return tuple(self._event(stream, seq) for stream, seq in self._keys.get((tenant, key), ()))
 
     def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[StoredEvent, ...]:
         common.check_limit(limit)
         with self._open_lock():
-            return tuple(self._streams.get(stream, ())[max(0, after) : max(0, after) + limit])
+            events = self._streams.get(stream, [])
+            start = max(0, after + 1 - events[0].seq) if events else 0
+            return tuple(events[start : start + limit])
 
     def read_back(
         self, stream: StreamId, *, before: int | None = None, limit: int, types: Sequence[str] = ()
@@ -199,7 +208,9 @@ class MemoryStore:
         common.check_limit(limit)
         with self._open_lock():
             events = self._streams.get(stream, [])
-            start = len(events) if before is None else max(0, min(before - 1, len(events)))
+            start = len(events)
+            if before is not None and events:
+                start = max(0, min(before - events[0].seq, len(events)))
             found: list[StoredEvent] = []
             for event in reversed(events[:start]):
                 if not types or event.type in types:
@@ -215,14 +226,15 @@ class MemoryStore:
             if at > len(self._order):
                 raise InvalidCursor(cursor=cursor)
             page = self._order[at : at + limit]
-            events = tuple(self._streams[stream][seq - 1] for stream, seq in page)
+            events = tuple(self._event(stream, seq) for stream, seq in page)
         cursors = tuple(map(str, range(at + 1, at + 1 + len(page))))
         return FeedPage(events, cursors[-1] if page else cursor, cursors)
 
     def positions(self, stream: StreamId, seqs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         with self._open_lock():
             known = self._positions.get(stream, ())
-            return tuple((known[seq - 1],) if 1 <= seq <= len(known) else () for seq in seqs)
+            start = self._streams[stream][0].seq if known else 0
+            return tuple((known[seq - start],) if 0 <= seq - start < len(known) else () for seq in seqs)
 
     def head(self, stream: StreamId) -> StreamHead | None:
         with self._open_lock():
@@ -287,7 +299,8 @@ class MemoryStore:
 
     def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:
         with self._open_lock():
-            actual = len(self._streams.get(stream, ()))
+            head = self.head(stream)
+            actual = head.version if head else 0
             if actual != version:
                 raise VersionConflict(stream=stream, expected=version, actual=actual)
             self._drop_rows(stream)

@@ -39,11 +39,13 @@ from holdfast.core.facts.supersession import (
 from holdfast.model.events import Event
 from holdfast.model.facts.commands import (
     AssertFact,
+    BranchLedger,
     ConfirmFact,
     EndorseFact,
     EraseFacts,
     ExpireFact,
     ExpireFacts,
+    ForkLedger,
     FactCommand,
     LedgerCommand,
     PromoteFact,
@@ -63,11 +65,14 @@ from holdfast.model.facts.events import (
     FactReinstated,
     FactRetracted,
     FactSuperseded,
+    LedgerBranched,
+    LedgerForked,
 )
 from holdfast.model.facts.fact import FACT_SCOPES, Fact, FactSource, fact_id, fact_seq
 from holdfast.model.inputs import DecisionInput
 from holdfast.model.names import check_size
 from holdfast.model.sessions.events import PayloadsErased
+from holdfast.model.sessions.forks import ForkOrigin
 from holdfast.model.state import LedgerState
 from holdfast.text import inference
 from holdfast.text.validity import Validity, read_validity
@@ -82,6 +87,11 @@ def decide(state: LedgerState, command: LedgerCommand, inputs: DecisionInput) ->
             return expire_facts(inputs.ledger.slice.due, inputs)
         case EraseFacts():
             return decide_erasure(command, inputs)
+        case ForkLedger():
+            origin = inputs.fork or ForkOrigin(parent=command.parent.stream.key, cut=command.cut)
+            return (LedgerForked(parent=origin.parent, cut=origin.cut, lineage=origin.lineage),)
+        case BranchLedger():
+            return (LedgerBranched(fork=command.fork.stream.key, cut=command.cut),)
         case WithdrawFacts():
             return withdrawals.decide_withdrawal(command, inputs)
         case RestoreFacts():

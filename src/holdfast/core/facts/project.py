@@ -33,8 +33,8 @@ class LedgerFold:
         self._before: dict[str, FactState] = {}
         self._depend_rows: list[DependRow] = []
 
-    def add(self, event: Event | None, event_type: str, time_us: int) -> None:
-        """Fold one more event; `event` is None if its payload was erased."""
+    def add(self, event: Event | None, event_type: str, time_us: int, *, shared: bool = False) -> None:  # noqa: ARG002
+        """Fold one more event; `event` is None if its payload was erased. A fork has the same rows for `shared` events."""
         changes = apply_event(self.facts, event, self.state.version + 1, time_us)
         self._depend_rows += depend_rows(self._ledger, changes, self.facts)
         for name in changes:

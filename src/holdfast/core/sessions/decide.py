@@ -11,12 +11,14 @@ import msgspec
 from holdfast import errors
 from holdfast.core.fold import fold_session
 from holdfast.core.frames import decide as frames_decide
-from holdfast.core.frames.stack import latest_token_expiry
+from holdfast.core.frames.stack import find_descendants, latest_token_expiry
 from holdfast.core.sessions import messages
+from holdfast.core.sessions.forks import check_own
 from holdfast.model import limits
 from holdfast.model.content import Usage, calling_seq
 from holdfast.model.events import Event
 from holdfast.model.frames.commands import CommitTokens
+from holdfast.model.frames.events import FramePopped
 from holdfast.model.frames.frames import FrameState
 from holdfast.model.inputs import DecisionInput
 from holdfast.model.names import Scope, check_size
@@ -26,6 +28,7 @@ from holdfast.model.sessions.commands import (
     CreateSession,
     DestroySession,
     ErasePayloads,
+    ForkSession,
     RecordMessages,
     ResetSession,
 )
@@ -36,10 +39,15 @@ from holdfast.model.sessions.events import (
     SessionClosed,
     SessionCreated,
     SessionDestroyed,
+    SessionForked,
     SessionReset,
     SessionTimedOut,
 )
+from holdfast.model.sessions.forks import ForkOrigin
 from holdfast.model.state import SessionState
+
+FORK_REASON = "the conversation was forked before the tool returned"
+"""Why the calls that were open at the cut are closed in the fork."""
 
 
 def check_exists(state: SessionState, scope: Scope) -> None:
@@ -73,6 +81,32 @@ def decide_creation(state: SessionState, command: CreateSession) -> tuple[Event,
         metadata=command.metadata, idle_timeout_us=command.idle_timeout_us, ledgers=command.ledgers
     )
     return (created if command.identity is None else msgspec.structs.replace(created, identity=command.identity),)
+
+
+def decide_fork(state: SessionState, command: ForkSession, inputs: DecisionInput) -> tuple[Event, ...]:
+    """The first events of a fork. `state` is the state of its parent at the cut."""
+    parent = command.parent.stream.key
+    origin = inputs.fork or ForkOrigin(parent=parent, cut=command.cut)
+    forked = SessionForked(
+        session=command.stream.key, parent=origin.parent, cut=origin.cut, lineage=origin.lineage
+    )
+    state = fold_session(state, forked, forked.name, inputs.time_us)
+    closings = messages.close_calls(state, state.open_calls, FORK_REASON, inputs)
+    pops = (
+        FramePopped(
+            frame=frame.id,
+            status="cancelled",
+            cascade=tuple(each.id for each in find_descendants(state.frames, frame.id)),
+            used=min(_used_tokens(state, frame), limits.WHOLE_NUMBER),
+        )
+        for frame in state.frames.values()
+        if frame.parent is None
+    )
+    return (forked, *closings, *pops)
+
+
+def _used_tokens(state: SessionState, frame: FrameState) -> int:
+    return frame.budget.used + sum(each.budget.used for each in find_descendants(state.frames, frame.id))
 
 
 def decide_recording(state: SessionState, command: RecordMessages, inputs: DecisionInput) -> tuple[Event, ...]:

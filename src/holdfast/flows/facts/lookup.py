@@ -19,10 +19,12 @@ from holdfast.flows.effects import Flow
 from holdfast.model import limits
 from holdfast.model.facts.commands import (
     AssertFact,
+    BranchLedger,
     ConfirmFact,
     EndorseFact,
     EraseFacts,
     ExpireFacts,
+    ForkLedger,
     FactCommand,
     LedgerCommand,
     PromoteFact,
@@ -160,6 +162,8 @@ class SliceReader:
             case EraseFacts():
                 for name in command.facts:
                     yield from self._resolve(name, ("global", ""))
+            case ForkLedger() | BranchLedger():
+                return
             case _:
                 yield from self._read_for_fact(command)
         yield from self._read_below()

@@ -8,6 +8,7 @@ from holdfast.model.command import LedgerCommandBase, SessionCommandBase
 from holdfast.model.content import Json
 from holdfast.model.facts.detection import Proposal, SettledProposal
 from holdfast.model.facts.fact import FactScope, FactSource, MemoryType, Mention
+from holdfast.model.names import LedgerId
 
 
 class ProposeFacts(SessionCommandBase, frozen=True, kw_only=True, tag="propose_facts"):
@@ -131,7 +132,23 @@ class EraseFacts(LedgerCommandBase, frozen=True, kw_only=True, tag="erase_facts"
     reason: str
 
 
+class ForkLedger(LedgerCommandBase, frozen=True, kw_only=True, tag="fork_ledger"):
+    """Begin the ledger of a fork with the events of the ledger of its parent, up to `cut`."""
+
+    parent: LedgerId
+    cut: int
+
+
+class BranchLedger(LedgerCommandBase, frozen=True, kw_only=True, tag="branch_ledger"):
+    """Note that a ledger is forked from this one, so that both are changed together."""
+
+    fork: LedgerId
+    cut: int
+
+
 FactCommand: TypeAlias = (
     SupersedeFact | RetractFact | ExpireFact | PromoteFact | EndorseFact | ConfirmFact | ReinstateFact
 )
-LedgerCommand: TypeAlias = AssertFact | FactCommand | WithdrawFacts | RestoreFacts | ExpireFacts | EraseFacts
+LedgerCommand: TypeAlias = (
+    AssertFact | FactCommand | WithdrawFacts | RestoreFacts | ExpireFacts | EraseFacts | ForkLedger | BranchLedger
+)

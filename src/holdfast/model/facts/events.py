@@ -27,6 +27,7 @@ from holdfast.model.facts.fact import (
     describe_withdrawal,
     fact_id,
 )
+from holdfast.model.sessions.forks import Segment
 
 
 class FactAsserted(EventBase, frozen=True, kw_only=True):
@@ -210,6 +211,32 @@ class FactsRestored(EventBase, frozen=True, kw_only=True):
         return f"{', '.join(self.facts)}, {describe_withdrawal(self.withdrawal)}, and that was undone"
 
 
+class LedgerForked(EventBase, frozen=True, kw_only=True):
+    """The ledger of a fork begins: it shares the events of the ledger of another session up to `cut`."""
+
+    name = "ledger.forked"
+    parent: Identifier[tuple[str, ...]]
+    """The key of the stream that has the last shared event."""
+    cut: int
+    lineage: Identifier[tuple[Segment, ...]] = ()
+    """Where the shared events are, the oldest first; empty if the fork has a copy of them."""
+
+    def describe(self, seq: int) -> str:
+        return f"from {' '.join(self.parent)}, after event {self.cut:,}"
+
+
+class LedgerBranched(EventBase, frozen=True, kw_only=True):
+    """The ledger of a fork shares the events of this one up to `cut`."""
+
+    name = "ledger.branched"
+    fork: Identifier[tuple[str, ...]]
+    """The key of the stream of that ledger."""
+    cut: int
+
+    def describe(self, seq: int) -> str:
+        return f"{' '.join(self.fork)}, after event {self.cut:,}"
+
+
 class FactsProposed(EventBase, frozen=True, kw_only=True):
     """A detector found changes of facts in a message.
 
@@ -264,6 +291,8 @@ LedgerEvent: TypeAlias = (
     | FactMarked
     | FactsWithdrawn
     | FactsRestored
+    | LedgerForked
+    | LedgerBranched
 )
 """All events of ledgers except erasures."""
 ProposalEvent: TypeAlias = FactsProposed | ProposalDecided

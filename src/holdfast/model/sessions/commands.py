@@ -9,6 +9,7 @@ import msgspec
 from holdfast.model.command import SessionCommandBase
 from holdfast.model.content import Json, Part, Role, SkipReason, Source, Usage
 from holdfast.model.history.handles import Priority
+from holdfast.model.names import Scope
 from holdfast.model.sessions.layers import Identity
 
 
@@ -51,6 +52,20 @@ class CreateSession(SessionCommandBase, frozen=True, kw_only=True, tag="create_s
     identity: Identity | None = None
     """None if it is unknown."""
     ledgers: tuple[tuple[str, ...], ...] = ()
+
+
+class ForkSession(SessionCommandBase, frozen=True, kw_only=True, tag="fork_session"):
+    """Begin a session with the events of another one, up to `cut`."""
+
+    parent: Scope
+    cut: int
+
+
+class BranchSession(SessionCommandBase, frozen=True, kw_only=True, tag="branch_session"):
+    """Note that a session is forked from this one, so that both are changed together."""
+
+    fork: Scope
+    cut: int
 
 
 class RecordMessages(SessionCommandBase, frozen=True, kw_only=True, tag="record_messages"):

@@ -34,6 +34,7 @@ from holdfast.model.event import (
     quote_each,
 )
 from holdfast.model.history.handles import Priority
+from holdfast.model.sessions.forks import Segment
 from holdfast.model.sessions.layers import Identity
 
 
@@ -110,6 +111,36 @@ class EvidenceKept(EventBase, frozen=True, kw_only=True):
     def describe(self, seq: int) -> str:
         message = _describe_message(self.content, (), self.tool_results)
         return add_text(f"{self.role}, {self.reason}", message)
+
+
+class SessionForked(EventBase, frozen=True, kw_only=True):
+    """A fork begins: a session that shares the events of another one up to `cut`. Live frames, leases and suspension tokens
+    are not carried over, and open calls are closed by the events after this one."""
+
+    name = "session.forked"
+    session: Identifier[tuple[str, ...]]
+    """The key of the stream of the fork."""
+    parent: Identifier[tuple[str, ...]]
+    """The key of the stream that has the last shared event."""
+    cut: int
+    """The seq of the last shared event."""
+    lineage: Identifier[tuple[Segment, ...]] = ()
+    """Where the shared events are, the oldest first; empty if the fork has a copy of them."""
+
+    def describe(self, seq: int) -> str:
+        return f"from {'/'.join(self.parent)}, after event {self.cut:,}"
+
+
+class SessionBranched(EventBase, frozen=True, kw_only=True):
+    """Another session was forked from this one: it shares the events up to `cut`."""
+
+    name = "session.branched"
+    fork: Identifier[tuple[str, ...]]
+    """The key of the stream of the fork."""
+    cut: int
+
+    def describe(self, seq: int) -> str:
+        return f"{'/'.join(self.fork)}, after event {self.cut:,}"
 
 
 class SessionReset(EventBase, frozen=True, kw_only=True):
@@ -305,6 +336,8 @@ class IdentityRefreshed(EventBase, frozen=True, kw_only=True):
 
 SessionEvent: TypeAlias = (
     SessionCreated
+    | SessionForked
+    | SessionBranched
     | MessageRecorded
     | EvidenceKept
     | SessionReset

@@ -173,7 +173,7 @@ def append_batch(heads: HeadCache, appends: Sequence[Append]) -> Operation[list[
         before = heads.at(stream, append.writes[0].expected)
         if before is None:
             continue
-        ((after, events),) = chain.chain_events(append, [before])
+        ((after, events),) = chain.chain_events(append, [common.chain_start(append.writes[0], before)])
         _add_write(call, append, before, after, events, number=0)
         sent.append((number, after, events))
     if not sent:
@@ -216,7 +216,8 @@ def append_alone(append: Append, *, lost: bool) -> Operation[tuple[list[StreamHe
         for write, head in zip(append.writes, before, strict=True):
             common.check_version(write, head)
         call = _AppendCall()
-        links = chain.chain_events(append, before)
+        starts = [common.chain_start(write, head) for write, head in zip(append.writes, before, strict=True)]
+        links = chain.chain_events(append, starts)
         for number, ((after, events), head) in enumerate(zip(links, before, strict=True)):
             _add_write(call, append, head, after, events, number)
         try:
@@ -248,6 +249,7 @@ def adopt(
     rows: Mapping[StreamId, Sequence[Row]],
     erase: Mapping[StreamId, Sequence[int]],
     snapshots: Mapping[StreamId, Snapshot],
+    bases: Mapping[StreamId, StreamHead],
 ) -> Operation[None]:
     streams = list(dict.fromkeys([*(event.stream for event in events), *rows, *erase, *snapshots]))
     if not streams:
@@ -259,7 +261,7 @@ def adopt(
         before.update((head.stream, head) for head in (yield from _read_heads(tenant, streams)))
         after = dict(before)
         for event in events:
-            common.check_adoption(after[event.stream], event)
+            common.check_adoption(after[event.stream], event, bases)
             after[event.stream] = StreamHead(event.stream, event.seq, event.hash)
         yield from _check_keys(tenant, events)
         call = _AppendCall()

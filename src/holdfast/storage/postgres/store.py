@@ -158,8 +158,9 @@ class PostgresStore:
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
+        bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
     ) -> None:
-        self.run(lambda _: log.adopt(events, rows, erase, snapshots), retry=False)
+        self.run(lambda _: log.adopt(events, rows, erase, snapshots, bases), retry=False)
         self._announce_streams(list({event.stream for event in events}))
 
     def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:

@@ -88,7 +88,8 @@ class SqliteLog:
             common.check_version(write, numbered_head[1])
             heads.append(numbered_head)
         stored: list[StoredEvent] = []
-        links = chain.chain_events(append, [head for _, head in heads])
+        starts = [common.chain_start(write, head) for write, (_, head) in zip(append.writes, heads, strict=True)]
+        links = chain.chain_events(append, starts)
         for write, (stream_no, _), (head, events) in zip(append.writes, heads, links, strict=True):
             stream_no = self._move_head(stream_no, head)
             for event in events:
@@ -103,10 +104,11 @@ class SqliteLog:
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
+        bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
     ) -> None:
         for event in events:
             stream_no, head = self._head(event.stream)
-            common.check_adoption(head, event)
+            common.check_adoption(head, event, bases)
             if (
                 event.key is not None
                 and event.ordinal == 0

@@ -115,8 +115,9 @@ class SqliteStore:
         rows: Mapping[StreamId, Sequence[Row]],
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
+        bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
     ) -> None:
-        self._write(lambda log: log.adopt(events, rows, erase, snapshots))
+        self._write(lambda log: log.adopt(events, rows, erase, snapshots, bases))
         self._changes.announce(event.stream for event in events)
         if erase:
             self._clear_log()
