@@ -64,10 +64,8 @@ from holdfast.model.state import SessionState
 
 def decide_session(state: SessionState, command: SessionCommand, inputs: DecisionInput) -> tuple[Event, ...]:
     """The events that this command makes now; none if it changes nothing. Refusals are raised."""
-    if isinstance(command, CreateSession):
-        return decide_creation(state, command)
-    if isinstance(command, ForkSession):
-        return decide_fork(state, command, inputs)
+    if isinstance(command, CreateSession | ForkSession):
+        return _decide_beginning(state, command, inputs)
     if state.status == "absent":
         raise session_not_found(command.scope)
     turns.check_fence(state, command, inputs)
@@ -87,8 +85,6 @@ def decide_session(state: SessionState, command: SessionCommand, inputs: Decisio
         case CloseCalls():
             calls = state.open_calls if command.frame is None else messages.open_calls_in(state, command.frame)
             return messages.close_calls(state, calls, command.reason, inputs)
-        case BranchSession():
-            return forks.decide_branch(state, command)
         case Summarize():
             return boundaries.decide_summary(state, command, inputs)
         case TimeOutSession():
@@ -98,9 +94,18 @@ def decide_session(state: SessionState, command: SessionCommand, inputs: Decisio
     return _decide_in_room(state, command, inputs)
 
 
+def _decide_beginning(
+    state: SessionState, command: CreateSession | ForkSession, inputs: DecisionInput
+) -> tuple[Event, ...]:
+    if isinstance(command, ForkSession):
+        return decide_fork(state, command, inputs)
+    return decide_creation(state, command)
+
+
 def _decide_in_room(
     state: SessionState,
-    command: RecordPack
+    command: BranchSession
+    | RecordPack
     | CompactContext
     | RedactContext
     | MoveHandle
@@ -116,6 +121,8 @@ def _decide_in_room(
     inputs: DecisionInput,
 ) -> tuple[Event, ...]:
     """Commands of the rooms. One that starts something new needs an open session."""
+    if isinstance(command, BranchSession):
+        return forks.decide_branch(state, command)
     if isinstance(command, EntryCommand):
         return entries_decide.decide(state, command, inputs)
     if isinstance(command, RecordPack):

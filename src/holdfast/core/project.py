@@ -40,7 +40,6 @@ from holdfast.model.rows import (
 from holdfast.model.sessions.events import OffloadAcknowledged
 from holdfast.model.state import SessionState
 
-
 SHARED_ROWS = (FrameRow, HandleRow, PageRow, EntryRow, ChunkRow, FactRow, DependRow, MentionRow)
 """The rows that a fork has of the events that it shares. Bodies, tokens and the outbox are the business of the session that
 stores the events."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from holdfast import codec
+from holdfast import chain, codec
 from holdfast.core.history import levels
 from holdfast.core.history.previews import Spooling
 from holdfast.core.sessions.decide import check_exists
 from holdfast.core.sessions.messages import closing_text
+from holdfast.errors import Contended, VersionConflict
+from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import CommandBatch, CommandRequest, execute
 from holdfast.flows.load import StateCache, load_session_state
+from holdfast.model import limits
 from holdfast.model.commands import SessionCommand
 from holdfast.model.content import BlobRef
 from holdfast.model.facts.commands import LedgerCommand
@@ -22,7 +25,7 @@ from holdfast.model.frames.frames import TokenWeights
 from holdfast.model.history.plans import Faithful, PlanPolicy
 from holdfast.model.history.prices import PRICES, Prices
 from holdfast.model.inputs import CallInput, DecisionInput, FactWriter, FrameInput, LedgerInput
-from holdfast.model.log import AppendResult
+from holdfast.model.log import AppendResult, StoredEvent
 from holdfast.model.names import LedgerId, Scope, check_name, check_whole
 from holdfast.model.packs.pack import Brief
 from holdfast.model.policy import Policy
@@ -174,6 +177,42 @@ def execute_commands(
         engine.cache,
         engine.ids,
     )
+
+
+def execute_on_state(
+    context: SessionContext,
+    build: Callable[[SessionState], Flow[list[CommandRequest]]],
+    content: bytes,
+    key: str | None,
+    expect: int | None,
+    cause: str | None,
+) -> Flow[Sequence[StoredEvent]]:
+    """Execute the commands that are built for the current state, built again if another process was first."""
+    if key is not None and (first := (yield from effects.find(context.scope.tenant, check_name("key", key)))):
+        return chain.answer_repeated_key(key, content, first).events
+    conflict: VersionConflict | None = None
+    for _ in range(limits.REDECIDE_TRIES):
+        state = yield from load_session(context)
+        requests = yield from build(state)
+        version = state.version if expect is None else expect
+        try:
+            appended = yield from execute_commands(
+                context.engine, requests, key=key, expect=version, cause=cause, key_content=content
+            )
+        except VersionConflict as error:
+            if expect is not None:
+                raise
+            conflict = error
+            continue
+        return appended.events
+    assert conflict is not None, "only a conflict leads to another try"
+    raise Contended(
+        stream=conflict.stream,
+        expected=conflict.expected,
+        actual=conflict.actual,
+        tries=limits.REDECIDE_TRIES,
+        limit_name="REDECIDE_TRIES",
+    ) from conflict
 
 
 def _fence_requests(turn: TurnFence, requests: Sequence[CommandRequest], time_us: int) -> list[CommandRequest]:

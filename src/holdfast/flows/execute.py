@@ -219,9 +219,7 @@ def _decide_batch(
             request.refusals.append(str(error))
 
 
-def _decide_request(
-    request: CommandRequest, changes: _StreamChanges, message: int, cache: StateCache
-) -> Flow[int]:
+def _decide_request(request: CommandRequest, changes: _StreamChanges, message: int, cache: StateCache) -> Flow[int]:
     """Add the events of one command to the changes; returns the seq of the first message of the batch so far."""
     command, inputs = request.command, request.inputs
     if isinstance(command, ForkSession | ForkLedger):

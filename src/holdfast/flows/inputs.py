@@ -8,9 +8,10 @@ from holdfast.core.history.views import critical_seqs, has_whole_groups
 from holdfast.core.sessions.messages import find_open_call
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.entries.lookup import complete_append, find_entries
+from holdfast.flows.entries.lookup import complete_append, find_entry_seqs
 from holdfast.flows.frames.lookup import complete_frame_input, session_filter
 from holdfast.flows.history.visibility import measure_restoration, measure_withdrawal
+from holdfast.flows.lineage import find_children
 from holdfast.flows.sessions.erasure import find_erased_seqs
 from holdfast.flows.sessions.transcript import message_of, read_results, read_stretch
 from holdfast.flows.situation.lookup import find_answered_calls
@@ -22,7 +23,13 @@ from holdfast.model.history.commands import RestoreMessages, Summarize, Withdraw
 from holdfast.model.inputs import ActionInput, DecisionInput, EntryInput, ResolvedCall, SummaryInput
 from holdfast.model.names import StreamId
 from holdfast.model.rows import OutboxRow
-from holdfast.model.sessions.commands import AcknowledgeOffload, ErasePayloads, RecordMessages, StartCall
+from holdfast.model.sessions.commands import (
+    AcknowledgeOffload,
+    DestroySession,
+    ErasePayloads,
+    RecordMessages,
+    StartCall,
+)
 from holdfast.model.sessions.events import MessageRecorded
 from holdfast.model.sessions.messages import Message
 from holdfast.model.situation.commands import RecordAction
@@ -55,11 +62,13 @@ def complete_input(
         case ErasePayloads(alone=False):
             seqs = yield from find_erased_seqs(stream, command.seqs)
             return msgspec.structs.replace(command, seqs=tuple(sorted(seqs))), inputs
+        case DestroySession():
+            forks = yield from find_children(stream)
+            return command, msgspec.structs.replace(inputs, forks=tuple(row.session for row in forks if not row.gone))
         case AppendEntries():
             return command, (yield from complete_append(command, inputs))
         case DeleteEntries():
-            rows = yield from find_entries(command.scope, command.keys)
-            seqs = yield from find_erased_seqs(stream, tuple(row.seq for row in rows.values()))
+            seqs = yield from find_erased_seqs(stream, (yield from find_entry_seqs(command)))
             return command, msgspec.structs.replace(inputs, entries=EntryInput(erased=tuple(sorted(seqs))))
     return command, inputs
 

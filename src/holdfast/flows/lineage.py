@@ -5,7 +5,6 @@ Law: a fork has the state and the rows that a replay of its events gives, those 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -62,7 +61,9 @@ def load_fork_base(parent: StreamId, cut: int, fork: StreamId, cache: StateCache
     events = yield from effects.read(owner, cut - 1, 1)
     if not events or state.version != cut:
         raise StorageCorrupt(what=str(owner), reason=f"it has no event {cut}")
-    return ForkBase(state, rows, StreamHead(owner, cut, events[0].hash), ForkOrigin(parent=owner.key, cut=cut, lineage=lineage))
+    return ForkBase(
+        state, rows, StreamHead(owner, cut, events[0].hash), ForkOrigin(parent=owner.key, cut=cut, lineage=lineage)
+    )
 
 
 def _copy_rows(source: StreamId, fork: StreamId) -> Flow[list[Row]]:

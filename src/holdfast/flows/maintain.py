@@ -145,7 +145,9 @@ def _verify_start(
     state, rows, facts = yield from replay_stream(stream, origin.cut)
     last = yield from effects.read(stream, origin.cut - 1, 1)
     if state.version != origin.cut or not last or last[0].seq != origin.cut:
-        where = VerificationProblem(str(stream), f"it continues event {origin.cut} of {origin.parent}, which is missing")
+        where = VerificationProblem(
+            str(stream), f"it continues event {origin.cut} of {origin.parent}, which is missing"
+        )
         problems.append(where)
         return StreamHead(stream, origin.cut, GENESIS), None, {}, {}
     return StreamHead(stream, origin.cut, last[0].hash), state, {_row_key(row): row for row in rows}, facts

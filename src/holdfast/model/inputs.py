@@ -184,5 +184,7 @@ class DecisionInput(msgspec.Struct, frozen=True, kw_only=True):
     """None if there is no such message."""
     fork: ForkOrigin | None = None
     """Where the events of a new fork are."""
+    forks: tuple[str, ...] = ()
+    """The names of the forks of a session that is to be destroyed: read from rows."""
     offload: OutboxRow | None = None
     """The outbox entry that the command names: read from its row."""

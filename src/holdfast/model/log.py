@@ -46,8 +46,8 @@ class StreamWrite(msgspec.Struct, frozen=True, gc=False):
     rows: tuple[Row, ...] = ()
     snapshot: Snapshot | None = None
     erase: tuple[int, ...] = ()
-    """Seqs whose payload and salt are erased. Then `snapshot`, or none, replaces the old one, and `rows` all rows. Seqs that
-    a fork shares are in other streams: nothing is erased there."""
+    """Seqs whose payload and salt are erased. Then `snapshot`, or none, replaces the old one, and `rows` all rows. Of
+    seqs that a fork shares, which are in other streams, nothing is erased there."""
     base: StreamHead | None = None
     """For a new stream that is a fork: where it continues another one. Its events are numbered and chained after this."""
 

@@ -111,6 +111,10 @@ class StreamId(msgspec.Struct, frozen=True, order=True):
     def __str__(self) -> str:
         return f"{self.kind} {self.tenant}/{'/'.join(self.key)}"
 
+    def beside(self, key: tuple[str, ...]) -> StreamId:
+        """The stream with this key, of the same tenant and kind."""
+        return StreamId(self.tenant, self.kind, key)
+
 
 class Scope(msgspec.Struct, frozen=True, order=True):
     """A session, or a thread of it, of an actor in a tenant."""

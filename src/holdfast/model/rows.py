@@ -61,9 +61,9 @@ class SessionRow(Row, frozen=True, kw_only=True):
     """Events whose content has not been erased."""
     gone: int
     """1 once it was destroyed: lists leave it out."""
-    parent: str = ""
+    parent: str
     """The key of the stream that it was forked from, as `encode_stream_key` writes it; empty if it is no fork."""
-    cut: int = 0
+    cut: int
     """The last event that it shares with its parent."""
 
 

@@ -5,7 +5,7 @@
     {"event": {"stream": …, "seq": 1, …, "hash": …, "payload": {…}}}              in the order of the feed
     {"end": {"events": 2, "sha256": of all lines before}}
 
-Laws: events are exported byte for byte. An import reads the file twice, and stores nothing from a file that is cut
+Laws: events are exported byte for byte. An import reads the file three times, and stores nothing from a file that is cut
 off, edited, or contradicts this store. Importing a file again changes nothing.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -33,9 +33,12 @@ from holdfast.flows.sessions.ingest import check_parts, check_ref
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.events import Event, event_blob_refs, event_parts
+from holdfast.model.facts.events import LedgerForked
 from holdfast.model.facts.fact import FactState
 from holdfast.model.log import GENESIS, StoredEvent, StreamHead
 from holdfast.model.names import LedgerId, Scope, StreamId, check_ledger, check_name, check_whole
+from holdfast.model.sessions.events import SessionForked
+from holdfast.model.sessions.forks import FORK_EVENTS
 from holdfast.model.state import LedgerState, SessionState, StreamState
 from holdfast.ports import BlobStore, BlobWriter
 from holdfast.runtime.base import Driver
@@ -203,7 +206,7 @@ def _file_size(source: str) -> int:
 
 def _check_file(drive: Driver, blobs: BlobStore, source: str, count: CountCallback | None) -> None:
     """The first reading: the file is complete and sound, and continues the streams of this store."""
-    checker = _ImportChecker(drive, blobs)
+    checker = _ImportChecker(drive, blobs, _find_cuts(source))
     ended = False
     for number, line in _read_lines(source, count):
         if ended:
@@ -228,11 +231,38 @@ def _check_file(drive: Driver, blobs: BlobStore, source: str, count: CountCallba
         raise ImportRefused(line=number, reason="the file is cut off: its end is missing")
 
 
+class _ForkStart(NamedTuple):
+    """The stream that a fork continues, at its cut."""
+
+    hash: bytes
+    state: StreamState
+    facts: dict[str, FactState]
+    erased: frozenset[int]
+
+
+def _find_cuts(source: str) -> frozenset[tuple[StreamId, int]]:
+    """The streams that forks in this file continue, and where. Faults of the file are found by the checker."""
+    cuts: set[tuple[StreamId, int]] = set()
+    try:
+        for _, line in _read_lines(source, None):
+            if line.event is not None and line.event.type in FORK_EVENTS:
+                event = line.event.to_stored()
+                current = upcast.decode_event(event)
+                if isinstance(current, SessionForked | LedgerForked):
+                    cuts.add((event.stream.beside(current.parent), current.cut))
+    except (ValueError, HoldfastError):
+        pass
+    return frozenset(cuts)
+
+
 class _ImportChecker:
     """Checks a file like the input of a caller, since it may come from anyone."""
 
-    def __init__(self, drive: Driver, blobs: BlobStore) -> None:
+    def __init__(self, drive: Driver, blobs: BlobStore, cuts: frozenset[tuple[StreamId, int]]) -> None:
         self._drive = drive
+        self._cuts = cuts
+        """The streams that forks continue, and where."""
+        self._bases: dict[tuple[StreamId, int], _ForkStart] = {}
         self._blobs = blobs
         self._imported_heads: dict[StreamId, tuple[StreamHead, StreamState]] = {}
         self._facts: dict[StreamId, dict[str, FactState]] = {}
@@ -288,6 +318,8 @@ class _ImportChecker:
         except (ValueError, HoldfastError) as error:
             raise ImportRefused(line=number, reason=str(error)) from error
         stream = event.stream
+        if stream not in self._imported_heads and event.seq > 1:
+            self._begin_fork(event, current, number)
         head, state = self._imported_heads.get(stream) or (StreamHead(stream, 0, GENESIS), empty_state(stream))
         erased = self._erased_seqs.setdefault(stream, set())
         fault = chain.find_chain_fault(head, event) or self._find_fault(state, event, current, erased)
@@ -297,12 +329,26 @@ class _ImportChecker:
             erased.add(event.seq)
         state = self._fold_event(state, event, current)
         self._imported_heads[stream] = (StreamHead(stream, event.seq, event.hash), state)
+        if (stream, event.seq) in self._cuts:
+            facts = dict(self._facts.get(stream, {}))
+            self._bases[stream, event.seq] = _ForkStart(event.hash, state, facts, frozenset(erased))
         self._lines[stream] = number
         if stream not in self._local_heads:
             self._local_heads[stream] = self._drive(effects.head(stream))
         local = self._local_heads[stream]
         if local is not None and event.seq == local.version and event.hash != local.hash:
             raise ImportRefused(line=number, reason=f"{stream} has a different history in this store")
+
+    def _begin_fork(self, event: StoredEvent, current: Event | None, number: int) -> None:
+        """Begin a stream with the state of the one that it continues."""
+        origin = current if isinstance(current, SessionForked | LedgerForked) else None
+        base = None if origin is None else self._bases.get((event.stream.beside(origin.parent), origin.cut))
+        if base is None:
+            reason = f"event {event.seq} of {event.stream}: it continues no stream of this file"
+            raise ImportRefused(line=number, reason=reason)
+        self._imported_heads[event.stream] = (StreamHead(event.stream, event.seq - 1, base.hash), base.state)
+        self._facts[event.stream] = dict(base.facts)
+        self._erased_seqs[event.stream] = {*base.erased}
 
     def _find_fault(
         self, state: StreamState, event: StoredEvent, current: Event | None, erased: set[int]

@@ -121,6 +121,8 @@ def session_row(stream: StreamId, version: int = 1) -> SessionRow:
         expires_us=None if version % 2 else version,
         residue=version,
         gone=0,
+        parent="",
+        cut=0,
     )
 
 

@@ -21,6 +21,8 @@ from holdfast.model.facts.events import (
     FactsRestored,
     FactSuperseded,
     FactsWithdrawn,
+    LedgerBranched,
+    LedgerForked,
 )
 from holdfast.model.facts.fact import FACT_SCOPES, FactState, Mention, fact_seq, is_withdrawal_label
 from holdfast.model.names import check_name
@@ -50,7 +52,7 @@ class _LedgerFaults:
         self._facts = facts
         self._erased = erased
 
-    def of(self, event: Event | None) -> Iterator[str]:
+    def of(self, event: Event | None) -> Iterator[str]:  # noqa: C901 - one case for each event
         match event:
             case FactAsserted():
                 yield from self._of_assertion(event)
@@ -75,6 +77,8 @@ class _LedgerFaults:
                     yield "a disputed fact is live"
             case PayloadsErased():
                 yield from self._of_erasure(event)
+            case LedgerForked() | LedgerBranched():
+                yield from self._of_fork(event)
 
     def _of_change(self, event: FactPromoted | FactEndorsed | FactConfirmed) -> Iterator[str]:
         if isinstance(event, FactConfirmed):
@@ -106,6 +110,13 @@ class _LedgerFaults:
             yield "an erasure names events in order"
         elif event.seqs[0] < 1 or event.seqs[-1] > self._version:
             yield "an erasure names events before it"
+
+    def _of_fork(self, event: LedgerForked | LedgerBranched) -> Iterator[str]:
+        if isinstance(event, LedgerBranched):
+            if not 1 <= event.cut <= self._version:
+                yield "a fork shares past events"
+        elif event.cut != self._version or (event.lineage and event.lineage[-1].key != event.parent):
+            yield "the ledger of a fork begins right after its cut"
 
     def _is_erased(self, fact: str) -> bool:
         return fact not in self._facts and fact_seq(fact) in self._erased

@@ -87,9 +87,7 @@ def decide_fork(state: SessionState, command: ForkSession, inputs: DecisionInput
     """The first events of a fork. `state` is the state of its parent at the cut."""
     parent = command.parent.stream.key
     origin = inputs.fork or ForkOrigin(parent=parent, cut=command.cut)
-    forked = SessionForked(
-        session=command.stream.key, parent=origin.parent, cut=origin.cut, lineage=origin.lineage
-    )
+    forked = SessionForked(session=command.stream.key, parent=origin.parent, cut=origin.cut, lineage=origin.lineage)
     state = fold_session(state, forked, forked.name, inputs.time_us)
     closings = messages.close_calls(state, state.open_calls, FORK_REASON, inputs)
     pops = (
@@ -168,6 +166,9 @@ def decide_timeout(state: SessionState, inputs: DecisionInput) -> tuple[Event, .
 def decide_destruction(state: SessionState, command: DestroySession, inputs: DecisionInput) -> tuple[Event, ...]:
     if state.status == "destroyed":
         return ()
+    if inputs.forks:
+        some = ", ".join(inputs.forks[:10])
+        raise errors.SessionHasForks(session=command.scope.session, count=len(inputs.forks), forks=some)
     closings = messages.close_calls(state, state.open_calls, command.reason, inputs)
     return (*closings, SessionDestroyed(reason=command.reason, offload=command.offload))
 
@@ -191,6 +192,8 @@ def decide_erasure(state: SessionState, command: ErasePayloads) -> tuple[Event, 
         raise errors.InvalidArgument(
             argument="seqs", reason=f"there is no event {outside[0]}; the last one is {state.version}"
         )
+    if not command.shared:
+        check_own(state, seqs, command.scope.session)
     if {calling_seq(call.id) for call in state.open_calls} & {*seqs}:
         raise messages.calls_open_error(command.scope, state.open_calls, "their messages cannot be erased yet")
     return (PayloadsErased(seqs=seqs, reason=command.reason),) if seqs else ()

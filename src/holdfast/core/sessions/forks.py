@@ -8,18 +8,21 @@ Usage and history that waits for long-term memory are counted where they were re
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast import errors
+from holdfast.model import limits
 from holdfast.model.content import Usage
 from holdfast.model.events import Event
 from holdfast.model.frames.frames import FrameState
+from holdfast.model.names import Scope
 from holdfast.model.sessions.commands import BranchSession
 from holdfast.model.sessions.events import SessionBranched, SessionForked
 from holdfast.model.sessions.forks import ForkOrigin, Segment
 from holdfast.model.state import SessionState
+
 
 def decide_branch(state: SessionState, command: BranchSession) -> tuple[Event, ...]:
     if command.cut > state.version:
@@ -29,13 +32,21 @@ def decide_branch(state: SessionState, command: BranchSession) -> tuple[Event, .
     return (SessionBranched(fork=command.fork.stream.key, cut=command.cut),)
 
 
-def fold_fork(state: SessionState, event: Event | None, event_type: str, time_us: int) -> dict[str, Any]:
+def fold_fork(state: SessionState, event: Event | None, _: str, time_us: int) -> dict[str, Any]:
     """The changes by the first own event of a fork."""
     if not isinstance(event, SessionForked):
         return {}
     changes: dict[str, Any] = {
-        **{"status": "open", "created_us": time_us, "active_us": time_us, "close_reason": ""},
-        **{"waiting": 0, "offered": state.version + 1, "residue": 0, "usage": Usage(), "leases": {}, "resting": 0},
+        "status": "open",
+        "created_us": time_us,
+        "active_us": time_us,
+        "close_reason": "",
+        "waiting": 0,
+        "offered": state.version + 1,
+        "residue": 0,
+        "usage": Usage(),
+        "leases": {},
+        "resting": 0,
         "origin": ForkOrigin(parent=event.parent, cut=event.cut, lineage=event.lineage),
     }
     if state.resting:
@@ -64,6 +75,25 @@ def extend_lineage(origin: ForkOrigin | None, key: tuple[str, ...], cut: int) ->
         if cut <= segment.last:
             return tuple(shared)
     return (*shared, Segment(key, cut))
+
+
+class SharedStretch(NamedTuple):
+    """Events `first` to `last` of a session, and the session that stores them."""
+
+    scope: Scope
+    first: int
+    last: int
+
+
+def stretches_of(state: SessionState, scope: Scope) -> list[SharedStretch]:
+    """Where the events of a session are stored, the oldest first: itself, unless it is a fork."""
+    stretches: list[SharedStretch] = []
+    first = 1
+    for segment in state.origin.lineage if state.origin else ():
+        owner = Scope.from_stream(segment.stream_beside(scope.stream))
+        stretches.append(SharedStretch(owner, first, segment.last))
+        first = segment.last + 1
+    return [*stretches, SharedStretch(scope, first, limits.WHOLE_NUMBER)]
 
 
 def fork_faults(state: SessionState, event: Event | None) -> Iterator[str]:

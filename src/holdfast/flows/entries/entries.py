@@ -20,10 +20,11 @@ from holdfast.core.entries.chunks import ChunkContent, join_body, split_body
 from holdfast.core.entries.decide import check_entry_name
 from holdfast.errors import BlobNotFound, InvalidArgument, StorageCorrupt, describe_value
 from holdfast.flows import effects
-from holdfast.flows.context import SessionContext, build_input, execute_command, execute_commands, load_session
+from holdfast.flows.context import SessionContext, build_input, execute_commands, load_session
 from holdfast.flows.effects import Flow
 from holdfast.flows.entries.lookup import find_chunks, find_entries
 from holdfast.flows.execute import CommandRequest
+from holdfast.flows.sessions.forks import erase_with_forks
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.entries.commands import AppendEntries, BodyDraft, ChunkDraft, DeleteEntries, EntryDraft
@@ -323,6 +324,5 @@ def delete(
     check_size("the command", len(keys), "keys", "DELETED_ENTRIES", "Delete in several steps.")
     names = tuple(sorted({check_entry_name("key", each) for each in keys}))
     text = codec.check_text("the reason", reason)
-    yield from execute_command(
-        context, DeleteEntries(scope=context.scope, keys=names, reason=text), key=key, cause=cause
-    )
+    command = DeleteEntries(scope=context.scope, keys=names, reason=text)
+    yield from erase_with_forks(context, command, key=key, cause=cause)

@@ -11,7 +11,7 @@ from holdfast.core.entries.decide import root_digests
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.model import limits
-from holdfast.model.entries.commands import AppendEntries
+from holdfast.model.entries.commands import AppendEntries, DeleteEntries
 from holdfast.model.entries.entry import ChunkRef
 from holdfast.model.entries.events import EntryAppended, EntryChunksStored, chunk_refs
 from holdfast.model.inputs import DecisionInput, EntryInput
@@ -54,6 +54,11 @@ def find_chunks(scope: Scope, digests: Sequence[str]) -> Flow[dict[str, ChunkRef
         for row in (yield from effects.rows(ChunkRow, scope.columns, None, len(page), among={"digest": page})):
             found[row.digest] = ChunkRef(row.seq, row.at)
     return found
+
+
+def find_entry_seqs(command: DeleteEntries) -> Flow[tuple[int, ...]]:
+    """The events of the entries that a command deletes."""
+    return tuple(row.seq for row in (yield from find_entries(command.scope, command.keys)).values())
 
 
 def find_unused_chunks(stream: StreamId, erased: Iterable[int]) -> Flow[set[int]]:

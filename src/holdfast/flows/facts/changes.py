@@ -18,12 +18,20 @@ from holdfast.core.facts.authority import rank, rung
 from holdfast.core.facts.fold import needed_facts
 from holdfast.core.facts.supersession import is_same_value
 from holdfast.core.sessions import decide
-from holdfast.errors import DataError, HoldfastError, InvalidArgument, InvalidLedger, TooLarge, describe_value
+from holdfast.errors import (
+    DataError,
+    HoldfastError,
+    InvalidArgument,
+    InvalidLedger,
+    TooLarge,
+    VersionConflict,
+    describe_value,
+)
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, LedgerContext, build_ledger_request, execute_commands
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import CommandRequest
-from holdfast.flows.facts.lookup import SOONEST
+from holdfast.flows.facts.lookup import SOONEST, read_facts
 from holdfast.flows.facts.queries import (
     check_fact_name,
     check_optional_name,
@@ -32,9 +40,11 @@ from holdfast.flows.facts.queries import (
     read_slot,
     resolve_fact,
 )
-from holdfast.flows.load import load_session_state
+from holdfast.flows.lineage import find_forks, read_origin
+from holdfast.flows.load import find_hidden_seqs, load_ledger_state, load_session_state
 from holdfast.flows.sessions.ingest import to_microseconds
 from holdfast.model import limits
+from holdfast.model.events import RETAINED_EVENTS
 from holdfast.model.facts.commands import (
     AssertFact,
     ConfirmFact,
@@ -72,8 +82,7 @@ from holdfast.model.names import (
     check_size,
     check_whole,
 )
-from holdfast.model.rows import FactRow, ledger_of
-from holdfast.model.sessions.events import PayloadsErased
+from holdfast.model.rows import FactRow, ledger_of, scope_of
 from holdfast.model.sessions.layers import Identity
 from holdfast.text import inference
 
@@ -368,10 +377,47 @@ def erase(
     context: LedgerContext, facts: str | Fact | Sequence[str | Fact], reason: str, *, key: str | None = None
 ) -> Flow[None]:
     """Erase these facts for good."""
-    command = EraseFacts(
-        ledger=context.ledger, facts=_check_names(context, "facts", facts), reason=_check_reason(reason)
-    )
-    yield from _execute(context, command, key, None)
+    names = _check_names(context, "facts", facts)
+    command = EraseFacts(ledger=context.ledger, facts=names, reason=_check_reason(reason))
+    if context.ledger.kind != "session":
+        yield from _execute(context, command, key, None)
+        return
+    content = codec.encode_commands([command])
+    for tries_left in reversed(range(limits.REDECIDE_TRIES)):
+        state = yield from load_ledger_state(context.ledger.stream, context.engine.cache, fresh=True)
+        requests = [build_ledger_request(context, command), *(yield from _build_fork_erasures(context, command))]
+        try:
+            yield from execute_commands(context.engine, requests, key=key, expect=state.version, key_content=content)
+            return
+        except VersionConflict:  # a fork may have begun: look again
+            if not tries_left:
+                raise
+
+
+def _build_fork_erasures(context: LedgerContext, command: EraseFacts) -> Flow[list[CommandRequest]]:
+    """The commands that erase facts of a session's own ledger in the ledgers of its forks, as far as they share them."""
+    requests: list[CommandRequest] = []
+    forks = yield from _find_fork_ledgers(context.ledger)
+    erased: list[str] = []
+    for name in command.facts if forks else ():
+        erased.append((yield from resolve_fact(context, name)).id)
+    for ledger, cut in forks.items():
+        ids = tuple((yield from read_facts(ledger.stream, [each for each in erased if fact_seq(each) <= cut])))
+        if ids:
+            erasure = EraseFacts(ledger=ledger, facts=ids, reason=command.reason, shared=True)
+            requests.append(build_ledger_request(LedgerContext(context.engine, ledger, context.writer), erasure))
+    return requests
+
+
+def _find_fork_ledgers(ledger: LedgerId) -> Flow[dict[LedgerId, int]]:
+    """The ledgers of the forks of a session, and the last event that each shares with the session's own ledger."""
+    cuts: dict[tuple[str, ...], int] = {ledger.stream.key: limits.WHOLE_NUMBER}
+    for fork in (yield from find_forks(StreamId(ledger.tenant, "session", ledger.names))):
+        stream = StreamId(ledger.tenant, "ledger", ("session", *scope_of(fork.row).stream.key))
+        origin = yield from read_origin(stream)
+        if origin is not None and origin.parent in cuts:
+            cuts[stream.key] = min(cuts[origin.parent], origin.cut)
+    return {LedgerId(ledger.tenant, "session", key[1:]): cut for key, cut in cuts.items() if key != ledger.stream.key}
 
 
 def expire_due_facts(engine: EngineContext, limit: int) -> Flow[tuple[int, HoldfastError | None]]:
@@ -410,9 +456,11 @@ def erase_ledger(engine: EngineContext, ledger: LedgerId, reason: str) -> Flow[N
     """Erase all facts of a ledger for good."""
     context = LedgerContext(engine, ledger, writer_for(engine, None))
     after = 0
+    hidden = yield from find_hidden_seqs(ledger.stream)
     while page := (yield from effects.read(ledger.stream, after, limits.READ_EVENTS)):
         after = page[-1].seq
-        seqs = tuple(each.seq for each in page if each.payload is not None and each.type != PayloadsErased.name)
+        stored = (each for each in page if each.payload is not None and each.type not in RETAINED_EVENTS)
+        seqs = tuple(each.seq for each in stored if each.seq not in hidden)
         if seqs:
             yield from _execute(context, EraseFacts(ledger=ledger, seqs=seqs, reason=reason), None, None)
 

@@ -13,9 +13,10 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core.facts.authority import may_know
-from holdfast.errors import AmbiguousFact, StorageCorrupt
+from holdfast.errors import AmbiguousFact, EventShared, StorageCorrupt
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
+from holdfast.flows.lineage import read_origin
 from holdfast.model import limits
 from holdfast.model.facts.commands import (
     AssertFact,
@@ -24,8 +25,8 @@ from holdfast.model.facts.commands import (
     EndorseFact,
     EraseFacts,
     ExpireFacts,
-    ForkLedger,
     FactCommand,
+    ForkLedger,
     LedgerCommand,
     PromoteFact,
     ReinstateFact,
@@ -162,11 +163,21 @@ class SliceReader:
             case EraseFacts():
                 for name in command.facts:
                     yield from self._resolve(name, ("global", ""))
+                if command.facts and not command.shared:
+                    yield from self._check_own()
             case ForkLedger() | BranchLedger():
                 return
             case _:
                 yield from self._read_for_fact(command)
         yield from self._read_below()
+
+    def _check_own(self) -> Flow[None]:
+        """Refuse to erase facts that are stored in the ledger of another session."""
+        origin = (yield from read_origin(self._ledger.stream)) if self._ledger.kind == "session" else None
+        shared = min(map(fact_seq, self._named.values()), default=0)
+        if origin is not None and 0 < shared <= origin.cut:
+            owner = next(each for each in origin.lineage if shared <= each.last)
+            raise EventShared(session=self._ledger.names[1], seq=shared, owner=owner.key[2])
 
     def _read_for_fact(self, command: FactCommand) -> Flow[None]:
         yield from self._resolve(command.fact, ("global", ""), prefer_ended=isinstance(command, ReinstateFact))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.core import upcast
 from holdfast.core.facts.authority import may_know, outranks
+from holdfast.core.sessions.forks import stretches_of
 from holdfast.flows import effects
 from holdfast.flows.context import LedgerContext, SessionContext, build_ledger_request
 from holdfast.flows.effects import Flow
@@ -22,7 +23,7 @@ from holdfast.model.facts.commands import LedgerCommand, RestoreFacts, WithdrawF
 from holdfast.model.facts.events import FactsWithdrawn
 from holdfast.model.facts.fact import Fact, fact_seq
 from holdfast.model.history.ranges import LedgerFacts, SeqRanges
-from holdfast.model.names import LedgerId, StreamId, check_size
+from holdfast.model.names import LedgerId, Scope, StreamId, check_size
 from holdfast.model.rows import FactRow
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import SessionState
@@ -36,12 +37,14 @@ class _Origins:
 
     def __init__(self, context: SessionContext, state: SessionState, messages: Sequence[Message]) -> None:
         self._scope = context.scope
+        self._stretches = stretches_of(state, context.scope)
         self._seqs = {message.seq for message in messages}
         self._hidden: SeqRanges = state.hidden_ranges(context.frame)
-        self._ids = {message.id for message in messages}
+        self._ids: dict[str, int] = {}
+        """The ids of messages and calls, with the seq of the message."""
         for message in messages:
-            for call in message.tool_calls:
-                self._ids |= {call.id, *filter(None, [call.provider_id])}
+            names = [message.id, *(name for call in message.tool_calls for name in (call.id, call.provider_id) if name)]
+            self._ids |= dict.fromkeys(names, message.seq)
 
     def include(self, fact: Fact, ledger: LedgerId) -> bool:
         """Whether all origins of a fact are withdrawn, some of them now."""
@@ -49,14 +52,17 @@ class _Origins:
         return "now" in origins and "other" not in origins
 
     def _read(self, fact: Fact, ledger: LedgerId) -> Iterator[str]:
-        scope = self._scope
-        home = (scope.actor, scope.session, scope.thread or "")
+        is_own = ledger == own_ledger(self._scope)
+        # for a ledger that others use, too, a message that is stored in another session is stated there
+        stretches = self._stretches if is_own else self._stretches[-1:]
         for each in fact.mentions:
-            yield self._judge(each.seq) if (each.actor, each.session, each.thread) == home else "other"
+            home = Scope(self._scope.tenant, each.actor, each.session, each.thread or None)
+            in_session = any(one.scope == home and one.first <= each.seq <= one.last for one in stretches)
+            yield self._judge(each.seq) if in_session else "other"
         for name in fact.provenance:
-            yield "now" if name in self._ids else "other"
+            yield "now" if self._ids.get(name, 0) >= stretches[0].first else "other"
         turn = fact.source.turn if fact.source.type == "conversation" else None
-        if turn and not fact.mentions and ledger == own_ledger(scope):
+        if turn and not fact.mentions and is_own:
             yield self._judge(turn)
 
     def _judge(self, seq: int) -> str:

@@ -129,9 +129,9 @@ def decode_handle(row: HandleRow) -> Handle:
     return codec.decode(row.state.encode(), Handle)
 
 
-def find_tree_events(recorded: StoredEvent, event: Event) -> Flow[set[int]]:
+def find_tree_events(stream: StreamId, recorded: StoredEvent, event: Event) -> Flow[set[int]]:
     """All events of the frame tree of one event. A live tree is not erased."""
-    scope = Scope.from_stream(recorded.stream)
+    scope = Scope.from_stream(stream)
     name: str = getattr(event, "frame", None) or frame_id(recorded.seq)
     frame = yield from find_stored_frame(scope, name)
     if frame is None:
@@ -144,7 +144,7 @@ def find_tree_events(recorded: StoredEvent, event: Event) -> Flow[set[int]]:
     seqs: set[int] = set()
     after = frame_seq(root.id) - 1
     while after < root.touched:
-        page = yield from effects.read(recorded.stream, after, min(limits.READ_EVENTS, root.touched - after))
+        page = yield from effects.read(stream, after, min(limits.READ_EVENTS, root.touched - after))
         for each in page:
             of = getattr(upcast.decode_event(each), "frame", None) if each.type in FRAME_EVENTS else None
             if of in tree or (each.type in FRAME_EVENTS and frame_id(each.seq) in tree):

@@ -10,6 +10,7 @@ Laws:
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ from holdfast.core.history.guard import (
 )
 from holdfast.core.history.previews import MARKER_START
 from holdfast.core.history.views import find_newest, group_by_message, has_stored_body, pieces_of
+from holdfast.core.sessions.forks import stretches_of
 from holdfast.errors import PlanStale
 from holdfast.flows import effects
 from holdfast.flows.context import SessionContext, execute_command
@@ -352,9 +354,12 @@ def _load_spans(
         return {}
     numbers = {codec.encode_stream_key(ledger.stream): number for number, ledger in ledgers}
     rows: list[MentionRow] = []
-    for live in (0, 1):
-        where: dict[str, str | int] = {**context.scope.columns, "live": live}
-        bounds: dict[str, Any] = {"least": {"seq": min(shown)}, "most": {"seq": max(shown)}, "order": _IN_ORDER}
+    for stretch, live in itertools.product(stretches_of(state, context.scope), (0, 1)):
+        first, end = max(min(shown), stretch.first), min(max(shown), stretch.last)
+        if first > end:
+            continue
+        where: dict[str, str | int] = {**stretch.scope.columns, "live": live}
+        bounds: dict[str, Any] = {"least": {"seq": first}, "most": {"seq": end}, "order": _IN_ORDER}
         last: MentionRow | None = None
         while page := (yield from effects.rows(MentionRow, where, last, limits.READ_EVENTS, **bounds)):
             rows += (row for row in page if row.seq in shown and row.ledger in numbers)

@@ -6,20 +6,19 @@ expects: if another process was first, they are read again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from holdfast import chain, codec
+from holdfast import codec
 from holdfast.core import upcast
 from holdfast.core.history.withdrawals import CLOSING_REASON, find_withdrawal, find_withdrawn_calls
-from holdfast.errors import Contended, InvalidArgument, VersionConflict, describe_value
+from holdfast.errors import InvalidArgument, describe_value
 from holdfast.flows import effects
-from holdfast.flows.context import SessionContext, build_input, execute_commands, load_session
+from holdfast.flows.context import SessionContext, build_input, execute_on_state, load_session
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import CommandRequest
 from holdfast.flows.facts import withdrawals as fact_flows
 from holdfast.flows.history.visibility import measure_withdrawal
 from holdfast.flows.sessions.transcript import message_of, read_messages_in, read_withdrawn_messages
-from holdfast.model import limits
 from holdfast.model.facts.events import FactsRestored
 from holdfast.model.facts.fact import withdrawal_label
 from holdfast.model.history.commands import RestoreMessages, WithdrawMessages
@@ -27,7 +26,7 @@ from holdfast.model.history.events import MessagesRestored, MessagesWithdrawn
 from holdfast.model.history.ranges import LedgerFacts
 from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import StoredEvent
-from holdfast.model.names import check_name, check_size, check_whole
+from holdfast.model.names import check_size, check_whole
 from holdfast.model.sessions.events import MessageRecorded
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import SessionState
@@ -51,7 +50,7 @@ def withdraw(
     def build(state: SessionState) -> Flow[list[CommandRequest]]:
         return _build_withdrawal_requests(context, state, command)
 
-    events = yield from _execute(context, build, content, key, expect, cause)
+    events = yield from execute_on_state(context, build, content, key, expect, cause)
     context.engine.cache.packs.drop(context.scope.stream, context.frame)
     return (yield from _read_withdrawal(context, events)) if events else None
 
@@ -73,45 +72,9 @@ def restore(
     def build(state: SessionState) -> Flow[list[CommandRequest]]:
         return _build_restoration_requests(context, state, command)
 
-    events = yield from _execute(context, build, content, key, expect, cause)
+    events = yield from execute_on_state(context, build, content, key, expect, cause)
     context.engine.cache.packs.drop(context.scope.stream, context.frame)
     return (yield from _read_restoration(context, events))
-
-
-def _execute(
-    context: SessionContext,
-    build: Callable[[SessionState], Flow[list[CommandRequest]]],
-    content: bytes,
-    key: str | None,
-    expect: int | None,
-    cause: str | None,
-) -> Flow[Sequence[StoredEvent]]:
-    """Execute the commands that are built for the current state, built again if another process was first."""
-    if key is not None and (first := (yield from effects.find(context.scope.tenant, check_name("key", key)))):
-        return chain.answer_repeated_key(key, content, first).events
-    conflict: VersionConflict | None = None
-    for _ in range(limits.REDECIDE_TRIES):
-        state = yield from load_session(context)
-        requests = yield from build(state)
-        version = state.version if expect is None else expect
-        try:
-            appended = yield from execute_commands(
-                context.engine, requests, key=key, expect=version, cause=cause, key_content=content
-            )
-        except VersionConflict as error:
-            if expect is not None:
-                raise
-            conflict = error
-            continue
-        return appended.events
-    assert conflict is not None, "only a conflict leads to another try"
-    raise Contended(
-        stream=conflict.stream,
-        expected=conflict.expected,
-        actual=conflict.actual,
-        tries=limits.REDECIDE_TRIES,
-        limit_name="REDECIDE_TRIES",
-    ) from conflict
 
 
 def _build_withdrawal_requests(

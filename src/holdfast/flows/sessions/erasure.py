@@ -3,7 +3,7 @@
 Laws: with an event, every later event that quotes it is erased, as `quoted_events` declares. Calls and their results are
 erased together, and so are the events of one frame tree. With an entry, the chunks are erased that no other entry needs. If
 an erasure itself is erased, the new one names its events too, so that a readable event names every erased payload.
-A withdrawal in effect is erased with its messages.
+A withdrawal in effect is erased with its messages. What is erased in a session is erased in all forks that share it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.flows.entries.lookup import ENTRY_EVENTS, find_unused_chunks
 from holdfast.flows.frames.lookup import find_tree_events
+from holdfast.flows.lineage import find_forks, read_origin
 from holdfast.flows.sessions.transcript import message_of, read_messages_in, read_results, read_withdrawn_messages
 from holdfast.model import limits
 from holdfast.model.content import calling_seq
+from holdfast.model.entries.events import chunk_refs
 from holdfast.model.event import FrameTreeEvent, QuotedEvents
 from holdfast.model.events import QUOTING_EVENTS, Event
 from holdfast.model.history.events import ContextCompacted, MessagesWithdrawn, SummaryRecorded
 from holdfast.model.log import StoredEvent
 from holdfast.model.names import StreamId
+from holdfast.model.rows import scope_of
 from holdfast.model.sessions.events import CallStarted, EvidenceKept, MessageRecorded, PayloadsErased
 from holdfast.model.sessions.messages import Message
 
@@ -39,7 +42,7 @@ def find_erased_seqs(stream: StreamId, seqs: tuple[int, ...]) -> Flow[set[int]]:
         for recorded in (yield from effects.read(stream, seq - 1, 1)):
             if recorded.seq == seq:
                 erased.add(seq, recorded.type)
-                for linked in (yield from _find_linked_seqs(recorded)):
+                for linked in (yield from _find_linked_seqs(stream, recorded)):
                     erased.add(linked)
     for event in (yield from _read_quoting_events(stream)):
         if event.seq in erased.seqs or erased.has_source_of(event):
@@ -47,8 +50,33 @@ def find_erased_seqs(stream: StreamId, seqs: tuple[int, ...]) -> Flow[set[int]]:
             if event.summary is not None:
                 erased.summaries.append(event.summary)
     if erased.has_type(ENTRY_EVENTS):
-        erased.seqs |= yield from find_unused_chunks(stream, erased.seqs)
+        erased.seqs |= (yield from find_unused_chunks(stream, erased.seqs)) - (yield from _find_shared_chunks(stream))
     return erased.seqs
+
+
+def _find_shared_chunks(stream: StreamId) -> Flow[set[int]]:
+    """The events with chunks that entries of other sessions may need: those that a fork shares, and those that the own
+    entries of its forks need."""
+    origin = yield from read_origin(stream)
+    shared = set(range(1, origin.cut + 1)) if origin is not None and origin.lineage else set()
+    queue: list[int] = []
+    for fork in (yield from find_forks(stream)):
+        before: int | None = None
+        while page := (
+            yield from effects.read_back(scope_of(fork.row).stream, before, limits.READ_EVENTS, ENTRY_EVENTS)
+        ):
+            own = [recorded for recorded in page if recorded.seq > fork.row.cut]
+            queue += (ref.seq for recorded in own for ref in chunk_refs(upcast.decode_event(recorded)))
+            if len(own) < len(page):
+                break
+            before = page[-1].seq
+    while queue:
+        seq = queue.pop()
+        if seq not in shared:
+            shared.add(seq)
+            for recorded in (yield from effects.read(stream, seq - 1, 1)):
+                queue += (ref.seq for ref in chunk_refs(upcast.decode_event(recorded)))
+    return shared
 
 
 class _SummaryRange(msgspec.Struct, frozen=True):
@@ -131,31 +159,31 @@ def _summary_range(event: Event) -> _SummaryRange | None:
     return None
 
 
-def _find_linked_seqs(recorded: StoredEvent) -> Flow[set[int]]:
+def _find_linked_seqs(stream: StreamId, recorded: StoredEvent) -> Flow[set[int]]:
     event = upcast.decode_event(recorded)
     if isinstance(event, PayloadsErased):
         return {*event.seqs}
     if isinstance(event, MessagesWithdrawn):  # else its messages would be in view again
-        return (yield from _find_withdrawn_seqs(recorded, event))
+        return (yield from _find_withdrawn_seqs(stream, event))
     if isinstance(event, FrameTreeEvent):
-        return (yield from find_tree_events(recorded, event))
+        return (yield from find_tree_events(stream, recorded, event))
     if isinstance(event, CallStarted):  # else a call of unknown outcome would seem never started
-        return (yield from _find_call_group(recorded.stream, calling_seq(event.call) or recorded.seq))
+        return (yield from _find_call_group(stream, calling_seq(event.call) or recorded.seq))
     if not isinstance(event, MessageRecorded | EvidenceKept):
         return set()
     message = message_of(recorded)
     first = group_seq(message)
     if first == message.seq and not message.tool_calls:
         return set()
-    if first > message.seq or not (yield from _is_answer_to(recorded.stream, first, message)):
+    if first > message.seq or not (yield from _is_answer_to(stream, first, message)):
         return set()
-    return (yield from _find_call_group(recorded.stream, first))
+    return (yield from _find_call_group(stream, first))
 
 
-def _find_withdrawn_seqs(recorded: StoredEvent, event: MessagesWithdrawn) -> Flow[set[int]]:
+def _find_withdrawn_seqs(stream: StreamId, event: MessagesWithdrawn) -> Flow[set[int]]:
     """The messages of a withdrawal that is in effect."""
-    withdrawn = yield from read_withdrawn_messages(recorded.stream)
-    messages = yield from read_messages_in(recorded.stream, event.frame, event.ranges)
+    withdrawn = yield from read_withdrawn_messages(stream)
+    messages = yield from read_messages_in(stream, event.frame, event.ranges)
     return {each.seq for each in messages if withdrawn.find(each.seq, each.frame)}
 
 

@@ -1,12 +1,13 @@
 """Fork a session, compare two sessions of one origin, and find the point where they part.
 
-Laws: a fork and its parent change in one transaction, so an erasure in the parent always knows the forks that it must reach.
-No event and no body is copied.
+Laws: a fork and its parent change in one transaction, so an erasure in the parent knows all forks that it must reach. No
+event and no body is copied.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from typing import TypeAlias
 
 import msgspec
@@ -23,16 +24,23 @@ from holdfast.flows.context import (
     build_input,
     build_ledger_request,
     execute_commands,
+    execute_on_state,
     load_session,
 )
 from holdfast.flows.effects import Flow
+from holdfast.flows.entries.lookup import find_entry_seqs
 from holdfast.flows.execute import CommandRequest
 from holdfast.flows.facts.changes import writer_for
 from holdfast.flows.facts.queries import own_ledger
+from holdfast.flows.lineage import find_children, find_forks
+from holdfast.flows.sessions.erasure import find_erased_seqs
 from holdfast.flows.sessions.messages import find_message
+from holdfast.model.entries.commands import DeleteEntries
 from holdfast.model.facts.commands import BranchLedger, ForkLedger
-from holdfast.model.names import Scope, check_name, check_whole, hash_long_name
-from holdfast.model.sessions.commands import BranchSession, ForkSession
+from holdfast.model.inputs import DecisionInput
+from holdfast.model.names import Scope, StreamId, check_name, check_whole, hash_long_name
+from holdfast.model.rows import scope_of
+from holdfast.model.sessions.commands import BranchSession, ErasePayloads, ForkSession
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import SessionState
 
@@ -118,3 +126,35 @@ def _find_ledger_cut(owner: Scope, cut: int) -> Flow[int]:
 
 def _build_ledger_request(engine: EngineContext, command: BranchLedger | ForkLedger) -> CommandRequest:
     return build_ledger_request(LedgerContext(engine, command.ledger, writer_for(engine, None)), command)
+
+
+def erase_with_forks(
+    context: SessionContext, command: ErasePayloads | DeleteEntries, *, key: str | None = None, cause: str | None = None
+) -> Flow[None]:
+    """Erase events of a session, and of its forks as far as they share them, in one transaction."""
+    stream = context.scope.stream
+
+    def build(_: SessionState) -> Flow[list[CommandRequest]]:
+        inputs = build_input(context.engine)
+        requests = [CommandRequest(command, inputs)]
+        if not (yield from find_children(stream)):
+            return requests
+        seqs = command.seqs if isinstance(command, ErasePayloads) else (yield from find_entry_seqs(command))
+        closure = yield from find_erased_seqs(stream, seqs)
+        return requests + (yield from _build_fork_erasures(stream, closure, command.reason, inputs))
+
+    yield from execute_on_state(context, build, codec.encode_commands([command]), key, None, cause)
+
+
+def _build_fork_erasures(
+    stream: StreamId, seqs: Collection[int], reason: str, inputs: DecisionInput
+) -> Flow[list[CommandRequest]]:
+    """The commands that erase these events of a session in its forks, as far as they share them."""
+    requests: list[CommandRequest] = []
+    for fork in (yield from find_forks(stream)):
+        shared = tuple(sorted(seq for seq in seqs if seq <= fork.cut))
+        if shared and not (fork.row.gone and not fork.row.residue):
+            scope = scope_of(fork.row)
+            command = ErasePayloads(scope=scope, seqs=shared, reason=reason, shared=True, alone=bool(fork.row.gone))
+            requests.append(CommandRequest(command, inputs))
+    return requests

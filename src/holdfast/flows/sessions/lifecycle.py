@@ -17,12 +17,19 @@ from holdfast.core.sessions.layers import check_identity
 from holdfast.core.situation.fold import copy_states
 from holdfast.errors import DataError, HoldfastError, InvalidArgument, InvalidCursor, SessionExists, describe_value
 from holdfast.flows import effects
-from holdfast.flows.context import EngineContext, SessionContext, execute_command, load_session
+from holdfast.flows.context import (
+    EngineContext,
+    SessionContext,
+    execute_command,
+    load_session,
+)
 from holdfast.flows.effects import Flow
 from holdfast.flows.facts.changes import erase_ledger, expire_due_facts
 from holdfast.flows.frames.frames import time_out_frames
 from holdfast.flows.frames.lookup import session_filter
-from holdfast.flows.load import load_session_state
+from holdfast.flows.lineage import find_forks
+from holdfast.flows.load import find_hidden_seqs, load_session_state
+from holdfast.flows.sessions.forks import erase_with_forks
 from holdfast.flows.sessions.ingest import check_object, to_microseconds
 from holdfast.flows.sessions.layers import copy_layers
 from holdfast.flows.sessions.transcript import message_of, read_withdrawn_messages
@@ -165,10 +172,16 @@ def destroy(
     reason: str = "destroyed",
     *,
     offload: bool = True,
+    forks: Literal["refuse", "destroy"] = "refuse",
     key: str | None = None,
     cause: str | None = None,
 ) -> Flow[None]:
     """Destroy the session, and erase its content once the outbox has nothing of it."""
+    if check_choice("forks", forks, ("refuse", "destroy")) == "destroy":
+        for child in reversed((yield from find_forks(context.scope.stream))):
+            if not child.row.gone:
+                fork = SessionContext(context.engine, scope_of(child.row))
+                yield from destroy(fork, reason, offload=offload, cause=cause)
     command = DestroySession(scope=context.scope, reason=_check_reason(reason), offload=check_flag("offload", offload))
     yield from execute_command(context, command, closing_reason=reason, key=key, cause=cause)
     yield from _erase_destroyed(context)
@@ -181,7 +194,7 @@ def erase(context: SessionContext, seqs: Sequence[int], reason: str, *, key: str
     named = tuple(check_whole("an event to erase", seq, 1) for seq in seqs)
     check_size("the erasure", len({*named}), "events", "ERASE_EVENTS", "Erase in several steps.")  # each is read
     command = ErasePayloads(scope=context.scope, seqs=named, reason=codec.check_text("the reason", reason))
-    yield from execute_command(context, command, key=key)
+    yield from erase_with_forks(context, command, key=key)
 
 
 def _check_reason(reason: object) -> str:
@@ -199,15 +212,17 @@ def _erase_destroyed(context: SessionContext) -> Flow[None]:
     stream = context.scope.stream
     yield from erase_ledger(context.engine, LedgerId(context.scope.tenant, "session", stream.key), "destroyed")
     session = yield from load_session_state(stream, context.engine.cache, fresh=True)
+    hidden = yield from find_hidden_seqs(stream)
     after, end = 0, session.version
-    while session.residue and after < end:
+    while (session.residue or session.origin) and after < end:
         seqs: list[int] = []
         while after < end and len(seqs) < limits.ERASE_EVENTS:
             page = yield from effects.read(stream, after, min(limits.READ_EVENTS, limits.ERASE_EVENTS - len(seqs)))
-            seqs += (each.seq for each in page if each.payload is not None and each.type not in RETAINED_EVENTS)
+            stored = (each for each in page if each.payload is not None and each.type not in RETAINED_EVENTS)
+            seqs += (each.seq for each in stored if each.seq not in hidden)
             after = page[-1].seq
         if seqs:
-            command = ErasePayloads(scope=context.scope, seqs=tuple(seqs), reason="destroyed", alone=True)
+            command = ErasePayloads(scope=context.scope, seqs=tuple(seqs), reason="destroyed", alone=True, shared=True)
             yield from execute_command(context, command)
 
 

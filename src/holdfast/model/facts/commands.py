@@ -130,6 +130,8 @@ class EraseFacts(LedgerCommandBase, frozen=True, kw_only=True, tag="erase_facts"
     seqs: tuple[int, ...] = ()
     """Events to erase, whatever they are: for a ledger that is erased with its session."""
     reason: str
+    shared: bool = False
+    """The facts are erased in the ledger that stores them, too."""
 
 
 class ForkLedger(LedgerCommandBase, frozen=True, kw_only=True, tag="fork_ledger"):

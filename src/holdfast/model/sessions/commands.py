@@ -111,6 +111,8 @@ class ErasePayloads(SessionCommandBase, frozen=True, kw_only=True, tag="erase_pa
     reason: str
     alone: bool = False
     """Erase only these events: the caller names all that belong together."""
+    shared: bool = False
+    """The events are erased in the session that stores them, too, or the fork that shares them is destroyed."""
 
 
 class StartCall(SessionCommandBase, frozen=True, kw_only=True, tag="start_call"):

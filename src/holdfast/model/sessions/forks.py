@@ -15,7 +15,7 @@ class Segment(msgspec.Struct, frozen=True):
     last: int
 
     def stream_beside(self, fork: StreamId) -> StreamId:
-        return StreamId(fork.tenant, fork.kind, self.key)
+        return fork.beside(self.key)
 
 
 class ForkOrigin(msgspec.Struct, frozen=True, kw_only=True):
