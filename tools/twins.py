@@ -18,7 +18,7 @@ _CLASSES = re.compile(
     r"\b(_?)(Session|Frame|Ledger|Conversation|\w+Facet|(?:Conversation|Ledger)Base|(?:Frame|Turn)Block)\b"
 )
 _METHODS = re.compile(r"(?=^    (?:def |@))", re.MULTILINE)
-_DRIVES = re.compile(r"self\.(_drive|_run|_run_own|_run_in_ledger_of)\(")
+_DRIVES = re.compile(r"self\.(_drive|_run|_run_own|_run_in_ledger_of|_open_fork)\(")
 _STRINGS = re.compile(r'(""".*?""")', re.DOTALL)
 _EXAMPLE_CALL = re.compile(r"\b(?:session|frame|ledger|engine|client)\.[\w.]+(?<!tool)(?<!\.ledger)\(")
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
+import msgspec
+
 import holdfast
 from holdfast.errors import HoldfastError, InvalidArgument, LeaseLost
 from holdfast.flows.context import LedgerContext, SessionContext
@@ -15,6 +17,7 @@ from holdfast.flows.facts import changes, observation
 from holdfast.flows.frames import frames
 from holdfast.flows.sessions import turns
 from holdfast.model.facts.fact import Fact
+from holdfast.model.names import check_flag
 from holdfast.runtime.async_driver import run_uncancelled
 from holdfast.runtime.base import ContextHolder, LedgerHolder, TurnPlan, frame_ending_for
 
@@ -38,6 +41,18 @@ class AsyncConversationBase(ContextHolder):
 
     def _open_frame(self, flow: Flow[SessionContext]) -> AwaitableFrame:
         return AwaitableFrame(self._drive, flow)
+
+    async def _open_fork(
+        self, fork: Callable[[SessionContext], Flow[SessionContext]], *, ephemeral: bool
+    ) -> holdfast.AsyncSession:
+        """Open a fork; an ephemeral one with a driver whose writes stay in memory."""
+        context, drive = self._context, self._drive
+        if check_flag("ephemeral", ephemeral):
+            from holdfast.runtime.overlay import Overlay, derive_ephemeral  # noqa: PLC0415 - few programs need it
+
+            context = msgspec.structs.replace(context, engine=derive_ephemeral(context.engine))
+            drive = Overlay().wrap_driver(drive)
+        return holdfast.AsyncSession(drive, await drive(fork(context)))
 
     async def _run_own(
         self, flow: Callable[Concatenate[LedgerContext, P], Flow[T]], *args: P.args, **kwargs: P.kwargs

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Self, Unpack
@@ -462,12 +463,14 @@ class AsyncSession(_AsyncConversation):
         at: Message | int | str | None = None,
         *,
         as_: str | None = None,
+        ephemeral: bool = False,
         key: str | None = None,
         cause: str | None = None,
     ) -> AsyncSession:
         """Begin another session that shares this conversation up to a point, and goes on from there.
 
             branch = await session.fork(at=message, as_="order-1-other-answer")
+            what_if = await session.fork(ephemeral=True)
 
         `at` is the last message that both share, its seq, or any id of it; without it, both share everything so far.
         `as_` is the name of the new session; without it, a name is made. Nothing is copied: the fork reads the shared
@@ -475,10 +478,12 @@ class AsyncSession(_AsyncConversation):
 
         The fork has the facts of the session's own ledger at that point, in a ledger of its own; other ledgers are
         shared. Tool calls that were open at that point are closed in the fork, and frames are cancelled there. What is
-        erased here is erased in the fork, too."""
-        return AsyncSession(
-            self._drive, await self._drive(forks.fork(self._context, at, as_=as_, key=key, cause=cause))
-        )
+        erased here is erased in the fork, too.
+
+        An `ephemeral` fork is in the memory of this process alone. All that is written through it stays there, also facts
+        in shared ledgers and large bodies; nothing of it is left when it is no longer used."""
+        options: dict[str, Any] = {"as_": as_, "key": key, "cause": cause}
+        return await self._open_fork(functools.partial(forks.fork, at=at, **options), ephemeral=ephemeral)
 
     async def destroy(
         self, reason: str = "destroyed", *, offload: bool = True, key: str | None = None, cause: str | None = None

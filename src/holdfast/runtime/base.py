@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
+import msgspec
+
 import holdfast
 from holdfast.errors import HoldfastError, InvalidArgument, LeaseLost
 from holdfast.flows.context import LedgerContext, SessionContext
@@ -22,7 +24,7 @@ from holdfast.flows.frames import frames
 from holdfast.flows.sessions import tools, turns
 from holdfast.model.facts.fact import Fact
 from holdfast.model.frames.frames import Ending
-from holdfast.model.names import LedgerId, Scope
+from holdfast.model.names import LedgerId, Scope, check_flag
 from holdfast.model.tools.tool import FunctionTool, tools_by_name
 from holdfast.runtime.driver import COROUTINE_REASON
 
@@ -69,6 +71,18 @@ class ConversationBase(ContextHolder):
 
     def _open_frame(self, flow: Flow[SessionContext]) -> holdfast.Frame:
         return holdfast.Frame(self._drive, self._drive(flow))
+
+    def _open_fork(
+        self, fork: Callable[[SessionContext], Flow[SessionContext]], *, ephemeral: bool
+    ) -> holdfast.Session:
+        """Open a fork; an ephemeral one with a driver whose writes stay in memory."""
+        context, drive = self._context, self._drive
+        if check_flag("ephemeral", ephemeral):
+            from holdfast.runtime.overlay import Overlay, derive_ephemeral  # noqa: PLC0415 - few programs need it
+
+            context = msgspec.structs.replace(context, engine=derive_ephemeral(context.engine))
+            drive = Overlay().wrap_driver(drive)
+        return holdfast.Session(drive, drive(fork(context)))
 
     def _run_own(self, flow: Callable[Concatenate[LedgerContext, P], Flow[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a flow on the session's own ledger."""

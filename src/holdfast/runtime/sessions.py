@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Self, Unpack
@@ -452,12 +453,14 @@ class Session(_Conversation):
         at: Message | int | str | None = None,
         *,
         as_: str | None = None,
+        ephemeral: bool = False,
         key: str | None = None,
         cause: str | None = None,
     ) -> Session:
         """Begin another session that shares this conversation up to a point, and goes on from there.
 
             branch = session.fork(at=message, as_="order-1-other-answer")
+            what_if = session.fork(ephemeral=True)
 
         `at` is the last message that both share, its seq, or any id of it; without it, both share everything so far.
         `as_` is the name of the new session; without it, a name is made. Nothing is copied: the fork reads the shared
@@ -465,8 +468,12 @@ class Session(_Conversation):
 
         The fork has the facts of the session's own ledger at that point, in a ledger of its own; other ledgers are
         shared. Tool calls that were open at that point are closed in the fork, and frames are cancelled there. What is
-        erased here is erased in the fork, too."""
-        return Session(self._drive, self._drive(forks.fork(self._context, at, as_=as_, key=key, cause=cause)))
+        erased here is erased in the fork, too.
+
+        An `ephemeral` fork is in the memory of this process alone. All that is written through it stays there, also facts
+        in shared ledgers and large bodies; nothing of it is left when it is no longer used."""
+        options: dict[str, Any] = {"as_": as_, "key": key, "cause": cause}
+        return self._open_fork(functools.partial(forks.fork, at=at, **options), ephemeral=ephemeral)
 
     def destroy(
         self, reason: str = "destroyed", *, offload: bool = True, key: str | None = None, cause: str | None = None

@@ -153,7 +153,7 @@ class MemoryStore:
     ) -> Iterator[Row]:
         """Yield the rows that can match: all, or those of the stream, the key or the anchors that the query names."""
         streams = self._rows.get(table.table, {})
-        stream = _find_stream(table, where)
+        stream = find_stream(table, where)
         if stream is None:
             return (row for rows in streams.values() for row in rows.values())
         if table is FactRow and "subject" in where:
@@ -335,7 +335,7 @@ class MemoryStore:
         return self._lock
 
 
-def _find_stream(table: type[Row], where: Mapping[str, str | int]) -> StreamId | None:
+def find_stream(table: type[Row], where: Mapping[str, str | int]) -> StreamId | None:
     """Return the only stream whose rows can match, if the query names it."""
     tenant, ledger = where.get("tenant"), where.get("ledger")
     if tenant is None:
