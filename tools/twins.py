@@ -18,7 +18,7 @@ _CLASSES = re.compile(
     r"\b(_?)(Session|Frame|Ledger|Conversation|\w+Facet|(?:Conversation|Ledger)Base|(?:Frame|Turn)Block)\b"
 )
 _METHODS = re.compile(r"(?=^    (?:def |@))", re.MULTILINE)
-_DRIVES = re.compile(r"self\.(_drive|_run|_run_own|_run_in_ledger_of|_open_fork)\(")
+_DRIVES = re.compile(r"(self|other|into)\.(_drive|_run|_run_own|_run_in_ledger_of|_open_fork)\(")
 _STRINGS = re.compile(r'(""".*?""")', re.DOTALL)
 _EXAMPLE_CALL = re.compile(r"\b(?:session|frame|ledger|engine|client)\.[\w.]+(?<!tool)(?<!\.ledger)\(")
 
@@ -53,7 +53,7 @@ def _await_method(text: str) -> str:
         text = re.sub(r"return (\w+)\(self\)", r"return async_\1(self)", text)
         text = text.replace("-> Callable[..., str]", "-> Callable[..., Coroutine[Any, Any, str]]")
     elif _DRIVES.search(text):
-        text = _DRIVES.sub(r"await self.\1(", text.replace("    def ", "    async def ", 1))
+        text = _DRIVES.sub(r"await \1.\2(", text.replace("    def ", "    async def ", 1))
     return _await_examples(text)
 
 

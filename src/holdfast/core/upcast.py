@@ -39,6 +39,7 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("frame.popped", 1): _keep_payload("frame.popped"),
     ("call.started", 1): _keep_payload("call.started"),  # 2: the turn
     ("frame.handle_added", 1): _keep_payload("frame.handle_added"),
+    ("facts.proposed", 1): _keep_payload("facts.proposed"),  # 2: the origin of merged facts
 }
 """By (type, version) as stored."""
 

@@ -52,6 +52,8 @@ SUMMARIES = 100
 """Summaries in effect in one session."""
 SUMMARY_EVENTS = 1_000
 """Events that one summary may cover, without those that earlier summaries cover."""
+DIFF_MESSAGES = 1_000
+"""Messages of each session that a comparison of two sessions returns: the newest."""
 WITHDRAWALS = 1_000
 """Withdrawals in effect in one session since its last reset."""
 WITHDRAWN_FACTS = 1_000

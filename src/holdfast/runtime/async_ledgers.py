@@ -7,9 +7,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Unpack
 
+import holdfast
 from holdfast.flows.facts import changes, observation, queries
 from holdfast.flows.facts.queries import Scopes
+from holdfast.flows.sessions import diffs
 from holdfast.model.facts.fact import Fact, FactExplanation, FactMatch, FactScope, FactSource, MemoryType
+from holdfast.model.facts.outcomes import ObservedProposal
 from holdfast.model.names import check_options
 from holdfast.model.state import OpenProposal
 from holdfast.runtime.async_base import AsyncConversationBase, AsyncLedgerBase
@@ -331,6 +334,20 @@ class AsyncFactsFacet(AsyncConversationBase):
         """Retract a fact, and every fact that was derived from it. Returns the facts that have ended. See
         Ledger.retract()."""
         return await self._run_in_ledger_of(fact, changes.retract, fact, reason=reason, key=key, cause=cause)
+
+    async def merge(
+        self, into: holdfast.AsyncSession, *, apply: bool = False, key: str | None = None, cause: str | None = None
+    ) -> tuple[ObservedProposal, ...]:
+        """Bring the facts that this session changed in its own ledger back into the session that it was forked from.
+
+            branch.facts.merge(session)  # await session.facts.proposals() has them now
+
+        They become proposals that wait for accept() or decline(). With `apply`, they are set at once, with the authority
+        of the other session's identity; a fact of higher authority there stays, and the new one is a claim. The source of
+        a merged fact is this session and its fact. Facts that have not changed since the fork are left alone. Links to
+        other facts are not merged."""
+        side = await self._drive(diffs.read_side(self._context))
+        return await into._drive(diffs.merge_facts(into._context, side, apply=apply, key=key, cause=cause))
 
     async def proposals(self) -> tuple[OpenProposal, ...]:
         """List the proposals of observe() that wait for a decision."""

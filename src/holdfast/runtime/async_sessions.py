@@ -16,7 +16,7 @@ from holdfast.flows.frames import frames, recovery, suspension
 from holdfast.flows.frames.frames import FrameReference
 from holdfast.flows.history import withdrawals
 from holdfast.flows.packs import assembly
-from holdfast.flows.sessions import forks, ingest, layers, lifecycle, tools
+from holdfast.flows.sessions import diffs, forks, ingest, layers, lifecycle, tools
 from holdfast.flows.sessions import messages as message_flows
 from holdfast.model.content import Role, ToolCall, Usage
 from holdfast.model.facts.outcomes import ObservationResult
@@ -34,6 +34,7 @@ from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import StoredEvent
 from holdfast.model.names import check_options
 from holdfast.model.packs.pack import Brief, Profile
+from holdfast.model.sessions.diffs import SessionDiff
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import OpenCall, SessionState
@@ -484,6 +485,20 @@ class AsyncSession(_AsyncConversation):
         in shared ledgers and large bodies; nothing of it is left when it is no longer used."""
         options: dict[str, Any] = {"as_": as_, "key": key, "cause": cause}
         return await self._open_fork(functools.partial(forks.fork, at=at, **options), ephemeral=ephemeral)
+
+    async def diff(self, other: AsyncSession) -> SessionDiff:
+        """Compare this session with another one, usually one that was forked from it.
+
+            await session.diff(branch).theirs  # the messages that only the branch has
+
+        The result has the messages after the last one that both share, and the keys for which the own ledgers of the two
+        have different facts."""
+        ours = await self._drive(diffs.read_side(self._context))
+        theirs = await other._drive(diffs.read_side(other._context))
+        shared = diffs.find_common_end(ours, theirs)
+        own_messages = await self._drive(diffs.read_later_messages(ours, shared))
+        other_messages = await other._drive(diffs.read_later_messages(theirs, shared))
+        return diffs.build_diff(ours, theirs, own_messages, other_messages)
 
     async def destroy(
         self, reason: str = "destroyed", *, offload: bool = True, key: str | None = None, cause: str | None = None

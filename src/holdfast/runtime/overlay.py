@@ -158,10 +158,11 @@ class Overlay:
     def _find_positions(self, stream: StreamId, seqs: tuple[int, ...]) -> Flow[tuple[tuple[int, ...], ...]]:
         base = self._bases.get(stream)
         if base is None:
-            return (yield StoreCall("positions", (stream, seqs)))
+            below: tuple[tuple[int, ...], ...] = yield StoreCall("positions", (stream, seqs))
+            return below
         own = [(_AFTER_ALL, *position) if position else () for position in self._memory.positions(stream, seqs)]
         if base.version and not all(own):
-            below: tuple[tuple[int, ...], ...] = yield StoreCall("positions", (stream, seqs))
+            below = yield StoreCall("positions", (stream, seqs))
             pairs = zip(seqs, own, below, strict=True)
             own = [mine or (theirs if seq <= base.version else ()) for seq, mine, theirs in pairs]
         return tuple(own)
@@ -169,7 +170,8 @@ class Overlay:
     def _find_head(self, stream: StreamId) -> Flow[StreamHead | None]:
         if stream in self._bases:
             return self._memory.head(stream)
-        return (yield StoreCall("head", (stream,)))
+        below: StreamHead | None = yield StoreCall("head", (stream,))
+        return below
 
     def _find_snapshot(self, stream: StreamId) -> Flow[Snapshot | None]:
         base = self._bases.get(stream)

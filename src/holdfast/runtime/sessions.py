@@ -14,7 +14,7 @@ from holdfast.flows.frames import frames, recovery, suspension
 from holdfast.flows.frames.frames import FrameReference
 from holdfast.flows.history import withdrawals
 from holdfast.flows.packs import assembly
-from holdfast.flows.sessions import forks, ingest, layers, lifecycle, tools
+from holdfast.flows.sessions import diffs, forks, ingest, layers, lifecycle, tools
 from holdfast.flows.sessions import messages as message_flows
 from holdfast.model.content import Role, ToolCall, Usage
 from holdfast.model.facts.outcomes import ObservationResult
@@ -32,6 +32,7 @@ from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import StoredEvent
 from holdfast.model.names import check_options
 from holdfast.model.packs.pack import Brief, Profile
+from holdfast.model.sessions.diffs import SessionDiff
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import OpenCall, SessionState
@@ -474,6 +475,20 @@ class Session(_Conversation):
         in shared ledgers and large bodies; nothing of it is left when it is no longer used."""
         options: dict[str, Any] = {"as_": as_, "key": key, "cause": cause}
         return self._open_fork(functools.partial(forks.fork, at=at, **options), ephemeral=ephemeral)
+
+    def diff(self, other: Session) -> SessionDiff:
+        """Compare this session with another one, usually one that was forked from it.
+
+            session.diff(branch).theirs  # the messages that only the branch has
+
+        The result has the messages after the last one that both share, and the keys for which the own ledgers of the two
+        have different facts."""
+        ours = self._drive(diffs.read_side(self._context))
+        theirs = other._drive(diffs.read_side(other._context))
+        shared = diffs.find_common_end(ours, theirs)
+        own_messages = self._drive(diffs.read_later_messages(ours, shared))
+        other_messages = other._drive(diffs.read_later_messages(theirs, shared))
+        return diffs.build_diff(ours, theirs, own_messages, other_messages)
 
     def destroy(
         self, reason: str = "destroyed", *, offload: bool = True, key: str | None = None, cause: str | None = None

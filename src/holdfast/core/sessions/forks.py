@@ -7,7 +7,7 @@ Usage and history that waits for long-term memory are counted where they were re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ from holdfast.model import limits
 from holdfast.model.content import Usage
 from holdfast.model.events import Event
 from holdfast.model.frames.frames import FrameState
-from holdfast.model.names import Scope
+from holdfast.model.names import StreamId
 from holdfast.model.sessions.commands import BranchSession
 from holdfast.model.sessions.events import SessionBranched, SessionForked
 from holdfast.model.sessions.forks import ForkOrigin, Segment
@@ -78,22 +78,35 @@ def extend_lineage(origin: ForkOrigin | None, key: tuple[str, ...], cut: int) ->
 
 
 class SharedStretch(NamedTuple):
-    """Events `first` to `last` of a session, and the session that stores them."""
+    """Events `first` to `last` of a stream, and the stream that stores them."""
 
-    scope: Scope
+    stream: StreamId
     first: int
     last: int
 
 
-def stretches_of(state: SessionState, scope: Scope) -> list[SharedStretch]:
-    """Where the events of a session are stored, the oldest first: itself, unless it is a fork."""
+def stretches_of(
+    origin: ForkOrigin | None, stream: StreamId, version: int = limits.WHOLE_NUMBER
+) -> list[SharedStretch]:
+    """Where the events of a stream are stored, the oldest first: in itself, unless it is a fork."""
     stretches: list[SharedStretch] = []
     first = 1
-    for segment in state.origin.lineage if state.origin else ():
-        owner = Scope.from_stream(segment.stream_beside(scope.stream))
-        stretches.append(SharedStretch(owner, first, segment.last))
+    for segment in origin.lineage if origin else ():
+        stretches.append(SharedStretch(segment.stream_beside(stream), first, segment.last))
         first = segment.last + 1
-    return [*stretches, SharedStretch(scope, first, limits.WHOLE_NUMBER)]
+    return [*stretches, SharedStretch(stream, first, version)]
+
+
+def find_shared(one: Iterable[SharedStretch], other: Iterable[SharedStretch]) -> int:
+    """The seq of the last event that two streams have in common; 0 for none."""
+    shared = 0
+    for ours, theirs in zip(one, other, strict=False):
+        if ours.stream != theirs.stream:
+            break
+        shared = min(ours.last, theirs.last)
+        if ours.last != theirs.last:
+            break
+    return shared
 
 
 def fork_faults(state: SessionState, event: Event | None) -> Iterator[str]:

@@ -198,7 +198,7 @@ def accept(
     waiting = proposals.find_proposal(state, context.scope.session, proposal)
     home = LedgerId(context.scope.tenant, waiting.ledger[0], waiting.ledger[1:])  # type: ignore[arg-type]
     target = LedgerContext(context.engine, home, writer_for(context.engine, state.identity))
-    command = _build_command(context, home, waiting.proposal, waiting.message)
+    command = build_command(context, home, waiting.proposal, waiting.message)
     decision = DecideProposal(scope=context.scope, proposal=waiting.id, accepted=True)
     parts = [CommandRequest(decision, build_input(context.engine)), build_ledger_request(target, command)]
     yield from execute_commands(context.engine, parts, key=key, cause=cause, key_content=key_content)
@@ -258,11 +258,13 @@ def observe(
             continue
         refusals.append([])
         if each.outcome in ("applied", "claimed"):
-            command = _build_command(context, each.ledger, each.proposal, utterance.seq)
+            command = build_command(context, each.ledger, each.proposal, utterance.seq)
             home = LedgerContext(context.engine, each.ledger, writer)
             parts.append(build_ledger_request(home, command, refusals[-1]))
     if verdicts:
-        parts.append(_build_proposals_part(context, utterance.seq, verdicts, refusals))
+        parts.append(
+            build_proposals_part(context, _choose_detector(context.engine).name, utterance.seq, verdicts, refusals)
+        )
     if stored is not None and not parts:
         return ObservationResult(message=stored, error=failure)
     appended = yield from execute_commands(
@@ -271,14 +273,18 @@ def observe(
     return _build_result(appended.events, stored, failure)
 
 
-def _build_proposals_part(
-    context: SessionContext, seq: int, verdicts: Sequence[ObservedProposal], refusals: list[list[str]]
+def build_proposals_part(
+    context: SessionContext,
+    detector: str,
+    seq: int,
+    verdicts: Sequence[ObservedProposal],
+    refusals: list[list[str]],
 ) -> CommandRequest:
     """The command that stores the proposals and their outcomes."""
     waiting = [each for each in verdicts if each.outcome == "asked"]
     command = ProposeFacts(
         scope=context.scope,
-        detector=_choose_detector(context.engine).name,
+        detector=detector,
         message=seq,
         proposals=tuple((one.ledger.stream.key, one.proposal) for one in waiting),
         why=tuple(one.why for one in waiting),
@@ -295,6 +301,14 @@ def _build_proposals_part(
 
 def _build_result(events: Sequence[StoredEvent], stored: Message | None, failure: str = "") -> ObservationResult:
     """The result of an observation, from its events: open proposals first."""
+    message = (
+        stored if stored is not None else next(message_of(each) for each in events if each.type == MessageRecorded.name)
+    )
+    return ObservationResult(message=message, proposals=build_verdicts(events), error=failure)
+
+
+def build_verdicts(events: Sequence[StoredEvent]) -> tuple[ObservedProposal, ...]:
+    """The proposals in these events, with their outcomes: open ones first."""
     verdicts: list[ObservedProposal] = []
     for recorded in events:
         event = upcast.decode_event(recorded)
@@ -308,10 +322,7 @@ def _build_result(events: Sequence[StoredEvent], stored: Message | None, failure
         for one in event.settled:
             home = LedgerId.from_stream(StreamId(tenant, "ledger", one.ledger))
             verdicts.append(ObservedProposal(proposal=one.proposal, outcome=one.outcome, ledger=home, why=one.why))
-    message = (
-        stored if stored is not None else next(message_of(each) for each in events if each.type == MessageRecorded.name)
-    )
-    return ObservationResult(message=message, proposals=tuple(verdicts), error=failure)
+    return tuple(verdicts)
 
 
 def _limit_size(verdicts: list[ObservedProposal]) -> list[ObservedProposal]:
@@ -534,7 +545,7 @@ def _clean_key(text: str) -> str:
     return plain.encode(errors="replace")[: limits.NAME_BYTES].decode(errors="ignore")
 
 
-def _build_command(context: SessionContext, home: LedgerId, proposal: Proposal, seq: int) -> LedgerCommand:
+def build_command(context: SessionContext, home: LedgerId, proposal: Proposal, seq: int) -> LedgerCommand:
     """The command that applies a proposal to a ledger."""
     if proposal.fact is not None and proposal.change == "expire":
         return ExpireFact(ledger=home, fact=proposal.fact, reason=proposal.reason)
@@ -545,15 +556,22 @@ def _build_command(context: SessionContext, home: LedgerId, proposal: Proposal, 
         ledger=home,
         key=proposal.key,
         value=codec.check_json("the proposed value", proposal.value),
-        source=FactSource(type="conversation", name=proposal.authority, turn=seq or None),
+        source=_build_source(proposal, seq),
         scope=proposal.scope,
         scope_id=proposal.scope_id,
         supersedes=() if proposal.fact is None else (proposal.fact,),
         is_constraint=None,
         mentions=() if proposal.new is None else _build_mentions(context, (proposal.new,), seq),
         old_mentions=_build_mentions(context, proposal.old, seq),
+        provenance=(proposal.origin,) if proposal.origin else (),
         reason=proposal.reason,
     )
+
+
+def _build_source(proposal: Proposal, seq: int) -> FactSource:
+    if proposal.origin:
+        return FactSource(name=proposal.origin)
+    return FactSource(type="conversation", name=proposal.authority, turn=seq or None)
 
 
 def _build_mentions(context: SessionContext, spans: Sequence[MessageSpan], seq: int) -> tuple[Mention, ...]:

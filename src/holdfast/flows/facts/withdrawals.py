@@ -37,7 +37,7 @@ class _Origins:
 
     def __init__(self, context: SessionContext, state: SessionState, messages: Sequence[Message]) -> None:
         self._scope = context.scope
-        self._stretches = stretches_of(state, context.scope)
+        self._stretches = stretches_of(state.origin, context.scope.stream)
         self._seqs = {message.seq for message in messages}
         self._hidden: SeqRanges = state.hidden_ranges(context.frame)
         self._ids: dict[str, int] = {}
@@ -56,8 +56,8 @@ class _Origins:
         # for a ledger that others use, too, a message that is stored in another session is stated there
         stretches = self._stretches if is_own else self._stretches[-1:]
         for each in fact.mentions:
-            home = Scope(self._scope.tenant, each.actor, each.session, each.thread or None)
-            in_session = any(one.scope == home and one.first <= each.seq <= one.last for one in stretches)
+            home = Scope(self._scope.tenant, each.actor, each.session, each.thread or None).stream
+            in_session = any(one.stream == home and one.first <= each.seq <= one.last for one in stretches)
             yield self._judge(each.seq) if in_session else "other"
         for name in fact.provenance:
             yield "now" if self._ids.get(name, 0) >= stretches[0].first else "other"

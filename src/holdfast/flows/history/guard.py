@@ -354,11 +354,11 @@ def _load_spans(
         return {}
     numbers = {codec.encode_stream_key(ledger.stream): number for number, ledger in ledgers}
     rows: list[MentionRow] = []
-    for stretch, live in itertools.product(stretches_of(state, context.scope), (0, 1)):
+    for stretch, live in itertools.product(stretches_of(state.origin, context.scope.stream), (0, 1)):
         first, end = max(min(shown), stretch.first), min(max(shown), stretch.last)
         if first > end:
             continue
-        where: dict[str, str | int] = {**stretch.scope.columns, "live": live}
+        where: dict[str, str | int] = {**Scope.from_stream(stretch.stream).columns, "live": live}
         bounds: dict[str, Any] = {"least": {"seq": first}, "most": {"seq": end}, "order": _IN_ORDER}
         last: MentionRow | None = None
         while page := (yield from effects.rows(MentionRow, where, last, limits.READ_EVENTS, **bounds)):

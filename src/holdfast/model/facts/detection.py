@@ -92,6 +92,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     """Where messages state the old value."""
     new: MessageSpan | None = None
     """Where a message states the new value. The proposal is erased together with that message."""
+    origin: str = ""
+    """For a fact that is merged from another session: that session and the fact; otherwise empty."""
 
 
 ProposalOutcome: TypeAlias = Literal["applied", "claimed", "asked", "ignored", "noted"]

@@ -244,6 +244,7 @@ class FactsProposed(EventBase, frozen=True, kw_only=True):
     `settled` are the other proposals, with their outcomes."""
 
     name = "facts.proposed"
+    version = 2
     detector: Identifier[str]
     message: int
     """The seq of the message."""
