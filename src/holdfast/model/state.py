@@ -15,7 +15,7 @@ from holdfast.model.sessions.layers import EnvironmentItem, Identity, WorkingIte
 from holdfast.model.sessions.turns import Lease
 from holdfast.model.situation.situations import SituationState
 
-SNAPSHOT_FORMAT = 11
+SNAPSHOT_FORMAT = 12
 """Raised whenever SessionState, or its fold, changes: streams with older snapshots are then replayed."""
 LEDGER_FORMAT = 1
 """The same for LedgerState."""
@@ -140,6 +140,8 @@ class WithdrawalRef(msgspec.Struct, frozen=True, omit_defaults=True):
     redacted: tuple[Redaction, ...] = ()
     proposals: tuple[OpenProposal, ...] = ()
     """The proposals that a detector read in the withdrawn messages."""
+    pinned: tuple[int, ...] = ()
+    """The seqs of the withdrawn system messages, without erased ones."""
     actions: tuple[int, ...] = ()
     """The seqs of the actions since the first withdrawn message."""
 

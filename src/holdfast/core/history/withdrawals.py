@@ -154,7 +154,8 @@ def fold_withdrawal(state: SessionState, event: MessagesWithdrawn, seq: int, tim
     proposals = tuple(each for each in state.proposals if frame is None and each.message in hidden)
     first = event.ranges[0][0]
     actions = tuple(each for each in state.standing(frame).actions if each >= first)
-    ref = WithdrawalRef(seq, frame, event.ranges, void, reduced, redacted, proposals, actions)
+    pinned = tuple(each for each in state.pinned if each in event.change.system)
+    ref = WithdrawalRef(seq, frame, event.ranges, void, reduced, redacted, proposals, pinned, actions)
     after = msgspec.structs.replace(
         view,
         boundary=seq,
@@ -167,7 +168,7 @@ def fold_withdrawal(state: SessionState, event: MessagesWithdrawn, seq: int, tim
         "views": {**state.views, frame or "": after},
         "summaries": tuple(each for each in state.summaries if each.seq not in void_seqs),
         "proposals": tuple(each for each in state.proposals if each not in proposals),
-        "pinned": tuple(each for each in state.pinned if each not in event.change.system),
+        "pinned": tuple(each for each in state.pinned if each not in pinned),
         "turns": max(0, state.turns - event.change.turns),
         **_change_standing(state, frame, -event.change.replies, state.standing(frame).actions[: -len(actions) or None]),
         **(_change_session(state, event.change, -1) if frame is None else {}),
@@ -203,7 +204,7 @@ def fold_restoration(state: SessionState, event: MessagesRestored, seq: int, tim
         "views": {**state.views, frame or "": after},
         "summaries": tuple(sorted(summaries, key=lambda each: (each.first, each.seq))),
         "proposals": tuple(proposals)[-limits.OPEN_PROPOSALS :],
-        "pinned": tuple(sorted({*state.pinned, *event.change.system})),
+        "pinned": tuple(sorted({*state.pinned, *ref.pinned})),
         "turns": state.turns + event.change.turns,
         **_change_standing(state, frame, event.change.replies, tuple(sorted({*actions}))[-limits.ACTIONS_KEPT :]),
         **(_change_session(state, event.change, 1) if frame is None else {}),
@@ -274,6 +275,7 @@ def withdrawals_after_erasure(state: SessionState, erased: Collection[int]) -> t
             reduced=tuple(one for one in each.reduced if one.message not in erased),
             redacted=tuple(one for one in each.redacted if one.at not in erased),
             proposals=tuple(one for one in each.proposals if one.message not in erased),
+            pinned=tuple(one for one in each.pinned if one not in erased),
         )
         for each in state.withdrawals
     )
