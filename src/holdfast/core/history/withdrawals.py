@@ -297,16 +297,23 @@ def withdrawal_faults(state: SessionState, event: Event | None, erased: Collecti
     if len(change.errors) > limits.ERRORS_KEPT:
         yield "a conversation lists only the newest errors"
     if isinstance(event, MessagesRestored):
-        refs = {each.seq: each.frame for each in state.withdrawals}
-        if event.withdrawal not in erased and refs.get(event.withdrawal, 0) != event.frame:
-            yield "a restoration names a withdrawal in effect"
-        if not all(0 < seq <= state.version for seq in change.system):
-            yield "a restoration names system messages before it"
+        yield from _restoration_faults(state, event, erased)
         return
     yield from _range_faults(state, event)
-    yield from _fact_faults(event.facts)
-    if not {*change.system} <= {*state.pinned, *erased}:
+    yield from _fact_faults(state, event.facts, erased)
+    inside = SeqRanges(event.ranges)
+    if not all(seq in erased or (seq in state.pinned and seq in inside) for seq in change.system):
         yield "a withdrawn system message was in view"
+
+
+def _restoration_faults(state: SessionState, event: MessagesRestored, erased: Collection[int]) -> Iterator[str]:
+    ref = next((each for each in state.withdrawals if each.seq == event.withdrawal), None)
+    if event.withdrawal in erased:
+        return
+    if ref is None or ref.frame != event.frame:
+        yield "a restoration names a withdrawal in effect"
+    elif not {*event.change.system} <= {*ref.pinned, *erased}:
+        yield "a restored system message was withdrawn"
 
 
 def _range_faults(state: SessionState, event: MessagesWithdrawn) -> Iterator[str]:
@@ -324,8 +331,13 @@ def _range_faults(state: SessionState, event: MessagesWithdrawn) -> Iterator[str
         yield "there are more withdrawals than a session takes"
 
 
-def _fact_faults(facts: Sequence[LedgerFacts]) -> Iterator[str]:
-    if len({each.ledger for each in facts}) != len(facts) or not all(each.facts for each in facts):
+def _fact_faults(state: SessionState, facts: Sequence[LedgerFacts], erased: Collection[int]) -> Iterator[str]:
+    if len({each.ledger for each in facts}) != len(facts):
         yield "the facts of a withdrawal are listed by ledger, each once"
+    if not all(1 <= len(each.facts) <= limits.WITHDRAWN_FACTS for each in facts):
+        yield "a withdrawal names some facts of each ledger, and at most WITHDRAWN_FACTS"
     if not all(fact_seq(fact) for each in facts for fact in each.facts):
         yield "a withdrawal names facts by their ids"
+    for each in facts:
+        if each.ledger[:1] != ("session",) and each.ledger not in state.ledgers and 1 not in erased:
+            yield "a withdrawal names facts of ledgers that the session reads"
