@@ -15,7 +15,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (11, "10d34df654976b07")
+SNAPSHOT = (12, "b18787a44de64969")
 LEDGER = (1, "4fed47c49e388537")
 PROJECTION = (9, "ca7fb0ad0ce93801")
 PAYLOADS = {

@@ -17,17 +17,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import apsw
 import pytest
 
 import holdfast
-from holdfast import BlobRef, Engine, File, HoldfastError
+from holdfast import BlobRef, Engine, File, HoldfastError, codec
 from holdfast.model import limits
 from holdfast.runtime.bodies import put_blob
 from holdfast.storage.blobs.folder import FolderBlobs
-from holdfast.types import Part
+from holdfast.types import NewEntry, Part
 from tests.disk import (
     SECTOR,
     Act,
@@ -54,7 +54,7 @@ THREADS = 8
 DATABASE = "agent.db"
 
 Item: TypeAlias = tuple[str, str]
-"""A session and the text of one of its messages; "" stands for the session itself."""
+"""A session and the text of one of its messages, or what became of it, or an entry; "" stands for the session itself."""
 
 
 class Deed(NamedTuple):
@@ -107,6 +107,31 @@ class Worker:
         deed = Deed(erases=frozenset({(session, message.text)}))
         self.do(deed, lambda: self.engine.session(session).erase([message.seq], "asked to"))
 
+    def withdraw(self, session: str, number: int) -> None:
+        """Say something that a fact comes from, withdraw it, and perhaps restore it."""
+        there, text = self.engine.session(session), f"said {number}"
+        self.say(session, text)
+        there.facts.set(text, "x" * 900, provenance=there.messages(limit=1)[-1].id)
+        changed = frozenset({(session, f"withdrawn: {text}"), (session, f"doubted: {text}")})
+        self.do(Deed(changed), there.withdraw)
+        if number % 3:
+            self.do(Deed(erases=changed), lambda: there.restore(there.state().version))
+
+    def save(self, session: str, *bodies: dict[str, Any]) -> None:
+        new = [NewEntry("checkpoint", str(body["step"]), body) for body in bodies]
+        deed = Deed(frozenset((session, _describe_entry(each.key, each.body)) for each in new))
+        self.do(deed, lambda: self.engine.session(session).entries.append_all(new))
+
+    def prune(self, session: str, keep: int) -> None:
+        entries = self.engine.session(session).entries
+        old = entries.list()[keep:]
+        deed = Deed(erases=frozenset((session, _describe_entry(each.key, each.body)) for each in old))
+        self.do(deed, lambda: entries.delete([each.key for each in old]))
+
+
+def _describe_entry(key: str, body: object) -> str:
+    return f"entry: {key} {hashlib.sha256(codec.encode(body)).hexdigest()}"
+
 
 def long_session(worker: Worker, _folder: Path) -> None:
     """Past a snapshot, which an erasure then drops."""
@@ -158,8 +183,27 @@ def threads(worker: Worker, _folder: Path) -> None:
         list(pool.map(run, range(THREADS)))
 
 
+def withdrawals(worker: Worker, _folder: Path) -> None:
+    """Messages that are taken back together with the facts that they state, and restored."""
+    worker.create("taken")
+    for number in range(12):
+        worker.withdraw("taken", number)
+
+
+def entries(worker: Worker, _folder: Path) -> None:
+    """Checkpoints that share chunks, some of them bodies, and are pruned."""
+    worker.create("saved")
+    messages: list[str] = []
+    for step in range(0, 24, 2):
+        messages += [worker.rng.randbytes(300).hex() for _ in range(6)]
+        first: dict[str, Any] = {"step": step, "messages": messages[:-2], "large": f"{step // 8} " * 30_000}
+        worker.save("saved", first, {**first, "step": step + 1, "messages": [*messages]})
+        if step % 8 == 6:
+            worker.prune("saved", 3)
+
+
 Workload: TypeAlias = Callable[[Worker, Path], None]
-WORKLOADS: tuple[Workload, ...] = (long_session, bodies, imported, threads)
+WORKLOADS: tuple[Workload, ...] = (long_session, bodies, imported, threads, withdrawals, entries)
 
 
 @contextmanager
@@ -235,6 +279,11 @@ def _items(engine: Engine) -> Iterator[Item]:
         for message in engine.session(row.session).messages(limit=limits.READ_EVENTS):
             if not message.erased:
                 yield row.session, message.text
+            if message.withdrawn:
+                yield row.session, f"withdrawn: {message.text}"
+        session = engine.session(row.session)
+        yield from ((row.session, f"doubted: {fact.key}") for fact in session.ledger().review.list())
+        yield from ((row.session, _describe_entry(each.key, each.body)) for each in session.entries.list())
 
 
 def _blob_faults(engine: Engine, ref: BlobRef) -> Iterator[str]:
@@ -331,6 +380,12 @@ def _body(op: DiskOperation) -> bool:
         pytest.param(bodies, lambda op: op.kind == "sync" and _body(op), "a body was", id="the sync of a body"),
         pytest.param(bodies, lambda op: op.kind == "sync_folder", "a body was", id="the sync of a folder"),
         pytest.param(threads, lambda op: op.kind == "sync" and not _body(op), "acknowledged", id="the sync of the log"),
+        pytest.param(
+            withdrawals, lambda op: op.kind == "sync" and not _body(op), "'doubted: ", id="the sync of a withdrawal"
+        ),
+        pytest.param(
+            entries, lambda op: op.kind == "sync" and _body(op), "StorageCorrupt", id="the sync of a body of an entry"
+        ),
         pytest.param(
             long_session, lambda op: op.kind == "sync" and op.path.endswith(".db"), "", id="the sync of the database"
         ),

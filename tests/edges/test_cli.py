@@ -41,6 +41,7 @@ JSON_COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "frames": (["frames", "trip"], {"id", "parent", "status", "goal", "budget", "session"}),
     "suspended": (["suspended"], {"session", "frame", "reason", "by", "status"}),
     "recover": (["recover", "trip"], {"frame_stack", "unknown", "pending_work", "last_event_seq", "recovery_ms"}),
+    "withdraw": (["withdraw", "large"], {"session", "frame", "seq", "messages", "grown", "facts", "reason"}),
     "ledgers": (["facts", "ledgers"], {"ledger", "names", "facts", "version", "updated"}),
     "facts": (["facts", "list", "--user", "ada"], {"ledger", "names", "id", "key", "value", "status", "claim"}),
     "review": (["facts", "review", "--user", "ada"], {"id", "key", "value", "review"}),

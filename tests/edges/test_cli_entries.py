@@ -45,6 +45,13 @@ def test_one_entry_is_shown_with_its_body(cli: CommandRunner) -> None:
     assert "\x1b" not in shown
 
 
+def test_stats_count_entries_with_their_bytes(cli: CommandRunner) -> None:
+    sizes = [each["size"] for each in cli("entries", "trip", "--json").documents]
+    found = cli("stats", "--json").document["file"]
+    assert (found["entries"], found["entry_bytes"]) == (4, sum(sizes))
+    assert any(line.split()[:2] == ["entries", "4"] for line in cli("stats").out.splitlines())
+
+
 def test_an_unknown_entry_or_session_is_an_error(cli: CommandRunner) -> None:
     missing = cli("entries", "trip", "c9")
     assert missing.code != 0

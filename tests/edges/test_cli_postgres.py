@@ -55,6 +55,10 @@ CHANGING = [
     ["sessions", "list", "--status", "open"],
     ["export", "{folder}/all.jsonl", "--force"],
     ["collect", "--grace", "0"],
+    ["withdraw", "large", "--after", "130"],
+    ["withdraw", "trip"],
+    ["restore", "large", "134"],
+    ["restore", "large", "134"],
     ["verify"],
 ]
 

@@ -19,12 +19,14 @@ SESSION_COMMANDS = [
     ["log"],
     ["frames"],
     ["recover"],
+    ["withdraw"],
     ["facts", "list", "--session"],
 ]
 FILE_COMMANDS = [
     ["sessions", "list"],
     *([*command, "trip"] for command in SESSION_COMMANDS),
     ["log"],
+    ["restore", "trip", "9"],
     ["suspended"],
     ["resume"],
     ["facts", "ledgers"],

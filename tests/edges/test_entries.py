@@ -10,7 +10,7 @@ import pytest
 from benchmarks.entries import disk_bytes, write
 
 import holdfast
-from holdfast import Engine, errors
+from holdfast import Engine, codec, errors
 from holdfast.core import upcast
 from holdfast.model import limits
 from holdfast.model.entries.events import chunk_refs
@@ -224,6 +224,32 @@ def test_entries_are_exported_and_imported(engine: Engine, desk: EngineDesk) -> 
     assert other.session("s").entries.list() == session.entries.list()
     assert other.session("s").entries.get("c11").body == bodies[11]
     assert other.admin.verify().ok
+
+
+def test_entries_are_counted_with_the_bytes_that_were_given(engine: Engine) -> None:
+    session: Any = engine.create_session("s")
+    bodies = grow(session, 12)
+    engine.create_session("t").entries.append("write", "w", b"bytes " * 20_000)
+    totals = engine.admin.totals()
+    assert (totals.entries, totals.entry_bytes) == (13, 120_000 + sum(len(codec.encode(body)) for body in bodies))
+    session.entries.delete([f"c{step}" for step in range(12)])
+    totals = engine.admin.totals()
+    assert (totals.entries, totals.entry_bytes) == (1, 120_000)
+
+
+def test_verify_reports_a_lost_part_of_an_entry(desk: EngineDesk) -> None:
+    engine = desk.open("sqlite")
+    session: Any = engine.create_session("s")
+    session.entries.append("checkpoint", "a", {"large": "word " * 20_000})
+    session.entries.append("checkpoint", "b", b"bytes " * 20_000)
+    assert engine.admin.verify().ok
+    for path in Path(f"{desk.path('sqlite')}.blobs").rglob("*.zst"):
+        path.unlink()
+    problems = [problem.what for problem in engine.admin.verify().problems]
+    assert len(problems) == 2
+    assert all("body" in problem or "blob" in problem for problem in problems), problems
+    with pytest.raises(errors.StorageCorrupt, match="a part of its body is missing"):
+        session.entries.get("a")
 
 
 def test_400_checkpoints_of_a_list_of_400_take_5_megabytes_at_most(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ from holdfast.model.facts.events import (
     FactReinstated,
     FactRetracted,
     FactsProposed,
+    FactsRestored,
     FactSuperseded,
+    FactsWithdrawn,
     ProposalDecided,
 )
 from holdfast.model.sessions.events import MessageRecorded, PayloadsErased, SessionClosed, WorkingSet
@@ -49,6 +51,9 @@ def _history(engine: holdfast.Engine) -> dict[str, str]:
     policy = ledger.set("limit", 1, authority="policy")
     claim = ledger.set("limit", 2, authority="guest")
     draft = ledger.set("title", "x", scope="draft", scope_id="d")
+    session = engine.session("w", user="ada", create=True)
+    doubted = session.ledger(user="ada").set("doubted", 1, provenance=session.record("user", "It is one.").id)
+    session.withdraw()
     gone = ledger.set("gone", "x")
     ledger.erase(gone, "asked to")
     return {name: fact.id for name, fact in locals().items() if isinstance(fact, holdfast.Fact)}
@@ -68,6 +73,8 @@ def _asking() -> ScriptedDetector:
 IDS: dict[str, str] = _history(holdfast.open("memory:"))
 PROPOSED: dict[str, str] = _conversation(holdfast.open("memory:", detector=_asking()))
 OWN = ("session", "main", "s")
+LABEL = 'w3:["main","w"]'
+"""The withdrawal of the only message of the session."""
 NEXT = "k99"
 """A fact that never was."""
 
@@ -123,6 +130,11 @@ TRUE: dict[str, Event] = {
     "a dispute": FactDisputed(fact=IDS["policy"], by="g", authority="guest"),
     "a mark": FactMarked(facts=(IDS["derived"],), because=IDS["first"]),
     "a mark because of what was erased": FactMarked(facts=(IDS["derived"],), because=IDS["gone"]),
+    "a withdrawal": FactsWithdrawn(facts=(IDS["other"],), withdrawal=LABEL),
+    "a withdrawal that retracts": FactsWithdrawn(facts=(IDS["other"], IDS["live"]), withdrawal=LABEL, retracted=True),
+    "a withdrawal of what was erased": FactsWithdrawn(facts=(IDS["gone"],), withdrawal=LABEL),
+    "a restoration": FactsRestored(facts=(IDS["doubted"],), withdrawal=LABEL),
+    "a restoration of what was erased": FactsRestored(facts=(IDS["gone"],), withdrawal=LABEL),
     "a reinstatement": FactReinstated(fact=IDS["first"], instead=(IDS["live"],)),
     "an erasure": PayloadsErased(seqs=(1, 2), reason="r"),
 }
@@ -147,7 +159,7 @@ FORGED: dict[str, Event] = {
     "a permission twice": _asserted(requires=("a", "a")),
     "a permission without a name": _asserted(requires=("",)),
     "a fact that rests on nothing": _asserted(depends_on=(NEXT,)),
-    "a fact that rests on itself": _asserted(depends_on=("k18",)),
+    "a fact that rests on itself": _asserted(depends_on=("k20",)),
     "a fact that rests on a dead one": _asserted(depends_on=(IDS["taken"],)),
     "a fact that rests on a superseded one": _asserted(depends_on=(IDS["first"],)),
     "a claim against nothing": _asserted(against=NEXT),
@@ -190,6 +202,24 @@ FORGED: dict[str, Event] = {
     "a mark for nothing": FactMarked(facts=(), because=IDS["first"]),
     "a mark of a dead one": FactMarked(facts=(IDS["first"],), because=IDS["taken"]),
     "a mark because of what never was": FactMarked(facts=(IDS["live"],), because=NEXT),
+    "a withdrawal of nothing": FactsWithdrawn(facts=(), withdrawal=LABEL),
+    "a withdrawal of a fact twice": FactsWithdrawn(facts=(IDS["live"], IDS["live"]), withdrawal=LABEL),
+    "a withdrawal of a dead one": FactsWithdrawn(facts=(IDS["first"],), withdrawal=LABEL),
+    "a withdrawal of what never was": FactsWithdrawn(facts=(NEXT,), withdrawal=LABEL),
+    "a withdrawal of no fact": FactsWithdrawn(facts=("plan",), withdrawal=LABEL),
+    "a withdrawal without a label": FactsWithdrawn(facts=(IDS["live"],), withdrawal=""),
+    "a withdrawal at no event": FactsWithdrawn(facts=(IDS["live"],), withdrawal=LABEL.replace("w3", "w0")),
+    "a withdrawal in no session": FactsWithdrawn(facts=(IDS["live"],), withdrawal="w3:{}"),
+    "a withdrawal in a hostile session": FactsWithdrawn(facts=(IDS["live"],), withdrawal='w3:["a'),
+    "a restoration of nothing": FactsRestored(facts=(), withdrawal=LABEL),
+    "a restoration of a fact twice": FactsRestored(facts=(IDS["doubted"],) * 2, withdrawal=LABEL),
+    "a restoration of what never was": FactsRestored(facts=(NEXT,), withdrawal=LABEL),
+    "a restoration of one that nobody doubts": FactsRestored(facts=(IDS["live"],), withdrawal=LABEL),
+    "a restoration of one that was taken back": FactsRestored(facts=(IDS["taken"],), withdrawal=LABEL),
+    "a restoration after another withdrawal": FactsRestored(
+        facts=(IDS["doubted"],), withdrawal=LABEL.replace("w3", "w4")
+    ),
+    "a restoration without a label": FactsRestored(facts=(IDS["doubted"],), withdrawal="w"),
     "a reinstatement of one that lives": FactReinstated(fact=IDS["live"]),
     "a reinstatement of one that was taken back": FactReinstated(fact=IDS["taken"]),
     "a reinstatement of what never was": FactReinstated(fact=NEXT),
@@ -208,6 +238,7 @@ TRUE_PROPOSALS: dict[str, Event] = {
 
 FORGED_PROPOSALS: dict[str, Event] = {
     "a fact in a session": _asserted(),
+    "a withdrawal of facts in a session": FactsWithdrawn(facts=("k1",), withdrawal=LABEL),
     "a mark in a session": FactMarked(facts=("k1",), because="k2"),
     "a decision on what never was": ProposalDecided(proposal="p99.0", accepted=True),
     "a decision on what was decided": ProposalDecided(proposal=PROPOSED["decided"], accepted=True),

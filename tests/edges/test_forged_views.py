@@ -8,11 +8,20 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import BlobRef, Text
+from holdfast import BlobRef, Text, errors
 from holdfast.core import invariants
 from holdfast.model.events import Event
-from holdfast.model.history.events import ContextCompacted, HandleMoved, HandleReplaced, SummaryRecorded
+from holdfast.model.history.events import (
+    ContextCompacted,
+    HandleMoved,
+    HandleReplaced,
+    MessagesRestored,
+    MessagesWithdrawn,
+    SummaryRecorded,
+)
 from holdfast.model.history.plans import Fold, PlanFigures, Reduction
+from holdfast.model.history.ranges import LedgerFacts, VisibilityChange
+from holdfast.runtime import transfer
 from holdfast.types import SummarizeOldest
 from tests.edges.engines import LOCAL_KINDS, EngineDesk
 from tests.edges.test_forged_frames import forged
@@ -24,7 +33,8 @@ BODY = b"a body"
 
 
 def _history(engine: holdfast.Engine) -> dict[str, Any]:
-    """Two conversations, each with a fold, a piece out of view and a call that waits; and one that has ended."""
+    """Two conversations, each with a fold, a piece out of view, a call that waits and a withdrawn message; and one that
+    has ended."""
     session = engine.create_session("forged")
     session.record("user", "before " * 9)
     session.reset("anew")
@@ -42,6 +52,8 @@ def _history(engine: holdfast.Engine) -> dict[str, Any]:
         ids[f"{name}seen"] = place.record("assistant", "six " * 99).seq
         place.handles.page_out(f"h{ids[f'{name}said']}_0")
         place.record("assistant", "", tool_calls=[{"name": "look"}])
+        ids[f"{name}gone"] = place.record("user", "seven").seq
+        ids[f"{name}withdrawal"] = place.withdraw().seq  # type: ignore[union-attr]
     body = engine.blobs.put(BODY)
     session.record("user", holdfast.File(body))
     handle = live.handles.add("document", "a page")
@@ -84,7 +96,29 @@ def _replaced(**changes: Any) -> HandleReplaced:
     return HandleReplaced(**{**given, "digest": IDS["digest"], "at": IDS["at"], **changes})
 
 
+def _withdrawn(*ranges: tuple[int, int], frame: str | None = None, **changes: Any) -> MessagesWithdrawn:
+    figures = {"messages": 2, "tokens": 99, "turns": 1, "replies": 1}
+    facts = changes.pop("facts", ())
+    return MessagesWithdrawn(frame=frame, ranges=ranges, change=VisibilityChange(**{**figures, **changes}), facts=facts)
+
+
+def _restored(withdrawal: int, frame: str | None = None, **changes: Any) -> MessagesRestored:
+    figures = {"messages": 1, "tokens": 1, "turns": 1}
+    return MessagesRestored(frame=frame, withdrawal=withdrawal, change=VisibilityChange(**{**figures, **changes}))
+
+
+GONE, WITHDRAWAL = IDS["gone"], IDS["withdrawal"]
+OWN = ("session", "main", "forged")
+
+
 TRUE: dict[str, Event] = {
+    "a withdrawal": _withdrawn((SAID, SEEN)),
+    "a withdrawal from a fold": _withdrawn((IDS["last"], SEEN)),
+    "a withdrawal in a frame": _withdrawn((IDS["live said"], IDS["live seen"]), frame=IDS["live"]),
+    "a withdrawal of a system message": _withdrawn((4, 4), messages=0, turns=0, replies=0, system=(4,)),
+    "a withdrawal with facts": _withdrawn((SAID, SEEN), facts=(LedgerFacts(OWN, ("k1",)),)),
+    "a restoration": _restored(WITHDRAWAL),
+    "a restoration in a frame": _restored(IDS["live withdrawal"], IDS["live"]),
     "an excerpt": _reduced(_piece()),
     "an excerpt in a frame": _reduced(_piece(message=IDS["live seen"]), frame=IDS["live"]),
     "a fold": _folded(),
@@ -99,6 +133,49 @@ TRUE: dict[str, Event] = {
 }
 
 FORGED: dict[str, Event] = {
+    "a withdrawal of nothing": _withdrawn(),
+    "a withdrawal of nobody's": _withdrawn((SAID, SEEN), frame="f999"),
+    "a withdrawal where all has ended": _withdrawn((SAID, SEEN), frame=IDS["ended"]),
+    "a withdrawal of no frame": _withdrawn((SAID, SEEN), frame=""),
+    "a withdrawal backwards": _withdrawn((SEEN, SAID)),
+    "a withdrawal in no order": _withdrawn((SEEN, SEEN), (IDS["last"], IDS["last"])),
+    "a withdrawal in parts that touch": _withdrawn((SAID, SAID), (SEEN, SEEN)),
+    "a withdrawal twice at once": _withdrawn((SAID, SEEN), (SEEN, SEEN)),
+    "a withdrawal of what was before": _withdrawn((2, SEEN)),
+    "a withdrawal of what was before a frame": _withdrawn((4, IDS["live seen"]), frame=IDS["live"]),
+    "a withdrawal before the beginning": _withdrawn((-MANY, SEEN)),
+    "a withdrawal of nothing at all": _withdrawn((0, 0)),
+    "a withdrawal of what is to come": _withdrawn((SAID, MANY)),
+    "a withdrawal of itself": _withdrawn((SAID, 10**6)),
+    "a withdrawal of what is withdrawn": _withdrawn((GONE, GONE)),
+    "a withdrawal around what is withdrawn": _withdrawn((SEEN + 3, IDS["live first"])),
+    "a withdrawal of what waits": _withdrawn((SEEN, SEEN + 2)),
+    "a withdrawal of less than nothing": _withdrawn((SAID, SEEN), messages=-1),
+    "a withdrawal beyond counting": _withdrawn((SAID, SEEN), tokens=MANY),
+    "a withdrawal of less than no turns": _withdrawn((SAID, SEEN), turns=-1),
+    "a withdrawal of replies beyond counting": _withdrawn((SAID, SEEN), replies=MANY),
+    "a withdrawal with errors without end": _withdrawn((SAID, SEEN), errors=("c2_0",) * 999),
+    "a withdrawal of a system message that is none": _withdrawn((SAID, SEEN), system=(SAID,)),
+    "a withdrawal of a system message elsewhere": _withdrawn((SAID, SEEN), system=(4,)),
+    "a withdrawal of facts without a name": _withdrawn((SAID, SEEN), facts=(LedgerFacts(OWN, ("color",)),)),
+    "a withdrawal of no facts": _withdrawn((SAID, SEEN), facts=(LedgerFacts(OWN, ()),)),
+    "a withdrawal of facts of no ledger": _withdrawn((SAID, SEEN), facts=(LedgerFacts((), ("k1",)),)),
+    "a withdrawal of facts of a strange ledger": _withdrawn((SAID, SEEN), facts=(LedgerFacts(("x", "y"), ("k1",)),)),
+    "a withdrawal of facts of a ledger twice": _withdrawn(
+        (SAID, SEEN), facts=(LedgerFacts(OWN, ("k1",)), LedgerFacts(OWN, ("k2",)))
+    ),
+    "a restoration of nothing": _restored(0),
+    "a restoration of less than nothing": _restored(-1),
+    "a restoration of what is to come": _restored(10**6),
+    "a restoration of a message": _restored(SAID),
+    "a restoration of nobody's": _restored(WITHDRAWAL, "f999"),
+    "a restoration of another conversation": _restored(IDS["live withdrawal"]),
+    "a restoration in another conversation": _restored(WITHDRAWAL, IDS["live"]),
+    "a restoration of less than no messages": _restored(WITHDRAWAL, messages=-1),
+    "a restoration beyond counting": _restored(WITHDRAWAL, tokens=MANY),
+    "a restoration of a system message to come": _restored(WITHDRAWAL, system=(10**6,)),
+    "a restoration of a system message that is none": _restored(WITHDRAWAL, system=(SAID,)),
+    "a restoration with errors without end": _restored(WITHDRAWAL, errors=("c2_0",) * 999),
     "a boundary that changes nothing": _reduced(),
     "a boundary of nobody": _reduced(_piece(), frame="f999"),
     "a boundary of what has ended": _reduced(_piece(), frame=IDS["ended"]),
@@ -198,3 +275,33 @@ def test_what_no_command_can_have_made_is_refused(kind: str, desk: EngineDesk) -
             taken.append(name)
             target = desk.open("memory")
     assert taken == []
+
+
+def test_readers_survive_withdrawals_that_no_command_can_have_made(
+    desk: EngineDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that somebody else wrote is read as far as it can be, and an import of it is refused."""
+    found = 0
+    for event in FORGED.values():
+        if not isinstance(event, MessagesWithdrawn | MessagesRestored):
+            continue
+        engine, other = desk.open("memory"), desk.open("memory")
+        with monkeypatch.context() as patched:
+            patched.setattr(transfer, "find_fault", lambda *_: None)
+            engine.admin.import_(forged(desk, event, _history))
+        session = engine.session("forged")
+        for place in (session, session.frames.get(IDS["live"])):
+            place.context.view()
+            place.context.render("anthropic")
+            place.context.window(100_000)
+            place.pack(settle=False)
+            place.handles.list()
+            place.withdraw()
+        session.messages()
+        session.recover()
+        found += not engine.admin.verify().ok
+        path = desk.folder / "again.jsonl"
+        engine.admin.export(path)
+        with pytest.raises(errors.HoldfastError):
+            other.admin.import_(path)
+    assert found > 5, "verify reports those that break a rule of the state"

@@ -37,6 +37,9 @@ def test_all_that_is_done_through_a_turn_is_refused_once_it_is_over(engine: hold
     with session.turn() as turn:
         call = turn.record("assistant", "", tool_calls=[{"name": "look"}]).tool_calls[0]
         frame = turn.frame("work", budget=1_000)
+        turn.record("user", "Forget it.")
+        withdrawal = turn.withdraw()
+        assert withdrawal is not None
     writes = (
         lambda: turn.record("user", "Hello."),
         lambda: turn.result(call, "Done."),
@@ -49,6 +52,8 @@ def test_all_that_is_done_through_a_turn_is_refused_once_it_is_over(engine: hold
         lambda: turn.frame("more", budget=10),
         lambda: frame.record("user", "Hello."),
         lambda: frame.pop("completed", "Done."),
+        turn.withdraw,
+        lambda: turn.restore(withdrawal),
         lambda: turn.reset("again"),
         lambda: turn.erase([2], "asked to"),
         turn.end,
@@ -90,14 +95,23 @@ def test_the_owner_of_an_expired_turn_is_overtaken_and_stores_nothing_more(desk:
         session = engine.create_session("s")
         first = session.turn(lease_s=LEASE_S, owner="first")
         slow = first.__enter__()
-        slow.record("user", "Hello.")
+        said = slow.record("user", "Hello.")
+        slow.facts.set("greeting", "Hello.", provenance=said.id)
+        slow.record("user", "Are you there?")
+        withdrawal = slow.withdraw()
+        assert withdrawal is not None
         clock.now_s += LEASE_S + 1
         with session.turn(owner="second") as turn:
             turn.record("assistant", "Hello, I am the second.")
             with expect_refusal(engine, errors.LeaseLost, owner="second"):
                 slow.record("assistant", "Hello, I am the first.")
+            with expect_refusal(engine, errors.LeaseLost, owner="second"):
+                slow.withdraw(after=0)  # with a fact of a ledger
+            with expect_refusal(engine, errors.LeaseLost, owner="second"):
+                slow.restore(withdrawal)
         first.__exit__(None, None, None)
-        assert [message.text for message in session.messages()] == ["Hello.", "Hello, I am the second."]
+        shown = session.context.view().messages
+        assert [message.text for message in shown] == ["Hello.", "Hello, I am the second."]
         assert engine.admin.verify().ok
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Engine, Policy, Session, errors
+from holdfast import Engine, Policy, Session, codec, errors
 from holdfast.types import SummaryDraft, Withdrawal
 from tests.edges.engines import EngineDesk
 
@@ -281,6 +281,114 @@ def test_erasing_a_withdrawal_erases_its_messages_and_erasing_them_leaves_it(eng
     session.restore(first)
     assert shown(session) == [2, 3, 4]
     assert engine.admin.verify().problems == ()
+
+
+def test_a_restored_system_message_can_be_erased(engine: Engine) -> None:
+    session = talk(engine)
+    first = some(session.withdraw(after=1))
+    assert shown(session) == []
+    session.restore(first)
+    session.erase([2], "asked")
+    assert shown(session) == [3, 4, 5, 6, 7, 8]
+    again = some(session.withdraw(after=1))
+    session.erase([3], "asked")
+    session.restore(again)
+    assert shown(session) == [4, 5, 6, 7, 8]
+    assert engine.admin.verify().problems == ()
+
+
+def test_erasing_a_restoration_leaves_its_messages_in_view(engine: Engine) -> None:
+    session = talk(engine)
+    first = some(session.withdraw(reason="a secret"))
+    restoration = session.restore(first, reason="another secret")
+    session.context.summarize(
+        SummaryDraft(scope=session.scope, first=3, last=8, version=10, items=(), tokens=0), "they looked for a lamp"
+    )
+    before = session.context.render("text")
+    session.erase([restoration.seq], "asked")
+    assert [event.payload for event in session.events() if event.seq in (first.seq, restoration.seq)] == [None, None]
+    assert withdrawn(session) == {}
+    assert session.context.render("text") == before
+    assert engine.admin.verify().problems == ()
+
+
+def test_a_system_message_is_withdrawn_from_frames_too(engine: Engine) -> None:
+    session = talk(engine)
+    frame = session.frame("look", budget=1_000)
+    frame.record("user", "in the frame")
+    first = some(session.withdraw(after=1))
+    assert shown(frame) == [10]
+    inner = some(frame.withdraw(after=0))
+    assert [message.seq for message in inner.messages] == [10]
+    session.restore(first)
+    assert shown(frame) == [2]
+    frame.restore(inner)
+    assert shown(frame) == [2, 10]
+
+
+def test_a_restoration_moves_marks_of_the_provider_cache_and_no_text(engine: Engine) -> None:
+    session = talk(engine)
+    session.context.summarize(
+        SummaryDraft(scope=session.scope, first=3, last=4, version=8, items=(), tokens=0), "a lamp"
+    )
+    session.record("user", "And then?")
+    session.record("assistant", "Wait.")
+    formats: Any = ("text", "openai", "openai-responses")
+    before, marked = [session.context.render(each) for each in formats], session.context.render("anthropic")
+    session.restore(some(session.withdraw()))
+    assert [session.context.render(each) for each in formats] == before
+    again = session.context.render("anthropic")
+    assert count_marks(again) < count_marks(marked)
+    assert remove_marks(again) == remove_marks(marked)
+
+
+def count_marks(value: Any) -> int:
+    return codec.encode(value).count(b"cache_control")
+
+
+def remove_marks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: remove_marks(each) for key, each in value.items() if key != "cache_control"}
+    return [remove_marks(each) for each in value] if isinstance(value, list) else value
+
+
+def test_recorded_packs_stay_and_say_what_was_withdrawn_and_restored(engine: Engine) -> None:
+    session = talk(engine)
+    whole = session.packs.store(session.pack())
+    first = some(session.withdraw())
+    short = session.packs.store(session.pack())
+    session.restore(first)
+    again = session.packs.store(session.pack())
+    shown_then = [session.packs.reproduce(each).text for each in (whole, short, again)]
+    assert shown_then[0] == shown_then[2] != shown_then[1]
+    assert ["in the hall" in text for text in shown_then] == [True, False, True]
+    assert [change.why for change in session.packs.diff(whole.id, short.id).changes] == [
+        f"was withdrawn at event {first.seq}"
+    ]
+    assert [change.why for change in session.packs.diff(short.id, again.id).changes] == [
+        "is in the conversation again since event 12"
+    ]
+    session.withdraw()
+    session.erase([6], "asked")
+    with pytest.raises(errors.PackChanged, match="was erased"):
+        session.packs.reproduce(whole)
+
+
+def test_a_withdrawal_is_undone_in_a_copy(engine: Engine, desk: EngineDesk, tmp_path: Path) -> None:
+    session = talk(engine)
+    said = session.record("user", "It is mine.")
+    session.facts.set("owner", "ada", provenance=said.id)
+    before = session.context.render("text")
+    first = some(session.withdraw(after=5))
+    engine.admin.export(tmp_path / "all.jsonl")
+    other = desk.open("sqlite", "other")
+    other.admin.import_(tmp_path / "all.jsonl")
+    there = other.session("s", user="ada")
+    assert there.context.render("text") == session.context.render("text") != before
+    restoration = there.restore(first.seq)
+    assert restoration.facts == first.facts
+    assert there.context.render("text") == before
+    assert not there.ledger().review.list()
 
 
 @pytest.mark.parametrize("after", [-1, "x", 1.5, True, holdfast.Message(id="x", seq=3, time_us=0, principal="p")])

@@ -20,6 +20,7 @@ from holdfast.cli.packs import diff, pack, why
 from holdfast.cli.sessions import sessions
 from holdfast.cli.settings import global_options
 from holdfast.cli.situation import situation
+from holdfast.cli.withdrawals import restore, withdraw
 
 
 class OutputClosed(Exception):
@@ -59,6 +60,8 @@ def completion(shell: str) -> None:
 for command in (
     sessions,
     log,
+    withdraw,
+    restore,
     frames,
     suspended,
     resume,

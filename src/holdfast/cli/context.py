@@ -19,6 +19,7 @@ from holdfast.cli.options import (
     frame_option,
     limit_option,
     model_option,
+    open_conversation,
     session_argument,
     thread_option,
     window_option,
@@ -88,13 +89,6 @@ _OPTION_COLUMNS = (
 )
 
 
-def _open_conversation(
-    settings: Settings, engine: holdfast.Engine, session: str, thread: str | None, frame: str | None
-) -> Any:
-    conversation = settings.find_session(engine, session, thread)
-    return conversation if frame is None else conversation.frames.get(frame)
-
-
 @click.command()
 @session_argument
 @thread_option
@@ -112,7 +106,7 @@ def context(
     after the last boundary.
     """
     with settings.open() as engine:
-        conversation = _open_conversation(settings, engine, session, thread, frame)
+        conversation = open_conversation(settings, engine, session, thread, frame)
         history = conversation.context.view()
         occupancy = conversation.context.occupancy()
         handles = conversation.handles.list()
@@ -288,7 +282,7 @@ def plan(settings: Settings, /, session: str, thread: str | None, frame: str | N
     if strategy and not apply:
         raise click.UsageError("--strategy needs --apply.")
     with settings.open() as engine:
-        conversation = _open_conversation(settings, engine, session, thread, frame)
+        conversation = open_conversation(settings, engine, session, thread, frame)
         try:
             result = (
                 conversation.context.compact(**options, strategy=strategy)

@@ -184,6 +184,12 @@ def message(message: holdfast.Message) -> dict[str, Any]:
     }
 
 
+def withdrawal(change: holdfast.types.Withdrawal | holdfast.types.Restoration) -> dict[str, Any]:
+    """A withdrawal, or what undid one."""
+    fields = to_plain(change)
+    return {**fields.pop("scope"), **fields, "messages": [message(each) for each in change.messages]}
+
+
 def event(event: holdfast.types.StoredEvent, cursor: str | None = None) -> dict[str, Any]:
     """An event. `cursor` is the position of the feed after it, if it is known."""
     fields = to_plain(event)

@@ -23,6 +23,7 @@ from holdfast.cli.options import (
     limit_option,
     policy_option,
     principal_option,
+    reason_option,
     select_ledger,
     session_argument,
     thread_option,
@@ -79,9 +80,6 @@ _FACT_COLUMNS = (
     TableColumn("NOTE", below=True),
 )
 fact_argument = click.argument("fact")
-
-
-reason_option = click.option("--reason", metavar="TEXT", default="", help="The reason; it is stored.")
 
 
 class FactListing(NamedTuple):

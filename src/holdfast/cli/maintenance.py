@@ -321,6 +321,9 @@ def stats(settings: Settings, top: int) -> None:
             ("on disk", total, f"blobs {format_size(whole['blob_bytes'])} in {blobs}"),
             ("events", f"{whole['events']:,}", f"in {whole['streams']:,} streams, {whole['keys']:,} with a key"),
         ]
+        if whole["entries"]:
+            size = f"{format_size(whole['entry_bytes'])} before chunks are shared"
+            lines.append(("entries", f"{whole['entries']:,}", size))
         print_table(_FIGURE_COLUMNS, lines)
     _print_tenant(settings, sums, suspended, ledgers)
 

@@ -54,6 +54,7 @@ principal_option = click.option(
     show_default=True,
     help="The principal who makes the change.",
 )
+reason_option = click.option("--reason", metavar="TEXT", default="", help="The reason; it is stored.")
 frame_option = click.option(
     "--frame",
     metavar="FRAME",
@@ -65,6 +66,14 @@ window_option = click.option(
 model_option = click.option("--model", metavar="NAME", help="The model.  [default: the model of the last reply]")
 SHARED_KINDS: tuple[LedgerKind, ...] = ("user", "project", "organization")
 """The kinds of ledgers with one name. The ledger of a session has the names of the session."""
+
+
+def open_conversation(
+    settings: Settings, engine: holdfast.Engine, session: str, thread: str | None, frame: str | None
+) -> Any:
+    """Open a session, or a frame in it."""
+    conversation = settings.find_session(engine, session, thread)
+    return conversation if frame is None else conversation.frames.get(frame)
 
 
 class LedgerSelector(NamedTuple):

@@ -312,6 +312,8 @@ def print_message(message: holdfast.Message, when: str, *, full: bool) -> None:
     )
     if message.skipped:
         print_line(_INDENT, StyledText(f"[not shown to models: {message.skipped}]", "yellow"))
+    if message.withdrawn:
+        print_line(_INDENT, StyledText(f"[withdrawn at event {message.withdrawn}]", "yellow"))
     for part in message.content:
         _print_part(part, full)
     for call in (*message.tool_calls, *message.dropped_calls):

@@ -8,7 +8,7 @@ import click
 
 import holdfast
 from holdfast.cli import documents
-from holdfast.cli.options import frame_option, limit_option, session_argument, thread_option
+from holdfast.cli.options import frame_option, limit_option, open_conversation, session_argument, thread_option
 from holdfast.cli.output import (
     StyledText,
     TableColumn,
@@ -60,8 +60,7 @@ def situation(
     The newest actions come last.
     """
     with settings.open() as engine:
-        whole = settings.find_session(engine, session, thread)
-        conversation: Any = whole if frame is None else whole.frames.get(frame)
+        conversation = open_conversation(settings, engine, session, thread, frame)
         frame = None if frame is None else conversation.id
         current: holdfast.types.Situation = conversation.situation.get()
         actions = _read_newest_actions(conversation, limit)

@@ -123,3 +123,7 @@ class StoreTotals(msgspec.Struct, frozen=True, gc=False):
     events: int
     keys: int
     bytes_on_disk: int
+    entries: int = 0
+    """Records of other frameworks, in all sessions."""
+    entry_bytes: int = 0
+    """Their bodies as they were given. Shared chunks are stored once, so they take less."""

@@ -141,6 +141,8 @@ class WithdrawalRef(msgspec.Struct, frozen=True, omit_defaults=True):
     redacted: tuple[Redaction, ...] = ()
     proposals: tuple[OpenProposal, ...] = ()
     """The proposals that a detector read in the withdrawn messages."""
+    pinned: tuple[int, ...] = ()
+    """The seqs of the withdrawn system messages, without erased ones."""
     actions: tuple[int, ...] = ()
     """The seqs of the actions since the first withdrawn message."""
 

@@ -37,7 +37,7 @@ from holdfast.model.log import (
     StreamWrite,
 )
 from holdfast.model.names import StreamId
-from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
+from holdfast.model.rows import BY_KEY, ColumnValues, EntryRow, FactRow, Row, RowOrder
 from holdfast.storage import common
 from holdfast.storage.changes import ChangeListener, ChangeListeners
 from holdfast.storage.scores import is_within, rank_rows
@@ -323,7 +323,9 @@ class MemoryStore:
 
     def totals(self) -> StoreTotals:
         with self._open_lock():
-            return StoreTotals(len(self._streams), len(self._order), len(self._keys), 0)
+            rows = [row for rows in self._rows.get(EntryRow.table, {}).values() for row in rows.values()]
+            sizes = [row.size for row in rows if isinstance(row, EntryRow)]
+            return StoreTotals(len(self._streams), len(self._order), len(self._keys), 0, len(sizes), sum(sizes))
 
     def close(self) -> None:
         self._closed = True

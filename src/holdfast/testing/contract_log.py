@@ -36,6 +36,7 @@ from holdfast.testing.appends import (
     all_heads,
     append_of,
     assert_sound,
+    entry_row,
     erase_event,
     fill_stream,
     ledger_stream,
@@ -395,12 +396,17 @@ class ReadContract(StoreFixtures):
         for limit in (1, 4, PAGE):
             assert list(all_heads(store, limit=limit)) == sorted(heads, key=_head_order)
 
-    def test_totals_count_streams_events_and_keys(self, store: EventStore) -> None:
+    def test_totals_count_streams_events_keys_and_entries(self, store: EventStore) -> None:
         fill_stream(store, ONE, 3)
         store.append(append_of(write_to(TWO, 0, b"[1]", b"[2]"), write_to(ONE, 3), key="key"))
         store.append(append_of(write_to(TWO, 9), key="key"))
         totals = store.totals()
         assert (totals.streams, totals.events, totals.keys) == (2, 6, 1)
+        assert (totals.entries, totals.entry_bytes) == (0, 0)
+        store.append(append_of(write_to(ONE, 4, rows=[entry_row(ONE, "a", 5), entry_row(ONE, "b", 7)])))
+        store.append(append_of(write_to(TWO, 2, rows=[entry_row(TWO, "a", 9)])))
+        totals = store.totals()
+        assert (totals.entries, totals.entry_bytes) == (3, 21)
 
 
 class EraseContract(StoreFixtures):

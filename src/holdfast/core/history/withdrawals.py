@@ -154,7 +154,8 @@ def fold_withdrawal(state: SessionState, event: MessagesWithdrawn, seq: int, tim
     proposals = tuple(each for each in state.proposals if frame is None and each.message in hidden)
     first = event.ranges[0][0]
     actions = tuple(each for each in state.standing(frame).actions if each >= first)
-    ref = WithdrawalRef(seq, frame, event.ranges, void, reduced, redacted, proposals, actions)
+    pinned = tuple(each for each in state.pinned if each in event.change.system)
+    ref = WithdrawalRef(seq, frame, event.ranges, void, reduced, redacted, proposals, pinned, actions)
     after = msgspec.structs.replace(
         view,
         boundary=seq,
@@ -167,7 +168,7 @@ def fold_withdrawal(state: SessionState, event: MessagesWithdrawn, seq: int, tim
         "views": {**state.views, frame or "": after},
         "summaries": tuple(each for each in state.summaries if each.seq not in void_seqs),
         "proposals": tuple(each for each in state.proposals if each not in proposals),
-        "pinned": tuple(each for each in state.pinned if each not in event.change.system),
+        "pinned": tuple(each for each in state.pinned if each not in pinned),
         "turns": max(0, state.turns - event.change.turns),
         **_change_standing(state, frame, -event.change.replies, state.standing(frame).actions[: -len(actions) or None]),
         **(_change_session(state, event.change, -1) if frame is None else {}),
@@ -203,7 +204,7 @@ def fold_restoration(state: SessionState, event: MessagesRestored, seq: int, tim
         "views": {**state.views, frame or "": after},
         "summaries": tuple(sorted(summaries, key=lambda each: (each.first, each.seq))),
         "proposals": tuple(proposals)[-limits.OPEN_PROPOSALS :],
-        "pinned": tuple(sorted({*state.pinned, *event.change.system})),
+        "pinned": tuple(sorted({*state.pinned, *ref.pinned})),
         "turns": state.turns + event.change.turns,
         **_change_standing(state, frame, event.change.replies, tuple(sorted({*actions}))[-limits.ACTIONS_KEPT :]),
         **(_change_session(state, event.change, 1) if frame is None else {}),
@@ -274,6 +275,7 @@ def withdrawals_after_erasure(state: SessionState, erased: Collection[int]) -> t
             reduced=tuple(one for one in each.reduced if one.message not in erased),
             redacted=tuple(one for one in each.redacted if one.at not in erased),
             proposals=tuple(one for one in each.proposals if one.message not in erased),
+            pinned=tuple(one for one in each.pinned if one not in erased),
         )
         for each in state.withdrawals
     )
@@ -295,16 +297,23 @@ def withdrawal_faults(state: SessionState, event: Event | None, erased: Collecti
     if len(change.errors) > limits.ERRORS_KEPT:
         yield "a conversation lists only the newest errors"
     if isinstance(event, MessagesRestored):
-        refs = {each.seq: each.frame for each in state.withdrawals}
-        if event.withdrawal not in erased and refs.get(event.withdrawal, 0) != event.frame:
-            yield "a restoration names a withdrawal in effect"
-        if not all(0 < seq <= state.version for seq in change.system):
-            yield "a restoration names system messages before it"
+        yield from _restoration_faults(state, event, erased)
         return
     yield from _range_faults(state, event)
-    yield from _fact_faults(event.facts)
-    if not {*change.system} <= {*state.pinned, *erased}:
+    yield from _fact_faults(state, event.facts, erased)
+    inside = SeqRanges(event.ranges)
+    if not all(seq in erased or (seq in state.pinned and seq in inside) for seq in change.system):
         yield "a withdrawn system message was in view"
+
+
+def _restoration_faults(state: SessionState, event: MessagesRestored, erased: Collection[int]) -> Iterator[str]:
+    ref = next((each for each in state.withdrawals if each.seq == event.withdrawal), None)
+    if event.withdrawal in erased:
+        return
+    if ref is None or ref.frame != event.frame:
+        yield "a restoration names a withdrawal in effect"
+    elif not {*event.change.system} <= {*ref.pinned, *erased}:
+        yield "a restored system message was withdrawn"
 
 
 def _range_faults(state: SessionState, event: MessagesWithdrawn) -> Iterator[str]:
@@ -322,8 +331,13 @@ def _range_faults(state: SessionState, event: MessagesWithdrawn) -> Iterator[str
         yield "there are more withdrawals than a session takes"
 
 
-def _fact_faults(facts: Sequence[LedgerFacts]) -> Iterator[str]:
-    if len({each.ledger for each in facts}) != len(facts) or not all(each.facts for each in facts):
+def _fact_faults(state: SessionState, facts: Sequence[LedgerFacts], erased: Collection[int]) -> Iterator[str]:
+    if len({each.ledger for each in facts}) != len(facts):
         yield "the facts of a withdrawal are listed by ledger, each once"
+    if not all(1 <= len(each.facts) <= limits.WITHDRAWN_FACTS for each in facts):
+        yield "a withdrawal names some facts of each ledger, and at most WITHDRAWN_FACTS"
     if not all(fact_seq(fact) for each in facts for fact in each.facts):
         yield "a withdrawal names facts by their ids"
+    for each in facts:
+        if each.ledger[:1] != ("session",) and each.ledger not in state.ledgers and 1 not in erased:
+            yield "a withdrawal names facts of ledgers that the session reads"

@@ -217,7 +217,7 @@ class _ChunkReader:
     def __init__(self) -> None:
         self.found: dict[ChunkRef, ChunkContent] = {}
         self.lost: set[ChunkRef] = set()
-        """Erased meanwhile."""
+        """Erased meanwhile, or damaged."""
 
     def read(self, context: SessionContext, refs: Iterable[ChunkRef]) -> Flow[None]:
         wanted = {*refs}
@@ -230,7 +230,11 @@ class _ChunkReader:
                     self.lost.add(ref)
                     continue
                 chunk = event.chunks[ref.at]
-                self.found[ref] = ChunkContent(chunk, (yield from _read_value(context, chunk)))
+                try:
+                    self.found[ref] = ChunkContent(chunk, (yield from _read_value(context, chunk)))
+                except BlobNotFound:
+                    self.lost.add(ref)
+                    continue
                 below.update(chunk_refs(chunk))
             wanted = below - self.found.keys() - self.lost
 

@@ -45,7 +45,7 @@ from holdfast.model.facts.fact import Fact, fact_id, fact_seq
 from holdfast.model.history.commands import RedactContext
 from holdfast.model.history.plans import Redaction, RedactionReason, Reduction
 from holdfast.model.history.views import HistoryItem, Summary
-from holdfast.model.names import LedgerId
+from holdfast.model.names import LedgerId, Scope
 from holdfast.model.packs.pack import GuardMode
 from holdfast.model.policy import AuthorityLadder
 from holdfast.model.rows import FactRow, MentionRow, RowOrder

@@ -3,7 +3,8 @@
 Laws: with an event, every later event that quotes it is erased, as `quoted_events` declares. Calls and their results are
 erased together, and so are the events of one frame tree. With an entry, the chunks are erased that no other entry needs. If
 an erasure itself is erased, the new one names its events too, so that a readable event names every erased payload.
-A withdrawal in effect is erased with its messages. What is erased in a session is erased in all forks that share it.
+A withdrawal in effect is erased with its messages, and a restoration with the withdrawal that it undid. What is erased in a
+session is erased in all forks that share it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from holdfast.model.content import calling_seq
 from holdfast.model.entries.events import chunk_refs
 from holdfast.model.event import FrameTreeEvent, QuotedEvents
 from holdfast.model.events import QUOTING_EVENTS, Event
-from holdfast.model.history.events import ContextCompacted, MessagesWithdrawn, SummaryRecorded
+from holdfast.model.history.events import ContextCompacted, MessagesRestored, MessagesWithdrawn, SummaryRecorded
 from holdfast.model.log import StoredEvent
 from holdfast.model.names import StreamId
 from holdfast.model.rows import scope_of
@@ -165,6 +166,8 @@ def _find_linked_seqs(stream: StreamId, recorded: StoredEvent) -> Flow[set[int]]
         return {*event.seqs}
     if isinstance(event, MessagesWithdrawn):  # else its messages would be in view again
         return (yield from _find_withdrawn_seqs(stream, event))
+    if isinstance(event, MessagesRestored):  # else its messages would be withdrawn again
+        return {event.withdrawal}
     if isinstance(event, FrameTreeEvent):
         return (yield from find_tree_events(stream, recorded, event))
     if isinstance(event, CallStarted):  # else a call of unknown outcome would seem never started

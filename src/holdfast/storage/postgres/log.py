@@ -483,8 +483,8 @@ def projection_version() -> Operation[int]:
 
 
 def totals() -> Operation[StoreTotals]:
-    ((streams, events, keys, size),) = yield Query(None, SQL["totals"], is_long=True)
-    return StoreTotals(streams, events, keys, size or 0)
+    ((streams, events, keys, size, entries, entry_bytes),) = yield Query(None, SQL["totals"], is_long=True)
+    return StoreTotals(streams, events, keys, size or 0, entries, entry_bytes)
 
 
 def check() -> Operation[tuple[str, ...]]:

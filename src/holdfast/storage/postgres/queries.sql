@@ -139,7 +139,8 @@ UPDATE store SET projection = %b;
 -- name: totals
 SELECT (SELECT count(*) FROM streams), (SELECT count(*) FROM events), (SELECT count(*) FROM keys WHERE part = 0),
        (SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c
-        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p'));
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')),
+       (SELECT count(*) FROM entry_rows), (SELECT coalesce(sum(size), 0)::bigint FROM entry_rows);
 
 -- name: strange_session_rows
 SELECT r.session FROM session_rows r LEFT JOIN streams s USING (stream_no)

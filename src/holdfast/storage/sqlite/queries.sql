@@ -118,6 +118,9 @@ SELECT version FROM projection;
 -- name: set_projection_version
 UPDATE projection SET version = ?;
 
+-- name: entry_totals
+SELECT count(*), coalesce(sum(size), 0) FROM entry_rows;
+
 -- name: totals
 SELECT (SELECT count(*) FROM streams), (SELECT count(*) FROM events),
        (SELECT count(*) FROM events WHERE key IS NOT NULL AND ordinal = 0), (SELECT events FROM log_totals), (SELECT streams FROM log_totals),

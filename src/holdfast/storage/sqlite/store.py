@@ -226,8 +226,9 @@ class SqliteStore:
     def totals(self) -> StoreTotals:
         with self._read() as connection:
             streams, events, keys, *_ = connection.execute(SQL["totals"]).get
-        files = (self.path, self.path + "-wal")
-        return StoreTotals(streams, events, keys, sum(os.path.getsize(file) for file in files if os.path.exists(file)))
+            entries, entry_bytes = connection.execute(SQL["entry_totals"]).get
+        size = sum(os.path.getsize(file) for file in (self.path, self.path + "-wal") if os.path.exists(file))
+        return StoreTotals(streams, events, keys, size, entries, entry_bytes)
 
     def check(self) -> tuple[str, ...]:
         self._check_process()
