@@ -51,6 +51,8 @@ from holdfast.model.packs.pack import (
 )
 from holdfast.model.policy import AuthorityLadder
 from holdfast.model.rows import LedgerRow, SessionRow
+from holdfast.model.sessions.diffs import FactDifference, SessionDiff
+from holdfast.model.sessions.forks import ForkOrigin
 from holdfast.model.sessions.layers import Environment, EnvironmentItem, WorkingItem
 from holdfast.model.sessions.messages import MessageGroup, Offload
 from holdfast.model.situation.situations import Action, ActionCall, Situation, SituationField, SituationUpdate
@@ -89,6 +91,7 @@ __all__ = [
     "EnvironmentItem",
     "Exposure",
     "FactCandidate",
+    "FactDifference",
     "FactExplanation",
     "FactMatch",
     "FactSource",
@@ -96,6 +99,7 @@ __all__ = [
     "Faithful",
     "FeedEvent",
     "FeedPage",
+    "ForkOrigin",
     "FrameLimits",
     "FrameOptions",
     "FrameRecord",
@@ -137,6 +141,7 @@ __all__ = [
     "Restoration",
     "ResultRef",
     "Scope",
+    "SessionDiff",
     "SessionOptions",
     "SessionRow",
     "SessionState",

@@ -13,6 +13,7 @@ from holdfast.cli.context import context, handle, plan
 from holdfast.cli.doctor import doctor
 from holdfast.cli.entries import entries
 from holdfast.cli.facts import facts
+from holdfast.cli.forks import compare, fork, forks, merge
 from holdfast.cli.frames import frames, recover, resume, suspended
 from holdfast.cli.log import log
 from holdfast.cli.maintenance import backup, collect, copy, export, import_, rebuild, stats, sweep, verify
@@ -62,6 +63,10 @@ for command in (
     log,
     withdraw,
     restore,
+    fork,
+    forks,
+    compare,
+    merge,
     frames,
     suspended,
     resume,

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 import holdfast
+from holdfast import codec
 from holdfast.cli.output import format_timestamp
 from holdfast.model.names import Scope
 from holdfast.model.rows import ledger_of
@@ -67,9 +68,25 @@ def session_row(row: holdfast.types.SessionRow) -> dict[str, Any]:
         "actor": row.actor,
         "session": row.session,
         "thread": row.thread or None,
+        "parent": parent_session(row),
         **{name: getattr(row, name) for name in _ROW_FIELDS},
         "created": format_timestamp(row.created_us),
         "updated": format_timestamp(row.updated_us),
+    }
+
+
+def parent_session(row: holdfast.types.SessionRow) -> str | None:
+    """The session that a fork comes from; None if it is no fork."""
+    return codec.decode_stream_key(row.parent)[1] if row.parent else None
+
+
+def session_diff(diff: holdfast.types.SessionDiff) -> dict[str, Any]:
+    return {
+        "shared": diff.shared,
+        "ours": [message(each) for each in diff.ours],
+        "theirs": [message(each) for each in diff.theirs],
+        "facts": [to_plain(each) for each in diff.facts],
+        "is_complete": diff.is_complete,
     }
 
 
@@ -77,6 +94,7 @@ def session_state(scope: Scope, state: holdfast.types.SessionState) -> dict[str,
     return {
         **to_plain(scope),
         **{name: to_plain(getattr(state, name)) for name in _STATE_FIELDS},
+        "origin": to_plain(state.origin),
         "live_frames": len(state.frames),
         "created": format_timestamp(state.created_us),
         "updated": format_timestamp(state.updated_us),

@@ -32,6 +32,7 @@ from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import StoredEvent
 from holdfast.model.names import check_options
 from holdfast.model.packs.pack import Brief, Profile
+from holdfast.model.rows import SessionRow
 from holdfast.model.sessions.diffs import SessionDiff
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message
@@ -475,6 +476,10 @@ class Session(_Conversation):
         in shared ledgers and large bodies; nothing of it is left when it is no longer used."""
         options: dict[str, Any] = {"as_": as_, "key": key, "cause": cause}
         return self._open_fork(functools.partial(forks.fork, at=at, **options), ephemeral=ephemeral)
+
+    def forks(self) -> tuple[SessionRow, ...]:
+        """List the sessions that were forked from this one, and those that were forked from them, parents first."""
+        return self._drive(forks.list_forks(self._context))
 
     def diff(self, other: Session) -> SessionDiff:
         """Compare this session with another one, usually one that was forked from it.

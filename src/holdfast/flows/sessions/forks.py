@@ -39,7 +39,7 @@ from holdfast.model.entries.commands import DeleteEntries
 from holdfast.model.facts.commands import BranchLedger, ForkLedger
 from holdfast.model.inputs import DecisionInput
 from holdfast.model.names import Scope, StreamId, check_name, check_whole, hash_long_name
-from holdfast.model.rows import scope_of
+from holdfast.model.rows import SessionRow, scope_of
 from holdfast.model.sessions.commands import BranchSession, ErasePayloads, ForkSession
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import SessionState
@@ -78,6 +78,13 @@ def fork(
     content = codec.encode(("fork", scope.stream.key, point, as_))
     yield from execute_commands(engine, requests, key=key, cause=cause, key_content=content)
     return SessionContext(msgspec.structs.replace(engine, turn=None), new)
+
+
+def list_forks(context: SessionContext) -> Flow[tuple[SessionRow, ...]]:
+    """The forks of a session, and those of its forks, parents first, without destroyed ones."""
+    yield from load_session(context)
+    forks = yield from find_forks(context.scope.stream)
+    return tuple(each.row for each in forks if not each.row.gone)
 
 
 def _name_fork(engine: EngineContext, scope: Scope, name: object, key: object) -> str:
