@@ -52,6 +52,8 @@ SUMMARIES = 100
 """Summaries in effect in one session."""
 SUMMARY_EVENTS = 1_000
 """Events that one summary may cover, without those that earlier summaries cover."""
+FORK_DEPTH = 1_000
+"""Sessions that store the events of one fork: each fork of a fork adds one."""
 DIFF_MESSAGES = 1_000
 """Messages of each session that a comparison of two sessions returns: the newest."""
 WITHDRAWALS = 1_000

@@ -46,7 +46,7 @@ from holdfast.model.sessions.events import (
 from holdfast.model.sessions.forks import ForkOrigin
 from holdfast.model.state import SessionState
 
-FORK_REASON = "the conversation was forked before the tool returned"
+FORK_REASON = "this conversation continues from a point before the tool returned"
 """Why the calls that were open at the cut are closed in the fork."""
 
 
@@ -87,6 +87,7 @@ def decide_fork(state: SessionState, command: ForkSession, inputs: DecisionInput
     """The first events of a fork. `state` is the state of its parent at the cut."""
     parent = command.parent.stream.key
     origin = inputs.fork or ForkOrigin(parent=parent, cut=command.cut)
+    check_size("the fork", len(origin.lineage), "sessions", "FORK_DEPTH", "Fork a session that is less deep.")
     forked = SessionForked(session=command.stream.key, parent=origin.parent, cut=origin.cut, lineage=origin.lineage)
     state = fold_session(state, forked, forked.name, inputs.time_us)
     closings = messages.close_calls(state, state.open_calls, FORK_REASON, inputs)
