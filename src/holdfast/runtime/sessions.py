@@ -496,14 +496,22 @@ class Session(_Conversation):
         return diffs.build_diff(ours, theirs, own_messages, other_messages)
 
     def destroy(
-        self, reason: str = "destroyed", *, offload: bool = True, key: str | None = None, cause: str | None = None
+        self,
+        reason: str = "destroyed",
+        *,
+        offload: bool = True,
+        forks: Literal["refuse", "destroy"] = "refuse",
+        key: str | None = None,
+        cause: str | None = None,
     ) -> None:
         """End the session for good: nobody can read it, and its id cannot be used again.
 
         The content is erased as soon as long-term memory has acknowledged every outbox entry of the session. With
         `offload=False` the remaining messages are not offered to long-term memory; if no earlier entry waits, the
-        content is erased at once. The reason stays readable."""
-        self._drive(lifecycle.destroy(self._context, reason, offload=offload, key=key, cause=cause))
+        content is erased at once. The reason stays readable.
+
+        A session that has forks is not destroyed, since they share its events; `forks="destroy"` destroys them first."""
+        self._drive(lifecycle.destroy(self._context, reason, offload=offload, forks=forks, key=key, cause=cause))
 
     def erase(self, seqs: Sequence[int], reason: str, *, key: str | None = None) -> None:
         """Erase the content of these events for good, by their seqs.
