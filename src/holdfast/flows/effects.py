@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from holdfast.model import limits
 from holdfast.model.facts.fact import FactQuery
 from holdfast.model.log import Append, AppendResult, FeedPage, Snapshot, StoredEvent, StoreTotals, StreamHead
 from holdfast.model.names import StreamId
@@ -15,6 +16,8 @@ from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)
+_SEQ_GAP = 16
+"""Events between two that are needed are read too, up to this number, rather than in another call."""
 
 
 class StoreCall(msgspec.Struct, frozen=True):
@@ -88,6 +91,29 @@ def find(tenant: str, key: str) -> Flow[tuple[StoredEvent, ...]]:
 def read(stream: StreamId, after: int, limit: int) -> Flow[tuple[StoredEvent, ...]]:
     answer: tuple[StoredEvent, ...] = yield StoreCall("read", (stream,), {"after": after, "limit": limit})
     return answer
+
+
+def read_each(stream: StreamId, seqs: Iterable[int]) -> Flow[dict[int, StoredEvent]]:
+    """Read these events, by seq, in few calls; those that do not exist are not among them."""
+    wanted = {*seqs}
+    events: dict[int, StoredEvent] = {}
+    for first, last in _group_seqs(sorted(wanted)):
+        for recorded in (yield from read(stream, first - 1, last - first + 1)):
+            if recorded.seq in wanted:
+                events[recorded.seq] = recorded
+    return events
+
+
+def _group_seqs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Ranges that cover these, with small gaps only."""
+    first = last = 0
+    for seq in seqs:
+        if first and (seq - last > _SEQ_GAP or seq - first >= limits.READ_EVENTS):
+            yield first, last
+            first = 0
+        first, last = first or seq, seq
+    if first:
+        yield first, last
 
 
 def read_back(stream: StreamId, before: int | None, limit: int, types: Sequence[str]) -> Flow[tuple[StoredEvent, ...]]:
