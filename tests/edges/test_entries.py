@@ -15,7 +15,7 @@ from holdfast.core import upcast
 from holdfast.model import limits
 from holdfast.model.entries.events import chunk_refs
 from holdfast.model.rows import BlobRow, ChunkRow, EntryRow
-from holdfast.types import NewEntry, shorten_name
+from holdfast.types import NewEntry, SummaryDraft, shorten_name
 from tests.edges.engines import (
     DURABLE_KINDS,
     EngineDesk,
@@ -24,8 +24,11 @@ from tests.edges.engines import (
     expect_refusal,
     log_of,
     read_raw_contents,
+    replace_store,
     rows_of,
+    store_of,
 )
+from tests.edges.test_view_reads import Counting
 
 LATER_S = 4_000_000_000.0
 """Long after any body was put, by the clock of this machine."""
@@ -124,6 +127,44 @@ def test_what_is_deleted_is_gone_with_all_that_only_it_had(engine: Engine) -> No
     session.entries.delete({"c11", "w"})
     assert not [row for row in rows_of(engine) if isinstance(row, EntryRow | ChunkRow)]
     assert engine.admin.verify().ok
+
+
+def test_what_is_deleted_takes_nothing_of_the_conversation_with_it(engine: Engine) -> None:
+    """No model sees entries, so neither a summary nor a situation can quote one."""
+    session: Any = engine.create_session("s")
+    first = session.record("user", "Where is the parcel? " * 20)
+    grow(session, 12)
+    last = session.record("assistant", "On its way. " * 20)
+    draft = SummaryDraft(
+        scope=session.scope, first=first.seq, last=last.seq, version=session.state().version, items=(), tokens=0
+    )
+    session.context.summarize(draft, "a parcel")
+    session.situation.update({"goal": "find the parcel"})
+    pack = session.packs.store(session.pack())
+    before = (session.context.render("text"), session.situation.get(), session.packs.reproduce(pack).text)
+    session.entries.delete([f"c{step}" for step in range(6)])
+    session.erase([session.entries.get("c7").seq], "asked to")
+    assert (session.context.render("text"), session.situation.get(), session.packs.reproduce(pack).text) == before
+    assert engine.admin.verify().ok
+
+
+def test_a_deletion_searches_only_where_chunks_can_be(desk: EngineDesk) -> None:
+    engine = desk.open("memory")
+    session: Any = engine.create_session("s")
+    grow(session, 12)
+    session.entries.append("write", "w", "small")
+    for start in range(0, limits.READ_EVENTS, 200):
+        session.entries.append_all([NewEntry("write", str(start + each), "between") for each in range(200)])
+    grow(session, 12, "d")
+    counting = Counting(store_of(engine))
+    with replace_store(engine, counting):
+        replay = session.state().version
+        counting.take()
+        session.entries.delete(["w"])
+        assert counting.take() < replay + 10, "the replay, and the entry"
+        session.entries.delete(["d3"])
+        assert counting.take() < replay + limits.READ_EVENTS + 10, "and one page of the newest entries"
+    assert [session.entries.get(key) is None for key in ("w", "d3", "d4", "c3")] == [True, True, False, False]
 
 
 def test_who_erases_a_chunk_erases_the_entries_that_refer_to_it(engine: Engine) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import holdfast
-from holdfast import errors
+from holdfast import ToolCall, codec, errors
 from holdfast.core.sessions import message_ids
+from holdfast.flows.sessions.transcript import message_of
+from holdfast.model import limits
+from holdfast.model.sessions.events import MessageRecorded
 from holdfast.render.item_ids import REFERRING_ITEMS
+from holdfast.types import Opaque, Source
 from tests.edges.engines import EngineDesk
 from tests.support import figure
 
@@ -104,6 +112,56 @@ def test_an_id_is_given_once_to_the_first_that_claims_it(desk: EngineDesk) -> No
     forged = session.find_message("m2_0")
     assert forged is not None
     assert forged.seq == 2
+
+
+PLACES = ("source", "metadata", "call", "part", "around")
+NAMES = st.sampled_from(["alpha", "msg_1", "a.b:c-d", "ä", 'say "hi"', "back\\slash", "x/y", "\u202e", "a\nb", "0.0"])
+
+
+@settings(max_examples=figure(60, 2_000), deadline=None)
+@given(st.fixed_dictionaries(dict.fromkeys(PLACES, NAMES)), st.booleans(), st.sampled_from(PLACES))
+def test_no_id_is_ruled_out_that_a_message_has(names: dict[str, str], escape: bool, place: str) -> None:
+    block = json.dumps({"id": names["part"], "around": {"id": names["around"]}}, ensure_ascii=escape)
+    if escape:
+        block = block.replace("a", r"\u0061")
+    event = MessageRecorded(
+        role="assistant",
+        content=(Opaque("openai", block),),
+        tool_calls=(ToolCall("c1_0", "look", {}, names["call"]),),
+        tokens=1,
+        counter="c",
+        source=Source(id=names["source"]),
+        metadata={"id": names["metadata"]},
+    )
+    with holdfast.open("memory:") as engine:
+        stored = engine.create_session("s").events()[0]
+    recorded = msgspec.structs.replace(stored, type=event.name, payload=codec.encode_event(event))
+    assert names[place] in message_ids.ids_of(message_of(recorded))
+    assert message_ids.may_have_id(recorded, names[place])
+    assert message_ids.may_have_id(recorded, recorded.id)
+    assert not message_ids.may_have_id(recorded, "nobody") or escape
+
+
+def test_the_search_goes_back_to_the_first_message_or_to_its_limit(
+    engine: holdfast.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = engine.create_session("c1")
+    session.record_all([{"type": "message", "role": "user", "id": "oldest", "content": "Hello?"}])
+    for start in range(0, 260, 130):
+        session.record_all([("user", f"word {start + number}") for number in range(130)])
+    session.withdraw(after=200)
+    found = session.find_message("oldest")
+    assert found is not None
+    assert (found.seq, found.withdrawn) == (2, 0)
+    last = session.find_message(session.messages(limit=1)[0].id)
+    assert last is not None
+    assert last.withdrawn
+    monkeypatch.setattr(limits, "FOUND_MESSAGES", 260)
+    assert session.find_message("oldest") is None
+    monkeypatch.setattr(limits, "FOUND_MESSAGES", 261)
+    assert session.find_message("oldest") == found
+    session.erase([2], "asked to")
+    assert session.find_message("oldest") is None
 
 
 def test_a_rendering_for_a_provider_has_no_ids_of_ours(desk: EngineDesk) -> None:

@@ -7,13 +7,14 @@ costs nothing more. `read_own` reads what is stored in the stream itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from holdfast import codec
+from holdfast.model import limits
 from holdfast.model.facts.fact import FactQuery
 from holdfast.model.log import Append, AppendResult, FeedPage, Snapshot, StoredEvent, StoreTotals, StreamHead
 from holdfast.model.names import StreamId
@@ -22,6 +23,8 @@ from holdfast.model.sessions.forks import FORK_EVENTS, ForkOrigin, Segment
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)
+_SEQ_GAP = 16
+"""Events between two that are needed are read too, up to this number, rather than in another call."""
 
 
 class StoreCall(msgspec.Struct, frozen=True):
@@ -114,6 +117,29 @@ def read(stream: StreamId, after: int, limit: int) -> Flow[tuple[StoredEvent, ..
             shared += page
             after = page[-1].seq
     return (*shared, *own[: limit - len(shared)])
+
+
+def read_each(stream: StreamId, seqs: Iterable[int]) -> Flow[dict[int, StoredEvent]]:
+    """Read these events, by seq, in few calls; those that do not exist are not among them."""
+    wanted = {*seqs}
+    events: dict[int, StoredEvent] = {}
+    for first, last in _group_seqs(sorted(wanted)):
+        for recorded in (yield from read(stream, first - 1, last - first + 1)):
+            if recorded.seq in wanted:
+                events[recorded.seq] = recorded
+    return events
+
+
+def _group_seqs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Ranges that cover these, with small gaps only."""
+    first = last = 0
+    for seq in seqs:
+        if first and (seq - last > _SEQ_GAP or seq - first >= limits.READ_EVENTS):
+            yield first, last
+            first = 0
+        first, last = first or seq, seq
+    if first:
+        yield first, last
 
 
 def _read_own_back(

@@ -64,6 +64,8 @@ REDUCED_PIECES = 10_000
 """Pieces in view of one conversation that are not shown as recorded."""
 LIVE_MESSAGES = 10_000
 """Messages of one conversation that are read, or folded, at once."""
+FOUND_MESSAGES = 100_000
+"""Newest messages that find_message() searches for an id of a client or a provider."""
 LEFT_OUT_HANDLES = 1_000
 """Handles of a frame that packs omit after a compaction."""
 PACK_TOKENS = 500

@@ -393,7 +393,8 @@ class AsyncSession(_AsyncConversation):
 
         It may be an id of Holdfast (a message, an item m12_0, a handle h12_0, a call c12_0), or one that a client or a
         provider brought: of an input item, a response, a reply or a call. An id of Holdfast is found at once, another
-        one by a search from the newest message back; of several messages with it, the newest is returned."""
+        one by a search from the newest message back, through FOUND_MESSAGES at most; of several messages with it, the
+        newest is returned."""
         return await self._drive(message_flows.find_message(self._context, message_id))
 
     async def evidence(self, *, before: int | None = None, limit: int = 100) -> list[Message]:

@@ -13,10 +13,14 @@ import msgspec
 
 from holdfast import codec
 from holdfast.model.content import Opaque
+from holdfast.model.log import StoredEvent
 from holdfast.model.sessions.messages import Message
 
 _OWN_ID = re.compile(r"[mhc]([1-9][0-9]{0,18})_(?:0|[1-9][0-9]{0,6})(?:_[1-9][0-9]{0,6})?|s[1-9][0-9]{0,18}|tail")
 """The items of a message (m12_0), its handles (h12_0) and its calls (c12_0); summaries, and the text behind them."""
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]+")
+"""Characters that JSON is written with as they are, unless somebody escapes them without need."""
+_ESCAPE = rb"\u"
 
 
 def item_id(seq: int, piece: int) -> str:
@@ -33,6 +37,15 @@ def parse_seq(text: str) -> int:
     """The seq of the message in an id of Holdfast; 0 for any other text."""
     match = _OWN_ID.fullmatch(text)
     return int(match[1] or 0) if match else 0
+
+
+def may_have_id(event: StoredEvent, text: str) -> bool:
+    """Whether the message of an event can be known by this id. False rules it out without decoding the event."""
+    if event.id == text:
+        return True
+    if event.payload is None:
+        return False
+    return _PLAIN_ID.fullmatch(text) is None or text.encode() in event.payload or _ESCAPE in event.payload
 
 
 def ids_of(message: Message) -> Iterator[str]:

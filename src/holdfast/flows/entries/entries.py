@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -35,8 +35,6 @@ from holdfast.model.names import StreamId, check_flag, check_size, check_whole, 
 from holdfast.model.rows import EntryRow, RowOrder
 
 _BYTES = (bytes, bytearray, memoryview)
-_SEQ_GAP = 16
-"""Events between two that are needed are read too, up to this number, rather than in another call."""
 _NEWEST_FIRST = RowOrder(("seq",), backwards=True)
 
 
@@ -290,25 +288,8 @@ def _is_stored(stream: StreamId, seq: int) -> Flow[bool]:
 
 def _read_events(stream: StreamId, seqs: Iterable[int]) -> Flow[dict[int, Event | None]]:
     """These events, by seq; None for one that was erased."""
-    wanted = {*seqs}
-    events: dict[int, Event | None] = {}
-    for first, last in _group_seqs(sorted(wanted)):
-        for recorded in (yield from effects.read(stream, first - 1, last - first + 1)):
-            if recorded.seq in wanted:
-                events[recorded.seq] = upcast.decode_event(recorded)
-    return events
-
-
-def _group_seqs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Ranges that cover these, with small gaps only."""
-    first = last = 0
-    for seq in seqs:
-        if first and (seq - last > _SEQ_GAP or seq - first >= limits.READ_EVENTS):
-            yield first, last
-            first = 0
-        first, last = first or seq, seq
-    if first:
-        yield first, last
+    stored = yield from effects.read_each(stream, seqs)
+    return {seq: upcast.decode_event(recorded) for seq, recorded in stored.items()}
 
 
 # Delete

@@ -1,16 +1,15 @@
 """Which events are erased together.
 
 Laws: with an event, every later event that quotes it is erased, as `quoted_events` declares. Calls and their results are
-erased together, and so are the events of one frame tree. With an entry, the chunks are erased that no other entry needs. If
-an erasure itself is erased, the new one names its events too, so that a readable event names every erased payload.
-A withdrawal in effect is erased with its messages, and a restoration with the withdrawal that it undid. What is erased in a
-session is erased in all forks that share it.
+erased together, and so are the events of one frame tree. With an entry, the chunks are erased that no other entry needs,
+and nothing of the conversation: no model sees entries. If an erasure itself is erased, the new one names its events too,
+so that a readable event names every erased payload. A withdrawal in effect is erased with its messages, and a restoration
+with the withdrawal that it undid. What is erased in a session is erased in all forks that share it.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable
 
 import msgspec
 
@@ -18,9 +17,9 @@ from holdfast.core import upcast
 from holdfast.core.history.views import group_seq
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.entries.lookup import ENTRY_EVENTS, find_unused_chunks
+from holdfast.flows.entries.lookup import ENTRY_EVENTS, find_erased_entries
 from holdfast.flows.frames.lookup import find_tree_events
-from holdfast.flows.lineage import find_forks, read_origin
+from holdfast.flows.lineage import find_children, find_forks, read_origin
 from holdfast.flows.sessions.transcript import message_of, read_messages_in, read_results, read_withdrawn_messages
 from holdfast.model import limits
 from holdfast.model.content import calling_seq
@@ -38,21 +37,39 @@ from holdfast.model.sessions.messages import Message
 def find_erased_seqs(stream: StreamId, seqs: tuple[int, ...]) -> Flow[set[int]]:
     """These events, and all that must be erased with them."""
     erased = _ErasedEvents()
+    entries: dict[int, Event | None] = {}
+    events = yield from effects.read_each(stream, seqs)
     for seq in seqs:
-        erased.add(seq)
-        for recorded in (yield from effects.read(stream, seq - 1, 1)):
-            if recorded.seq == seq:
-                erased.add(seq, recorded.type)
-                for linked in (yield from _find_linked_seqs(stream, recorded)):
-                    erased.add(linked)
-    for event in (yield from _read_quoting_events(stream)):
-        if event.seq in erased.seqs or erased.has_source_of(event):
-            erased.add(event.seq, event.type)
-            if event.summary is not None:
-                erased.summaries.append(event.summary)
-    if erased.has_type(ENTRY_EVENTS):
-        erased.seqs |= (yield from find_unused_chunks(stream, erased.seqs)) - (yield from _find_shared_chunks(stream))
-    return erased.seqs
+        recorded = events.get(seq)
+        if recorded is None:
+            erased.add(seq)
+        elif recorded.type in ENTRY_EVENTS:  # only other entries refer to them
+            entries[seq] = upcast.decode_event(recorded)
+        else:
+            erased.add(seq, recorded.type)
+            for linked in (yield from _find_linked_seqs(stream, recorded)):
+                erased.add(linked)
+    if erased.seqs:
+        for event in (yield from _read_quoting_events(stream)):
+            if event.seq in erased.seqs or erased.has_source_of(event):
+                erased.add(event.seq, event.type)
+                if event.summary is not None:
+                    erased.summaries.append(event.summary)
+    return erased.seqs | (yield from _find_erased_entries(stream, entries))
+
+
+def _find_erased_entries(stream: StreamId, entries: dict[int, Event | None]) -> Flow[set[int]]:
+    """These events of entries, and all that must be erased with them. A chunk that a fork once kept may be needed by nobody
+    now, so then all chunks are searched."""
+    if not entries:
+        return set()
+    erased, unused = yield from find_erased_entries(
+        stream, entries, everywhere=bool((yield from find_children(stream)))
+    )
+    return erased | (unused - (yield from _find_shared_chunks(stream)) if unused else unused)
+
+
+_QUOTING_EVENTS = tuple(name for name in QUOTING_EVENTS if name not in ENTRY_EVENTS)
 
 
 def _find_shared_chunks(stream: StreamId) -> Flow[set[int]]:
@@ -114,9 +131,6 @@ class _ErasedEvents:
         if event_type is not None:
             bisect.insort(self._by_type.setdefault(event_type, []), seq)
 
-    def has_type(self, types: Iterable[str]) -> bool:
-        return any(each in self._by_type for each in types)
-
     def has_source_of(self, event: _QuotingEvent) -> bool:
         """Whether an event quotes one of the events to erase. A summary also quotes the summaries that it replaced: those
         of the same conversation that begin in its range."""
@@ -139,10 +153,10 @@ class _ErasedEvents:
 
 
 def _read_quoting_events(stream: StreamId) -> Flow[list[_QuotingEvent]]:
-    """All events that quote others, oldest first, also those that no view shows any more."""
+    """All events that quote others, oldest first, also those that no view shows any more; without those of entries."""
     quoting: list[_QuotingEvent] = []
     before: int | None = None
-    while page := (yield from effects.read_back(stream, before, limits.READ_EVENTS, QUOTING_EVENTS)):
+    while page := (yield from effects.read_back(stream, before, limits.READ_EVENTS, _QUOTING_EVENTS)):
         for recorded in page:
             event = upcast.decode_event(recorded)
             if event is not None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _TRANSCRIPT_EVENTS = (MessageRecorded.name, EvidenceKept.name)
 _MESSAGE_EVENTS = (MessageRecorded.name, SessionDestroyed.name)
 _WITHDRAWAL_EVENTS = (MessagesWithdrawn.name, MessagesRestored.name)
+_FIRST_PAGE = 50
+"""Messages that are searched first: most are looked for soon after they were recorded."""
 
 
 def record(
@@ -153,13 +155,24 @@ def find_message(context: SessionContext, message_id: str) -> Flow[Message | Non
     if seq or message_ids.is_own_id(message_id):
         found = yield from messages(context, before=min(seq, limits.WHOLE_NUMBER - 1) + 1, limit=1)
         return next((message for message in found if message.seq == seq), None)
+    seq = yield from _search_message(context, message_id)
+    found = (yield from messages(context, before=seq + 1, limit=1)) if seq else []
+    return next((message for message in found if message.seq == seq), None)
+
+
+def _search_message(context: SessionContext, message_id: str) -> Flow[int]:
+    """The seq of the newest message with an id of a client or a provider, among the last FOUND_MESSAGES; 0 for none."""
+    yield from load_session(context)
     before: int | None = None
-    while page := (yield from messages(context, before=before, limit=limits.READ_EVENTS)):
-        for message in reversed(page):
-            if message_id in message_ids.ids_of(message):
-                return message
-        before = page[0].seq
-    return None
+    left, size = limits.FOUND_MESSAGES, _FIRST_PAGE
+    while left and (page := (yield from effects.read_back(context.scope.stream, before, size, _MESSAGE_EVENTS))):
+        for recorded in page:
+            may_match = message_ids.may_have_id(recorded, message_id)
+            if may_match and message_id in message_ids.ids_of(message_of(recorded)):
+                return recorded.seq
+        before, left = page[-1].seq, left - len(page)
+        size = min(left, size * 4, limits.READ_EVENTS)
+    return 0
 
 
 def evidence(context: SessionContext, *, before: int | None = None, limit: int = 100) -> Flow[list[Message]]:
