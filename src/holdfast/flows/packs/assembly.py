@@ -390,10 +390,13 @@ def _update_view(
         raise CriticalOverflow(needed=fixed + least, budget=request.effective)
     changed = yield from record_redactions(context, state, material.guarded)
     candidates = [*_build_corrections(material), *material.candidates]
-    tail = sum(measure(count(candidate.text), 0) for candidate in candidates if not candidate.omission)
+    tail, most = 0, request.effective // _TAIL_SHARE
+    for candidate in candidates:
+        if tail < most and not candidate.omission:
+            tail += measure(count(candidate.text), 0)
     pinned = sum(entry.tokens for entry in material.prefix if entry.at)
     before = fixed - pinned
-    before += max(critical_tail_tokens(candidates, count, measure), min(tail, request.effective // _TAIL_SHARE))
+    before += max(critical_tail_tokens(candidates, count, measure), min(tail, most))
     before += measure(count(SUMMARY_LABEL), 0)  # for a summary that a boundary may add
     history = _count_history(context, material, measure)
     model = request.model or None
@@ -559,7 +562,8 @@ def _guard_candidate(guard_input: GuardInput, candidate: PackCandidate) -> PackC
     if candidate.origin:
         annotate = candidate.section in ("environment", "breadcrumbs")
         text = guard_text(guard_input, text, candidate.origin, label=candidate.label, annotate=annotate)
-    return msgspec.structs.replace(candidate, text=remove_tag(text))
+    text = remove_tag(text)
+    return candidate if text == candidate.text else msgspec.structs.replace(candidate, text=text)
 
 
 def _overflow_error(request: PackRequest, history: int, fixed: int, critical: int) -> CriticalOverflow | WindowTooSmall:
