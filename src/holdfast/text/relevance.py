@@ -58,49 +58,69 @@ def parse_query(query: str) -> QueryTerms:
     return QueryTerms(terms, frozenset(term.stem for term in terms), frozenset(term.kin for term in terms) - {""})
 
 
+class _TextTerms(NamedTuple):
+    """The terms of a text."""
+
+    terms: tuple[Term, ...]
+    different: tuple[Term, ...]
+    stems: frozenset[str]
+    kin: frozenset[str]
+
+
 def matched_share(query: QueryTerms, text: str) -> float:
     """The share of a query's words that a text has, from 0 to 1. Kin count for less."""
-    terms = _terms_of(text)
-    stems, kin = {term.stem for term in terms}, {term.kin for term in terms} - {""}
-    matches = sum(1.0 if term.stem in stems else KIN_WEIGHT if term.kin in kin else 0.0 for term in query.terms)
+    read = _terms_of(text)
+    matches = sum(
+        1.0 if term.stem in read.stems else KIN_WEIGHT if term.kin in read.kin else 0.0 for term in query.terms
+    )
     return round(matches / len(query.terms), 6) if query.terms else 0.0
 
 
-def _terms_of(text: str) -> tuple[Term, ...]:
-    return _cached_terms(text) if len(text) <= _SHORT_CHARS else tuple(map(term_of, split_words(text)))
+def _terms_of(text: str) -> _TextTerms:
+    return _cached_terms(text) if len(text) <= _SHORT_CHARS else _read_terms(text)
 
 
-@functools.lru_cache(maxsize=1 << 12)
-def _cached_terms(text: str) -> tuple[Term, ...]:
-    return tuple(map(term_of, split_words(text)))
+def _read_terms(text: str) -> _TextTerms:
+    terms = tuple(map(term_of, split_words(text)))
+    different = tuple(dict.fromkeys(terms))
+    kin = frozenset(term.kin for term in different) - {""}
+    return _TextTerms(terms, different, frozenset(term.stem for term in different), kin)
 
 
-def _count_terms(query: QueryTerms, terms: Iterable[Term]) -> dict[str, float]:
-    """The number of occurrences of each query term, kin with their weight."""
-    counts: dict[str, float] = {}
-    for term in terms:
-        if term.stem in query.stems:
-            counts[term.stem] = counts.get(term.stem, 0.0) + 1
-        elif term.kin in query.kin:
-            counts[term.kin] = counts.get(term.kin, 0.0) + KIN_WEIGHT
-    return counts
+_cached_terms = functools.lru_cache(maxsize=1 << 12)(_read_terms)
+
+
+def _count_terms(query: QueryTerms, terms: Iterable[Term], counts: dict[str, float]) -> None:
+    """Add the number of occurrences of each query term, kin with their weight."""
+    for stem, kin in terms:
+        if stem in query.stems:
+            counts[stem] = counts.get(stem, 0.0) + 1
+        elif kin in query.kin:
+            counts[kin] = counts.get(kin, 0.0) + KIN_WEIGHT
+
+
+def _is_in_query(query: QueryTerms, text: _TextTerms) -> bool:
+    return not (query.stems.isdisjoint(text.stems) and query.kin.isdisjoint(text.kin))
 
 
 def _score_words(query: QueryTerms, facts: Sequence[Fact]) -> list[float]:
     """Score facts by their words (BM25), the best with 1: a word that few facts have counts for more."""
     lengths, counts = [], []
     for fact in facts:
-        terms = (*_terms_of(fact.key), *_terms_of(value_text(fact.value)))
-        counts.append(_count_terms(query, terms))
-        lengths.append(len(terms))
+        count: dict[str, float] = {}
+        key, value = _terms_of(fact.key), _terms_of(value_text(fact.value))
+        for text in (key, value):
+            if _is_in_query(query, text):
+                _count_terms(query, text.terms, count)
+        counts.append(count)
+        lengths.append(len(key.terms) + len(value.terms))
     common = Counter(word for count in counts for word in count)
+    weights = {word: math.log(1 + (len(facts) - many + 0.5) / (many + 0.5)) for word, many in common.items()}
     mean = sum(lengths) / len(lengths) if lengths else 1.0
     scores = [
-        sum(
-            math.log(1 + (len(facts) - common[word] + 0.5) / (common[word] + 0.5))
-            * (count[word] * 2.2 / (count[word] + 0.3 + 0.9 * length / mean))
-            for word in sorted(count)
-        )
+        sum(weights[word] * (count[word] * 2.2 / (count[word] + 0.3 + 0.9 * length / mean)) for word in sorted(count))
+        if count
+        else 0
         for count, length in zip(counts, lengths, strict=True)
     ]
     best = max(scores, default=0.0) or 1.0
@@ -113,10 +133,14 @@ def rank_facts(query: str, facts: Sequence[Fact]) -> list[tuple[int, float]]:
     names = {name.lower().rstrip(".,:/") for name in _NAME.findall(query[:_READ_CHARS])} - _COMMON_WORDS
     ranks = []
     for index, (fact, score) in enumerate(zip(facts, _score_words(terms, facts), strict=True)):
-        key = {*_terms_of(fact.key)}
-        value = value_text(fact.value)[:_READ_CHARS].lower()
-        bonus = sum(name in value for name in names) / len(names) if names else 0.0
-        bonus += sum(min(count, 1.0) for count in _count_terms(terms, key).values()) / len(key) if key else 0.0
+        key, bonus = _terms_of(fact.key), 0.0
+        if names:
+            value = value_text(fact.value)[:_READ_CHARS].lower()
+            bonus = sum(name in value for name in names) / len(names)
+        if _is_in_query(terms, key):
+            counts: dict[str, float] = {}
+            _count_terms(terms, key.different, counts)
+            bonus += sum(min(count, 1.0) for count in counts.values()) / len(key.different)
         ranks.append((index, round(score + bonus, 6)))
 
     def order(rank: tuple[int, float]) -> tuple[float, bool, int, int]:

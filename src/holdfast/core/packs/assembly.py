@@ -292,9 +292,7 @@ class _TailFitter:
         candidate = self._candidates[number]
         kind = levels.BREADCRUMB_KIND if candidate.section == "breadcrumbs" else candidate.section
         text, size = self._text[number], self._size[number]
-        return levels.CompactionCandidate(
-            candidate.key, kind, candidate.priority, len(self._ranked) - rank, text, size
-        )
+        return levels.CompactionCandidate(candidate.key, kind, candidate.priority, len(self._ranked) - rank, text, size)
 
     # Levels
 

@@ -57,19 +57,15 @@ from holdfast.flows.history.views import (
 )
 from holdfast.flows.load import CachedView, load_session_state
 from holdfast.flows.packs.candidates import (
-    PackLedgers,
-    RankedFact,
     build_environment_candidates,
-    build_fact_candidates,
     build_frame_candidates,
     build_handle_candidates,
-    build_past_candidates,
     build_situation_candidates,
     build_working_candidates,
     count_tokens,
-    find_facts,
-    find_ledgers,
 )
+from holdfast.flows.packs.facts import build_past_candidates, find_ledgers, load_fact_material
+from holdfast.flows.packs.memory import FactMaterial, PackLedgers
 from holdfast.flows.packs.request import (
     PackArguments,
     build_request,
@@ -217,7 +213,7 @@ class _PackMaterial(NamedTuple):
     view: CachedView
     late: tuple[Message, ...]
     ledgers: PackLedgers
-    facts: tuple[RankedFact, ...]
+    fact_material: FactMaterial
     candidates: tuple[PackCandidate, ...]
     guard_input: GuardInput
     guarded: GuardedItems
@@ -234,7 +230,10 @@ def _gather_consistent(
     """The material of ledgers that did not change while it was gathered."""
     for _ in range(limits.VIEW_TRIES):
         material = yield from _gather(context, state, arguments, brief)
-        if not material.ledgers.used or (yield from find_ledgers(context, state)) == material.ledgers:
+        if not material.ledgers.used:
+            return material
+        if (yield from find_ledgers(context, state)) == material.ledgers:
+            context.engine.cache.pack_facts.put(context.scope.stream, context.frame, material.fact_material)
             return material
     at, stream = state.version, context.scope.stream
     raise Contended(stream=stream, expected=at, actual=at, tries=limits.VIEW_TRIES, limit_name="VIEW_TRIES")
@@ -263,13 +262,13 @@ def _gather(
         request = build_request(context, state, request, view, display)
     late = yield from read_late_results(context.scope.stream, state, context.frame)
     ledgers = yield from find_ledgers(context, state)
-    facts = yield from find_facts(context, ledgers, request, scores)
+    facts = yield from load_fact_material(context, ledgers, request, items, state.proposals, scores)
     system, prefix = yield from _build_prefix(context, state, brief)
     candidates = [
         *(_late_candidate(note, late[-1].seq) for note in build_late_note(late, items, display.readable)),
         *build_environment_candidates(state, request),
         *build_situation_candidates(state.standing(context.frame)),
-        *(yield from build_fact_candidates(context, ledgers, facts, request, items, state.proposals)),
+        *facts.candidates,
         *build_working_candidates(state, request),
         *(yield from build_handle_candidates(context, request, functools.partial(_answered_calls, items), display)),
         *(yield from build_frame_candidates(context, state, request)),
@@ -286,7 +285,7 @@ def _gather(
     )
     guarded = guard_items(guard_input, items, context.engine.counter.count)
     in_view = dict.fromkeys(guard_input.endings[name].key for name in guarded.superseded)
-    keys = {*in_view, *(ranked.fact.key for ranked in facts)}
+    keys = {*in_view, *(ranked.fact.key for ranked in facts.facts)}
     if keys:
         past = find_past_keys(request.query, keys, in_view)
         candidates += yield from build_past_candidates(ledgers, request, past)
@@ -297,7 +296,7 @@ def _gather(
         view,
         late,
         ledgers,
-        tuple(facts),
+        facts,
         tuple(candidates),
         guard_input,
         guarded,
@@ -489,7 +488,7 @@ def _question_text(request: PackRequest) -> str:
 def _assemble(
     context: SessionContext, state: SessionState, material: _PackMaterial, strategy: ChosenStrategy | None
 ) -> AssembledPack:
-    request, engine = material.request, context.engine
+    request, engine, facts = material.request, context.engine, material.fact_material.facts
     count, measure = functools.partial(count_tokens, context), state.calibration.measure
     items, history = material.guarded.items, _count_history(context, material, measure)
     place_items = functools.cache(functools.partial(_place_items, material, measure))
@@ -532,7 +531,7 @@ def _assemble(
         ledgers=tuple((used.ledger, used.version) for used in material.ledgers.used),
         request=request,
         boundary=boundary,
-        candidates=tuple((one.ledger, one.fact.id, one.score) for one in material.facts if one.fate != "withheld"),
+        candidates=tuple((one.ledger, one.fact.id, one.score) for one in facts if one.fate != "withheld"),
         prefix=material.prefix,
         place_items=place_items,
         tail=tail,
@@ -604,7 +603,7 @@ def _place_items(material: _PackMaterial, measure: _Measure) -> tuple[PlacedItem
     request, items = material.request, material.guarded.items
     chosen: Sequence[tuple[bool, float, str]] = ()
     if request.profile.history == "relevant":
-        facts = [ranked.fact for ranked in material.facts if not ranked.omission]
+        facts = [ranked.fact for ranked in material.fact_material.facts if not ranked.omission]
         from holdfast.text.selection import select_items  # noqa: PLC0415 - a good part of the time of an import
 
         chosen = select_items(items, request.query, facts, request.profile)
@@ -656,7 +655,7 @@ def _build_corrections(material: _PackMaterial) -> list[PackCandidate]:
     current one is no candidate of this pack: else its rank decides."""
     endings = material.guard_input.endings
     exposed = dict.fromkeys(exposure.key for exposure in material.guarded.exposed)
-    ranked = {one.fact.key for one in material.facts if not one.fact.is_claim}
+    ranked = {one.fact.key for one in material.fact_material.facts if not one.fact.is_claim}
     hidden = [endings[name].key for name in material.guarded.superseded]
     corrections: list[PackCandidate] = []
     for key in dict.fromkeys((*exposed, *(key for key in hidden if key not in ranked))):

@@ -1,0 +1,143 @@
+"""The memory of the last packs: what they read of facts, so that the next pack of a conversation need not read it again.
+
+Laws:
+- A memory is used only for the versions of the ledgers that it was read at, the same reader and the same request, and only
+  until the next of its facts expires or becomes valid.
+- It holds nothing of a ledger that this process has changed since: a fact that was erased is gone from it.
+- Its size is bounded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from holdfast import codec
+from holdfast.model import limits
+from holdfast.model.facts.fact import Fact, FactState
+from holdfast.model.names import LedgerId, StreamId
+
+if TYPE_CHECKING:
+    from holdfast.core.packs.assembly import PackCandidate
+    from holdfast.flows.facts.queries import UsedLedger
+    from holdfast.model.packs.pack import Fate
+
+_FACT_BYTES = 1_024
+"""About the size of a fact or of its candidate in memory, without its text."""
+
+
+class PackLedgers(NamedTuple):
+    """The ledgers that a pack reads, in the order of their precedence, and what its reader may know."""
+
+    used: tuple[UsedLedger, ...]
+    permissions: tuple[str, ...] | None
+
+    @property
+    def ids(self) -> tuple[LedgerId, ...]:
+        return tuple(used.ledger for used in self.used)
+
+
+class RankedFact(NamedTuple):
+    """A fact to choose from."""
+
+    ledger: int
+    """The index of its ledger."""
+    fact: Fact
+    score: float
+    omission: str = ""
+    """Why it is left out; empty if it may be included."""
+    fate: Fate = "omitted"
+    """Its fate if there is an omission."""
+
+
+class FactPages(NamedTuple):
+    """The facts that a pack reads whatever its query, by the index of their ledger and their id."""
+
+    ledgers: PackLedgers
+    request: tuple[Any, ...]
+    """What else they depend on."""
+    since_us: int
+    until_us: int
+    """The times for which they are the same."""
+    constraints: dict[tuple[int, str], FactState]
+    newest: dict[tuple[int, str], FactState]
+
+    def is_for(self, ledgers: PackLedgers, request: tuple[Any, ...], as_of_us: int) -> bool:
+        """Whether a pack of this request would read the same."""
+        return self.since_us <= as_of_us < self.until_us and self.ledgers == ledgers and self.request == request
+
+
+class FactMaterial(NamedTuple):
+    """The facts that a pack chooses from, and their candidates."""
+
+    pages: FactPages | None = None
+    request: tuple[Any, ...] = ()
+    """What they depend on beside the pages."""
+    until_us: int = 0
+    """They are the same until then; 0 if they are only for one pack."""
+    matches: tuple[tuple[int, str], ...] | None = None
+    """The facts that the index found, if there may be more: which ones these are also depends on other ledgers."""
+    facts: tuple[RankedFact, ...] = ()
+    candidates: tuple[PackCandidate, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        """The approximate size in memory, in bytes."""
+        pages = () if self.pages is None else (*self.pages.constraints.values(), *self.pages.newest.values())
+        texts = sum(len(one.text) for one in self.candidates) + sum(_text_length(state.fact) for state in pages)
+        return 2 * texts + _FACT_BYTES * (len(self.candidates) + len(pages))
+
+
+def _text_length(fact: Fact) -> int:
+    """Of the key and the value of a fact."""
+    return len(fact.key) + len(fact.value if isinstance(fact.value, str) else codec.encode(fact.value))
+
+
+_Conversation: TypeAlias = tuple[StreamId, str | None]
+
+
+class PackMemory:
+    """The material of the last pack of each of the conversations used last."""
+
+    def __init__(self, most: int = limits.PACK_MEMORY_BYTES) -> None:
+        self._most = most
+        self._weight = 0
+        self._materials: OrderedDict[_Conversation, FactMaterial] = OrderedDict()
+        self._weights: dict[_Conversation, int] = {}
+        self._mutex = threading.Lock()
+
+    def get(self, stream: StreamId, frame: str | None) -> FactMaterial | None:
+        with self._mutex:
+            material = self._materials.get((stream, frame))
+            if material is not None:
+                self._materials.move_to_end((stream, frame))
+            return material
+
+    def put(self, stream: StreamId, frame: str | None, material: FactMaterial) -> None:
+        with self._mutex:
+            if self._materials.get((stream, frame)) is material:
+                return
+            self._forget((stream, frame))
+            weight = material.weight
+            if material.pages is None or weight > self._most:
+                return
+            self._materials[stream, frame] = material
+            self._weights[stream, frame] = weight
+            self._weight += weight
+            while self._weight > self._most:
+                self._forget(next(iter(self._materials)))
+
+    def drop(self, stream: StreamId) -> None:
+        """Remove what was read of a ledger."""
+        with self._mutex:
+            for conversation in [one for one, material in self._materials.items() if _reads(material, stream)]:
+                self._forget(conversation)
+
+    def _forget(self, conversation: _Conversation) -> None:
+        if self._materials.pop(conversation, None) is not None:
+            self._weight -= self._weights.pop(conversation)
+
+
+def _reads(material: FactMaterial, stream: StreamId) -> bool:
+    return material.pages is not None and any(ledger.stream == stream for ledger in material.pages.ledgers.ids)
