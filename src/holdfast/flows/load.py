@@ -114,7 +114,7 @@ class StateCache:
         self.views = ViewCache()
         self.prepared = PreparedSummaries()
         self.packs = UnansweredPacks()
-        self.pack_facts = PackMemory()
+        self.last_packs = PackMemory()
         self._mutex = threading.Lock()
 
     def get(self, stream: StreamId) -> StreamState | None:
@@ -130,7 +130,7 @@ class StateCache:
             if cached is not None and cached.version > state.version:
                 return  # a slow reader has an older state
             if isinstance(state, LedgerState):
-                self.pack_facts.drop(stream)
+                self.last_packs.drop(stream)
             self._forget(stream)
             self._states[stream] = state
             self._weight += state.weight
@@ -139,7 +139,7 @@ class StateCache:
 
     def drop(self, stream: StreamId) -> None:
         self.views.drop(stream)
-        self.pack_facts.drop(stream)
+        self.last_packs.drop(stream)
         with self._mutex:
             self._forget(stream)
 

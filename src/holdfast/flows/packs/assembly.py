@@ -65,7 +65,7 @@ from holdfast.flows.packs.candidates import (
     count_tokens,
 )
 from holdfast.flows.packs.facts import build_past_candidates, find_ledgers, load_fact_material
-from holdfast.flows.packs.memory import FactMaterial, PackLedgers
+from holdfast.flows.packs.memory import FactMaterial, LastPack, PackLedgers
 from holdfast.flows.packs.request import (
     PackArguments,
     build_request,
@@ -233,7 +233,8 @@ def _gather_consistent(
         if not material.ledgers.used:
             return material
         if (yield from find_ledgers(context, state)) == material.ledgers:
-            context.engine.cache.pack_facts.put(context.scope.stream, context.frame, material.fact_material)
+            last = LastPack(material.fact_material, material.guard_input.found)
+            context.engine.cache.last_packs.put(context.scope.stream, context.frame, last)
             return material
     at, stream = state.version, context.scope.stream
     raise Contended(stream=stream, expected=at, actual=at, tries=limits.VIEW_TRIES, limit_name="VIEW_TRIES")
@@ -262,7 +263,16 @@ def _gather(
         request = build_request(context, state, request, view, display)
     late = yield from read_late_results(context.scope.stream, state, context.frame)
     ledgers = yield from find_ledgers(context, state)
-    facts = yield from load_fact_material(context, ledgers, request, items, state.proposals, scores)
+    last = context.engine.cache.last_packs.get(context.scope.stream, context.frame) if ledgers.used else None
+    facts = yield from load_fact_material(
+        context,
+        ledgers,
+        request,
+        items,
+        state.proposals,
+        before=None if last is None else last.material,
+        stored=scores,
+    )
     system, prefix = yield from _build_prefix(context, state, brief)
     candidates = [
         *(_late_candidate(note, late[-1].seq) for note in build_late_note(late, items, display.readable)),
@@ -282,6 +292,7 @@ def _gather(
         within=request.within,
         as_of_us=request.as_of_us,
         used=ledgers.used,
+        found=None if last is None else last.found,
     )
     guarded = guard_items(guard_input, items, context.engine.counter.count)
     in_view = dict.fromkeys(guard_input.endings[name].key for name in guarded.superseded)

@@ -35,7 +35,7 @@ from holdfast.flows.facts.changes import writer_for
 from holdfast.flows.facts.lookup import NEWEST, ledger_where, read_facts, state_of
 from holdfast.flows.facts.queries import find_used_ledgers, ledgers_of
 from holdfast.flows.packs.candidates import format_time
-from holdfast.flows.packs.memory import FactMaterial, FactPages, PackLedgers, RankedFact
+from holdfast.flows.packs.memory import FactMaterial, FactPages, PackLedgers, RankedFact, weigh_material
 from holdfast.model import limits
 from holdfast.model.facts.fact import Fact, FactQuery, FactState, is_withdrawal_label
 from holdfast.model.history.views import HistoryItem
@@ -59,10 +59,12 @@ def load_fact_material(
     request: PackRequest,
     items: Sequence[HistoryItem],
     proposals: Sequence[OpenProposal],
+    *,
+    before: FactMaterial | None,
     stored: Sequence[tuple[int, str, float]] | None,
 ) -> Flow[FactMaterial]:
-    """The facts to choose from, the best first, and their candidates. With `stored`, the facts of a stored pack, with their
-    scores then: an index may find others today."""
+    """The facts to choose from, the best first, and their candidates. `before` is what the last pack had. With `stored`,
+    the facts of a stored pack, with their scores then: an index may find others today."""
     if not ledgers.used:
         return FactMaterial()
     if stored is not None:
@@ -70,7 +72,6 @@ def load_fact_material(
         facts, _ = yield from _choose_facts(context, ledgers, request, states, scores)
         candidates = yield from _build_candidates(context, ledgers, facts, request, items, proposals)
         return FactMaterial(facts=facts, candidates=candidates)
-    before = context.engine.cache.pack_facts.get(context.scope.stream, context.frame)
     pages = yield from _load_pages(ledgers, request, None if before is None else before.pages)
     needs = (request.query, request.profile, request.audit, tuple(proposals))
     if before is not None and (before.pages is not pages or before.request != needs):
@@ -89,7 +90,8 @@ def load_fact_material(
     until_us = 0
     if request.profile.history != "relevant" and not any(one.fact.review for one in facts):
         until_us = _find_change([*others, *(state.fact for state in states.values())], request.as_of_us)
-    return FactMaterial(pages, needs, until_us, best, facts, candidates)
+    weight = weigh_material(pages, candidates)
+    return FactMaterial(pages, needs, until_us, best, facts, candidates, weight)
 
 
 def _load_pages(ledgers: PackLedgers, request: PackRequest, before: FactPages | None) -> Flow[FactPages]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from holdfast import codec
@@ -19,6 +20,7 @@ from holdfast.model.facts.fact import Fact, FactState
 from holdfast.model.names import LedgerId, StreamId
 
 if TYPE_CHECKING:
+    from holdfast.core.history.guard import FoundStatements
     from holdfast.core.packs.assembly import PackCandidate
     from holdfast.flows.facts.queries import UsedLedger
     from holdfast.model.packs.pack import Fate
@@ -80,13 +82,14 @@ class FactMaterial(NamedTuple):
     """The facts that the index found, if there may be more: which ones these are also depends on other ledgers."""
     facts: tuple[RankedFact, ...] = ()
     candidates: tuple[PackCandidate, ...] = ()
+    weight: int = 0
+    """The approximate size in memory, in bytes."""
 
-    @property
-    def weight(self) -> int:
-        """The approximate size in memory, in bytes."""
-        pages = () if self.pages is None else (*self.pages.constraints.values(), *self.pages.newest.values())
-        texts = sum(len(one.text) for one in self.candidates) + sum(_text_length(state.fact) for state in pages)
-        return 2 * texts + _FACT_BYTES * (len(self.candidates) + len(pages))
+
+def weigh_material(pages: FactPages, candidates: Sequence[PackCandidate]) -> int:
+    states = (*pages.constraints.values(), *pages.newest.values())
+    texts = sum(len(one.text) for one in candidates) + sum(_text_length(state.fact) for state in states)
+    return 2 * texts + _FACT_BYTES * (len(candidates) + len(states))
 
 
 def _text_length(fact: Fact) -> int:
@@ -94,50 +97,62 @@ def _text_length(fact: Fact) -> int:
     return len(fact.key) + len(fact.value if isinstance(fact.value, str) else codec.encode(fact.value))
 
 
+class LastPack(NamedTuple):
+    """What the last pack of a conversation read."""
+
+    material: FactMaterial
+    found: FoundStatements
+
+    @property
+    def weight(self) -> int:
+        """The approximate size in memory, in bytes."""
+        texts = sum(2 * len(text) + _FACT_BYTES * len(known[1]) for text, known in self.found.statements.items())
+        return self.material.weight + texts
+
+
 _Conversation: TypeAlias = tuple[StreamId, str | None]
 
 
 class PackMemory:
-    """The material of the last pack of each of the conversations used last."""
+    """The last pack of each of the conversations used last."""
 
     def __init__(self, most: int = limits.PACK_MEMORY_BYTES) -> None:
         self._most = most
         self._weight = 0
-        self._materials: OrderedDict[_Conversation, FactMaterial] = OrderedDict()
-        self._weights: dict[_Conversation, int] = {}
+        self._packs: OrderedDict[_Conversation, tuple[LastPack, int]] = OrderedDict()
+        """With their weights."""
         self._mutex = threading.Lock()
 
-    def get(self, stream: StreamId, frame: str | None) -> FactMaterial | None:
+    def get(self, stream: StreamId, frame: str | None) -> LastPack | None:
         with self._mutex:
-            material = self._materials.get((stream, frame))
-            if material is not None:
-                self._materials.move_to_end((stream, frame))
-            return material
+            pack, _ = self._packs.get((stream, frame), (None, 0))
+            if pack is not None:
+                self._packs.move_to_end((stream, frame))
+            return pack
 
-    def put(self, stream: StreamId, frame: str | None, material: FactMaterial) -> None:
+    def put(self, stream: StreamId, frame: str | None, pack: LastPack) -> None:
+        weight = pack.weight
         with self._mutex:
-            if self._materials.get((stream, frame)) is material:
-                return
             self._forget((stream, frame))
-            weight = material.weight
-            if material.pages is None or weight > self._most:
+            if weight > self._most:
                 return
-            self._materials[stream, frame] = material
-            self._weights[stream, frame] = weight
+            self._packs[stream, frame] = pack, weight
             self._weight += weight
             while self._weight > self._most:
-                self._forget(next(iter(self._materials)))
+                self._forget(next(iter(self._packs)))
 
     def drop(self, stream: StreamId) -> None:
-        """Remove what was read of a ledger."""
+        """Remove what was read of a session or of a ledger."""
         with self._mutex:
-            for conversation in [one for one, material in self._materials.items() if _reads(material, stream)]:
+            for conversation in [each for each, (pack, _) in self._packs.items() if _reads(each, pack, stream)]:
                 self._forget(conversation)
 
     def _forget(self, conversation: _Conversation) -> None:
-        if self._materials.pop(conversation, None) is not None:
-            self._weight -= self._weights.pop(conversation)
+        _, weight = self._packs.pop(conversation, (None, 0))
+        self._weight -= weight
 
 
-def _reads(material: FactMaterial, stream: StreamId) -> bool:
-    return material.pages is not None and any(ledger.stream == stream for ledger in material.pages.ledgers.ids)
+def _reads(conversation: _Conversation, pack: LastPack, stream: StreamId) -> bool:
+    pages = pack.material.pages
+    ledgers = () if pages is None else pages.ledgers.ids
+    return conversation[0] == stream or any(ledger.stream == stream for ledger in ledgers)
