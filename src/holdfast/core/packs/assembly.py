@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -66,6 +66,8 @@ class PackCandidate(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     section: Section
     text: str
+    tokens: int = 0
+    """Of the text, in the count of the engine, if they are known."""
     label: int = 0
     """The length of the label that the text begins with: the engine wrote it, and the guard leaves it alone."""
     priority: Priority = "medium"
@@ -152,7 +154,7 @@ def critical_tail_tokens(
     layout = _TailLayout(count, measure)
     for number, candidate in enumerate(candidates):
         if candidate.priority == "critical" and not candidate.omission:
-            layout.put(number, candidate.section, candidate.text)
+            layout.put(candidate.section, {number: candidate.text})
     return layout.tokens
 
 
@@ -166,12 +168,13 @@ class _TailLayout:
         self._texts: dict[Section, tuple[str, int]] = {}
         """The texts and tokens of the sections that were laid out since their last change."""
 
-    def put(self, number: int, section: Section, text: str) -> None:
-        self._lines.setdefault(section, {})[number] = text
+    def put(self, section: Section, lines: Mapping[int, str]) -> None:
+        self._lines.setdefault(section, {}).update(lines)
         self._texts.pop(section, None)
 
-    def remove(self, number: int, section: Section) -> None:
-        del self._lines[section][number]
+    def remove(self, section: Section, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            del self._lines[section][number]
         self._texts.pop(section, None)
 
     def _lay_out(self) -> dict[Section, tuple[str, int]]:
@@ -226,22 +229,22 @@ class _TailFitter:
         self._count, self._measure = count, measure
         self._text = [candidate.text for candidate in candidates]
         """As the current level shows it."""
-        self._size = [0 if one.omission else self._tokens(one.text) for one in candidates]
+        self._sections = [candidate.section for candidate in candidates]
+        self._wanted = {number for number, candidate in enumerate(candidates) if candidate.wanted}
+        self._size = [0 if one.omission else measure((one.tokens or count(one.text)) + 1, 0) for one in candidates]
         order = [
-            (-PRIORITY_SCORES[one.priority], -one.score, -one.recency, one.key, number)
+            (-PRIORITY_SCORES[one.priority], -one.score, -one.recency, one.section, one.id, number)
             for number, one in enumerate(candidates)
             if not one.omission
         ]
         self._ranked = [number for *_, number in sorted(order)]
         self._layout = _TailLayout(count, measure)
         self._included: set[int] = set()
-        for number in self._ranked:
-            if candidates[number].priority == "critical":
-                self._put(number)
-        least = self._layout.tokens
-        if least > room:
+        critical = [number for number in self._ranked if candidates[number].priority == "critical"]
+        if not self._put_all(critical):
+            least = critical_tail_tokens(candidates, count, measure)
             raise CriticalOverflow(needed=request.effective + least - room, budget=request.effective)
-        self._left = max(0, room - least)
+        self._left = max(0, room - self._layout.tokens)
         self._optional = [number for number in self._ranked if number not in self._included]
         self._over_share: set[int] = set()
         """The facts beyond their share."""
@@ -299,14 +302,19 @@ class _TailFitter:
     def _surviving(self) -> list[int]:
         """What the least compaction leaves."""
         least = self._request.min_compaction
-        candidates = self._candidates
-        return [one for one in self._optional if candidates[one].wanted or _survives_level(candidates[one], least)]
+        if least not in ("aggressive", "critical"):
+            return self._optional
+        return [
+            number
+            for number in self._optional
+            if number in self._wanted or _survives_level(self._candidates[number], least)
+        ]
 
     def _lighten(self) -> None:
         """All but what is requested, which is included as it is."""
         for number in self._optional:
             text = self._text[number]
-            light = text if self._candidates[number].wanted else levels.lighten(text)
+            light = text if number in self._wanted else levels.lighten(text)
             if light != text and (size := self._tokens(light)) < self._size[number]:
                 self._text[number], self._size[number] = light, size
 
@@ -315,27 +323,25 @@ class _TailFitter:
 
     def _put_all_if_fit(self, numbers: Sequence[int]) -> bool:
         """Whether all of these fit, their facts within the share of facts. They are then included; else nothing changes."""
-        if sum(self._size[number] for number in numbers if self._is_fact(number)) > self._fact_room:
-            return False
-        return self._put_all(numbers)
+        return self._fact_tokens(numbers) <= self._fact_room and self._put_all(numbers)
 
     def _put_all(self, numbers: Sequence[int]) -> bool:
         """Whether the tail fits with all of these. They are then included; else nothing changes."""
+        lines: dict[Section, dict[int, str]] = {}
         for number in numbers:
-            self._put(number)
+            lines.setdefault(self._sections[number], {})[number] = self._text[number]
+        for section, added in lines.items():
+            self._layout.put(section, added)
         if self._layout.tokens <= self._room:
+            self._included.update(numbers)
             return True
-        for number in numbers:
-            self._layout.remove(number, self._candidates[number].section)
-        self._included.difference_update(numbers)
+        for section, added in lines.items():
+            self._layout.remove(section, added)
         return False
 
-    def _put(self, number: int) -> None:
-        self._layout.put(number, self._candidates[number].section, self._text[number])
-        self._included.add(number)
-
-    def _is_fact(self, number: int) -> bool:
-        return self._candidates[number].section == "facts"
+    def _fact_tokens(self, numbers: Iterable[int]) -> int:
+        """Of the facts among these."""
+        return sum([self._size[number] for number in numbers if self._sections[number] == "facts"])
 
     @property
     def _requested_room(self) -> int:
@@ -346,7 +352,7 @@ class _TailFitter:
     def _fact_room(self) -> int:
         """What facts may take of the remaining room. Requested candidates count with the most that they may take, so that
         this never falls as the room grows."""
-        wanted = sum(self._size[number] for number in self._optional if self._candidates[number].wanted)
+        wanted = sum(self._size[number] for number in self._optional if number in self._wanted) if self._wanted else 0
         return int((self._left - min(wanted, self._requested_room)) * self._request.fact_share)
 
     def _fill(self, numbers: Sequence[int]) -> Level:
@@ -361,27 +367,27 @@ class _TailFitter:
     def _sort_by_rank(self, numbers: Sequence[int]) -> list[int]:
         """Breadcrumbs first, then what is requested, up to its share; beyond that it ranks as Medium at least. Numbers come
         by rank, and of equal ones the order stays."""
+        if not self._wanted and "breadcrumbs" not in self._sections:
+            return list(numbers)
         left = self._requested_room
         for number in numbers:
             size = self._size[number]
-            if self._candidates[number].wanted and size <= left:
+            if number in self._wanted and size <= left:
                 left -= size
                 self._within_request.add(number)
 
         def rank(number: int) -> int:
-            candidate = self._candidates[number]
-            if candidate.section == "breadcrumbs":
+            if self._sections[number] == "breadcrumbs":
                 return -PRIORITY_SCORES["critical"] - 2
             if number in self._within_request:
                 return -PRIORITY_SCORES["critical"] - 1
-            score = PRIORITY_SCORES[candidate.priority]
-            return -max(score, PRIORITY_SCORES["medium"]) if candidate.wanted else -score
+            score = PRIORITY_SCORES[self._candidates[number].priority]
+            return -max(score, PRIORITY_SCORES["medium"]) if number in self._wanted else -score
 
         return sorted(numbers, key=rank)
 
     def _fill_up(self, numbers: Sequence[int]) -> None:
-        facts = (number for number in self._optional if number in self._included and self._is_fact(number))
-        share = self._fact_room - sum(self._size[number] for number in facts)
+        share = self._fact_room - self._fact_tokens(self._included.intersection(self._optional))
         start, most = 0, len(numbers)
         while start < len(numbers):
             taken, left = self._put_run(numbers[start : start + most], share)
@@ -401,7 +407,7 @@ class _TailFitter:
         room, left = self._room - self._layout.tokens, share
         for number in numbers:
             size = self._size[number]
-            if self._is_fact(number):
+            if self._sections[number] == "facts":
                 if size > left:
                     over.append(number)
                     continue
@@ -419,7 +425,7 @@ class _TailFitter:
 
     def _put_one(self, number: int, share: int) -> int:
         """Include one more, if it fits; a fact only within its share. Returns what is left of the share."""
-        size, is_fact = self._size[number], self._is_fact(number)
+        size, is_fact = self._size[number], self._sections[number] == "facts"
         if is_fact and size > share:
             self._over_share.add(number)
         elif self._layout.tokens + size <= self._room + _LINE_END and self._put_all([number]):

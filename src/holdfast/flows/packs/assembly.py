@@ -499,7 +499,7 @@ def _question_text(request: PackRequest) -> str:
 def _assemble(
     context: SessionContext, state: SessionState, material: _PackMaterial, strategy: ChosenStrategy | None
 ) -> AssembledPack:
-    request, engine, facts = material.request, context.engine, material.fact_material.facts
+    request, engine = material.request, context.engine
     count, measure = functools.partial(count_tokens, context), state.calibration.measure
     items, history = material.guarded.items, _count_history(context, material, measure)
     place_items = functools.cache(functools.partial(_place_items, material, measure))
@@ -542,7 +542,7 @@ def _assemble(
         ledgers=tuple((used.ledger, used.version) for used in material.ledgers.used),
         request=request,
         boundary=boundary,
-        candidates=tuple((one.ledger, one.fact.id, one.score) for one in facts if one.fate != "withheld"),
+        candidates=material.fact_material.scores,
         prefix=material.prefix,
         place_items=place_items,
         tail=tail,
@@ -565,8 +565,9 @@ def _assemble(
 
 
 def _guard_candidate(guard_input: GuardInput, candidate: PackCandidate) -> PackCandidate:
-    """The candidate as it may be shown. Environment items and goals of frames are annotated, not redacted."""
-    if candidate.omission:
+    """The candidate as it may be shown. Environment items and goals of frames are annotated, not redacted. The line of a
+    fact comes without the tag of the fence."""
+    if candidate.omission or candidate.section == "facts":
         return candidate
     text = candidate.text
     if candidate.origin:
@@ -666,7 +667,7 @@ def _build_corrections(material: _PackMaterial) -> list[PackCandidate]:
     current one is no candidate of this pack: else its rank decides."""
     endings = material.guard_input.endings
     exposed = dict.fromkeys(exposure.key for exposure in material.guarded.exposed)
-    ranked = {one.fact.key for one in material.fact_material.facts if not one.fact.is_claim}
+    ranked = material.fact_material.keys
     hidden = [endings[name].key for name in material.guarded.superseded]
     corrections: list[PackCandidate] = []
     for key in dict.fromkeys((*exposed, *(key for key in hidden if key not in ranked))):

@@ -34,8 +34,8 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.facts.changes import writer_for
 from holdfast.flows.facts.lookup import NEWEST, ledger_where, read_facts, state_of
 from holdfast.flows.facts.queries import find_used_ledgers, ledgers_of
-from holdfast.flows.packs.candidates import format_time
-from holdfast.flows.packs.memory import FactMaterial, FactPages, PackLedgers, RankedFact, weigh_material
+from holdfast.flows.packs.candidates import count_tokens, format_time
+from holdfast.flows.packs.memory import FactMaterial, FactPages, PackLedgers, RankedFact, build_material
 from holdfast.model import limits
 from holdfast.model.facts.fact import Fact, FactQuery, FactState, is_withdrawal_label
 from holdfast.model.history.views import HistoryItem
@@ -45,6 +45,7 @@ from holdfast.model.rows import FactRow
 from holdfast.model.sessions.messages import MessageGroup
 from holdfast.model.state import OpenProposal, SessionState
 from holdfast.text import relevance
+from holdfast.text.fence import remove_tag
 from holdfast.text.inference import is_labelled_invalid
 
 
@@ -71,27 +72,19 @@ def load_fact_material(
         states, scores = yield from _read_stored(ledgers, stored)
         facts, _ = yield from _choose_facts(context, ledgers, request, states, scores)
         candidates = yield from _build_candidates(context, ledgers, facts, request, items, proposals)
-        return FactMaterial(facts=facts, candidates=candidates)
+        return build_material(facts, candidates)
     pages = yield from _load_pages(ledgers, request, None if before is None else before.pages)
     needs = (request.query, request.profile, request.audit, tuple(proposals))
-    if before is not None and (before.pages is not pages or before.request != needs):
-        before = None
-    if before is not None and request.as_of_us >= before.until_us:
-        before = None
-    if before is not None and before.matches is None:
+    if before is not None and before.pages is pages and before.is_for(needs, request.as_of_us):
         return before
     matches = yield from _search_facts(context, ledgers, request)
-    best = tuple(matches) if len(matches) >= limits.PACK_FACTS else None
-    if before is not None and before.matches == best:
-        return before
     states = pages.constraints | matches | pages.newest
     facts, others = yield from _choose_facts(context, ledgers, request, states)
     candidates = yield from _build_candidates(context, ledgers, facts, request, items, proposals)
     until_us = 0
     if request.profile.history != "relevant" and not any(one.fact.review for one in facts):
         until_us = _find_change([*others, *(state.fact for state in states.values())], request.as_of_us)
-    weight = weigh_material(pages, candidates)
-    return FactMaterial(pages, needs, until_us, best, facts, candidates, weight)
+    return build_material(facts, candidates, pages, needs, until_us)
 
 
 def _load_pages(ledgers: PackLedgers, request: PackRequest, before: FactPages | None) -> Flow[FactPages]:
@@ -295,12 +288,14 @@ def _build_candidates(
             omission = omission or "says of itself that it is invalid"
         omission = omission or irrelevant.get((ranked.ledger, fact.id), "")
         note = review + describe_dispute(fact, None if proposal is None else proposal.proposal)
+        text = "" if omission else remove_tag(lighten(format_fact(fact, request.as_of_us, note)))
         score, recency = rank_line(fact, ranked.score, candidates[-1] if candidates else None)
         candidates.append(
             PackCandidate(
                 id=_fact_name(fact, ledger, ledgers),
                 section="facts",
-                text="" if omission else lighten(format_fact(fact, request.as_of_us, note)),
+                text=text,
+                tokens=0 if omission else count_tokens(context, text),
                 priority="critical" if is_binding_constraint(fact) else "medium",
                 score=score,
                 recency=recency,

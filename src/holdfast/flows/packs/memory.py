@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from holdfast import codec
@@ -78,18 +77,39 @@ class FactMaterial(NamedTuple):
     """What they depend on beside the pages."""
     until_us: int = 0
     """They are the same until then; 0 if they are only for one pack."""
-    matches: tuple[tuple[int, str], ...] | None = None
-    """The facts that the index found, if there may be more: which ones these are also depends on other ledgers."""
     facts: tuple[RankedFact, ...] = ()
+    scores: tuple[tuple[int, str, float], ...] = ()
+    """Of the facts that the reader may know: index of the ledger, id and score."""
+    keys: frozenset[str] = frozenset()
+    """Of facts that are no claims."""
     candidates: tuple[PackCandidate, ...] = ()
     weight: int = 0
     """The approximate size in memory, in bytes."""
 
+    def is_for(self, request: tuple[Any, ...], as_of_us: int) -> bool:
+        """Whether a pack of this request has the same facts, if it has the same pages."""
+        return as_of_us < self.until_us and self.request == request
 
-def weigh_material(pages: FactPages, candidates: Sequence[PackCandidate]) -> int:
-    states = (*pages.constraints.values(), *pages.newest.values())
+
+def build_material(
+    facts: tuple[RankedFact, ...],
+    candidates: tuple[PackCandidate, ...],
+    pages: FactPages | None = None,
+    request: tuple[Any, ...] = (),
+    until_us: int = 0,
+) -> FactMaterial:
+    states = () if pages is None else (*pages.constraints.values(), *pages.newest.values())
     texts = sum(len(one.text) for one in candidates) + sum(_text_length(state.fact) for state in states)
-    return 2 * texts + _FACT_BYTES * (len(candidates) + len(states))
+    return FactMaterial(
+        pages=pages,
+        request=request,
+        until_us=until_us,
+        facts=facts,
+        scores=tuple((one.ledger, one.fact.id, one.score) for one in facts if one.fate != "withheld"),
+        keys=frozenset(one.fact.key for one in facts if not one.fact.is_claim),
+        candidates=candidates,
+        weight=2 * texts + _FACT_BYTES * (len(candidates) + len(states)),
+    )
 
 
 def _text_length(fact: Fact) -> int:
