@@ -311,10 +311,12 @@ class _TailFitter:
         ]
 
     def _lighten(self) -> None:
-        """All but what is requested, which is included as it is."""
+        """All but what is requested, which is included as it is, and facts, whose lines are light when they come."""
         for number in self._optional:
+            if self._sections[number] == "facts" or number in self._wanted:
+                continue
             text = self._text[number]
-            light = text if number in self._wanted else levels.lighten(text)
+            light = levels.lighten(text)
             if light != text and (size := self._tokens(light)) < self._size[number]:
                 self._text[number], self._size[number] = light, size
 

@@ -296,9 +296,8 @@ def _gather(
     )
     guarded = guard_items(guard_input, items, context.engine.counter.count)
     in_view = dict.fromkeys(guard_input.endings[name].key for name in guarded.superseded)
-    keys = {*in_view, *(ranked.fact.key for ranked in facts.facts)}
-    if keys:
-        past = find_past_keys(request.query, keys, in_view)
+    if in_view or facts.keys:
+        past = find_past_keys(request.query, facts.keys.union(in_view), in_view)
         candidates += yield from build_past_candidates(ledgers, request, past)
     return _PackMaterial(
         request,
@@ -667,7 +666,7 @@ def _build_corrections(material: _PackMaterial) -> list[PackCandidate]:
     current one is no candidate of this pack: else its rank decides."""
     endings = material.guard_input.endings
     exposed = dict.fromkeys(exposure.key for exposure in material.guarded.exposed)
-    ranked = material.fact_material.keys
+    ranked = material.fact_material.current_keys
     hidden = [endings[name].key for name in material.guarded.superseded]
     corrections: list[PackCandidate] = []
     for key in dict.fromkeys((*exposed, *(key for key in hidden if key not in ranked))):

@@ -288,7 +288,7 @@ def _build_candidates(
             omission = omission or "says of itself that it is invalid"
         omission = omission or irrelevant.get((ranked.ledger, fact.id), "")
         note = review + describe_dispute(fact, None if proposal is None else proposal.proposal)
-        text = "" if omission else remove_tag(lighten(format_fact(fact, request.as_of_us, note)))
+        text = "" if omission else lighten(remove_tag(format_fact(fact, request.as_of_us, note)))
         score, recency = rank_line(fact, ranked.score, candidates[-1] if candidates else None)
         candidates.append(
             PackCandidate(

@@ -81,6 +81,7 @@ class FactMaterial(NamedTuple):
     scores: tuple[tuple[int, str, float], ...] = ()
     """Of the facts that the reader may know: index of the ledger, id and score."""
     keys: frozenset[str] = frozenset()
+    current_keys: frozenset[str] = frozenset()
     """Of facts that are no claims."""
     candidates: tuple[PackCandidate, ...] = ()
     weight: int = 0
@@ -106,7 +107,8 @@ def build_material(
         until_us=until_us,
         facts=facts,
         scores=tuple((one.ledger, one.fact.id, one.score) for one in facts if one.fate != "withheld"),
-        keys=frozenset(one.fact.key for one in facts if not one.fact.is_claim),
+        keys=frozenset(one.fact.key for one in facts),
+        current_keys=frozenset(one.fact.key for one in facts if not one.fact.is_claim),
         candidates=candidates,
         weight=2 * texts + _FACT_BYTES * (len(candidates) + len(states)),
     )
