@@ -10,7 +10,7 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.model import limits
@@ -99,30 +99,48 @@ def _count_terms(query: QueryTerms, terms: Iterable[Term], counts: dict[str, flo
             counts[kin] = counts.get(kin, 0.0) + KIN_WEIGHT
 
 
-def _is_in_query(query: QueryTerms, text: _TextTerms) -> bool:
-    return not (query.stems.isdisjoint(text.stems) and query.kin.isdisjoint(text.kin))
+class _FactMatch(NamedTuple):
+    """What a fact has of a query."""
+
+    counts: dict[str, float]
+    """The number of occurrences of each query term, kin with their weight."""
+    length: int
+    """The number of its words."""
+    bonus: float
+    """For words of its key, and for names."""
 
 
-def _score_words(query: QueryTerms, facts: Sequence[Fact]) -> list[float]:
+def _match_fact(query: QueryTerms, names: Collection[str], fact: Fact) -> _FactMatch:
+    text = value_text(fact.value)
+    key, value = _terms_of(fact.key), _terms_of(text)
+    counts: dict[str, float] = {}
+    bonus = 0.0
+    if names:
+        lower = text[:_READ_CHARS].lower()
+        bonus = sum([name in lower for name in names]) / len(names)
+    if not query.stems.isdisjoint(key.stems) or not query.kin.isdisjoint(key.kin):
+        _count_terms(query, key.terms, counts)
+        different = counts
+        if len(key.different) < len(key.terms):
+            different = {}
+            _count_terms(query, key.different, different)
+        bonus += sum([min(count, 1.0) for count in different.values()]) / len(key.different)
+    if not query.stems.isdisjoint(value.stems) or not query.kin.isdisjoint(value.kin):
+        _count_terms(query, value.terms, counts)
+    return _FactMatch(counts, len(key.terms) + len(value.terms), bonus)
+
+
+def _score_words(matches: Sequence[_FactMatch]) -> list[float]:
     """Score facts by their words (BM25), the best with 1: a word that few facts have counts for more."""
-    lengths, counts = [], []
-    for fact in facts:
-        count: dict[str, float] = {}
-        key, value = _terms_of(fact.key), _terms_of(value_text(fact.value))
-        for text in (key, value):
-            if _is_in_query(query, text):
-                _count_terms(query, text.terms, count)
-        counts.append(count)
-        lengths.append(len(key.terms) + len(value.terms))
-    common = Counter(word for count in counts for word in count)
-    weights = {word: math.log(1 + (len(facts) - many + 0.5) / (many + 0.5)) for word, many in common.items()}
-    mean = sum(lengths) / len(lengths) if lengths else 1.0
-    scores = [
-        sum(weights[word] * (count[word] * 2.2 / (count[word] + 0.3 + 0.9 * length / mean)) for word in sorted(count))
-        if count
-        else 0
-        for count, length in zip(counts, lengths, strict=True)
-    ]
+    common = Counter(word for match in matches for word in match.counts)
+    weights = {word: math.log(1 + (len(matches) - many + 0.5) / (many + 0.5)) for word, many in common.items()}
+    mean = sum(match.length for match in matches) / len(matches) if matches else 1.0
+    scores: list[float] = []
+    for counts, length, _ in matches:
+        score = 0.0
+        for word in sorted(counts) if len(counts) > 1 else counts:
+            score += weights[word] * (counts[word] * 2.2 / (counts[word] + 0.3 + 0.9 * length / mean))
+        scores.append(score)
     best = max(scores, default=0.0) or 1.0
     return [score / best for score in scores]
 
@@ -131,17 +149,9 @@ def rank_facts(query: str, facts: Sequence[Fact]) -> list[tuple[int, float]]:
     """Rank facts: indexes with a score from 0 to 3, best first. Of equal scores, claims come last, newer facts first."""
     terms = parse_query(query)
     names = {name.lower().rstrip(".,:/") for name in _NAME.findall(query[:_READ_CHARS])} - _COMMON_WORDS
-    ranks = []
-    for index, (fact, score) in enumerate(zip(facts, _score_words(terms, facts), strict=True)):
-        key, bonus = _terms_of(fact.key), 0.0
-        if names:
-            value = value_text(fact.value)[:_READ_CHARS].lower()
-            bonus = sum(name in value for name in names) / len(names)
-        if _is_in_query(terms, key):
-            counts: dict[str, float] = {}
-            _count_terms(terms, key.different, counts)
-            bonus += sum(min(count, 1.0) for count in counts.values()) / len(key.different)
-        ranks.append((index, round(score + bonus, 6)))
+    matches = [_match_fact(terms, names, fact) for fact in facts]
+    scores = zip(matches, _score_words(matches), strict=True)
+    ranks = [(index, round(score + match.bonus, 6)) for index, (match, score) in enumerate(scores)]
 
     def order(rank: tuple[int, float]) -> tuple[float, bool, int, int]:
         fact = facts[rank[0]]

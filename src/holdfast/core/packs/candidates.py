@@ -115,6 +115,8 @@ def describe_review(source: Fact | None, current: Fact | None) -> str:
 def order_claims(facts: Iterable[Fact]) -> list[int]:
     """The indexes of these facts in an order in which each claim follows the fact that it disputes."""
     listed = [*facts]
+    if not any(fact.is_claim for fact in listed):
+        return list(range(len(listed)))
     slots = {_fact_slot(fact) for fact in listed if not fact.is_claim}
     order, claims = list[int](), dict[tuple[str, str, str], list[int]]()
     for at, fact in enumerate(listed):

@@ -10,6 +10,7 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -80,7 +81,10 @@ def load_fact_material(
     matches = yield from _search_facts(context, ledgers, request)
     states = pages.constraints | matches | pages.newest
     facts, others = yield from _choose_facts(context, ledgers, request, states)
-    candidates = yield from _build_candidates(context, ledgers, facts, request, items, proposals)
+    known: dict[str, PackCandidate] = {}
+    if before is not None and before.pages is pages and before.request[1:] == needs[1:]:
+        known = {one.id: one for one in before.candidates if request.as_of_us < before.until_us}
+    candidates = yield from _build_candidates(context, ledgers, facts, request, items, proposals, known)
     until_us = 0
     if request.profile.history != "relevant" and not any(one.fact.review for one in facts):
         until_us = _find_change([*others, *(state.fact for state in states.values())], request.as_of_us)
@@ -267,9 +271,10 @@ def _build_candidates(
     request: PackRequest,
     items: Sequence[HistoryItem],
     proposals: Sequence[OpenProposal],
+    known: Mapping[str, PackCandidate] = MappingProxyType({}),
 ) -> Flow[tuple[PackCandidate, ...]]:
     """Constraints first, then by score, each claim behind the fact that it disputes. The fact of an open proposal is
-    disputed."""
+    disputed. `known` are candidates of these facts for another query."""
     candidates: list[PackCandidate] = []
     irrelevant = _find_irrelevant(facts, request, items)
     open_proposals = {(one.ledger, one.proposal.fact): one for one in proposals if one.proposal.fact is not None}
@@ -279,6 +284,11 @@ def _build_candidates(
     for at in order_claims(one.fact for one in order):
         ranked = order[at]
         fact, ledger = ranked.fact, ids[ranked.ledger]
+        name = _fact_name(fact, ledger, ledgers)
+        like = known.get(name)
+        if like is not None and not like.omission and not ranked.omission and not fact.is_claim and not irrelevant:
+            candidates.append(replace(like, score=ranked.score))
+            continue
         proposal = open_proposals.get((keys[ranked.ledger], fact.id)) if open_proposals else None
         omission = ranked.omission
         review = (yield from _review_note(ledger, fact, ledgers, request)) if fact.review else ""
@@ -292,7 +302,7 @@ def _build_candidates(
         score, recency = rank_line(fact, ranked.score, candidates[-1] if candidates else None)
         candidates.append(
             PackCandidate(
-                id=_fact_name(fact, ledger, ledgers),
+                id=name,
                 section="facts",
                 text=text,
                 tokens=0 if omission else count_tokens(context, text),
@@ -318,6 +328,8 @@ def _find_irrelevant(
     facts: Sequence[RankedFact], request: PackRequest, items: Sequence[HistoryItem]
 ) -> dict[tuple[int, str], str]:
     """The facts that do not fit the question; in a relevant history, neither the question nor the conversation."""
+    if request.profile.history != "relevant" and request.profile.least_score <= 0:
+        return {}
     eligible = [one for one in facts if not one.omission and not is_binding_constraint(one.fact)]
     if request.profile.history == "relevant":
         from holdfast.text.selection import select_facts  # noqa: PLC0415 - a good part of the time of an import
