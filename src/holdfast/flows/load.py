@@ -22,6 +22,7 @@ from holdfast.core.history.views import Display, PartialPiece
 from holdfast.core.project import SessionFold
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
+from holdfast.flows.packs.memory import PackMemory
 from holdfast.model import limits
 from holdfast.model.events import Event
 from holdfast.model.facts.fact import FactState
@@ -113,6 +114,7 @@ class StateCache:
         self.views = ViewCache()
         self.prepared = PreparedSummaries()
         self.packs = UnansweredPacks()
+        self.last_packs = PackMemory()
         self._mutex = threading.Lock()
 
     def get(self, stream: StreamId) -> StreamState | None:
@@ -127,6 +129,8 @@ class StateCache:
             cached = self._states.get(stream)
             if cached is not None and cached.version > state.version:
                 return  # a slow reader has an older state
+            if isinstance(state, LedgerState):
+                self.last_packs.drop(stream)
             self._forget(stream)
             self._states[stream] = state
             self._weight += state.weight
@@ -135,6 +139,7 @@ class StateCache:
 
     def drop(self, stream: StreamId) -> None:
         self.views.drop(stream)
+        self.last_packs.drop(stream)
         with self._mutex:
             self._forget(stream)
 
