@@ -21,8 +21,8 @@ from tests.crash.worker import DONE, Death, Line, Nursery, Round, Work, body_of
 from tests.property.store_tools import all_events, rows_dump
 from tests.support import figure
 
-ROUNDS = figure(50, 2_000)
-CHECK_EVERY = figure(25, 100)
+ROUNDS = figure(30, 2_000)
+CHECK_EVERY = figure(15, 100)
 
 pytestmark = pytest.mark.promise(1, f"kill -9 in mid-append: {ROUNDS:,} rounds a store")
 DEATHS: tuple[Death | None, ...] = (None, None, "before the append", None, "before the reply")

@@ -29,7 +29,7 @@ from tests.postgres_server import PostgresServer
 from tests.property.store_tools import all_events, rows_dump
 from tests.support import figure
 
-BACKENDS, SERVERS = figure(8, 500), figure(3, 200)
+BACKENDS, SERVERS = figure(6, 500), figure(3, 200)
 
 pytestmark = pytest.mark.promise(3, f"PostgreSQL killed under load: {BACKENDS:,} backends, {SERVERS:,} servers")
 

@@ -30,7 +30,7 @@ from tests.crash.worker import Nursery, die, run_in_threads, serve_nursery
 from tests.property.store_tools import rows_dump
 from tests.support import figure
 
-ROUNDS = figure(24, 500)
+ROUNDS = figure(16, 500)
 CHECK_EVERY = figure(8, 50)
 CLOSING_EVERY = 5
 SESSIONS = 4
