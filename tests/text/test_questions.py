@@ -157,7 +157,7 @@ def test_any_text_is_taken(text: str) -> None:
 )
 def test_long_texts_take_no_long_time(piece: str) -> None:
     text = piece * (200_000 // len(piece))
-    start = time.perf_counter()
+    start = time.thread_time()
     is_question(text)
     is_question(f"{text}?")
-    assert time.perf_counter() - start < 2
+    assert time.thread_time() - start < 2
