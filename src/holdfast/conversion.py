@@ -268,13 +268,18 @@ def raw_arguments(args: Json, text: str | None = None) -> str | None:
     if not isinstance(args, dict):
         return None
     raw = _encode_compact(args) if text is None else text
-    return raw if raw != codec.encode(args).decode() and is_spelling(raw, args) else None
+    canonical = codec.encode(args)
+    return raw if raw != canonical.decode() and _is_spelling(raw, canonical) else None
 
 
 def is_spelling(raw: str, args: Json) -> bool:
     """Whether this text spells exactly these arguments."""
+    return isinstance(args, dict) and _is_spelling(raw, codec.encode(args))
+
+
+def _is_spelling(raw: str, canonical: bytes) -> bool:
     parsed = parse_object(raw)
-    return parsed is not None and isinstance(args, dict) and codec.encode(parsed) == codec.encode(args)
+    return parsed is not None and codec.encode(parsed) == canonical
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
@@ -309,10 +314,6 @@ def is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _parse_json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_build_object, parse_constant=_refuse_constant)
-
-
 def _encode_compact(args: dict[str, Json]) -> str:
     return json.dumps(args, ensure_ascii=False, separators=(",", ":"))
 
@@ -326,3 +327,6 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
+
+
+_parse_json = json.JSONDecoder(object_pairs_hook=_build_object, parse_constant=_refuse_constant).decode

@@ -45,6 +45,7 @@ IMAGE_TOKENS = 1_500
 """The estimate for an image, or a file that is not text: providers count pixels, which are not known."""
 TEXT_BYTES = 4
 """Bytes of a text file for one token."""
+_ROLES: dict[str, Role] = {role: role for role in get_args(Role)}
 _PART_TYPES = (Text, Data, Body, Image, File, Opaque)
 _BYTE_TYPES = (bytes, bytearray, memoryview)
 _EMPTY_TEXT = Text("")
@@ -440,8 +441,6 @@ def _check_source(source: object) -> Source | None:
 
 
 def _check_role(role: object) -> Role:
-    roles: tuple[Role, ...] = get_args(Role)
-    for name in roles:
-        if type(role) is str and role == name:
-            return name
-    raise InvalidArgument(argument="role", reason=f"{describe_value(role)} is not one of {', '.join(roles)}")
+    if type(role) is str and role in _ROLES:
+        return _ROLES[role]
+    raise InvalidArgument(argument="role", reason=f"{describe_value(role)} is not one of {', '.join(_ROLES)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -186,6 +187,7 @@ def _check_page(before: int | None, limit: int) -> None:
     check_whole("limit", limit, 1, limits.READ_EVENTS)
 
 
+@functools.cache
 def _load_providers() -> Any:
     """Loaded with the first response: these modules take a good part of the time of an import."""
     from holdfast import providers  # noqa: PLC0415 - loaded when needed
@@ -333,6 +335,8 @@ def _key_content(command: RecordMessages) -> bytes:
         msgspec.structs.replace(
             new, tool_calls=tuple(msgspec.structs.replace(call, raw=None) for call in new.tool_calls), skipped=None
         )
+        if new.tool_calls or new.skipped
+        else new
         for new in command.messages
     )
     return codec.encode_commands([msgspec.structs.replace(command, messages=bare)])
