@@ -167,7 +167,8 @@ class _JsonChecker:
             raise self._refusal(f"it is nested deeper than {limits.JSON_DEPTH}")
         kind = type(value)
         if kind is str:
-            return value if value.isascii() else check_text(self._where, value)  # type: ignore[attr-defined, no-any-return]
+            text: str = value  # type: ignore[assignment]
+            return text if text.isascii() else check_text(self._where, text)
         if kind is int:
             return self._check_whole(value)  # type: ignore[arg-type]
         if kind is list:

@@ -278,8 +278,10 @@ def is_spelling(raw: str, args: Json) -> bool:
 
 
 def _is_spelling(raw: str, canonical: bytes) -> bool:
-    parsed = parse_object(raw)
-    return parsed is not None and codec.encode(parsed) == canonical
+    try:
+        return codec.encode(_parse_exact_json(raw)) == canonical
+    except (ValueError, OverflowError, RecursionError):  # also a lone surrogate, and a number that JSON cannot hold
+        return False
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
@@ -329,4 +331,14 @@ def _refuse_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
+def _parse_finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits:.60} is too large")
+    return number
+
+
 _parse_json = json.JSONDecoder(object_pairs_hook=_build_object, parse_constant=_refuse_constant).decode
+_parse_exact_json = json.JSONDecoder(
+    object_pairs_hook=_build_object, parse_constant=_refuse_constant, parse_float=_parse_finite
+).decode

@@ -14,7 +14,7 @@ from holdfast.core.frames import fold as frames_fold
 from holdfast.core.history import boundaries, withdrawals
 from holdfast.core.packs import calibration
 from holdfast.core.sessions import layers, turns
-from holdfast.core.sessions.messages import extend_positions
+from holdfast.core.sessions.messages import extend_positions, fold_open_calls
 from holdfast.core.situation import fold as situation_fold
 from holdfast.model import limits
 from holdfast.model.events import OFFLOAD_EVENTS, RETAINED_EVENTS, Event
@@ -139,12 +139,8 @@ def _fold_message(changes: dict[str, Any], state: SessionState, event: Event | N
         changes["usage"] = state.usage + event.usage
         if event.frame is None and event.role == "assistant":  # a frame's prompts are not the session's
             changes["calibration"] = calibration.note_usage_report(state.calibration, event.usage, event.source, seq)
-    if event.tool_calls:
-        opened = (OpenCall(call.id, call.name, call.provider_id, event.frame) for call in event.tool_calls)
-        changes["open_calls"] = (*state.open_calls, *opened)
-    elif event.tool_results:
-        answered = {result.tool_call_id for result in event.tool_results}
-        changes["open_calls"] = tuple(call for call in state.open_calls if call.id not in answered)
+    if event.tool_calls or event.tool_results:
+        changes["open_calls"] = fold_open_calls(state.open_calls, event)
 
 
 def _fold_other(

@@ -66,6 +66,13 @@ class CommandBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Each raises if it is not met. Checked after the key was looked up, before the append."""
 
 
+class Execution(AppendResult, frozen=True, gc=False):
+    """The events of a command as they are stored."""
+
+    decided: tuple[Event, ...] = ()
+    """The same events, decoded; none for a repeated command."""
+
+
 class _StaleStateError(Exception):
     """Other processes have written since the state was read."""
 
@@ -125,13 +132,13 @@ class _StreamChanges:
         return StreamWrite(self.stream, self.version, new, rows, snapshot, self.erase)
 
 
-def execute(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[AppendResult]:
+def execute(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[Execution]:
     """The events of the batch, appended now or when its key was first used; none if it changed nothing."""
     streams = dict.fromkeys(request.command.stream for request in batch.requests)
     return effects.run_exclusively(list(streams), _execute_in_turn(batch, cache, ids))
 
 
-def _execute_in_turn(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[AppendResult]:
+def _execute_in_turn(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[Execution]:
     content = batch.key_content or codec.encode_commands([request.command for request in batch.requests])
     fresh = False
     last_conflict: VersionConflict | None = None
@@ -140,7 +147,7 @@ def _execute_in_turn(batch: CommandBatch, cache: StateCache, ids: IdSource) -> F
         if batch.key is not None:  # after the state: then another try of this command cannot have changed it
             first = yield from effects.find(batch.requests[0].command.stream.tenant, batch.key)
             if first:
-                return chain.answer_repeated_key(batch.key, content, first)
+                return Execution(chain.answer_repeated_key(batch.key, content, first).events, repeated=True)
         try:
             _check_expected(batch, streams)
             yield from _decide_batch(batch, streams, fresh=fresh)
@@ -158,7 +165,7 @@ def _execute_in_turn(batch: CommandBatch, cache: StateCache, ids: IdSource) -> F
             fresh = True
             continue
         if not changes:
-            return AppendResult(())
+            return Execution(())
         for check in batch.preconditions:
             yield from effects.run_outside(check)
         try:
@@ -232,7 +239,7 @@ def _decide_request(request: CommandRequest, changes: _StreamChanges, message: i
 
 def _commit(
     batch: CommandBatch, content: bytes, changes: list[_StreamChanges], cache: StateCache, ids: IdSource
-) -> Flow[AppendResult]:
+) -> Flow[Execution]:
     writes = tuple(each.build_write(ids) for each in changes)
     request = Append(
         ids.command_id(),
@@ -249,12 +256,13 @@ def _commit(
         for each in changes:
             cache.drop(each.stream)
         raise
-    for each in changes:
-        if result.repeated:
+    if result.repeated:
+        for each in changes:
             cache.drop(each.stream)
-        else:
-            cache.put(each.stream, each.state)
-    return result
+        return Execution(result.events, repeated=True)
+    for each in changes:
+        cache.put(each.stream, each.state)
+    return Execution(result.events, decided=tuple(event for each in changes for event in each.events))
 
 
 def build_snapshot(stream: StreamId, before: int, state: StreamState) -> Snapshot | None:

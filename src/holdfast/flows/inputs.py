@@ -33,8 +33,9 @@ def complete_input(
     command: SessionCommand, inputs: DecisionInput, state: SessionState
 ) -> Flow[tuple[SessionCommand, DecisionInput]]:
     """The command and its input, completed."""
+    if not isinstance(command, RecordMessages) or command.frame is not None or command.reservation is not None:
+        inputs = yield from complete_frame_input(command, inputs, state)
     stream = command.scope.stream
-    inputs = yield from complete_frame_input(command, inputs, state)
     match command:
         case RecordMessages():
             return command, _add_resolved_calls(inputs, (yield from _find_resolved_calls(command, state)))

@@ -21,6 +21,8 @@ def find_values(value: object, kinds: tuple[type[T], ...]) -> list[T]:
 
 
 def _collect_values(value: object, kinds: tuple[type[T], ...], found: list[T]) -> None:
+    if not value:
+        return
     if isinstance(value, kinds):
         found.append(value)
     elif isinstance(value, msgspec.Struct):

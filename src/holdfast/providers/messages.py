@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from holdfast.conversion import raw_arguments
+from holdfast.codec import encode
 from holdfast.errors import InvalidArgument, describe_value
-from holdfast.model.content import SkipReason, Source, Usage
+from holdfast.model.content import SkipReason, Source, Text, Usage
 from holdfast.model.sessions.messages import CallDraft, MessageDraft, ResultDraft
 from holdfast.providers.fields import (
     ANTHROPIC,
@@ -50,6 +50,7 @@ KNOWN_FIELDS = frozenset(
 )
 
 
+_PLAIN_ROLES = frozenset({"user", "assistant", "system"})
 _BESIDE_METADATA = KNOWN_FIELDS | OPENAI_FIELDS | ASIDES
 
 
@@ -84,7 +85,7 @@ class ReplyBuilder:
     def add_call(
         self, name: object, args: Any, call_id: object, shell: CallShell, *, always: bool, raw: object = None
     ) -> None:
-        """Add a call. `raw` is the text of the arguments, if they came as text.
+        """Add a call. `raw` is the text of the arguments, if they came as text. It is not yet checked that it spells them.
 
         A second call with the same id gets no id: its result must use the id that the session gives it."""
         provider_id = call_id
@@ -93,7 +94,7 @@ class ReplyBuilder:
             self._ids.add(call_id)
         if always:
             self._marked.add(len(self._entries))
-        text = raw_arguments(args, raw) if isinstance(raw, str) else None
+        text = raw if type(raw) is str and type(args) is dict and raw != encode(args).decode() else None
         self._entries.append((shell, CallDraft(name, args, provider_id, text)))
 
     @property
@@ -137,6 +138,11 @@ def read_message(
     """Read one message. Tool results beside other content become a message before it."""
     role: Any = item.get("role")
     name = get_text(item, "role")
+    text = item.get("content")
+    if len(item) == 2 and type(text) is str and text and name in _PLAIN_ROLES:
+        parts, stop = [Text(text)], None if source is None else source.stop
+        skipped = find_skip_reason(stop, parts, ()) if name == "assistant" else None
+        return (MessageDraft(role=role, content=parts, usage=usage, source=source, skipped=skipped),)
     if name == "developer":
         role = "system"
     if name == "function" or (name == "tool" and "tool_call_id" in item):

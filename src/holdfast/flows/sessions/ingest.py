@@ -55,14 +55,16 @@ _SPLIT_ADVICE = "Record several messages."
 def ingest_draft(engine: EngineContext, draft: MessageDraft, *, as_found: bool = False) -> Flow[NewMessage]:
     """The message that a draft becomes. Raises before anything is stored."""
     role = _check_role(draft.role)
-    calls = _bound_raw_arguments([_check_call(call, derive=not as_found) for call in draft.tool_calls])
-    check_size("the message", len(calls), "tool calls", "MESSAGE_CALLS", _SPLIT_ADVICE)
+    calls: tuple[NewCall, ...] = ()
+    if draft.tool_calls:
+        calls = _bound_raw_arguments([_check_call(call, derive=not as_found) for call in draft.tool_calls])
+        check_size("the message", len(calls), "tool calls", "MESSAGE_CALLS", _SPLIT_ADVICE)
     check_size("the message", len(draft.tool_results), "tool results", "MESSAGE_CALLS", _SPLIT_ADVICE)
     parts = check_parts(draft.content, empty=True)
     skipped = _skip_reason(role, draft, parts, as_found=as_found)
     if not (calls or draft.tool_results or parts or skipped or as_found):
         raise InvalidArgument(argument="content", reason="a message needs content, tool calls or tool results")
-    content = yield from _store_parts(engine, parts, previews.MESSAGE_TAIL)
+    content = (yield from _store_parts(engine, parts, previews.MESSAGE_TAIL)) if parts else ()
     results: list[NewResult] = []
     for result in draft.tool_results:
         results.append((yield from _ingest_result(engine, result)))

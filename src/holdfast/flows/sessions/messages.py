@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast import codec
+from holdfast.core import upcast
 from holdfast.core.sessions import message_ids
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.flows import effects
 from holdfast.flows.context import SessionContext, build_input, execute_command, execute_commands, load_session
 from holdfast.flows.effects import Flow
-from holdfast.flows.execute import CommandRequest
+from holdfast.flows.execute import CommandRequest, Execution
 from holdfast.flows.packs import records
 from holdfast.flows.sessions import ingest
-from holdfast.flows.sessions.transcript import message_of, read_withdrawn_messages
+from holdfast.flows.sessions.transcript import build_message, message_of, read_withdrawn_messages
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Source, ToolCall, Usage, blob_refs
 from holdfast.model.frames.frames import Reservation
@@ -290,7 +291,17 @@ def record_drafts(
     appended = yield from execute_commands(
         context.engine, [part], key=key, expect=expect, cause=cause, bodies=bodies, key_content=key_content
     )
-    return [message_of(event) for event in appended.events if event.type in _TRANSCRIPT_EVENTS]
+    return _read_recorded(appended)
+
+
+def _read_recorded(appended: Execution) -> list[Message]:
+    """The messages that a command recorded, now or when its key was first used."""
+    decided = appended.decided or map(upcast.decode_event, appended.events)
+    return [
+        build_message(stored, event)
+        for stored, event in zip(appended.events, decided, strict=True)
+        if stored.type in _TRANSCRIPT_EVENTS
+    ]
 
 
 def _record_reply(
@@ -325,7 +336,7 @@ def _record_reply(
         bodies=bodies,
         key_content=_key_content(key_command),
     )
-    return [message_of(event) for event in appended.events if event.type in _TRANSCRIPT_EVENTS]
+    return _read_recorded(appended)
 
 
 def _key_content(command: RecordMessages) -> bytes:
@@ -370,6 +381,4 @@ def build_recording(
         else (),
         closing_reason="the log has none" if as_found else None,
     )
-    return CommandRequest(command, inputs), list(
-        blob_refs(part for new in messages for part in ingest.message_parts(new))
-    )
+    return CommandRequest(command, inputs), [ref for new in messages for ref in blob_refs(ingest.message_parts(new))]
