@@ -96,14 +96,10 @@ def to_plain(value: object) -> Any:
 
 def encode_event(event: Event) -> bytes:
     """Return the payload of an event. Raises TooLarge over PAYLOAD_BYTES."""
-    payload = _encode_or_refuse(event, f"the event {event.name!r}")
-    check_size(
-        f"the event {event.name!r}",
-        len(payload),
-        "bytes",
-        "PAYLOAD_BYTES",
-        "Put large bodies into the blob store with engine.blobs.put() and record a reference.",
-    )
+    where = f"the event {event.name!r}"
+    payload = _encode_or_refuse(event, where)
+    advice = "Put large bodies into the blob store with engine.blobs.put() and record a reference."
+    check_size(where, len(payload), "bytes", "PAYLOAD_BYTES", advice)
     return payload
 
 

@@ -136,9 +136,9 @@ _KIND_OF_BYTE = bytes(
 _WORD_OF_KIND = _KINDS.translate(_WORDS).ljust(256, b"#")
 _PAIR_WEIGHTS, _MARK_PAIRS, _BLANK_PAIRS = _build_pairs()
 _LIGHT_PAIRS = bytes(pair for pair in range(256) if not _PAIR_WEIGHTS[pair] and pair not in _MARK_PAIRS)
-_DIGITS = [(place, bytes(weight >> place & 15 for weight in _PAIR_WEIGHTS)) for place in (0, 4, 8)]
-"""The hexadecimal digits of the weights."""
-_ADDED_BYTES = 1 << 12
+_DIGITS = [(place, bytes(weight >> place & 63 for weight in _PAIR_WEIGHTS)) for place in (0, 6)]
+"""The digits of the weights to the base of 64."""
+_ADDED_BYTES = 1 << 10
 """So many digits have a sum that an Adler checksum holds exactly: it begins with the sum of all bytes and 1."""
 
 

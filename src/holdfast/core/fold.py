@@ -116,7 +116,8 @@ def _fold_creation(changes: dict[str, Any], event: Event | None, time_us: int) -
 
 
 def _fold_message(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:
-    changes |= {"messages": state.messages + 1, "waiting": state.waiting + 1}
+    changes["messages"] = state.messages + 1
+    changes["waiting"] = state.waiting + 1
     if not isinstance(event, MessageRecorded):
         return
     changes["tokens"] = min(state.tokens + event.tokens, limits.WHOLE_NUMBER)
@@ -125,16 +126,15 @@ def _fold_message(changes: dict[str, Any], state: SessionState, event: Event | N
     if event.role == "system":
         changes["pinned"] = (*state.pinned, seq)
     elif event.frame is None and not event.skipped:
-        changes |= {"live": state.live + 1, "spoken": extend_positions(state.spoken, seq)}
+        changes["live"] = state.live + 1
+        changes["spoken"] = extend_positions(state.spoken, seq)
     if event.role == "user":
         changes["turns"] = state.turns + 1
     elif event.role == "assistant" and not event.skipped:
         changes |= situation_fold.fold_reply(state, event)
     if event.frame is None and not event.skipped:
-        changes |= {
-            "asks": frames_fold.is_question_open(state.asks, event),
-            "errors": frames_fold.add_failures(state.errors, event),
-        }
+        changes["asks"] = frames_fold.is_question_open(state.asks, event)
+        changes["errors"] = frames_fold.add_failures(state.errors, event)
     if event.usage is not None:
         changes["usage"] = state.usage + event.usage
         if event.frame is None and event.role == "assistant":  # a frame's prompts are not the session's

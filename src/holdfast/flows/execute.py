@@ -7,7 +7,7 @@ folded once: the same pass gives the next state and the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -134,23 +134,26 @@ class _StreamChanges:
 
 def execute(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[Execution]:
     """The events of the batch, appended now or when its key was first used; none if it changed nothing."""
-    streams = dict.fromkeys(request.command.stream for request in batch.requests)
-    return effects.run_exclusively(list(streams), _execute_in_turn(batch, cache, ids))
+    targets = [request.command.stream for request in batch.requests]
+    return effects.run_exclusively([*dict.fromkeys(targets)], _execute_in_turn(batch, targets, cache, ids))
 
 
-def _execute_in_turn(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[Execution]:
+def _execute_in_turn(
+    batch: CommandBatch, targets: Sequence[StreamId], cache: StateCache, ids: IdSource
+) -> Flow[Execution]:
+    """`targets` are the streams of the requests, in their order."""
     content = batch.key_content or codec.encode_commands([request.command for request in batch.requests])
     fresh = False
     last_conflict: VersionConflict | None = None
     for _ in range(limits.REDECIDE_TRIES):
-        streams = yield from _load_streams(batch, cache, fresh=fresh)
+        streams = yield from _load_streams(targets, cache, fresh=fresh)
         if batch.key is not None:  # after the state: then another try of this command cannot have changed it
-            first = yield from effects.find(batch.requests[0].command.stream.tenant, batch.key)
+            first = yield from effects.find(targets[0].tenant, batch.key)
             if first:
                 return Execution(chain.answer_repeated_key(batch.key, content, first).events, repeated=True)
         try:
-            _check_expected(batch, streams)
-            yield from _decide_batch(batch, streams, fresh=fresh)
+            _check_expected(batch.expected, streams[targets[0]])
+            yield from _decide_batch(batch, [streams[stream] for stream in targets], fresh=fresh)
         except _StaleStateError as stale:
             last_conflict, fresh = stale.conflict, True
             continue
@@ -185,29 +188,28 @@ def _execute_in_turn(batch: CommandBatch, cache: StateCache, ids: IdSource) -> F
     ) from last_conflict
 
 
-def _load_streams(batch: CommandBatch, cache: StateCache, *, fresh: bool) -> Flow[dict[StreamId, _StreamChanges]]:
+def _load_streams(
+    targets: Sequence[StreamId], cache: StateCache, *, fresh: bool
+) -> Flow[dict[StreamId, _StreamChanges]]:
     streams: dict[StreamId, _StreamChanges] = {}
-    for request in batch.requests:
-        stream = request.command.stream
+    for stream in targets:
         if stream not in streams:
             load = load_ledger_state if stream.kind == "ledger" else load_session_state
             streams[stream] = _StreamChanges(stream, (yield from load(stream, cache, fresh=fresh)))
     return streams
 
 
-def _check_expected(batch: CommandBatch, streams: dict[StreamId, _StreamChanges]) -> None:
-    stream = batch.requests[0].command.stream
-    actual = streams[stream].version
-    if batch.expected is not None and batch.expected != actual:
-        raise VersionConflict(stream=stream, expected=batch.expected, actual=actual)
+def _check_expected(expected: int | None, changes: _StreamChanges) -> None:
+    if expected is not None and expected != changes.version:
+        raise VersionConflict(stream=changes.stream, expected=expected, actual=changes.version)
 
 
-def _decide_batch(batch: CommandBatch, streams: dict[StreamId, _StreamChanges], *, fresh: bool) -> Flow[None]:
+def _decide_batch(batch: CommandBatch, changes: Sequence[_StreamChanges], *, fresh: bool) -> Flow[None]:
     """Decide each command on the state after those before it. A fact gets the seq of the message recorded with it."""
     message = 0
-    for request in batch.requests:
+    for request, each in zip(batch.requests, changes, strict=True):
         try:
-            message = yield from _decide_request(request, streams[request.command.stream], message)
+            message = yield from _decide_request(request, each, message)
         except HoldfastError as error:
             if request.refusals is None or not fresh:
                 raise

@@ -22,7 +22,6 @@ CACHE_HINTS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 """Where to cache is decided for each request, so these are not part of a message."""
 ASIDES = CACHE_HINTS | {"logprobs", "parsed", "parsed_arguments", "parsed_output"}
 """Fields beside the content that repeat or measure it. Clients add the parsed forms themselves."""
-_TEXT_TYPE = frozenset({str})
 
 
 def invalid_message(reason: str) -> InvalidArgument:
@@ -33,8 +32,9 @@ def invalid_message(reason: str) -> InvalidArgument:
 def read_fields(value: object) -> dict[str, Any] | None:
     """Return the fields of a dict or of an object of an official client; None for any other value."""
     plain = value if type(value) is dict else dump(value)
-    if plain is not None and not {*map(type, plain)} <= _TEXT_TYPE:
-        raise invalid_message(f"{describe_value(value)} has a key that is not text")
+    for key in plain or ():
+        if type(key) is not str:
+            raise invalid_message(f"{describe_value(value)} has a key that is not text")
     return plain
 
 

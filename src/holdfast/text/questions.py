@@ -152,7 +152,6 @@ def _ends_with_request(text: str) -> bool:
     return False
 
 
-
 def _iter_sentences_back(text: str) -> Iterator[str]:
     """The sentences of a text that have a letter or a digit, the last one first. The text is read as far as needed."""
     end, size = len(text), _SENTENCE_CHARS

@@ -215,7 +215,7 @@ def _record_results(
     )
     if not results:
         return evidence
-    if len({calling_seq(call.id) for call in calls}) > 1:
+    if len(calls) > 1 and len({calling_seq(call.id) for call in calls}) > 1:
         raise errors.InvalidArgument(
             argument="tool_results",
             reason="they answer calls of several messages; record the results of each separately",

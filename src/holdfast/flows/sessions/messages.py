@@ -256,6 +256,8 @@ def _with_stop(draft: MessageDraft, stop: str) -> MessageDraft:
 
 def _has_dicts(content: object) -> bool:
     """Whether some of the content is a dict, or an object of a provider's client."""
+    if type(content) is str:
+        return False
     parts: Sequence[object] = content if type(content) in (list, tuple) else (content,)  # type: ignore[assignment]
     return any(type(part) is dict or hasattr(type(part), "model_dump") for part in parts)
 
