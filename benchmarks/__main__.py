@@ -51,7 +51,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="recorded sessions and dialogues")
     parser.add_argument("--samples", type=Path, help="a folder for packs to read (guard_dialogues)")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="an SVG of cost against grounding (cost)")
-    parser.add_argument("--source", type=Path, metavar="DIR", help="another checkout to compare with (structure)")
+    parser.add_argument(
+        "--source", type=Path, metavar="DIR", help="another checkout to compare with (agents, structure)"
+    )
     parser.add_argument("--quick", action="store_true", help="a small run: the ratios are rougher")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     options = parser.parse_args(arguments)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import apsw
 import msgspec
 import psycopg
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import SOCKET_FOLDER, PostgresServer
 
 import holdfast
 from benchmarks import sample_messages
@@ -128,7 +128,7 @@ def run(bench: Bench) -> list[Table]:
 def on_postgres(bench: Bench) -> list[Table]:
     sizes = (SIZES[0], bench.pick(SIZES[2], SIZES[1]))
     with ExitStack() as stack:
-        server = PostgresServer()
+        server = PostgresServer(parent=SOCKET_FOLDER)
         stack.callback(server.remove)
         meter = stack.enter_context(closing(Meter(server)))
         # the probe syncs the disk that the server has

@@ -95,7 +95,7 @@ class Bench(msgspec.Struct, frozen=True):
     picture: Path | None = None
     """Where to write a picture, for benchmarks that draw one."""
     source: Path | None = None
-    """Another checkout to compare with, for the benchmark of the source itself."""
+    """Another checkout of Holdfast to compare with, for benchmarks that can."""
 
     def pick(self, full: int, quick: int) -> int:
         return quick if self.quick else full

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import psycopg
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import SOCKET_FOLDER, PostgresServer
 
 import holdfast
 from benchmarks import agents, group, growth, postgres_processes, sample_messages
@@ -48,7 +48,7 @@ LAYOUT, WINDOW = "one session", f"window of {WINDOW_TOKENS:,} tokens"
 
 def run(bench: Bench) -> list[Table]:
     with ExitStack() as stack:
-        server = PostgresServer()
+        server = PostgresServer(parent=SOCKET_FOLDER)
         stack.callback(server.remove)
         meter = stack.enter_context(closing(Meter(server)))
         # the probe syncs the disk that the server has

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import SHARED_MEMORY
+
 settings.register_profile(
     "holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -25,8 +27,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where no bytecode is to lie beside the code, it lies with what pytest keeps: the tests start many processes, and each
-    would compile all that it imports."""
+    """Folders of tests are in memory. Where no bytecode is to lie beside the code, it lies with what pytest keeps: the
+    tests start many processes, and each would compile all that it imports."""
+    if SHARED_MEMORY is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", SHARED_MEMORY)
     kept = getattr(config, "cache", None)
     if sys.dont_write_bytecode and kept is not None:
         sys.dont_write_bytecode = False

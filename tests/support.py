@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 QUICK = os.environ.get("HOLDFAST_QUICK") == "1"
+
+SHARED_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 << 30 else None
+"""Where files wait for no disk, if there is such a place with enough room. A killed process leaves there what it leaves in
+the page cache of a disk; what power loss leaves is the matter of tests/disk.py."""
 
 
 def figure(every_push: int, full: int) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def run(bench: Bench) -> list[Table]:
     from benchmarks.agents import measure, tables, targets
 
-    return tables.build_tables(measure.collect_findings(bench, targets.on_files(bench.folder)))
+    return tables.build_tables(measure.collect_findings(bench, targets.on_files(bench.folder, bench.source)))
 
 
 def on_postgres(bench: Bench, url: Callable[[str], str], metered: Callable[[Turn], Turn]) -> list[Table]:

@@ -46,7 +46,7 @@ class Worker(peer.Peer):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, find_sources(contender)))},
         )
         self.contender = contender
 
@@ -129,11 +129,17 @@ def collect_findings(bench: Bench, target: Target) -> Findings:
     return Findings(target, about, sized, grown, kills, times)
 
 
+def find_sources(contender: Contender) -> list[Path]:
+    """Where the process of a contender finds its modules."""
+    return [ROOT] if contender.source is None else [contender.source.resolve() / "src", ROOT]
+
+
 @contextmanager
 def start_workers(target: Target) -> Iterator[list[Worker]]:
     theirs = environment(ENVIRONMENT, LOCK)
     with ExitStack() as stack:
-        pythons = [(target.ours, Path(sys.executable)), *((each, theirs) for each in target.peers)]
+        own = Path(sys.executable)
+        pythons = [(each, own if each is target.ours or each.source else theirs) for each in target.contenders]
         yield [stack.enter_context(Worker(contender, python)) for contender, python in pythons]
 
 

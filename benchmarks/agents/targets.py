@@ -34,6 +34,8 @@ class Contender(msgspec.Struct, frozen=True):
     """Each step leaves a copy of the whole state, so how a session came about is seen on disk."""
     appends_note: str = ""
     reads_note: str = ""
+    source: Path | None = None
+    """The checkout of Holdfast that it uses, if that is not this one."""
 
 
 class Ground(Protocol):
@@ -171,12 +173,18 @@ LLAMA_INDEX = Contender(
 )
 
 
-def on_files(folder: Path) -> Target:
+def on_files(folder: Path, source: Path | None = None) -> Target:
+    """With `source`, Holdfast as it is in that checkout is one more peer."""
+    before = (
+        ()
+        if source is None
+        else (msgspec.structs.replace(ours(SQLITE), name="before", reads=(WINDOW,), source=source),)
+    )
     return Target(
         name="agents",
         ground=Files(folder),
         ours=ours(SQLITE),
-        peers=(openai_agents(SQLITE), langgraph(SQLITE), LLAMA_INDEX),
+        peers=(openai_agents(SQLITE), langgraph(SQLITE), LLAMA_INDEX, *before),
         reads_goal_from_turns=1_000,
         settings_note="synchronous=2 is FULL.",
     )

@@ -96,14 +96,10 @@ def to_plain(value: object) -> Any:
 
 def encode_event(event: Event) -> bytes:
     """Return the payload of an event. Raises TooLarge over PAYLOAD_BYTES."""
-    payload = _encode_or_refuse(event, f"the event {event.name!r}")
-    check_size(
-        f"the event {event.name!r}",
-        len(payload),
-        "bytes",
-        "PAYLOAD_BYTES",
-        "Put large bodies into the blob store with engine.blobs.put() and record a reference.",
-    )
+    where = f"the event {event.name!r}"
+    payload = _encode_or_refuse(event, where)
+    advice = "Put large bodies into the blob store with engine.blobs.put() and record a reference."
+    check_size(where, len(payload), "bytes", "PAYLOAD_BYTES", advice)
     return payload
 
 
@@ -166,16 +162,17 @@ class _JsonChecker:
         if depth > limits.JSON_DEPTH:
             raise self._refusal(f"it is nested deeper than {limits.JSON_DEPTH}")
         kind = type(value)
-        if value is None or kind is bool or kind is float:
-            return self._check_constant(value)
         if kind is str:
-            return check_text(self._where, value)
+            text: str = value  # type: ignore[assignment]
+            return text if text.isascii() else check_text(self._where, text)
         if kind is int:
             return self._check_whole(value)  # type: ignore[arg-type]
         if kind is list:
             return [self.check(item, depth + 1) for item in value]  # type: ignore[attr-defined]
         if kind is dict:
             return self._check_object(value, depth)  # type: ignore[arg-type]
+        if value is None or kind is bool or kind is float:
+            return self._check_constant(value)
         raise self._refusal(f"{describe_value(value)} is not a JSON value")
 
     def _check_constant(self, value: Any) -> Json:
@@ -194,7 +191,9 @@ class _JsonChecker:
         for key, item in value.items():
             if type(key) is not str:
                 raise self._refusal(f"the key {describe_value(key)} is not text")
-            copy[check_text(self._where, key)] = self.check(item, depth + 1)
+            if not key.isascii():
+                check_text(self._where, key)
+            copy[key] = self.check(item, depth + 1)
         return copy
 
     def _refusal(self, reason: str) -> InvalidJson:

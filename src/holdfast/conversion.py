@@ -268,13 +268,20 @@ def raw_arguments(args: Json, text: str | None = None) -> str | None:
     if not isinstance(args, dict):
         return None
     raw = _encode_compact(args) if text is None else text
-    return raw if raw != codec.encode(args).decode() and is_spelling(raw, args) else None
+    canonical = codec.encode(args)
+    return raw if raw != canonical.decode() and _is_spelling(raw, canonical) else None
 
 
 def is_spelling(raw: str, args: Json) -> bool:
     """Whether this text spells exactly these arguments."""
-    parsed = parse_object(raw)
-    return parsed is not None and isinstance(args, dict) and codec.encode(parsed) == codec.encode(args)
+    return isinstance(args, dict) and _is_spelling(raw, codec.encode(args))
+
+
+def _is_spelling(raw: str, canonical: bytes) -> bool:
+    try:
+        return codec.encode(_parse_exact_json(raw)) == canonical
+    except (ValueError, OverflowError, RecursionError):  # also a lone surrogate, and a number that JSON cannot hold
+        return False
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
@@ -309,10 +316,6 @@ def is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _parse_json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_build_object, parse_constant=_refuse_constant)
-
-
 def _encode_compact(args: dict[str, Json]) -> str:
     return json.dumps(args, ensure_ascii=False, separators=(",", ":"))
 
@@ -326,3 +329,16 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _parse_finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits:.60} is too large")
+    return number
+
+
+_parse_json = json.JSONDecoder(object_pairs_hook=_build_object, parse_constant=_refuse_constant).decode
+_parse_exact_json = json.JSONDecoder(
+    object_pairs_hook=_build_object, parse_constant=_refuse_constant, parse_float=_parse_finite
+).decode

@@ -21,10 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import codec
-from holdfast.conversion import to_json
+from holdfast.conversion import is_spelling, raw_arguments, to_json
 from holdfast.errors import HoldfastError, InvalidInput, InvalidJson, InvalidText
 from holdfast.model import limits
 from tests import hostile
+from tests.core.json_strategies import json_leaves, texts
 from tests.support import figure
 
 EXAMPLES = figure(200, 10_000)
@@ -226,3 +227,29 @@ def test_whatever_it_is_there_is_json_or_a_typed_error(case: hostile.HostileCase
         refusal = error
     assert refusal is None or (isinstance(refusal, InvalidInput) and len(str(refusal)) < 2_000)
     assert codec.check_json("it", found) == found
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"a": 1e400}',
+        '{"a": 1, "a": null}',
+        '{"a": NaN}',
+        '{"a": "\\ud800"}',
+        f'{{"a": {"9" * 30}}}',
+        '{"a": ' + "[" * 5_000,
+        "null",
+        '{"a": null} ?',
+        "\ufeff{}",
+    ],
+)
+def test_a_text_that_cannot_be_stored_spells_no_arguments(raw: str) -> None:
+    assert not is_spelling(raw, {"a": None})
+    assert raw_arguments({"a": None}, raw) is None
+
+
+@given(st.dictionaries(texts, json_leaves, max_size=4), st.dictionaries(texts, json_leaves, max_size=4))
+def test_a_text_spells_what_it_was_written_from_and_nothing_else(args: dict[str, Any], other: dict[str, Any]) -> None:
+    raw = json.dumps(args)
+    assert is_spelling(raw, args)
+    assert is_spelling(raw, other) == (codec.encode(args) == codec.encode(other))

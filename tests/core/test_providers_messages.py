@@ -25,6 +25,12 @@ def test_a_message_of_text_is_one_draft(role: str, content: Any) -> None:
     assert read({"role": role, "content": content}) == (MessageDraft(role=role, content=[Text("Hello.")]),)
 
 
+@having(st.sampled_from(["user", "system", "assistant", "tool", "other"]), st.text(max_size=5))
+def test_a_bare_message_is_read_as_one_with_empty_fields(role: str, content: str) -> None:
+    message = {"role": role, "content": content}
+    assert read(message) == read(message | {"tool_calls": None, "tool_results": []})
+
+
 def test_a_developer_speaks_as_the_system() -> None:
     assert read({"role": "developer", "content": "Be brief."}) == (
         MessageDraft(role="system", content=[Text("Be brief.")]),

@@ -241,6 +241,21 @@ def test_the_name_says_which_rule_counted() -> None:
     assert [COUNTER.name, EXACT.name, ExactCounter("cl100k").name] == ["estimate/2", "o200k/rs-bpe", "cl100k/rs-bpe"]
 
 
+@given(st.lists(PIECES, max_size=40).map("".join) | TEXTS)
+@settings(max_examples=EXAMPLES)
+@example("a" * 4_097 + "0" * 70_000)
+def test_the_count_is_the_sum_of_the_weights(text: str) -> None:
+    """Counted pair by pair, as if each weight were counted for itself."""
+    thousandths = 1_000 if text else 0
+    for start in range(0, len(text), tokens.SLICE_CHARS):
+        part = text[start : start + tokens.SLICE_CHARS]
+        shapes = part.encode().translate(tokens._SHAPES, tokens._FOLLOWING)
+        words = shapes.translate(tokens._WORDS)
+        thousandths += tokens._sum_weights(shapes, tokens._SHAPE_WEIGHTS | tokens._OTHER_SHAPE_WEIGHTS)
+        thousandths += tokens._sum_weights(words, tokens._WORD_WEIGHTS | tokens._OTHER_WORD_WEIGHTS)
+    assert count(text) == thousandths // 1_000
+
+
 @given(TEXTS)
 @settings(max_examples=EXAMPLES)
 def test_the_same_text_has_the_same_count(text: str) -> None:

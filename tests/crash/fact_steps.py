@@ -18,8 +18,8 @@ from holdfast import Engine, Identity, Session
 from holdfast.model.names import LedgerId, StreamId
 from holdfast.ports import EventStore
 from holdfast.types import MessageSpan, Observation, Proposal
-from tests.crash.frame_steps import DeadlyStore, as_preparer, as_successor, as_worker, die
-from tests.crash.worker import serve_nursery
+from tests.crash.frame_steps import DeadlyStore, as_preparer, as_successor, as_worker
+from tests.crash.worker import die, serve_nursery
 
 SPEAKER = Identity(user_id="ada", authority="manager")
 KEY = "step"

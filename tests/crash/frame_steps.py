@@ -9,9 +9,8 @@ from __future__ import annotations
 import base64
 import os
 import re
-import signal
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import apsw
 import msgspec
@@ -33,7 +32,7 @@ from holdfast.model.names import Scope
 from holdfast.ports import EventStore, IdSource
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.types import Data, SummarizeOldest, Summary
-from tests.crash.worker import serve_nursery
+from tests.crash.worker import die, serve_nursery
 from tests.support import CountingIds, SteppingClock
 
 PREPARED_US = 1_700_000_000_000_000
@@ -454,11 +453,6 @@ class Task(msgspec.Struct, frozen=True):
     """Where the process dies by itself; empty if it is killed."""
     append: int = 1
     """… in which of its appends."""
-
-
-def die(*_: object) -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("nobody survives this")
 
 
 STATEMENTS = {

@@ -28,11 +28,11 @@ from tests.crash.agent_loop import ANSWER, MODELS, DeathKind, DeathPoint, LifeTa
 from tests.crash.stores import KINDS, create_store
 from tests.crash.worker import Nursery
 from tests.provider import serve_provider
-from tests.support import figure
+from tests.support import SHARED_MEMORY, SOAK, figure
 
 PROTOCOLS = tuple(MODELS)
 HOWS: tuple[DeathKind, ...] = get_args(DeathKind)[:2]
-STRIDE = figure(151, 1)
+STRIDE = figure(307, 1)
 """Every so many-th point, in one process. A prime: what stands at regular distances is met in turn."""
 CHAINS = figure(3, 1_500)
 KILLS = {"sqlite": figure(1, 60), "postgres": figure(1, 60)}
@@ -45,8 +45,7 @@ pytestmark = pytest.mark.promise(1, "an agent loop killed wherever it waits goes
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """In shared memory, where there is some: what survives power loss is not the question here."""
-    shared_memory = Path("/dev/shm")
-    with TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
+    with TemporaryDirectory(dir=SHARED_MEMORY) as folder:
         yield Path(folder)
 
 
@@ -87,9 +86,8 @@ def test_an_agent_that_dies_again_and_again_goes_on(
     protocol: str, lives: list[tuple[list[int], int, DeathKind]]
 ) -> None:
     """In each life agents are cancelled one after the other, and go on with the same engine; then it ends."""
-    shared_memory = Path("/dev/shm")
     asked = provider()
-    with TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
+    with TemporaryDirectory(dir=SHARED_MEMORY) as folder:
         url = str(Path(folder) / "agent.db")
         with serve_provider(asked) as address:
             for cancelled, at, how in lives:
@@ -132,8 +130,10 @@ def agents() -> Iterator[Agents]:
         yield agents
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "protocol"),
+    [*(itertools.product(KINDS, PROTOCOLS) if SOAK else zip(itertools.cycle(KINDS), PROTOCOLS, strict=False))],
+)
 def test_an_agent_whose_process_is_killed_goes_on(folder: Path, agents: Agents, kind: str, protocol: str) -> None:
     kills, offset = KILLS[kind], PROTOCOLS.index(protocol)
     points = killed = 0

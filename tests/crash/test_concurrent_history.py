@@ -28,7 +28,7 @@ from tests.postgres import fresh_url
 from tests.property.store_tools import all_events, session_events
 from tests.support import figure
 
-OPERATIONS = figure(5_000, 1_000_000)
+OPERATIONS = figure(4_000, 1_000_000)
 SLOTS = 4
 LONGEST = figure(300, 2_000)
 """Lines after which a process is killed at the latest."""

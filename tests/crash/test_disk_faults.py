@@ -36,7 +36,7 @@ from tests.crash.test_power_loss import (
     small_log,
 )
 from tests.disk import DiskRecorder, FaultyDisk, open_on_tap
-from tests.support import figure
+from tests.support import SHARED_MEMORY, figure
 
 CUTS_A_POINT = 2
 
@@ -131,7 +131,7 @@ def run(work: Work, folder: Path, nth: int, error: int = errno.EIO, *, every: bo
 @pytest.fixture
 def shelf() -> Iterator[Path]:
     """A place in memory: what is durable is read off the log, not off the disk."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as path:
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as path:
         yield Path(path)
 
 

@@ -15,7 +15,6 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import pytest
 
 import holdfast
@@ -31,7 +30,7 @@ from tests.crash.fact_steps import (
     as_fact_worker,
     lay_facts,
 )
-from tests.crash.test_frame_kill import Hold, Server, Takers, assert_sound
+from tests.crash.test_frame_kill import Hold, Server, assert_sound
 from tests.crash.worker import Nursery
 
 ON_A_FILE: dict[str, bool] = {
@@ -62,19 +61,10 @@ pytestmark = pytest.mark.promise(
 )
 
 
-class FactTakers(Takers):
-    """Processes that take one step each, and do not live to tell."""
-
-    def __init__(self) -> None:
-        Nursery.__init__(self, "tests.crash.fact_steps")
-
-    def born(self, task: msgspec.Struct) -> int:
-        return super().born(task)  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module")
-def takers() -> Iterator[FactTakers]:
-    with closing(FactTakers()) as takers:
+def takers() -> Iterator[Nursery]:
+    """Processes that take one step each, and do not live to tell."""
+    with closing(Nursery("tests.crash.fact_steps")) as takers:
         yield takers
 
 
@@ -136,12 +126,11 @@ def laid(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FactDesk]:
 @pytest.mark.parametrize("point", ON_A_FILE)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_of_facts_on_a_file_is_taken_or_not(
-    laid: tuple[Path, FactDesk], takers: FactTakers, tmp_path: Path, step: str, point: str
+    laid: tuple[Path, FactDesk], takers: Nursery, tmp_path: Path, step: str, point: str
 ) -> None:
     url, desk = str(tmp_path / "store.db"), laid[1]
     shutil.copy(laid[0], url)
-    takers.born(Task(url, desk, step, point))
-    takers.buried()
+    takers.run(Task(url, desk, step, point))
     with as_fact_successor(holdfast.open(url), desk.tenant) as engine:
         assert_taken_once(engine, desk, step, stored=ON_A_FILE[point])
         assert_sound(engine)
@@ -172,12 +161,11 @@ def server() -> Iterator[FactServer]:
         assert_sound(server.engine)  # after all these deaths
 
 
-def taken(server: FactServer, takers: FactTakers, desk: FactDesk, step: str, point: str) -> bool:
+def taken(server: FactServer, takers: Nursery, desk: FactDesk, step: str, point: str) -> bool:
     """Take the step, and die at the point; whether the step must be there."""
     url, how = server.url_for(desk.tenant), ON_A_SERVER[point]
     if isinstance(how, bool):
-        takers.born(Task(url, desk, step, point))
-        takers.buried()
+        takers.run(Task(url, desk, step, point))
         return how
     with server.held(how.lock, desk.tenant):
         pid = takers.born(Task(url, desk, step))
@@ -192,7 +180,7 @@ def taken(server: FactServer, takers: FactTakers, desk: FactDesk, step: str, poi
 @pytest.mark.parametrize("point", ON_A_SERVER)
 @pytest.mark.parametrize("step", ["assert", "observe", "accept"])
 def test_a_step_of_facts_on_a_server_is_taken_or_not(
-    server: FactServer, takers: FactTakers, step: str, point: str
+    server: FactServer, takers: Nursery, step: str, point: str
 ) -> None:
     desk = server.facts()
     stored = taken(server, takers, desk, step, point)

@@ -33,7 +33,7 @@ from tests.crash.feed_worker import GONE, SHARED, THREADS, Follower, Task, open_
 from tests.postgres import fresh_url
 from tests.support import figure
 
-EVENTS = figure(8_000, 1_000_000)
+EVENTS = figure(4_000, 1_000_000)
 
 pytestmark = pytest.mark.promise(9, f"the feed under 16 writers: {EVENTS:,} events a store")
 PROCESSES = 4

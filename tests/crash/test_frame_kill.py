@@ -16,7 +16,6 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import msgspec
 import psycopg
 import pytest
 
@@ -99,38 +98,10 @@ pytestmark = pytest.mark.promise(
 )
 
 
-class Takers(Nursery):
-    """Processes that take one step each, and do not live to tell."""
-
-    def __init__(self) -> None:
-        super().__init__("tests.crash.frame_steps")
-
-    def born(self, task: Task) -> int:
-        assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode(task) + b"\n")
-        self._process.stdin.flush()
-        word, pid = self._line().split()
-        assert word == b"born"
-        return int(pid)
-
-    def buried(self) -> list[bytes]:
-        """What it said before it was killed."""
-        said: list[bytes] = []
-        while not (line := self._line()).startswith(b"dead"):
-            said.append(line)
-        assert int(line.split()[1]) == signal.SIGKILL, "the process did not die where it was to"
-        return said
-
-    def _line(self) -> bytes:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the nursery has ended"
-        return line
-
-
 @pytest.fixture(scope="module")
-def takers() -> Iterator[Takers]:
-    with closing(Takers()) as takers:
+def takers() -> Iterator[Nursery]:
+    """Processes that take one step each, and do not live to tell."""
+    with closing(Nursery("tests.crash.frame_steps")) as takers:
         yield takers
 
 
@@ -219,11 +190,10 @@ def file(laid: tuple[Path, FrameDesk], tmp_path: Path) -> tuple[str, FrameDesk]:
 
 @pytest.mark.parametrize("point", ON_A_FILE)
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_on_a_file_is_taken_or_not(file: tuple[str, FrameDesk], takers: Takers, step: str, point: str) -> None:
+def test_a_step_on_a_file_is_taken_or_not(file: tuple[str, FrameDesk], takers: Nursery, step: str, point: str) -> None:
     url, desk = file
     stored = ON_A_FILE[point]
-    takers.born(Task(url, desk, step, point))
-    takers.buried()
+    takers.run(Task(url, desk, step, point))
     with as_successor(holdfast.open(url), desk.tenant) as engine:
         assert engine.admin.verify().problems == ()
         assert_as(undisturbed(desk.tenant, step, stored=stored), engine)
@@ -290,12 +260,11 @@ def server() -> Iterator[Server]:
         assert_sound(server.engine)  # after all these deaths
 
 
-def taken(server: Server, takers: Takers, desk: FrameDesk, step: str, point: str) -> bool:
+def taken(server: Server, takers: Nursery, desk: FrameDesk, step: str, point: str) -> bool:
     """Take the step, and die at the point; whether the step must be there."""
     url, how = server.url_for(desk.tenant), ON_A_SERVER[point]
     if isinstance(how, bool):
-        takers.born(Task(url, desk, step, point))
-        takers.buried()
+        takers.run(Task(url, desk, step, point))
         return how
     with server.held(how.lock, desk.tenant):
         pid = takers.born(Task(url, desk, step))
@@ -311,7 +280,7 @@ def taken(server: Server, takers: Takers, desk: FrameDesk, step: str, point: str
     ("step", "point"),
     [*itertools.product(SERVED, ON_A_SERVER)][:: figure(3, 1)],  # every step and every point, not all pairs
 )
-def test_a_step_on_a_server_is_taken_or_not(server: Server, takers: Takers, step: str, point: str) -> None:
+def test_a_step_on_a_server_is_taken_or_not(server: Server, takers: Nursery, step: str, point: str) -> None:
     desk = server.desk()
     stored = taken(server, takers, desk, step, point)
     engine = server.found(desk.tenant)
@@ -371,11 +340,10 @@ def assert_mid(engine: Engine, desk: FrameDesk, mid: Mid, said: list[bytes]) -> 
 
 @pytest.mark.parametrize("where", WHILE_IT_RUNS)
 def test_a_tool_that_was_running_on_a_file_is_told_of_and_not_repeated(
-    file: tuple[str, FrameDesk], takers: Takers, where: str
+    file: tuple[str, FrameDesk], takers: Nursery, where: str
 ) -> None:
     (url, desk), mid = file, WHILE_IT_RUNS[where]
-    takers.born(Task(url, desk, "run", mid.point, mid.append))
-    said = takers.buried()
+    said = takers.run(Task(url, desk, "run", mid.point, mid.append))
     with as_successor(holdfast.open(url), desk.tenant) as engine:
         assert_mid(engine, desk, mid, said)
         assert_sound(engine)
@@ -383,7 +351,7 @@ def test_a_tool_that_was_running_on_a_file_is_told_of_and_not_repeated(
 
 @pytest.mark.parametrize("where", [where for where, mid in WHILE_IT_RUNS.items() if mid.point != "committing"])
 def test_a_tool_that_was_running_on_a_server_is_told_of_and_not_repeated(
-    server: Server, takers: Takers, where: str
+    server: Server, takers: Nursery, where: str
 ) -> None:
     desk, mid = server.desk(), WHILE_IT_RUNS[where]
     takers.born(Task(server.url_for(desk.tenant), desk, "run", mid.point, mid.append))

@@ -38,6 +38,7 @@ SEED = 20_261_116
 
 def live(session: Session) -> None:
     state = session.state()
+    known = state.version
     for turn in itertools.count(max(1, 2 * state.turns - 1)):  # every second question is recorded
         name = f"{session.id}/{turn}"
         question = f"{name}/question"
@@ -48,7 +49,8 @@ def live(session: Session) -> None:
             session.pack(question, budget=4_000)
         key = f"{name}/answer"
         reply = session.record("assistant", key, key=key)
-        os.write(1, f"{key} {reply.seq}\n".encode())  # one short write: lines of threads never mix
+        word = "new" if reply.seq > known else "again"
+        os.write(1, f"{word} {key} {reply.seq}\n".encode())  # one short write: lines of threads never mix
 
 
 class Life(msgspec.Struct, frozen=True):
@@ -119,12 +121,12 @@ def test_a_reply_has_its_pack_or_neither_is_there(tmp_path: Path, kind: str) -> 
     rng = random.Random(SEED)
     acknowledged: dict[str, int] = {}
     replies = 0
-    with create_store(kind, tmp_path) as store, closing(Nursery("tests.crash.test_pack_record")) as nursery:
+    with create_store(kind, tmp_path) as store, closing(Nursery("tests.crash.test_pack_record", b"new")) as nursery:
         for number in range(ROUNDS):
             name = f"agents_{number}"
             life = Life(store.url_for(name))
             for line in nursery.run_and_kill(life, rng.randint(0, MOST_TURNS), rng.uniform(0.0, 0.02)):
-                key, seq = line.decode().split()
+                _, key, seq = line.decode().split()
                 assert acknowledged.setdefault(key, int(seq)) == int(seq), "a repeated turn has another place"
             with store.look(name) as engine:
                 replies = _check(engine, acknowledged)

@@ -40,9 +40,9 @@ from tests.disk import (
     open_on_tap,
     write_files,
 )
-from tests.support import CountingIds, SteppingClock, figure
+from tests.support import SHARED_MEMORY, CountingIds, SteppingClock, figure
 
-CUTS = figure(500, 10_000)
+CUTS = figure(200, 10_000)
 
 pytestmark = pytest.mark.promise(2, f"power loss on SQLite: {CUTS:,} cuts")
 BITES = 200
@@ -345,7 +345,7 @@ def left_by_cut(disk: Recording, at: int, rng: Random, folder: Path) -> Recordin
 @pytest.fixture
 def shelf() -> Iterator[Path]:
     """A place in memory for thousands of cuts. What a failure left there stays, to be looked at."""
-    path = tempfile.mkdtemp(prefix="holdfast-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    path = tempfile.mkdtemp(prefix="holdfast-", dir=SHARED_MEMORY)
     yield Path(path)
     with suppress(OSError):
         os.rmdir(path)

@@ -27,10 +27,10 @@ from tests.postgres import empty_url
 from tests.property.store_tools import Kind, all_events, digest, fast_folder, rows_dump, store_of_kind
 from tests.support import SOAK, CountingIds, SteppingClock, common_folder, figure
 
-EVENTS = figure(20_000, 1_000_000)
+EVENTS = figure(4_000, 1_000_000)
 SEEDED: dict[Kind, int] = {
-    "memory": figure(400, 10_000),
-    "sqlite": figure(400, 10_000),
+    "memory": figure(200, 10_000),
+    "sqlite": figure(200, 10_000),
     "postgres": figure(100, 10_000),
 }
 SEEDS = ("0", "1", "4242", "random")
@@ -277,7 +277,7 @@ def test_the_same_history_is_the_same_to_the_byte_on_every_store(sqlite: Store, 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 def test_the_hash_seed_of_the_process_changes_nothing(kind: Kind) -> None:
     digests = set()
-    for seed in SEEDS if SOAK or kind == "memory" else SEEDS[-2:]:
+    for seed in SEEDS if SOAK else SEEDS[-2:] if kind == "memory" else SEEDS[-1:]:
         with store_of_kind(kind) as url:
             code = f"from tests.crash.test_rebuild import print_digest; print_digest({url!r}, {SEEDED[kind]})"
             environment = {**os.environ, "PYTHONHASHSEED": seed}

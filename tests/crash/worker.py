@@ -30,6 +30,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal, NoReturn, TypeAlias
 
 import msgspec
 
@@ -52,29 +53,46 @@ class Nursery:
             [sys.executable, "-m", module, "nursery"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
-    def run_and_kill(self, task: msgspec.Struct, after_done: int, delay_s: float) -> list[bytes]:
-        """What a process said until it was killed, so many acknowledgements and moments into its work."""
+    def born(self, task: msgspec.Struct) -> int:
+        """The pid of a fresh process that has this to do."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(msgspec.json.encode(task) + b"\n")
         self._process.stdin.flush()
+        word, pid = self._line().split()
+        assert word == b"born"
+        return int(pid)
+
+    def buried(self) -> list[bytes]:
+        """What it said from here on until it was killed, by whomever."""
         said: list[bytes] = []
-        pid = done = 0
-        while not pid or done < after_done:
-            line = self._process.stdout.readline()
-            if line.startswith(b"born"):
-                pid = int(line.split()[1])
-            else:
-                assert line, "the nursery has ended"
-                assert not line.startswith(b"dead"), "the process ended before it was killed"
-                said.append(line)
-                done += line.startswith(self._counted)
+        while not (line := self._line()).startswith(b"dead"):
+            said.append(line)
+        assert int(line.split()[1]) == signal.SIGKILL, "the process did not die where it was to"
+        return said
+
+    def run_and_kill(self, task: msgspec.Struct, after_done: int, delay_s: float) -> list[bytes]:
+        """What a process said until it was killed, so many acknowledgements and moments into its work."""
+        pid = self.born(task)
+        said: list[bytes] = []
+        done = 0
+        while done < after_done:
+            said.append(self._line())
+            assert not said[-1].startswith(b"dead"), "the process ended before it was killed"
+            done += said[-1].startswith(self._counted)
         time.sleep(delay_s)
         os.kill(pid, signal.SIGKILL)
-        while not (line := self._process.stdout.readline()).startswith(b"dead"):
-            said.append(line)
-        assert int(line.split()[1]) == signal.SIGKILL, "the process ended before it was killed"
-        return said
+        return said + self.buried()
+
+    def run(self, task: msgspec.Struct) -> list[bytes]:
+        """What a process said that kills itself where its task says."""
+        self.born(task)
+        return self.buried()
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the nursery has ended"
+        return line
 
     def close(self) -> None:
         self._process.communicate()
@@ -86,16 +104,21 @@ def serve_nursery(live: Callable[[bytes], None]) -> None:
         child = os.fork()
         if child == 0:
             os.close(0)
+            _say(b"born %d" % os.getpid())
             with exit_on_error():
                 live(line)
             os._exit(0)
-        _say(b"born %d" % child)
         _, status = os.waitpid(child, 0)
         _say(b"dead %d" % (os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0))
 
 
 def _say(line: bytes) -> None:
     os.write(1, line + b"\n")  # one short write to a pipe: lines of threads never mix
+
+
+def die(*_: object) -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("nobody survives this")
 
 
 @contextmanager
@@ -138,12 +161,18 @@ class Work(msgspec.Struct, frozen=True):
         return self.text if self.keyed else None
 
 
+Death: TypeAlias = Literal["before the append", "before the reply"]
+
+
 class Round(msgspec.Struct, frozen=True):
     """What one writer is to do: first the messages whose fate is not known, then new ones until it is killed."""
 
     url: str
     number: int
     retry: tuple[Work, ...] = ()
+    death: Death | None = None
+    """Where it kills itself: at the first message without a key after so many acknowledgements."""
+    after_done: int = 0
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -172,9 +201,13 @@ def record(engine: holdfast.Engine, session: holdfast.Session, work: Work) -> ho
     return session.record("user", content, key=work.key)
 
 
-def perform(engine: holdfast.Engine, session: holdfast.Session, work: Work) -> None:
+def perform(engine: holdfast.Engine, session: holdfast.Session, work: Work, death: Death | None = None) -> None:
     say(Line(tries=work))
+    if death == "before the append":
+        die()
     message = record(engine, session, work)
+    if death == "before the reply":
+        die()
     say(Line(done=work, id=message.id, seq=message.seq))
 
 
@@ -190,12 +223,16 @@ def write_until_killed(line: bytes) -> None:
     for work in task.retry:
         perform(engine, session(work.session), work)
 
+    done: list[Work] = []
+
     def loop(thread: int) -> None:
         rng = random.Random(f"{task.number}/{thread}")
         for number in itertools.count():
             name = rng.choice(names)
             work = Work(name, f"{task.number}/{thread}/{number}", rng.random() < 0.4, rng.random() < 0.05)
-            perform(engine, session(name), work)
+            is_last = len(done) >= task.after_done and not work.keyed
+            perform(engine, session(name), work, task.death if is_last else None)
+            done.append(work)
 
     run_in_threads(loop, THREADS)
 

@@ -22,6 +22,8 @@ __all__ = ["provider"]
 PAGE = ROOT / "docs" / "howto" / "web-service.md"
 PATIENCE_S = 60
 CONVERSATIONS = [f"c{number}" for number in range(6)]
+SHARED = ("shared", "shared-too")
+REPLY = "Order 4711 is at the depot."
 
 
 @contextmanager
@@ -55,52 +57,46 @@ def wait_until_served(url: str) -> None:
             return
 
 
-def test_requests_that_are_sent_twice_are_answered_once_by_several_workers(
-    tmp_path: Path,
-    provider: Provider,
+def test_several_workers_answer_each_request_once_and_those_of_a_conversation_in_turns(
+    tmp_path: Path, provider: Provider
 ) -> None:
     with serve_page(tmp_path) as address:
-
-        def ask(conversation: str) -> list[str]:
-            headers = {"idempotency-key": f"request of {conversation}", "x-user": "ada"}
-            url, body = f"{address}/conversations/{conversation}", {"text": "Where is order 4711?"}
-            answers = [httpx2.post(url, json=body, headers=headers, timeout=PATIENCE_S) for _ in range(3)]
-            return [answer.raise_for_status().json()["text"] for answer in answers]
-
-        with ThreadPoolExecutor(len(CONVERSATIONS)) as pool:
-            replies = list(pool.map(ask, CONVERSATIONS))
-    assert replies == [["Order 4711 is at the depot."] * 3] * len(CONVERSATIONS)
+        send_requests_twice(address)
+        send_requests_at_once(address)
     with holdfast.open(tmp_path / "desk.db") as engine:
         for name in CONVERSATIONS:
             roles = [message.role for message in engine.session(name, actor="ada").messages()]
             assert roles == ["user", "assistant", "tool", "assistant"]
-        assert engine.admin.verify().ok
-    assert provider.refused == []
-
-
-def test_requests_for_one_conversation_at_once_are_answered_in_turns(
-    tmp_path: Path,
-    provider: Provider,
-) -> None:
-    """Twelve requests for two conversations in two workers: no error, and each question has its reply right behind it."""
-    with serve_page(tmp_path) as address:
-
-        def ask(number: int) -> str:
-            headers = {"idempotency-key": f"request {number}", "x-user": "ada"}
-            body = {"text": f"{number}: where is order 4711?"}
-            url = f"{address}/conversations/c{number % 2}"
-            text: str = (
-                httpx2.post(url, json=body, headers=headers, timeout=PATIENCE_S).raise_for_status().json()["text"]
-            )
-            return text
-
-        with ThreadPoolExecutor(12) as pool:
-            replies = list(pool.map(ask, range(12)))
-    assert replies == ["Order 4711 is at the depot."] * 12
-    with holdfast.open(tmp_path / "desk.db") as engine:
-        for name in ("c0", "c1"):
+        for name in SHARED:
             messages = engine.session(name, actor="ada").messages()
             assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant"] * 6
             assert len({message.text for message in messages if message.role == "user"}) == 6
         assert engine.admin.verify().ok
     assert provider.refused == []
+
+
+def send_requests_twice(address: str) -> None:
+    def ask(conversation: str) -> list[str]:
+        headers = {"idempotency-key": f"request of {conversation}", "x-user": "ada"}
+        url, body = f"{address}/conversations/{conversation}", {"text": "Where is order 4711?"}
+        answers = [httpx2.post(url, json=body, headers=headers, timeout=PATIENCE_S) for _ in range(3)]
+        return [answer.raise_for_status().json()["text"] for answer in answers]
+
+    with ThreadPoolExecutor(len(CONVERSATIONS)) as pool:
+        replies = list(pool.map(ask, CONVERSATIONS))
+    assert replies == [[REPLY] * 3] * len(CONVERSATIONS)
+
+
+def send_requests_at_once(address: str) -> None:
+    """Twelve requests for two conversations in two workers: no error, and each question has its reply right behind it."""
+
+    def ask(number: int) -> str:
+        headers = {"idempotency-key": f"request {number}", "x-user": "ada"}
+        body = {"text": f"{number}: where is order 4711?"}
+        url = f"{address}/conversations/{SHARED[number % 2]}"
+        text: str = httpx2.post(url, json=body, headers=headers, timeout=PATIENCE_S).raise_for_status().json()["text"]
+        return text
+
+    with ThreadPoolExecutor(12) as pool:
+        replies = list(pool.map(ask, range(12)))
+    assert replies == [REPLY] * 12

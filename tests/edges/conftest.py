@@ -11,13 +11,13 @@ import pytest
 import holdfast
 from tests.edges.cli import CommandRunner, copy_store, write_history
 from tests.edges.engines import EngineDesk, kinds_for
+from tests.support import SHARED_MEMORY
 
 
 @pytest.fixture
 def desk() -> Iterator[EngineDesk]:
     """In shared memory, where there is some: what survives power loss is not the question here."""
-    shared_memory = Path("/dev/shm")
-    with TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
+    with TemporaryDirectory(dir=SHARED_MEMORY) as folder:
         made = EngineDesk(Path(folder))
         try:
             yield made

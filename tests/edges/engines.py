@@ -31,10 +31,12 @@ from tests.property.store_tools import read_whole_feed
 from tests.support import SOAK, CountingIds, SteppingClock
 
 KINDS = ("memory", "sqlite", "postgres", "memory awaited", "sqlite awaited", "postgres awaited")
-FEWER_KINDS = KINDS[:-1] if SOAK else ("memory", "sqlite", "postgres", "sqlite awaited")
+FEWER_KINDS = KINDS[:-1] if SOAK else ("memory", "sqlite awaited", "postgres")
 """For tests that have many other parameters: every store, and both worlds, without the kind that takes longest to open."""
 LOCAL_KINDS = tuple(kind for kind in KINDS if not kind.startswith("postgres"))
 """For tests of what happens before a store is asked, and for those that open one for each of many examples."""
+FEW_KINDS = LOCAL_KINDS if SOAK else ("memory", "sqlite awaited")
+"""The same, for those of many cases each."""
 SQLITE_KINDS = tuple(kind for kind in KINDS if kind.startswith("sqlite"))
 DURABLE_KINDS = tuple(kind for kind in FEWER_KINDS if not kind.startswith("memory"))
 """Those that are still there when they are opened again."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +22,8 @@ from holdfast.model.history.plans import format_cost
 from holdfast.types import SummarizeOldest
 from tests.edges.cli import HOSTILE, CommandResult, CommandRunner, copy_store
 from tests.edges.test_cli_process import on_a_terminal
-from tests.support import figure
+from tests.support import SHARED_MEMORY, figure
 
-SHARED_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 MODEL = "gpt-5.5"
 """Its cache stays warm for a day: longer than any run of these tests."""
 COLOUR = re.compile(r"\x1b\[[\d;]*m")

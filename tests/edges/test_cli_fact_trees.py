@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import holdfast
 from tests.edges.cli import CommandResult
 from tests.edges.test_cli_facts import ADA, lines
-from tests.edges.test_cli_frames import SHARED_MEMORY, said
-from tests.support import figure
+from tests.edges.test_cli_frames import said
+from tests.support import SHARED_MEMORY, figure
 
 KEYS, VALUES, RUNGS = ["a", "b"], [1, 2, 3], ["tool", "peer", "manager"]
 STEPS = st.lists(

@@ -30,9 +30,8 @@ from holdfast.model.frames.frames import frame_seq
 from holdfast.types import Budget
 from tests.edges.cli import COMMAND, HOSTILE, CommandResult, CommandRunner, environment, run_process
 from tests.postgres import fresh_url
-from tests.support import CountingIds, SteppingClock, figure
+from tests.support import SHARED_MEMORY, CountingIds, SteppingClock, figure
 
-SHARED_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 START = datetime.fromtimestamp(1_700_000_000, UTC)
 MISSING = "hfs_" + "A" * 43
 """A token that nobody ever had."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -34,7 +35,7 @@ from tests.edges.test_cli import edit
 from tests.postgres import base_url, fresh_url
 from tests.property.session_model import CharCounter, Command, Create, commands, run
 from tests.property.store_tools import Kind, all_rows, dump, store_of_kind
-from tests.support import figure
+from tests.support import SOAK, figure
 
 KINDS = ("memory", "sqlite", "postgres")
 
@@ -105,7 +106,15 @@ def check_same(source: holdfast.Engine, target: holdfast.Engine) -> None:
     assert (dump(target), bodies(target), there) == (dump(source), bodies(source), here)
 
 
-@pytest.fixture(params=LOCAL + SERVED, ids=" to ".join)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of a pair runs on one without a server and on one with one, which differ from test to test."""
+    if "pair" in metafunc.fixturenames:
+        turn = zlib.crc32(metafunc.function.__name__.encode())
+        pairs = LOCAL + SERVED if SOAK else (LOCAL[turn % len(LOCAL)], SERVED[turn % len(SERVED)])
+        metafunc.parametrize("pair", pairs, ids=" to ".join, indirect=True)
+
+
+@pytest.fixture
 def pair(request: pytest.FixtureRequest, desk: EngineDesk) -> Pair:
     """A source and a target, both empty."""
     return desk.open(request.param[0]), desk.open(request.param[1], "there", ids=RandomIds())

@@ -15,11 +15,12 @@ from benchmarks.cost_curve import Point, dominates, find_dominating, frontier
 from benchmarks.cost_picture import Panel, picture
 from benchmarks.cost_policies import BASELINE, FAITHFUL, FRUGAL, Family
 from benchmarks.cost_score import PREFIX_TOKENS, Score, reread_tokens, score
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model.history.plans import Faithful, Frugal
 from tests.edges.test_costs import PRICES, SHAPE, session
+from tests.support import figure
 
 families = st.sampled_from(("ours", "folding", "langchain", "sliding", "clearing"))
 drawn = st.builds(
@@ -107,6 +108,7 @@ def test_goals_of_faithful_are_judged_at_the_windows_that_have_them() -> None:
     assert [line.met for line in cost.faithful_goals(32_000, sums)] == [None, None, None]
 
 
+@settings(max_examples=figure(12, 200))
 @given(st.integers(1, 60), st.integers(0, 5))
 def test_an_agent_has_as_many_calls_as_it_should_and_is_the_same_each_time(turns: int, seed: int) -> None:
     work = tasks(turns, seed)

@@ -32,7 +32,7 @@ from tests.edges.hostile_inputs import MESSAGE_CHARS, check_inputs, is_printable
 from tests.edges.surface import find_method, list_parameters
 from tests.support import figure
 
-SAMPLE = figure(49, 1)
+SAMPLE = figure(97, 1)
 """One value in so many is handed in, other ones at each entrance."""
 
 

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -53,7 +53,7 @@ from tests.support import figure
 
 BLOCKING = ("memory", "sqlite", "postgres")
 AWAITED = ("memory awaited", "sqlite awaited", "postgres awaited")
-STRIDE = figure(4, 1)
+STRIDE = figure(16, 1)
 """One value in so many is asked at each entrance, other ones at the next."""
 SAMPLE = figure(800, 1)
 """One value in so many is asked everywhere, whatever it comes to; another one at each entrance."""
@@ -106,7 +106,7 @@ def test_every_entrance_is_asked_in_one_group() -> None:
     assert len(ALL) == len(ALL_INPUTS) + len(FRAME_INPUTS) + len(STORE_INPUTS)
 
 
-@pytest.mark.promise(13, f"hostile text: {len(hostile.CASES)} values at {len(ALL)} entrances")
+@pytest.mark.promise(13, f"hostile text: {len(hostile.CASES)} values at {len(ALL)} entrances, one in {STRIDE} at each")
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_value_comes_back_or_is_refused_alike_everywhere(group: str, desk: EngineDesk) -> None:
     wrong: Wrong = defaultdict(list)
@@ -346,11 +346,14 @@ def _summary(wrong: Wrong) -> str:
 
 
 def _swept(
-    use: Callable[[Any], object], fits: Callable[[Any], bool], refusals: tuple[type[HoldfastError], ...]
+    use: Callable[[Any], object],
+    fits: Callable[[Any], bool],
+    refusals: tuple[type[HoldfastError], ...],
+    cases: Sequence[HostileCase] = hostile.CASES,
 ) -> Wrong:
     """Every case, once."""
     wrong: Wrong = defaultdict(list)
-    for case in hostile.CASES:
+    for case in cases:
         value = case.make()
         try:
             use(value)
@@ -365,7 +368,11 @@ def _swept(
     return wrong
 
 
-@pytest.mark.parametrize("name", ["open", "open_async", "export", "import_", "backup"])
+ADDRESSED = ("open", "open_async", "export", "import_", "backup")
+ADDRESS_STRIDE = figure(5, 1)
+
+
+@pytest.mark.parametrize("name", ADDRESSED)
 def test_every_address_is_taken_or_refused(name: str, desk: EngineDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deep enough below a folder of its own that no way up leads out of it."""
     deep = desk.folder.joinpath(*"abcdefghij")
@@ -386,7 +393,8 @@ def test_every_address_is_taken_or_refused(name: str, desk: EngineDesk, monkeypa
             getattr(engine.admin, name)(address)
 
     refusals = (InvalidInput, StorageError, errors.DataError)
-    wrong = _swept(use, lambda value: type(value) is str or hasattr(value, "__fspath__"), refusals)
+    cases = hostile.CASES[ADDRESSED.index(name) % ADDRESS_STRIDE :: ADDRESS_STRIDE]
+    wrong = _swept(use, lambda value: type(value) is str or hasattr(value, "__fspath__"), refusals, cases)
     assert not wrong, _summary(wrong)
 
 

@@ -341,7 +341,7 @@ async def stream_awaited(folder: str, way: str, *, blob: bool) -> dict[str, Any]
     [
         *((way, "blocking") for way in (*STREAMS, "put_blob")),
         *((way, "awaited") for way in ("iterator", "file", "put_blob")),
-    ][:: figure(2, 1)],
+    ][:: figure(4, 1)],
 )
 def test_a_hundred_megabytes_pass_through_a_process_that_hardly_grows(way: str, how: str, desk: EngineDesk) -> None:
     command = [sys.executable, "-m", "tests.edges.test_large_results", str(desk.folder), way, how]

@@ -16,7 +16,7 @@ from holdfast import BlobRef, Engine, File, Image, Text, Usage, errors
 from holdfast.errors import HoldfastError
 from holdfast.model import limits
 from holdfast.types import Body, Data
-from tests.edges.engines import FEWER_KINDS, LOCAL_KINDS, EngineDesk, log_of, rows_of
+from tests.edges.engines import FEW_KINDS, FEWER_KINDS, EngineDesk, log_of, rows_of
 from tests.property.store_tools import fast_folder
 
 NAN = float("nan")
@@ -460,7 +460,7 @@ def desktops() -> Iterator[dict[str, Desktop]]:
     with fast_folder() as folder:
         desk = EngineDesk(Path(folder))
         try:
-            yield {kind: laid_out(desk.open(kind)) for kind in LOCAL_KINDS}
+            yield {kind: laid_out(desk.open(kind)) for kind in FEW_KINDS}
         finally:
             desk.close()
 

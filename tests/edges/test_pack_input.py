@@ -14,7 +14,7 @@ from tests.edges.pack_inputs import PACK_INPUTS, create_conversations
 from tests.edges.surface import find_method, list_parameters
 from tests.support import figure
 
-SAMPLE = figure(73, 1)
+SAMPLE = figure(211, 1)
 """One value in so many is handed in, other ones at each entrance."""
 METHODS = ("pack", "packs.list", "packs.manifest", "packs.diff", "packs.reproduce", "packs.store")
 

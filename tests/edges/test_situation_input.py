@@ -26,7 +26,7 @@ from tests.edges.situation_inputs import SITUATION_INPUTS
 from tests.edges.surface import call, find_method, list_parameters
 from tests.support import CountingIds, SteppingClock, figure
 
-SAMPLE = figure(49, 1)
+SAMPLE = figure(97, 1)
 """One value in so many is handed in, other ones at each entrance."""
 EXAMPLES = figure(60, 5_000)
 METHODS = tuple(f"situation.{name}" for name in ("get", "update", "refresh", "act", "actions", "reasoning"))

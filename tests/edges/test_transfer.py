@@ -21,7 +21,7 @@ from holdfast.model.log import GENESIS, StoredEvent
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BlobRow
 from holdfast.types import Body
-from tests.edges.engines import FEWER_KINDS, LOCAL_KINDS, EngineDesk, contents, log_of, record_busy_session, rows_of
+from tests.edges.engines import FEW_KINDS, FEWER_KINDS, EngineDesk, contents, log_of, record_busy_session, rows_of
 from tests.support import figure
 
 MANY = 1_100  # events: more than two pages of an import
@@ -191,7 +191,7 @@ def sealed_file(path: Path, lines: list[bytes]) -> Path:
     return _written(path, [*lines[:-1], end])
 
 
-@pytest.fixture(params=LOCAL_KINDS)
+@pytest.fixture(params=FEW_KINDS)
 def target(request: pytest.FixtureRequest, desk: EngineDesk) -> holdfast.Engine:
     """Somewhere with a session of its own already."""
     engine = desk.open(request.param, name="target")

@@ -16,7 +16,7 @@ from tests.edges.surface import call, find_method, list_parameters
 from tests.edges.view_inputs import PIECE, VIEW_INPUTS
 from tests.support import figure
 
-SAMPLE = figure(49, 1)
+SAMPLE = figure(97, 1)
 """One value in so many is handed in, other ones at each entrance."""
 METHODS = (
     "context.view",

@@ -18,6 +18,7 @@ from holdfast.model.log import Append, AppendResult
 from holdfast.model.rows import TABLES, Row
 from holdfast.ports import EventStore
 from tests.postgres import empty_url
+from tests.support import SHARED_MEMORY
 
 R = TypeVar("R", bound=Row)
 
@@ -127,8 +128,7 @@ class Faulty:
 @contextmanager
 def fast_folder() -> Iterator[str]:
     """A folder in memory where there is one: for tests that are not about what the disk keeps."""
-    memory = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=memory if os.path.isdir(memory) else None) as folder:
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as folder:
         yield folder
 
 

@@ -120,7 +120,7 @@ def test_of_writers_who_expect_the_same_version_exactly_one_wins(engines: list[h
 
 
 def test_threads_that_decode_for_the_first_time_do_not_bring_the_process_down() -> None:
-    processes = figure(100, 1_000)
+    processes = figure(50, 1_000)
     command = [sys.executable, "-m", "tests.property.decoder_race", str(processes)]
     said = subprocess.run(command, cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True)
     assert Counter(said.stdout.split()) == {"0": processes}
@@ -251,7 +251,7 @@ with holdfast.open(sys.argv[1]) as engine:
 
 def test_processes_that_never_pause_all_get_their_turn_on_one_session(lasting: Place) -> None:
     """Whoever waits for the lock has decided on an old version by the time it gets it, again and again."""
-    each = figure(100 if lasting.kind == "postgres" else 1_500, 20_000)
+    each = figure(100 if lasting.kind == "postgres" else 600, 20_000)
     with holdfast.open(lasting.url) as engine:
         engine.create_session("shared")
         writers = [

@@ -30,9 +30,9 @@ from tests.property.session_model import CharCounter, ManualClock
 from tests.property.store_tools import Fault, Faulty, dump, fast_folder, rows_dump, rows_in
 from tests.support import figure
 
-TREES = figure(40, 5_000)
-ON_SQLITE = figure(12, 5_000)
-ON_POSTGRES = figure(4, 1_000)
+TREES = figure(24, 5_000)
+ON_SQLITE = figure(6, 5_000)
+ON_POSTGRES = figure(2, 1_000)
 STEPS = 8
 MANY = 1_000
 
@@ -134,7 +134,7 @@ _told = st.lists(st.tuples(orders, steps), min_size=10, max_size=40)
 _erased = st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=2), min_size=1, max_size=4)
 
 
-@settings(max_examples=figure(15, 2_000))
+@settings(max_examples=figure(8, 2_000))
 @given(some=_told, erased=_erased, over=st.booleans())
 def test_whatever_is_erased_the_log_holds_together(
     some: list[tuple[FrameOrder, int]], erased: list[list[int]], over: bool

@@ -46,7 +46,7 @@ from tests.support import CountingIds, figure
 
 R = TypeVar("R", bound=Row)
 
-HISTORIES = figure(16, 10_000)
+HISTORIES = figure(10, 10_000)
 ON_POSTGRES = figure(3, 10_000)
 """Each costs many times what it costs in a file, and the machine is the same."""
 STEPS = 20
@@ -256,13 +256,13 @@ class OnPostgres(Histories):
 @pytest.mark.promise(14, f"random histories with crashes: {HISTORIES:,} on SQLite, {ON_POSTGRES:,} on PostgreSQL")
 @pytest.mark.timeout(1_200)  # a failure is made small before it is shown
 @pytest.mark.parametrize(
-    ("machine", "histories"), [(OnSqlite, HISTORIES), (OnPostgres, ON_POSTGRES), (InMemory, figure(120, 2_000))]
+    ("machine", "histories"), [(OnSqlite, HISTORIES), (OnPostgres, ON_POSTGRES), (InMemory, figure(60, 2_000))]
 )
 def test_random_histories_come_to_what_a_plain_model_says(machine: type[Histories], histories: int) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=histories, stateful_step_count=STEPS))
 
 
-@settings(max_examples=figure(50, 2_000))
+@settings(max_examples=figure(30, 2_000))
 @given(orders=st.lists(commands, min_size=5, max_size=40))
 def test_the_size_of_the_cache_makes_no_difference(orders: list[Command]) -> None:
     with fast_folder() as folder:

@@ -24,7 +24,7 @@ from tests.property.session_model import CharCounter
 from tests.property.store_tools import fast_folder
 from tests.support import CountingIds, SteppingClock, figure
 
-SHORT, LONG = 2_000, figure(20_000, 100_000)
+SHORT, LONG = 2_000, figure(10_000, 100_000)
 BATCH = 100
 CALLS = [{"name": "search", "args": {"for": "x"}, "id": "p"}, {"name": "read", "args": {}, "id": "q"}]
 

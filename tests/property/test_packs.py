@@ -13,7 +13,7 @@ from tests.postgres import fresh_url
 from tests.property.agent_packs import AgentDay
 from tests.support import figure
 
-DAYS = figure(160, 20_000)
+DAYS = figure(100, 20_000)
 GROUPS = 20
 
 
@@ -36,11 +36,11 @@ def hashes(url: str, seed: int) -> list[str]:
 
 
 def test_every_store_makes_the_same_packs(tmp_path: Path) -> None:
-    for seed in range(figure(5, 200)):
+    for seed in range(figure(3, 200)):
         expected = hashes("memory:", 10_000 + seed)
         assert expected
         assert hashes(str(tmp_path / f"{seed}.db"), 10_000 + seed) == expected
-        if seed < figure(3, 40):
+        if seed < figure(1, 40):
             assert hashes(fresh_url(), 10_000 + seed) == expected
 
 
@@ -49,7 +49,7 @@ _ELSEWHERE = "from tests.property.test_packs import hashes; print(*hashes('memor
 
 def test_another_process_with_another_hash_seed_makes_the_same_packs() -> None:
     expected = [*hashes("memory:", 77), *hashes("memory:", 78)]
-    for hash_seed in ("0", "1", "4711"):
+    for hash_seed in ("0", "4711"):
         found = subprocess.run(
             [sys.executable, "-c", _ELSEWHERE],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},

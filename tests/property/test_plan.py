@@ -34,7 +34,7 @@ from tests.property.session_model import CharCounter, ManualClock
 from tests.property.store_tools import Kind, rows_of_table, session_events, store_of_kind
 from tests.support import CountingIds, figure
 
-IN_MEMORY = figure(30, 5_000)
+IN_MEMORY = figure(20, 5_000)
 ON_SQLITE = figure(5, 1_000)
 ON_POSTGRES = figure(2, 200)
 OTHERS = figure(8, 500)

@@ -194,10 +194,10 @@ def test_what_stands_instead_is_no_tag_and_takes_no_more_tokens() -> None:
 )
 def test_no_text_keeps_it_busy(busy: str) -> None:
     long = busy * (1_000_000 // len(busy))
-    began = time.perf_counter()
+    began = time.thread_time()
     remove_tag(long)
     remove_tag("é" + long)
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_nothing_to_tell_has_no_fence() -> None:

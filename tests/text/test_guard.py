@@ -470,7 +470,7 @@ def test_the_seed_of_hashes_changes_nothing() -> None:
     assert b"Statement(" in said.pop()
 
 
-LENGTH = figure(10_000, 60_000)
+LENGTH = figure(5_000, 60_000)
 
 
 HOSTILE = {

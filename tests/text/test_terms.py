@@ -286,7 +286,7 @@ def test_a_term_never_stands_within_a_longer_one(text: str, term: str, is_apart:
     assert is_apart == any(terms.is_apart(at, at) for at, norm in enumerate(terms.norms) if norm == term)
 
 
-LENGTH = figure(50_000, 200_000)
+LENGTH = figure(20_000, 200_000)
 
 
 HOSTILE = [

@@ -229,10 +229,10 @@ def test_any_text_gives_a_sound_period_or_none(text: str) -> None:
     "text", ["(" * 60_000, "valid " * 10_000, ", until " * 8_000, "(until 1 " * 8_000, " - " * 20_000]
 )
 def test_no_text_keeps_it_busy(text: str) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     for value in (text, f"{text})", f"{text}Friday", f"20 ({text})"):
         read(value)
-    assert time.perf_counter() - began < 1.0
+    assert time.thread_time() - began < 1.0
 
 
 @pytest.mark.parametrize("now_us", [0, -1, 1 << 62, 253_370_764_800_000_000])

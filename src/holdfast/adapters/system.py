@@ -34,7 +34,10 @@ class RandomIds:
         return f"{(high << 64) | low:032x}"
 
     def salts(self, count: int) -> list[bytes]:
-        return [self._pool.take(_SALT_BYTES) for _ in range(count)]
+        if count == 1:
+            return [self._pool.take(_SALT_BYTES)]
+        salts = self._pool.take(count * _SALT_BYTES)
+        return [salts[start : start + _SALT_BYTES] for start in range(0, len(salts), _SALT_BYTES)]
 
     def secret(self) -> bytes:
         return os.urandom(_SECRET_BYTES)
@@ -50,6 +53,8 @@ class _RandomPool:
         self._pid = 0
 
     def take(self, count: int) -> bytes:
+        if count > _POOL_BYTES:
+            return os.urandom(count)
         with self._lock:
             if self._at + count > len(self._bytes) or self._pid != os.getpid():  # after a fork: not the same bytes
                 self._bytes, self._at, self._pid = os.urandom(_POOL_BYTES), 0, os.getpid()

@@ -80,7 +80,7 @@ def fork(
 @common_options
 @click.pass_obj
 def forks(settings: Settings, /, session: str, thread: str | None) -> None:
-    """List the sessions that were forked from a session, directly or not."""
+    """List the forks of a session, and the forks of its forks."""
     with settings.open() as engine:
         rows: tuple[holdfast.types.SessionRow, ...] = open_conversation(settings, engine, session, thread, None).forks()
     if settings.json:
@@ -105,7 +105,7 @@ def _fork_cells(row: holdfast.types.SessionRow) -> list[str | StyledText]:
 @common_options
 @click.pass_obj
 def compare(settings: Settings, /, session: str, other: str, thread: str | None, full: bool) -> None:
-    """Compare two sessions: the messages and facts that only one of them has."""
+    """List the messages and facts that only one of two sessions has."""
     with settings.open() as engine:
         one = open_conversation(settings, engine, session, thread, None)
         diff: holdfast.types.SessionDiff = one.diff(open_conversation(settings, engine, other, thread, None))
@@ -148,7 +148,7 @@ def merge(
     principal: str,
     policy: holdfast.Policy | None,
 ) -> None:
-    """Bring the facts that a branch changed back into another session, as proposals.
+    """Propose the facts that a branch changed in another session.
 
     `holdfast facts proposals SESSION` lists them, `facts accept` and `facts decline` decide.
     """

@@ -14,7 +14,7 @@ from holdfast.core.frames import fold as frames_fold
 from holdfast.core.history import boundaries, withdrawals
 from holdfast.core.packs import calibration
 from holdfast.core.sessions import forks, layers, turns
-from holdfast.core.sessions.messages import extend_positions
+from holdfast.core.sessions.messages import extend_positions, fold_open_calls
 from holdfast.core.situation import fold as situation_fold
 from holdfast.model import limits
 from holdfast.model.events import OFFLOAD_EVENTS, RETAINED_EVENTS, Event
@@ -118,7 +118,8 @@ def _fold_creation(changes: dict[str, Any], event: Event | None, time_us: int) -
 
 
 def _fold_message(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:
-    changes |= {"messages": state.messages + 1, "waiting": state.waiting + 1}
+    changes["messages"] = state.messages + 1
+    changes["waiting"] = state.waiting + 1
     if not isinstance(event, MessageRecorded):
         return
     changes["tokens"] = min(state.tokens + event.tokens, limits.WHOLE_NUMBER)
@@ -127,26 +128,21 @@ def _fold_message(changes: dict[str, Any], state: SessionState, event: Event | N
     if event.role == "system":
         changes["pinned"] = (*state.pinned, seq)
     elif event.frame is None and not event.skipped:
-        changes |= {"live": state.live + 1, "spoken": extend_positions(state.spoken, seq)}
+        changes["live"] = state.live + 1
+        changes["spoken"] = extend_positions(state.spoken, seq)
     if event.role == "user":
         changes["turns"] = state.turns + 1
     elif event.role == "assistant" and not event.skipped:
         changes |= situation_fold.fold_reply(state, event)
     if event.frame is None and not event.skipped:
-        changes |= {
-            "asks": frames_fold.is_question_open(state.asks, event),
-            "errors": frames_fold.add_failures(state.errors, event),
-        }
+        changes["asks"] = frames_fold.is_question_open(state.asks, event)
+        changes["errors"] = frames_fold.add_failures(state.errors, event)
     if event.usage is not None:
         changes["usage"] = state.usage + event.usage
         if event.frame is None and event.role == "assistant":  # a frame's prompts are not the session's
             changes["calibration"] = calibration.note_usage_report(state.calibration, event.usage, event.source, seq)
-    if event.tool_calls:
-        opened = (OpenCall(call.id, call.name, call.provider_id, event.frame) for call in event.tool_calls)
-        changes["open_calls"] = (*state.open_calls, *opened)
-    elif event.tool_results:
-        answered = {result.tool_call_id for result in event.tool_results}
-        changes["open_calls"] = tuple(call for call in state.open_calls if call.id not in answered)
+    if event.tool_calls or event.tool_results:
+        changes["open_calls"] = fold_open_calls(state.open_calls, event)
 
 
 def _fold_other(

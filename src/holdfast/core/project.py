@@ -37,7 +37,7 @@ from holdfast.model.rows import (
     SessionRow,
     TokenRow,
 )
-from holdfast.model.sessions.events import OffloadAcknowledged
+from holdfast.model.sessions.events import MessageRecorded, OffloadAcknowledged
 from holdfast.model.state import SessionState
 
 SHARED_ROWS = (FrameRow, HandleRow, PageRow, EntryRow, ChunkRow, FactRow, DependRow, MentionRow)
@@ -85,8 +85,9 @@ def project_event(
     seq = before.version + 1
     for ref in dict.fromkeys(event_blob_refs(event)):
         yield BlobRow(**scope.columns, digest=ref.digest, seq=seq, size=ref.size)
-    yield from _handle_rows(scope, before, event)
-    yield from _entry_rows(scope, seq, event, time_us)
+    if not isinstance(event, MessageRecorded):  # most events
+        yield from _handle_rows(scope, before, event)
+        yield from _entry_rows(scope, seq, event, time_us)
     if frames:
         yield from _frame_token_rows(scope, before, event, frames)
     stretch = find_offload(before, event, event_type)

@@ -15,7 +15,7 @@ from holdfast.core.sessions.messages import closing_text
 from holdfast.errors import Contended, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
-from holdfast.flows.execute import CommandBatch, CommandRequest, execute
+from holdfast.flows.execute import CommandBatch, CommandRequest, Execution, execute
 from holdfast.flows.load import StateCache, load_session_state
 from holdfast.model import limits
 from holdfast.model.commands import SessionCommand
@@ -25,7 +25,7 @@ from holdfast.model.frames.frames import TokenWeights
 from holdfast.model.history.plans import Faithful, PlanPolicy
 from holdfast.model.history.prices import PRICES, Prices
 from holdfast.model.inputs import CallInput, DecisionInput, FactWriter, FrameInput, LedgerInput
-from holdfast.model.log import AppendResult, StoredEvent
+from holdfast.model.log import StoredEvent
 from holdfast.model.names import LedgerId, Scope, check_name, check_whole
 from holdfast.model.packs.pack import Brief
 from holdfast.model.policy import Policy
@@ -102,7 +102,7 @@ def execute_command(
     bodies: Iterable[BlobRef] = (),
     spent: Iterable[int] = (),
     digest: str = "",
-) -> Flow[AppendResult]:
+) -> Flow[Execution]:
     """Execute one command. `closing_reason` is why it closes open calls; `bodies` must be stored before it."""
     inputs = build_input(session.engine, tokens=tokens, closing_reason=closing_reason, spent=spent, digest=digest)
     requests = [CommandRequest(command, inputs)]
@@ -157,7 +157,7 @@ def execute_commands(
     cause: str | None = None,
     bodies: Iterable[BlobRef] = (),
     key_content: bytes | None = None,
-) -> Flow[AppendResult]:
+) -> Flow[Execution]:
     """Execute commands at one time, all or none. `key_content` is the content that the key is bound to, if it is not the
     commands: they may depend on more than what the caller passed."""
     time_us = requests[0].inputs.time_us

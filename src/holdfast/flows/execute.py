@@ -7,7 +7,7 @@ folded once: the same pass gives the next state and the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -66,6 +66,13 @@ class CommandBatch(msgspec.Struct, frozen=True, kw_only=True):
     """The version that the first stream must have."""
     preconditions: tuple[Callable[[], object], ...] = ()
     """Each raises if it is not met. Checked after the key was looked up, before the append."""
+
+
+class Execution(AppendResult, frozen=True, gc=False):
+    """The events of a command as they are stored."""
+
+    decided: tuple[Event, ...] = ()
+    """The same events, decoded; none for a repeated command."""
 
 
 class _StaleStateError(Exception):
@@ -135,25 +142,28 @@ class _StreamChanges:
         return StreamWrite(self.stream, self.version, new, rows, snapshot, self.erase, self.base)
 
 
-def execute(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[AppendResult]:
+def execute(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[Execution]:
     """The events of the batch, appended now or when its key was first used; none if it changed nothing."""
-    streams = dict.fromkeys(request.command.stream for request in batch.requests)
-    return effects.run_exclusively(list(streams), _execute_in_turn(batch, cache, ids))
+    targets = [request.command.stream for request in batch.requests]
+    return effects.run_exclusively([*dict.fromkeys(targets)], _execute_in_turn(batch, targets, cache, ids))
 
 
-def _execute_in_turn(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[AppendResult]:
+def _execute_in_turn(
+    batch: CommandBatch, targets: Sequence[StreamId], cache: StateCache, ids: IdSource
+) -> Flow[Execution]:
+    """`targets` are the streams of the requests, in their order."""
     content = batch.key_content or codec.encode_commands([request.command for request in batch.requests])
     fresh = False
     last_conflict: VersionConflict | None = None
     for _ in range(limits.REDECIDE_TRIES):
-        streams = yield from _load_streams(batch, cache, fresh=fresh)
+        streams = yield from _load_streams(targets, cache, fresh=fresh)
         if batch.key is not None:  # after the state: then another try of this command cannot have changed it
-            first = yield from effects.find(batch.requests[0].command.stream.tenant, batch.key)
+            first = yield from effects.find(targets[0].tenant, batch.key)
             if first:
-                return chain.answer_repeated_key(batch.key, content, first)
+                return Execution(chain.answer_repeated_key(batch.key, content, first).events, repeated=True)
         try:
-            _check_expected(batch, streams)
-            yield from _decide_batch(batch, streams, cache, fresh=fresh)
+            _check_expected(batch.expected, streams[targets[0]])
+            yield from _decide_batch(batch, [streams[stream] for stream in targets], cache, fresh=fresh)
         except _StaleStateError as stale:
             last_conflict, fresh = stale.conflict, True
             continue
@@ -168,7 +178,7 @@ def _execute_in_turn(batch: CommandBatch, cache: StateCache, ids: IdSource) -> F
             fresh = True
             continue
         if not changes:
-            return AppendResult(())
+            return Execution(())
         for check in batch.preconditions:
             yield from effects.run_outside(check)
         try:
@@ -188,31 +198,30 @@ def _execute_in_turn(batch: CommandBatch, cache: StateCache, ids: IdSource) -> F
     ) from last_conflict
 
 
-def _load_streams(batch: CommandBatch, cache: StateCache, *, fresh: bool) -> Flow[dict[StreamId, _StreamChanges]]:
+def _load_streams(
+    targets: Sequence[StreamId], cache: StateCache, *, fresh: bool
+) -> Flow[dict[StreamId, _StreamChanges]]:
     streams: dict[StreamId, _StreamChanges] = {}
-    for request in batch.requests:
-        stream = request.command.stream
+    for stream in targets:
         if stream not in streams:
             load = load_ledger_state if stream.kind == "ledger" else load_session_state
             streams[stream] = _StreamChanges(stream, (yield from load(stream, cache, fresh=fresh)))
     return streams
 
 
-def _check_expected(batch: CommandBatch, streams: dict[StreamId, _StreamChanges]) -> None:
-    stream = batch.requests[0].command.stream
-    actual = streams[stream].version
-    if batch.expected is not None and batch.expected != actual:
-        raise VersionConflict(stream=stream, expected=batch.expected, actual=actual)
+def _check_expected(expected: int | None, changes: _StreamChanges) -> None:
+    if expected is not None and expected != changes.version:
+        raise VersionConflict(stream=changes.stream, expected=expected, actual=changes.version)
 
 
 def _decide_batch(
-    batch: CommandBatch, streams: dict[StreamId, _StreamChanges], cache: StateCache, *, fresh: bool
+    batch: CommandBatch, changes: Sequence[_StreamChanges], cache: StateCache, *, fresh: bool
 ) -> Flow[None]:
     """Decide each command on the state after those before it. A fact gets the seq of the message recorded with it."""
     message = 0
-    for request in batch.requests:
+    for request, each in zip(batch.requests, changes, strict=True):
         try:
-            message = yield from _decide_request(request, streams[request.command.stream], message, cache)
+            message = yield from _decide_request(request, each, message, cache)
         except HoldfastError as error:
             if request.refusals is None or not fresh:
                 raise
@@ -224,8 +233,8 @@ def _decide_request(request: CommandRequest, changes: _StreamChanges, message: i
     command, inputs = request.command, request.inputs
     if isinstance(command, ForkSession | ForkLedger):
         if changes.version:
-            *_, name = changes.stream.key
-            raise SessionExists(session=name, actor=changes.stream.key[-2])
+            actor, name, *_ = changes.stream.key if isinstance(command, ForkSession) else changes.stream.key[1:]
+            raise SessionExists(session=name, actor=actor)
         base = yield from load_fork_base(command.parent.stream, command.cut, changes.stream, cache)
         changes.begin_fork(base)
         inputs = msgspec.structs.replace(inputs, fork=base.origin)
@@ -252,7 +261,7 @@ def _decide_request(request: CommandRequest, changes: _StreamChanges, message: i
 
 def _commit(
     batch: CommandBatch, content: bytes, changes: list[_StreamChanges], cache: StateCache, ids: IdSource
-) -> Flow[AppendResult]:
+) -> Flow[Execution]:
     writes = tuple(each.build_write(ids) for each in changes)
     request = Append(
         ids.command_id(),
@@ -269,12 +278,13 @@ def _commit(
         for each in changes:
             cache.drop(each.stream)
         raise
-    for each in changes:
-        if result.repeated:
+    if result.repeated:
+        for each in changes:
             cache.drop(each.stream)
-        else:
-            cache.put(each.stream, each.state)
-    return result
+        return Execution(result.events, repeated=True)
+    for each in changes:
+        cache.put(each.stream, each.state)
+    return Execution(result.events, decided=tuple(event for each in changes for event in each.events))
 
 
 def build_snapshot(stream: StreamId, before: int, state: StreamState) -> Snapshot | None:

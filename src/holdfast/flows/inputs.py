@@ -40,8 +40,9 @@ def complete_input(
     command: SessionCommand, inputs: DecisionInput, state: SessionState
 ) -> Flow[tuple[SessionCommand, DecisionInput]]:
     """The command and its input, completed."""
+    if not isinstance(command, RecordMessages) or command.frame is not None or command.reservation is not None:
+        inputs = yield from complete_frame_input(command, inputs, state)
     stream = command.scope.stream
-    inputs = yield from complete_frame_input(command, inputs, state)
     match command:
         case RecordMessages():
             return command, _add_resolved_calls(inputs, (yield from _find_resolved_calls(command, state)))
@@ -59,18 +60,26 @@ def complete_input(
         case RecordAction(tool_calls=None):
             calls = yield from find_answered_calls(stream, state, command.frame)
             return command, msgspec.structs.replace(inputs, actions=ActionInput(calls))
-        case ErasePayloads(alone=False):
-            seqs = yield from find_erased_seqs(stream, command.seqs)
-            return msgspec.structs.replace(command, seqs=tuple(sorted(seqs))), inputs
-        case DestroySession():
-            forks = yield from find_children(stream)
-            return command, msgspec.structs.replace(inputs, forks=tuple(row.session for row in forks if not row.gone))
         case AppendEntries():
             return command, (yield from complete_append(command, inputs))
-        case DeleteEntries():
-            seqs = yield from find_erased_seqs(stream, (yield from find_entry_seqs(command)))
-            return command, msgspec.structs.replace(inputs, entries=EntryInput(erased=tuple(sorted(seqs))))
+        case ErasePayloads(alone=False) | DeleteEntries() | DestroySession():
+            return (yield from _complete_removal(command, inputs))
     return command, inputs
+
+
+def _complete_removal(
+    command: ErasePayloads | DeleteEntries | DestroySession, inputs: DecisionInput
+) -> Flow[tuple[SessionCommand, DecisionInput]]:
+    """The events that are erased together; the forks that need the session."""
+    stream = command.scope.stream
+    if isinstance(command, DestroySession):
+        forks = yield from find_children(stream)
+        return command, msgspec.structs.replace(inputs, forks=tuple(row.session for row in forks if not row.gone))
+    if isinstance(command, ErasePayloads):
+        seqs = yield from find_erased_seqs(stream, command.seqs)
+        return msgspec.structs.replace(command, seqs=tuple(sorted(seqs))), inputs
+    seqs = yield from find_erased_seqs(stream, (yield from find_entry_seqs(command)))
+    return command, msgspec.structs.replace(inputs, entries=EntryInput(erased=tuple(sorted(seqs))))
 
 
 def _add_resolved_calls(inputs: DecisionInput, resolved: dict[str, ResolvedCall]) -> DecisionInput:

@@ -22,6 +22,7 @@ from holdfast.core.history.views import Display, PartialPiece
 from holdfast.core.project import SessionFold
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
+from holdfast.flows.packs.memory import PackMemory
 from holdfast.model import limits
 from holdfast.model.events import Event
 from holdfast.model.facts.fact import FactState
@@ -108,40 +109,47 @@ class StateCache:
         self._size = size
         self._most = weight
         self._weight = 0
-        self._states: OrderedDict[StreamId, StreamState] = OrderedDict()
+        self._states: OrderedDict[StreamId, tuple[StreamState, int]] = OrderedDict()
+        """Each with its weight."""
         self._doubtful: set[StreamId] = set()
         self.views = ViewCache()
         self.prepared = PreparedSummaries()
         self.packs = UnansweredPacks()
+        self.last_packs = PackMemory()
         self._mutex = threading.Lock()
 
     def get(self, stream: StreamId) -> StreamState | None:
         with self._mutex:
-            state = self._states.get(stream)
-            if state is not None:
-                self._states.move_to_end(stream)
-            return state
+            cached = self._states.get(stream)
+            if cached is None:
+                return None
+            self._states.move_to_end(stream)
+            return cached[0]
 
     def put(self, stream: StreamId, state: StreamState) -> None:
+        weight = state.weight
         with self._mutex:
             cached = self._states.get(stream)
-            if cached is not None and cached.version > state.version:
+            if cached is not None and cached[0].version > state.version:
                 return  # a slow reader has an older state
+            if isinstance(state, LedgerState):
+                self.last_packs.drop(stream)
             self._forget(stream)
-            self._states[stream] = state
-            self._weight += state.weight
+            self._states[stream] = (state, weight)
+            self._weight += weight
             while len(self._states) > 1 and (len(self._states) > self._size or self._weight > self._most):
                 self._forget(next(iter(self._states)))
 
     def drop(self, stream: StreamId) -> None:
         self.views.drop(stream)
+        self.last_packs.drop(stream)
         with self._mutex:
             self._forget(stream)
 
     def _forget(self, stream: StreamId) -> None:
-        state = self._states.pop(stream, None)
-        if state is not None:
-            self._weight -= state.weight
+        cached = self._states.pop(stream, None)
+        if cached is not None:
+            self._weight -= cached[1]
             self._doubtful.discard(stream)
 
     def doubt(self, moved: Callable[[StreamId], bool] | None) -> None:

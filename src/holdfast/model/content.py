@@ -183,4 +183,4 @@ def text_of(parts: Iterable[Part], between: str = "\n") -> str:
 
 def blob_refs(parts: Iterable[Part]) -> tuple[BlobRef, ...]:
     """The blobs that these parts refer to, in order."""
-    return tuple(ref for part in parts for ref in find_values(part, (BlobRef,)))
+    return tuple(ref for part in parts if type(part) is not Text for ref in find_values(part, (BlobRef,)))

@@ -136,6 +136,8 @@ GAPS = 256
 """How many such ranges are remembered; the oldest beyond them are read again."""
 VIEWED_BYTES = 32 << 20
 """Memory for views of conversations."""
+PACK_MEMORY_BYTES = 16 << 20
+"""Memory for the facts of the last packs of conversations."""
 UNANSWERED_PACKS = 64
 """Packs in the memory of an engine until their replies are recorded."""
 PREPARED_SUMMARIES = 256

@@ -262,10 +262,13 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
         """The approximate size in memory, in bytes."""
         parts = len(self.frames) * 2_048 + (len(self.open_calls) + len(self.summaries)) * 512 + len(self.pinned) * 32
         parts += (len(self.working) + len(self.environment)) * 256 + len(self.proposals) * 2_048
-        parts += sum(256 + len(each.reduced) * 512 + len(each.redacted) * 256 for each in self.views.values())
-        parts += sum(len(each.left_out) for each in self.views.values()) * 64
-        parts += sum(256 + len(each.waiters) * 128 for each in self.leases.values())
-        parts += len(self.standings) * 512 + sum(len(each.kept) for each in self.summaries) * 32
+        parts += len(self.standings) * 512
+        for view in self.views.values():
+            parts += 256 + len(view.reduced) * 512 + len(view.redacted) * 256 + len(view.left_out) * 64
+        for lease in self.leases.values():
+            parts += 256 + len(lease.waiters) * 128
+        for summary in self.summaries:
+            parts += len(summary.kept) * 32
         for each in self.withdrawals:
             parts += 256 + (len(each.ranges) + len(each.actions)) * 64 + len(each.proposals) * 2_048
             parts += (len(each.summaries) + len(each.reduced) + len(each.redacted)) * 512

@@ -25,7 +25,8 @@ def _collect_values(value: object, kinds: tuple[type[T], ...], found: list[T]) -
         found.append(value)
     elif isinstance(value, msgspec.Struct):
         for name in _fields_with(type(value), kinds):
-            _collect_values(getattr(value, name), kinds, found)
+            if inner := getattr(value, name):
+                _collect_values(inner, kinds, found)
     elif isinstance(value, dict):
         for each in value.values():
             _collect_values(each, kinds, found)

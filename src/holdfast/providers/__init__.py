@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+_CHAT_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+"""A message with a role and no other fields than these is neither an item nor a reply with its envelope."""
+
+
 def read(value: object) -> tuple[MessageDraft, ...]:
     """Return the messages in a value, usually one."""
     return _read_drafts(_require_message(value))
@@ -50,12 +54,14 @@ def read_all(values: object) -> tuple[MessageDraft, ...]:
     run: list[dict[str, Any]] = []
     for value in read_list(values, "the list of messages"):
         plain = _require_message(value)
-        if _is_item(plain) and openai.is_from_model(plain):
+        is_chat = "role" in plain and _CHAT_FIELDS.issuperset(plain)
+        if not is_chat and _is_item(plain) and openai.is_from_model(plain):
             run.append(plain)
             continue
-        drafts.extend(openai.read_items(run) if run else ())
-        run = []
-        drafts.extend(_read_drafts(plain))
+        if run:
+            drafts.extend(openai.read_items(run))
+            run = []
+        drafts.extend(read_message(plain) if is_chat else _read_drafts(plain))
     drafts.extend(openai.read_items(run) if run else ())
     return tuple(drafts)
 

@@ -32,8 +32,9 @@ def invalid_message(reason: str) -> InvalidArgument:
 def read_fields(value: object) -> dict[str, Any] | None:
     """Return the fields of a dict or of an object of an official client; None for any other value."""
     plain = value if type(value) is dict else dump(value)
-    if plain is not None and not all(type(key) is str for key in plain):
-        raise invalid_message(f"{describe_value(value)} has a key that is not text")
+    for key in plain or ():
+        if type(key) is not str:
+            raise invalid_message(f"{describe_value(value)} has a key that is not text")
     return plain
 
 

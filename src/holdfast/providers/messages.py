@@ -5,11 +5,12 @@ The formats overlap, so a message is read field by field and block by block, wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from holdfast.conversion import raw_arguments
+from holdfast.codec import encode
 from holdfast.errors import InvalidArgument, describe_value
-from holdfast.model.content import SkipReason, Source, Usage
+from holdfast.model.content import SkipReason, Source, Text, Usage
 from holdfast.model.sessions.messages import CallDraft, MessageDraft, ResultDraft
 from holdfast.providers.fields import (
     ANTHROPIC,
@@ -49,6 +50,10 @@ KNOWN_FIELDS = frozenset(
 )
 
 
+_PLAIN_ROLES = frozenset({"user", "assistant", "system"})
+_BESIDE_METADATA = KNOWN_FIELDS | OPENAI_FIELDS | ASIDES
+
+
 CallShell: TypeAlias = tuple[str, dict[str, Any]]
 """The provider of a call, and the fields of the call that a CallDraft does not have."""
 
@@ -80,7 +85,7 @@ class ReplyBuilder:
     def add_call(
         self, name: object, args: Any, call_id: object, shell: CallShell, *, always: bool, raw: object = None
     ) -> None:
-        """Add a call. `raw` is the text of the arguments, if they came as text.
+        """Add a call. `raw` is the text of the arguments, if they came as text. It is not yet checked that it spells them.
 
         A second call with the same id gets no id: its result must use the id that the session gives it."""
         provider_id = call_id
@@ -89,12 +94,14 @@ class ReplyBuilder:
             self._ids.add(call_id)
         if always:
             self._marked.add(len(self._entries))
-        text = raw_arguments(args, raw) if isinstance(raw, str) else None
+        text = raw if type(raw) is str and type(args) is dict and raw != encode(args).decode() else None
         self._entries.append((shell, CallDraft(name, args, provider_id, text)))
 
     @property
     def content(self) -> list[DraftPart]:
-        last = max((at for at, (_, call) in enumerate(self._entries) if call is None), default=-1)
+        last = len(self._entries) - 1
+        while last >= 0 and self._entries[last][1] is not None:
+            last -= 1
         return [
             wrap_shell(*part) if type(part) is tuple else part  # type: ignore[misc]
             for at, (part, call) in enumerate(self._entries)
@@ -107,19 +114,22 @@ class ReplyBuilder:
 
     def build_draft(self, usage: Usage | None = None, source: Source | None = None) -> MessageDraft:
         """Build the draft of the reply."""
+        content, calls = self.content, self.calls
         return MessageDraft(
             role="assistant",
-            content=self.content or (),
-            tool_calls=self.calls,
+            content=content or (),
+            tool_calls=calls,
             usage=usage,
             source=source,
-            skipped=self.skip_reason(source),
+            skipped=self.skip_reason(source, content, calls),
         )
 
-    def skip_reason(self, source: Source | None = None) -> SkipReason | None:
-        """Return why the reply is shown to no model; None if it is shown."""
+    def skip_reason(
+        self, source: Source | None, content: Sequence[DraftPart], calls: Sequence[CallDraft]
+    ) -> SkipReason | None:
+        """Return why the reply of these parts and calls is shown to no model; None if it is shown."""
         stop = None if source is None else source.stop
-        return find_skip_reason(stop, self.content, self.calls, refused=self.is_refusal)
+        return find_skip_reason(stop, content, calls, refused=self.is_refusal)
 
 
 def read_message(
@@ -128,6 +138,11 @@ def read_message(
     """Read one message. Tool results beside other content become a message before it."""
     role: Any = item.get("role")
     name = get_text(item, "role")
+    text = item.get("content")
+    if len(item) == 2 and type(text) is str and text and name in _PLAIN_ROLES:
+        parts, stop = [Text(text)], None if source is None else source.stop
+        skipped = find_skip_reason(stop, parts, ()) if name == "assistant" else None
+        return (MessageDraft(role=role, content=parts, usage=usage, source=source, skipped=skipped),)
     if name == "developer":
         role = "system"
     if name == "function" or (name == "tool" and "tool_call_id" in item):
@@ -135,23 +150,24 @@ def read_message(
     reply = ReplyBuilder()
     results = (*add_message(reply, item, issuer), *_read_own_results(item))
     content: Any = reply.content or ()
+    calls = reply.calls
     metadata = _extra_metadata(item)
-    has_more = content or reply.calls
+    has_more = content or calls
     if results and name != "tool":
         answer = MessageDraft(role="tool", tool_results=results, metadata=None if has_more else metadata)
         if not has_more:
             return (answer,)
-        return answer, MessageDraft(role=role, content=content, tool_calls=reply.calls, metadata=metadata)
+        return answer, MessageDraft(role=role, content=content, tool_calls=calls, metadata=metadata)
     return (
         MessageDraft(
             role=role,
             content=content,
-            tool_calls=reply.calls,
+            tool_calls=calls,
             tool_results=results,
             usage=usage or read_own_usage(item.get("usage")),
             source=source,
             metadata=metadata,
-            skipped=reply.skip_reason(source) if name == "assistant" and not results else None,
+            skipped=reply.skip_reason(source, content, calls) if name == "assistant" and not results else None,
         ),
     )
 
@@ -209,6 +225,8 @@ def _side_fields(item: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of an OpenAI message beside its content, with its role or its type."""
     is_item = get_text(item, "type") == "message"
     names = OPENAI_FIELDS | {"id", "status"} if is_item else OPENAI_FIELDS
+    if names.isdisjoint(item):
+        return {}
     fields = remaining_fields({key: value for key, value in item.items() if key in names}, frozenset())
     label = "type" if is_item else "role"
     return {label: item.get(label), **fields} if fields else {}
@@ -219,7 +237,9 @@ def _extra_metadata(item: dict[str, Any]) -> Any:
     metadata = item.get("metadata")
     if metadata is not None:
         return metadata
-    known = KNOWN_FIELDS | OPENAI_FIELDS | ASIDES
+    known = _BESIDE_METADATA
+    if known.issuperset(item):
+        return None
     if get_text(item, "type") == "message":
         known |= {"id", "status"}
     return {key: value for key, value in item.items() if key not in known and value is not None} or None

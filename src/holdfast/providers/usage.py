@@ -40,7 +40,7 @@ def read_anthropic_usage(value: object) -> Usage | None:
 
 def read_own_usage(value: object) -> Usage | None:
     """Read a Usage, or a dict with its fields."""
-    if type(value) is Usage:
+    if value is None or type(value) is Usage:
         return value
     figures = _read_figures(value)
     return _build_usage(*(_read_figure(figures, name) for name in Usage.__struct_fields__))

@@ -112,10 +112,13 @@ def check_adoption(head: StreamHead, event: StoredEvent, bases: Mapping[StreamId
 
 def matching_values(table: type[Row], among: ColumnValues) -> dict[str, tuple[str | int, ...]]:
     """Return for each column the values of its type, each once."""
-    return {
-        column: tuple(dict.fromkeys(value for value in values if can_match(table, ({column: value},))))
-        for column, values in among.items()
-    }
+    return {column: tuple(dict.fromkeys(_values_of_type(table, column, some))) for column, some in among.items()}
+
+
+def _values_of_type(table: type[Row], column: str, values: Sequence[str | int]) -> Sequence[str | int]:
+    if not table.__annotations__[column].startswith("int"):
+        return [value for value in values if type(value) is str]
+    return [value for value in values if type(value) is int and abs(value) <= limits.WHOLE_NUMBER]
 
 
 def can_match(table: type[Row], conditions: Iterable[Mapping[str, str | int] | Mapping[str, int]]) -> bool:

@@ -9,6 +9,7 @@ the length of the text.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -19,8 +20,12 @@ _PAIRS = {"”": "“", "»": "«", "«": "»", "›": "‹", "」": "「", "』
 """Closing quotes, with the opening one."""
 _LAST_CHARS = 2_000
 """Only the end of a text is read."""
+_ENDING_CHARS = 64
+"""More than the longest ending that only questions have."""
 _CLOSINGS = 4
 """Closing sentences that may follow a question."""
+_SENTENCE_CHARS = 150
+"""How much of the end of a text is searched first for its last sentence."""
 _OPTION_WORDS = 12
 """The longest option; a longer item may be an answer."""
 _LINK = re.compile(r"\[([^\[\]\n]{0,300})\]\([^()\s]{0,500}\)")
@@ -60,10 +65,13 @@ _OFFER = re.compile(
 def is_question(text: str) -> bool:
     """Whether a text ends with a question, or with a request for an answer."""
     lines = list(_prose_lines(text))
-    prose = "\n".join(lines)[-_LAST_CHARS:].strip()
+    whole = "\n".join(lines)
+    prose = whole[-_LAST_CHARS:].strip()
     if not prose:
         return False
-    if _ends_with_mark(prose) or _ENDINGS.search(prose) or _is_armenian_question(prose):
+    if whole.isascii() and "?" not in whole:  # most replies
+        return _ends_with_request(prose)
+    if _ends_with_mark(prose) or _ENDINGS.search(prose[-_ENDING_CHARS:]) or _is_armenian_question(prose):
         return True
     short = _ASIDE.sub("", prose) if ")" in prose or "]" in prose or "）" in prose else prose
     if short != prose and _ends_with_mark(short):
@@ -135,11 +143,27 @@ def _offers_options(lines: Sequence[str]) -> bool:
 
 def _ends_with_request(text: str) -> bool:
     """Whether only closings follow a question, or the last sentence is a request."""
-    sentences = [part for part in _SENTENCES.split(text) if any(char.isalnum() for char in part)]
-    for sentence in reversed(sentences[-_CLOSINGS - 1 :]):
+    for sentence in itertools.islice(_iter_sentences_back(text), _CLOSINGS + 1):
         bare = sentence.strip(" \t*_~\"'“”»«()[].!…,;:-–—")
         if _ends_with_mark(sentence) or (_REQUEST.fullmatch(bare) and not _OFFER.search(bare)):
             return True
         if not _CLOSING.fullmatch(bare.rstrip("".join(_ENDS))) or _OFFER.search(bare):
             return False
     return False
+
+
+def _iter_sentences_back(text: str) -> Iterator[str]:
+    """The sentences of a text that have a letter or a digit, the last one first. The text is read as far as needed."""
+    end, size = len(text), _SENTENCE_CHARS
+    while end:
+        start = max(0, end - size)
+        while start and text[start].isspace():  # blanks between two sentences are not cut
+            start -= 1
+        cuts = [match.span() for match in _SENTENCES.finditer(text, start, end)]
+        if not start:
+            cuts.insert(0, (0, 0))
+        for before, after in reversed(cuts):
+            if any(map(str.isalnum, text[after:end])):
+                yield text[after:end]
+            end = before
+        size *= 2

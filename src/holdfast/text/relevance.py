@@ -10,7 +10,7 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.model import limits
@@ -58,51 +58,89 @@ def parse_query(query: str) -> QueryTerms:
     return QueryTerms(terms, frozenset(term.stem for term in terms), frozenset(term.kin for term in terms) - {""})
 
 
+class _TextTerms(NamedTuple):
+    """The terms of a text."""
+
+    terms: tuple[Term, ...]
+    different: tuple[Term, ...]
+    stems: frozenset[str]
+    kin: frozenset[str]
+
+
 def matched_share(query: QueryTerms, text: str) -> float:
     """The share of a query's words that a text has, from 0 to 1. Kin count for less."""
-    terms = _terms_of(text)
-    stems, kin = {term.stem for term in terms}, {term.kin for term in terms} - {""}
-    matches = sum(1.0 if term.stem in stems else KIN_WEIGHT if term.kin in kin else 0.0 for term in query.terms)
+    read = _terms_of(text)
+    matches = sum(
+        1.0 if term.stem in read.stems else KIN_WEIGHT if term.kin in read.kin else 0.0 for term in query.terms
+    )
     return round(matches / len(query.terms), 6) if query.terms else 0.0
 
 
-def _terms_of(text: str) -> tuple[Term, ...]:
-    return _cached_terms(text) if len(text) <= _SHORT_CHARS else tuple(map(term_of, split_words(text)))
+def _terms_of(text: str) -> _TextTerms:
+    return _cached_terms(text) if len(text) <= _SHORT_CHARS else _read_terms(text)
 
 
-@functools.lru_cache(maxsize=1 << 12)
-def _cached_terms(text: str) -> tuple[Term, ...]:
-    return tuple(map(term_of, split_words(text)))
+def _read_terms(text: str) -> _TextTerms:
+    terms = tuple(map(term_of, split_words(text)))
+    different = tuple(dict.fromkeys(terms))
+    kin = frozenset(term.kin for term in different) - {""}
+    return _TextTerms(terms, different, frozenset(term.stem for term in different), kin)
 
 
-def _count_terms(query: QueryTerms, terms: Iterable[Term]) -> dict[str, float]:
+_cached_terms = functools.lru_cache(maxsize=1 << 12)(_read_terms)
+
+
+def _count_terms(query: QueryTerms, terms: Iterable[Term], counts: dict[str, float]) -> None:
+    """Add the number of occurrences of each query term, kin with their weight."""
+    for stem, kin in terms:
+        if stem in query.stems:
+            counts[stem] = counts.get(stem, 0.0) + 1
+        elif kin in query.kin:
+            counts[kin] = counts.get(kin, 0.0) + KIN_WEIGHT
+
+
+class _FactMatch(NamedTuple):
+    """What a fact has of a query."""
+
+    counts: dict[str, float]
     """The number of occurrences of each query term, kin with their weight."""
+    length: int
+    """The number of its words."""
+    bonus: float
+    """For words of its key, and for names."""
+
+
+def _match_fact(query: QueryTerms, names: Collection[str], fact: Fact) -> _FactMatch:
+    text = value_text(fact.value)
+    key, value = _terms_of(fact.key), _terms_of(text)
     counts: dict[str, float] = {}
-    for term in terms:
-        if term.stem in query.stems:
-            counts[term.stem] = counts.get(term.stem, 0.0) + 1
-        elif term.kin in query.kin:
-            counts[term.kin] = counts.get(term.kin, 0.0) + KIN_WEIGHT
-    return counts
+    bonus = 0.0
+    if names:
+        lower = text[:_READ_CHARS].lower()
+        bonus = sum([name in lower for name in names]) / len(names)
+    if not query.stems.isdisjoint(key.stems) or not query.kin.isdisjoint(key.kin):
+        _count_terms(query, key.terms, counts)
+        different = counts
+        if len(key.different) < len(key.terms):
+            different = {}
+            _count_terms(query, key.different, different)
+        bonus += sum([min(count, 1.0) for count in different.values()]) / len(key.different)
+    if not query.stems.isdisjoint(value.stems) or not query.kin.isdisjoint(value.kin):
+        _count_terms(query, value.terms, counts)
+    return _FactMatch(counts, len(key.terms) + len(value.terms), bonus)
 
 
-def _score_words(query: QueryTerms, facts: Sequence[Fact]) -> list[float]:
+def _score_words(matches: Sequence[_FactMatch]) -> list[float]:
     """Score facts by their words (BM25), the best with 1: a word that few facts have counts for more."""
-    lengths, counts = [], []
-    for fact in facts:
-        terms = (*_terms_of(fact.key), *_terms_of(value_text(fact.value)))
-        counts.append(_count_terms(query, terms))
-        lengths.append(len(terms))
-    common = Counter(word for count in counts for word in count)
-    mean = sum(lengths) / len(lengths) if lengths else 1.0
-    scores = [
-        sum(
-            math.log(1 + (len(facts) - common[word] + 0.5) / (common[word] + 0.5))
-            * (count[word] * 2.2 / (count[word] + 0.3 + 0.9 * length / mean))
-            for word in sorted(count)
-        )
-        for count, length in zip(counts, lengths, strict=True)
-    ]
+    common = Counter(word for match in matches for word in match.counts)
+    weights = {word: math.log(1 + (len(matches) - many + 0.5) / (many + 0.5)) for word, many in common.items()}
+    mean = sum(match.length for match in matches) / len(matches) if matches else 1.0
+    scores: list[float] = []
+    for counts, length, _ in matches:
+        score = 0.0
+        for word in sorted(counts) if len(counts) > 1 else counts:
+            score += weights[word] * (counts[word] * 2.2 / (counts[word] + 0.3 + 0.9 * length / mean))
+        scores.append(score)
     best = max(scores, default=0.0) or 1.0
     return [score / best for score in scores]
 
@@ -111,13 +149,9 @@ def rank_facts(query: str, facts: Sequence[Fact]) -> list[tuple[int, float]]:
     """Rank facts: indexes with a score from 0 to 3, best first. Of equal scores, claims come last, newer facts first."""
     terms = parse_query(query)
     names = {name.lower().rstrip(".,:/") for name in _NAME.findall(query[:_READ_CHARS])} - _COMMON_WORDS
-    ranks = []
-    for index, (fact, score) in enumerate(zip(facts, _score_words(terms, facts), strict=True)):
-        key = {*_terms_of(fact.key)}
-        value = value_text(fact.value)[:_READ_CHARS].lower()
-        bonus = sum(name in value for name in names) / len(names) if names else 0.0
-        bonus += sum(min(count, 1.0) for count in _count_terms(terms, key).values()) / len(key) if key else 0.0
-        ranks.append((index, round(score + bonus, 6)))
+    matches = [_match_fact(terms, names, fact) for fact in facts]
+    scores = zip(matches, _score_words(matches), strict=True)
+    ranks = [(index, round(score + match.bonus, 6)) for index, (match, score) in enumerate(scores)]
 
     def order(rank: tuple[int, float]) -> tuple[float, bool, int, int]:
         fact = facts[rank[0]]

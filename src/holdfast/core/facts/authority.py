@@ -5,7 +5,7 @@ Law: authority comes from the channel, never from the text of a message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from holdfast.model.policy import AuthorityLadder
 
@@ -37,6 +37,6 @@ def lowest_rung(ladder: AuthorityLadder, names: Iterable[str]) -> str:
     return min((rung(ladder, name) for name in names), key=lambda each: rank(ladder, each))
 
 
-def may_know(requires: Iterable[str], permissions: Iterable[str] | None) -> bool:
+def may_know(requires: Collection[str], permissions: Iterable[str] | None) -> bool:
     """Whether a reader with these permissions may read something; None for a reader without limits."""
-    return permissions is None or set(requires) <= set(permissions)
+    return permissions is None or not requires or set(requires) <= set(permissions)

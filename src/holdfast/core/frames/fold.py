@@ -77,6 +77,8 @@ def add_failures(before: tuple[str, ...], event: MessageRecorded) -> tuple[str, 
     """The calls that failed since the last reply, after one more message."""
     if event.role == "assistant":
         return ()
+    if not event.tool_results:
+        return before
     failed = (result.tool_call_id for result in event.tool_results if result.is_error)
     return (*before, *failed)[-limits.ERRORS_KEPT :]
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -47,6 +48,23 @@ class FactEnd(msgspec.Struct, frozen=True):
     """The ids of the messages and calls that it came from."""
 
 
+class FoundStatements:
+    """The statements in the texts of a view. Those of a text that was in the view before, with the same facts, are not
+    searched again."""
+
+    def __init__(self, before: FoundStatements | None = None) -> None:
+        self._before = {} if before is None else before.statements
+        self.statements: dict[str, tuple[tuple[object, ...], tuple[GuardStatement, ...]]] = {}
+        """By text, with the other arguments of the search."""
+
+    def find(self, text: str, facts: Sequence[GuardFact], **arguments: Any) -> tuple[GuardStatement, ...]:
+        known = self._before.get(text)
+        if known is None or known[0] != (facts, arguments):
+            known = (facts, arguments), finder.find_statements(text, facts, **arguments)
+        self.statements[text] = known
+        return known[1]
+
+
 class GuardInput(msgspec.Struct, frozen=True, kw_only=True):
     """What a view may not show, and what has to stay: loaded once, for the text in view."""
 
@@ -67,6 +85,7 @@ class GuardInput(msgspec.Struct, frozen=True, kw_only=True):
     """For withheld facts whose value a user typed: the first such message."""
     opaque_texts: dict[str, str] = msgspec.field(default_factory=dict)
     """The texts of signed parts in the blob store, by digest."""
+    found: FoundStatements = msgspec.field(default_factory=FoundStatements)
 
     @property
     def is_idle(self) -> bool:
@@ -189,7 +208,7 @@ class _RedactionReport:
         endings = self._input.endings
         names = {fact.id for fact in facts}
         sources = [fact.id for fact in facts if fact.id in endings and endings[fact.id].sources & self._ids]
-        statements = finder.find_statements(
+        statements = self._input.found.find(
             text,
             facts,
             spans=[span for span in spans if span.id in names],
@@ -266,6 +285,8 @@ def find_candidate_facts(
 ) -> list[GuardFact]:
     """The facts that a text from these events may state; none if there is nothing to guard in it."""
     terms = finder.lookup_terms(text) | (finder.lookup_terms(label) if label else frozenset())
+    if not spans and guard_input.by_term.keys().isdisjoint(terms):
+        return []
     indexes = {at for term in terms & guard_input.by_term.keys() for at in guard_input.by_term[term]}
     named = {span.id for span in spans}
     indexes |= {at for at, fact in enumerate(guard_input.facts) if fact.id in named} if named else set()
@@ -295,6 +316,9 @@ def guard_items(guard_input: GuardInput, items: Sequence[HistoryItem], count: Ca
     for item in items:
         if isinstance(item, Summary):
             shown.append(_guard_summary(guard_input, item, count, reports))
+        elif (text := _find_clear_text(guard_input, item)) is not None:
+            shown.append(item)
+            before = text
         else:
             shown.append(_guard_group(guard_input, item, count, reports, before, statements))
             before = item.messages[-1].text
@@ -308,6 +332,17 @@ def guard_items(guard_input: GuardInput, items: Sequence[HistoryItem], count: Ca
         sum(item.tokens for item in shown),
         tuple(dict.fromkeys(name for report in reports for name in (*report.facts, *report.exposed))),
     )
+
+
+def _find_clear_text(guard_input: GuardInput, group: MessageGroup) -> str | None:
+    """The text of a group that is one plain text, and can state no fact; None of any other."""
+    message = group.messages[0]
+    if len(group.messages) > 1 or len(message.content) != 1 or message.tool_calls or message.tool_results:
+        return None
+    (part,) = message.content
+    if not isinstance(part, Text) or message.seq in guard_input.spans:
+        return None
+    return part.text if guard_input.by_term.keys().isdisjoint(finder.lookup_terms(part.text)) else None
 
 
 def _build_exposure(guard_input: GuardInput, at: int, name: str) -> Exposure:

@@ -18,7 +18,8 @@ from holdfast.model.history.plans import CustomStrategy, Level, PriorityBased, S
 
 KEEP_RECENT = 10
 BREADCRUMB_KIND = "breadcrumb"
-_LONG_WORD = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{200,}")
+_LONG_CHARS = 200
+_LONG_WORD = re.compile(rf"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{{{_LONG_CHARS},}}")
 """Keys, digests, images as text: nobody reads these."""
 _UNBROKEN_TEXT = re.compile(r"(?<![!-~])[!-~]{2000,}")
 """Text for machines, without a space. Scripts that have no spaces are not meant."""
@@ -134,6 +135,8 @@ def _check_item(
 def lighten(text: str) -> str:
     """The text without trailing blanks, repeated empty lines, lines that repeat the one before, and the inside of very long
     strings. Never longer; a second call changes nothing."""
+    if len(text) < _LONG_CHARS and "\n" not in text:
+        return text.rstrip()
     lines: list[str] = []
     for line in text.split("\n"):
         line = _LONG_WORD.sub(lambda match: _abbreviate(match.group(), 48, 24), line.rstrip())

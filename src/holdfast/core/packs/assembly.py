@@ -11,9 +11,10 @@ Laws:
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -65,6 +66,8 @@ class PackCandidate(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     section: Section
     text: str
+    tokens: int = 0
+    """Of the text, in the count of the engine, if they are known."""
     label: int = 0
     """The length of the label that the text begins with: the engine wrote it, and the guard leaves it alone."""
     priority: Priority = "medium"
@@ -114,10 +117,15 @@ class PackTail(msgspec.Struct, frozen=True, kw_only=True):
     """What follows the history, section by section."""
 
     texts: tuple[str, ...]
-    placed: tuple[PlacedCandidate, ...]
+    place_candidates: Callable[[], tuple[PlacedCandidate, ...]]
+    """Only a manifest needs the fate of every candidate."""
     breakdown: dict[Section, int]
     level: Level
     tokens: int
+
+    @property
+    def placed(self) -> tuple[PlacedCandidate, ...]:
+        return self.place_candidates()
 
 
 # Fitting the tail
@@ -143,48 +151,51 @@ def critical_tail_tokens(
     candidates: Sequence[PackCandidate], count: Callable[[str], int], measure: Callable[[int, int], int]
 ) -> int:
     """The tokens of a tail of the Critical candidates alone; 0 if there are none."""
-    layout = _TailLayout(candidates, count, measure)
-    for candidate in candidates:
+    layout = _TailLayout(count, measure)
+    for number, candidate in enumerate(candidates):
         if candidate.priority == "critical" and not candidate.omission:
-            layout.put(candidate, candidate.text)
+            layout.put(candidate.section, {number: candidate.text})
     return layout.tokens
 
 
 class _TailLayout:
-    """The lines of a tail, and their tokens as they are laid out, headings and line ends included."""
+    """The lines of a tail by the numbers of their candidates, and their tokens as they are laid out, headings and line ends
+    included."""
 
-    def __init__(
-        self, candidates: Sequence[PackCandidate], count: Callable[[str], int], measure: Callable[[int, int], int]
-    ) -> None:
+    def __init__(self, count: Callable[[str], int], measure: Callable[[int, int], int]) -> None:
         self._count, self._measure = count, measure
-        self._numbers = {candidate.key: number for number, candidate in enumerate(candidates)}
         self._lines: dict[Section, dict[int, str]] = {}
-        self._tokens: dict[Section, int] = {}
-        """Of the sections that were counted since their last change."""
+        self._texts: dict[Section, tuple[str, int]] = {}
+        """The texts and tokens of the sections that were laid out since their last change."""
 
-    def put(self, candidate: PackCandidate, text: str) -> None:
-        self._lines.setdefault(candidate.section, {})[self._numbers[candidate.key]] = text
-        self._tokens.pop(candidate.section, None)
+    def put(self, section: Section, lines: Mapping[int, str]) -> None:
+        self._lines.setdefault(section, {}).update(lines)
+        self._texts.pop(section, None)
 
-    def remove(self, candidate: PackCandidate) -> None:
-        del self._lines[candidate.section][self._numbers[candidate.key]]
-        self._tokens.pop(candidate.section, None)
+    def remove(self, section: Section, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            del self._lines[section][number]
+        self._texts.pop(section, None)
 
-    @property
-    def texts(self) -> dict[Section, str]:
-        return {section: self._text(section) for section in TAIL_SECTIONS if self._lines.get(section)}
+    def _lay_out(self) -> dict[Section, tuple[str, int]]:
+        for section in TAIL_SECTIONS:
+            if self._lines.get(section) and section not in self._texts:
+                text = self._text(section)
+                self._texts[section] = text, self._measure(self._count(text + SEPARATOR), 0)
+        return {section: self._texts[section] for section in TAIL_SECTIONS if section in self._texts}
 
     def _text(self, section: Section) -> str:
         lines = [text for _, text in sorted(self._lines[section].items())]
         return "\n".join([HEADINGS[section], *lines] if section in HEADINGS else lines)
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(text for text, _ in self._lay_out().values())
+
+    @property
     def breakdown(self) -> dict[Section, int]:
         """The tokens of each section; the last one includes those of the message around them."""
-        for section, text in self.texts.items():
-            if section not in self._tokens:
-                self._tokens[section] = self._measure(self._count(text + SEPARATOR), 0)
-        tokens = {section: self._tokens[section] for section in self.texts}
+        tokens = {section: count for section, (_, count) in self._lay_out().items()}
         if tokens:
             tokens[next(reversed(tokens))] += self._measure(0, 1)
         return tokens
@@ -195,7 +206,7 @@ class _TailLayout:
 
 
 class _TailFitter:
-    """Fits candidates into a tail.
+    """Fits candidates into a tail. Each is known by its number among all.
 
     Each level is tried as a whole, and the first one that fits is used: all as it is; all in a lighter form; what is
     Medium, High or requested, and of the rest what fits; what fits. Whether a level fits compares a size that does not
@@ -216,27 +227,28 @@ class _TailFitter:
     ) -> None:
         self._request, self._candidates, self._room = request, candidates, room
         self._count, self._measure = count, measure
-        eligible = [candidate for candidate in candidates if not candidate.omission]
-        self._size = {candidate.key: self._tokens(candidate.text) for candidate in eligible}
-        self._ranked = sorted(
-            eligible, key=lambda one: (-PRIORITY_SCORES[one.priority], -one.score, -one.recency, one.key)
-        )
-        self._rank = {candidate.key: number for number, candidate in enumerate(self._ranked, 1)}
-        self._text = {candidate.key: candidate.text for candidate in eligible}
+        self._text = [candidate.text for candidate in candidates]
         """As the current level shows it."""
-        critical = [candidate for candidate in self._ranked if candidate.priority == "critical"]
-        self._layout = _TailLayout(candidates, count, measure)
-        for candidate in critical:
-            self._layout.put(candidate, candidate.text)
-        least = self._layout.tokens
-        if least > room:
+        self._sections = [candidate.section for candidate in candidates]
+        self._wanted = {number for number, candidate in enumerate(candidates) if candidate.wanted}
+        self._size = [0 if one.omission else measure((one.tokens or count(one.text)) + 1, 0) for one in candidates]
+        order = [
+            (-PRIORITY_SCORES[one.priority], -one.score, -one.recency, one.section, one.id, number)
+            for number, one in enumerate(candidates)
+            if not one.omission
+        ]
+        self._ranked = [number for *_, number in sorted(order)]
+        self._layout = _TailLayout(count, measure)
+        self._included: set[int] = set()
+        critical = [number for number in self._ranked if candidates[number].priority == "critical"]
+        if not self._put_all(critical):
+            least = critical_tail_tokens(candidates, count, measure)
             raise CriticalOverflow(needed=request.effective + least - room, budget=request.effective)
-        self._left = max(0, room - least)
-        self._optional = [candidate for candidate in self._ranked if candidate.priority != "critical"]
-        self._included = {candidate.key for candidate in critical}
-        self._over_share: set[str] = set()
+        self._left = max(0, room - self._layout.tokens)
+        self._optional = [number for number in self._ranked if number not in self._included]
+        self._over_share: set[int] = set()
         """The facts beyond their share."""
-        self._within_request: set[str] = set()
+        self._within_request: set[int] = set()
         """The requested candidates within REQUESTED_SHARE."""
 
     def _tokens(self, text: str) -> int:
@@ -262,66 +274,76 @@ class _TailFitter:
             self._optional = self._surviving()
         if self._put_all_if_fit(self._optional):
             return self._lay_out("light" if self._has_changed_text(self._optional) else "none")
-        ranked = [one for one in self._ranked if one.priority == "critical" or one in self._optional]
+        numbers = {self._candidates[number].key: number for number in self._ranked}
+        left = {*self._included, *self._optional}
         result = levels.compact(
-            [self._compaction_candidate(candidate) for candidate in ranked],
+            [self._compaction_candidate(rank) for rank, number in enumerate(self._ranked) if number in left],
             max(0, self._room),
             count=self._tokens,
             strategy=strategy,
         )
-        texts = {item.id: item.text for item in result.items}
-        self._text |= texts
-        self._size |= {key: self._tokens(text) for key, text in texts.items()}
-        self._optional = [candidate for candidate in self._optional if candidate.key in texts]
+        texts = {numbers[item.id]: item.text for item in result.items}
+        for number, text in texts.items():
+            self._text[number], self._size[number] = text, self._tokens(text)
+        self._optional = [number for number in self._optional if number in texts]
         level = "none" if self._put_all_if_fit(self._optional) else self._fill(self._optional)
         return self._lay_out(_worse_level(level, result.level))
 
-    def _compaction_candidate(self, candidate: PackCandidate) -> levels.CompactionCandidate:
+    def _compaction_candidate(self, rank: int) -> levels.CompactionCandidate:
         """For a strategy the oldest matters least: here that is the lowest rank."""
-        key = candidate.key
+        number = self._ranked[rank]
+        candidate = self._candidates[number]
         kind = levels.BREADCRUMB_KIND if candidate.section == "breadcrumbs" else candidate.section
-        seq = len(self._ranked) + 1 - self._rank[key]
-        return levels.CompactionCandidate(key, kind, candidate.priority, seq, self._text[key], self._size[key])
+        text, size = self._text[number], self._size[number]
+        return levels.CompactionCandidate(candidate.key, kind, candidate.priority, len(self._ranked) - rank, text, size)
 
     # Levels
 
-    def _surviving(self) -> list[PackCandidate]:
+    def _surviving(self) -> list[int]:
         """What the least compaction leaves."""
         least = self._request.min_compaction
-        return [one for one in self._optional if one.wanted or _survives_level(one, least)]
+        if least not in ("aggressive", "critical"):
+            return self._optional
+        return [
+            number
+            for number in self._optional
+            if number in self._wanted or _survives_level(self._candidates[number], least)
+        ]
 
     def _lighten(self) -> None:
-        """All but what is requested, which is included as it is."""
-        for candidate in self._optional:
-            text = candidate.text if candidate.wanted else levels.lighten(candidate.text)
-            size = self._tokens(text)
-            if text != candidate.text and size < self._size[candidate.key]:
-                self._text[candidate.key], self._size[candidate.key] = text, size
+        """All but what is requested, which is included as it is, and facts, whose lines are light when they come."""
+        for number in self._optional:
+            if self._sections[number] == "facts" or number in self._wanted:
+                continue
+            text = self._text[number]
+            light = levels.lighten(text)
+            if light != text and (size := self._tokens(light)) < self._size[number]:
+                self._text[number], self._size[number] = light, size
 
-    def _has_changed_text(self, candidates: Sequence[PackCandidate]) -> bool:
-        return any(self._text[candidate.key] != candidate.text for candidate in candidates)
+    def _has_changed_text(self, numbers: Sequence[int]) -> bool:
+        return any(self._text[number] != self._candidates[number].text for number in numbers)
 
-    def _put_all_if_fit(self, candidates: Sequence[PackCandidate]) -> bool:
+    def _put_all_if_fit(self, numbers: Sequence[int]) -> bool:
         """Whether all of these fit, their facts within the share of facts. They are then included; else nothing changes."""
-        facts = sum(self._size[candidate.key] for candidate in candidates if candidate.section == "facts")
-        if facts > self._fact_room:
-            return False
-        for candidate in candidates:
-            self._put(candidate)
+        return self._fact_tokens(numbers) <= self._fact_room and self._put_all(numbers)
+
+    def _put_all(self, numbers: Sequence[int]) -> bool:
+        """Whether the tail fits with all of these. They are then included; else nothing changes."""
+        lines: dict[Section, dict[int, str]] = {}
+        for number in numbers:
+            lines.setdefault(self._sections[number], {})[number] = self._text[number]
+        for section, added in lines.items():
+            self._layout.put(section, added)
         if self._layout.tokens <= self._room:
+            self._included.update(numbers)
             return True
-        for candidate in candidates:
-            self._remove(candidate)
+        for section, added in lines.items():
+            self._layout.remove(section, added)
         return False
 
-    def _put(self, candidate: PackCandidate) -> None:
-        self._layout.put(candidate, self._text[candidate.key])
-        self._included.add(candidate.key)
-
-    def _remove(self, candidate: PackCandidate) -> None:
-        if candidate.key in self._included:
-            self._layout.remove(candidate)
-            self._included.discard(candidate.key)
+    def _fact_tokens(self, numbers: Iterable[int]) -> int:
+        """Of the facts among these."""
+        return sum([self._size[number] for number in numbers if self._sections[number] == "facts"])
 
     @property
     def _requested_room(self) -> int:
@@ -332,58 +354,85 @@ class _TailFitter:
     def _fact_room(self) -> int:
         """What facts may take of the remaining room. Requested candidates count with the most that they may take, so that
         this never falls as the room grows."""
-        wanted = sum(self._size[candidate.key] for candidate in self._optional if candidate.wanted)
+        wanted = sum(self._size[number] for number in self._optional if number in self._wanted) if self._wanted else 0
         return int((self._left - min(wanted, self._requested_room)) * self._request.fact_share)
 
-    def _fill(self, candidates: Sequence[PackCandidate]) -> Level:
+    def _fill(self, numbers: Sequence[int]) -> Level:
         """Include what fits, by rank: first all whose loss is of the last level, if these fit as a whole."""
-        must = [candidate for candidate in candidates if _loss_level(candidate) == "critical"]
+        must = [number for number in numbers if _loss_level(self._candidates[number]) == "critical"]
         if self._put_all_if_fit(must):
-            self._fill_up([candidate for candidate in candidates if _loss_level(candidate) != "critical"])
+            self._fill_up([number for number in numbers if number not in self._included])
             return "aggressive"
-        self._fill_up(self._sort_by_rank(candidates))
+        self._fill_up(self._sort_by_rank(numbers))
         return "critical"
 
-    def _sort_by_rank(self, candidates: Sequence[PackCandidate]) -> list[PackCandidate]:
-        """Breadcrumbs first, then what is requested, up to its share; beyond that it ranks as Medium at least."""
+    def _sort_by_rank(self, numbers: Sequence[int]) -> list[int]:
+        """Breadcrumbs first, then what is requested, up to its share; beyond that it ranks as Medium at least. Numbers come
+        by rank, and of equal ones the order stays."""
+        if not self._wanted and "breadcrumbs" not in self._sections:
+            return list(numbers)
         left = self._requested_room
-        for candidate in candidates:
-            size = self._size[candidate.key]
-            if candidate.wanted and size <= left:
+        for number in numbers:
+            size = self._size[number]
+            if number in self._wanted and size <= left:
                 left -= size
-                self._within_request.add(candidate.key)
+                self._within_request.add(number)
 
-        def rank(candidate: PackCandidate) -> tuple[int, int]:
-            score = PRIORITY_SCORES[candidate.priority]
-            if candidate.section == "breadcrumbs":
-                score = PRIORITY_SCORES["critical"] + 2
-            elif candidate.key in self._within_request:
-                score = PRIORITY_SCORES["critical"] + 1
-            elif candidate.wanted:
-                score = max(score, PRIORITY_SCORES["medium"])
-            return -score, self._rank[candidate.key]
+        def rank(number: int) -> int:
+            if self._sections[number] == "breadcrumbs":
+                return -PRIORITY_SCORES["critical"] - 2
+            if number in self._within_request:
+                return -PRIORITY_SCORES["critical"] - 1
+            score = PRIORITY_SCORES[self._candidates[number].priority]
+            return -max(score, PRIORITY_SCORES["medium"]) if number in self._wanted else -score
 
-        return sorted(candidates, key=rank)
+        return sorted(numbers, key=rank)
 
-    def _fill_up(self, candidates: Sequence[PackCandidate]) -> None:
-        facts = (one for one in self._optional if one.section == "facts" and one.key in self._included)
-        share = self._fact_room - sum(self._size[fact.key] for fact in facts)
-        for candidate in candidates:
-            size = self._size[candidate.key]
-            if candidate.section == "facts" and size > share:
-                self._over_share.add(candidate.key)
-            elif self._put_if_fits(candidate, size):
-                share -= size if candidate.section == "facts" else 0
+    def _fill_up(self, numbers: Sequence[int]) -> None:
+        share = self._fact_room - self._fact_tokens(self._included.intersection(self._optional))
+        start, most = 0, len(numbers)
+        while start < len(numbers):
+            taken, left = self._put_run(numbers[start : start + most], share)
+            if taken < 0 and most > 1:
+                most //= 2
+                continue
+            if taken < 1:
+                taken, left = 1, self._put_one(numbers[start], share)
+            start, share = start + taken, left
 
-    def _put_if_fits(self, candidate: PackCandidate, size: int) -> bool:
-        """Whether one more fits; it is then included. What is far too large is not counted to the token."""
-        if self._layout.tokens + size > self._room + _LINE_END:
-            return False
-        self._put(candidate)
-        if self._layout.tokens <= self._room:
-            return True
-        self._remove(candidate)
-        return False
+    def _put_run(self, numbers: Sequence[int], share: int) -> tuple[int, int]:
+        """Include the first of these, as many as fit by their sizes, facts within their share. The tail is counted once: if
+        it fits with all of them, it did with each before. Returns how many they are, -1 if they do not fit together; and
+        what is left of the share."""
+        run: list[int] = []
+        over: list[int] = []
+        room, left = self._room - self._layout.tokens, share
+        for number in numbers:
+            size = self._size[number]
+            if self._sections[number] == "facts":
+                if size > left:
+                    over.append(number)
+                    continue
+                if size > room:
+                    break
+                left -= size
+            elif size > room:
+                break
+            room -= size
+            run.append(number)
+        if not self._put_all(run):
+            return -1, share
+        self._over_share.update(over)
+        return len(run) + len(over), left
+
+    def _put_one(self, number: int, share: int) -> int:
+        """Include one more, if it fits; a fact only within its share. Returns what is left of the share."""
+        size, is_fact = self._size[number], self._sections[number] == "facts"
+        if is_fact and size > share:
+            self._over_share.add(number)
+        elif self._layout.tokens + size <= self._room + _LINE_END and self._put_all([number]):
+            return share - size if is_fact else share
+        return share
 
     # Result
 
@@ -395,38 +444,43 @@ class _TailFitter:
                 level = _worse_level(level, _loss_level(candidate))
         breakdown = self._layout.breakdown
         return PackTail(
-            texts=tuple(self._layout.texts.values()),
-            placed=tuple(map(self._place_candidate, self._candidates)),
+            texts=self._layout.texts,
+            place_candidates=functools.cache(self._place_candidates),
             breakdown=breakdown,
             level=level,
             tokens=sum(breakdown.values()),
         )
 
-    def _place_candidate(self, candidate: PackCandidate) -> PlacedCandidate:
+    def _place_candidates(self) -> tuple[PlacedCandidate, ...]:
+        ranks = {number: rank for rank, number in enumerate(self._ranked, 1)}
+        return tuple(self._place_candidate(number, ranks.get(number, 0)) for number in range(len(self._candidates)))
+
+    def _place_candidate(self, number: int, rank: int) -> PlacedCandidate:
+        candidate = self._candidates[number]
         if candidate.omission:
             return PlacedCandidate(candidate=candidate, fate=candidate.fate, reason=candidate.omission)
-        key = candidate.key
         fate: Fate = "omitted"
         text = reason = ""
-        if key in self._included:
-            text, shortened = self._text[key], self._text[key] != candidate.text
+        if number in self._included:
+            text, shortened = self._text[number], self._text[number] != candidate.text
             fate = "reduced" if shortened or candidate.share_note else "included"
             notes = (_inclusion_reason(candidate), candidate.share_note, "shortened to fit" if shortened else "")
             reason = "; ".join(filter(None, notes))
         else:
-            reason = self._omission_reason(candidate)
+            reason = self._omission_reason(number)
         return PlacedCandidate(
-            candidate=candidate, fate=fate, reason=reason, text=text, tokens=self._size[key], rank=self._rank[key]
+            candidate=candidate, fate=fate, reason=reason, text=text, tokens=self._size[number], rank=rank
         )
 
-    def _omission_reason(self, candidate: PackCandidate) -> str:
-        if candidate.key in self._over_share:
+    def _omission_reason(self, number: int) -> str:
+        candidate = self._candidates[number]
+        if number in self._over_share:
             return f"beyond the share of facts ({self._request.fact_share:.0%} of the remaining room)"
-        if candidate.wanted and candidate.key not in self._within_request:
+        if candidate.wanted and number not in self._within_request:
             return "requested, but it takes more than three quarters of the remaining room"
         if not candidate.wanted and not _survives_level(candidate, self._request.min_compaction):
             return f"left out by the least compaction of the request ({self._request.min_compaction})"
-        return f"does not fit: {self._size[candidate.key]:,} tokens, {candidate.priority} priority"
+        return f"does not fit: {self._size[number]:,} tokens, {candidate.priority} priority"
 
 
 def _survives_level(candidate: PackCandidate, level: Level) -> bool:

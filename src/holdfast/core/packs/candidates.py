@@ -79,6 +79,8 @@ def _constraint_kind(fact: Fact) -> str:
 def describe_dispute(fact: Fact, proposal: Proposal | None) -> str:
     """Who disagrees with a fact: writers who withdrew it without the authority, and the open proposal. Empty if nobody
     does."""
+    if not fact.disputes and proposal is None:
+        return ""
     notes: list[str] = []
     if fact.disputes:
         who = " and ".join(dict.fromkeys(dispute.authority for dispute in fact.disputes))
@@ -113,6 +115,8 @@ def describe_review(source: Fact | None, current: Fact | None) -> str:
 def order_claims(facts: Iterable[Fact]) -> list[int]:
     """The indexes of these facts in an order in which each claim follows the fact that it disputes."""
     listed = [*facts]
+    if not any(fact.is_claim for fact in listed):
+        return list(range(len(listed)))
     slots = {_fact_slot(fact) for fact in listed if not fact.is_claim}
     order, claims = list[int](), dict[tuple[str, str, str], list[int]]()
     for at, fact in enumerate(listed):
@@ -134,6 +138,8 @@ def rank_line(fact: Fact, score: float, before: PackCandidate | None) -> tuple[f
 
 def identify_line(fact: Fact, proposal: OpenProposal | None) -> str:
     """What the digest of a line is made of. No digest of a value outlives the value: it could be guessed."""
+    if not fact.review and not fact.disputes and proposal is None:
+        return fact.id
     disputes = " ".join(f"{dispute.authority} {dispute.at_us}" for dispute in fact.disputes)
     return " ".join((fact.id, fact.review, disputes, "" if proposal is None else proposal.id)).rstrip()
 
@@ -148,6 +154,8 @@ def fact_value_line(value: Json) -> str:
 
 def describe_validity(fact: Fact, now_us: int) -> str:
     """How long a fact is valid, unless its value names the day itself; empty if it has no limit."""
+    if fact.expires_us is None and fact.valid_from_us <= now_us:
+        return ""
     stated = read_validity(fact.value, fact.at_us)
     named = stated is not None and stated.names_the_day
     parts: list[str] = []

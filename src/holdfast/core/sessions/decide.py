@@ -34,6 +34,7 @@ from holdfast.model.sessions.commands import (
 )
 from holdfast.model.sessions.events import (
     EvidenceKept,
+    MessageRecorded,
     OffloadAcknowledged,
     PayloadsErased,
     SessionClosed,
@@ -114,12 +115,12 @@ def decide_recording(state: SessionState, command: RecordMessages, inputs: Decis
     results_only = command.reservation is None and all(new.tool_results for new in command.messages)
     if command.frame is not None and not results_only:  # results go to the frames of their calls
         frame = frames_decide.check_live_frame(state, command.scope, command.frame, inputs)
-    events: list[Event] = []
+    events: list[MessageRecorded | EvidenceKept] = []
     folded = 0
     for new, tokens in zip(command.messages, inputs.tokens, strict=True):
         for event in events[folded:]:
             inputs = messages.add_resolved_calls(inputs, state, event)
-            state = fold_session(state, event, event.name, inputs.time_us)
+            state = messages.add_recorded(state, event)
         folded = len(events)
         events += messages.record_message(
             state, command.scope, new, tokens, inputs, as_found=command.as_found, frame=command.frame

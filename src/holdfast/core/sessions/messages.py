@@ -7,13 +7,13 @@ recorded in a conversation with open calls. So calls and results are paired in t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from holdfast import errors
 from holdfast.model import limits
 from holdfast.model.content import Json, Text, ToolCall, ToolResult, call_id, calling_seq
-from holdfast.model.events import Event
 from holdfast.model.frames.frames import MessagePositions
 from holdfast.model.inputs import DecisionInput, ResolvedCall
 from holdfast.model.names import Scope, check_size
@@ -126,7 +126,30 @@ def calls_open_error(scope: Scope, waiting: Sequence[OpenCall], what: str) -> er
     return errors.CallsOpen(session=scope.session, count=len(waiting), calls=calls, what=what)
 
 
-def add_resolved_calls(inputs: DecisionInput, state: SessionState, event: Event) -> DecisionInput:
+def add_recorded(state: SessionState, event: MessageRecorded | EvidenceKept) -> SessionState:
+    """The state after one more event of a batch, as far as the next message is decided on it."""
+    changes: dict[str, Any] = {"version": state.version + 1}
+    if isinstance(event, MessageRecorded):
+        changes["open_calls"] = fold_open_calls(state.open_calls, event)
+        if event.role == "system":
+            changes["pinned"] = (*state.pinned, state.version + 1)
+    return msgspec.structs.replace(state, **changes)
+
+
+def fold_open_calls(open_calls: tuple[OpenCall, ...], event: MessageRecorded) -> tuple[OpenCall, ...]:
+    """The open calls after one more message."""
+    if event.tool_calls:
+        opened = (OpenCall(call.id, call.name, call.provider_id, event.frame) for call in event.tool_calls)
+        return (*open_calls, *opened)
+    if event.tool_results:
+        answered = {result.tool_call_id for result in event.tool_results}
+        return tuple(call for call in open_calls if call.id not in answered)
+    return open_calls
+
+
+def add_resolved_calls(
+    inputs: DecisionInput, state: SessionState, event: MessageRecorded | EvidenceKept
+) -> DecisionInput:
     """The input after one more event: the calls that it answered or closed are resolved."""
     if not isinstance(event, MessageRecorded) or not event.tool_results:
         return inputs
@@ -192,7 +215,7 @@ def _record_results(
     )
     if not results:
         return evidence
-    if len({calling_seq(call.id) for call in calls}) > 1:
+    if len(calls) > 1 and len({calling_seq(call.id) for call in calls}) > 1:
         raise errors.InvalidArgument(
             argument="tool_results",
             reason="they answer calls of several messages; record the results of each separately",

@@ -20,6 +20,7 @@ from holdfast import codec
 from holdfast.core.facts.authority import may_know, outranks
 from holdfast.core.history.guard import (
     FactEnd,
+    FoundStatements,
     GuardedItems,
     GuardInput,
     guard_items,
@@ -77,6 +78,7 @@ def load_guard_input(
     turn: int | None = None,
     deferring: bool = True,
     used: Sequence[UsedLedger] | None = None,
+    found: FoundStatements | None = None,
 ) -> Flow[GuardInput]:
     """The guard's input for these items, as they are shown without a guard, and these texts, each with the seq of its
     event.
@@ -84,7 +86,8 @@ def load_guard_input(
     The facts that they may state are found by their terms. Of each ledger, the newest GUARD_FACTS live ones and as many
     ended ones are looked at. `turn` is the first event of the current turn: by default the newest message of the user,
     or, without a user, the last item; 0 for none. Without `deferring`, facts that ended just now are guarded too,
-    whatever the policy. `used` are the ledgers of the session that were ever written to, if the caller knows them.
+    whatever the policy. `used` are the ledgers of the session that were ever written to, if the caller knows them;
+    `found` is what was found in an earlier view.
     """
     used = (yield from find_used_ledgers(ledgers_of(context.scope, state))) if used is None else used
     ledgers = [(one.ordinal, one.ledger) for one in used]
@@ -129,6 +132,7 @@ def load_guard_input(
         turn=_find_current_turn(items) if turn is None else turn,
         typed_seqs=(yield from _load_typed_values(context, state, items, secret)) if secret else {},
         opaque_texts=opaque,
+        found=FoundStatements(found),
     )
 
 
@@ -147,7 +151,8 @@ def _find_near_events(
 ) -> set[int]:
     """The events of texts that may state a fact. Of a summary, both ends, since a fact may have ended between them; and the
     first message in view, since a fact may have ended before it."""
-    seqs = {seq for seq, text in sources if seq and not finder.lookup_terms(text).isdisjoint(by_term)}
+    terms = by_term.keys()
+    seqs = {seq for seq, text in sources if seq and not terms.isdisjoint(finder.lookup_terms(text))}
     first = next((item.first for item in items if isinstance(item, MessageGroup)), 0)
     summaries = {
         item.first for item in items if isinstance(item, Summary) and (item.last in seqs or item.last == first)

@@ -57,19 +57,15 @@ from holdfast.flows.history.views import (
 )
 from holdfast.flows.load import CachedView, load_session_state
 from holdfast.flows.packs.candidates import (
-    PackLedgers,
-    RankedFact,
     build_environment_candidates,
-    build_fact_candidates,
     build_frame_candidates,
     build_handle_candidates,
-    build_past_candidates,
     build_situation_candidates,
     build_working_candidates,
     count_tokens,
-    find_facts,
-    find_ledgers,
 )
+from holdfast.flows.packs.facts import build_past_candidates, find_ledgers, load_fact_material
+from holdfast.flows.packs.memory import FactMaterial, LastPack, PackLedgers
 from holdfast.flows.packs.request import (
     PackArguments,
     build_request,
@@ -217,7 +213,7 @@ class _PackMaterial(NamedTuple):
     view: CachedView
     late: tuple[Message, ...]
     ledgers: PackLedgers
-    facts: tuple[RankedFact, ...]
+    fact_material: FactMaterial
     candidates: tuple[PackCandidate, ...]
     guard_input: GuardInput
     guarded: GuardedItems
@@ -234,7 +230,11 @@ def _gather_consistent(
     """The material of ledgers that did not change while it was gathered."""
     for _ in range(limits.VIEW_TRIES):
         material = yield from _gather(context, state, arguments, brief)
-        if not material.ledgers.used or (yield from find_ledgers(context, state)) == material.ledgers:
+        if not material.ledgers.used:
+            return material
+        if (yield from find_ledgers(context, state)) == material.ledgers:
+            last = LastPack(material.fact_material, material.guard_input.found)
+            context.engine.cache.last_packs.put(context.scope.stream, context.frame, last)
             return material
     at, stream = state.version, context.scope.stream
     raise Contended(stream=stream, expected=at, actual=at, tries=limits.VIEW_TRIES, limit_name="VIEW_TRIES")
@@ -263,13 +263,22 @@ def _gather(
         request = build_request(context, state, request, view, display)
     late = yield from read_late_results(context.scope.stream, state, context.frame)
     ledgers = yield from find_ledgers(context, state)
-    facts = yield from find_facts(context, ledgers, request, scores)
+    last = context.engine.cache.last_packs.get(context.scope.stream, context.frame) if ledgers.used else None
+    facts = yield from load_fact_material(
+        context,
+        ledgers,
+        request,
+        items,
+        state.proposals,
+        before=None if last is None else last.material,
+        stored=scores,
+    )
     system, prefix = yield from _build_prefix(context, state, brief)
     candidates = [
         *(_late_candidate(note, late[-1].seq) for note in build_late_note(late, items, display.readable)),
         *build_environment_candidates(state, request),
         *build_situation_candidates(state.standing(context.frame)),
-        *(yield from build_fact_candidates(context, ledgers, facts, request, items, state.proposals)),
+        *facts.candidates,
         *build_working_candidates(state, request),
         *(yield from build_handle_candidates(context, request, functools.partial(_answered_calls, items), display)),
         *(yield from build_frame_candidates(context, state, request)),
@@ -283,12 +292,12 @@ def _gather(
         within=request.within,
         as_of_us=request.as_of_us,
         used=ledgers.used,
+        found=None if last is None else last.found,
     )
     guarded = guard_items(guard_input, items, context.engine.counter.count)
     in_view = dict.fromkeys(guard_input.endings[name].key for name in guarded.superseded)
-    keys = {*in_view, *(ranked.fact.key for ranked in facts)}
-    if keys:
-        past = find_past_keys(request.query, keys, in_view)
+    if in_view or facts.keys:
+        past = find_past_keys(request.query, facts.keys.union(in_view), in_view)
         candidates += yield from build_past_candidates(ledgers, request, past)
     return _PackMaterial(
         request,
@@ -297,7 +306,7 @@ def _gather(
         view,
         late,
         ledgers,
-        tuple(facts),
+        facts,
         tuple(candidates),
         guard_input,
         guarded,
@@ -390,10 +399,13 @@ def _update_view(
         raise CriticalOverflow(needed=fixed + least, budget=request.effective)
     changed = yield from record_redactions(context, state, material.guarded)
     candidates = [*_build_corrections(material), *material.candidates]
-    tail = sum(measure(count(candidate.text), 0) for candidate in candidates if not candidate.omission)
+    tail, most = 0, request.effective // _TAIL_SHARE
+    for candidate in candidates:
+        if tail < most and not candidate.omission:
+            tail += measure(count(candidate.text), 0)
     pinned = sum(entry.tokens for entry in material.prefix if entry.at)
     before = fixed - pinned
-    before += max(critical_tail_tokens(candidates, count, measure), min(tail, request.effective // _TAIL_SHARE))
+    before += max(critical_tail_tokens(candidates, count, measure), min(tail, most))
     before += measure(count(SUMMARY_LABEL), 0)  # for a summary that a boundary may add
     history = _count_history(context, material, measure)
     model = request.model or None
@@ -529,7 +541,7 @@ def _assemble(
         ledgers=tuple((used.ledger, used.version) for used in material.ledgers.used),
         request=request,
         boundary=boundary,
-        candidates=tuple((one.ledger, one.fact.id, one.score) for one in material.facts if one.fate != "withheld"),
+        candidates=material.fact_material.scores,
         prefix=material.prefix,
         place_items=place_items,
         tail=tail,
@@ -552,14 +564,16 @@ def _assemble(
 
 
 def _guard_candidate(guard_input: GuardInput, candidate: PackCandidate) -> PackCandidate:
-    """The candidate as it may be shown. Environment items and goals of frames are annotated, not redacted."""
-    if candidate.omission:
+    """The candidate as it may be shown. Environment items and goals of frames are annotated, not redacted. The line of a
+    fact comes without the tag of the fence."""
+    if candidate.omission or candidate.section == "facts":
         return candidate
     text = candidate.text
     if candidate.origin:
         annotate = candidate.section in ("environment", "breadcrumbs")
         text = guard_text(guard_input, text, candidate.origin, label=candidate.label, annotate=annotate)
-    return msgspec.structs.replace(candidate, text=remove_tag(text))
+    text = remove_tag(text)
+    return candidate if text == candidate.text else msgspec.structs.replace(candidate, text=text)
 
 
 def _overflow_error(request: PackRequest, history: int, fixed: int, critical: int) -> CriticalOverflow | WindowTooSmall:
@@ -600,7 +614,7 @@ def _place_items(material: _PackMaterial, measure: _Measure) -> tuple[PlacedItem
     request, items = material.request, material.guarded.items
     chosen: Sequence[tuple[bool, float, str]] = ()
     if request.profile.history == "relevant":
-        facts = [ranked.fact for ranked in material.facts if not ranked.omission]
+        facts = [ranked.fact for ranked in material.fact_material.facts if not ranked.omission]
         from holdfast.text.selection import select_items  # noqa: PLC0415 - a good part of the time of an import
 
         chosen = select_items(items, request.query, facts, request.profile)
@@ -652,7 +666,7 @@ def _build_corrections(material: _PackMaterial) -> list[PackCandidate]:
     current one is no candidate of this pack: else its rank decides."""
     endings = material.guard_input.endings
     exposed = dict.fromkeys(exposure.key for exposure in material.guarded.exposed)
-    ranked = {one.fact.key for one in material.facts if not one.fact.is_claim}
+    ranked = material.fact_material.current_keys
     hidden = [endings[name].key for name in material.guarded.superseded]
     corrections: list[PackCandidate] = []
     for key in dict.fromkeys((*exposed, *(key for key in hidden if key not in ranked))):

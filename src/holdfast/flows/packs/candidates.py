@@ -11,17 +11,13 @@ Laws:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from msgspec.structs import replace
 
-from holdfast import codec
-from holdfast.core.facts.authority import may_know, outranks
 from holdfast.core.frames.stack import content_of, ending_of
-from holdfast.core.history.levels import lighten
 from holdfast.core.history.previews import PREVIEW_TOKEN_BYTES, count_shown_bytes, is_text, show_body
 from holdfast.core.history.views import (
     Display,
@@ -34,29 +30,18 @@ from holdfast.core.history.views import (
 from holdfast.core.packs.assembly import PackCandidate
 from holdfast.core.packs.candidates import (
     NO_RESULT,
-    WITHDRAWN_NOTE,
     build_ancestry_candidates,
     build_child_candidates,
     build_finished_candidate,
     build_input_candidates,
     build_live_candidates,
-    describe_dispute,
-    describe_review,
     fact_value_line,
-    format_fact,
-    identify_line,
-    is_binding_constraint,
-    order_claims,
-    rank_line,
 )
 from holdfast.core.sessions.layers import LOCATION, TIMEZONE, is_expired
 from holdfast.errors import BlobNotFound, CriticalOverflow, HandleNotFound, InvalidArgument
 from holdfast.flows import effects
 from holdfast.flows.context import SessionContext
 from holdfast.flows.effects import Flow
-from holdfast.flows.facts.changes import writer_for
-from holdfast.flows.facts.lookup import NEWEST, ledger_where, read_facts, state_of
-from holdfast.flows.facts.queries import UsedLedger, find_used_ledgers, ledgers_of
 from holdfast.flows.frames.frames import check_handle_id
 from holdfast.flows.frames.lookup import decode_frame, decode_handle, read_event, session_filter
 from holdfast.flows.history.handles import find_attachment_row, list_attachments, read_parts
@@ -64,20 +49,15 @@ from holdfast.flows.history.views import build_displayer, read_start
 from holdfast.flows.sessions.transcript import read_message_piece
 from holdfast.model import limits
 from holdfast.model.content import Body, Part, text_of
-from holdfast.model.facts.fact import Fact, FactQuery, FactState, is_withdrawal_label
 from holdfast.model.frames.events import FramePopped, FramePushed, FrameUpdated
 from holdfast.model.history.handles import Handle, handle_seq, parse_piece_id
-from holdfast.model.history.views import HistoryItem
-from holdfast.model.names import LedgerId
-from holdfast.model.packs.pack import Fate, PackRequest
-from holdfast.model.rows import FactRow, FrameRow, RowOrder, ledger_of
+from holdfast.model.packs.pack import PackRequest
+from holdfast.model.rows import FrameRow, RowOrder
 from holdfast.model.sessions.layers import EnvironmentItem
-from holdfast.model.sessions.messages import MessageGroup
 from holdfast.model.situation.situations import SituationState
-from holdfast.model.state import OpenProposal, SessionState
+from holdfast.model.state import SessionState
 from holdfast.text import relevance
 from holdfast.text.cache import TextCache
-from holdfast.text.inference import is_labelled_invalid
 from holdfast.text.lines import one_line
 from holdfast.text.values import value_text
 
@@ -88,35 +68,6 @@ _TOKEN_COUNTS: TextCache[int] = TextCache(8 << 20)
 _ENTRY_BYTES = 128
 _CACHED_CHARS = 4_096
 """Longer texts are counted each time."""
-
-
-class PackLedgers(NamedTuple):
-    """The ledgers that a pack reads, in the order of their precedence, and what its reader may know."""
-
-    used: tuple[UsedLedger, ...]
-    permissions: tuple[str, ...] | None
-
-    @property
-    def ids(self) -> tuple[LedgerId, ...]:
-        return tuple(used.ledger for used in self.used)
-
-
-class RankedFact(NamedTuple):
-    """A fact to choose from."""
-
-    ledger: int
-    """The index of its ledger."""
-    fact: Fact
-    score: float
-    omission: str = ""
-    """Why it is left out; empty if it may be included."""
-    fate: Fate = "omitted"
-    """Its fate if there is an omission."""
-
-
-def find_ledgers(context: SessionContext, state: SessionState) -> Flow[PackLedgers]:
-    used = yield from find_used_ledgers(ledgers_of(context.scope, state))
-    return PackLedgers(tuple(used), writer_for(context.engine, state.identity).permissions if used else None)
 
 
 def count_tokens(context: SessionContext, text: str) -> int:
@@ -130,277 +81,6 @@ def count_tokens(context: SessionContext, text: str) -> int:
         tokens = counter.count(text)
         _TOKEN_COUNTS.put(name, tokens, _ENTRY_BYTES)
     return tokens
-
-
-# Facts
-
-
-def find_facts(
-    context: SessionContext,
-    ledgers: PackLedgers,
-    request: PackRequest,
-    stored: Sequence[tuple[int, str, float]] | None,
-) -> Flow[list[RankedFact]]:
-    """The facts to choose from, the best first: constraints, what fits the query, and the newest. With `stored`, those of a
-    stored pack, with their scores then: an index may find others today."""
-    if not ledgers.used:
-        return []
-    scores: dict[tuple[int, str], float] = {}
-    if stored is not None:
-        states, scores = yield from _read_stored(ledgers, stored)
-    else:
-        states = yield from _search_facts(context, ledgers, request)
-    visible = {name: state.fact for name, state in states.items() if _is_visible(state.fact, ledgers, request)}
-    if stored is None:  # only what the reader may know is ranked: the rest would show in the scores
-        names = list(visible)
-        scores = {names[at]: score for at, score in relevance.rank_facts(request.query, list(visible.values()))}
-    pairs = [(at, fact) for (at, _), fact in visible.items()]
-    omissions, claims = yield from _find_outranked(context, ledgers, pairs, request.as_of_us)
-    facts = [
-        RankedFact(name[0], claims.get(name, visible[name]), score, omissions.get(name, ""))
-        for name, score in scores.items()
-        if name in visible
-    ]
-    return facts + (_find_withheld(states, ledgers) if request.audit else [])
-
-
-def _find_withheld(states: Mapping[tuple[int, str], FactState], ledgers: PackLedgers) -> list[RankedFact]:
-    """The facts that the reader may not know, for a manifest that they are not shown."""
-    return [
-        RankedFact(at, state.fact, 0.0, f"takes the permission {', '.join(state.fact.requires)}", "withheld")
-        for (at, _), state in states.items()
-        if state.fact.is_valid and not may_know(state.fact.requires, ledgers.permissions)
-    ]
-
-
-def _search_facts(
-    context: SessionContext, ledgers: PackLedgers, request: PackRequest
-) -> Flow[dict[tuple[int, str], FactState]]:
-    states: dict[tuple[int, str], FactState] = {}
-    ids = ledgers.ids
-    for at, where in _fact_queries(ledgers, request):
-        page = yield from _read_query(where | {"constrains": 1}, ledgers, request, request.effective)
-        states |= {(at, state.fact.id): state for state in page}
-    query = FactQuery(
-        tenant=context.engine.tenant,
-        ledgers=tuple(codec.encode_stream_key(ledger.stream) for ledger in ids),
-        words=relevance.query_terms(request.query),
-        permissions=ledgers.permissions,
-        scopes=(("global", ""), *request.within),
-        now_us=request.as_of_us,
-        limit=limits.PACK_FACTS,
-    )
-    if query.words:
-        for row, _ in (yield from effects.search(query)):
-            state = state_of(row)
-            states.setdefault((ids.index(ledger_of(row)), state.fact.id), state)
-    for at, where in _fact_queries(ledgers, request):
-        for state in (yield from _read_query(where, ledgers, request, limits.PACK_FACTS, limits.PACK_PAGES)):
-            states.setdefault((at, state.fact.id), state)
-    return states
-
-
-def _fact_queries(ledgers: PackLedgers, request: PackRequest) -> Iterator[tuple[int, dict[str, str | int]]]:
-    """The queries for live facts: by ledger, then by scope of the request."""
-    for at, name in enumerate(ledgers.ids):
-        for scope, scope_id in (("global", ""), *request.within):
-            yield at, {**ledger_where(name.stream), "live": 1, "scope": scope, "scope_id": scope_id}
-
-
-def _read_query(
-    where: Mapping[str, str | int], ledgers: PackLedgers, request: PackRequest, most: int, pages: int | None = None
-) -> Flow[list[FactState]]:
-    """The newest facts until `most` of them may be shown, with those in between that may not. Each constraint takes a
-    token at least, so constraints beyond the budget are not read: they are too many anyway."""
-    states: list[FactState] = []
-    last: FactRow | None = None
-    while most > 0 and (pages is None or pages > 0):
-        rows = yield from effects.rows(FactRow, where, last, limits.PACK_FACTS, order=NEWEST)
-        page = [*map(state_of, rows)]
-        states += page
-        most -= sum(_is_visible(state.fact, ledgers, request) for state in page)
-        if len(rows) < limits.PACK_FACTS:
-            break
-        last, pages = rows[-1], None if pages is None else pages - 1
-    return states
-
-
-def _read_stored(
-    ledgers: PackLedgers, stored: Sequence[tuple[int, str, float]]
-) -> Flow[tuple[dict[tuple[int, str], FactState], dict[tuple[int, str], float]]]:
-    states: dict[tuple[int, str], FactState] = {}
-    by_ledger: dict[int, list[str]] = {}
-    for at, fact, _ in stored:
-        by_ledger.setdefault(at, []).append(fact)
-    for at, ids in by_ledger.items():
-        page = yield from read_facts(ledgers.ids[at].stream, ids)
-        states |= {(at, fact): state for fact, state in page.items()}
-    scores = {(at, fact): score for at, fact, score in stored}
-    return {name: states[name] for name in scores if name in states}, scores
-
-
-def _is_visible(fact: Fact, ledgers: PackLedgers, request: PackRequest) -> bool:
-    is_valid = fact.is_valid and not fact.has_expired(request.as_of_us)
-    return is_valid and _is_in_scope(fact, request) and may_know(fact.requires, ledgers.permissions)
-
-
-def _is_in_scope(fact: Fact, request: PackRequest) -> bool:
-    return fact.scope == "global" or (fact.scope, fact.scope_id) in request.within
-
-
-def _find_outranked(
-    context: SessionContext, ledgers: PackLedgers, facts: Sequence[tuple[int, Fact]], now_us: int
-) -> Flow[tuple[dict[tuple[int, str], str], dict[tuple[int, str], Fact]]]:
-    """The facts that a fact of another ledger outranks, with the reason: authority decides, then the order of the ledgers.
-    A fact of the session's own conversation is shown as a claim against it instead."""
-    if len(ledgers.ids) < 2:
-        return {}, {}
-    ladder = context.engine.policy.ladder
-    subjects = list(dict.fromkeys(fact.key for _, fact in facts))
-    best: dict[tuple[str, str, str], tuple[int, Fact]] = {}
-    for at, ledger in enumerate(ledgers.ids):
-        where = ledger_where(ledger.stream) | {"live": 1}
-        for fact in (state.fact for state in (yield from _read_subjects(where, subjects, limits.READ_EVENTS))):
-            if not fact.is_current_at(now_us) or not may_know(fact.requires, ledgers.permissions):
-                continue
-            slot = fact.key, fact.scope, fact.scope_id
-            if slot not in best or outranks(ladder, fact.authority, best[slot][1].authority):
-                best[slot] = at, fact
-    omissions: dict[tuple[int, str], str] = {}
-    claims: dict[tuple[int, str], Fact] = {}
-    for at, fact in facts:
-        index, above = best.get((fact.key, fact.scope, fact.scope_id), (at, fact))
-        if index == at or fact.is_claim:
-            continue
-        is_same = above.value == fact.value
-        is_own = ledgers.ids[at].kind == "session" and fact.source.type == "conversation"
-        if is_own and not is_same and outranks(ladder, above.authority, fact.authority):
-            claims[at, fact.id] = replace(fact, against=f"{above.id}@{ledgers.ids[index]}")
-        else:
-            value = "the same" if is_same else "another value"
-            omissions[at, fact.id] = f"{ledgers.ids[index]} holds {value}, by {above.authority}"
-    return omissions, claims
-
-
-def _read_subjects(where: Mapping[str, str | int], subjects: Sequence[str], limit: int) -> Flow[list[FactState]]:
-    rows = yield from effects.rows(FactRow, where, None, limit, among={"subject": subjects}, order=NEWEST)
-    return [state_of(row) for row in rows]
-
-
-def build_fact_candidates(
-    context: SessionContext,
-    ledgers: PackLedgers,
-    facts: Sequence[RankedFact],
-    request: PackRequest,
-    items: Sequence[HistoryItem],
-    proposals: Sequence[OpenProposal] = (),
-) -> Flow[list[PackCandidate]]:
-    """Constraints first, then by score, each claim behind the fact that it disputes. The fact of an open proposal is
-    disputed."""
-    if not facts:
-        return []
-    candidates: list[PackCandidate] = []
-    irrelevant = _find_irrelevant(facts, request, items)
-    open_proposals = {(one.ledger, one.proposal.fact): one for one in proposals if one.proposal.fact is not None}
-    omits = "omit" in (context.engine.policy.review, request.profile.review)
-    order = sorted(facts, key=lambda one: not is_binding_constraint(one.fact))
-    for at in order_claims(one.fact for one in order):
-        ranked = order[at]
-        fact, ledger = ranked.fact, ledgers.ids[ranked.ledger]
-        proposal = open_proposals.get((ledger.stream.key, fact.id))
-        omission = ranked.omission
-        review = (yield from _review_note(ledger, fact, ledgers, request)) if fact.review else ""
-        if review and omits:
-            omission = omission or "needs a review, since something that it rests on has changed"
-        if request.profile.review == "omit" and is_labelled_invalid(fact.value):
-            omission = omission or "says of itself that it is invalid"
-        omission = omission or irrelevant.get((ranked.ledger, fact.id), "")
-        note = review + describe_dispute(fact, None if proposal is None else proposal.proposal)
-        score, recency = rank_line(fact, ranked.score, candidates[-1] if candidates else None)
-        candidates.append(
-            PackCandidate(
-                id=_fact_name(fact, ledger, ledgers),
-                section="facts",
-                text="" if omission else lighten(format_fact(fact, request.as_of_us, note)),
-                priority="critical" if is_binding_constraint(fact) else "medium",
-                score=score,
-                recency=recency,
-                source=_describe_source(fact, ledger),
-                authority=fact.authority,
-                omission=omission,
-                fate=ranked.fate,
-                digest_source=identify_line(fact, proposal),
-            )
-        )
-    return candidates
-
-
-def _fact_name(fact: Fact, ledger: LedgerId, ledgers: PackLedgers) -> str:
-    """The name of a fact in a pack: with its ledger, if the pack reads several."""
-    return fact.id if len(ledgers.used) == 1 else f"{fact.id}@{ledger}"
-
-
-def _find_irrelevant(
-    facts: Sequence[RankedFact], request: PackRequest, items: Sequence[HistoryItem]
-) -> dict[tuple[int, str], str]:
-    """The facts that do not fit the question; in a relevant history, neither the question nor the conversation."""
-    eligible = [one for one in facts if not one.omission and not is_binding_constraint(one.fact)]
-    if request.profile.history == "relevant":
-        from holdfast.text.selection import select_facts  # noqa: PLC0415 - a good part of the time of an import
-
-        texts = [message.text for item in items if isinstance(item, MessageGroup) for message in item.messages]
-        fits = [bool(why) for why in select_facts(request.query, [one.fact for one in eligible], texts)]
-    else:
-        fits = [one.score >= request.profile.least_score for one in eligible]
-    return {
-        (one.ledger, one.fact.id): f"does not fit the question ({one.score:.2f})"
-        for one, fit in zip(eligible, fits, strict=True)
-        if not fit
-    }
-
-
-def _describe_source(fact: Fact, ledger: LedgerId) -> str:
-    author = fact.source.identity or fact.source.name or fact.source.type
-    return f"{fact.key}, {ledger}, {author}"
-
-
-def _review_note(ledger: LedgerId, fact: Fact, ledgers: PackLedgers, request: PackRequest) -> Flow[str]:
-    """The note of a fact under review: which source ended, and the current value of that source."""
-    if is_withdrawal_label(fact.review):
-        return WITHDRAWN_NOTE
-    source = (yield from read_facts(ledger.stream, [fact.review])).get(fact.review)
-    if source is None or not may_know(source.fact.requires, ledgers.permissions):
-        return describe_review(None, None)
-    successor, current = source.fact.superseded_by, None
-    if successor is not None:
-        current = (yield from read_facts(ledger.stream, [successor])).get(successor)
-    is_shown = current is not None and _is_visible(current.fact, ledgers, request)
-    return describe_review(source.fact, current.fact if current is not None and is_shown else None)
-
-
-def build_past_candidates(ledgers: PackLedgers, request: PackRequest, keys: Sequence[str]) -> Flow[list[PackCandidate]]:
-    """The earlier values of the keys that a question about the past names, marked as such."""
-    candidates: list[PackCandidate] = []
-    for ledger in ledgers.ids if keys else ():
-        where = ledger_where(ledger.stream) | {"live": 0}
-        for fact in (state.fact for state in (yield from _read_subjects(where, sorted(keys), limits.PAST_FACTS))):
-            if fact.is_claim or not _is_in_scope(fact, request) or not may_know(fact.requires, ledgers.permissions):
-                continue
-            end = "" if fact.ended_us is None else f", until {_format_time(fact.ended_us, 'UTC')}"
-            line = f"- earlier value of {fact.key}, no longer current{end}: {fact_value_line(fact.value)}"
-            candidates.append(
-                PackCandidate(
-                    id=_fact_name(fact, ledger, ledgers),
-                    section="notes",
-                    text=lighten(line),
-                    priority="high",
-                    recency=fact.at_us,
-                    source=_describe_source(fact, ledger),
-                    authority=fact.authority,
-                    digest_source=f"{fact.id} past",
-                )
-            )
-    return candidates
 
 
 # Working set, environment and situation
@@ -440,7 +120,7 @@ def build_environment_candidates(state: SessionState, request: PackRequest) -> l
     time = PackCandidate(
         id=clock,
         section="environment",
-        text=f"- time: {_format_time(request.as_of_us, 'UTC' if zone is None else str(zone.value))}",
+        text=f"- time: {format_time(request.as_of_us, 'UTC' if zone is None else str(zone.value))}",
         priority="high",
         recency=request.as_of_us,
         source="clock",
@@ -452,7 +132,7 @@ def build_environment_candidates(state: SessionState, request: PackRequest) -> l
             PackCandidate(
                 id=name,
                 section="environment",
-                text=f"- {name}: {fact_value_line(item.value)} (observed {_format_time(item.observed_us, 'UTC')})",
+                text=f"- {name}: {fact_value_line(item.value)} (observed {format_time(item.observed_us, 'UTC')})",
                 label=len(f"- {name}: "),
                 priority="high" if name == LOCATION else "medium",
                 recency=item.observed_us,
@@ -475,7 +155,7 @@ def _find_newer_observations(items: Mapping[str, EnvironmentItem], request: Pack
     return {name: names[at] for name, at in zip(names, newer, strict=True) if at is not None}
 
 
-def _format_time(time_us: int, zone: str) -> str:
+def format_time(time_us: int, zone: str) -> str:
     try:
         at = datetime.fromtimestamp(time_us / 1e6, UTC)
     except (ValueError, OverflowError, OSError):

@@ -45,7 +45,8 @@ IMAGE_TOKENS = 1_500
 """The estimate for an image, or a file that is not text: providers count pixels, which are not known."""
 TEXT_BYTES = 4
 """Bytes of a text file for one token."""
-_PART_TYPES = (Text, Data, Body, Image, File, Opaque)
+_ROLES: dict[str, Role] = {role: role for role in get_args(Role)}
+_DRAFT_TYPES = (Text, Data, Body, Image, File, Opaque, InlineBytes)
 _BYTE_TYPES = (bytes, bytearray, memoryview)
 _EMPTY_TEXT = Text("")
 _SPLIT_ADVICE = "Record several messages."
@@ -54,14 +55,17 @@ _SPLIT_ADVICE = "Record several messages."
 def ingest_draft(engine: EngineContext, draft: MessageDraft, *, as_found: bool = False) -> Flow[NewMessage]:
     """The message that a draft becomes. Raises before anything is stored."""
     role = _check_role(draft.role)
-    calls = _bound_raw_arguments([_check_call(call, derive=not as_found) for call in draft.tool_calls])
-    check_size("the message", len(calls), "tool calls", "MESSAGE_CALLS", _SPLIT_ADVICE)
-    check_size("the message", len(draft.tool_results), "tool results", "MESSAGE_CALLS", _SPLIT_ADVICE)
+    calls: tuple[NewCall, ...] = ()
+    if draft.tool_calls:
+        calls = _bound_raw_arguments([_check_call(call, derive=not as_found) for call in draft.tool_calls])
+        check_size("the message", len(calls), "tool calls", "MESSAGE_CALLS", _SPLIT_ADVICE)
+    if draft.tool_results:
+        check_size("the message", len(draft.tool_results), "tool results", "MESSAGE_CALLS", _SPLIT_ADVICE)
     parts = check_parts(draft.content, empty=True)
     skipped = _skip_reason(role, draft, parts, as_found=as_found)
     if not (calls or draft.tool_results or parts or skipped or as_found):
         raise InvalidArgument(argument="content", reason="a message needs content, tool calls or tool results")
-    content = yield from _store_parts(engine, parts, previews.MESSAGE_TAIL)
+    content = (yield from _store_parts(engine, parts, previews.MESSAGE_TAIL)) if parts else ()
     results: list[NewResult] = []
     for result in draft.tool_results:
         results.append((yield from _ingest_result(engine, result)))
@@ -160,7 +164,7 @@ def check_parts(content: object, *, empty: bool = False) -> tuple[Part | InlineB
     if content is None:
         items = ()
     check_size("the message", len(items), "parts", "CONTENT_PARTS", _SPLIT_ADVICE)
-    parts = tuple(_check_part(Text(part) if type(part) is str else part) for part in items)
+    parts = tuple([_check_part(Text(part) if type(part) is str else part) for part in items])
     if all(part == _EMPTY_TEXT for part in parts):
         if empty:
             return ()
@@ -169,11 +173,12 @@ def check_parts(content: object, *, empty: bool = False) -> tuple[Part | InlineB
 
 
 def _check_part(part: object) -> Part | InlineBytes:
-    if type(part) not in (*_PART_TYPES, InlineBytes):
+    if type(part) not in _DRAFT_TYPES:
         raise InvalidArgument(argument="content", reason=f"{describe_value(part)} is not a part of a message")
+    if type(part) is Text:
+        codec.check_text("the text", part.text)
+        return part
     match part:
-        case Text(text):
-            codec.check_text("the text", text)
         case Data(value):
             return Data(to_json("the data", value))
         case Body(ref, preview, tokens, preview_tokens, tail):
@@ -303,6 +308,8 @@ def ingest_value(engine: EngineContext, value: Any) -> Flow[tuple[Part, ...]]:
     """The return value of a tool or a frame as parts: text, parts, any value that converts to JSON, or bytes from a file or
     an iterator, which are streamed."""
     kind = type(value)
+    if kind is str:
+        return (yield from _store_parts(engine, _result_parts(value)))
     if kind in _BYTE_TYPES or hasattr(kind, "read"):
         return (yield from _store_stream(engine, value))
     if hasattr(kind, "__next__"):
@@ -349,9 +356,9 @@ def _result_parts(value: object) -> tuple[Part | InlineBytes, ...]:
     """The parts of a value: text, parts, or what converts to JSON. A list that contains a part is a list of parts."""
     if type(value) is str:
         return (Text(codec.check_text("the result", value)),)
-    if type(value) in (*_PART_TYPES, InlineBytes):
+    if type(value) in _DRAFT_TYPES:
         return (_check_part(value),)
-    if type(value) in (list, tuple) and any(type(item) in (*_PART_TYPES, InlineBytes) for item in value):  # type: ignore[attr-defined]
+    if type(value) in (list, tuple) and any(type(item) in _DRAFT_TYPES for item in value):  # type: ignore[attr-defined]
         return check_parts(value, empty=True) or (_EMPTY_TEXT,)
     converted = to_json("the result", value)
     return (Text(converted) if type(converted) is str else Data(converted),)
@@ -440,8 +447,6 @@ def _check_source(source: object) -> Source | None:
 
 
 def _check_role(role: object) -> Role:
-    roles: tuple[Role, ...] = get_args(Role)
-    for name in roles:
-        if type(role) is str and role == name:
-            return name
-    raise InvalidArgument(argument="role", reason=f"{describe_value(role)} is not one of {', '.join(roles)}")
+    if type(role) is str and role in _ROLES:
+        return _ROLES[role]
+    raise InvalidArgument(argument="role", reason=f"{describe_value(role)} is not one of {', '.join(_ROLES)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast import codec
+from holdfast.core import upcast
 from holdfast.core.sessions import message_ids
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.flows import effects
 from holdfast.flows.context import SessionContext, build_input, execute_command, execute_commands, load_session
 from holdfast.flows.effects import Flow
-from holdfast.flows.execute import CommandRequest
+from holdfast.flows.execute import CommandRequest, Execution
 from holdfast.flows.packs import records
 from holdfast.flows.sessions import ingest
-from holdfast.flows.sessions.transcript import message_of, read_withdrawn_messages
+from holdfast.flows.sessions.transcript import build_message, message_of, read_withdrawn_messages
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Source, ToolCall, Usage, blob_refs
 from holdfast.model.frames.frames import Reservation
@@ -199,6 +201,7 @@ def _check_page(before: int | None, limit: int) -> None:
     check_whole("limit", limit, 1, limits.READ_EVENTS)
 
 
+@functools.cache
 def _load_providers() -> Any:
     """Loaded with the first response: these modules take a good part of the time of an import."""
     from holdfast import providers  # noqa: PLC0415 - loaded when needed
@@ -266,6 +269,8 @@ def _with_stop(draft: MessageDraft, stop: str) -> MessageDraft:
 
 def _has_dicts(content: object) -> bool:
     """Whether some of the content is a dict, or an object of a provider's client."""
+    if type(content) is str:
+        return False
     parts: Sequence[object] = content if type(content) in (list, tuple) else (content,)  # type: ignore[assignment]
     return any(type(part) is dict or hasattr(type(part), "model_dump") for part in parts)
 
@@ -301,7 +306,17 @@ def record_drafts(
     appended = yield from execute_commands(
         context.engine, [part], key=key, expect=expect, cause=cause, bodies=bodies, key_content=key_content
     )
-    return [message_of(event) for event in appended.events if event.type in _TRANSCRIPT_EVENTS]
+    return _read_recorded(appended)
+
+
+def _read_recorded(appended: Execution) -> list[Message]:
+    """The messages that a command recorded, now or when its key was first used."""
+    decided = appended.decided or map(upcast.decode_event, appended.events)
+    return [
+        build_message(stored, event)
+        for stored, event in zip(appended.events, decided, strict=True)
+        if stored.type in _TRANSCRIPT_EVENTS
+    ]
 
 
 def _record_reply(
@@ -336,7 +351,7 @@ def _record_reply(
         bodies=bodies,
         key_content=_key_content(key_command),
     )
-    return [message_of(event) for event in appended.events if event.type in _TRANSCRIPT_EVENTS]
+    return _read_recorded(appended)
 
 
 def _key_content(command: RecordMessages) -> bytes:
@@ -346,6 +361,8 @@ def _key_content(command: RecordMessages) -> bytes:
         msgspec.structs.replace(
             new, tool_calls=tuple(msgspec.structs.replace(call, raw=None) for call in new.tool_calls), skipped=None
         )
+        if new.tool_calls or new.skipped
+        else new
         for new in command.messages
     )
     return codec.encode_commands([msgspec.structs.replace(command, messages=bare)])
@@ -379,6 +396,4 @@ def build_recording(
         else (),
         closing_reason="the log has none" if as_found else None,
     )
-    return CommandRequest(command, inputs), list(
-        blob_refs(part for new in messages for part in ingest.message_parts(new))
-    )
+    return CommandRequest(command, inputs), [ref for new in messages for ref in blob_refs(ingest.message_parts(new))]

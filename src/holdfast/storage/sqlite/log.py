@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import apsw
 import msgspec
@@ -43,6 +44,8 @@ class SqliteLog:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
+        self._cursor = connection.cursor()
+        """Runs the statements one after the other: a new cursor for each takes as long as a small statement."""
         self._data_version = -1
         self._heads: dict[StreamId, tuple[int, StreamHead]] = {}
         self._events = self._streams = 0
@@ -54,11 +57,11 @@ class SqliteLog:
     def begin(self) -> None:
         if self.connection.in_transaction:  # left open by an interrupted thread
             self.roll_back()
-        self.connection.execute("BEGIN IMMEDIATE")
-        data_version = self.connection.execute("PRAGMA data_version").get
+        self._cursor.execute("BEGIN IMMEDIATE")
+        data_version = self._cursor.execute("PRAGMA data_version").get
         if data_version != self._data_version:
             self._heads.clear()
-            totals = self.connection.execute(SQL["log_totals"]).get
+            totals = self._cursor.execute(SQL["log_totals"]).get
             if totals is None:
                 raise apsw.CorruptError("the count of its events is missing")
             self._events, self._streams, self._feed = totals
@@ -67,17 +70,18 @@ class SqliteLog:
 
     def commit(self) -> None:
         if self._needs_purge:
-            self.connection.execute(SQL["purge_words"])
+            self._cursor.execute(SQL["purge_words"])
             self._needs_purge = False
         if not self._are_totals_stored:
-            self.connection.execute(SQL["set_log_totals"], (self._events, self._streams, self._feed))
-        self.connection.execute("COMMIT")
+            self._cursor.execute(SQL["set_log_totals"], (self._events, self._streams, self._feed))
+        self._cursor.execute("COMMIT")
 
     def roll_back(self) -> None:
         self._data_version = -1
         self._needs_purge = False
+        self._cursor = self.connection.cursor()  # an interrupted thread may have left a statement in the other
         if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
+            self._cursor.execute("ROLLBACK")
 
     def append(self, append: Append) -> AppendResult:
         if append.key is not None and (first := find_by_key(self.connection, append.tenant, append.key)):
@@ -92,8 +96,7 @@ class SqliteLog:
         links = chain.chain_events(append, starts)
         for write, (stream_no, _), (head, events) in zip(append.writes, heads, links, strict=True):
             stream_no = self._move_head(stream_no, head)
-            for event in events:
-                self._add_event(stream_no, event)
+            self._add_events(stream_no, events)
             self._store_extras(stream_no, write)
             stored += events
         return AppendResult(tuple(stored))
@@ -116,7 +119,7 @@ class SqliteLog:
             ):
                 raise errors.KeyConflict(tenant=event.stream.tenant, key=event.key, reason="it is used in this store")
             stream_no = self._move_head(stream_no, StreamHead(event.stream, event.seq, event.hash))
-            self._add_event(stream_no, event)
+            self._add_events(stream_no, [event])
         for stream, seqs in erase.items():
             self._erase(self._head(stream)[0], seqs)
         for stream, new_rows in rows.items():
@@ -132,12 +135,12 @@ class SqliteLog:
         self._put_rows(stream_no, rows)
 
     def set_projection_version(self, version: int) -> None:
-        self.connection.execute(SQL["set_projection_version"], (version,))
+        self._cursor.execute(SQL["set_projection_version"], (version,))
 
     def touch(self) -> None:
         """Make a change that the commit reverts, so that there is something to commit: SQLite does not write equal
         values."""
-        self.connection.execute(SQL["set_log_totals"], (self._events + 1, self._streams, self._feed))
+        self._cursor.execute(SQL["set_log_totals"], (self._events + 1, self._streams, self._feed))
         self._are_totals_stored = False
 
     def _head(self, stream: StreamId) -> tuple[int, StreamHead]:
@@ -150,9 +153,9 @@ class SqliteLog:
 
     def _move_head(self, stream_no: int, head: StreamHead) -> int:
         if stream_no:
-            self.connection.execute(SQL["move_head"], (head.version, head.hash, stream_no))
+            self._cursor.execute(SQL["move_head"], (head.version, head.hash, stream_no))
         else:
-            self.connection.execute(SQL["add_stream"], (*common.stream_key(head.stream), head.version, head.hash))
+            self._cursor.execute(SQL["add_stream"], (*common.stream_key(head.stream), head.version, head.hash))
             stream_no = self.connection.last_insert_rowid()
             self._streams += 1
         self._remember(head.stream, (stream_no, head))
@@ -163,14 +166,17 @@ class SqliteLog:
             self._heads.clear()
         self._heads[stream] = numbered_head
 
-    def _add_event(self, stream_no: int, event: StoredEvent) -> None:
-        self._events += 1
-        self._feed = chain.extend_feed_digest(self._feed, event.hash)
+    def _add_events(self, stream_no: int, events: Sequence[StoredEvent]) -> None:
+        rows: list[tuple[Any, ...]] = []
+        for event in events:
+            self._events += 1
+            self._feed = chain.extend_feed_digest(self._feed, event.hash)
+            _, seq, command, *fields = msgspec.structs.astuple(
+                event
+            )  # in the order of the columns, as recorded_of reads
+            rows.append((self._events, stream_no, seq, bytes.fromhex(command), *fields))
         self._are_totals_stored = False
-        _, seq, command, *fields = msgspec.structs.astuple(
-            event
-        )  # in the order of the columns, as recorded_of reads them
-        self.connection.execute(SQL["add_event"], (self._events, stream_no, seq, bytes.fromhex(command), *fields))
+        self._cursor.executemany(SQL["add_event"], rows)
 
     def _store_extras(self, stream_no: int, write: StreamWrite) -> None:
         if write.erase:
@@ -181,22 +187,22 @@ class SqliteLog:
 
     def _put_snapshot(self, stream_no: int, snapshot: Snapshot) -> None:
         values = (stream_no, snapshot.version, snapshot.format, snapshot.state)
-        self.connection.execute(SQL["put_snapshot"], values)
+        self._cursor.execute(SQL["put_snapshot"], values)
 
     def _erase(self, stream_no: int, seqs: Sequence[int]) -> None:
         for seq in seqs:
-            self.connection.execute(SQL["erase"], (stream_no, seq))
-        self.connection.execute(SQL["drop_snapshot"], (stream_no,))
-        self._needs_purge |= bool(self.connection.execute(SQL["has_facts"], (stream_no,)).get)
+            self._cursor.execute(SQL["erase"], (stream_no, seq))
+        self._cursor.execute(SQL["drop_snapshot"], (stream_no,))
+        self._needs_purge |= bool(self._cursor.execute(SQL["has_facts"], (stream_no,)).get)
         self._drop_rows(stream_no)
 
     def _put_rows(self, stream_no: int, rows: Sequence[Row]) -> None:
         for row in rows:
-            self.connection.execute(_PUT_ROW[type(row)], (stream_no, *msgspec.structs.astuple(row)))
+            self._cursor.execute(_PUT_ROW[type(row)], (stream_no, *msgspec.structs.astuple(row)))
 
     def _drop_rows(self, stream_no: int) -> None:
         for statement in _FORGET_ROWS:
-            self.connection.execute(statement, (stream_no,))
+            self._cursor.execute(statement, (stream_no,))
 
 
 def read_head(connection: apsw.Connection, stream: StreamId) -> tuple[int, StreamHead]:

@@ -88,7 +88,8 @@ class SqliteStore:
     def append(self, append: Append) -> AppendResult:
         common.check_append(append)
         appended = self._write(lambda log: log.append(append))
-        self._changes.announce(write.stream for write in append.writes)
+        if self._changes.has_listeners:
+            self._changes.announce(write.stream for write in append.writes)
         if any(write.erase for write in append.writes):
             self._clear_log()
         return appended
