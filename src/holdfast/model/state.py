@@ -16,7 +16,7 @@ from holdfast.model.sessions.layers import EnvironmentItem, Identity, WorkingIte
 from holdfast.model.sessions.turns import Lease
 from holdfast.model.situation.situations import SituationState
 
-SNAPSHOT_FORMAT = 12
+SNAPSHOT_FORMAT = 13
 """Raised whenever SessionState, or its fold, changes: streams with older snapshots are then replayed."""
 LEDGER_FORMAT = 1
 """The same for LedgerState."""
