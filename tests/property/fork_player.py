@@ -18,7 +18,6 @@ from tests.property.session_model import CharCounter, ManualClock
 from tests.support import CountingIds
 
 KEYS = ("city", "courier", "colour")
-ADA = {"user": "ada"}
 LENGTHS = (10, 10, 60, 400, 3_500)
 POLICIES: tuple[dict[str, Any], ...] = (
     {"policy": Frugal(least=0, large=100, excerpt=20, preserve_turns=1)},
@@ -103,7 +102,7 @@ class World:
 
     def create(self, name: str) -> holdfast.Session:
         identity = holdfast.Identity(user_name="Ada", user_id="ada")
-        return self.engine.create_session(name, identity=identity, ledgers=[self.engine.ledger(**ADA).id])
+        return self.engine.create_session(name, identity=identity, ledgers=[self.engine.ledger(user="ada").id])
 
     def play(self, session: holdfast.Session, step: Step) -> str:
         """Play a step; the answer says how it went."""
@@ -191,7 +190,7 @@ def _know(_: World, session: holdfast.Session, step: Step) -> None:
     key, value = KEYS[step.pick % len(KEYS)], _value(step)
     if step.pick % 3:
         session.record("user", f"{step.mark}: the {key} is {value}.")
-    session.ledger().set(key, value, **({"ttl_s": 50} if step.pick % 5 == 0 else {}))
+    session.ledger().set(key, value, ttl_s=50 if step.pick % 5 == 0 else None)
 
 
 def _retract(_: World, session: holdfast.Session, step: Step) -> None:
@@ -216,7 +215,7 @@ def _act(_: World, session: holdfast.Session, step: Step) -> None:
 
 def _enter(_: World, session: holdfast.Session, step: Step) -> None:
     """A list that grows: its chunks are shared by the entries."""
-    newest = session.entries.list(limit=1)
+    newest: list[Any] = session.entries.list(limit=1)
     before = newest[0].body["rows"] if newest else []
     body = {"rows": [*before, {"text": step.note, "more": "word " * 300}]}
     session.entries.append("checkpoint", f"k{step.note}", body, parent=newest[0].key if newest else None)

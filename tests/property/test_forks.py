@@ -1,4 +1,4 @@
-"""Forks. A fork and its parent are equal until one of them goes on alone, and what one does is not seen by the other, except an
+"""Forks. A fork and its parent are equal until one of them goes on alone. What one does is not seen by the other, except an
 erasure in the session that stores the events."""
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from holdfast.model.rows import MentionRow, OutboxRow, SessionRow, scope_of
 from holdfast.runtime.driver import StreamLocks, drive
 from holdfast.storage.memory import MemoryBlobs, MemoryStore
 from tests.property.fork_player import (
-    ADA,
     KEYS,
     WEIGHTS,
     World,
@@ -115,7 +114,7 @@ def test_a_fork_and_its_parent_stay_equal_under_the_same_commands(seed: int) -> 
             world.play(session, step)
             continue
         if step.pick % 9 == 0:
-            world.engine.ledger(**ADA).set(KEYS[step.pick % 3], f"{step.mark} square")
+            world.engine.ledger(user="ada").set(KEYS[step.pick % 3], f"{step.mark} square")
         went = world.play(branch, step)
         if went == "EventShared":  # an entry that is stored in the parent: deleted there, it is deleted in both
             went = ""

@@ -60,8 +60,8 @@ def find_fault(
 
 
 def _open_own_calls(state: SessionState) -> list[str]:
-    """The open calls of a session. A fork closes those that it shares at once; if one is open, its closing was erased with the
-    rest of a destroyed fork."""
+    """The open calls of a session. A fork closes those that it shares at once; if one is open, its closing was erased with
+    the rest of a destroyed fork."""
     cut = 0 if state.origin is None else state.origin.cut
     return [call.id for call in state.open_calls if (calling_seq(call.id) or 0) > cut]
 
