@@ -10,11 +10,13 @@ from holdfast.model import limits
 from holdfast.model.events import Event
 from holdfast.model.facts.commands import (
     AssertFact,
+    BranchLedger,
     ConfirmFact,
     EndorseFact,
     EraseFacts,
     ExpireFact,
     ExpireFacts,
+    ForkLedger,
     LedgerCommand,
     PromoteFact,
     ReinstateFact,
@@ -45,10 +47,13 @@ from holdfast.model.facts.events import (
     FactsRestored,
     FactSuperseded,
     FactsWithdrawn,
+    LedgerBranched,
+    LedgerForked,
     ProposalDecided,
 )
 from holdfast.model.facts.fact import FACT_SCOPES, MEMORY_TYPES, SOURCE_TYPES, FactSource, Mention, SupersessionRule
 from holdfast.model.names import LedgerId
+from holdfast.model.sessions.forks import Segment
 from tests.core.json_strategies import json_values, names, texts
 
 times = st.none() | st.integers(0, limits.WHOLE_NUMBER)
@@ -62,6 +67,8 @@ rules = st.sampled_from(get_args(SupersessionRule))
 ledgers = st.builds(
     LedgerId, names, st.sampled_from(["user", "project", "organization"]), st.tuples(names)
 ) | st.builds(LedgerId, names, st.just("session"), st.tuples(names, names))
+keys = st.tuples(names, names) | st.tuples(names, names, names)
+lineages = st.lists(st.builds(Segment, keys, numbers), max_size=3).map(tuple)
 mentions = st.lists(
     st.builds(Mention, actor=names, session=names, seq=numbers, start=numbers, end=numbers, thread=st.just("") | names),
     max_size=2,
@@ -140,6 +147,8 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(FactMarked, facts=some_facts, because=fact_ids),
     st.builds(FactsWithdrawn, facts=some_facts, withdrawal=names, retracted=st.booleans()),
     st.builds(FactsRestored, facts=some_facts, withdrawal=names),
+    st.builds(LedgerForked, parent=keys, cut=numbers, lineage=lineages),
+    st.builds(LedgerBranched, fork=keys, cut=numbers),
     st.builds(FactDisputed, fact=fact_ids, by=names, authority=names, reason=texts),
     st.builds(
         FactPromoted,
@@ -204,5 +213,7 @@ def commands() -> st.SearchStrategy[LedgerCommand]:
         st.builds(ExpireFacts, ledger=ledgers, limit=numbers),
         st.builds(WithdrawFacts, ledger=ledgers, facts=some_facts, withdrawal=names, retract=st.booleans()),
         st.builds(RestoreFacts, ledger=ledgers, facts=some_facts, withdrawal=names),
+        st.builds(ForkLedger, ledger=ledgers, parent=ledgers, cut=numbers),
+        st.builds(BranchLedger, ledger=ledgers, fork=ledgers, cut=numbers),
         st.builds(EraseFacts, ledger=ledgers, facts=some_names, seqs=st.just(()), reason=texts),
     )

@@ -107,6 +107,7 @@ from holdfast.model.packs.commands import RecordPack
 from holdfast.model.packs.events import PackRecorded
 from holdfast.model.sessions.commands import (
     AcknowledgeOffload,
+    BranchSession,
     ClearEnvironment,
     ClearWorking,
     CloseCalls,
@@ -115,6 +116,7 @@ from holdfast.model.sessions.commands import (
     DestroySession,
     EndTurn,
     ErasePayloads,
+    ForkSession,
     NewMessage,
     ObserveEnvironment,
     RecordMessages,
@@ -135,9 +137,11 @@ from holdfast.model.sessions.events import (
     MessageRecorded,
     OffloadAcknowledged,
     PayloadsErased,
+    SessionBranched,
     SessionClosed,
     SessionCreated,
     SessionDestroyed,
+    SessionForked,
     SessionReset,
     SessionTimedOut,
     TurnAwaited,
@@ -155,6 +159,7 @@ from tests.core.struct_strategies import structs
 
 scopes = st.builds(Scope, names, names, names, st.none() | names)
 streams = scopes.map(lambda scope: scope.stream)
+keys = fact_strategies.keys
 
 refs = st.builds(
     BlobRef,
@@ -423,6 +428,8 @@ other_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(SessionDestroyed, reason=reasons, offload=st.booleans()),
     st.builds(OffloadAcknowledged, entry=tokens, why=names, first=tokens, last=tokens, at_us=whole_numbers),
     st.builds(PayloadsErased, seqs=seqs, reason=texts),
+    st.builds(SessionForked, session=keys, parent=keys, cut=tokens, lineage=fact_strategies.lineages),
+    st.builds(SessionBranched, fork=keys, cut=tokens),
 )
 any_events: st.SearchStrategy[Event] = st.sampled_from(list(EVENTS.values())).flatmap(structs)
 """Events of all types, also of those that are not named above."""
@@ -474,6 +481,8 @@ def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Sess
                 as_found=st.booleans(),
                 frame=st.none() | frame_ids,
             ),
+            st.builds(ForkSession, scope=scope, parent=scopes, cut=tokens),
+            st.builds(BranchSession, scope=scope, fork=scopes, cut=tokens),
             st.builds(CloseCalls, scope=scope, reason=reasons),
             st.builds(Summarize, scope=scope, first=tokens, last=tokens, version=tokens, text=texts),
             st.builds(CompactContext, scope=scope, version=tokens, **boundary),

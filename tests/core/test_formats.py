@@ -15,11 +15,13 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (12, "b18787a44de64969")
+SNAPSHOT = (13, "0")
 LEDGER = (1, "4fed47c49e388537")
-PROJECTION = (9, "ca7fb0ad0ce93801")
+PROJECTION = (10, "0e027a87611f72f0")
 PAYLOADS = {
     ("session.created", 3): "2351d9f227e511ae",
+    ("session.forked", 1): "ee8007bdd0d59fb3",
+    ("session.branched", 1): "d8c3a6d59d92e978",
     ("message.recorded", 4): "30f72b81a1ad82e2",
     ("evidence.kept", 2): "166d509bd4d9b175",
     ("summary.recorded", 3): "158f296c9459d06c",
@@ -73,6 +75,8 @@ PAYLOADS = {
     ("fact.marked", 1): "8c87f5783bc1965f",
     ("fact.withdrawn", 1): "f7f523439e7c5976",
     ("fact.restored", 1): "587d2e8ff48147e8",
+    ("ledger.forked", 1): "661dd49b8b367526",
+    ("ledger.branched", 1): "d8c3a6d59d92e978",
     ("facts.proposed", 1): "aaef2888b8c61846",
     ("proposal.decided", 1): "773a2cc938ce3202",
     ("situation.updated", 1): "825ba47c29cf26d7",

@@ -59,6 +59,13 @@ def find_fault(
     return next(_find_faults(state, event, event_type, erased), None)
 
 
+def _open_own_calls(state: SessionState) -> list[str]:
+    """The open calls of a session. A fork closes those that it shares at once; if one is open, its closing was erased with
+    the rest of a destroyed fork."""
+    cut = 0 if state.origin is None else state.origin.cut
+    return [call.id for call in state.open_calls if (calling_seq(call.id) or 0) > cut]
+
+
 def _find_faults(state: SessionState, event: Event | None, event_type: str, erased: Collection[int]) -> Iterator[str]:
     if event_type in LEDGER_EVENTS and event_type != PayloadsErased.name:
         yield "it is not an event of a session"
@@ -68,7 +75,7 @@ def _find_faults(state: SessionState, event: Event | None, event_type: str, eras
         yield "a closed session takes no more events of this type"
     if state.status == "destroyed" and event_type not in _EVENTS_AFTER_DESTRUCTION:
         yield "a destroyed session takes no more events of this type"
-    if event_type in OFFLOAD_EVENTS and state.open_calls and event is not None:
+    if event_type in OFFLOAD_EVENTS and event is not None and _open_own_calls(state):
         yield "a conversation ends without open calls"
     yield from frame_faults(state, event, erased)
     yield from find_layer_faults(state, event, erased)
@@ -169,5 +176,5 @@ def _erasure_faults(state: SessionState, event: PayloadsErased) -> Iterator[str]
         yield "an erasure names events in order"
     elif event.seqs[0] < 1 or event.seqs[-1] > state.version:
         yield "an erasure names events before it"
-    elif {calling_seq(call.id) for call in state.open_calls} & {*event.seqs}:
+    elif {calling_seq(call) for call in _open_own_calls(state)} & {*event.seqs}:
         yield "a message with open calls is not erased"

@@ -212,10 +212,13 @@ def _load_snapshot(stream: StreamId, kind: type[S]) -> Flow[S]:
 def _fold_tail(stream: StreamId, base: S) -> Flow[S | None]:
     """The state after all events that follow `base`; None if one of them erased an event of `base`."""
     state: S = base
+    hidden: set[int] | None = None
     while True:
         page = yield from effects.read(stream, state.version, limits.READ_EVENTS)
+        if hidden is None and page and page[0].stream != stream:  # after the page: its erasures are known then
+            hidden = yield from find_hidden_seqs(stream)
         for recorded in page:
-            event = upcast.decode_event(recorded)
+            event = None if hidden and recorded.seq in hidden else upcast.decode_event(recorded)
             if recorded.type == PayloadsErased.name and _erases_part_of(event, base):
                 return None
             state = _fold_stored(state, event, recorded)
