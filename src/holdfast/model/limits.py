@@ -218,6 +218,8 @@ REDACTED_ITEMS = 1_000
 """Items whose redactions one event changes."""
 DETECTED_FACTS = 64
 """Facts in the input of a detector."""
+DETECTED_MATCHES = 2_000
+"""Facts of a ledger that are ranked to find those: the facts with the rarest words of the message."""
 PROPOSALS = 64
 """Proposals of one call of a detector."""
 DETECTED_BEFORE = 12

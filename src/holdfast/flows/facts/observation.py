@@ -379,7 +379,15 @@ def _find_candidates(
     ledgers = ledgers_of(context.scope, state)
     scopes: list[tuple[FactScope, str]] = [("global", ""), ("session", context.scope.session)]
     share = limits.DETECTED_FACTS // 2
-    matches = yield from search_ledgers(context.engine, ledgers, writer.permissions, utterance.text, scopes[1:], share)
+    matches = yield from search_ledgers(
+        context.engine,
+        ledgers,
+        writer.permissions,
+        utterance.text,
+        scopes[1:],
+        share,
+        ranked=limits.DETECTED_MATCHES,
+    )
     candidates = {
         f"{ledgers.index(each.ledger)}:{each.fact.id}": _LocatedFact(each.ledger, each.fact)
         for each in matches

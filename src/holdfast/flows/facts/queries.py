@@ -377,8 +377,11 @@ def search_ledgers(
     query: str,
     within: Scopes,
     limit: int,
+    *,
+    ranked: int | None = None,
 ) -> Flow[tuple[FactMatch, ...]]:
-    """The current facts in these ledgers that match a query best, the best first."""
+    """The current facts in these ledgers that match a query best, the best first; with `ranked`, of about so many facts of
+    each ledger."""
     codec.check_text("the query", query)
     check_whole("limit", limit, 1, limits.READ_EVENTS)
     search = FactQuery(
@@ -388,6 +391,7 @@ def search_ledgers(
         permissions=permissions,
         scopes=check_scopes(within),
         now_us=engine.clock.now_us(),
+        ranked=ranked,
         limit=min(2 * limit, limits.READ_EVENTS),
     )
     if not search.words or not search.ledgers:

@@ -238,4 +238,6 @@ class FactQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that are expired at this time are left out."""
     live: bool = True
     """Live facts, or ended ones."""
+    ranked: int | None = None
+    """A store need not rank more facts of a ledger than about so many: those with the rarest words. None for all."""
     limit: int = 50

@@ -103,6 +103,9 @@ WHERE w.fact_words MATCH ? AND f.tenant = ? AND f.ledger = ? AND f.live = ?
       SELECT 1 FROM json_each(f.requires) r WHERE r.value NOT IN (SELECT value FROM json_each(?7))))
 ORDER BY w.rank LIMIT ?8;
 
+-- name: occurrences
+SELECT count(*) FROM (SELECT 1 FROM fact_words WHERE fact_words MATCH ? LIMIT ?);
+
 -- name: worth
 SELECT -bm25(fact_words, 1e9, 1e9) FROM fact_words WHERE fact_words MATCH ? LIMIT 1;
 
