@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import SHARED_MEMORY
+from tests.support import SHARED_MEMORY, figure
 
 settings.register_profile(
-    "holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "holdfast",
+    max_examples=figure(40, 100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("holdfast")
 

@@ -21,7 +21,7 @@ steps = st.tuples(
 
 
 @given(st.integers(1, 6), st.integers(0, 8 * EMPTY), st.lists(steps, max_size=60))
-@settings(max_examples=figure(200, 20_000))
+@settings(max_examples=figure(100, 20_000))
 def test_it_holds_what_was_used_last_within_both_bounds(
     size: int, most: int, does: list[tuple[str, StreamId, int, int]]
 ) -> None:

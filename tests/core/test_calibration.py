@@ -19,7 +19,7 @@ from holdfast.model.content import Source, Usage
 from holdfast.model.state import Calibration
 from tests.support import figure
 
-EXAMPLES = figure(300, 10_000)
+EXAMPLES = figure(150, 10_000)
 
 
 A = Source(provider="p", model="a")

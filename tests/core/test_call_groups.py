@@ -14,7 +14,7 @@ from holdfast.model.sessions.messages import Message, MessageGroup
 from holdfast.model.state import OpenCall, SessionState
 from tests.support import figure
 
-EXAMPLES = figure(300, 10_000)
+EXAMPLES = figure(150, 10_000)
 
 
 def _message(seq: int, role: Role | None, tokens: int = 1, **content: tuple[ToolCall | ToolResult, ...]) -> Message:

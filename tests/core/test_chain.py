@@ -16,7 +16,7 @@ from holdfast.model.names import StreamId
 from tests.core import json_strategies, strategies
 from tests.support import figure
 
-EXAMPLES = figure(60, 5_000)
+EXAMPLES = figure(30, 5_000)
 
 Stream = tuple[StreamHead, list[StoredEvent]]
 
@@ -79,7 +79,7 @@ def test_what_was_recorded_verifies(stream: Stream) -> None:
 
 @pytest.mark.parametrize("field", HEADER)
 @given(strategies.event_chains(), st.data())
-@settings(max_examples=figure(20, 1_000))
+@settings(max_examples=figure(10, 1_000))
 def test_any_change_of_the_header_changes_the_hash(field: str, stream: Stream, data: st.DataObject) -> None:
     start, events = stream
     other = data.draw(OTHERS[field])
@@ -90,7 +90,7 @@ def test_any_change_of_the_header_changes_the_hash(field: str, stream: Stream, d
 
 @pytest.mark.parametrize("field", OTHERS)
 @given(strategies.event_chains(), st.data())
-@settings(max_examples=figure(20, 1_000))
+@settings(max_examples=figure(10, 1_000))
 def test_any_single_edit_is_found(field: str, stream: Stream, data: st.DataObject) -> None:
     start, events = stream
     at = data.draw(st.integers(0, len(events) - 1))

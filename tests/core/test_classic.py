@@ -49,7 +49,7 @@ from tests.core.plan_inputs import (
 )
 from tests.support import figure
 
-EXAMPLES = figure(40, 3_000)
+EXAMPLES = figure(20, 3_000)
 
 
 PRESSURES: tuple[Pressure, ...] = get_args(Pressure)

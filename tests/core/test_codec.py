@@ -28,7 +28,7 @@ from tests.core import fact_strategies, json_strategies, strategies
 from tests.core.struct_strategies import structs
 from tests.support import figure
 
-EXAMPLES = figure(80, 5_000)
+EXAMPLES = figure(40, 5_000)
 COMMANDS: tuple[type[SessionCommand], ...] = SessionCommand.__args__
 
 

@@ -28,7 +28,7 @@ from tests import hostile
 from tests.core.json_strategies import json_leaves, texts
 from tests.support import figure
 
-EXAMPLES = figure(200, 10_000)
+EXAMPLES = figure(100, 10_000)
 AT = datetime.datetime(2026, 1, 31, 9, 30, tzinfo=datetime.UTC)
 
 

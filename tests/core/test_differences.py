@@ -28,7 +28,7 @@ from holdfast.model.packs.pack import (
 from holdfast.model.state import SessionState
 from tests.support import figure
 
-EXAMPLES = figure(60, 5_000)
+EXAMPLES = figure(30, 5_000)
 
 
 SHOWN = ("included", "reduced")

@@ -320,7 +320,7 @@ _stories = st.lists(
 )
 
 
-@settings(max_examples=figure(150, 20_000))
+@settings(max_examples=figure(75, 20_000))
 @given(_stories)
 def test_whatever_is_decided_leads_to_a_sound_ledger(story: list[tuple[LedgerCommand, int, FactWriter]]) -> None:
     shelf = Shelf()
@@ -479,7 +479,7 @@ _fact_events: st.SearchStrategy[Event] = st.one_of(
 )
 
 
-@settings(max_examples=figure(100, 20_000))
+@settings(max_examples=figure(50, 20_000))
 @given(st.lists(_asserted, max_size=8), _fact_events, st.sets(_ids))
 def test_folding_takes_every_event_whatever_is_missing(made: list[Event], event: Event, gone: set[str]) -> None:
     facts: dict[str, FactState] = {}

@@ -251,7 +251,7 @@ def run(steps: list[tuple[str, int]]) -> Log:
 histories = st.lists(st.tuples(st.sampled_from(_names), st.integers(0, 40)), max_size=30)
 
 
-@settings(max_examples=figure(80, 5_000))
+@settings(max_examples=figure(40, 5_000))
 @given(steps=histories, erased=st.sets(st.integers(1, 40)))
 def test_what_is_decided_is_sound_and_stays_so_without_any_of_its_trees(
     steps: list[tuple[str, int]], erased: set[int]
@@ -302,7 +302,7 @@ def root_of(log: Log, event: Event, seq: int) -> str | None:
     return named
 
 
-@settings(max_examples=figure(60, 5_000))
+@settings(max_examples=figure(30, 5_000))
 @given(steps=histories)
 def test_each_tree_has_used_what_was_used_in_it(steps: list[tuple[str, int]]) -> None:
     log = run(steps)

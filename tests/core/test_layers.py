@@ -54,8 +54,8 @@ from holdfast.model.state import SessionState
 from tests.core import strategies
 from tests.support import figure
 
-EXAMPLES = figure(60, 10_000)
-MACHINES = figure(60, 5_000)
+EXAMPLES = figure(30, 10_000)
+MACHINES = figure(30, 5_000)
 SCOPE = Scope("tenant", "actor", "session")
 ADA = Identity(user_name="Ada", user_id="u1", authority="manager", permissions=("billing", "deploy"))
 ACME = ("organization", "acme")

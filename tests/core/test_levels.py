@@ -21,7 +21,7 @@ from holdfast.errors import CriticalOverflow, StrategyRefused
 from holdfast.model.history.handles import PRIORITY_SCORES, Priority
 from tests.support import figure
 
-EXAMPLES = figure(80, 5_000)
+EXAMPLES = figure(40, 5_000)
 
 
 Count = Callable[[str], int]

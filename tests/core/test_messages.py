@@ -48,7 +48,7 @@ from tests.property.transcript_model import (
 )
 from tests.support import figure
 
-EXAMPLES = figure(200, 5_000)
+EXAMPLES = figure(100, 5_000)
 
 
 @given(histories)

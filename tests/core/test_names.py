@@ -14,7 +14,7 @@ from holdfast.model.names import Scope, check_name, check_whole, shorten_name
 from tests.core import strategies
 from tests.support import figure
 
-EXAMPLES = figure(150, 20_000)
+EXAMPLES = figure(75, 20_000)
 
 
 def _usable(text: str) -> bool:

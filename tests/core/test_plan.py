@@ -50,7 +50,7 @@ from tests.core.plan_inputs import (
 )
 from tests.support import figure
 
-EXAMPLES = figure(40, 5_000)
+EXAMPLES = figure(20, 5_000)
 
 
 strategies: st.SearchStrategy[Strategy | None] = st.one_of(
@@ -269,7 +269,7 @@ def handle_of(piece: Reduction) -> str:
 # Boundary after boundary
 
 
-@settings(max_examples=figure(4, 200))
+@settings(max_examples=figure(2, 200))
 @given(st.sampled_from([SummarizeOldest(2), TruncateAt(2), None]), st.integers(1, 3), st.integers(0, 1 << 30))
 def test_folds_of_folds_stay_small_and_stand_for_all_that_was_said(
     strategy: Strategy | None, calls: int, seed: int

@@ -44,7 +44,7 @@ def test_a_preview_splits_no_character() -> None:
     assert "400 bytes total" in found.preview
 
 
-@settings(max_examples=figure(100, 5_000))
+@settings(max_examples=figure(50, 5_000))
 @given(
     body=st.text() | st.lists(st.text(max_size=40), max_size=60), threshold=st.integers(0, 400), size=st.integers(0, 90)
 )
@@ -148,7 +148,7 @@ def test_a_conversation_that_is_too_long_is_planned_to_fit(policy: object) -> No
     assert (roomy.steps, roomy.fold) == ((), None), "nothing is shortened while it fits"
 
 
-@settings(max_examples=figure(25, 500))
+@settings(max_examples=figure(13, 500))
 @given(
     talk=conversations(), window=st.integers(2_000, 40_000), policy=st.sampled_from(["faithful", "frugal", "classic"])
 )

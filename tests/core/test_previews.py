@@ -28,7 +28,7 @@ from holdfast.model import limits
 from holdfast.model.content import BlobRef, Body
 from tests.support import figure
 
-EXAMPLES = figure(60, 10_000)
+EXAMPLES = figure(30, 10_000)
 
 scalars = (
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)

@@ -100,7 +100,7 @@ def test_a_users_own_table_may_have_names_with_slashes() -> None:
     assert find_prices("other/m", table) is OWN
 
 
-@settings(max_examples=figure(100, 5_000), deadline=None)
+@settings(max_examples=figure(50, 5_000), deadline=None)
 @given(st.text(), st.sampled_from(PRICES), st.sampled_from(["", "-", "@", ":", "/", "-2026", "-v1"]))
 def test_any_text_has_prices_or_none_and_a_known_name_behind_a_slash_is_that_model(
     text: str, prices: Prices, between: str
@@ -111,7 +111,7 @@ def test_any_text_has_prices_or_none_and_a_known_name_behind_a_slash_is_that_mod
     assert find_prices(f"{text}/{prices.model}") is prices
 
 
-@settings(max_examples=figure(120, 10_000), deadline=None)
+@settings(max_examples=figure(60, 10_000), deadline=None)
 @given(st.data())
 def test_one_figure_that_makes_no_sense_is_refused_and_any_that_make_sense_are_taken(data: st.DataObject) -> None:
     read, fresh, write = sorted(data.draw(st.lists(st.integers(0, MAX_PRICE), min_size=3, max_size=3)))

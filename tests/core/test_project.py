@@ -16,7 +16,7 @@ from holdfast.model.state import SessionState
 from tests.core import json_strategies, strategies
 from tests.support import figure
 
-EXAMPLES = figure(60, 5_000)
+EXAMPLES = figure(30, 5_000)
 
 
 def _key(row: Row) -> tuple[object, ...]:

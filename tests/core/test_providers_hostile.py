@@ -153,7 +153,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=figure(300, 10_000))
+@settings(max_examples=figure(150, 10_000))
 @having(st.data())
 def test_data_that_was_changed_in_several_places_is_a_draft_or_a_typed_error(data: st.DataObject) -> None:
     take, values = ALL[data.draw(st.integers(0, 1))]

@@ -20,7 +20,7 @@ from tests.core import situation_strategies
 from tests.core.json_strategies import texts
 from tests.support import figure
 
-EXAMPLES = figure(80, 10_000)
+EXAMPLES = figure(40, 10_000)
 
 
 said = st.text(st.sampled_from("ab 1é漢\n\t🦊"), max_size=12).map(one_line)

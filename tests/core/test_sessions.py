@@ -32,7 +32,7 @@ from holdfast.model.state import SessionState
 from tests.core import json_strategies, strategies
 from tests.support import figure
 
-EXAMPLES = figure(80, 10_000)
+EXAMPLES = figure(40, 10_000)
 
 SCOPE = Scope("tenant", "actor", "session")
 INPUTS = DecisionInput(time_us=5, tokens=(3,), counter="c")

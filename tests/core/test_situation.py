@@ -50,8 +50,8 @@ from tests.core import situation_strategies
 from tests.core.plan_inputs import count_quarters
 from tests.support import figure
 
-EXAMPLES = figure(80, 10_000)
-MACHINES = figure(40, 5_000)
+EXAMPLES = figure(40, 10_000)
+MACHINES = figure(20, 5_000)
 SCOPE = Scope("tenant", "actor", "session")
 FEW_BYTES = 60
 """For all situations of a session: a bound that short histories run into."""

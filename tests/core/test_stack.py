@@ -47,7 +47,7 @@ _pushes = st.builds(
 _events = st.lists(st.tuples(_pushes | strategies.frame_events | strategies.events, st.booleans()), max_size=25)
 
 
-@settings(max_examples=figure(150, 10_000))
+@settings(max_examples=figure(75, 10_000))
 @given(made=_events, times=st.lists(st.integers(0, 200), min_size=25, max_size=25))
 def test_whatever_happens_frames_are_a_forest_of_what_lives(made: list[tuple[Event, bool]], times: list[int]) -> None:
     """Also events that no command makes, and those whose payload is gone, which only have a type."""
@@ -274,7 +274,7 @@ def test_what_says_nothing_leaves_a_question_as_it_is(before: bool) -> None:
 # What tokens count
 
 
-@settings(max_examples=figure(200, 10_000))
+@settings(max_examples=figure(100, 10_000))
 @given(
     usage=strategies.usages,
     weights=st.builds(TokenWeights, **dict.fromkeys(TokenWeights.__struct_fields__, st.integers(0, 9_000))),

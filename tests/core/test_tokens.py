@@ -22,7 +22,7 @@ from holdfast.adapters.tokens import EstimatingCounter, ExactCounter
 from holdfast.errors import ExtraMissing, InvalidArgument
 from tests.support import figure
 
-EXAMPLES = figure(100, 20_000)
+EXAMPLES = figure(50, 20_000)
 MEGABYTE = 1_000_000
 ROOT = Path(__file__).parents[2]
 COUNTER = EstimatingCounter()

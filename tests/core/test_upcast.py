@@ -18,7 +18,7 @@ from holdfast.model.names import StreamId
 from tests.core import strategies
 from tests.support import figure
 
-EXAMPLES = figure(100, 5_000)
+EXAMPLES = figure(50, 5_000)
 STREAM = StreamId("tenant", "session", ("actor", "session"))
 
 

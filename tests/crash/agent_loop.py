@@ -334,7 +334,7 @@ LATE = (
     "holdfast.render.pack",
     "httpcore2",
     "openai.resources.chat",
-    "openai.resources.responses",
+    "openai.resources.responses.responses",
 )
 """What is imported when it is needed: here once, for all that are born."""
 

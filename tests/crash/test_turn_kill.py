@@ -120,7 +120,10 @@ def test_owners_that_are_killed_or_stopped_never_mix_their_turns(kind: str, tmp_
 
 def check_history(url: str, lines: list[str]) -> None:
     with holdfast.open(url) as engine:
-        messages = engine.session("s").messages(limit=1_000)
+        session = engine.session("s")
+        messages = session.messages(limit=1_000)
+        while older := session.messages(before=messages[0].seq, limit=1_000):
+            messages = older + messages
         stored = [f"{message.role} {message.text}" for message in messages]
         assert len(stored) == len({*stored}), "nothing is there twice"
         assert {*lines} - {"lost"} <= {*stored}, "what was acknowledged is there"

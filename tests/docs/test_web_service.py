@@ -20,7 +20,7 @@ from tests.provider import Provider
 
 __all__ = ["provider"]
 PAGE = ROOT / "docs" / "howto" / "web-service.md"
-PATIENCE_S = 60
+PATIENCE_S = 240
 CONVERSATIONS = [f"c{number}" for number in range(6)]
 SHARED = ("shared", "shared-too")
 REPLY = "Order 4711 is at the depot."

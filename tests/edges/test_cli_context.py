@@ -233,7 +233,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=figure(15, 400), deadline=None)
+@settings(max_examples=figure(8, 400), deadline=None)
 @given(STEPS, st.integers(60, 140), st.integers(0, 3))
 @example([("call", HOSTILE), ("call", "x" * 300), ("fold", ""), ("call", "y"), ("out", ""), ("answer", "z")], 80, 0)
 def test_whatever_was_said_a_context_and_a_plan_fit_the_terminal_and_change_nothing(

@@ -50,7 +50,7 @@ def live_through(ledger: holdfast.Ledger, steps: list[tuple[str, int, str, int, 
             pass
 
 
-@settings(max_examples=figure(20, 400), deadline=None)
+@settings(max_examples=figure(10, 400), deadline=None)
 @given(STEPS)
 @example(
     [

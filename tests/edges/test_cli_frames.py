@@ -240,7 +240,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=figure(12, 300), deadline=None)
+@settings(max_examples=figure(6, 300), deadline=None)
 @given(STEPS, st.integers(1, 6))
 @example([("root", 0), ("child", 0), ("child", 0), ("pop", 1), ("pop", 1), ("root", 0)], 3)
 def test_the_tree_is_that_of_the_session_however_little_of_it_is_shown(

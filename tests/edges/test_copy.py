@@ -167,7 +167,7 @@ steps: st.SearchStrategy[History] = st.lists(
 
 
 @pytest.mark.parametrize(("here", "there"), LOCAL)
-@settings(max_examples=figure(15, 1_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=figure(8, 1_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(history=steps)
 def test_whatever_was_recorded_is_the_same_after_a_copy(here: Kind, there: Kind, history: History) -> None:
     move_there_and_on(here, there, history)

@@ -108,7 +108,7 @@ def test_goals_of_faithful_are_judged_at_the_windows_that_have_them() -> None:
     assert [line.met for line in cost.faithful_goals(32_000, sums)] == [None, None, None]
 
 
-@settings(max_examples=figure(12, 200))
+@settings(max_examples=figure(6, 200))
 @given(st.integers(1, 60), st.integers(0, 5))
 def test_an_agent_has_as_many_calls_as_it_should_and_is_the_same_each_time(turns: int, seed: int) -> None:
     work = tasks(turns, seed)

@@ -64,7 +64,7 @@ def both(steps: list[tuple[int, int, bool]]) -> tuple[Recording, list[Prompt], l
 steps = st.tuples(st.sampled_from([1, 20, 299, 301, 4_000]), st.integers(1, 120), st.booleans())
 
 
-@settings(max_examples=figure(8, 200))
+@settings(max_examples=figure(4, 200))
 @given(st.lists(steps, min_size=3, max_size=14))
 def test_packs_fit_and_cost_what_the_planner_foretells(taken: list[tuple[int, int, bool]]) -> None:
     told, packs, foretold = both(taken)

@@ -20,7 +20,7 @@ from tests.edges.engines import EngineDesk, contents, expect_refusal, log_of, re
 from tests.edges.test_erasure import DAY_S, SECRET, _age
 from tests.support import CountingIds, SteppingClock, figure
 
-EXAMPLES = figure(25, 2_000)
+EXAMPLES = figure(13, 2_000)
 WINDOW = 8_000
 
 

@@ -97,7 +97,7 @@ _facts = st.fixed_dictionaries(
 
 
 @given(st.lists(_facts, max_size=6), st.lists(_facts, min_size=1, max_size=5))
-@settings(max_examples=figure(80, 5_000))
+@settings(max_examples=figure(40, 5_000))
 def test_a_batch_of_anything_is_as_good_as_one_at_a_time(
     known: list[dict[str, Any]], batch: list[dict[str, Any]]
 ) -> None:

@@ -195,7 +195,7 @@ class World:
         return next((row.version for row in self.engine.ledgers() if row.kind == "organization"), 0)
 
 
-@settings(max_examples=figure(70, 20_000))
+@settings(max_examples=figure(35, 20_000))
 @given(st.lists(_STEP, max_size=10))
 def test_two_worlds_that_differ_in_secrets_alone_look_the_same(steps: list[tuple[Any, ...]]) -> None:
     one, other = World(""), World("vault ")

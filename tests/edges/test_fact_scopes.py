@@ -183,7 +183,7 @@ def test_nothing_is_promoted_inwards_or_after_its_end(home: Engine) -> None:
 _PLACE = st.sampled_from([("global", ""), *((scope, name) for scope in NARROW for name in ("", "x", "y"))])
 
 
-@settings(max_examples=figure(40, 10_000))
+@settings(max_examples=figure(20, 10_000))
 @given(
     st.lists(st.tuples(st.sampled_from(["plan", "note"]), st.integers(0, 2), _PLACE), max_size=12),
     st.lists(_PLACE, max_size=4),

@@ -16,7 +16,7 @@ from holdfast.types import Spooling, SummarizeOldest, TruncateAt
 from tests.edges.engines import EngineDesk
 from tests.support import figure
 
-EXAMPLES = figure(40, 1_000)
+EXAMPLES = figure(20, 1_000)
 LONG = "A line of the report that is long.\n" * 3_000
 
 

@@ -32,7 +32,7 @@ from tests.edges.engines import EngineDesk, blobs_of, contents, log_of, rows_of
 from tests.support import figure
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = figure(40, 1_000)
+EXAMPLES = figure(20, 1_000)
 LARGE_BYTES = 100 << 20
 PIECE_BYTES = 1 << 20
 GROWTH_BYTES = 64 << 20

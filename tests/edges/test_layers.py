@@ -32,7 +32,7 @@ from tests.edges.engines import (
 from tests.edges.surface import call
 from tests.support import figure
 
-EXAMPLES = figure(40, 5_000)
+EXAMPLES = figure(20, 5_000)
 SECRET = "the-secret-7f3a9c"
 SECOND_US = 1_000_000
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)

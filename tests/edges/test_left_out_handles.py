@@ -123,7 +123,7 @@ def test_the_residency_is_read_anew_from_the_log(frame: holdfast.Frame) -> None:
         frame.handles.page_in(handle)
 
 
-@settings(max_examples=figure(20, 300), deadline=None)
+@settings(max_examples=figure(10, 300), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(tuple(PRIORITY_SCORES)), st.integers(20, 200)), min_size=1, max_size=8),
     st.data(),

@@ -39,7 +39,7 @@ from tests.property.store_tools import Faulty, fast_folder
 from tests.support import figure
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = figure(25, 1_000)
+EXAMPLES = figure(13, 1_000)
 WAIT_S = 60
 SOON_S = 0.005
 

@@ -12,8 +12,10 @@ import pytest
 
 import holdfast
 from holdfast import codec, errors
+from holdfast.model import limits
 from holdfast.model.rows import DependRow
 from holdfast.storage.group import CommitGroup, QueuedCommand
+from tests.property.store_tools import rows_dump
 
 PATIENCE_S = 30
 
@@ -49,6 +51,19 @@ def test_an_option_that_a_call_does_not_have_is_refused_by_the_name_of_the_call(
     expected = rf"^(\w+\.)?{method.__name__}\(\) got an unexpected keyword argument 'colour'$"
     with pytest.raises(TypeError, match=expected):
         method(*arguments, colour="red")
+
+
+def test_rows_are_made_anew_from_every_event_wherever_a_page_ends(
+    memory: holdfast.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "READ_EVENTS", 3)
+    for length in range(8):
+        session = memory.create_session(f"s{length}")
+        for number in range(length):
+            session.record("user", f"message {number}")
+    before = rows_dump(memory)
+    memory.admin.rebuild()
+    assert rows_dump(memory) == before
 
 
 def test_of_two_statements_that_are_valid_from_the_same_time_the_later_one_counts(memory: holdfast.Engine) -> None:

@@ -40,7 +40,7 @@ from tests.edges.engines import (
 from tests.property.store_tools import Fault, Faulty, fast_folder
 from tests.support import SteppingClock, figure
 
-EXAMPLES = figure(30, 1_000)
+EXAMPLES = figure(15, 1_000)
 CUTS = figure(50, 3_000)
 SAID = (MessageRecorded.name, EvidenceKept.name)
 HEADERS = ("session.destroyed", "payloads.erased", "offload.acknowledged")

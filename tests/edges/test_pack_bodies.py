@@ -14,7 +14,7 @@ from holdfast import Brief, Tool, errors
 from holdfast.types import Spooling
 from tests.support import figure
 
-EXAMPLES = figure(25, 500)
+EXAMPLES = figure(13, 500)
 PASTE = "".join(f"{number:05} The quick brown fox jumps over the lazy dog.\n" for number in range(1_300))
 FILE = "".join(f"    value_{number} = compute({number}, scale=3)\n" for number in range(1_200))
 LOG = "".join(f"12:00:{number % 60:02} request {number:06} served in {number % 97} ms\n" for number in range(30_000))

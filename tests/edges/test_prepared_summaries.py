@@ -86,7 +86,7 @@ def test_without_preparing_the_boundary_asks_itself(writer: Writer) -> None:
         assert len(writer.asked) == 1
 
 
-@settings(max_examples=figure(10, 100), deadline=None)
+@settings(max_examples=figure(5, 100), deadline=None)
 @given(st.lists(st.integers(10, 200), min_size=30, max_size=60))
 def test_packs_never_wait_if_each_turn_is_small_and_prepared(turns: list[int]) -> None:
     writer = Writer()

@@ -31,7 +31,7 @@ from holdfast.types import Data, Opaque
 from tests.edges.engines import LOCAL_KINDS, EngineDesk, expect_refusal
 from tests.support import figure
 
-EXAMPLES = figure(60, 3_000)
+EXAMPLES = figure(30, 3_000)
 
 
 SHORT = Spooling(300, 20)

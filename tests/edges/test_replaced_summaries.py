@@ -163,7 +163,7 @@ def test_it_works_without_blocking() -> None:
     asyncio.run(use())
 
 
-@settings(max_examples=figure(10, 300), deadline=None)
+@settings(max_examples=figure(5, 300), deadline=None)
 @given(st.lists(st.sampled_from(["talk", "fold", "replace", "erase"]), max_size=12))
 def test_whatever_comes_between_the_log_tells_the_same(steps: list[str]) -> None:
     with holdfast.open("memory:") as engine:

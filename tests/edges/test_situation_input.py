@@ -28,7 +28,7 @@ from tests.support import CountingIds, SteppingClock, figure
 
 SAMPLE = figure(97, 1)
 """One value in so many is handed in, other ones at each entrance."""
-EXAMPLES = figure(60, 5_000)
+EXAMPLES = figure(30, 5_000)
 METHODS = tuple(f"situation.{name}" for name in ("get", "update", "refresh", "act", "actions", "reasoning"))
 
 

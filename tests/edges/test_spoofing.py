@@ -418,7 +418,7 @@ def _do(ledger: Ledger, known: list[Fact], step: tuple[Any, ...]) -> None:
             call(ledger, what if what == "retract" else f"review.{what}")(ids[0])
 
 
-@settings(max_examples=figure(60, 20_000))
+@settings(max_examples=figure(30, 20_000))
 @given(_STEPS)
 def test_whatever_is_done_nothing_above_the_one_who_does_it_dies_or_rises(steps: list[tuple[Any, ...]]) -> None:
     engine = holdfast.open("memory:")

@@ -22,7 +22,7 @@ from holdfast.types import Body, Data
 from tests.edges.engines import EngineDesk
 from tests.support import figure
 
-EXAMPLES = figure(60, 3_000)
+EXAMPLES = figure(30, 3_000)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 structures = st.lists(texts | st.integers(0, 9), max_size=9) | st.dictionaries(

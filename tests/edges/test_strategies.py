@@ -130,7 +130,7 @@ def test_the_view_is_the_same_when_it_is_read_anew(opened: Any) -> None:
     assert opened.admin.verify().ok
 
 
-@settings(max_examples=figure(25, 500), deadline=None)
+@settings(max_examples=figure(13, 500), deadline=None)
 @given(st.lists(st.sampled_from(PRIORITIES), min_size=4, max_size=24), st.integers(300, 2_000))
 def test_priority_based_drops_the_lowest_first_and_of_those_the_oldest(priorities: list[Any], window: int) -> None:
     with holdfast.open("memory:") as engine:

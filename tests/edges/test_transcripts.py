@@ -49,7 +49,7 @@ def go_on(session: holdfast.Session) -> None:
     session.record("user", "go on")
 
 
-@settings(max_examples=figure(60, 5_000))
+@settings(max_examples=figure(30, 5_000))
 @given(st.lists(any_lines, max_size=8), st.sampled_from([1, 2, 100]))
 @example([{"role": "tool", "tool_results": [{"tool_call_id": "c2_0"}]}], 100)
 def test_any_transcript_comes_out_as_it_went_in_and_can_be_gone_on_with(lines: Lines, batch: int) -> None:
@@ -69,7 +69,7 @@ def test_any_transcript_comes_out_as_it_went_in_and_can_be_gone_on_with(lines: L
         assert engine.admin.verify().ok
 
 
-@settings(max_examples=figure(30, 1_000))
+@settings(max_examples=figure(15, 1_000))
 @given(
     lines=st.lists(any_lines, max_size=4),
     blanks=st.lists(st.sampled_from([b"", b" \t", b"\r"]), min_size=5, max_size=5),

@@ -76,7 +76,7 @@ def take(session: holdfast.Session, step: tuple[Any, ...]) -> None:
             session.erase([message.seq for message in session.messages(limit=1)], "asked to")
 
 
-@settings(max_examples=figure(80, 5_000))
+@settings(max_examples=figure(40, 5_000))
 @given(st.lists(_steps, max_size=12))
 def test_what_is_exported_of_any_session_can_be_imported_and_comes_out_equal(steps: list[tuple[Any, ...]]) -> None:
     with fast_folder() as folder, holdfast.open("memory:") as engine:

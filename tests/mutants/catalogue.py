@@ -208,7 +208,7 @@ MUTANTS = (
         "while state.version < version:",
         "while state.version < version - 1:",
         "A replay loses the last event of a stream if it is alone on its page.",
-        ("tests/crash/test_rebuild.py", "tests/edges/test_erasure.py"),
+        ("tests/edges/test_one_line_laws.py", "tests/crash/test_rebuild.py", "tests/edges/test_erasure.py"),
     ),
     Mutant(
         "flows-view-cache",

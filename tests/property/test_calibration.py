@@ -82,7 +82,7 @@ def play(engine: Any, reports: list[tuple[int | float, str, str]], budget: int =
 
 @pytest.mark.parametrize(("counter", "error"), [(ExactCounter(), 0), (EstimatingCounter(), ESTIMATE_ERROR)])
 @given(reports=_reports)
-@settings(max_examples=figure(25, 3_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=figure(13, 3_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_pack_exceeds_its_budget_whatever_was_reported(
     counter: Any, error: float, reports: list[tuple[int | float, str, str]]
 ) -> None:

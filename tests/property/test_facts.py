@@ -199,7 +199,7 @@ def check_repeated(play: FactPlayer) -> None:
 _told = st.lists(st.tuples(orders, steps), min_size=10, max_size=30)
 
 
-@settings(max_examples=figure(5, 500))
+@settings(max_examples=figure(3, 500))
 @given(some=_told)
 def test_blocking_or_awaited_whatever_the_cache_facts_are_the_same(some: list[tuple[FactOrder, int]]) -> None:
     same_everywhere(some, LOCAL_KINDS)

@@ -47,7 +47,7 @@ from tests.property.transcript_model import (
 )
 from tests.support import figure
 
-EXAMPLES = figure(200, 5_000)
+EXAMPLES = figure(100, 5_000)
 
 CROWD: tuple[model.Command, ...] = (
     Record((Say("user", "hello there"),)),

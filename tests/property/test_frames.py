@@ -134,7 +134,7 @@ _told = st.lists(st.tuples(orders, steps), min_size=10, max_size=40)
 _erased = st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=2), min_size=1, max_size=4)
 
 
-@settings(max_examples=figure(8, 2_000))
+@settings(max_examples=figure(4, 2_000))
 @given(some=_told, erased=_erased, over=st.booleans())
 def test_whatever_is_erased_the_log_holds_together(
     some: list[tuple[FrameOrder, int]], erased: list[list[int]], over: bool
@@ -182,7 +182,7 @@ def check_copied(engine: holdfast.Engine) -> None:
         assert copy.admin.verify().problems == ()
 
 
-@settings(max_examples=figure(6, 500))
+@settings(max_examples=figure(3, 500))
 @given(some=_told)
 def test_blocking_or_awaited_whatever_the_cache_frames_are_the_same(some: list[tuple[FrameOrder, int]]) -> None:
     same_everywhere(some, LOCAL_KINDS)

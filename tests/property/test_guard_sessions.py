@@ -264,13 +264,13 @@ RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.function_sc
 steps_us = st.sampled_from((1_000_000, 0, -1_000))
 
 
-@settings(RELAXED, max_examples=figure(40, 1_000))
+@settings(RELAXED, max_examples=figure(20, 1_000))
 @given(days(), st.sampled_from(GUARD_MODES), steps_us)
 def test_nothing_but_superseded_values_is_touched(day: list[tuple[Any, ...]], guard: GuardMode, step_us: int) -> None:
     live_through("memory:", day, Policy(guard=guard), step_us)
 
 
-@settings(RELAXED, max_examples=figure(4, 400))
+@settings(RELAXED, max_examples=figure(2, 400))
 @given(days(), steps_us)
 def test_nor_in_a_file(tmp_path: Path, day: list[tuple[Any, ...]], step_us: int) -> None:
     live_through(str(tmp_path / f"{next(NUMBERS)}.db"), day, Policy(), step_us)

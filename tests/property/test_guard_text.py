@@ -15,8 +15,8 @@ from holdfast.text.guard.finder import anchors_of, edit_text, find_facts_by_valu
 from holdfast.text.guard.patterns import GuardFact, GuardStatement, Strength, ValueSpan, strength_of
 from tests.support import figure
 
-EXAMPLES = settings(max_examples=figure(100, 20_000), deadline=None)
-FEWER = settings(max_examples=figure(50, 10_000), deadline=None)
+EXAMPLES = settings(max_examples=figure(50, 20_000), deadline=None)
+FEWER = settings(max_examples=figure(25, 10_000), deadline=None)
 
 DISTINCTIVE = (
     *("12 Main St", "12 Main St Springfield", "SD-2210", "korallenriff77", "Flat 5678 B", "ada@a.example"),

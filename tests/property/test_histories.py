@@ -262,7 +262,7 @@ def test_random_histories_come_to_what_a_plain_model_says(machine: type[Historie
     run_state_machine_as_test(machine, settings=settings(max_examples=histories, stateful_step_count=STEPS))
 
 
-@settings(max_examples=figure(30, 2_000))
+@settings(max_examples=figure(15, 2_000))
 @given(orders=st.lists(commands, min_size=5, max_size=40))
 def test_the_size_of_the_cache_makes_no_difference(orders: list[Command]) -> None:
     with fast_folder() as folder:

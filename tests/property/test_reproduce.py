@@ -29,7 +29,7 @@ from tests.edges.engines import EngineDesk
 from tests.property.store_tools import fast_folder
 from tests.support import CountingIds, figure
 
-EXAMPLES = figure(20, 1_500)
+EXAMPLES = figure(10, 1_500)
 STEPS = figure(25, 60)
 KEYS = ("city", "courier", "colour")
 VALUES = ("Lisbon", "Swift Parcel", "dark green", "Porto", "12 Elm Street")

@@ -256,7 +256,7 @@ def test_random_conversations_come_to_what_a_plain_model_says(machine: type[Conv
     run_state_machine_as_test(machine, settings=settings(max_examples=conversations, stateful_step_count=STEPS))
 
 
-@settings(max_examples=figure(20, 1_000))
+@settings(max_examples=figure(10, 1_000))
 @given(orders=st.lists(st.tuples(_names, commands, st.integers(1, 300)), min_size=5, max_size=30))
 def test_the_size_of_the_cache_makes_no_difference(orders: list[SessionOrder]) -> None:
     with fast_folder() as folder:

@@ -242,7 +242,7 @@ def test_a_session_that_timed_out_can_be_taken_elsewhere_after_its_creation_was_
 
 
 @given(before=st.integers(1, 60), size=st.integers(1, 400), budget=st.integers(1, 300))
-@settings(max_examples=figure(60, 2_000))
+@settings(max_examples=figure(30, 2_000))
 def test_calls_that_wait_take_no_room(before: int, size: int, budget: int) -> None:
     """What is shown beside an open group is what was shown before it was opened."""
     with opened("memory:") as engine:
@@ -262,7 +262,7 @@ def _shown(session: holdfast.Session, budget: int) -> list[int] | None:
 
 
 @given(st.data())
-@settings(max_examples=figure(60, 2_000))
+@settings(max_examples=figure(30, 2_000))
 def test_a_draft_is_always_something_that_can_be_summarised(data: st.DataObject) -> None:
     """Also where a turn to be kept lies inside what another summary stands for."""
     with opened("memory:") as engine:

@@ -22,7 +22,7 @@ from tests.render.conversations import SEALED, bodies_in, play, session_with, to
 from tests.render.provider_checks import MARKS, RENDERERS, check_all, drop_cache_marks, find_cache_marks
 from tests.support import figure
 
-EXAMPLES = figure(40, 2_000)
+EXAMPLES = figure(20, 2_000)
 LOOK_BACK = 20
 """Blocks before a mark in which a cache finds the end of an earlier request by itself."""
 ROOT = Path(__file__).parents[2]

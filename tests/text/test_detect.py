@@ -172,7 +172,7 @@ SAID = [
 ]
 
 
-@settings(max_examples=figure(60, 2_000), deadline=None)
+@settings(max_examples=figure(30, 2_000), deadline=None)
 @given(
     st.permutations(DAYS),
     st.permutations(TIMES),
@@ -233,7 +233,7 @@ def test_what_is_quoted_as_wrong_is_no_new_value() -> None:
     assert [each.value for each in changes(right).values()] == ["3pm"]
 
 
-@settings(max_examples=figure(12, 200), deadline=None)
+@settings(max_examples=figure(6, 200), deadline=None)
 @given(st.integers(0, 90_000), st.sampled_from(["x", "rain and fog ", "all is quiet here. "]), st.integers(1, 1_500))
 def test_a_long_text_is_read_at_its_beginning_and_at_its_end(length: int, part: str, behind: int) -> None:
     filling = (part * (length // len(part) + 1))[:length]

@@ -13,7 +13,7 @@ from holdfast.model.facts.detection import FactCandidate, MessageSpan, Observati
 from holdfast.text.detect.detector import RuleDetector
 from holdfast.text.detect.scene import CANDIDATES, LAST_CHARACTERS, READ_CHARACTERS
 
-EXAMPLES = settings(max_examples=figure(60, 3_000), deadline=None)
+EXAMPLES = settings(max_examples=figure(30, 3_000), deadline=None)
 
 
 VALUES = [

@@ -34,7 +34,7 @@ from holdfast.text.extract.transcript import (
     SPEAKERS,
 )
 
-EXAMPLES = figure(30, 500)
+EXAMPLES = figure(15, 500)
 
 
 AMPLE = 100_000

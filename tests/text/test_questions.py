@@ -149,13 +149,13 @@ def test_other_texts_are_no_questions(text: str) -> None:
 CLOSINGS = ["", " ", "\n\n", " 🙂", "**", "_", "”", ")", "\n```\nls?\n```", "\n> quoted", "\n\n---\n"]
 
 
-@settings(max_examples=figure(200, 5_000))
+@settings(max_examples=figure(100, 5_000))
 @given(text=st.sampled_from([each for each in QUESTIONS if each.endswith("?")]), closing=st.sampled_from(CLOSINGS))
 def test_what_only_closes_a_text_changes_nothing(text: str, closing: str) -> None:
     assert is_question(f"{text}{closing}")
 
 
-@settings(max_examples=figure(200, 5_000))
+@settings(max_examples=figure(100, 5_000))
 @given(
     text=st.sampled_from(QUESTIONS), answer=st.sampled_from(["It is the red one.", "Nobody knows.", "答えは赤です。"])
 )
@@ -163,7 +163,7 @@ def test_a_question_that_its_writer_answers_is_none(text: str, answer: str) -> N
     assert not is_question(f"{text}\n\n{answer}")
 
 
-@settings(max_examples=figure(300, 10_000))
+@settings(max_examples=figure(150, 10_000))
 @given(text=st.text())
 def test_any_text_is_taken(text: str) -> None:
     assert is_question(text) in (True, False)

@@ -27,7 +27,7 @@ from holdfast.text.selection import (
     select_items,
 )
 
-EXAMPLES = figure(60, 1_000)
+EXAMPLES = figure(30, 1_000)
 
 
 PROFILE = Profile(name="some", history="relevant", recent_turns=1)

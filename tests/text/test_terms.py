@@ -12,7 +12,7 @@ from tests.support import figure
 
 from holdfast.text.guard.terms import Terms, details_agree, fold_word
 
-EXAMPLES = settings(max_examples=figure(100, 5_000), deadline=None)
+EXAMPLES = settings(max_examples=figure(50, 5_000), deadline=None)
 
 
 def is_same(one: str, other: str) -> bool:
