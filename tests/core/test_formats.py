@@ -15,7 +15,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (13, "0")
+SNAPSHOT = (13, "283c294a3fa1d2f1")
 LEDGER = (1, "4fed47c49e388537")
 PROJECTION = (10, "0e027a87611f72f0")
 PAYLOADS = {
@@ -77,7 +77,7 @@ PAYLOADS = {
     ("fact.restored", 1): "587d2e8ff48147e8",
     ("ledger.forked", 1): "661dd49b8b367526",
     ("ledger.branched", 1): "d8c3a6d59d92e978",
-    ("facts.proposed", 1): "aaef2888b8c61846",
+    ("facts.proposed", 2): "c60285788b91b911",
     ("proposal.decided", 1): "773a2cc938ce3202",
     ("situation.updated", 1): "825ba47c29cf26d7",
     ("action.recorded", 1): "5c094fd529ec834b",
