@@ -52,34 +52,44 @@ class SessionSide(NamedTuple):
     """Where the events of its own ledger are stored."""
     facts: dict[_Slot, Fact]
     """The current facts of its own ledger that it may know."""
+    ended: dict[_Slot, int]
+    """For each key, the event of its own ledger that last ended a fact."""
 
 
 def read_side(context: SessionContext) -> Flow[SessionSide]:
     """What a comparison needs of a session."""
     state = yield from load_session(context)
     ledger = own_ledger(context.scope).stream
+    facts, ended = yield from _read_facts(context, state, ledger)
     head = yield from effects.head(ledger)
     origin = None if head is None else (yield from read_origin(ledger))
     return SessionSide(
         context=context,
         stretches=stretches_of(state.origin, context.scope.stream, state.version),
         ledger=stretches_of(origin, ledger, 0 if head is None else head.version),
-        facts=(yield from _read_facts(context, state, ledger)),
+        facts=facts,
+        ended=ended,
     )
 
 
-def _read_facts(context: SessionContext, state: SessionState, ledger: StreamId) -> Flow[dict[_Slot, Fact]]:
+def _read_facts(
+    context: SessionContext, state: SessionState, ledger: StreamId
+) -> Flow[tuple[dict[_Slot, Fact], dict[_Slot, int]]]:
     facts: dict[_Slot, Fact] = {}
+    ended: dict[_Slot, int] = {}
     permissions = writer_for(context.engine, state.identity).permissions
     now = context.engine.clock.now_us()
     last: FactRow | None = None
-    where = ledger_where(ledger) | {"live": 1}
-    while page := (yield from effects.rows(FactRow, where, last, limits.READ_EVENTS)):
+    while page := (yield from effects.rows(FactRow, ledger_where(ledger), last, limits.READ_EVENTS)):
         for fact in (state_of(row).fact for row in page):
-            if fact.is_current_at(now) and may_know(fact.requires, permissions):
-                facts[fact.key, fact.scope, fact.scope_id] = fact
+            slot: _Slot = (fact.key, fact.scope, fact.scope_id)
+            if not may_know(fact.requires, permissions):
+                continue
+            ended[slot] = max(ended.get(slot, 0), fact.ended_seq)
+            if fact.is_current_at(now):
+                facts[slot] = fact
         last = page[-1]
-    return facts
+    return facts, ended
 
 
 def read_later_messages(side: SessionSide, shared: int) -> Flow[list[Message]]:
@@ -125,8 +135,8 @@ def compare_facts(ours: SessionSide, theirs: SessionSide) -> tuple[FactDifferenc
             scope_id=slot[2],
             ours=here,
             theirs=there,
-            changed_here=_is_changed(here, there, shared),
-            changed_there=_is_changed(there, here, shared),
+            changed_here=_is_changed(ours, slot, shared),
+            changed_there=_is_changed(theirs, slot, shared),
         )
         for slot in sorted({*ours.facts, *theirs.facts})
         for here, there in [(ours.facts.get(slot), theirs.facts.get(slot))]
@@ -134,11 +144,10 @@ def compare_facts(ours: SessionSide, theirs: SessionSide) -> tuple[FactDifferenc
     )
 
 
-def _is_changed(fact: Fact | None, other: Fact | None, shared: int) -> bool:
+def _is_changed(side: SessionSide, slot: _Slot, shared: int) -> bool:
     """Whether a session changed a fact since the two parted: it has a newer one, or has ended the one of before."""
-    if fact is not None:
-        return fact_seq(fact.id) > shared
-    return other is not None and fact_seq(other.id) <= shared
+    fact = side.facts.get(slot)
+    return side.ended.get(slot, 0) > shared if fact is None else fact_seq(fact.id) > shared
 
 
 def merge_facts(
