@@ -52,7 +52,7 @@ from holdfast.model.packs.pack import (
 from holdfast.model.policy import AuthorityLadder
 from holdfast.model.rows import LedgerRow, SessionRow
 from holdfast.model.sessions.diffs import FactDifference, SessionDiff
-from holdfast.model.sessions.forks import ForkOrigin
+from holdfast.model.sessions.forks import ForkOrigin, ForkSegment
 from holdfast.model.sessions.layers import Environment, EnvironmentItem, WorkingItem
 from holdfast.model.sessions.messages import MessageGroup, Offload
 from holdfast.model.situation.situations import Action, ActionCall, Situation, SituationField, SituationUpdate
@@ -100,6 +100,7 @@ __all__ = [
     "FeedEvent",
     "FeedPage",
     "ForkOrigin",
+    "ForkSegment",
     "FrameLimits",
     "FrameOptions",
     "FrameRecord",

@@ -53,7 +53,7 @@ from holdfast.model.facts.events import (
 )
 from holdfast.model.facts.fact import FACT_SCOPES, MEMORY_TYPES, SOURCE_TYPES, FactSource, Mention, SupersessionRule
 from holdfast.model.names import LedgerId
-from holdfast.model.sessions.forks import Segment
+from holdfast.model.sessions.forks import ForkSegment
 from tests.core.json_strategies import json_values, names, texts
 
 times = st.none() | st.integers(0, limits.WHOLE_NUMBER)
@@ -68,7 +68,7 @@ ledgers = st.builds(
     LedgerId, names, st.sampled_from(["user", "project", "organization"]), st.tuples(names)
 ) | st.builds(LedgerId, names, st.just("session"), st.tuples(names, names))
 keys = st.tuples(names, names) | st.tuples(names, names, names)
-lineages = st.lists(st.builds(Segment, keys, numbers), max_size=3).map(tuple)
+lineages = st.lists(st.builds(ForkSegment, keys, numbers), max_size=3).map(tuple)
 mentions = st.lists(
     st.builds(Mention, actor=names, session=names, seq=numbers, start=numbers, end=numbers, thread=st.just("") | names),
     max_size=2,

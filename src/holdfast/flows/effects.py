@@ -19,7 +19,7 @@ from holdfast.model.facts.fact import FactQuery
 from holdfast.model.log import Append, AppendResult, FeedPage, Snapshot, StoredEvent, StoreTotals, StreamHead
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
-from holdfast.model.sessions.forks import FORK_EVENTS, ForkOrigin, Segment
+from holdfast.model.sessions.forks import FORK_EVENTS, ForkOrigin, ForkSegment
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)
@@ -173,7 +173,7 @@ def read_back(stream: StreamId, before: int | None, limit: int, types: Sequence[
     return tuple(found)
 
 
-def fork_segments(first: StoredEvent | None) -> tuple[Segment, ...]:
+def fork_segments(first: StoredEvent | None) -> tuple[ForkSegment, ...]:
     """Where the events before the first own event of a stream are; empty if it is no fork, or has a copy of them."""
     if first is None or first.type not in FORK_EVENTS or first.seq == 1 or first.payload is None:
         return ()

@@ -20,7 +20,7 @@ from holdfast.model.frames.frames import FrameState
 from holdfast.model.names import StreamId
 from holdfast.model.sessions.commands import BranchSession
 from holdfast.model.sessions.events import SessionBranched, SessionForked
-from holdfast.model.sessions.forks import ForkOrigin, Segment
+from holdfast.model.sessions.forks import ForkOrigin, ForkSegment
 from holdfast.model.state import SessionState
 
 
@@ -66,15 +66,15 @@ def _wake(frame: FrameState) -> FrameState:
     return msgspec.structs.replace(frame, suspension=None, status="waiting" if frame.children else "active")
 
 
-def extend_lineage(origin: ForkOrigin | None, key: tuple[str, ...], cut: int) -> tuple[Segment, ...]:
+def extend_lineage(origin: ForkOrigin | None, key: tuple[str, ...], cut: int) -> tuple[ForkSegment, ...]:
     """Where the events of a stream up to `cut` are, the oldest first."""
     before = () if origin is None else origin.lineage
     shared = []
     for segment in before:
-        shared.append(Segment(segment.key, min(segment.last, cut)))
+        shared.append(ForkSegment(segment.key, min(segment.last, cut)))
         if cut <= segment.last:
             return tuple(shared)
-    return (*shared, Segment(key, cut))
+    return (*shared, ForkSegment(key, cut))
 
 
 class SharedStretch(NamedTuple):

@@ -27,7 +27,7 @@ from holdfast.model.facts.fact import (
     describe_withdrawal,
     fact_id,
 )
-from holdfast.model.sessions.forks import Segment
+from holdfast.model.sessions.forks import ForkSegment
 
 
 class FactAsserted(EventBase, frozen=True, kw_only=True):
@@ -218,7 +218,7 @@ class LedgerForked(EventBase, frozen=True, kw_only=True):
     parent: Identifier[tuple[str, ...]]
     """The key of the stream that has the last shared event."""
     cut: int
-    lineage: Identifier[tuple[Segment, ...]] = ()
+    lineage: Identifier[tuple[ForkSegment, ...]] = ()
     """Where the shared events are, the oldest first; empty if the fork has a copy of them."""
 
     def describe(self, seq: int) -> str:

@@ -34,7 +34,7 @@ from holdfast.model.event import (
     quote_each,
 )
 from holdfast.model.history.handles import Priority
-from holdfast.model.sessions.forks import Segment
+from holdfast.model.sessions.forks import ForkSegment
 from holdfast.model.sessions.layers import Identity
 
 
@@ -124,7 +124,7 @@ class SessionForked(EventBase, frozen=True, kw_only=True):
     """The key of the stream that has the last shared event."""
     cut: int
     """The seq of the last shared event."""
-    lineage: Identifier[tuple[Segment, ...]] = ()
+    lineage: Identifier[tuple[ForkSegment, ...]] = ()
     """Where the shared events are, the oldest first; empty if the fork has a copy of them."""
 
     def describe(self, seq: int) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from holdfast.model.names import StreamId
 
 
-class Segment(msgspec.Struct, frozen=True):
+class ForkSegment(msgspec.Struct, frozen=True):
     """Shared events up to seq `last`, after those of the segment before: they are stored in another stream."""
 
     key: tuple[str, ...]
@@ -25,7 +25,7 @@ class ForkOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """The key of the stream that has the last shared event."""
     cut: int
     """The seq of the last shared event."""
-    lineage: tuple[Segment, ...] = ()
+    lineage: tuple[ForkSegment, ...] = ()
     """Where the shared events are, the oldest first; empty if the fork has a copy of them."""
 
 
