@@ -110,10 +110,12 @@ def fork_faults(state: SessionState, event: Event | None) -> Iterator[str]:
 
 
 def check_own(state: SessionState, seqs: tuple[int, ...], session: str) -> None:
-    """Refuse to erase events that are stored in another session."""
+    """Refuse to erase events that are stored in another session, and the one that names that session."""
     origin = state.origin
     if origin is None or not origin.lineage:
         return
+    if origin.cut + 1 in seqs:
+        raise errors.InvalidArgument(argument="seqs", reason=f"event {origin.cut + 1} begins the fork, and has no text")
     shared = [seq for seq in seqs if seq <= origin.cut]
     if shared:
         owner = next(each for each in origin.lineage if shared[0] <= each.last)
