@@ -51,6 +51,8 @@ class CommandRequest(msgspec.Struct, frozen=True):
     inputs: DecisionInput
     refusals: list[str] | None = None
     """For an optional command: why it was left out. None for a command that the others need."""
+    version: int | None = None
+    """The version of the stream that the command was built for; None for any."""
 
 
 class CommandBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,6 +205,11 @@ def _check_expected(batch: CommandBatch, streams: dict[StreamId, _StreamChanges]
     actual = streams[stream].version
     if batch.expected is not None and batch.expected != actual:
         raise VersionConflict(stream=stream, expected=batch.expected, actual=actual)
+    for request in batch.requests:
+        stream = request.command.stream
+        actual = streams[stream].version
+        if request.version is not None and request.version != actual:
+            raise VersionConflict(stream=stream, expected=request.version, actual=actual)
 
 
 def _decide_batch(
