@@ -16,8 +16,9 @@ from holdfast import errors
 from holdfast.model import limits
 from holdfast.model.content import Usage
 from holdfast.model.events import Event
+from holdfast.model.facts.events import LedgerForked
 from holdfast.model.frames.frames import FrameState
-from holdfast.model.names import Scope
+from holdfast.model.names import Scope, StreamId
 from holdfast.model.sessions.commands import BranchSession
 from holdfast.model.sessions.events import SessionBranched, SessionForked
 from holdfast.model.sessions.forks import ForkOrigin, Segment
@@ -75,6 +76,18 @@ def extend_lineage(origin: ForkOrigin | None, key: tuple[str, ...], cut: int) ->
         if cut <= segment.last:
             return tuple(shared)
     return (*shared, Segment(key, cut))
+
+
+def find_origin_fault(stream: StreamId, seq: int, event: Event | None, before: ForkOrigin | None) -> str | None:
+    """Why no command can have begun a fork with this event, if so. `before` is the origin of the stream that it names as
+    its parent."""
+    if not isinstance(event, SessionForked | LedgerForked):
+        return "it begins in the middle, and names no stream before it"
+    if isinstance(event, SessionForked) and event.session != stream.key:
+        return "it begins a fork of another name"
+    if event.cut != seq - 1 or event.lineage != extend_lineage(before, event.parent, event.cut):
+        return "it does not name the events before it"
+    return None
 
 
 class SharedStretch(NamedTuple):
