@@ -77,6 +77,8 @@ from holdfast.model.history.events import (
     HandleAdded,
     HandleMoved,
     HandleReplaced,
+    MessagesRestored,
+    MessagesWithdrawn,
     SummaryRecorded,
 )
 from holdfast.model.history.handles import HANDLE_KINDS, PRIORITY_SCORES
@@ -444,8 +446,10 @@ entry_drafts = st.builds(
 )
 """Without parts: a command brings the chunks that its parts name."""
 entry_events = structs(EntryAppended) | structs(EntryChunksStored)
+withdrawal_events = structs(MessagesWithdrawn) | structs(MessagesRestored)
 events = st.one_of(
     entry_events,
+    withdrawal_events,
     other_events,
     frame_events,
     view_events,

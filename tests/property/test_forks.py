@@ -3,6 +3,7 @@ erasure in the session that stores the events."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -225,6 +226,48 @@ def stored(sessions: list[Any], name: str, marks: list[Any]) -> Any:
 def marks_by_seq(session: holdfast.Session) -> dict[int, set[str]]:
     messages = (*session.messages(limit=1_000), *session.evidence(limit=1_000))
     return {message.seq: find_marks(codec.encode(message)) for message in messages}
+
+
+class MeddlingStore(MemoryStore):
+    """A store in which something happens right after somebody looked for forks, once."""
+
+    meddle: Callable[[], object] | None = None
+    parent = ""
+
+    def rows(self, table: Any, where: Any, **options: Any) -> Any:
+        found = super().rows(table, where, **options)
+        if table is SessionRow and where.get("parent") == self.parent and self.meddle is not None:
+            meddle, self.meddle = self.meddle, None
+            meddle()
+        return found
+
+
+@pytest.mark.parametrize("what", ["message", "fact", "entry"])
+@pytest.mark.parametrize("of", [0, 1])
+def test_a_fork_that_begins_during_an_erasure_has_nothing_of_what_is_erased(what: str, of: int) -> None:
+    store = MeddlingStore()
+    world = World(store)
+    first = world.create("talk-0")
+    message = first.record("user", "a secret")
+    fact = first.ledger().set("city", "a secret")
+    first.entries.append("checkpoint", "k", "a secret")
+    second = first.fork(as_="talk-1")
+    other = world.open()
+    store.parent = codec.encode_stream_key((first, second)[of].scope.stream)
+    store.meddle = lambda: other.session(f"talk-{of}").fork(as_="talk-2")
+    first = world.open().session("talk-0")  # with nothing in its cache
+    match what:
+        case "message":
+            first.erase([message.seq], "asked to")
+        case "fact":
+            first.ledger().erase(fact.id, "asked to")
+        case _:
+            first.entries.delete(["k"])
+    third = world.open().session("talk-2")
+    read = read_all(third)
+    about = {"message": ("messages", "view"), "fact": ("ledger", "search"), "entry": ("entries",)}[what]
+    assert not any(b"secret" in read[name] for name in about)
+    assert world.engine.admin.verify().problems == ()
 
 
 # Destruction

@@ -178,3 +178,5 @@ def _erasure_faults(state: SessionState, event: PayloadsErased) -> Iterator[str]
         yield "an erasure names events before it"
     elif {calling_seq(call) for call in _open_own_calls(state)} & {*event.seqs}:
         yield "a message with open calls is not erased"
+    elif state.origin is not None and state.origin.cut + 1 in event.seqs:
+        yield "the event that begins a fork is not erased"

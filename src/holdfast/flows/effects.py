@@ -177,7 +177,10 @@ def fork_segments(first: StoredEvent | None) -> tuple[ForkSegment, ...]:
     """Where the events before the first own event of a stream are; empty if it is no fork, or has a copy of them."""
     if first is None or first.type not in FORK_EVENTS or first.seq == 1 or first.payload is None:
         return ()
-    return codec.decode(first.payload, ForkOrigin).lineage
+    try:
+        return codec.decode(first.payload, ForkOrigin).lineage
+    except ValueError:
+        return ()  # damaged: verify reports it
 
 
 def feed(cursor: str, limit: int) -> Flow[FeedPage]:

@@ -51,6 +51,8 @@ class CommandRequest(msgspec.Struct, frozen=True):
     inputs: DecisionInput
     refusals: list[str] | None = None
     """For an optional command: why it was left out. None for a command that the others need."""
+    version: int | None = None
+    """The version of the stream that the command was built for; None for any."""
 
 
 class CommandBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,8 +164,9 @@ def _execute_in_turn(
             if first:
                 return Execution(chain.answer_repeated_key(batch.key, content, first).events, repeated=True)
         try:
-            _check_expected(batch.expected, streams[targets[0]])
-            yield from _decide_batch(batch, [streams[stream] for stream in targets], cache, fresh=fresh)
+            targeted = [streams[stream] for stream in targets]
+            _check_expected(batch, targeted)
+            yield from _decide_batch(batch, targeted, cache, fresh=fresh)
         except _StaleStateError as stale:
             last_conflict, fresh = stale.conflict, True
             continue
@@ -209,9 +212,12 @@ def _load_streams(
     return streams
 
 
-def _check_expected(expected: int | None, changes: _StreamChanges) -> None:
-    if expected is not None and expected != changes.version:
-        raise VersionConflict(stream=changes.stream, expected=expected, actual=changes.version)
+def _check_expected(batch: CommandBatch, changes: Sequence[_StreamChanges]) -> None:
+    """`changes` are those of the streams of the requests, in their order."""
+    for at, (request, each) in enumerate(zip(batch.requests, changes, strict=True)):
+        for expected in (batch.expected if at == 0 else None, request.version):
+            if expected is not None and expected != each.version:
+                raise VersionConflict(stream=each.stream, expected=expected, actual=each.version)
 
 
 def _decide_batch(

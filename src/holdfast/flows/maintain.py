@@ -11,6 +11,7 @@ from holdfast import chain, codec
 from holdfast.core import invariants, upcast
 from holdfast.core.facts import fold
 from holdfast.core.facts import invariants as facts_invariants
+from holdfast.core.sessions.forks import find_origin_fault
 from holdfast.errors import DataError, HoldfastError, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
@@ -108,6 +109,8 @@ def _verify_stream(
                 problems.append(VerificationProblem(f"event {recorded.seq} of {stream}", fault))
             at = StreamHead(stream, recorded.seq, recorded.hash)
             events += 1
+            if recorded.type in FORK_EVENTS and not 1 < recorded.seq == start + 1:
+                problems.append(VerificationProblem(f"event {recorded.seq} of {stream}", "only a new stream is a fork"))
             missing |= {recorded.seq} if recorded.payload is None else set()
             erased |= {seq for seq in _read_erasure(recorded) if seq > start}
             state = _verify_fold(recorded, state, facts, rows, problems)
@@ -142,8 +145,17 @@ def _verify_start(
         return *start, {}, {}
     if origin is None or not origin.lineage:
         return *start, {}, {}
-    state, rows, facts = yield from replay_stream(stream, origin.cut)
-    last = yield from effects.read(stream, origin.cut - 1, 1)
+    state, rows, facts = empty_state(stream), list[Row](), dict[str, FactState]()
+    last: Sequence[StoredEvent] = ()
+    try:
+        (first,) = yield from effects.read_own(stream, 0, 1)
+        before = yield from read_origin(stream.beside(origin.parent))
+        if fault := find_origin_fault(stream, first.seq, upcast.decode_event(first), before):
+            problems.append(VerificationProblem(f"event {first.seq} of {stream}", fault))
+        state, rows, facts = yield from replay_stream(stream, origin.cut)
+        last = yield from effects.read(stream, origin.cut - 1, 1)
+    except HoldfastError as error:
+        problems.append(VerificationProblem(str(stream), f"the events that it shares: {error}"))
     if state.version != origin.cut or not last or last[0].seq != origin.cut:
         where = VerificationProblem(
             str(stream), f"it continues event {origin.cut} of {origin.parent}, which is missing"

@@ -25,6 +25,7 @@ from holdfast.core.facts import invariants
 from holdfast.core.facts.faults import find_fact_fault
 from holdfast.core.faults import find_fault
 from holdfast.core.fold import fold_session
+from holdfast.core.sessions.forks import find_origin_fault
 from holdfast.errors import HoldfastError, ImportRefused, InvalidArgument
 from holdfast.flows import effects, maintain
 from holdfast.flows.load import StateCache, empty_state
@@ -38,7 +39,7 @@ from holdfast.model.facts.fact import FactState
 from holdfast.model.log import GENESIS, StoredEvent, StreamHead
 from holdfast.model.names import LedgerId, Scope, StreamId, check_ledger, check_name, check_whole
 from holdfast.model.sessions.events import SessionForked
-from holdfast.model.sessions.forks import FORK_EVENTS
+from holdfast.model.sessions.forks import FORK_EVENTS, ForkOrigin
 from holdfast.model.state import LedgerState, SessionState, StreamState
 from holdfast.ports import BlobStore, BlobWriter
 from holdfast.runtime.base import Driver
@@ -263,6 +264,7 @@ class _ImportChecker:
         self._cuts = cuts
         """The streams that forks continue, and where."""
         self._bases: dict[tuple[StreamId, int], _ForkStart] = {}
+        self._origins: dict[StreamId, ForkOrigin] = {}
         self._blobs = blobs
         self._imported_heads: dict[StreamId, tuple[StreamHead, StreamState]] = {}
         self._facts: dict[StreamId, dict[str, FactState]] = {}
@@ -320,6 +322,8 @@ class _ImportChecker:
         stream = event.stream
         if stream not in self._imported_heads and event.seq > 1:
             self._begin_fork(event, current, number)
+        elif event.type in FORK_EVENTS:
+            raise ImportRefused(line=number, reason=f"event {event.seq} of {stream}: only a new stream is a fork")
         head, state = self._imported_heads.get(stream) or (StreamHead(stream, 0, GENESIS), empty_state(stream))
         erased = self._erased_seqs.setdefault(stream, set())
         fault = chain.find_chain_fault(head, event) or self._find_fault(state, event, current, erased)
@@ -342,10 +346,13 @@ class _ImportChecker:
     def _begin_fork(self, event: StoredEvent, current: Event | None, number: int) -> None:
         """Begin a stream with the state of the one that it continues."""
         origin = current if isinstance(current, SessionForked | LedgerForked) else None
-        base = None if origin is None else self._bases.get((event.stream.beside(origin.parent), origin.cut))
-        if base is None:
-            reason = f"event {event.seq} of {event.stream}: it continues no stream of this file"
+        parent = None if origin is None else event.stream.beside(origin.parent)
+        fault = find_origin_fault(event.stream, event.seq, current, self._origins.get(parent) if parent else None)
+        base = None if origin is None or parent is None else self._bases.get((parent, origin.cut))
+        if fault or origin is None or base is None:
+            reason = f"event {event.seq} of {event.stream}: {fault or 'it continues no stream of this file'}"
             raise ImportRefused(line=number, reason=reason)
+        self._origins[event.stream] = ForkOrigin(parent=origin.parent, cut=origin.cut, lineage=origin.lineage)
         self._imported_heads[event.stream] = (StreamHead(event.stream, event.seq - 1, base.hash), base.state)
         self._facts[event.stream] = dict(base.facts)
         self._erased_seqs[event.stream] = {*base.erased}

@@ -16,6 +16,7 @@ from holdfast import errors
 from holdfast.model import limits
 from holdfast.model.content import Usage
 from holdfast.model.events import Event
+from holdfast.model.facts.events import LedgerForked
 from holdfast.model.frames.frames import FrameState
 from holdfast.model.names import StreamId
 from holdfast.model.sessions.commands import BranchSession
@@ -77,6 +78,18 @@ def extend_lineage(origin: ForkOrigin | None, key: tuple[str, ...], cut: int) ->
     return (*shared, ForkSegment(key, cut))
 
 
+def find_origin_fault(stream: StreamId, seq: int, event: Event | None, before: ForkOrigin | None) -> str | None:
+    """Why no command can have begun a fork with this event, if so. `before` is the origin of the stream that it names as
+    its parent."""
+    if not isinstance(event, SessionForked | LedgerForked):
+        return "it begins in the middle, and names no stream before it"
+    if isinstance(event, SessionForked) and event.session != stream.key:
+        return "it begins a fork of another name"
+    if event.cut != seq - 1 or event.lineage != extend_lineage(before, event.parent, event.cut):
+        return "it does not name the events before it"
+    return None
+
+
 class SharedStretch(NamedTuple):
     """Events `first` to `last` of a stream, and the stream that stores them."""
 
@@ -123,10 +136,12 @@ def fork_faults(state: SessionState, event: Event | None) -> Iterator[str]:
 
 
 def check_own(state: SessionState, seqs: tuple[int, ...], session: str) -> None:
-    """Refuse to erase events that are stored in another session."""
+    """Refuse to erase events that are stored in another session, and the one that names that session."""
     origin = state.origin
     if origin is None or not origin.lineage:
         return
+    if origin.cut + 1 in seqs:
+        raise errors.InvalidArgument(argument="seqs", reason=f"event {origin.cut + 1} begins the fork, and has no text")
     shared = [seq for seq in seqs if seq <= origin.cut]
     if shared:
         owner = next(each for each in origin.lineage if shared[0] <= each.last)

@@ -40,7 +40,7 @@ from holdfast.flows.facts.queries import (
     read_slot,
     resolve_fact,
 )
-from holdfast.flows.lineage import find_forks, read_origin
+from holdfast.flows.lineage import find_children, read_origin
 from holdfast.flows.load import find_hidden_seqs, load_ledger_state, load_session_state
 from holdfast.flows.sessions.ingest import to_microseconds
 from holdfast.model import limits
@@ -401,23 +401,31 @@ def _build_fork_erasures(context: LedgerContext, command: EraseFacts) -> Flow[li
     erased: list[str] = []
     for name in command.facts if forks else ():
         erased.append((yield from resolve_fact(context, name)).id)
-    for ledger, cut in forks.items():
+    for ledger, (cut, version) in forks.items():
         ids = tuple((yield from read_facts(ledger.stream, [each for each in erased if fact_seq(each) <= cut])))
         if ids:
             erasure = EraseFacts(ledger=ledger, facts=ids, reason=command.reason, shared=True)
-            requests.append(build_ledger_request(LedgerContext(context.engine, ledger, context.writer), erasure))
+            request = build_ledger_request(LedgerContext(context.engine, ledger, context.writer), erasure)
+            requests.append(msgspec.structs.replace(request, version=version))
     return requests
 
 
-def _find_fork_ledgers(ledger: LedgerId) -> Flow[dict[LedgerId, int]]:
-    """The ledgers of the forks of a session, and the last event that each shares with the session's own ledger."""
+def _find_fork_ledgers(ledger: LedgerId) -> Flow[dict[LedgerId, tuple[int, int]]]:
+    """The ledgers of the forks of a session: the last event that each shares with the session's own ledger, and its
+    version, which is read before its own forks are."""
     cuts: dict[tuple[str, ...], int] = {ledger.stream.key: limits.WHOLE_NUMBER}
-    for fork in (yield from find_forks(StreamId(ledger.tenant, "session", ledger.names))):
-        stream = StreamId(ledger.tenant, "ledger", ("session", *scope_of(fork.row).stream.key))
-        origin = yield from read_origin(stream)
-        if origin is not None and origin.parent in cuts:
-            cuts[stream.key] = min(cuts[origin.parent], origin.cut)
-    return {LedgerId(ledger.tenant, "session", key[1:]): cut for key, cut in cuts.items() if key != ledger.stream.key}
+    ledgers: dict[LedgerId, tuple[int, int]] = {}
+    queue = [StreamId(ledger.tenant, "session", ledger.names)]
+    while queue:
+        for row in (yield from find_children(queue.pop(0))):
+            fork = scope_of(row).stream
+            queue.append(fork)
+            stream = ledger.stream.beside(("session", *fork.key))
+            head, origin = (yield from effects.head(stream)), (yield from read_origin(stream))
+            if head is not None and origin is not None and origin.parent in cuts:
+                cuts[stream.key] = min(cuts[origin.parent], origin.cut)
+                ledgers[LedgerId.from_stream(stream)] = (cuts[stream.key], head.version)
+    return ledgers
 
 
 def expire_due_facts(engine: EngineContext, limit: int) -> Flow[tuple[int, HoldfastError | None]]:

@@ -156,12 +156,13 @@ def erase_with_forks(
 def _build_fork_erasures(
     stream: StreamId, seqs: Collection[int], reason: str, inputs: DecisionInput
 ) -> Flow[list[CommandRequest]]:
-    """The commands that erase these events of a session in its forks, as far as they share them."""
+    """The commands that erase these events of a session in its forks, as far as they share them. A fork that begins
+    meanwhile changes the version of the session or fork that it shares them with."""
     requests: list[CommandRequest] = []
     for fork in (yield from find_forks(stream)):
         shared = tuple(sorted(seq for seq in seqs if seq <= fork.cut))
         if shared and not (fork.row.gone and not fork.row.residue):
             scope = scope_of(fork.row)
             command = ErasePayloads(scope=scope, seqs=shared, reason=reason, shared=True, alone=bool(fork.row.gone))
-            requests.append(CommandRequest(command, inputs))
+            requests.append(CommandRequest(command, inputs, version=fork.row.version))
     return requests
