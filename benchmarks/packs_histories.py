@@ -155,8 +155,8 @@ def pack_turn(
     questions: Iterator[int] | None = None,
     prepare: Callable[[holdfast.Session], object] | None = None,
 ) -> Callable[[], Sample]:
-    """The pack alone, after each question. `also` is done with it, `prepare` before. With `questions`, each asks for another
-    shipment."""
+    """The pack alone, after each question. `also` is done with it, `prepare` before. With `questions`, each asks for
+    another shipment."""
 
     def ask() -> str:
         return QUESTION if questions is None else f"{QUESTION} And where is shipment {next(questions) % 40}?"
