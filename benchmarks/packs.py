@@ -245,8 +245,8 @@ def measure_facts(bench: Bench) -> Table:
     wrong = "a pack shows a dead value" if any(value(each, dead=True) in text for each in range(TOLD)) else ""
     note = (
         f"Time on the processor. {FACTS_BEHIND:,} messages; half of the facts are dead, superseded by the other half. "
-        f"{TOLD} of the dead values, and as many of the live ones, are told in a message that is in view: the guard has to find the former. Few turns "
-        "are in view, so that the facts find room."
+        f"{TOLD} of the dead values, and as many of the live ones, are told in a message that is in view: the guard has to "
+        "find the former. Few turns are in view, so that the facts find room."
     )
     return Table(
         name=f"{NAME}, facts",
