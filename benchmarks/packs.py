@@ -4,6 +4,7 @@ side by side with what others give to a model from the same history."""
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 import holdfast
 from benchmarks import peer
@@ -39,7 +42,10 @@ FLAT = Goal("at most", 1.5)
 AHEAD = Goal("below", 1)
 SIZES = (100, 1_000, 10_000, 100_000)
 AHEAD_OF_READING_FROM = 10_000
-FACTS = (0, 1_000, 10_000)
+FACTS = (0, 100, 1_000, 10_000, 100_000)
+FACTS_GOAL = Goal("at most", 5)
+WITH_GOAL = 1_000
+"""Facts of the ledger that the goal is about."""
 FACTS_BEHIND = 1_000
 """Messages of the histories that have facts beside them."""
 TOLD = 10
@@ -53,6 +59,7 @@ THEIRS_AT_ONCE = 4
 """Of a peer's operations in a turn; one where the history is long."""
 COLD = "open, recover, pack"
 GUARDED = "pack(), {:,} facts"
+ANOTHER, CHANGED = ", another question each time", ", after a fact changed"
 FRAMED = "frame.pack(), {:,} messages"
 
 
@@ -211,7 +218,7 @@ def cold_start_turn(path: Path) -> Turn:
 
 def measure_facts(bench: Bench) -> Table:
     turns: dict[str, Turn] = {}
-    for count in FACTS:
+    for count in FACTS[: bench.pick(5, 4)]:
 
         def prepare(session: holdfast.Session, count: int = count) -> None:
             all_facts = list(facts(count))
@@ -221,17 +228,25 @@ def measure_facts(bench: Bench) -> Table:
 
         history = create_history(bench.file(f"facts-{count}.db"), FACTS_BEHIND, prepare, short)
         turns[GUARDED.format(count)] = pack_turn(history)
+        if count == WITH_GOAL:
+            turns[GUARDED.format(count) + ANOTHER] = pack_turn(history, questions=itertools.count())
+            turns[GUARDED.format(count) + CHANGED] = pack_turn(history, prepare=change_fact)
     samples = bench.in_turns(bench.pick(7, 3), turns, slices=bench.pick(5, 2))
+    samples = {
+        what: [msgspec.structs.replace(each, wall_s=max(each.cpu_s, 1e-9)) for each in taken]
+        for what, taken in samples.items()
+    }
     none = GUARDED.format(0)
-    lines = [line(samples, what, none, None) for what in turns if what != none]
+    goals = {GUARDED.format(WITH_GOAL): FACTS_GOAL}
+    lines = [line(samples, what, none, goals.get(what)) for what in turns if what != none]
     with history.session() as session:
         text = str(build_pack(session))
     assert value(0, dead=False) in text
     wrong = "a pack shows a dead value" if any(value(each, dead=True) in text for each in range(TOLD)) else ""
     note = (
-        f"{FACTS_BEHIND:,} messages; half of the facts are dead, superseded by the other half. {TOLD} of the dead values, "
-        "and as many of the live ones, are told in a message that is in view: the guard has to find the former. Few turns "
-        "are in view, so that the facts find room."
+        f"Time on the processor. {FACTS_BEHIND:,} messages; half of the facts are dead, superseded by the other half. "
+        f"{TOLD} of the dead values, and as many of the live ones, are told in a message that is in view: the guard has to "
+        "find the former. Few turns are in view, so that the facts find room."
     )
     return Table(
         name=f"{NAME}, facts",
@@ -249,6 +264,13 @@ def facts(count: int) -> Iterator[dict[str, Any]]:
     for dead in (True, False):
         for number in range(count // 2):
             yield {"key": f"shipment {number} dock", "value": value(number, dead=dead)}
+
+
+def change_fact(session: holdfast.Session) -> None:
+    """Give the first of the facts that nobody told another value."""
+    known = session.facts.get(f"shipment {TOLD} dock")
+    assert known is not None
+    session.facts.set(known.key, value(TOLD, dead=False) if known.value == "the yard" else "the yard")
 
 
 def value(number: int, *, dead: bool) -> str:

@@ -148,19 +148,36 @@ def step_turn(history: History) -> Callable[[], Sample]:
     return turn
 
 
-def pack_turn(history: History, also: Callable[[Pack], object] | None = None) -> Callable[[], Sample]:
-    """The pack alone, after each question. `also` is done with it."""
+def pack_turn(
+    history: History,
+    also: Callable[[Pack], object] | None = None,
+    *,
+    questions: Iterator[int] | None = None,
+    prepare: Callable[[holdfast.Session], object] | None = None,
+) -> Callable[[], Sample]:
+    """The pack alone, after each question. `also` is done with it, `prepare` before. With `questions`, each asks for
+    another shipment."""
+
+    def ask() -> str:
+        return QUESTION if questions is None else f"{QUESTION} And where is shipment {next(questions) % 40}?"
+
+    def take(session: holdfast.Session) -> Sample:
+        if prepare is not None:
+            prepare(session)
+        return pack_sample(session, also, ask())
 
     def turn() -> Sample:
         with history.session() as session:
-            return Sample.total([pack_sample(session, also) for _ in range(STEPS)])
+            return Sample.total([take(session) for _ in range(STEPS)])
 
     return turn
 
 
-def pack_sample(session: holdfast.Session | holdfast.Frame, also: Callable[[Pack], object] | None = None) -> Sample:
+def pack_sample(
+    session: holdfast.Session | holdfast.Frame, also: Callable[[Pack], object] | None = None, question: str = QUESTION
+) -> Sample:
     boundary = session.context.occupancy().boundary
-    session.record("user", QUESTION)
+    session.record("user", question)
     packs: list[Pack] = []
 
     def work() -> None:

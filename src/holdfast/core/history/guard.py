@@ -48,11 +48,11 @@ class FactEnd(msgspec.Struct, frozen=True):
     """The ids of the messages and calls that it came from."""
 
 
-class FoundStatements:
+class StatementMemory:
     """The statements in the texts of a view. Those of a text that was in the view before, with the same facts, are not
     searched again."""
 
-    def __init__(self, before: FoundStatements | None = None) -> None:
+    def __init__(self, before: StatementMemory | None = None) -> None:
         self._before = {} if before is None else before.statements
         self.statements: dict[str, tuple[tuple[object, ...], tuple[GuardStatement, ...]]] = {}
         """By text, with the other arguments of the search."""
@@ -85,7 +85,7 @@ class GuardInput(msgspec.Struct, frozen=True, kw_only=True):
     """For withheld facts whose value a user typed: the first such message."""
     opaque_texts: dict[str, str] = msgspec.field(default_factory=dict)
     """The texts of signed parts in the blob store, by digest."""
-    found: FoundStatements = msgspec.field(default_factory=FoundStatements)
+    found: StatementMemory = msgspec.field(default_factory=StatementMemory)
 
     @property
     def is_idle(self) -> bool:

@@ -20,9 +20,9 @@ from holdfast import codec
 from holdfast.core.facts.authority import may_know, outranks
 from holdfast.core.history.guard import (
     FactEnd,
-    FoundStatements,
     GuardedItems,
     GuardInput,
+    StatementMemory,
     guard_items,
     guard_text,
     iter_parts,
@@ -78,7 +78,7 @@ def load_guard_input(
     turn: int | None = None,
     deferring: bool = True,
     used: Sequence[UsedLedger] | None = None,
-    found: FoundStatements | None = None,
+    found: StatementMemory | None = None,
 ) -> Flow[GuardInput]:
     """The guard's input for these items, as they are shown without a guard, and these texts, each with the seq of its
     event.
@@ -132,7 +132,7 @@ def load_guard_input(
         turn=_find_current_turn(items) if turn is None else turn,
         typed_seqs=(yield from _load_typed_values(context, state, items, secret)) if secret else {},
         opaque_texts=opaque,
-        found=FoundStatements(found),
+        found=StatementMemory(found),
     )
 
 

@@ -264,15 +264,7 @@ def _gather(
     late = yield from read_late_results(context.scope.stream, state, context.frame)
     ledgers = yield from find_ledgers(context, state)
     last = context.engine.cache.last_packs.get(context.scope.stream, context.frame) if ledgers.used else None
-    facts = yield from load_fact_material(
-        context,
-        ledgers,
-        request,
-        items,
-        state.proposals,
-        before=None if last is None else last.material,
-        stored=scores,
-    )
+    facts = yield from load_fact_material(context, ledgers, request, items, state.proposals, last=last, stored=scores)
     system, prefix = yield from _build_prefix(context, state, brief)
     candidates = [
         *(_late_candidate(note, late[-1].seq) for note in build_late_note(late, items, display.readable)),

@@ -36,7 +36,7 @@ from holdfast.flows.facts.changes import writer_for
 from holdfast.flows.facts.lookup import NEWEST, ledger_where, read_facts, state_of
 from holdfast.flows.facts.queries import find_used_ledgers, ledgers_of
 from holdfast.flows.packs.candidates import count_tokens, format_time
-from holdfast.flows.packs.memory import FactMaterial, FactPages, PackLedgers, RankedFact, build_material
+from holdfast.flows.packs.memory import FactMaterial, FactPages, LastPack, PackLedgers, RankedFact, build_material
 from holdfast.model import limits
 from holdfast.model.facts.fact import Fact, FactQuery, FactState, is_withdrawal_label
 from holdfast.model.history.views import HistoryItem
@@ -62,10 +62,10 @@ def load_fact_material(
     items: Sequence[HistoryItem],
     proposals: Sequence[OpenProposal],
     *,
-    before: FactMaterial | None,
+    last: LastPack | None,
     stored: Sequence[tuple[int, str, float]] | None,
 ) -> Flow[FactMaterial]:
-    """The facts to choose from, the best first, and their candidates. `before` is what the last pack had. With `stored`,
+    """The facts to choose from, the best first, and their candidates. `last` is the last pack. With `stored`,
     the facts of a stored pack, with their scores then: an index may find others today."""
     if not ledgers.used:
         return FactMaterial()
@@ -74,6 +74,7 @@ def load_fact_material(
         facts, _ = yield from _choose_facts(context, ledgers, request, states, scores)
         candidates = yield from _build_candidates(context, ledgers, facts, request, items, proposals)
         return build_material(facts, candidates)
+    before = None if last is None else last.material
     pages = yield from _load_pages(ledgers, request, None if before is None else before.pages)
     needs = (request.query, request.profile, request.audit, tuple(proposals))
     if before is not None and before.pages is pages and before.is_for(needs, request.as_of_us):

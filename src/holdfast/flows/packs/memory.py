@@ -19,7 +19,7 @@ from holdfast.model.facts.fact import Fact, FactState
 from holdfast.model.names import LedgerId, StreamId
 
 if TYPE_CHECKING:
-    from holdfast.core.history.guard import FoundStatements
+    from holdfast.core.history.guard import StatementMemory
     from holdfast.core.packs.assembly import PackCandidate
     from holdfast.flows.facts.queries import UsedLedger
     from holdfast.model.packs.pack import Fate
@@ -123,7 +123,7 @@ class LastPack(NamedTuple):
     """What the last pack of a conversation read."""
 
     material: FactMaterial
-    found: FoundStatements
+    found: StatementMemory
 
     @property
     def weight(self) -> int:

@@ -41,7 +41,7 @@ def search_facts(
     return tuple(matches[: search.limit])
 
 
-class _Words(NamedTuple):
+class _QueryWords(NamedTuple):
     """The words of a query in one ledger."""
 
     scored: Sequence[str]
@@ -49,11 +49,11 @@ class _Words(NamedTuple):
     """A fact must have one of these to be ranked, if there are any. They count twice."""
 
 
-def _choose_words(connection: apsw.Connection, search: FactQuery, prefix: str, words: Sequence[str]) -> _Words:
+def _choose_words(connection: apsw.Connection, search: FactQuery, prefix: str, words: Sequence[str]) -> _QueryWords:
     """Return all words if no more than `search.ranked` facts have them. Else the rarest are required, as many as so many
     facts have together, or one; and words that most facts may have are left out."""
     if search.ranked is None:
-        return _Words(words)
+        return _QueryWords(words)
     most = search.ranked * _COMMON_SHARE
     counts: dict[str, int] = {}
     for word in words:
@@ -63,8 +63,8 @@ def _choose_words(connection: apsw.Connection, search: FactQuery, prefix: str, w
     totals = itertools.accumulate(counts[word] for word in found)
     required = [word for word, total in zip(found, totals, strict=True) if total <= search.ranked] or found[:1]
     if len(required) == len(found):
-        return _Words(words)
-    return _Words([word for word in words if counts[word] <= most or word in required], required)
+        return _QueryWords(words)
+    return _QueryWords([word for word in words if counts[word] <= most or word in required], required)
 
 
 def _search_ledger(
@@ -77,7 +77,7 @@ def _search_ledger(
 
 
 def _top_scores(
-    connection: apsw.Connection, prefixes: Mapping[str, str], chosen: Mapping[str, _Words]
+    connection: apsw.Connection, prefixes: Mapping[str, str], chosen: Mapping[str, _QueryWords]
 ) -> dict[str, float]:
     """Return for each ledger the score of a fact that has exactly its words.
 
