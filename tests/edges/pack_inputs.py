@@ -185,7 +185,7 @@ PROFILE: dict[str, Callable[[object], bool]] = {
 
 BRIEF: dict[str, Callable[[object], bool]] = {
     "prompt": _is_textual,
-    "invariants": lambda value: value == () and type(value) is tuple,
+    "invariants": lambda value: type(value) is tuple and all(map(_is_textual, value)),
     "working_context": _is_textual,
     "tools": lambda value: value == () and type(value) is tuple,
 }

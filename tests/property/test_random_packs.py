@@ -7,7 +7,7 @@ import pytest
 from tests.property.random_packs import run_campaign
 from tests.support import figure
 
-PACKS = figure(200, 10_000)
+PACKS = figure(400, 10_000)
 GROUPS = 4
 
 
