@@ -480,6 +480,15 @@ SESSION_INPUTS: dict[str, InputCase] = {
         is_bool,
         prepare=_create_session,
     ),
+    "destroy(forks)": InputCase(
+        _query_session(lambda session, value: session.destroy(forks=value)),
+        lambda value: value in ("refuse", "destroy"),
+    ),
+    "fork(as_)": InputCase(
+        lambda engine, value, number: _session(engine, number).fork(as_=value).scope.session,
+        is_text,
+        prepare=_create_session,
+    ),
     "erase(seqs)": InputCase(
         _query_session(lambda session, value: session.erase(value, "a test")), is_series, also=(hostile.HostileError,)
     ),

@@ -425,7 +425,7 @@ def test_an_error_shows_its_data_keeps_it_and_survives_pickling(kind: type[Holdf
 
 _ORDERS = (
     "Use Decode Pass Start Create Put Read Choose Keep Try Free Check Open Install Upgrade upgrade repeat Send Export"
-    " Record Allow Draft Copy Raise Ask Do Close Pop Push Plan Act Leave look Change Set Build Settle Return"
+    " Record Allow Draft Copy Raise Ask Do Close Pop Push Plan Act Leave look Change Set Build Settle Return Erase Destroy"
 )
 
 

@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["BlobStoreContract", "EventStoreContract", "store_machine"]
 
+_PARTS = ("forks", "log", "search", "state")
+"""The parts of the contract of event stores."""
+
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = (
         f"{__name__}.{each}"
-        for each in ("appends", "conformance", "contract_log", "contract_search", "contract_state", "strategies")
+        for each in ("appends", "conformance", *(f"contract_{part}" for part in _PARTS), "strategies")
     )
     unseen = [module for module in modules if module not in sys.modules]
     importlib.import_module("pytest").register_assert_rewrite(*unseen)

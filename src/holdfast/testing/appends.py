@@ -286,13 +286,21 @@ def positions_in_feed_order(store: EventStore) -> list[tuple[int, ...]]:
     return [positions[place] for place in places]
 
 
+def _chain_start(store: EventStore, stream: StreamId) -> StreamHead:
+    """The head before the first event of a stream: of nothing, or of the stream that a fork continues."""
+    (first,) = store.read(stream, limit=1)
+    bases = (StreamHead(stream, event.seq, event.hash) for event in all_events(store) if event.seq == first.seq - 1)
+    whole = StreamHead(stream, 0, GENESIS)
+    return whole if first.seq == 1 else next((each for each in bases if not chain.find_chain_fault(each, first)), whole)
+
+
 def assert_sound(store: EventStore) -> None:
-    """Every chain runs from its beginning to its head, and the feed holds the same events as the streams, in the
-    order of their positions."""
+    """Every chain runs from its beginning, or from an event of another stream, to its head, and the feed holds the same
+    events as the streams, in the order of their positions."""
     assert store.check() == ()
     events = 0
     for head in all_heads(store):
-        at = StreamHead(head.stream, 0, GENESIS)
+        at = _chain_start(store, head.stream)
         for event in stream_events(store, head.stream):
             assert chain.find_chain_fault(at, event) is None
             at = StreamHead(head.stream, event.seq, event.hash)

@@ -26,6 +26,7 @@ from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.ports import BlobStore, EventStore
 from holdfast.testing.appends import LOOKALIKES, run_in_threads
+from holdfast.testing.contract_forks import ForkContract
 from holdfast.testing.contract_log import AdoptContract, AppendContract, EraseContract, KeyContract, ReadContract
 from holdfast.testing.contract_search import SearchContract
 from holdfast.testing.contract_state import (
@@ -49,6 +50,7 @@ class EventStoreContract(
     SearchContract,
     EraseContract,
     AdoptContract,
+    ForkContract,
     IsolationContract,
     ConcurrencyContract,
     CloseContract,
