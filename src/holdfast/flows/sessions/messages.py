@@ -21,7 +21,8 @@ from holdfast.flows.packs import records
 from holdfast.flows.sessions import ingest
 from holdfast.flows.sessions.transcript import build_message, message_of, read_withdrawn_messages
 from holdfast.model import limits
-from holdfast.model.content import BlobRef, Source, ToolCall, Usage, blob_refs
+from holdfast.model.content import BlobRef, Source, Text, ToolCall, Usage, blob_refs
+from holdfast.model.events import Event
 from holdfast.model.frames.frames import Reservation
 from holdfast.model.history.events import MessagesRestored, MessagesWithdrawn
 from holdfast.model.history.handles import Priority
@@ -311,12 +312,21 @@ def record_drafts(
 
 def _read_recorded(appended: Execution) -> list[Message]:
     """The messages that a command recorded, now or when its key was first used."""
-    decided = appended.decided or map(upcast.decode_event, appended.events)
+    decided: Sequence[Event | None] = appended.decided or (None,) * len(appended.events)
     return [
-        build_message(stored, event)
+        build_message(stored, event if _is_plain(event) else upcast.decode_event(stored))
         for stored, event in zip(appended.events, decided, strict=True)
         if stored.type in _TRANSCRIPT_EVENTS
     ]
+
+
+def _is_plain(event: Event | None) -> bool:
+    """Whether an event is a message of texts alone. Other values are read back: the caller may change what was passed, and
+    objects are stored with their keys in order."""
+    if not isinstance(event, MessageRecorded) or event.tool_calls or event.dropped_calls or event.metadata:
+        return False
+    contents = (event.content, *(result.content for result in event.tool_results))
+    return all(type(part) is Text for content in contents for part in content)
 
 
 def _record_reply(
