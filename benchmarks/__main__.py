@@ -25,6 +25,7 @@ NAMES = (
     "growth",
     "disk",
     "entries",
+    "forks",
     "startup",
     "agents",
     "tokens",
