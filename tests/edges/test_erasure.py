@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,12 @@ import pytest
 import holdfast
 from holdfast import BlobRef, errors
 from holdfast.adapters.system import SystemClock
+from holdfast.flows.load import StateCache, load_session_state
 from holdfast.model import limits
+from holdfast.model.log import StoredEvent
+from holdfast.model.names import StreamId
+from holdfast.runtime.driver import StreamLocks, drive
+from holdfast.storage.memory import MemoryStore
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.types import Body
 from tests.edges.engines import (
@@ -346,3 +351,32 @@ def test_a_wrong_size_is_told_when_the_body_is_read(engine: holdfast.Engine) -> 
     for size in (0, 3, 5, 2**34):
         with pytest.raises(errors.StorageCorrupt):
             engine.blobs.read(BlobRef(ref.digest, size))
+
+
+class ErasedWhileRead(MemoryStore):
+    """A store in which somebody erases an event right after the first page of a stream was read."""
+
+    erase: Callable[[], None] | None = None
+
+    def read(self, stream: StreamId, *, after: int = 0, limit: int) -> tuple[StoredEvent, ...]:
+        page = super().read(stream, after=after, limit=limit)
+        if self.erase is not None:
+            erase, self.erase = self.erase, None
+            erase()
+        return page
+
+
+def test_a_state_that_is_loaded_while_others_erase_has_nothing_of_what_is_erased(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The events are read in pages. An event of an earlier page is erased before the next one is read."""
+    store = ErasedWhileRead()
+    session = holdfast.open(store).session("talk", create=True)
+    session.working.set("secret", "swordfish")
+    session.record_all([("user", f"line {number}") for number in range(4)])
+    monkeypatch.setattr(limits, "READ_EVENTS", 3)
+    store.erase = lambda: session.erase([2], "asked to")
+    cache = StateCache(4)
+    state = drive(load_session_state(session.scope.stream, cache, fresh=True), store, StreamLocks())
+    assert "swordfish" not in str(state)
+    assert state == session.state() == cache.get(session.scope.stream)

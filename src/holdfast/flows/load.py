@@ -210,20 +210,25 @@ def _load_snapshot(stream: StreamId, kind: type[S]) -> Flow[S]:
 
 
 def _fold_tail(stream: StreamId, base: S) -> Flow[S | None]:
-    """The state after all events that follow `base`; None if one of them erased an event of `base`."""
+    """The state after all events that follow `base`; None if one of them erased an event of `base`, or one that was read
+    here before it was erased."""
     state: S = base
     hidden: set[int] | None = None
+    folded: set[int] = set()
+    """The events of earlier pages that had their payloads."""
     while True:
         page = yield from effects.read(stream, state.version, limits.READ_EVENTS)
         if hidden is None and page and page[0].stream != stream:  # after the page: its erasures are known then
             hidden = yield from find_hidden_seqs(stream)
         for recorded in page:
             event = None if hidden and recorded.seq in hidden else upcast.decode_event(recorded)
-            if recorded.type == PayloadsErased.name and _erases_part_of(event, base):
+            if recorded.type == PayloadsErased.name and _erases_part_of(event, base, folded):
                 return None
             state = _fold_stored(state, event, recorded)
         if len(page) < limits.READ_EVENTS:
             return state
+        folded.update(recorded.seq for recorded in page if recorded.payload is not None)
+        folded -= hidden or set()
 
 
 def _fold_stored(state: S, event: Event | None, recorded: StoredEvent) -> S:
@@ -232,11 +237,11 @@ def _fold_stored(state: S, event: Event | None, recorded: StoredEvent) -> S:
     return fold_session(state, event, recorded.type, recorded.time_us)
 
 
-def _erases_part_of(erasure: Event | None, base: StreamState) -> bool:
+def _erases_part_of(erasure: Event | None, base: StreamState, folded: set[int]) -> bool:
     """Whether an erasure concerns events of the state; assumed if the erasure itself was erased."""
     if not isinstance(erasure, PayloadsErased):
         return base.version > 0
-    return erasure.seqs[0] <= base.version
+    return erasure.seqs[0] <= base.version or not folded.isdisjoint(erasure.seqs)
 
 
 def replay_stream(
