@@ -103,9 +103,17 @@ class Worker:
         return ref
 
     def erase(self, session: str) -> None:
-        message = self.rng.choice(self.engine.session(session).messages())
-        deed = Deed(erases=frozenset({(session, message.text)}))
-        self.do(deed, lambda: self.engine.session(session).erase([message.seq], "asked to"))
+        """Erase a message, which its forks lose as well."""
+        there = self.engine.session(session)
+        message = self.rng.choice([each for each in there.messages() if not each.erased and not each.withdrawn])
+        shared = {(row.session, message.text) for row in there.forks()} & {*_items(self.engine)}
+        deed = Deed(erases=frozenset({(session, message.text), *shared}))
+        self.do(deed, lambda: there.erase([message.seq], "asked to"))
+
+    def fork(self, session: str, name: str) -> None:
+        """Fork a session at its newest event: the fork has all that the session has."""
+        shared = frozenset((name, text) for there, text in _items(self.engine) if there == session)
+        self.do(Deed(shared), lambda: self.engine.session(session).fork(as_=name))
 
     def withdraw(self, session: str, number: int) -> None:
         """Say something that a fact comes from, withdraw it, and perhaps restore it."""
@@ -202,8 +210,22 @@ def entries(worker: Worker, _folder: Path) -> None:
             worker.prune("saved", 3)
 
 
+def forks(worker: Worker, _folder: Path) -> None:
+    """Forks of a session and of its forks, with messages, doubted facts and entries, and erasures that reach them."""
+    worker.create("fork 0")
+    worker.chat("fork 0", 12)
+    worker.save("fork 0", {"step": 0, "text": "shared"})
+    worker.withdraw("fork 0", 0)
+    for number in range(1, 9):
+        parent, new = f"fork {worker.rng.randrange(max(0, number - 3), number)}", f"fork {number}"
+        worker.fork(parent, new)
+        for session in (parent, new):
+            worker.say(session, f"{session} goes on after {number} forks")
+        worker.erase("fork 0")
+
+
 Workload: TypeAlias = Callable[[Worker, Path], None]
-WORKLOADS: tuple[Workload, ...] = (long_session, bodies, imported, threads, withdrawals, entries)
+WORKLOADS: tuple[Workload, ...] = (long_session, bodies, imported, threads, withdrawals, entries, forks)
 
 
 @contextmanager
@@ -268,6 +290,8 @@ class Known(NamedTuple):
                 yield from (f"{item} was erased and is back" for item in deed.erases & found.keys())
             elif held and owed - held:
                 yield f"half a command: {held} without {owed - held}"
+            elif found.keys() & deed.erases not in (set(), deed.erases):
+                yield f"half an erasure: {found.keys() & deed.erases} of {deed.erases} are left"
             if deed.blob is not None and deed in self.acknowledged:
                 yield from _blob_faults(engine, deed.blob)
         yield from (f"{item} came from nowhere" for item in found.keys() - {i for d in self.begun for i in d.adds})
