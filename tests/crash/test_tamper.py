@@ -68,7 +68,7 @@ Edit: TypeAlias = Callable[[Victim], Sequence[str]]
 
 
 def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes | None, bytes | None]]:
-    """Two tenants, threads, keys, causes, blobs, a snapshot, frames, closings and erasures."""
+    """Two tenants, threads, keys, causes, blobs, a snapshot, frames, forks, closings and erasures."""
     erased: dict[tuple[str, int], tuple[bytes | None, bytes | None]] = {}
     for tenant in ("acme", "bolt"):
         mine = engine.acting_as(tenant=tenant)
@@ -86,6 +86,10 @@ def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes 
                     "checkpoint", "first", {"messages": [f"message {each}" * 40 for each in range(9)]}
                 )
                 session.entries.append("checkpoint", "k" * 300, b"bytes", parent="first")
+                session.facts.set("city", "Lisbon")
+                for name in ("fork", "fork of the fork"):
+                    session = session.fork(as_=name)
+                    session.record("user", f"text of the {name}")
             if number == 3:
                 session.handles.page_out(f"h{image.seq}_0")
             if number == 1:
@@ -252,27 +256,36 @@ NEIGHBOURS = "b.position = a.position + 1 AND a.stream_no <> b.stream_no"
 
 def cut_tail(*, with_head: bool) -> Edit:
     def edit(victim: Victim) -> Sequence[str]:
-        stream_no, version = victim.pick("SELECT stream_no, version FROM streams")
-        last = victim.rng.randrange(1, version)
-        victim.run("DELETE FROM events WHERE stream_no = ? AND seq > ?", stream_no, last)
-        if with_head:
-            victim.run(
-                "UPDATE streams SET (version, hash) = (SELECT seq, hash FROM events WHERE stream_no = ?1 AND seq = ?2) "
-                "WHERE stream_no = ?1",
-                stream_no,
-                last,
-            )
+        stream_no, last = victim.pick(
+            "SELECT stream_no, seq FROM events JOIN streams USING (stream_no) WHERE seq < streams.version"
+        )
+        cut_after(victim, stream_no, last, with_head=with_head)
         return ["the store"] if with_head else [victim.stream(stream_no)]
 
     return edit
 
 
+def cut_after(victim: Victim, stream_no: int, last: int, *, with_head: bool) -> None:
+    victim.run("DELETE FROM events WHERE stream_no = ? AND seq > ?", stream_no, last)
+    if with_head:
+        victim.run(
+            "UPDATE streams SET (version, hash) = (SELECT seq, hash FROM events WHERE stream_no = ?1 AND seq = ?2) "
+            "WHERE stream_no = ?1",
+            stream_no,
+            last,
+        )
+
+
 def removed_stream(victim: Victim) -> Sequence[str]:
-    """With its head and everything else that speaks of it."""
     (stream_no,) = victim.pick("SELECT stream_no FROM streams")
+    remove_stream(victim, stream_no)
+    return ["the store"]
+
+
+def remove_stream(victim: Victim, stream_no: int) -> None:
+    """With its head and everything else that speaks of it."""
     for table in ("events", "snapshots", *ROWS, "streams"):
         victim.run(f"DELETE FROM {table} WHERE stream_no = ?", stream_no)
-    return ["the store"]
 
 
 EVENT = (
@@ -304,7 +317,7 @@ def changed(table: str, change: str, where: str) -> Edit:
     """A change to one of these rows, chosen for what it spares."""
 
     def edit(victim: Victim) -> Sequence[str]:
-        row_id = "stream_no" if table in ("streams", "snapshots") else "position"
+        row_id = "position" if table == "events" else "stream_no"
         chosen, stream_no = victim.pick(f"SELECT {row_id}, stream_no FROM {table} WHERE {where}")
         before = victim.streams(stream_no)
         victim.run(f"UPDATE {table} SET {change} WHERE {row_id} = ?", chosen)
@@ -351,6 +364,98 @@ def added_row(table: str, **changed: str) -> Edit:
         return [table, "the store"]
 
     return edit
+
+
+# Forks
+
+
+BEGINNING = "type IN ('session.forked', 'ledger.forked')"
+
+
+class Beginning(NamedTuple):
+    """The first event of a fork."""
+
+    stream_no: int
+    seq: int
+    position: int
+    content: dict[str, Any]
+    parent_no: int
+
+    @classmethod
+    def pick(cls, victim: Victim, where: str = BEGINNING) -> Beginning:
+        stream_no, seq, position, payload, tenant, kind = victim.pick(
+            "SELECT stream_no, seq, position, payload, tenant, kind FROM events JOIN streams USING (stream_no) "
+            f"WHERE {where}"
+        )
+        content = json.loads(payload)
+        ((parent_no,),) = victim.run(
+            "SELECT stream_no FROM streams WHERE (tenant, kind, key) = (?, ?, ?)",
+            tenant,
+            kind,
+            json.dumps(content["parent"], separators=(",", ":")),
+        )
+        return cls(stream_no, seq, position, content, parent_no)
+
+
+def changed_beginning(change: Callable[[dict[str, Any]], object]) -> Edit:
+    """A fork that says something else of the events that it shares."""
+
+    def edit(victim: Victim) -> Sequence[str]:
+        first = Beginning.pick(victim)
+        change(first.content)
+        payload = json.dumps(first.content, separators=(",", ":")).encode()
+        victim.run("UPDATE events SET payload = ? WHERE position = ?", payload, first.position)
+        return [f"event {first.seq} of {victim.stream(first.stream_no)}"]
+
+    return edit
+
+
+def moved_beginning(victim: Victim) -> Sequence[str]:
+    """A fork that begins earlier, in place of events that it shares."""
+    first = Beginning.pick(victim)
+    victim.run("UPDATE events SET seq = ? WHERE position = ?", victim.rng.randint(1, first.seq - 1), first.position)
+    return [victim.stream(first.stream_no)]
+
+
+def deleted_beginning(victim: Victim) -> Sequence[str]:
+    first = Beginning.pick(victim)
+    victim.run("DELETE FROM events WHERE position = ?", first.position)
+    return [victim.stream(first.stream_no)]
+
+
+def changed_shared(statement: str) -> Edit:
+    """A change to an event that a fork shares, in the stream that stores it."""
+
+    def edit(victim: Victim) -> Sequence[str]:
+        first = Beginning.pick(victim)
+        (seq,) = victim.pick("SELECT seq FROM events WHERE stream_no = ? AND seq < ?", first.parent_no, first.seq)
+        victim.run(statement, first.parent_no, seq)
+        return [victim.stream(first.parent_no)]
+
+    return edit
+
+
+def changed_base(victim: Victim) -> Sequence[str]:
+    """Another hash of the event that a fork continues."""
+    first = Beginning.pick(victim)
+    victim.run(
+        "UPDATE events SET hash = randomblob(32) WHERE stream_no = ? AND seq = ?", first.parent_no, first.seq - 1
+    )
+    return [f"event {first.seq} of {victim.stream(first.stream_no)}"]
+
+
+def cut_parent(victim: Victim) -> Sequence[str]:
+    """The tail of the parent is cut off with some shared events, and its head is moved."""
+    first = Beginning.pick(victim, "type = 'session.forked'")
+    (last,) = victim.pick("SELECT seq FROM events WHERE stream_no = ? AND seq < ?", first.parent_no, first.seq - 1)
+    cut_after(victim, first.parent_no, last, with_head=True)
+    return [victim.stream(first.stream_no)]
+
+
+def removed_parent(victim: Victim) -> Sequence[str]:
+    first = Beginning.pick(victim)
+    remove_stream(victim, first.parent_no)
+    return [victim.stream(first.stream_no)]
 
 
 # Bodies
@@ -442,6 +547,27 @@ EDITS: dict[str, Edit] = {
     "seemingly erased closing": seemingly_erased("type = 'session.closed'"),
     "seemingly erased erasure": seemingly_erased("type = 'payloads.erased'"),
     "erased payload put back": put_back,
+    "fork of another parent": changed_beginning(lambda content: content["parent"].append("x")),
+    "fork with another cut": changed_beginning(lambda content: content.update(cut=content["cut"] - 1)),
+    "fork with a lineage that ends early": changed_beginning(lambda content: content["lineage"].pop()),
+    "fork with another lineage": changed_beginning(lambda content: content["lineage"][0]["key"].append("x")),
+    "fork without a lineage": changed_beginning(lambda content: content.pop("lineage")),
+    "fork that begins earlier": moved_beginning,
+    "deleted beginning of a fork": deleted_beginning,
+    "seemingly erased beginning of a fork": seemingly_erased(BEGINNING),
+    "another hash where a fork begins": changed("events", "hash = randomblob(32)", BEGINNING),
+    "another hash before a fork begins": changed_base,
+    "session row of a fork with another parent": changed("session_rows", 'parent = \'["main","s2"]\'', "parent <> ''"),
+    "session row of a fork without a parent": changed("session_rows", "parent = '', cut = 0", "parent <> ''"),
+    "session row of a fork with another cut": changed("session_rows", "cut = cut - 1", "parent <> ''"),
+    "session row of a session as a fork": changed("session_rows", 'parent = \'["main","s2"]\', cut = 2', "parent = ''"),
+    "edited shared event": changed_shared(
+        "UPDATE events SET payload = CAST(payload || ' ' AS BLOB) WHERE stream_no = ? AND seq = ?"
+    ),
+    "deleted shared event": changed_shared("DELETE FROM events WHERE stream_no = ? AND seq = ?"),
+    "deleted shared events": changed_shared("DELETE FROM events WHERE stream_no = ? AND seq >= ?"),
+    "shared events cut off with the head moved": cut_parent,
+    "removed parent": removed_parent,
     "flipped bit in a blob": edited_blob(flipped),
     "cut-off blob": edited_blob(lambda rng, body: body[: rng.randrange(len(body))]),
     "removed blob": removed_blob,
@@ -467,7 +593,7 @@ def test_verify_finds_and_locates(pristine: Pristine, tmp_path: Path, kind: str)
 def test_verify_finds_nothing_in_a_file_that_nobody_touched(pristine: Pristine, tmp_path: Path) -> None:
     _, report = report_after(pristine, tmp_path, "", lambda _: [])
     assert report.problems == ()
-    assert (report.streams, report.events) == (10, 261)
+    assert (report.streams, report.events) == (20, 285)
 
 
 def test_a_lost_snapshot_changes_nothing(pristine: Pristine, tmp_path: Path) -> None:
