@@ -68,7 +68,7 @@ Edit: TypeAlias = Callable[[Victim], Sequence[str]]
 
 
 def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes | None, bytes | None]]:
-    """Two tenants, threads, keys, causes, blobs, a snapshot, frames, forks, closings and erasures."""
+    """Two tenants, threads, keys, causes, blobs, a snapshot, frames, closings and erasures."""
     erased: dict[tuple[str, int], tuple[bytes | None, bytes | None]] = {}
     for tenant in ("acme", "bolt"):
         mine = engine.acting_as(tenant=tenant)
@@ -86,10 +86,6 @@ def write_history(engine: holdfast.Engine) -> dict[tuple[str, int], tuple[bytes 
                     "checkpoint", "first", {"messages": [f"message {each}" * 40 for each in range(9)]}
                 )
                 session.entries.append("checkpoint", "k" * 300, b"bytes", parent="first")
-                session.facts.set("city", "Lisbon")
-                for name in ("fork", "fork of the fork"):
-                    session = session.fork(as_=name)
-                    session.record("user", f"text of the {name}")
             if number == 3:
                 session.handles.page_out(f"h{image.seq}_0")
             if number == 1:
@@ -112,6 +108,26 @@ def work_in_frames(session: holdfast.Session) -> None:
     root.handles.add("document", "what is on the page", source="page")
     root.frame("read", budget=100).pop("completed", "read")
     root.suspend("a question")
+
+
+def write_forks(engine: holdfast.Engine) -> None:
+    """A session with a fact, a fork of it, and a fork of the fork."""
+    engine.create_session("other").record("user", Body(engine.blobs.put(b"body")))
+    session = engine.create_session("s")
+    for number in range(4):
+        session.record("user", f"text {number}")
+    session.facts.set("city", "Lisbon")
+    for name in ("fork", "fork of the fork"):
+        session = session.fork(as_=name)
+        session.record("user", f"text of the {name}")
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Pristine:
+    path = tmp_path_factory.mktemp("forked") / "log.db"
+    with holdfast.open(path, clock=SteppingClock(), ids=RepeatableIds()) as engine:
+        write_forks(engine)
+    return Pristine(path, {})
 
 
 @pytest.fixture(scope="module")
@@ -547,6 +563,12 @@ EDITS: dict[str, Edit] = {
     "seemingly erased closing": seemingly_erased("type = 'session.closed'"),
     "seemingly erased erasure": seemingly_erased("type = 'payloads.erased'"),
     "erased payload put back": put_back,
+    "flipped bit in a blob": edited_blob(flipped),
+    "cut-off blob": edited_blob(lambda rng, body: body[: rng.randrange(len(body))]),
+    "removed blob": removed_blob,
+    "exchanged blobs": exchanged_blobs,
+}
+FORK_EDITS: dict[str, Edit] = {
     "fork of another parent": changed_beginning(lambda content: content["parent"].append("x")),
     "fork with another cut": changed_beginning(lambda content: content.update(cut=content["cut"] - 1)),
     "fork with a lineage that ends early": changed_beginning(lambda content: content["lineage"].pop()),
@@ -557,10 +579,14 @@ EDITS: dict[str, Edit] = {
     "seemingly erased beginning of a fork": seemingly_erased(BEGINNING),
     "another hash where a fork begins": changed("events", "hash = randomblob(32)", BEGINNING),
     "another hash before a fork begins": changed_base,
-    "session row of a fork with another parent": changed("session_rows", 'parent = \'["main","s2"]\'', "parent <> ''"),
+    "session row of a fork with another parent": changed(
+        "session_rows", 'parent = \'["main","other"]\'', "parent <> ''"
+    ),
     "session row of a fork without a parent": changed("session_rows", "parent = '', cut = 0", "parent <> ''"),
     "session row of a fork with another cut": changed("session_rows", "cut = cut - 1", "parent <> ''"),
-    "session row of a session as a fork": changed("session_rows", 'parent = \'["main","s2"]\', cut = 2', "parent = ''"),
+    "session row of a session as a fork": changed(
+        "session_rows", 'parent = \'["main","other"]\', cut = 2', "parent = ''"
+    ),
     "edited shared event": changed_shared(
         "UPDATE events SET payload = CAST(payload || ' ' AS BLOB) WHERE stream_no = ? AND seq = ?"
     ),
@@ -568,21 +594,28 @@ EDITS: dict[str, Edit] = {
     "deleted shared events": changed_shared("DELETE FROM events WHERE stream_no = ? AND seq >= ?"),
     "shared events cut off with the head moved": cut_parent,
     "removed parent": removed_parent,
-    "flipped bit in a blob": edited_blob(flipped),
-    "cut-off blob": edited_blob(lambda rng, body: body[: rng.randrange(len(body))]),
-    "removed blob": removed_blob,
-    "exchanged blobs": exchanged_blobs,
 }
 EACH = figure(2, 25)
 
-pytestmark = pytest.mark.promise(11, f"rows edited, deleted, reordered or truncated: {EACH * len(EDITS):,}")
+pytestmark = pytest.mark.promise(
+    11, f"rows edited, deleted, reordered or truncated: {EACH * len(EDITS | FORK_EDITS):,}"
+)
 assert EACH * len(EDITS) > figure(200, 1_000)
 
 
 @pytest.mark.parametrize("kind", EDITS)
 def test_verify_finds_and_locates(pristine: Pristine, tmp_path: Path, kind: str) -> None:
+    check_edits(pristine, tmp_path, kind, EDITS[kind])
+
+
+@pytest.mark.parametrize("kind", FORK_EDITS)
+def test_verify_finds_and_locates_in_forks(forked: Pristine, tmp_path: Path, kind: str) -> None:
+    check_edits(forked, tmp_path, kind, FORK_EDITS[kind])
+
+
+def check_edits(pristine: Pristine, folder: Path, kind: str, edit: Edit) -> None:
     for number in range(EACH):
-        places, report = report_after(pristine, tmp_path, f"{kind} {number}", EDITS[kind])
+        places, report = report_after(pristine, folder, f"{kind} {number}", edit)
         found = [str(problem) for problem in report.problems]
         assert found, f"edit {number} was not noticed (it was made to {places[0]})"
         assert any(place in problem for place in places for problem in found), (
@@ -590,10 +623,13 @@ def test_verify_finds_and_locates(pristine: Pristine, tmp_path: Path, kind: str)
         )
 
 
-def test_verify_finds_nothing_in_a_file_that_nobody_touched(pristine: Pristine, tmp_path: Path) -> None:
+def test_verify_finds_nothing_in_a_file_that_nobody_touched(
+    pristine: Pristine, forked: Pristine, tmp_path: Path
+) -> None:
+    assert report_after(forked, tmp_path, "", lambda _: [])[1].ok
     _, report = report_after(pristine, tmp_path, "", lambda _: [])
     assert report.problems == ()
-    assert (report.streams, report.events) == (20, 285)
+    assert (report.streams, report.events) == (10, 261)
 
 
 def test_a_lost_snapshot_changes_nothing(pristine: Pristine, tmp_path: Path) -> None:
