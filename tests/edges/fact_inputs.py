@@ -142,6 +142,22 @@ def _query_session(method: str, *before: Any, **option: Any) -> Callable[[Any, A
     return query_only(ask)
 
 
+def _create_branch(engine: Any, number: int) -> None:
+    """A session, and a fork of it with a fact of its own."""
+    engine.create_session(f"s{number}").fork(as_=f"b{number}").ledger().set("a", 1)
+
+
+def _merge_option(name: str) -> Callable[[Any, Any, int], object]:
+    """Merge a fact with this option, and take the value out of the log of the session that it goes to."""
+
+    def use(engine: Any, value: Any, number: int) -> object:
+        session = engine.session(f"s{number}")
+        engine.session(f"b{number}").facts.merge(session, **{name: value})
+        return getattr(session.events()[-1], name, value)
+
+    return use
+
+
 def _observe(engine: Any, value: Any, number: int) -> object:
     message = engine.session(f"s{number}").observe(value).message
     return read_returned(engine, message.content, value)
@@ -428,6 +444,7 @@ QUESTIONS: dict[str, InputCase] = {
     "session.facts.decline(proposal)": InputCase(
         _query_session("facts.decline"), is_text, also=(errors.ProposalNotFound,)
     ),
+    "session.facts.merge(into)": InputCase(_query_session("facts.merge"), accept_nothing),
 }
 """They change nothing, whatever they are asked."""
 
@@ -441,6 +458,14 @@ OBSERVE_INPUTS: dict[str, InputCase] = {
 """Each with a session of its own."""
 
 
+MERGE_INPUTS: dict[str, InputCase] = {
+    "session.facts.merge(apply)": InputCase(_merge_option("apply"), is_bool),
+    "session.facts.merge(key)": InputCase(_merge_option("key"), or_none(is_text)),
+    "session.facts.merge(cause)": InputCase(_merge_option("cause"), or_none(is_text)),
+}
+"""Each with a session and a branch of its own."""
+
+
 MORE: dict[str, InputCase] = {
     **LEDGER_INPUTS,
     **WRITES,
@@ -450,6 +475,7 @@ MORE: dict[str, InputCase] = {
     },
     **QUESTIONS,
     **{name: each._replace(prepare=_create_session) for name, each in OBSERVE_INPUTS.items()},
+    **{name: each._replace(prepare=_create_branch) for name, each in MERGE_INPUTS.items()},
 }
 
 

@@ -82,6 +82,17 @@ def _record_option(name: str) -> Callable[[Any, Any, int], object]:
     return use
 
 
+def _fork_option(name: str) -> Callable[[Any, Any, int], object]:
+    """An option of fork(), and what the log of the parent says of it."""
+
+    def use(engine: Any, value: Any, number: int) -> object:
+        session = _session(engine, number)
+        session.fork(**{name: value})
+        return getattr(session.events()[-1], name)
+
+    return use
+
+
 def _session(engine: Any, number: int) -> Any:
     return engine.session(f"s{number}")
 
@@ -484,11 +495,19 @@ SESSION_INPUTS: dict[str, InputCase] = {
         _query_session(lambda session, value: session.destroy(forks=value)),
         lambda value: value in ("refuse", "destroy"),
     ),
+    "fork(at)": InputCase(
+        _query_session(lambda session, value: session.fork(value)),
+        or_none(lambda value: is_int(value) or is_text(value)),
+    ),
     "fork(as_)": InputCase(
         lambda engine, value, number: _session(engine, number).fork(as_=value).scope.session,
         is_text,
         prepare=_create_session,
     ),
+    "fork(ephemeral)": InputCase(_query_session(lambda session, value: session.fork(ephemeral=value)), is_bool),
+    "fork(key)": InputCase(_fork_option("key"), or_none(is_text), prepare=_create_session),
+    "fork(cause)": InputCase(_fork_option("cause"), or_none(is_text), prepare=_create_session),
+    "diff(other)": InputCase(_query_session(lambda session, value: session.diff(value)), accept_nothing),
     "erase(seqs)": InputCase(
         _query_session(lambda session, value: session.erase(value, "a test")), is_series, also=(hostile.HostileError,)
     ),

@@ -78,6 +78,12 @@ def check_flag(what: str, value: object) -> bool:
     raise InvalidArgument(argument=what, reason=f"{describe_value(value)} is not true or false")
 
 
+def check_instance(what: str, value: object, kind: type) -> None:
+    """Refuse a value that is not of this class."""
+    if not isinstance(value, kind):
+        raise InvalidArgument(argument=what, reason=f"{describe_value(value)} is no {kind.__name__}")
+
+
 def parse_id_number(letter: str, name: str | None) -> int:
     """The number of an id of this letter and a number; 0 for any other text."""
     if name is None or name[:1] != letter:

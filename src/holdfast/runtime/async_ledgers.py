@@ -13,7 +13,7 @@ from holdfast.flows.facts.queries import Scopes
 from holdfast.flows.sessions import diffs
 from holdfast.model.facts.fact import Fact, FactExplanation, FactMatch, FactScope, FactSource, MemoryType
 from holdfast.model.facts.outcomes import ObservedProposal
-from holdfast.model.names import check_options
+from holdfast.model.names import check_instance, check_options
 from holdfast.model.state import OpenProposal
 from holdfast.runtime.async_base import AsyncConversationBase, AsyncLedgerBase
 from holdfast.runtime.options import FactOptions
@@ -346,6 +346,7 @@ class AsyncFactsFacet(AsyncConversationBase):
         of the other session's identity; a fact of higher authority there stays, and the new one is a claim. The source of
         a merged fact is this session and its fact. Facts that have not changed since the fork are left alone. Links to
         other facts are not merged."""
+        check_instance("into", into, holdfast.AsyncSession)
         side = await self._drive(diffs.read_side(self._context))
         return await into._drive(diffs.merge_facts(into._context, side, apply=apply, key=key, cause=cause))
 

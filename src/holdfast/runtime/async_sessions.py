@@ -32,7 +32,7 @@ from holdfast.model.frames.frames import (
 )
 from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import StoredEvent
-from holdfast.model.names import check_options
+from holdfast.model.names import check_instance, check_options
 from holdfast.model.packs.pack import Brief, Profile
 from holdfast.model.rows import SessionRow
 from holdfast.model.sessions.diffs import SessionDiff
@@ -499,6 +499,7 @@ class AsyncSession(_AsyncConversation):
 
         The result has the messages after the last one that both share, and the keys for which the own ledgers of the two
         have different facts."""
+        check_instance("other", other, AsyncSession)
         ours = await self._drive(diffs.read_side(self._context))
         theirs = await other._drive(diffs.read_side(other._context))
         shared = diffs.find_common_end(ours, theirs)

@@ -11,7 +11,7 @@ from holdfast.flows.facts.queries import Scopes
 from holdfast.flows.sessions import diffs
 from holdfast.model.facts.fact import Fact, FactExplanation, FactMatch, FactScope, FactSource, MemoryType
 from holdfast.model.facts.outcomes import ObservedProposal
-from holdfast.model.names import check_options
+from holdfast.model.names import check_instance, check_options
 from holdfast.model.state import OpenProposal
 from holdfast.runtime.base import ConversationBase, LedgerBase
 from holdfast.runtime.options import FactOptions
@@ -338,6 +338,7 @@ class FactsFacet(ConversationBase):
         of the other session's identity; a fact of higher authority there stays, and the new one is a claim. The source of
         a merged fact is this session and its fact. Facts that have not changed since the fork are left alone. Links to
         other facts are not merged."""
+        check_instance("into", into, holdfast.Session)
         side = self._drive(diffs.read_side(self._context))
         return into._drive(diffs.merge_facts(into._context, side, apply=apply, key=key, cause=cause))
 

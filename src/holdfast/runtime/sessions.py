@@ -30,7 +30,7 @@ from holdfast.model.frames.frames import (
 )
 from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import StoredEvent
-from holdfast.model.names import check_options
+from holdfast.model.names import check_instance, check_options
 from holdfast.model.packs.pack import Brief, Profile
 from holdfast.model.rows import SessionRow
 from holdfast.model.sessions.diffs import SessionDiff
@@ -489,6 +489,7 @@ class Session(_Conversation):
 
         The result has the messages after the last one that both share, and the keys for which the own ledgers of the two
         have different facts."""
+        check_instance("other", other, Session)
         ours = self._drive(diffs.read_side(self._context))
         theirs = other._drive(diffs.read_side(other._context))
         shared = diffs.find_common_end(ours, theirs)
