@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -30,8 +31,9 @@ from tests.property.fork_player import (
 from tests.property.store_tools import all_events, all_rows, rows_dump, session_events
 from tests.support import figure
 
-HISTORIES = figure(6, 400)
+HISTORIES = figure(4, 400)
 STEPS = 30
+MEDDLING_THREADS = 9
 CALM = {name: weight for name, weight in WEIGHTS.items() if name not in ("delete", "wait")}
 """Steps that change nothing but the session in which they are played."""
 
@@ -268,6 +270,29 @@ def test_a_fork_that_begins_during_an_erasure_has_nothing_of_what_is_erased(what
     about = {"message": ("messages", "view"), "fact": ("ledger", "search"), "entry": ("entries",)}[what]
     assert not any(b"secret" in read[name] for name in about)
     assert world.engine.admin.verify().problems == ()
+
+
+def test_an_erasure_succeeds_beside_a_thread_that_forks_without_pause() -> None:
+    store = MeddlingStore()
+    session = World(store).create("talk-0")
+    message = session.record("user", "a secret")
+    store.parent = codec.encode_stream_key(session.scope.stream)
+    threads: list[Thread] = []
+
+    def fork() -> None:
+        """Fork in another thread, which may have to wait for the erasure."""
+        threads.append(Thread(target=session.fork))
+        threads[-1].start()
+        threads[-1].join(0.05)
+        store.meddle = fork if len(threads) < MEDDLING_THREADS else None
+
+    store.meddle = fork
+    session.erase([message.seq], "asked to")
+    store.meddle = None
+    for thread in threads:
+        thread.join()
+    assert len(threads) < MEDDLING_THREADS, "it was done only when there were no more forks"
+    assert len(session.forks()) == len(threads)
 
 
 # Destruction

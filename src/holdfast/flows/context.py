@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -26,7 +27,7 @@ from holdfast.model.history.plans import Faithful, PlanPolicy
 from holdfast.model.history.prices import PRICES, Prices
 from holdfast.model.inputs import CallInput, DecisionInput, FactWriter, FrameInput, LedgerInput
 from holdfast.model.log import StoredEvent
-from holdfast.model.names import LedgerId, Scope, check_name, check_whole
+from holdfast.model.names import LedgerId, Scope, StreamId, check_name, check_whole
 from holdfast.model.packs.pack import Brief
 from holdfast.model.policy import Policy
 from holdfast.model.sessions.commands import RenewTurn
@@ -157,9 +158,10 @@ def execute_commands(
     cause: str | None = None,
     bodies: Iterable[BlobRef] = (),
     key_content: bytes | None = None,
+    is_exclusive: bool = False,
 ) -> Flow[Execution]:
     """Execute commands at one time, all or none. `key_content` is the content that the key is bound to, if it is not the
-    commands: they may depend on more than what the caller passed."""
+    commands: they may depend on more than what the caller passed. `is_exclusive` as for execute()."""
     time_us = requests[0].inputs.time_us
     if engine.turn is not None:
         key_content = key_content or codec.encode_commands([request.command for request in requests])
@@ -176,6 +178,7 @@ def execute_commands(
         ),
         engine.cache,
         engine.ids,
+        is_exclusive=is_exclusive,
     )
 
 
@@ -187,32 +190,40 @@ def execute_on_state(
     expect: int | None,
     cause: str | None,
 ) -> Flow[Sequence[StoredEvent]]:
-    """Execute the commands that are built for the current state, built again if another process was first."""
+    """Execute the commands that are built for the current state, built again if another flow or process was first. This
+    process then writes nothing else to their streams until it is done."""
     if key is not None and (first := (yield from effects.find(context.scope.tenant, check_name("key", key)))):
         return chain.answer_repeated_key(key, content, first).events
-    conflict: VersionConflict | None = None
-    for _ in range(limits.REDECIDE_TRIES):
+    streams: list[StreamId] = []
+
+    def attempt(*, is_exclusive: bool) -> Flow[Sequence[StoredEvent]]:
         state = yield from load_session(context)
         requests = yield from build(state)
+        streams[:] = dict.fromkeys(request.command.stream for request in requests)
         version = state.version if expect is None else expect
-        try:
-            appended = yield from execute_commands(
-                context.engine, requests, key=key, expect=version, cause=cause, key_content=content
-            )
-        except VersionConflict as error:
-            if expect is not None:
-                raise
-            conflict = error
-            continue
-        return appended.events
-    assert conflict is not None, "only a conflict leads to another try"
-    raise Contended(
-        stream=conflict.stream,
-        expected=conflict.expected,
-        actual=conflict.actual,
-        tries=limits.REDECIDE_TRIES,
-        limit_name="REDECIDE_TRIES",
-    ) from conflict
+        options: dict[str, Any] = {"key": key, "expect": version, "cause": cause, "key_content": content}
+        return (yield from execute_commands(context.engine, requests, **options, is_exclusive=is_exclusive)).events
+
+    def attempt_again(conflict: VersionConflict) -> Flow[Sequence[StoredEvent]]:
+        for _ in range(1, limits.REDECIDE_TRIES):
+            try:
+                return (yield from attempt(is_exclusive=True))
+            except VersionConflict as error:
+                conflict = error
+        raise Contended(
+            stream=conflict.stream,
+            expected=conflict.expected,
+            actual=conflict.actual,
+            tries=limits.REDECIDE_TRIES,
+            limit_name="REDECIDE_TRIES",
+        ) from conflict
+
+    try:
+        return (yield from attempt(is_exclusive=False))
+    except VersionConflict as error:
+        if expect is not None:
+            raise
+        return (yield from effects.run_exclusively(streams, attempt_again(error)))
 
 
 def _fence_requests(turn: TurnFence, requests: Sequence[CommandRequest], time_us: int) -> list[CommandRequest]:

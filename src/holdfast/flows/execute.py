@@ -144,10 +144,12 @@ class _StreamChanges:
         return StreamWrite(self.stream, self.version, new, rows, snapshot, self.erase, self.base)
 
 
-def execute(batch: CommandBatch, cache: StateCache, ids: IdSource) -> Flow[Execution]:
-    """The events of the batch, appended now or when its key was first used; none if it changed nothing."""
+def execute(batch: CommandBatch, cache: StateCache, ids: IdSource, *, is_exclusive: bool = False) -> Flow[Execution]:
+    """The events of the batch, appended now or when its key was first used; none if it changed nothing. `is_exclusive` says
+    that the caller runs this exclusively already."""
     targets = [request.command.stream for request in batch.requests]
-    return effects.run_exclusively([*dict.fromkeys(targets)], _execute_in_turn(batch, targets, cache, ids))
+    flow = _execute_in_turn(batch, targets, cache, ids)
+    return flow if is_exclusive else effects.run_exclusively([*dict.fromkeys(targets)], flow)
 
 
 def _execute_in_turn(
