@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import codec
-from holdfast.core.history.guard import StatementMemory
+from holdfast.core.history.guard import GuardMemory
 from holdfast.flows.packs.memory import FactMaterial, LastPack, PackMemory
 from holdfast.model.names import StreamId
 from holdfast.model.sessions.layers import Identity
@@ -110,9 +110,9 @@ def test_the_memory_is_bounded() -> None:
     memory = PackMemory(most=1_000)
     streams = [StreamId("t", "session", ("main", f"s{number}")) for number in range(5)]
     for stream in streams:
-        memory.put(stream, None, LastPack(FactMaterial(weight=400), StatementMemory()))
+        memory.put(stream, None, LastPack(FactMaterial(weight=400), GuardMemory()))
     assert [memory.get(stream, None) is not None for stream in streams] == [False] * 3 + [True] * 2
-    memory.put(streams[0], None, LastPack(FactMaterial(weight=2_000), StatementMemory()))
+    memory.put(streams[0], None, LastPack(FactMaterial(weight=2_000), GuardMemory()))
     assert memory.get(streams[0], None) is None
     memory.drop(streams[4])
     assert memory.get(streams[4], None) is None

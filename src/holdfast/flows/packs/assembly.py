@@ -233,7 +233,7 @@ def _gather_consistent(
         if not material.ledgers.used:
             return material
         if (yield from find_ledgers(context, state)) == material.ledgers:
-            last = LastPack(material.fact_material, material.guard_input.found)
+            last = LastPack(material.fact_material, material.guard_input.memory)
             context.engine.cache.last_packs.put(context.scope.stream, context.frame, last)
             return material
     at, stream = state.version, context.scope.stream
@@ -284,7 +284,7 @@ def _gather(
         within=request.within,
         as_of_us=request.as_of_us,
         used=ledgers.used,
-        found=None if last is None else last.found,
+        last=None if last is None else last.guard,
     )
     guarded = guard_items(guard_input, items, context.engine.counter.count)
     in_view = dict.fromkeys(guard_input.endings[name].key for name in guarded.superseded)

@@ -19,13 +19,15 @@ from holdfast.model.facts.fact import Fact, FactState
 from holdfast.model.names import LedgerId, StreamId
 
 if TYPE_CHECKING:
-    from holdfast.core.history.guard import StatementMemory
+    from holdfast.core.history.guard import GuardMemory
     from holdfast.core.packs.assembly import PackCandidate
     from holdfast.flows.facts.queries import UsedLedger
     from holdfast.model.packs.pack import Fate
 
 _FACT_BYTES = 1_024
 """About the size of a fact or of its candidate in memory, without its text."""
+_TERM_BYTES = 128
+"""About the size of a term of a view."""
 
 
 class PackLedgers(NamedTuple):
@@ -123,13 +125,17 @@ class LastPack(NamedTuple):
     """What the last pack of a conversation read."""
 
     material: FactMaterial
-    found: StatementMemory
+    guard: GuardMemory
 
     @property
     def weight(self) -> int:
         """The approximate size in memory, in bytes."""
-        texts = sum(2 * len(text) + _FACT_BYTES * len(known[1]) for text, known in self.found.statements.items())
-        return self.material.weight + texts
+        statements = self.guard.statements.items()
+        weight = sum(2 * len(text) + _FACT_BYTES * len(known[1]) for text, known in statements)
+        for facts in self.guard.facts.values():
+            weight += _TERM_BYTES * len(facts.terms)
+            weight += sum(_FACT_BYTES + 2 * len(row.state) for row in (*facts.plain, *facts.common))
+        return self.material.weight + weight
 
 
 _Conversation: TypeAlias = tuple[StreamId, str | None]
