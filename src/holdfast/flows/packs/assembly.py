@@ -288,9 +288,8 @@ def _gather(
     )
     guarded = guard_items(guard_input, items, context.engine.counter.count)
     in_view = dict.fromkeys(guard_input.endings[name].key for name in guarded.superseded)
-    if in_view or facts.keys:
-        past = find_past_keys(request.query, facts.keys.union(in_view), in_view)
-        candidates += yield from build_past_candidates(ledgers, request, past)
+    past_in_view = find_past_keys(request.query, in_view, () if facts.past_keys else in_view)
+    candidates += yield from build_past_candidates(ledgers, request, facts.past_keys.union(past_in_view))
     return _PackMaterial(
         request,
         prefix,
@@ -393,8 +392,10 @@ def _update_view(
     candidates = [*_build_corrections(material), *material.candidates]
     tail, most = 0, request.effective // _TAIL_SHARE
     for candidate in candidates:
-        if tail < most and not candidate.omission:
-            tail += measure(count(candidate.text), 0)
+        if tail >= most:
+            break
+        if not candidate.omission:
+            tail += measure(candidate.tokens or count(candidate.text), 0)
     pinned = sum(entry.tokens for entry in material.prefix if entry.at)
     before = fixed - pinned
     before += max(critical_tail_tokens(candidates, count, measure), min(tail, most))

@@ -17,6 +17,7 @@ from holdfast import codec
 from holdfast.model import limits
 from holdfast.model.facts.fact import Fact, FactState
 from holdfast.model.names import LedgerId, StreamId
+from holdfast.text.guard.finder import find_past_keys
 
 if TYPE_CHECKING:
     from holdfast.core.history.guard import GuardMemory
@@ -82,7 +83,8 @@ class FactMaterial(NamedTuple):
     facts: tuple[RankedFact, ...] = ()
     scores: tuple[tuple[int, str, float], ...] = ()
     """Of the facts that the reader may know: index of the ledger, id and score."""
-    keys: frozenset[str] = frozenset()
+    past_keys: frozenset[str] = frozenset()
+    """Those whose earlier values the query asks for."""
     current_keys: frozenset[str] = frozenset()
     """Of facts that are no claims."""
     candidates: tuple[PackCandidate, ...] = ()
@@ -95,6 +97,7 @@ class FactMaterial(NamedTuple):
 
 
 def build_material(
+    query: str,
     facts: tuple[RankedFact, ...],
     candidates: tuple[PackCandidate, ...],
     pages: FactPages | None = None,
@@ -109,7 +112,7 @@ def build_material(
         until_us=until_us,
         facts=facts,
         scores=tuple((one.ledger, one.fact.id, one.score) for one in facts if one.fate != "withheld"),
-        keys=frozenset(one.fact.key for one in facts),
+        past_keys=frozenset(find_past_keys(query, {one.fact.key for one in facts})),
         current_keys=frozenset(one.fact.key for one in facts if not one.fact.is_claim),
         candidates=candidates,
         weight=2 * texts + _FACT_BYTES * (len(candidates) + len(states)),
