@@ -101,7 +101,7 @@ def load_guard_input(
         terms |= finder.lookup_terms(text)
     facts: dict[str, _LedgerFact] = {}
     for number, ledger, version in used:
-        for row in (yield from _load_candidates(ledger, version, terms, memory)):
+        for row in (yield from load_candidates(ledger, version, terms, memory)):
             facts[f"{number}:{fact_id(row.fact)}"] = _LedgerFact(ledger, state_of(row).fact, row.anchor)
     spans = yield from _load_spans(context, state, items, ledgers, facts)
     reader = _ViewReader(
@@ -313,7 +313,7 @@ def _load_typed_values(
     return seqs
 
 
-def _load_candidates(ledger: LedgerId, version: int, terms: Set[str], memory: GuardMemory) -> Flow[Sequence[FactRow]]:
+def load_candidates(ledger: LedgerId, version: int, terms: Set[str], memory: GuardMemory) -> Flow[Sequence[FactRow]]:
     """The facts, live and ended, whose anchors are among these terms. Those with common words alone come last, in a
     query of their own."""
     where, known = ledger_where(ledger.stream), memory.facts_before.get((ledger, version))
@@ -329,7 +329,7 @@ def _load_candidates(ledger: LedgerId, version: int, terms: Set[str], memory: Gu
     if len(terms) < limits.GUARD_WORDS and max(len(plain), len(common)) < limits.READ_EVENTS:
         memory.facts[ledger, version] = AnchoredFacts(terms, plain, common)
     elif known is not None:  # the bounds are those of all terms together
-        return (yield from _load_candidates(ledger, version, terms, GuardMemory()))
+        return (yield from load_candidates(ledger, version, terms, GuardMemory()))
     return [*plain, *common]
 
 

@@ -288,7 +288,7 @@ def _build_candidates(
         name = _fact_name(fact, ledger, ledgers)
         like = known.get(name)
         if like is not None and not like.omission and not ranked.omission and not fact.is_claim and not irrelevant:
-            candidates.append(replace(like, score=ranked.score))
+            candidates.append(like if like.score == ranked.score else replace(like, score=ranked.score))
             continue
         proposal = open_proposals.get((keys[ranked.ledger], fact.id)) if open_proposals else None
         omission = ranked.omission
