@@ -103,8 +103,8 @@ def test_the_guard_reads_the_same_facts_with_and_without_a_memory(
     random, memory, read = Random(most), GuardMemory(), list[int]()
     with holdfast.open(tmp_path / "a.db") as engine:
         ledger = engine.ledger(organization="acme")
-        common = [{"key": "notes", "value": "yes"}, {"key": "ports", "value": ["Pisa", "Genoa"]}]
-        ledger.set_all([{"key": f"place {at % 4}", "value": city} for at, city in enumerate(CITIES)] + common)
+        common: list[Any] = [{"key": "notes", "value": "yes"}, {"key": "ports", "value": ["Pisa", "Genoa"]}]
+        ledger.set_all([*({"key": f"place {at % 4}", "value": city} for at, city in enumerate(CITIES)), *common])
         monkeypatch.setattr(limits, "READ_EVENTS", most)
         words = sorted(lookup_terms(f"{' '.join(CITIES)} notes yes"))
         for step in range(90):
@@ -132,6 +132,27 @@ def test_an_erased_fact_leaves_the_memory(tmp_path: Path) -> None:
         assert kept.weight > kept.material.weight
         session.ledger().erase(fact.id, "asked to")
         assert memory.get(session.scope.stream, None) is None
+
+
+def test_a_fact_that_another_engine_erased_leaves_the_memory_with_the_next_pack(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "a.db") as engine, holdfast.open(tmp_path / "a.db") as other:
+        session: Any = engine.create_session("s")
+        fact = session.facts.set("code", "Gate 4711")
+        session.record("user", "Which gate? Is it Gate 4711?")
+        session.pack()
+        memory = engine._context.cache.last_packs
+
+        def is_kept() -> tuple[bool, bool]:
+            kept = memory.get(session.scope.stream, None)
+            assert kept is not None
+            facts = repr((kept.guard.facts, kept.guard.facts_before))
+            return "Gate 4711" in repr(kept.material), "Gate 4711" in facts
+
+        assert is_kept() == (True, True)
+        other_session: Any = other.session("s")
+        other_session.ledger().erase(fact.id, "asked to")
+        session.pack("Which one?")
+        assert is_kept() == (False, False)
 
 
 def test_the_memory_is_bounded() -> None:

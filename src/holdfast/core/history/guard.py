@@ -78,6 +78,10 @@ class GuardMemory:
         self.statements[text] = known
         return known[1]
 
+    def forget_before(self) -> None:
+        """Remove what is only of the view before: a fact of it may have been erased."""
+        self.facts_before, self._statements_before = {}, {}
+
 
 class GuardInput(msgspec.Struct, frozen=True, kw_only=True):
     """What a view may not show, and what has to stay: loaded once, for the text in view."""

@@ -233,6 +233,7 @@ def _gather_consistent(
         if not material.ledgers.used:
             return material
         if (yield from find_ledgers(context, state)) == material.ledgers:
+            material.guard_input.memory.forget_before()
             last = LastPack(material.fact_material, material.guard_input.memory)
             context.engine.cache.last_packs.put(context.scope.stream, context.frame, last)
             return material

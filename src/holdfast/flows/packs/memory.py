@@ -137,7 +137,7 @@ class LastPack(NamedTuple):
         weight = sum(2 * len(text) + _FACT_BYTES * len(known[1]) for text, known in statements)
         for facts in self.guard.facts.values():
             weight += _TERM_BYTES * len(facts.terms)
-            weight += sum(_FACT_BYTES + 2 * len(row.state) for row in (*facts.plain, *facts.common))
+            weight += sum(_FACT_BYTES + 2 * (len(row.state) + len(row.words)) for row in (*facts.plain, *facts.common))
         return self.material.weight + weight
 
 
