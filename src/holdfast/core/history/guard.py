@@ -67,6 +67,9 @@ class GuardMemory:
         self.facts: dict[tuple[LedgerId, int], AnchoredFacts] = {}
         """By ledger and its version."""
         self.facts_before = {} if before is None else before.facts
+        self.current: dict[tuple[LedgerId, int], tuple[Sequence[str], Sequence[FactRow]]] = {}
+        """The live facts of keys, by the same."""
+        self.current_before = {} if before is None else before.current
         self._statements_before = {} if before is None else before.statements
         self.statements: dict[str, tuple[tuple[object, ...], tuple[GuardStatement, ...]]] = {}
         """By text, with the other arguments of the search."""
@@ -80,7 +83,7 @@ class GuardMemory:
 
     def forget_before(self) -> None:
         """Remove what is only of the view before: a fact of it may have been erased."""
-        self.facts_before, self._statements_before = {}, {}
+        self.facts_before, self.current_before, self._statements_before = {}, {}, {}
 
 
 class GuardInput(msgspec.Struct, frozen=True, kw_only=True):

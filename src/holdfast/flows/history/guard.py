@@ -113,7 +113,7 @@ def load_guard_input(
     if not barred:
         return GuardInput(policy=policy, memory=memory)
     ended = {name: one for name, one in barred.items() if reader.may_know(one.fact)}
-    current = yield from _load_replacements(context.engine.policy.ladder, ledgers, ended, reader)
+    current = yield from _load_replacements(context.engine.policy.ladder, used, ended, reader, memory)
     guard_facts = tuple(
         GuardFact(name, one.fact.key, one.fact.value, reader.status_of(one.fact), name in current)
         for name, one in facts.items()
@@ -479,25 +479,23 @@ def _piece_texts(message: Message) -> Iterator[tuple[int, str]]:
 
 def _load_replacements(
     ladder: AuthorityLadder,
-    ledgers: Sequence[tuple[int, LedgerId]],
+    used: Sequence[UsedLedger],
     barred: Mapping[str, _LedgerFact],
     reader: _ViewReader,
+    memory: GuardMemory,
 ) -> Flow[dict[str, Fact]]:
     """The current facts for these ended ones: of the same key, or the one that the chain of supersession leads to."""
     keys = sorted({one.fact.key for one in barred.values()})
     current: dict[str, Fact] = {}
-    for _, ledger in ledgers if keys else ():
-        where = ledger_where(ledger.stream) | {"live": 1}
-        for at in range(0, len(keys), limits.GUARD_WORDS):
-            among = {"subject": keys[at : at + limits.GUARD_WORDS]}
-            for row in (yield from _load_newest(where, among)):
-                fact = state_of(row).fact
-                if reader.is_current(fact) and (
-                    fact.key not in current or outranks(ladder, fact.authority, current[fact.key].authority)
-                ):
-                    current[fact.key] = fact
+    for _, ledger, version in used if keys else ():
+        for row in (yield from _load_current(ledger, version, keys, memory)):
+            fact = state_of(row).fact
+            if reader.is_current(fact) and (
+                fact.key not in current or outranks(ladder, fact.authority, current[fact.key].authority)
+            ):
+                current[fact.key] = fact
     replacements = {name: current[one.fact.key] for name, one in barred.items() if one.fact.key in current}
-    for number, ledger in ledgers:
+    for number, ledger, _ in used:
         successors = {
             name: one.fact.superseded_by
             for name, one in barred.items()
@@ -505,6 +503,17 @@ def _load_replacements(
         }
         yield from _follow_chain(number, ledger, successors, replacements, reader)
     return replacements
+
+
+def _load_current(ledger: LedgerId, version: int, keys: Sequence[str], memory: GuardMemory) -> Flow[Sequence[FactRow]]:
+    """The newest live facts of these keys."""
+    known, rows = memory.current_before.get((ledger, version), ((), ()))
+    if known != keys:
+        where, rows = ledger_where(ledger.stream) | {"live": 1}, list[FactRow]()
+        for some in _split_terms(keys):
+            rows += yield from _load_newest(where, {"subject": some})
+    memory.current[ledger, version] = keys, rows
+    return rows
 
 
 def _follow_chain(

@@ -135,9 +135,11 @@ class LastPack(NamedTuple):
         """The approximate size in memory, in bytes."""
         statements = self.guard.statements.items()
         weight = sum(2 * len(text) + _FACT_BYTES * len(known[1]) for text, known in statements)
+        rows = [row for _, current in self.guard.current.values() for row in current]
         for facts in self.guard.facts.values():
             weight += _TERM_BYTES * len(facts.terms)
-            weight += sum(_FACT_BYTES + 2 * (len(row.state) + len(row.words)) for row in (*facts.plain, *facts.common))
+            rows += (*facts.plain, *facts.common)
+        weight += sum(_FACT_BYTES + 2 * (len(row.state) + len(row.words)) for row in rows)
         return self.material.weight + weight
 
 
