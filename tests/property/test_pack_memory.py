@@ -11,13 +11,17 @@ import pytest
 
 import holdfast
 from holdfast import codec
-from holdfast.core.history.guard import StatementMemory
+from holdfast.core.history.guard import GuardMemory
+from holdfast.flows.history.guard import load_candidates
 from holdfast.flows.packs.memory import FactMaterial, LastPack, PackMemory
+from holdfast.model import limits
 from holdfast.model.names import StreamId
 from holdfast.model.sessions.layers import Identity
+from holdfast.text.guard.finder import lookup_terms
 from tests.edges.engines import ManualClock
 
 NOUNS = ("garden", "invoice", "harbour", "ticket")
+CITIES = ("Kiel", "Emden", "Lyon", "Porto", "Turin", "Malaga", "Riga", "Bergen")
 READERS = {"all": Identity(user_id="ada", permissions=("payroll",)), "some": Identity(user_id="bob")}
 DAY_S = 86_400
 STEPS = 14
@@ -92,6 +96,29 @@ def test_a_pack_is_the_same_with_and_without_a_memory(tmp_path: Path, seed: int)
         world.close()
 
 
+@pytest.mark.parametrize("most", [limits.READ_EVENTS, 4])
+def test_the_guard_reads_the_same_facts_with_and_without_a_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    random, memory, read = Random(most), GuardMemory(), list[int]()
+    with holdfast.open(tmp_path / "a.db") as engine:
+        ledger = engine.ledger(organization="acme")
+        common: list[Any] = [{"key": "notes", "value": "yes"}, {"key": "ports", "value": ["Pisa", "Genoa"]}]
+        ledger.set_all([*({"key": f"place {at % 4}", "value": city} for at, city in enumerate(CITIES)), *common])
+        monkeypatch.setattr(limits, "READ_EVENTS", most)
+        words = sorted(lookup_terms(f"{' '.join(CITIES)} notes yes"))
+        for step in range(90):
+            version = step // 6
+            if step % 6 == 0:
+                ledger.set(f"place {random.randrange(4)}", random.choice(CITIES))
+            terms = frozenset(random.sample(words, random.randint(0, len(words))))
+            memory = GuardMemory(memory)
+            known = engine._drive(load_candidates(ledger.id, version, terms, memory))
+            assert known == engine._drive(load_candidates(ledger.id, version, terms, GuardMemory()))
+            read.append(len(known))
+        assert max(read) > 4
+
+
 def test_an_erased_fact_leaves_the_memory(tmp_path: Path) -> None:
     with holdfast.open(tmp_path / "a.db") as engine:
         session: Any = engine.create_session("s")
@@ -102,17 +129,39 @@ def test_an_erased_fact_leaves_the_memory(tmp_path: Path) -> None:
         kept = memory.get(session.scope.stream, None)
         assert kept is not None
         assert "Gate 4711" in kept.material.candidates[0].text
+        assert kept.weight > kept.material.weight
         session.ledger().erase(fact.id, "asked to")
         assert memory.get(session.scope.stream, None) is None
+
+
+def test_a_fact_that_another_engine_erased_leaves_the_memory_with_the_next_pack(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "a.db") as engine, holdfast.open(tmp_path / "a.db") as other:
+        session: Any = engine.create_session("s")
+        fact = session.facts.set("code", "Gate 4711")
+        session.record("user", "Which gate? Is it Gate 4711?")
+        session.pack()
+        memory = engine._context.cache.last_packs
+
+        def is_kept() -> tuple[bool, bool]:
+            kept = memory.get(session.scope.stream, None)
+            assert kept is not None
+            facts = repr((kept.guard.facts, kept.guard.facts_before))
+            return "Gate 4711" in repr(kept.material), "Gate 4711" in facts
+
+        assert is_kept() == (True, True)
+        other_session: Any = other.session("s")
+        other_session.ledger().erase(fact.id, "asked to")
+        session.pack("Which one?")
+        assert is_kept() == (False, False)
 
 
 def test_the_memory_is_bounded() -> None:
     memory = PackMemory(most=1_000)
     streams = [StreamId("t", "session", ("main", f"s{number}")) for number in range(5)]
     for stream in streams:
-        memory.put(stream, None, LastPack(FactMaterial(weight=400), StatementMemory()))
+        memory.put(stream, None, LastPack(FactMaterial(weight=400), GuardMemory()))
     assert [memory.get(stream, None) is not None for stream in streams] == [False] * 3 + [True] * 2
-    memory.put(streams[0], None, LastPack(FactMaterial(weight=2_000), StatementMemory()))
+    memory.put(streams[0], None, LastPack(FactMaterial(weight=2_000), GuardMemory()))
     assert memory.get(streams[0], None) is None
     memory.drop(streams[4])
     assert memory.get(streams[4], None) is None

@@ -150,11 +150,10 @@ def rank_facts(query: str, facts: Sequence[Fact]) -> list[tuple[int, float]]:
     terms = parse_query(query)
     names = {name.lower().rstrip(".,:/") for name in _NAME.findall(query[:_READ_CHARS])} - _COMMON_WORDS
     matches = [_match_fact(terms, names, fact) for fact in facts]
-    scores = zip(matches, _score_words(matches), strict=True)
-    ranks = [(index, round(score + match.bonus, 6)) for index, (match, score) in enumerate(scores)]
-
-    def order(rank: tuple[int, float]) -> tuple[float, bool, int, int]:
-        fact = facts[rank[0]]
-        return -rank[1], fact.is_claim, -fact.at_us, -fact_seq(fact.id)
-
-    return sorted(ranks, key=order)
+    scores = zip(facts, matches, _score_words(matches), strict=True)
+    ranks = [
+        (-round(score + match.bonus, 6), bool(fact.against), -fact.at_us, -fact_seq(fact.id), index)
+        for index, (fact, match, score) in enumerate(scores)
+    ]
+    ranks.sort()
+    return [(index, -score) for score, _, _, _, index in ranks]

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,9 @@ from holdfast.model import limits
 from holdfast.model.content import Body, Data, Json, Opaque, Part, Text, ToolResult, text_of
 from holdfast.model.history.plans import Redaction
 from holdfast.model.history.views import HistoryItem, Summary
+from holdfast.model.names import LedgerId
 from holdfast.model.packs.pack import Exposure, GuardMode
+from holdfast.model.rows import FactRow
 from holdfast.model.sessions.messages import Message, MessageGroup
 from holdfast.text.guard import finder
 from holdfast.text.guard.patterns import GuardFact, GuardStatement, ValueSpan
@@ -48,21 +50,40 @@ class FactEnd(msgspec.Struct, frozen=True):
     """The ids of the messages and calls that it came from."""
 
 
-class StatementMemory:
-    """The statements in the texts of a view. Those of a text that was in the view before, with the same facts, are not
-    searched again."""
+class AnchoredFacts(NamedTuple):
+    """The facts of a ledger, live and ended, with an anchor among some terms. The newest come first."""
 
-    def __init__(self, before: StatementMemory | None = None) -> None:
-        self._before = {} if before is None else before.statements
+    terms: Set[str] = frozenset()
+    plain: Sequence[FactRow] = ()
+    common: Sequence[FactRow] = ()
+    """Those with common words alone, and those of several values."""
+
+
+class GuardMemory:
+    """What the guard read and found for a view. The facts of a term that was in the view before are not read again while
+    their ledger has the same version. Nor is a text that was in the view before, with the same facts, searched again."""
+
+    def __init__(self, before: GuardMemory | None = None) -> None:
+        self.facts: dict[tuple[LedgerId, int], AnchoredFacts] = {}
+        """By ledger and its version."""
+        self.facts_before = {} if before is None else before.facts
+        self.current: dict[tuple[LedgerId, int], tuple[Sequence[str], Sequence[FactRow]]] = {}
+        """The live facts of keys, by the same."""
+        self.current_before = {} if before is None else before.current
+        self._statements_before = {} if before is None else before.statements
         self.statements: dict[str, tuple[tuple[object, ...], tuple[GuardStatement, ...]]] = {}
         """By text, with the other arguments of the search."""
 
     def find(self, text: str, facts: Sequence[GuardFact], **arguments: Any) -> tuple[GuardStatement, ...]:
-        known = self._before.get(text)
+        known = self._statements_before.get(text)
         if known is None or known[0] != (facts, arguments):
             known = (facts, arguments), finder.find_statements(text, facts, **arguments)
         self.statements[text] = known
         return known[1]
+
+    def forget_before(self) -> None:
+        """Remove what is only of the view before: a fact of it may have been erased."""
+        self.facts_before, self.current_before, self._statements_before = {}, {}, {}
 
 
 class GuardInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +106,7 @@ class GuardInput(msgspec.Struct, frozen=True, kw_only=True):
     """For withheld facts whose value a user typed: the first such message."""
     opaque_texts: dict[str, str] = msgspec.field(default_factory=dict)
     """The texts of signed parts in the blob store, by digest."""
-    found: StatementMemory = msgspec.field(default_factory=StatementMemory)
+    memory: GuardMemory = msgspec.field(default_factory=GuardMemory)
 
     @property
     def is_idle(self) -> bool:
@@ -208,7 +229,7 @@ class _RedactionReport:
         endings = self._input.endings
         names = {fact.id for fact in facts}
         sources = [fact.id for fact in facts if fact.id in endings and endings[fact.id].sources & self._ids]
-        statements = self._input.found.find(
+        statements = self._input.memory.find(
             text,
             facts,
             spans=[span for span in spans if span.id in names],

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Literal
 
 import msgspec
@@ -19,10 +19,11 @@ import msgspec
 from holdfast import codec
 from holdfast.core.facts.authority import may_know, outranks
 from holdfast.core.history.guard import (
+    AnchoredFacts,
     FactEnd,
     GuardedItems,
     GuardInput,
-    StatementMemory,
+    GuardMemory,
     guard_items,
     guard_text,
     iter_parts,
@@ -78,7 +79,7 @@ def load_guard_input(
     turn: int | None = None,
     deferring: bool = True,
     used: Sequence[UsedLedger] | None = None,
-    found: StatementMemory | None = None,
+    last: GuardMemory | None = None,
 ) -> Flow[GuardInput]:
     """The guard's input for these items, as they are shown without a guard, and these texts, each with the seq of its
     event.
@@ -87,10 +88,10 @@ def load_guard_input(
     ended ones are looked at. `turn` is the first event of the current turn: by default the newest message of the user,
     or, without a user, the last item; 0 for none. Without `deferring`, facts that ended just now are guarded too,
     whatever the policy. `used` are the ledgers of the session that were ever written to, if the caller knows them;
-    `found` is what was found in an earlier view.
+    `last` is the memory of an earlier view.
     """
     used = (yield from find_used_ledgers(ledgers_of(context.scope, state))) if used is None else used
-    ledgers = [(one.ordinal, one.ledger) for one in used]
+    ledgers, memory = [(one.ordinal, one.ledger) for one in used], GuardMemory(last)
     if not ledgers:
         return GuardInput(policy=policy)
     opaque = yield from _load_opaque(context, items)
@@ -99,8 +100,8 @@ def load_guard_input(
     for _, text in sources:
         terms |= finder.lookup_terms(text)
     facts: dict[str, _LedgerFact] = {}
-    for number, ledger in ledgers:
-        for row in (yield from _load_candidates(ledger, sorted(terms))):
+    for number, ledger, version in used:
+        for row in (yield from load_candidates(ledger, version, terms, memory)):
             facts[f"{number}:{fact_id(row.fact)}"] = _LedgerFact(ledger, state_of(row).fact, row.anchor)
     spans = yield from _load_spans(context, state, items, ledgers, facts)
     reader = _ViewReader(
@@ -110,9 +111,9 @@ def load_guard_input(
     )
     barred = {name: one for name, one in facts.items() if reader.status_of(one.fact) != "live"}
     if not barred:
-        return GuardInput(policy=policy)
+        return GuardInput(policy=policy, memory=memory)
     ended = {name: one for name, one in barred.items() if reader.may_know(one.fact)}
-    current = yield from _load_replacements(context.engine.policy.ladder, ledgers, ended, reader)
+    current = yield from _load_replacements(context.engine.policy.ladder, used, ended, reader, memory)
     guard_facts = tuple(
         GuardFact(name, one.fact.key, one.fact.value, reader.status_of(one.fact), name in current)
         for name, one in facts.items()
@@ -132,7 +133,7 @@ def load_guard_input(
         turn=_find_current_turn(items) if turn is None else turn,
         typed_seqs=(yield from _load_typed_values(context, state, items, secret)) if secret else {},
         opaque_texts=opaque,
-        found=StatementMemory(found),
+        memory=memory,
     )
 
 
@@ -312,14 +313,34 @@ def _load_typed_values(
     return seqs
 
 
-def _load_candidates(ledger: LedgerId, terms: Sequence[str]) -> Flow[list[FactRow]]:
+def load_candidates(ledger: LedgerId, version: int, terms: Set[str], memory: GuardMemory) -> Flow[Sequence[FactRow]]:
     """The facts, live and ended, whose anchors are among these terms. Those with common words alone come last, in a
     query of their own."""
+    where, known = ledger_where(ledger.stream), memory.facts_before.get((ledger, version))
+    before = AnchoredFacts() if known is None else known
+    plain = [row for row in before.plain if row.anchor in terms]
+    common = [row for row in before.common if row.anchor == finder.COMPOSITE_ANCHOR or row.anchor[1:] in terms]
+    new = sorted(terms - before.terms)
+    new_common = [f"!{term}" for term in new if len(term) <= _COMMON_CHARS]
+    if known is None:
+        new_common.insert(0, finder.COMPOSITE_ANCHOR)
+    plain = _sort_newest(plain, (yield from _load_anchored(where, new)))
+    common = _sort_newest(common, (yield from _load_anchored(where, new_common)))
+    if len(terms) < limits.GUARD_WORDS and max(len(plain), len(common)) < limits.READ_EVENTS:
+        memory.facts[ledger, version] = AnchoredFacts(terms, plain, common)
+    elif known is not None:  # the bounds are those of all terms together
+        return (yield from load_candidates(ledger, version, terms, GuardMemory()))
+    return [*plain, *common]
+
+
+def _sort_newest(known: list[FactRow], read: list[FactRow]) -> list[FactRow]:
+    return sorted([*known, *read], key=lambda row: -row.fact) if known and read else known or read
+
+
+def _load_anchored(where: dict[str, str | int], anchors: Sequence[str]) -> Flow[list[FactRow]]:
     facts: list[FactRow] = []
-    where = ledger_where(ledger.stream)
-    common = [finder.COMPOSITE_ANCHOR, *(f"!{term}" for term in terms if len(term) <= _COMMON_CHARS)]
-    for anchors in (*_split_terms(terms), *_split_terms(common)):
-        among = {"anchor": anchors}
+    for some in _split_terms(anchors):
+        among = {"anchor": some}
         rows = yield from effects.rows(FactRow, where, None, limits.READ_EVENTS, order=NEWEST, among=among)
         if len(rows) < limits.READ_EVENTS:
             facts += rows
@@ -458,25 +479,23 @@ def _piece_texts(message: Message) -> Iterator[tuple[int, str]]:
 
 def _load_replacements(
     ladder: AuthorityLadder,
-    ledgers: Sequence[tuple[int, LedgerId]],
+    used: Sequence[UsedLedger],
     barred: Mapping[str, _LedgerFact],
     reader: _ViewReader,
+    memory: GuardMemory,
 ) -> Flow[dict[str, Fact]]:
     """The current facts for these ended ones: of the same key, or the one that the chain of supersession leads to."""
     keys = sorted({one.fact.key for one in barred.values()})
     current: dict[str, Fact] = {}
-    for _, ledger in ledgers if keys else ():
-        where = ledger_where(ledger.stream) | {"live": 1}
-        for at in range(0, len(keys), limits.GUARD_WORDS):
-            among = {"subject": keys[at : at + limits.GUARD_WORDS]}
-            for row in (yield from _load_newest(where, among)):
-                fact = state_of(row).fact
-                if reader.is_current(fact) and (
-                    fact.key not in current or outranks(ladder, fact.authority, current[fact.key].authority)
-                ):
-                    current[fact.key] = fact
+    for _, ledger, version in used if keys else ():
+        for row in (yield from _load_current(ledger, version, keys, memory)):
+            fact = state_of(row).fact
+            if reader.is_current(fact) and (
+                fact.key not in current or outranks(ladder, fact.authority, current[fact.key].authority)
+            ):
+                current[fact.key] = fact
     replacements = {name: current[one.fact.key] for name, one in barred.items() if one.fact.key in current}
-    for number, ledger in ledgers:
+    for number, ledger, _ in used:
         successors = {
             name: one.fact.superseded_by
             for name, one in barred.items()
@@ -484,6 +503,17 @@ def _load_replacements(
         }
         yield from _follow_chain(number, ledger, successors, replacements, reader)
     return replacements
+
+
+def _load_current(ledger: LedgerId, version: int, keys: Sequence[str], memory: GuardMemory) -> Flow[Sequence[FactRow]]:
+    """The newest live facts of these keys."""
+    known, rows = memory.current_before.get((ledger, version), ((), ()))
+    if known != keys:
+        where, rows = ledger_where(ledger.stream) | {"live": 1}, list[FactRow]()
+        for some in _split_terms(keys):
+            rows += yield from _load_newest(where, {"subject": some})
+    memory.current[ledger, version] = keys, rows
+    return rows
 
 
 def _follow_chain(

@@ -233,7 +233,8 @@ def _gather_consistent(
         if not material.ledgers.used:
             return material
         if (yield from find_ledgers(context, state)) == material.ledgers:
-            last = LastPack(material.fact_material, material.guard_input.found)
+            material.guard_input.memory.forget_before()
+            last = LastPack(material.fact_material, material.guard_input.memory)
             context.engine.cache.last_packs.put(context.scope.stream, context.frame, last)
             return material
     at, stream = state.version, context.scope.stream
@@ -284,13 +285,12 @@ def _gather(
         within=request.within,
         as_of_us=request.as_of_us,
         used=ledgers.used,
-        found=None if last is None else last.found,
+        last=None if last is None else last.guard,
     )
     guarded = guard_items(guard_input, items, context.engine.counter.count)
     in_view = dict.fromkeys(guard_input.endings[name].key for name in guarded.superseded)
-    if in_view or facts.keys:
-        past = find_past_keys(request.query, facts.keys.union(in_view), in_view)
-        candidates += yield from build_past_candidates(ledgers, request, past)
+    past_in_view = find_past_keys(request.query, in_view, () if facts.past_keys else in_view)
+    candidates += yield from build_past_candidates(ledgers, request, facts.past_keys.union(past_in_view))
     return _PackMaterial(
         request,
         prefix,
@@ -393,8 +393,10 @@ def _update_view(
     candidates = [*_build_corrections(material), *material.candidates]
     tail, most = 0, request.effective // _TAIL_SHARE
     for candidate in candidates:
-        if tail < most and not candidate.omission:
-            tail += measure(count(candidate.text), 0)
+        if tail >= most:
+            break
+        if not candidate.omission:
+            tail += measure(candidate.tokens or count(candidate.text), 0)
     pinned = sum(entry.tokens for entry in material.prefix if entry.at)
     before = fixed - pinned
     before += max(critical_tail_tokens(candidates, count, measure), min(tail, most))

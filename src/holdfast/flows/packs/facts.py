@@ -9,7 +9,7 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -73,7 +73,7 @@ def load_fact_material(
         states, scores = yield from _read_stored(ledgers, stored)
         facts, _ = yield from _choose_facts(context, ledgers, request, states, scores)
         candidates = yield from _build_candidates(context, ledgers, facts, request, items, proposals)
-        return build_material(facts, candidates)
+        return build_material(request.query, facts, candidates)
     before = None if last is None else last.material
     pages = yield from _load_pages(ledgers, request, None if before is None else before.pages)
     needs = (request.query, request.profile, request.audit, tuple(proposals))
@@ -89,7 +89,7 @@ def load_fact_material(
     until_us = 0
     if request.profile.history != "relevant" and not any(one.fact.review for one in facts):
         until_us = _find_change([*others, *(state.fact for state in states.values())], request.as_of_us)
-    return build_material(facts, candidates, pages, needs, until_us)
+    return build_material(request.query, facts, candidates, pages, needs, until_us)
 
 
 def _load_pages(ledgers: PackLedgers, request: PackRequest, before: FactPages | None) -> Flow[FactPages]:
@@ -288,7 +288,7 @@ def _build_candidates(
         name = _fact_name(fact, ledger, ledgers)
         like = known.get(name)
         if like is not None and not like.omission and not ranked.omission and not fact.is_claim and not irrelevant:
-            candidates.append(replace(like, score=ranked.score))
+            candidates.append(like if like.score == ranked.score else replace(like, score=ranked.score))
             continue
         proposal = open_proposals.get((keys[ranked.ledger], fact.id)) if open_proposals else None
         omission = ranked.omission
@@ -365,7 +365,9 @@ def _review_note(ledger: LedgerId, fact: Fact, ledgers: PackLedgers, request: Pa
     return describe_review(source.fact, current.fact if current is not None and is_shown else None)
 
 
-def build_past_candidates(ledgers: PackLedgers, request: PackRequest, keys: Sequence[str]) -> Flow[list[PackCandidate]]:
+def build_past_candidates(
+    ledgers: PackLedgers, request: PackRequest, keys: Collection[str]
+) -> Flow[list[PackCandidate]]:
     """The earlier values of the keys that a question about the past names, marked as such."""
     candidates: list[PackCandidate] = []
     for ledger in ledgers.ids if keys else ():

@@ -17,15 +17,18 @@ from holdfast import codec
 from holdfast.model import limits
 from holdfast.model.facts.fact import Fact, FactState
 from holdfast.model.names import LedgerId, StreamId
+from holdfast.text.guard.finder import find_past_keys
 
 if TYPE_CHECKING:
-    from holdfast.core.history.guard import StatementMemory
+    from holdfast.core.history.guard import GuardMemory
     from holdfast.core.packs.assembly import PackCandidate
     from holdfast.flows.facts.queries import UsedLedger
     from holdfast.model.packs.pack import Fate
 
 _FACT_BYTES = 1_024
 """About the size of a fact or of its candidate in memory, without its text."""
+_TERM_BYTES = 128
+"""About the size of a term of a view."""
 
 
 class PackLedgers(NamedTuple):
@@ -80,7 +83,8 @@ class FactMaterial(NamedTuple):
     facts: tuple[RankedFact, ...] = ()
     scores: tuple[tuple[int, str, float], ...] = ()
     """Of the facts that the reader may know: index of the ledger, id and score."""
-    keys: frozenset[str] = frozenset()
+    past_keys: frozenset[str] = frozenset()
+    """Those whose earlier values the query asks for."""
     current_keys: frozenset[str] = frozenset()
     """Of facts that are no claims."""
     candidates: tuple[PackCandidate, ...] = ()
@@ -93,6 +97,7 @@ class FactMaterial(NamedTuple):
 
 
 def build_material(
+    query: str,
     facts: tuple[RankedFact, ...],
     candidates: tuple[PackCandidate, ...],
     pages: FactPages | None = None,
@@ -107,7 +112,7 @@ def build_material(
         until_us=until_us,
         facts=facts,
         scores=tuple((one.ledger, one.fact.id, one.score) for one in facts if one.fate != "withheld"),
-        keys=frozenset(one.fact.key for one in facts),
+        past_keys=frozenset(find_past_keys(query, {one.fact.key for one in facts})),
         current_keys=frozenset(one.fact.key for one in facts if not one.fact.is_claim),
         candidates=candidates,
         weight=2 * texts + _FACT_BYTES * (len(candidates) + len(states)),
@@ -123,13 +128,19 @@ class LastPack(NamedTuple):
     """What the last pack of a conversation read."""
 
     material: FactMaterial
-    found: StatementMemory
+    guard: GuardMemory
 
     @property
     def weight(self) -> int:
         """The approximate size in memory, in bytes."""
-        texts = sum(2 * len(text) + _FACT_BYTES * len(known[1]) for text, known in self.found.statements.items())
-        return self.material.weight + texts
+        statements = self.guard.statements.items()
+        weight = sum(2 * len(text) + _FACT_BYTES * len(known[1]) for text, known in statements)
+        rows = [row for _, current in self.guard.current.values() for row in current]
+        for facts in self.guard.facts.values():
+            weight += _TERM_BYTES * len(facts.terms)
+            rows += (*facts.plain, *facts.common)
+        weight += sum(_FACT_BYTES + 2 * (len(row.state) + len(row.words)) for row in rows)
+        return self.material.weight + weight
 
 
 _Conversation: TypeAlias = tuple[StreamId, str | None]

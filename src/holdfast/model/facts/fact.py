@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
@@ -27,8 +28,9 @@ def fact_id(seq: int) -> str:
     return f"k{seq}"
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def fact_seq(fact: str | None) -> int:
-    """The seq in the id of a fact; 0 for any other text."""
+    """The seq in the id of a fact; 0 for any other text. Cached, because facts are sorted by it at every call."""
     return parse_id_number("k", fact)
 
 

@@ -10,6 +10,7 @@ its value is distinctive: see `patterns.Strength`.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -532,13 +533,23 @@ def find_past_keys(question: str, keys: Collection[str], in_view: Collection[str
     A sentence must be about the past and name the key. A question about "it" that names no key may mean any key
     `in_view`."""
     text = question[:_PAST_CHARS]
-    if _PAST.search(text) is None or _REQUEST.search(text) is None:
+    sentences = _read_past_sentences(text) if keys or in_view else ()
+    if not sentences:
         return []
+    named_keys = [key for key in keys if any(map(subject_of(key).may_be_meant, sentences))]
+    return named_keys or (list(in_view) if _PAST_OF_PRONOUN.search(text) else [])
+
+
+@functools.lru_cache(maxsize=1 << 6)
+def _read_past_sentences(text: str) -> tuple[frozenset[str], ...]:
+    """The stems of each sentence about the past in a text that asks for something. Cached, because a question is often
+    that of the call before."""
+    if _PAST.search(text) is None or _REQUEST.search(text) is None:
+        return ()
     terms = Terms(text)
     roots, layout = roots_of(terms), ClauseLayout(terms)
-    named_keys: dict[str, None] = {}
-    for first, last in zip(layout.sentence_firsts, layout.sentence_lasts, strict=True):
-        if _PAST.search(text, terms.starts[first], terms.stops[last]):
-            stems = frozenset(roots[first : last + 1])
-            named_keys |= dict.fromkeys(key for key in keys if subject_of(key).may_be_meant(stems))
-    return list(named_keys) or (list(in_view) if _PAST_OF_PRONOUN.search(text) else [])
+    return tuple(
+        frozenset(roots[first : last + 1])
+        for first, last in zip(layout.sentence_firsts, layout.sentence_lasts, strict=True)
+        if _PAST.search(text, terms.starts[first], terms.stops[last])
+    )

@@ -86,6 +86,8 @@ class KeySubject(msgspec.Struct, frozen=True):
 
     words: tuple[frozenset[str], ...]
     """For each specific word of the key, its stem and those of its synonyms; the head is the last one."""
+    nouns: frozenset[str]
+    """All of these."""
     verbs: frozenset[str]
     stems: frozenset[str]
     """The stems of all words of the key."""
@@ -95,7 +97,7 @@ class KeySubject(msgspec.Struct, frozen=True):
     def is_named(self, stems: frozenset[str]) -> bool:
         """Whether a clause with these stems names the key: by its head, by two of its words, or by any word if the value
         implies the head."""
-        if not self.words:
+        if not self.words or self.nouns.isdisjoint(stems):
             return False
         if not self.words[-1].isdisjoint(stems):
             return True
@@ -117,10 +119,6 @@ class KeySubject(msgspec.Struct, frozen=True):
     def _is_measured(self) -> bool:
         return not self.words[-1].isdisjoint(_MEASURES)
 
-    @property
-    def nouns(self) -> frozenset[str]:
-        return frozenset().union(*self.words)
-
 
 @lru_cache(maxsize=1 << 12)
 def subject_of(key: str) -> KeySubject:
@@ -129,7 +127,7 @@ def subject_of(key: str) -> KeySubject:
     specific = [word for word in stems if word not in _EMPTY_WORDS] or stems
     verbs = frozenset[str]().union(*(_VERBS.get(word, frozenset()) for word in specific))
     words = tuple(_NOUNS.get(word, frozenset()) | {word} for word in specific)
-    return KeySubject(words, verbs, frozenset(stems), frozenset(specific))
+    return KeySubject(words, frozenset[str]().union(*words), verbs, frozenset(stems), frozenset(specific))
 
 
 def _split_part(part: str) -> list[str]:
