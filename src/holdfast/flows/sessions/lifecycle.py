@@ -214,7 +214,7 @@ def _erase_destroyed(context: SessionContext) -> Flow[None]:
     session = yield from load_session_state(stream, context.engine.cache, fresh=True)
     hidden = yield from find_hidden_seqs(stream)
     after, end = 0, session.version
-    while (session.residue or session.origin) and after < end:
+    while session.residue and after < end:
         seqs: list[int] = []
         while after < end and len(seqs) < limits.ERASE_EVENTS:
             page = yield from effects.read(stream, after, min(limits.READ_EVENTS, limits.ERASE_EVENTS - len(seqs)))
