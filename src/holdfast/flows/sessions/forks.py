@@ -101,7 +101,7 @@ def _find_cut(context: SessionContext, state: SessionState, at: object) -> Flow[
     if at is None:
         return state.version
     if isinstance(at, str):
-        message = yield from find_message(context, at)
+        message = (yield from find_message(context, at)) if at else None
         if message is None:
             raise InvalidArgument(argument="at", reason=f"{describe_value(at)} is no message of this session")
         return message.seq
