@@ -127,6 +127,22 @@ def test_a_crash_in_the_destruction_of_a_fork_leaves_nothing_readable(
     check(engine)
 
 
+def test_a_destroyed_fork_that_waits_for_the_outbox_loses_what_it_shares_with_its_parent(engine: Engine) -> None:
+    session = talk(engine)
+    session.facts.set("lamp", "a secret")
+    fork = session.fork(as_="f")
+    fork.record("user", "And the red one.")
+    fork.destroy()
+    session.destroy(offload=False)
+    assert "a secret" not in str(rows_of(engine))
+    check(engine)
+    waiting = engine.admin.outbox()
+    assert "And the red one." in [message.text for each in waiting for message in engine.admin.offloaded(each)]
+    for each in waiting:
+        engine.admin.acknowledge(each)
+    check(engine)
+
+
 def test_a_closed_session_can_be_forked_and_a_destroyed_one_cannot(engine: Engine) -> None:
     session = talk(engine)
     session.end("done")
