@@ -23,14 +23,14 @@ def engine() -> Iterator[holdfast.Engine]:
         yield engine
 
 
-def test_merged_facts_keep_their_terms_and_a_secret_is_not_proposed(engine: holdfast.Engine) -> None:
+def test_merged_facts_keep_their_terms_and_are_not_proposed_without_them(engine: holdfast.Engine) -> None:
     session = engine.session("order-1")
     session.refresh_identity(Identity(user_id="ada", permissions=("money",)))
     branch = session.fork()
     secret = branch.facts.set("budget", 50, requires=["money"], ttl_s=3_600)
     branch.facts.set("room", "cellar", is_constraint=True)
     proposed = {each.proposal.key: each for each in branch.facts.merge(session)}
-    assert {key: each.outcome for key, each in proposed.items()} == {"budget": "ignored", "room": "asked"}
+    assert {key: each.outcome for key, each in proposed.items()} == {"budget": "ignored", "room": "ignored"}
     assert proposed["budget"].proposal.value is None
     applied = {each.proposal.key: each.outcome for each in branch.facts.merge(session, apply=True)}
     assert applied == {"budget": "applied", "room": "applied"}
@@ -70,6 +70,30 @@ def test_a_repeated_merge_has_one_effect(engine: holdfast.Engine) -> None:
     assert len(session.facts.proposals()) == 1
     with pytest.raises(errors.KeyConflict):
         branch.facts.merge(session, apply=True, key="merge-1")
+
+
+def test_a_change_that_waits_for_a_decision_is_not_proposed_again(engine: holdfast.Engine) -> None:
+    session = engine.session("order-1")
+    branch = session.fork()
+    branch.facts.set("room", "cellar")
+    (first,) = branch.facts.merge(session)
+    branch.facts.set("lamp", "brass")
+    again = {each.proposal.key: each for each in branch.facts.merge(session)}
+    assert {key: each.outcome for key, each in again.items()} == {"room": "ignored", "lamp": "asked"}
+    assert again["room"].why == f"it is proposed already, as {first.id}"
+    session.facts.decline(first.id)
+    assert {each.proposal.key: each.outcome for each in branch.facts.merge(session)} == {
+        "room": "asked",
+        "lamp": "ignored",
+    }
+
+
+def test_a_fact_that_is_valid_in_the_branch_alone_is_not_merged(engine: holdfast.Engine) -> None:
+    session = engine.session("order-1")
+    branch = session.fork(ephemeral=True)
+    branch.facts.set("budget", 50, scope="hypothetical", scope_id=branch.id)
+    branch.facts.set("budget", 60, scope="hypothetical", scope_id="if we win")
+    assert [each.proposal.value for each in branch.facts.merge(session)] == [60]
 
 
 def test_what_cannot_be_merged_is_refused(engine: holdfast.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +176,8 @@ def test_the_command_line_forks_compares_and_merges(cli: CommandRunner) -> None:
         ["b", "trip", "2", "2", "open"],
         ["c", "b", "3", "1", "open"],
     ]
-    assert [row["parent"] for row in cli("forks", "trip", "--json").documents] == ["trip", "b"]
+    assert [(row["parent"], row["cut"]) for row in cli("forks", "trip", "--json").documents] == [("trip", 2), ("b", 3)]
+    assert "\ncontinues trip after event 2\n" in cli("sessions", "show", "b").out
     compared = cli("compare", "trip", "b")
     assert "Both share the first 2 events.\n\nOnly in trip: 1 message" in compared.out
     assert "Only in b: 0 messages" in compared.out
@@ -161,6 +186,7 @@ def test_the_command_line_forks_compares_and_merges(cli: CommandRunner) -> None:
     assert (document["shared"], len(document["ours"]), document["facts"][0]["key"]) == (2, 1, "city")
     merged = cli("merge", "b", "--into", "trip")
     assert "city  supersede" in merged.out
+    assert "1 proposal, by merge, shared up to event 2" in cli("log", "trip").out
     proposal = cli("facts", "proposals", "trip", "--json").document["id"]
     assert cli("facts", "accept", "trip", proposal).code == 0
     assert cli("facts", "list", "--session", "trip", "--json").document["value"] == "Porto"

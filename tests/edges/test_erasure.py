@@ -380,3 +380,15 @@ def test_a_state_that_is_loaded_while_others_erase_has_nothing_of_what_is_erased
     state = drive(load_session_state(session.scope.stream, cache, fresh=True), store, StreamLocks())
     assert "swordfish" not in str(state)
     assert state == session.state() == cache.get(session.scope.stream)
+
+
+def test_facts_that_another_process_has_just_set_are_erased_with_their_session(tmp_path: Path) -> None:
+    """The engine that destroys it still remembers the ledger without them."""
+    path = tmp_path / "agent.db"
+    with holdfast.open(path) as engine, holdfast.open(path) as other:
+        session = engine.create_session("s")
+        session.facts.set("lamp", "green")
+        other.session("s").facts.set("room", "a secret room")
+        session.destroy(offload=False)
+        assert all(event.payload is None or b"secret" not in event.payload for event in engine.admin.feed().events)
+        assert engine.admin.verify().ok

@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import Engine, Session, errors
+from holdfast.flows.sessions import lifecycle
 from holdfast.model.rows import SessionRow, TokenRow
 from tests.edges.engines import EngineDesk, ManualClock, contents, expect_refusal, rows_of
 
@@ -44,6 +45,8 @@ def test_a_fork_goes_on_from_a_message_and_its_parent_does_not_see_it(engine: En
         assert texts(fork) == [f"The red one, {number}.", *texts(session)[1:]]
         assert fork.state().origin == forks[0].state().origin
     assert texts(session) == ["The green one.", "Which lamp do you mean?", "Where is the lamp?"]
+    with pytest.raises(errors.InvalidArgument, match="`at`"):
+        session.fork("")
     second = forks[0].fork(as_="d")
     second.record("user", "And the blue one.")
     assert texts(second)[1:] == texts(forks[0])
@@ -59,8 +62,9 @@ def test_calls_that_were_open_are_closed_in_the_fork_alone(engine: Engine) -> No
     session.start_call("p")
     fork = session.fork(as_="f")
     assert fork.open_calls() == ()
-    closed = [message for message in fork.messages() if message.closing]
-    assert "before the tool returned" in closed[0].text
+    for each in (fork, session.fork("p", as_="g")):  # in the second one, the call has not been started
+        closed = [message for message in each.messages() if message.closing]
+        assert "branched off before the tool returned; in the other branch the call may have" in closed[0].text
     assert [call.provider_id for call in session.open_calls()] == ["p", "q"]
     session.result("p", "in the hall")
     session.result("q", "it is on")
@@ -103,6 +107,39 @@ def test_a_turn_stays_with_the_parent_and_a_fork_under_a_lost_turn_is_refused(de
         clock.now_s += 60
         with session.turn(owner="two", wait_s=0), expect_refusal(engine, errors.LeaseLost):
             turn.fork(as_="g")
+    check(engine)
+
+
+def test_a_crash_in_the_destruction_of_a_fork_leaves_nothing_readable(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a fork that has no messages of its own."""
+    session = talk(engine)
+    fork = session.fork(as_="f")
+    with monkeypatch.context() as patch:
+        patch.setattr(lifecycle, "_erase_destroyed", lambda _: iter(()))
+        fork.destroy(offload=False)
+    session.erase([2], "wrong lamp")
+    check(engine)
+    engine.admin.sweep()
+    (row,) = (row for row in rows_of(engine) if isinstance(row, SessionRow) and row.session == "f")
+    assert row.residue == 0
+    check(engine)
+
+
+def test_a_destroyed_fork_that_waits_for_the_outbox_loses_what_it_shares_with_its_parent(engine: Engine) -> None:
+    session = talk(engine)
+    session.facts.set("lamp", "a secret")
+    fork = session.fork(as_="f")
+    fork.record("user", "And the red one.")
+    fork.destroy()
+    session.destroy(offload=False)
+    assert "a secret" not in str(rows_of(engine))
+    check(engine)
+    waiting = engine.admin.outbox()
+    assert "And the red one." in [message.text for each in waiting for message in engine.admin.offloaded(each)]
+    for each in waiting:
+        engine.admin.acknowledge(each)
     check(engine)
 
 

@@ -172,6 +172,8 @@ def test_a_reset_ends_withdrawals_and_a_second_restoration_is_refused(engine: En
     session.restore(second)
     with pytest.raises(errors.RestoreRefused, match="not in effect"):
         session.restore(second)
+    with pytest.raises(errors.RestoreRefused, match="or that event is no withdrawal"):
+        session.restore(2)
     session.reset()
     with pytest.raises(errors.RestoreRefused, match="not in effect"):
         session.restore(first)

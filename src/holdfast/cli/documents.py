@@ -69,6 +69,7 @@ def session_row(row: holdfast.types.SessionRow) -> dict[str, Any]:
         "session": row.session,
         "thread": row.thread or None,
         "parent": parent_session(row),
+        "cut": row.cut or None,
         **{name: getattr(row, name) for name in _ROW_FIELDS},
         "created": format_timestamp(row.created_us),
         "updated": format_timestamp(row.updated_us),

@@ -167,6 +167,8 @@ def _print_state(session: holdfast.Session, state: holdfast.types.SessionState, 
         f"{format_count(state.messages, 'message')} · {format_count(state.tokens, 'token')} · version {state.version}"
         f" · created {format_age(state.created_us, now_us)} · updated {format_age(state.updated_us, now_us)}"
     )
+    if state.origin is not None:
+        print_line(escape(f"continues {state.origin.parent[1]} after event {state.origin.cut}"))
     usage = state.usage
     if usage.input_tokens or usage.output_tokens:
         cached = f"{usage.cache_read_tokens:,} from a cache"

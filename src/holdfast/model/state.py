@@ -125,7 +125,7 @@ class OpenProposal(msgspec.Struct, frozen=True, omit_defaults=True):
     """The key of the stream of the ledger that it is about."""
     proposal: Proposal
     message: int = 0
-    """The seq of the message that it was detected in."""
+    """The seq of the message that it was detected in; of a merge, the last event that both sessions share."""
 
 
 class WithdrawalRef(msgspec.Struct, frozen=True, omit_defaults=True):

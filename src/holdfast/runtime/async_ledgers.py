@@ -343,15 +343,16 @@ class AsyncFactsFacet(AsyncConversationBase):
             branch.facts.merge(session)  # await session.facts.proposals() has them now
 
         They become proposals that wait for accept() or decline(). With `apply`, they are set at once, with the authority
-        of the other session's identity; a fact of higher authority there stays, and the new one is a claim. The source of
-        a merged fact is this session and its fact. Facts that have not changed since the fork are left alone. Links to
-        other facts are not merged."""
+        of the other session's identity; a fact of higher authority there stays, and the new one is a claim. A constraint,
+        and a fact with permissions or an expiry, needs `apply`. The source of a merged fact is this session and its fact.
+        Facts that have not changed since the fork are left alone, and so are those whose `scope_id` is this session. Links
+        to other facts are not merged."""
         check_instance("into", into, holdfast.AsyncSession)
         side = await self._drive(diffs.read_side(self._context))
         return await into._drive(diffs.merge_facts(into._context, side, apply=apply, key=key, cause=cause))
 
     async def proposals(self) -> tuple[OpenProposal, ...]:
-        """List the proposals of observe() that wait for a decision."""
+        """List the proposals of observe() and merge() that wait for a decision."""
         return await self._drive(observation.open_proposals(self._context))
 
     async def accept(self, proposal: str, /, *, key: str | None = None, cause: str | None = None) -> None:

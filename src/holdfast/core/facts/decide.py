@@ -86,7 +86,7 @@ def decide(state: LedgerState, command: LedgerCommand, inputs: DecisionInput) ->
         case ExpireFacts():
             return expire_facts(inputs.ledger.slice.due, inputs)
         case EraseFacts():
-            return decide_erasure(command, inputs)
+            return decide_erasure(state, command, inputs)
         case ForkLedger():
             origin = inputs.fork or ForkOrigin(parent=command.parent.stream.key, cut=command.cut)
             return (LedgerForked(parent=origin.parent, cut=origin.cut, lineage=origin.lineage),)
@@ -487,12 +487,16 @@ def _find_doubts(fact: Fact, instead: Iterable[str], inputs: DecisionInput) -> I
             yield source.fact.review
 
 
-def decide_erasure(command: EraseFacts, inputs: DecisionInput) -> tuple[Event, ...]:
+def decide_erasure(state: LedgerState, command: EraseFacts, inputs: DecisionInput) -> tuple[Event, ...]:
     """Erase facts and mark their dependents."""
     facts = {each.id: each for each in (find_named(command.ledger, name, inputs) for name in command.facts)}
     for each in facts.values():
         check_authority(each, inputs, "erase")
     seqs = tuple(sorted({*(fact_seq(each) for each in facts), *command.seqs}))
     check_size("the erasure", len(seqs), "facts", "ERASE_EVENTS", "Erase in several steps.")
+    if seqs and seqs[-1] > state.version:  # the facts are read from the store, and may be newer than a remembered state
+        raise errors.InvalidArgument(
+            argument="seqs", reason=f"there is no event {seqs[-1]}; the last one is {state.version}"
+        )
     marks = [mark for each in facts for mark in build_marks(each, facts, inputs)]
     return (PayloadsErased(seqs=seqs, reason=command.reason), *merge_marks(marks)) if seqs else ()

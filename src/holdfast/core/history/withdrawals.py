@@ -109,7 +109,10 @@ def find_withdrawal(state: SessionState, scope: Scope, frame: str | None, seq: i
     for each in state.withdrawals:
         if (each.seq, each.frame) == (seq, frame):
             return each
-    reason = f"it is not in effect in this conversation of {scope.session!r}: it was undone, or the session was reset"
+    reason = (
+        f"it is not in effect in this conversation of {scope.session!r}: it was undone, the session was reset, or that "
+        f"event is no withdrawal"
+    )
     raise errors.RestoreRefused(withdrawal=seq, reason=reason)
 
 

@@ -47,7 +47,9 @@ from holdfast.model.sessions.events import (
 from holdfast.model.sessions.forks import ForkOrigin
 from holdfast.model.state import SessionState
 
-FORK_REASON = "this conversation continues from a point before the tool returned"
+FORK_REASON = (
+    "this conversation was branched off before the tool returned; in the other branch the call may have taken effect"
+)
 """Why the calls that were open at the cut are closed in the fork."""
 
 

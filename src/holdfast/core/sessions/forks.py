@@ -44,7 +44,6 @@ def fold_fork(state: SessionState, event: Event | None, _: str, time_us: int) ->
         "close_reason": "",
         "waiting": 0,
         "offered": state.version + 1,
-        "residue": 0,
         "usage": Usage(),
         "leases": {},
         "resting": 0,

@@ -461,16 +461,25 @@ def _expire_due_in_ledger(context: LedgerContext) -> Flow[int]:
 
 
 def erase_ledger(engine: EngineContext, ledger: LedgerId, reason: str) -> Flow[None]:
-    """Erase all facts of a ledger for good."""
-    context = LedgerContext(engine, ledger, writer_for(engine, None))
+    """Erase all facts of a ledger for good, and of the ledgers of its forks as far as they share them."""
+    writer = writer_for(engine, None)
+    forks = yield from _find_fork_ledgers(ledger)
     after = 0
-    hidden = yield from find_hidden_seqs(ledger.stream)
+    hidden: dict[LedgerId, set[int]] = {}
+    for each in (ledger, *forks):
+        hidden[each] = yield from find_hidden_seqs(each.stream)
     while page := (yield from effects.read(ledger.stream, after, limits.READ_EVENTS)):
         after = page[-1].seq
         stored = (each for each in page if each.payload is not None and each.type not in RETAINED_EVENTS)
-        seqs = tuple(each.seq for each in stored if each.seq not in hidden)
-        if seqs:
-            yield from _execute(context, EraseFacts(ledger=ledger, seqs=seqs, reason=reason), None, None)
+        seqs = tuple(each.seq for each in stored if each.seq not in hidden[ledger])
+        if not seqs:
+            continue
+        commands = [EraseFacts(ledger=ledger, seqs=seqs, reason=reason)]
+        for fork, (cut, _) in forks.items():
+            if shared := tuple(seq for seq in seqs if seq <= cut and seq not in hidden[fork]):
+                commands.append(EraseFacts(ledger=fork, seqs=shared, reason=reason, shared=True))
+        requests = [build_ledger_request(LedgerContext(engine, each.ledger, writer), each) for each in commands]
+        yield from execute_commands(engine, requests)
 
 
 def _execute(

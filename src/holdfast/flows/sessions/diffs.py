@@ -27,19 +27,18 @@ from holdfast.flows.sessions.messages import messages
 from holdfast.model import limits
 from holdfast.model.facts.commands import AssertFact, LedgerCommand
 from holdfast.model.facts.detection import Proposal
+from holdfast.model.facts.events import MERGE
 from holdfast.model.facts.fact import Fact, FactScope, fact_seq
 from holdfast.model.facts.outcomes import ObservedProposal
 from holdfast.model.inputs import FactWriter
-from holdfast.model.names import LedgerId, Scope, StreamId, check_flag, check_name, check_size
+from holdfast.model.names import LedgerId, StreamId, check_flag, check_name, check_size
 from holdfast.model.rows import FactRow
 from holdfast.model.sessions.diffs import FactDifference, SessionDiff
 from holdfast.model.sessions.messages import Message
-from holdfast.model.state import SessionState
+from holdfast.model.state import OpenProposal, SessionState
 
 _Slot: TypeAlias = tuple[str, FactScope, str]
 """The key and the scope of a fact."""
-MERGE = "merge"
-"""The name under which merged facts are proposed."""
 
 
 class SessionSide(NamedTuple):
@@ -168,11 +167,12 @@ def merge_facts(
         return build_verdicts(first)
     state = yield from load_session(context)
     here = yield from read_side(context)
-    changes = [each for each in compare_facts(branch, here) if each.changed_here]
+    name = branch.context.scope.session
+    changes = [each for each in compare_facts(branch, here) if each.changed_here and each.scope_id != name]
     if not apply:
         check_size("the merge", len(changes), "proposals", "OPEN_PROPOSALS", "Pass apply=True.")
     ledger, writer = own_ledger(context.scope), writer_for(context.engine, state.identity)
-    verdicts = [_judge_change(each, branch.context.scope, ledger, apply=apply) for each in changes]
+    verdicts = [_judge_change(each, name, ledger, state.proposals, apply=apply) for each in changes]
     requests: list[CommandRequest] = []
     refusals: list[list[str]] = []
     for each, verdict in zip(changes, verdicts, strict=True):
@@ -188,26 +188,32 @@ def merge_facts(
     return build_verdicts(appended.events)
 
 
-def _judge_change(change: FactDifference, branch: Scope, ledger: LedgerId, *, apply: bool) -> ObservedProposal:
+def _judge_change(
+    change: FactDifference, branch: str, ledger: LedgerId, waiting: Sequence[OpenProposal], *, apply: bool
+) -> ObservedProposal:
     """The proposal of a change, and what is done with it."""
     fact, theirs = change.ours, change.theirs
     proposal = Proposal(
         change="retract" if fact is None else "assert" if theirs is None else "supersede",
         rule="explicit",
-        reason=f"merged from the session {branch.session}",
+        reason=f"merged from the session {branch}",
         confidence=1.0,
         fact=None if theirs is None else theirs.id,
         key=change.key,
         value=None if fact is None else fact.value,
         scope=change.scope,
         scope_id=change.scope_id,
-        origin=f"{branch.session}:{change.key if fact is None else fact.id}",
+        origin=f"{branch}:{change.key if fact is None else fact.id}",
     )
     why = "both sessions changed it" if change.changed_there else ""
     if apply:
         return ObservedProposal(proposal=proposal, outcome="applied", ledger=ledger, why=why)
-    if fact is not None and (fact.requires or fact.expires_us is not None):
-        why = "a proposal cannot carry its permissions and its expiry: pass apply=True"
+    for each in waiting:
+        if each.proposal == proposal:
+            why = f"it is proposed already, as {each.id}"
+            return ObservedProposal(proposal=proposal, outcome="ignored", ledger=ledger, why=why)
+    if fact is not None and (fact.requires or fact.expires_us is not None or fact.is_constraint):
+        why = "a proposal cannot carry permissions, an expiry or a constraint: pass apply=True"
         hidden = msgspec.structs.replace(proposal, value=None)
         return ObservedProposal(proposal=hidden, outcome="ignored", ledger=ledger, why=why)
     return ObservedProposal(proposal=proposal, outcome="asked", ledger=ledger, why=why)

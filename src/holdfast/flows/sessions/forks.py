@@ -101,7 +101,7 @@ def _find_cut(context: SessionContext, state: SessionState, at: object) -> Flow[
     if at is None:
         return state.version
     if isinstance(at, str):
-        message = yield from find_message(context, at)
+        message = (yield from find_message(context, at)) if at else None
         if message is None:
             raise InvalidArgument(argument="at", reason=f"{describe_value(at)} is no message of this session")
         return message.seq
@@ -148,21 +148,22 @@ def erase_with_forks(
             return requests
         seqs = command.seqs if isinstance(command, ErasePayloads) else (yield from find_entry_seqs(command))
         closure = yield from find_erased_seqs(stream, seqs)
-        return requests + (yield from _build_fork_erasures(stream, closure, command.reason, inputs))
+        return requests + (yield from build_fork_erasures(stream, closure, command.reason, inputs))
 
     yield from execute_on_state(context, build, codec.encode_commands([command]), key, None, cause)
 
 
-def _build_fork_erasures(
+def build_fork_erasures(
     stream: StreamId, seqs: Collection[int], reason: str, inputs: DecisionInput
 ) -> Flow[list[CommandRequest]]:
     """The commands that erase these events of a session in its forks, as far as they share them. A fork that begins
-    meanwhile changes the version of the session or fork that it shares them with."""
+    meanwhile changes the version of the session or fork that it shares them with; a destroyed one has no more forks."""
     requests: list[CommandRequest] = []
     for fork in (yield from find_forks(stream)):
         shared = tuple(sorted(seq for seq in seqs if seq <= fork.cut))
         if shared and not (fork.row.gone and not fork.row.residue):
             scope = scope_of(fork.row)
             command = ErasePayloads(scope=scope, seqs=shared, reason=reason, shared=True, alone=bool(fork.row.gone))
-            requests.append(CommandRequest(command, inputs, version=fork.row.version))
+            version = None if fork.row.gone else fork.row.version
+            requests.append(CommandRequest(command, inputs, version=version))
     return requests

@@ -20,16 +20,19 @@ from holdfast.flows import effects
 from holdfast.flows.context import (
     EngineContext,
     SessionContext,
+    build_input,
     execute_command,
+    execute_commands,
     load_session,
 )
 from holdfast.flows.effects import Flow
+from holdfast.flows.execute import CommandRequest
 from holdfast.flows.facts.changes import erase_ledger, expire_due_facts
 from holdfast.flows.frames.frames import time_out_frames
 from holdfast.flows.frames.lookup import session_filter
 from holdfast.flows.lineage import find_forks
 from holdfast.flows.load import find_hidden_seqs, load_session_state
-from holdfast.flows.sessions.forks import erase_with_forks
+from holdfast.flows.sessions.forks import build_fork_erasures, erase_with_forks
 from holdfast.flows.sessions.ingest import check_object, to_microseconds
 from holdfast.flows.sessions.layers import copy_layers
 from holdfast.flows.sessions.transcript import message_of, read_withdrawn_messages
@@ -205,7 +208,8 @@ def _check_reason(reason: object) -> str:
 
 
 def _erase_destroyed(context: SessionContext) -> Flow[None]:
-    """Erase the content of a destroyed session, unless some of it waits for long-term memory."""
+    """Erase the content of a destroyed session, unless some of it waits for long-term memory; with it, what its destroyed
+    forks share, while they still wait."""
     where = session_filter(context.scope) | {"done": 0}
     if (yield from effects.rows(OutboxRow, where, None, 1)):
         return
@@ -214,7 +218,7 @@ def _erase_destroyed(context: SessionContext) -> Flow[None]:
     session = yield from load_session_state(stream, context.engine.cache, fresh=True)
     hidden = yield from find_hidden_seqs(stream)
     after, end = 0, session.version
-    while (session.residue or session.origin) and after < end:
+    while session.residue and after < end:
         seqs: list[int] = []
         while after < end and len(seqs) < limits.ERASE_EVENTS:
             page = yield from effects.read(stream, after, min(limits.READ_EVENTS, limits.ERASE_EVENTS - len(seqs)))
@@ -223,7 +227,9 @@ def _erase_destroyed(context: SessionContext) -> Flow[None]:
             after = page[-1].seq
         if seqs:
             command = ErasePayloads(scope=context.scope, seqs=tuple(seqs), reason="destroyed", alone=True, shared=True)
-            yield from execute_command(context, command)
+            inputs = build_input(context.engine)
+            forks = yield from build_fork_erasures(stream, seqs, command.reason, inputs)
+            yield from execute_commands(context.engine, [CommandRequest(command, inputs), *forks])
 
 
 def list_sessions(

@@ -237,6 +237,10 @@ class LedgerBranched(EventBase, frozen=True, kw_only=True):
         return f"{' '.join(self.fork)}, after event {self.cut:,}"
 
 
+MERGE = "merge"
+"""The name under which the facts of a branch are proposed."""
+
+
 class FactsProposed(EventBase, frozen=True, kw_only=True):
     """A detector found changes of facts in a message.
 
@@ -247,7 +251,7 @@ class FactsProposed(EventBase, frozen=True, kw_only=True):
     version = 2
     detector: Identifier[str]
     message: int
-    """The seq of the message."""
+    """The seq of the message; of a merge, the last event that both sessions share."""
     proposals: Quotation[tuple[tuple[tuple[str, ...], Proposal], ...]]
     """Each with the stream key of its ledger."""
     why: Quotation[tuple[str, ...]] = ()
@@ -261,7 +265,8 @@ class FactsProposed(EventBase, frozen=True, kw_only=True):
 
     def describe(self, seq: int) -> str:
         number = count_noun(len(self.proposals), "proposal")
-        return f"{number}, by {self.detector}, in message {self.message:,}"
+        where = "shared up to event" if self.detector == MERGE else "in message"
+        return f"{number}, by {self.detector}, {where} {self.message:,}"
 
 
 class ProposalDecided(EventBase, frozen=True, kw_only=True):
