@@ -111,6 +111,18 @@ def test_what_cannot_be_merged_is_refused(engine: holdfast.Engine, monkeypatch: 
     assert len(branch.facts.merge(session, apply=True)) == 4
 
 
+def test_merged_proposals_stay_when_the_last_shared_message_is_withdrawn_or_erased(engine: holdfast.Engine) -> None:
+    session = engine.session("order-1")
+    question = session.record("user", "And a chair.")
+    branch = session.fork(question)
+    branch.facts.set("color", "red")
+    branch.facts.merge(session)
+    session.withdraw()
+    assert [each.proposal.key for each in session.facts.proposals()] == ["color"]
+    session.erase([question.seq], "asked to")
+    assert [each.proposal.key for each in session.facts.proposals()] == ["color"]
+
+
 def test_sessions_without_a_common_origin_share_nothing(engine: holdfast.Engine) -> None:
     other = engine.session("other", create=True)
     other.record("user", "Something else.")
@@ -186,7 +198,7 @@ def test_the_command_line_forks_compares_and_merges(cli: CommandRunner) -> None:
     assert (document["shared"], len(document["ours"]), document["facts"][0]["key"]) == (2, 1, "city")
     merged = cli("merge", "b", "--into", "trip")
     assert "city  supersede" in merged.out
-    assert "1 proposal, by merge, shared up to event 2" in cli("log", "trip").out
+    assert "1 proposal, by merge\n" in cli("log", "trip").out
     proposal = cli("facts", "proposals", "trip", "--json").document["id"]
     assert cli("facts", "accept", "trip", proposal).code == 0
     assert cli("facts", "list", "--session", "trip", "--json").document["value"] == "Porto"

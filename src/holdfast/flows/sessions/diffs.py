@@ -41,6 +41,10 @@ _Slot: TypeAlias = tuple[str, FactScope, str]
 """The key and the scope of a fact."""
 
 
+_FIRST_EVENT = 1
+"""Merged facts are read in no message. Their proposals name the event that began the session: it is never withdrawn."""
+
+
 class SessionSide(NamedTuple):
     """One of two sessions that are compared."""
 
@@ -183,7 +187,7 @@ def merge_facts(
             requests.append(build_ledger_request(LedgerContext(context.engine, ledger, writer), command, refusals[-1]))
     if not verdicts:
         return ()
-    part = build_proposals_part(context, MERGE, max(1, find_common_end(branch, here)), verdicts, refusals)
+    part = build_proposals_part(context, MERGE, _FIRST_EVENT, verdicts, refusals)
     appended = yield from execute_commands(context.engine, [*requests, part], key=key, cause=cause, key_content=content)
     return build_verdicts(appended.events)
 

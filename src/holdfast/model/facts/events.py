@@ -251,7 +251,7 @@ class FactsProposed(EventBase, frozen=True, kw_only=True):
     version = 2
     detector: Identifier[str]
     message: int
-    """The seq of the message; of a merge, the last event that both sessions share."""
+    """The seq of the message; of a merge, the event that began the session."""
     proposals: Quotation[tuple[tuple[tuple[str, ...], Proposal], ...]]
     """Each with the stream key of its ledger."""
     why: Quotation[tuple[str, ...]] = ()
@@ -265,8 +265,8 @@ class FactsProposed(EventBase, frozen=True, kw_only=True):
 
     def describe(self, seq: int) -> str:
         number = count_noun(len(self.proposals), "proposal")
-        where = "shared up to event" if self.detector == MERGE else "in message"
-        return f"{number}, by {self.detector}, {where} {self.message:,}"
+        where = "" if self.detector == MERGE else f", in message {self.message:,}"
+        return f"{number}, by {self.detector}{where}"
 
 
 class ProposalDecided(EventBase, frozen=True, kw_only=True):
