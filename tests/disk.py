@@ -20,6 +20,7 @@ import errno
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
@@ -495,8 +496,10 @@ def _is_reachable(path: str, names: Mapping[str, _DiskNode]) -> bool:
 class FaultyDisk(DiskTap):
     """Fails the Nth operation from when it is armed, or every Nth. A failing write leaves half of it behind."""
 
-    def __init__(self, kinds: frozenset[OperationKind] = CHANGE_KINDS) -> None:
+    def __init__(self, kinds: frozenset[OperationKind] = CHANGE_KINDS, sync_s: float = 0.0) -> None:
+        """A sync takes so many seconds longer: commands that come meanwhile share the next commit."""
         self._kinds = kinds
+        self._sync_s = sync_s
         self._mutex = threading.Lock()
         self.arm(0)
 
@@ -511,6 +514,8 @@ class FaultyDisk(DiskTap):
             if op.kind == "write":
                 act(op._replace(data=op.data[: len(op.data) // 2]))
             raise OSError(self._error, os.strerror(self._error), op.path)
+        if op.kind == "sync" and self._sync_s:
+            time.sleep(self._sync_s)
         return act(op)
 
     def _is_next_fault(self) -> bool:

@@ -39,6 +39,8 @@ from tests.disk import DiskRecorder, FaultyDisk, open_on_tap
 from tests.support import SHARED_MEMORY, figure
 
 CUTS_A_POINT = 2
+SHARED_SYNC_S = 0.005
+"""Long enough for the other threads to wait for the next commit."""
 
 pytestmark = pytest.mark.promise(4, "every Nth write or sync of SQLite fails")
 
@@ -106,7 +108,7 @@ class Run(NamedTuple):
 def run(work: Work, folder: Path, nth: int, error: int = errno.EIO, *, every: bool = False) -> Run:
     """Work while the Nth operation fails, or every Nth, then compare what is left with what was acknowledged."""
     folder.mkdir()
-    faulty = FaultyDisk()
+    faulty = FaultyDisk(sync_s=SHARED_SYNC_S if work is together else 0.0)
     disk: Recording = DiskRecorder(folder, faulty)
     with small_log(), open_on_tap(disk, folder / DATABASE) as engine:
         striver = Striver(engine, disk)

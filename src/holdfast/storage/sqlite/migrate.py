@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import apsw
 
 from holdfast import errors
+from holdfast.model import limits
 from holdfast.storage.sql import Migration, check_checksums, load_migrations
 from holdfast.storage.sqlite.connections import FOLDER
 
 APPLICATION_ID = 0x48464C44
 """Marks a file of Holdfast (PRAGMA application_id)."""
+
+_BUSY_PAUSE_S = 0.005
 
 _MIGRATIONS_TABLE = """
 CREATE TABLE IF NOT EXISTS migrations (
@@ -31,7 +35,7 @@ def migrate(connection: apsw.Connection, path: str, migrations: Sequence[Migrati
     """Upgrade the file to the newest schema. If several processes start at the same time, one migrates and the
     others wait."""
     check_owner(connection, path, migrations)
-    mode = connection.execute("PRAGMA journal_mode=WAL").get
+    mode = _use_wal(connection)
     if mode != "wal":  # without WAL, a power failure could undo a commit
         raise errors.StorageUnavailable(what=path, reason=f"it cannot use a write-ahead log (its mode stays {mode!r})")
     if connection.pragma("user_version") == migrations[-1].number:
@@ -52,6 +56,19 @@ def migrate(connection: apsw.Connection, path: str, migrations: Sequence[Migrati
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _use_wal(connection: apsw.Connection) -> str:
+    """Switch to a write-ahead log, and return the mode. SQLite does not wait for others who switch a new file at the same
+    time: it refuses at once, whatever the busy timeout."""
+    end = time.monotonic() + limits.BUSY_MS / 1_000
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode=WAL").get)
+        except apsw.BusyError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(_BUSY_PAUSE_S)
 
 
 def check_owner(connection: apsw.Connection, path: str, migrations: Sequence[Migration]) -> None:
