@@ -21,7 +21,7 @@ from holdfast.model import limits
 from holdfast.model.facts.events import LedgerForked
 from holdfast.model.log import StreamHead
 from holdfast.model.names import Scope, StreamId
-from holdfast.model.rows import TABLES, Row, SessionRow
+from holdfast.model.rows import TABLES, Row, SessionRow, scope_of
 from holdfast.model.sessions.events import SessionForked
 from holdfast.model.sessions.forks import ForkOrigin
 from holdfast.model.state import StreamState
@@ -105,7 +105,7 @@ def find_forks(stream: StreamId) -> Flow[list[Fork]]:
         for row in (yield from find_children(parent)):
             fork = Fork(row, min(cut, row.cut))
             forks.append(fork)
-            queue.append((scope_stream(row), fork.cut))
+            queue.append((scope_of(row).stream, fork.cut))
     return forks
 
 
@@ -118,7 +118,3 @@ def find_children(parent: StreamId) -> Flow[list[SessionRow]]:
         if len(page) < limits.READ_EVENTS:
             break
     return rows
-
-
-def scope_stream(row: SessionRow) -> StreamId:
-    return Scope(row.tenant, row.actor, row.session, row.thread or None).stream

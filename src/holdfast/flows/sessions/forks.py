@@ -1,4 +1,4 @@
-"""Fork a session, compare two sessions of one origin, and find the point where they part.
+"""Fork a session, list its forks, and erase in all of them what is erased in it.
 
 Laws: a fork and its parent change in one transaction, so an erasure in the parent knows all forks that it must reach. No
 event and no body is copied.
