@@ -16,6 +16,22 @@ from holdfast.model.facts.fact import FactQuery
 from holdfast.model.history.prices import Prices
 from holdfast.model.history.views import SummaryDraft
 from holdfast.model.log import Append, AppendResult, FeedPage, Snapshot, StoredEvent, StoreTotals, StreamHead
+from holdfast.model.memory.deliveries import Delivery
+from holdfast.model.memory.passages import (
+    IndexMark,
+    MemorySubject,
+    Passage,
+    PassageBatch,
+    PassageFilter,
+    PassageKey,
+    PassageMatches,
+    PassageQuery,
+    PassageTotals,
+    PlaceSpan,
+    StreamSpan,
+    VectorQuery,
+)
+from holdfast.model.memory.recall import ForgetReport, MemoryRange, MemoryReader, RecalledPassage, SessionHistory
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
 
@@ -152,6 +168,74 @@ class TenantFeed(Protocol):
         """Return the events of a tenant after the cursor, as feed() does."""
 
 
+class PassageIndex(Protocol):
+    """What a store can have beside EventStore, so that conversations can be searched and remembered. The stores of
+    Holdfast have it.
+
+    Passages are no rows: they follow the log, and are caught up before a search. An append that erases events removes
+    the passages of these events in the same transaction; of a session that is destroyed, only those that long-term
+    memory has not taken."""
+
+    def index_passages(self, batch: PassageBatch) -> bool:
+        """Store passages and the mark of their stream. False, and nothing is stored, if the mark is not the one before:
+        another process was faster. Passages that exist already are replaced, and stay taken."""
+
+    def index_marks(self, streams: Sequence[StreamId]) -> dict[StreamId, IndexMark]:
+        """Return the marks of these streams; those without any are left out."""
+
+    def take_passages(self, span: StreamSpan, hidden: Sequence[StreamSpan] = ()) -> int:
+        """Note that long-term memory has the passages of these events, but not the hidden ones. Returns how many it has.
+        A second time changes nothing."""
+
+    def match_passages(self, query: PassageQuery) -> PassageMatches:
+        """Return the visible passages that have any of the terms: those with the most and the rarest ones."""
+
+    def passages_at(self, visible: PassageFilter, places: Sequence[PlaceSpan], limit: int) -> tuple[Passage, ...]:
+        """Return the visible passages at these places, in their order: the neighbours of a match."""
+
+    def read_passages(self, visible: PassageFilter, keys: Sequence[PassageKey]) -> tuple[Passage, ...]:
+        """Return these passages, as far as they exist and are visible."""
+
+    def recent_passages(self, visible: PassageFilter, limit: int) -> tuple[Passage, ...]:
+        """Return the newest visible passages, newest first."""
+
+    def passage_totals(self, visible: PassageFilter) -> PassageTotals:
+        """Return how many passages are visible, and of how many sessions."""
+
+    def forget_passages(self, subject: MemorySubject) -> ForgetReport:
+        """Remove passages, with their terms and vectors. Nothing of them stays in the files of the store."""
+
+    def unembedded_passages(self, tenant: str, embedder: str, limit: int) -> tuple[Passage, ...]:
+        """Return taken passages that have no vector of this embedder, oldest first."""
+
+    def put_vectors(self, embedder: str, vectors: Sequence[tuple[PassageKey, Sequence[float]]]) -> None:
+        """Store the vectors of passages. One whose passage is gone is ignored."""
+
+    def match_vectors(self, query: VectorQuery) -> tuple[tuple[Passage, float], ...]:
+        """Return the visible passages nearest to a vector, with the cosine of each, best first. Exact."""
+
+
+class DeliveryQueue(Protocol):
+    """What a store can have beside EventStore, so that several workers can share the outbox. The stores of Holdfast have
+    it."""
+
+    def claim_offloads(
+        self, tenant: str, *, owner: str, now_us: int, lease_us: int, limit: int
+    ) -> tuple[Delivery, ...]:
+        """Claim entries of the outbox that are due, oldest first. Until the lease is over, no other worker gets them."""
+
+    def release_offload(self, delivery: Delivery) -> bool:
+        """Store the outcome of a failed delivery: when to try it again, its error, whether it is set aside. False, and
+        nothing is stored, if another worker has claimed it since."""
+
+    def deliveries(self, tenant: str, *, set_aside: bool | None = None, limit: int) -> tuple[Delivery, ...]:
+        """Return the entries of the outbox that are not acknowledged, oldest first, with their deliveries: only those
+        that are set aside, only the others, or all."""
+
+    def requeue_offload(self, delivery: Delivery, now_us: int) -> None:
+        """Make an entry due at once, with no failures counted."""
+
+
 class AsyncEventStore(Protocol):
     """The event store for an event loop: the methods of EventStore, awaited. The driver calls the others by name."""
 
@@ -251,3 +335,48 @@ class Detector(Protocol):
     """Stored with its proposals."""
 
     def detect(self, observation: Observation) -> tuple[Proposal, ...]: ...
+
+
+class Memory(Protocol):
+    """A long-term memory of your own, in place of the built-in one: `holdfast.open(memory=…)`.
+
+    Each method may be a coroutine function under an engine of open_async(). Whatever it raises loses nothing: a delivery
+    is tried again, and a pack is built without a recall."""
+
+    name: str
+    """Shown in manifests."""
+
+    def take(self, history: SessionHistory) -> None:
+        """Store a conversation that ended. It comes at least once, with the same key each time."""
+
+    def recall(
+        self, query: str, *, budget: int, reader: MemoryReader, within: MemoryRange
+    ) -> Sequence[RecalledPassage]:
+        """Return what helps to answer a question, best first, in at most `budget` tokens. Nothing of another user."""
+
+    def bootstrap(self, reader: MemoryReader, budget: int) -> Sequence[RecalledPassage]:
+        """Return what is known of a user, for the start of a session: the most important first."""
+
+    def forget(self, subject: MemorySubject) -> ForgetReport:
+        """Remove all that is known of a user, a session, or some messages."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of one length."""
+
+    name: str
+    """Stored with the vectors: those of another embedder are not compared with them."""
+    dimensions: int
+
+    def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Sequence[Sequence[float]]:
+        """Return a vector of length 1 for each text."""
+
+
+class Extractor(Protocol):
+    """Proposes the facts that a conversation taught, usually with a model. It changes nothing itself."""
+
+    name: str
+    """Stored with its proposals."""
+
+    def extract(self, observation: Observation) -> tuple[Proposal, ...]:
+        """Return the facts in `observation.message`, a message of the user; the messages before it are its context."""

@@ -1,0 +1,1 @@
+"""Long-term memory: passages, what is asked of them, and deliveries."""
