@@ -114,7 +114,11 @@ def _keep_collapsed_handles(state: SessionState, frame: FrameState) -> FrameStat
 def _fold_creation(changes: dict[str, Any], event: Event | None, time_us: int) -> None:
     changes |= {"status": "open", "created_us": time_us} | layers.fold_creation(event)
     if isinstance(event, SessionCreated):
-        changes |= {"metadata": event.metadata, "idle_timeout_us": event.idle_timeout_us}
+        changes |= {
+            "metadata": event.metadata,
+            "idle_timeout_us": event.idle_timeout_us,
+            "has_memory": event.memory,
+        }
 
 
 def _fold_message(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:

@@ -272,3 +272,35 @@ WATCH_RECHECK_MS = 5_000
 """How often a watched store on PostgreSQL is read without an announcement, since a killed process may not have sent it."""
 WATCH_RETRY_MS = 60_000
 """How long a watch tries again while the store cannot be read. Then it raises the error."""
+PASSAGE_EVENTS = 500
+"""Events of a session that are indexed for recall at once."""
+PASSAGE_BODY_BYTES = 256 << 10
+"""The beginning of a large body that is indexed for recall."""
+INDEX_EVENTS = 100_000
+"""Events of a session that one call indexes at most before it searches; the next call continues."""
+RECALL_CANDIDATES = 400
+"""Passages that are ranked for one question."""
+RECALL_NEIGHBOURS = 400
+"""Passages beside the best ones that are looked at."""
+RECALL_TOKENS = 1_000_000
+"""The budget of one recall."""
+QUERY_CHARS = 8_192
+"""The beginning of a question that is searched for."""
+BOOTSTRAP_PASSAGES = 40
+"""Passages, and situations, that the start of a session looks at."""
+VECTOR_DIMENSIONS = 4_096
+"""The length of a vector."""
+EMBED_PASSAGES = 64
+"""Passages that are embedded at once."""
+MEMORY_TIMEOUT_S = 10
+"""How long a pack waits for a memory of the caller. Then it is built without a recall."""
+DELIVERY_MESSAGES = 500
+"""Messages in one part of a conversation for long-term memory."""
+DELIVERY_LEASE_S = 120
+"""How long a worker has an entry of the outbox before another one may claim it. It is renewed while the worker lives."""
+DELIVERY_TRIES = 10
+"""Failures after which an entry of the outbox is set aside."""
+DELIVERY_FIRST_PAUSE_S = 1
+"""The pause after the first failure of a delivery. It doubles with each further one."""
+DELIVERY_LONGEST_PAUSE_S = 3_600
+"""The longest pause between two tries."""

@@ -81,7 +81,10 @@ def decide_creation(state: SessionState, command: CreateSession) -> tuple[Event,
     if state.status != "absent":
         raise errors.SessionExists(session=command.scope.session, actor=command.scope.actor)
     created = SessionCreated(
-        metadata=command.metadata, idle_timeout_us=command.idle_timeout_us, ledgers=command.ledgers
+        metadata=command.metadata,
+        idle_timeout_us=command.idle_timeout_us,
+        ledgers=command.ledgers,
+        memory=command.memory,
     )
     return (created if command.identity is None else msgspec.structs.replace(created, identity=command.identity),)
 

@@ -52,6 +52,7 @@ class CreateSession(SessionCommandBase, frozen=True, kw_only=True, tag="create_s
     identity: Identity | None = None
     """None if it is unknown."""
     ledgers: tuple[tuple[str, ...], ...] = ()
+    memory: bool = False
 
 
 class ForkSession(SessionCommandBase, frozen=True, kw_only=True, tag="fork_session"):

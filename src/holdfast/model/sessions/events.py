@@ -40,18 +40,20 @@ from holdfast.model.sessions.layers import Identity
 
 class SessionCreated(EventBase, frozen=True, kw_only=True):
     """A session begins. It times out after `idle_timeout_us` without events; 0 for never. It also reads `ledgers`, by the
-    keys of their streams."""
+    keys of their streams. With `memory`, its packs recall what left the view and what earlier sessions of the user said."""
 
     name = "session.created"
-    version = 3
+    version = 4
     metadata: OwnContent[dict[str, Json]] = msgspec.field(default_factory=dict)
     idle_timeout_us: int = 0
     identity: OwnContent[Identity] = Identity()
     ledgers: Identifier[tuple[tuple[str, ...], ...]] = ()
+    memory: bool = False
 
     def describe(self, seq: int) -> str:
         facts = [] if self.identity == Identity() else [_describe_identity(self.identity)]
         facts += [f"reads the ledger {' '.join(key)}" for key in self.ledgers]
+        facts += ["has a memory"] if self.memory else []
         facts += [f"times out after {_format_seconds(self.idle_timeout_us)}"] if self.idle_timeout_us else []
         facts += [format_json(self.metadata)] if self.metadata else []
         return "; ".join(facts)
