@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from holdfast.flows.memory import bootstrap, embedding, forgetting, recall
+from holdfast.flows.memory import bootstrap, recall, removal, vectors
 from holdfast.flows.sessions.ingest import to_time_us
 from holdfast.model import limits
 from holdfast.model.content import Role
@@ -59,8 +59,8 @@ class AsyncMemoryFacet(AsyncEngineBase):
 
         Passages, their index and their vectors are removed from the store, and what waits in the outbox is not delivered.
         Facts stay, and so do sessions: erase them with `engine.ledger(user=…).erase(…)` and `session.destroy()`."""
-        return await self._drive(forgetting.forget(self._context, user=user, scope=session))
+        return await self._drive(removal.forget(self._context, user=user, scope=session))
 
     async def embed(self, *, limit: int = limits.READ_EVENTS) -> int:
         """Embed passages that have no vector yet, with the engine's embedder. Returns how many. A worker does this."""
-        return await self._drive(embedding.embed_pending(self._context, limit=limit))
+        return await self._drive(vectors.embed_pending(self._context, limit=limit))

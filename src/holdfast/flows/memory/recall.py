@@ -24,8 +24,8 @@ from holdfast.flows.context import EngineContext, SessionContext, load_session
 from holdfast.flows.effects import Flow
 from holdfast.flows.facts.changes import writer_for
 from holdfast.flows.history.guard import load_guarded_text
-from holdfast.flows.memory.embedding import embed_texts
-from holdfast.flows.memory.indexing import index_conversation
+from holdfast.flows.memory.vectors import embed_texts
+from holdfast.flows.memory.index import index_conversation
 from holdfast.model import limits
 from holdfast.model.content import Role
 from holdfast.model.history.ranges import SeqRanges
