@@ -183,6 +183,7 @@ def build_passage_view(
 
 
 def find_view_spans(context: SessionContext, state: SessionState, view: CachedView) -> Sequence[tuple[int, int]]:
-    """What of a conversation is in view whole."""
+    """What of a conversation is in view whole, and what is newer than the view: calls that wait for their results."""
     partial = _find_partial_messages(context, state, view)
-    return [span for item in view.shown for span in _shown_spans(item, partial)]
+    newer = [(view.shown[-1].last + 1, state.version)] if view.shown and view.shown[-1].last < state.version else []
+    return [*(span for item in view.shown for span in _shown_spans(item, partial)), *newer]
