@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Self, Unpack
 
@@ -55,6 +55,7 @@ from holdfast.runtime.async_facets import (
 )
 from holdfast.runtime.async_ledgers import AsyncFactsFacet, AsyncLedger
 from holdfast.runtime.options import FrameOptions, PackOptions, RecordOptions
+from holdfast.runtime.tools import async_recall_memory_tool
 
 
 class AsyncFramesFacet(AsyncConversationBase):
@@ -301,6 +302,13 @@ class _AsyncConversation(AsyncConversationBase):
         The best passages come first, at most `limit` of them and at most `budget` tokens. `passage.seq` is the message that
         has the words, and `passage.handle` reads more of a large one. Superseded values are guarded as in a pack."""
         return await self._drive(recall.search_session(self._context, query, limit=limit, budget=budget))
+
+    def recall_tool(self) -> Callable[..., Coroutine[Any, Any, str]]:
+        """Return the function for the tool RECALL_MEMORY, for a framework that runs tools itself. It returns text for the
+        model, also for wrong arguments.
+
+        session.run(call) already runs a call of RECALL_MEMORY."""
+        return async_recall_memory_tool(self)
 
     async def pack(
         self,

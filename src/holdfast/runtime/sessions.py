@@ -53,6 +53,7 @@ from holdfast.runtime.facets import (
 )
 from holdfast.runtime.ledgers import FactsFacet, Ledger
 from holdfast.runtime.options import FrameOptions, PackOptions, RecordOptions
+from holdfast.runtime.tools import recall_memory_tool
 
 
 class FramesFacet(ConversationBase):
@@ -291,6 +292,13 @@ class _Conversation(ConversationBase):
         The best passages come first, at most `limit` of them and at most `budget` tokens. `passage.seq` is the message that
         has the words, and `passage.handle` reads more of a large one. Superseded values are guarded as in a pack."""
         return self._drive(recall.search_session(self._context, query, limit=limit, budget=budget))
+
+    def recall_tool(self) -> Callable[..., str]:
+        """Return the function for the tool RECALL_MEMORY, for a framework that runs tools itself. It returns text for the
+        model, also for wrong arguments.
+
+        session.run(call) already runs a call of RECALL_MEMORY."""
+        return recall_memory_tool(self)
 
     def pack(
         self,

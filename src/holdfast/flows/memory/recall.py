@@ -23,9 +23,9 @@ from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, SessionContext, load_session
 from holdfast.flows.effects import Flow
 from holdfast.flows.facts.changes import writer_for
-from holdfast.flows.history.guard import load_guarded_text
-from holdfast.flows.memory.vectors import embed_texts
+from holdfast.flows.memory.guard import load_guarded_passages
 from holdfast.flows.memory.index import index_conversation
+from holdfast.flows.memory.vectors import embed_texts
 from holdfast.model import limits
 from holdfast.model.content import Role
 from holdfast.model.history.ranges import SeqRanges
@@ -344,15 +344,17 @@ def search_session(
     reader = msgspec.structs.replace(build_reader(context, state), user="")
     request = build_request(context.engine, query, budget, reader, MemoryRange(), **own)
     answer = yield from _ask_index(context.engine, request._replace(speaker=state.identity.user_name))
-    found: list[RecalledPassage] = []
-    for one in answer.passages[:limit]:
-        text = yield from load_guarded_text(context, one.text, one.seq)
-        found.append(one if text == one.text else msgspec.structs.replace(one, text=text))
-    return tuple(found)
+    shown = yield from load_guarded_passages(context, state, answer.passages[:limit])
+    return tuple(msgspec.structs.replace(one.passage, text=one.text) for one in shown)
 
 
 def recall_for_pack(
-    context: SessionContext, state: SessionState, query: str, budget: int, shown: Sequence[tuple[int, int]]
+    context: SessionContext,
+    state: SessionState,
+    query: str,
+    budget: int,
+    shown: Sequence[tuple[int, int]],
+    within: MemoryRange = MemoryRange(),
 ) -> Flow[MemoryAnswer]:
     """What a pack can show beyond the view: of the own conversation, and of the user's memory if the session has one. A
     failure is in the answer."""
@@ -362,7 +364,7 @@ def recall_for_pack(
     own = yield from find_own_spans(context, state, shown)
     reader = build_reader(context, state)
     engine = context.engine
-    request = build_request(engine, query, budget, reader, MemoryRange(), **own)
+    request = build_request(engine, query, budget, reader, within, **own)
     request = request._replace(speaker=state.identity.user_name)
     if engine.memory is None:
         return (yield from _ask_index(engine, request))
