@@ -1,6 +1,6 @@
 """Generate the async twins of sessions, facets and ledgers: `python tools/twins.py` (`make twins`).
 
-`runtime/{facets,ledgers,sessions}.py` are written by hand and block. Each has a twin `runtime/async_*.py` with the same
+`runtime/{facets,ledgers,memory,sessions}.py` are written by hand and block. Each has a twin `runtime/async_*.py` with the same
 methods as coroutines. A test compares the twins with the output of this tool.
 """
 
@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 RUNTIME = Path(__file__).resolve().parent.parent / "src" / "holdfast" / "runtime"
-MODULES = ("facets", "ledgers", "sessions")
+MODULES = ("facets", "ledgers", "memory", "sessions")
 HEADER = "# Generated from {source} by tools/twins.py: do not edit.\n\n"
 _CLASSES = re.compile(
-    r"\b(_?)(Session|Frame|Ledger|Conversation|\w+Facet|(?:Conversation|Ledger)Base|(?:Frame|Turn)Block)\b"
+    r"\b(_?)(Session|Frame|Ledger|Conversation|\w+Facet|(?:Conversation|Engine|Ledger)Base|(?:Frame|Turn)Block)\b"
 )
 _METHODS = re.compile(r"(?=^    (?:def |@))", re.MULTILINE)
 _DRIVES = re.compile(r"(self|other|into)\.(_drive|_run|_run_own|_run_in_ledger_of|_open_fork)\(")

@@ -98,6 +98,8 @@
     │   ├── RoleTooNarrow        a role that sees one tenant cannot work on all
     │   ├── ServerTooOld         a PostgreSQL that is too old
     │   └── UnsafeSqlite         an SQLite with the WAL-reset bug
+    ├── MemoryFailed             a long-term memory of the caller failed
+    ├── EmbedderFailed           an embedder failed, or returned something else than vectors
     └── ExtraMissing (also an ImportError): an optional package is not installed
 
 Law: the docstring of a class is its message: what happened, with which value, what to do, what is safe. The keyword
@@ -944,6 +946,21 @@ class UnsafeSqlite(StorageError):
 
     version: str
     needed: str
+
+
+class MemoryFailed(HoldfastError):
+    """The memory {memory!r} failed in {operation}(): {reason}. Nothing of this store is lost. Try again when it works."""
+
+    memory: str
+    operation: str
+    reason: str
+
+
+class EmbedderFailed(HoldfastError):
+    """The embedder {embedder!r} failed: {reason}. Its texts are found by their words meanwhile, and are tried again."""
+
+    embedder: str
+    reason: str
 
 
 class ExtraMissing(HoldfastError, ImportError):

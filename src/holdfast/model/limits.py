@@ -276,6 +276,8 @@ PASSAGE_EVENTS = 500
 """Events of a session that are indexed for recall at once."""
 PASSAGE_BODY_BYTES = 256 << 10
 """The beginning of a large body that is indexed for recall."""
+PASSAGE_PARTS = 1_000
+"""Passages of one message."""
 INDEX_EVENTS = 100_000
 """Events of a session that one call indexes at most before it searches; the next call continues."""
 RECALL_CANDIDATES = 400

@@ -32,6 +32,7 @@ from holdfast.runtime.admin import Admin, Progress
 from holdfast.runtime.async_base import AwaitableFrame
 from holdfast.runtime.async_driver import AsyncStreamLocks, drive_async
 from holdfast.runtime.async_ledgers import AsyncLedger
+from holdfast.runtime.async_memory import AsyncMemoryFacet
 from holdfast.runtime.async_sessions import AsyncSession
 from holdfast.runtime.async_watch import AsyncWatch
 from holdfast.runtime.bodies import split_chunk
@@ -82,6 +83,11 @@ class AsyncEngine:
     def admin(self) -> AsyncAdmin:
         """Maintenance: verify, rebuild, collect, backup, export, import, sweep, the outbox and the feed."""
         return AsyncAdmin(self)
+
+    @property
+    def memory(self) -> AsyncMemoryFacet:
+        """Long-term memory: recall, bootstrap, forget, and the deliveries to it."""
+        return AsyncMemoryFacet(self._drive, self._context)
 
     @property
     def blobs(self) -> AsyncBlobs:

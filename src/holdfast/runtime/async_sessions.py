@@ -15,6 +15,7 @@ from holdfast.flows.facts import observation
 from holdfast.flows.frames import frames, recovery, suspension
 from holdfast.flows.frames.frames import FrameReference
 from holdfast.flows.history import withdrawals
+from holdfast.flows.memory import recall
 from holdfast.flows.packs import assembly
 from holdfast.flows.sessions import diffs, forks, ingest, layers, lifecycle, tools
 from holdfast.flows.sessions import messages as message_flows
@@ -32,6 +33,7 @@ from holdfast.model.frames.frames import (
 )
 from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import StoredEvent
+from holdfast.model.memory.recall import RecalledPassage
 from holdfast.model.names import check_instance, check_options
 from holdfast.model.packs.pack import Brief, Profile
 from holdfast.model.rows import SessionRow
@@ -289,6 +291,16 @@ class _AsyncConversation(AsyncConversationBase):
         return await self._drive(
             withdrawals.restore(self._context, withdrawal, reason=reason, key=key, expect=expect, cause=cause)
         )
+
+    async def search(self, query: str, *, limit: int = 10, budget: int = 4_000) -> tuple[RecalledPassage, ...]:
+        """Search this conversation: also messages that left the view, and tool results behind handles.
+
+            for passage in await session.search("what did the carrier say?"):
+                print(passage.time_us, passage.speaker, passage.text)
+
+        The best passages come first, at most `limit` of them and at most `budget` tokens. `passage.seq` is the message that
+        has the words, and `passage.handle` reads more of a large one. Superseded values are guarded as in a pack."""
+        return await self._drive(recall.search_session(self._context, query, limit=limit, budget=budget))
 
     async def pack(
         self,

@@ -26,6 +26,7 @@ from holdfast.runtime.admin import Admin
 from holdfast.runtime.driver import StreamLocks, drive
 from holdfast.runtime.ledgers import Ledger
 from holdfast.runtime.logs import log_answer
+from holdfast.runtime.memory import MemoryFacet
 from holdfast.runtime.options import SessionOptions
 from holdfast.runtime.sessions import Frame, Session
 from holdfast.runtime.watch import Watch, WatchProgress, build_target, find_source
@@ -61,6 +62,11 @@ class Engine:
     def admin(self) -> Admin:
         """Maintenance: verify, rebuild, collect, backup, export, import, sweep, the outbox and the feed."""
         return Admin(self._drive, self.store, self._blob_store, self._context)
+
+    @property
+    def memory(self) -> MemoryFacet:
+        """Long-term memory: recall, bootstrap, forget, and the deliveries to it."""
+        return MemoryFacet(self._drive, self._context)
 
     @property
     def blobs(self) -> Blobs:

@@ -1,1 +1,1 @@
-"""Flows of long-term memory: delivery of the outbox, and what is learned from ended sessions."""
+"""Long-term memory: index, take, recall, deliver and forget."""
