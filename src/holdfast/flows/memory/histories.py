@@ -12,13 +12,13 @@ from holdfast.core import upcast
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext
 from holdfast.flows.effects import Flow
+from holdfast.flows.memory.index import find_situation
 from holdfast.flows.sessions import lifecycle
 from holdfast.model import limits
 from holdfast.model.memory.recall import SessionHistory
 from holdfast.model.sessions.events import IdentityRefreshed, SessionCreated
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message, Offload
-from holdfast.model.situation.events import SituationUpdated
 
 
 class IdentityTimeline:
@@ -61,28 +61,8 @@ def read_history_pages(engine: EngineContext, offload: Offload, after: int) -> F
 
 
 def read_situation(offload: Offload) -> Flow[dict[str, str]]:
-    """What a conversation had come to, by field. What an erased update replaced is unknown, so it is left out."""
-    fields: dict[str, str] = {}
-    for event in (yield from _read_updates(offload)):
-        if event is None:
-            fields = {}
-        elif event.frame is None:
-            fields = {name: text for name, text in fields.items() if name not in event.cleared} | event.fields
-    return fields
-
-
-def _read_updates(offload: Offload) -> Flow[list[SituationUpdated | None]]:
-    """The updates of the situation in a conversation, oldest first; None for an erased one."""
-    updates: list[SituationUpdated | None] = []
-    before = offload.last + 1
-    while before > offload.first:
-        page = yield from effects.read_back(offload.scope.stream, before, limits.READ_EVENTS, (SituationUpdated.name,))
-        for recorded in page:
-            event = upcast.decode_event(recorded)
-            if recorded.seq >= offload.first:
-                updates.append(event if isinstance(event, SituationUpdated) else None)
-        before = page[-1].seq if len(page) == limits.READ_EVENTS else 0
-    return updates[::-1]
+    """What a conversation had come to, by field."""
+    return {name: text for name, (_, _, text) in (yield from find_situation(offload)).items()}
 
 
 class HistoryParts:

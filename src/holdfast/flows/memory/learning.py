@@ -14,13 +14,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from holdfast import codec
 from holdfast.core import upcast
-from holdfast.errors import VersionConflict
+from holdfast.errors import MemoryFailed, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.context import (
     EngineContext,
@@ -67,9 +67,15 @@ class _Lesson(msgspec.Struct, frozen=True):
         return f"{LEARNED}:{self.utterance.time_us}:{self.offload.key}:{self.utterance.seq}"
 
 
-def learn(engine: EngineContext, offload: Offload, *, by_rules: bool = False) -> Flow[int]:
+def learn(
+    engine: EngineContext,
+    offload: Offload,
+    *,
+    by_rules: bool = False,
+    keep: Callable[[], Flow[None]] | None = None,
+) -> Flow[int]:
     """Learn the facts that the user stated in an ended conversation: how many are new. `by_rules` leaves the extractor
-    out, as if there were none."""
+    out, as if there were none. `keep` runs before each message, and may stop it by an error."""
     context = SessionContext(engine, offload.scope)
     state = yield from load_session_state(offload.scope.stream, engine.cache, fresh=True)
     ledger = find_user_ledger(context, state)
@@ -90,6 +96,8 @@ def learn(engine: EngineContext, offload: Offload, *, by_rules: bool = False) ->
             if message.role == "user" and message.seq not in observed and _may_teach(ledger, speaker, identities):
                 lesson = _Lesson(offload, utterance, message.id, tuple(previous))
                 then = msgspec.structs.replace(state, identity=speaker)
+                if keep is not None:
+                    yield from keep()
                 learned += yield from _learn_message(context, then, lesson, ledger, extractor)
             previous.append(utterance)
     return learned
@@ -168,8 +176,12 @@ def _propose(
     context: SessionContext, extractor: Extractor | None, observation: Observation
 ) -> Flow[tuple[Proposal, ...]]:
     if extractor is not None:
-        answer = yield from effects.run_outside(functools.partial(extractor.extract, observation))
-        return (yield from _take_answer(context, answer))
+        extract = functools.partial(extractor.extract, observation)
+        try:
+            answer = yield from effects.run_outside(extract, timeout_s=limits.DELIVERY_TIMEOUT_S)
+            return (yield from _take_answer(context, answer))
+        except Exception as error:
+            raise MemoryFailed(memory=extractor.name, operation="extract", reason=type(error).__name__) from error
     from holdfast.text.detect.detector import RuleDetector  # noqa: PLC0415 - loaded only when it is used
 
     return (yield from effects.run_outside(functools.partial(RuleDetector().detect, observation)))
