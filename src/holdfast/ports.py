@@ -18,6 +18,7 @@ from holdfast.model.history.views import SummaryDraft
 from holdfast.model.log import Append, AppendResult, FeedPage, Snapshot, StoredEvent, StoreTotals, StreamHead
 from holdfast.model.memory.deliveries import Delivery
 from holdfast.model.memory.passages import (
+    IndexedPassage,
     IndexMark,
     MemorySubject,
     Passage,
@@ -178,7 +179,13 @@ class PassageIndex(Protocol):
 
     def index_passages(self, batch: PassageBatch) -> bool:
         """Store passages and the mark of their stream. False, and nothing is stored, if the mark is not the one before:
-        another process was faster. Passages that exist already are replaced, and stay taken."""
+        another process was faster. The batch replaces what is stored of the messages between the two marks, or up to the
+        new mark if its format is another one; what was taken stays taken. Passages of erased events are left out. A mark
+        beyond the end of the stream raises VersionConflict."""
+
+    def adopt_passages(self, passages: Sequence[IndexedPassage]) -> None:
+        """Store taken passages of another store, whose events may be erased. Those that exist already are replaced. Their
+        streams must exist. No mark changes."""
 
     def index_marks(self, streams: Sequence[StreamId]) -> dict[StreamId, IndexMark]:
         """Return the marks of these streams; those without any are left out."""

@@ -50,6 +50,8 @@ class StreamWrite(msgspec.Struct, frozen=True, gc=False):
     seqs that a fork shares, which are in other streams, nothing is erased there."""
     base: StreamHead | None = None
     """For a new stream that is a fork: where it continues another one. Its events are numbered and chained after this."""
+    keeps_taken: bool = False
+    """With `erase`: passages of these events that long-term memory has taken stay. For a session that is destroyed."""
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import TypeVar, cast
@@ -40,15 +40,18 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import BY_KEY, ColumnValues, EntryRow, FactRow, Row, RowOrder
 from holdfast.storage import common
 from holdfast.storage.changes import ChangeListener, ChangeListeners
+from holdfast.storage.memory_index import MemoryDeliveries, MemoryIndex
 from holdfast.storage.scores import is_within, rank_rows
 
 R = TypeVar("R", bound=Row)
 
 
-class MemoryStore:
+class MemoryStore(MemoryIndex, MemoryDeliveries):
     """An event store in memory. It ends with the process."""
 
     def __init__(self) -> None:
+        MemoryIndex.__init__(self)
+        MemoryDeliveries.__init__(self)
         self._lock = threading.RLock()
         self._streams: dict[StreamId, list[StoredEvent]] = {}
         self._order: list[tuple[StreamId, int]] = []
@@ -116,18 +119,19 @@ class MemoryStore:
 
     def _store_extras(self, write: StreamWrite) -> None:
         if write.erase:
-            self._erase(write.stream, write.erase)
+            self._erase(write.stream, write.erase, keeps_taken=write.keeps_taken)
         if write.snapshot is not None:
             self._snapshots[write.stream] = write.snapshot
         self._put_rows(write.stream, write.rows)
 
-    def _erase(self, stream: StreamId, seqs: Sequence[int]) -> None:
+    def _erase(self, stream: StreamId, seqs: Sequence[int], *, keeps_taken: bool) -> None:
         events = self._streams[stream]
         start = events[0].seq
         for at in (seq - start for seq in seqs if seq >= start):
             events[at] = msgspec.structs.replace(events[at], payload=None, salt=None)
         self._snapshots.pop(stream, None)
         self._drop_rows(stream)
+        self._erase_passages(stream, seqs, keeps_taken=keeps_taken)
 
     def _put_rows(self, stream: StreamId, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -170,6 +174,7 @@ class MemoryStore:
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
         bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
+        keep_taken: Collection[StreamId] = (),
     ) -> None:
         with self._open_lock():
             heads: dict[StreamId, StreamHead] = {}
@@ -185,7 +190,7 @@ class MemoryStore:
             self._add_events(events)
             self._index_keys(events)
             for stream, seqs in erase.items():
-                self._erase(stream, seqs)
+                self._erase(stream, seqs, keeps_taken=stream in keep_taken)
             for stream, new_rows in rows.items():
                 self._put_rows(stream, new_rows)
             self._snapshots.update(snapshots)

@@ -94,6 +94,13 @@ class PassageBatch(msgspec.Struct, frozen=True, kw_only=True):
     mark: IndexMark
     passages: tuple[IndexedPassage, ...]
 
+    @property
+    def start(self) -> int:
+        """The last event before those that the batch covers. 0 if the stream is indexed again from its start."""
+        before = self.before
+        is_next = before is not None and before.format == self.mark.format and before.version <= self.mark.version
+        return before.version if before is not None and is_next else 0
+
 
 class StreamSpan(NamedTuple):
     """The events `first` to `last` of a stream."""
@@ -122,6 +129,7 @@ class PassageFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Only of sessions with these names; empty for all."""
     since_us: int | None = None
     until_us: int | None = None
+    """Both inclusive."""
 
 
 class PassageQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ connection commits, and forgotten when a transaction fails.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +20,7 @@ from holdfast.model.rows import TABLES, Row
 from holdfast.storage import common
 from holdfast.storage.sql import load_statements
 from holdfast.storage.sqlite.connections import FOLDER
+from holdfast.storage.sqlite.passage_log import PassageLog
 
 SQL = load_statements(FOLDER)
 
@@ -53,6 +54,7 @@ class SqliteLog:
         self._are_totals_stored = True
         self._needs_purge = False
         """Facts were erased: the index still has their words, marked as deleted."""
+        self.passages = PassageLog(connection, self._head)
 
     def begin(self) -> None:
         if self.connection.in_transaction:  # left open by an interrupted thread
@@ -72,13 +74,14 @@ class SqliteLog:
         if self._needs_purge:
             self._cursor.execute(SQL["purge_words"])
             self._needs_purge = False
+        self.passages.finish()
         if not self._are_totals_stored:
             self._cursor.execute(SQL["set_log_totals"], (self._events, self._streams, self._feed))
         self._cursor.execute("COMMIT")
 
     def roll_back(self) -> None:
         self._data_version = -1
-        self._needs_purge = False
+        self._needs_purge = self.passages.needs_purge = False
         self._cursor = self.connection.cursor()  # an interrupted thread may have left a statement in the other
         if self.connection.in_transaction:
             self._cursor.execute("ROLLBACK")
@@ -108,6 +111,7 @@ class SqliteLog:
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
         bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
+        keep_taken: Collection[StreamId] = (),
     ) -> None:
         for event in events:
             stream_no, head = self._head(event.stream)
@@ -121,7 +125,7 @@ class SqliteLog:
             stream_no = self._move_head(stream_no, StreamHead(event.stream, event.seq, event.hash))
             self._add_events(stream_no, [event])
         for stream, seqs in erase.items():
-            self._erase(self._head(stream)[0], seqs)
+            self._erase(self._head(stream)[0], seqs, keeps_taken=stream in keep_taken)
         for stream, new_rows in rows.items():
             self._put_rows(self._head(stream)[0], new_rows)
         for stream, snapshot in snapshots.items():
@@ -180,7 +184,7 @@ class SqliteLog:
 
     def _store_extras(self, stream_no: int, write: StreamWrite) -> None:
         if write.erase:
-            self._erase(stream_no, write.erase)
+            self._erase(stream_no, write.erase, keeps_taken=write.keeps_taken)
         if write.snapshot is not None:
             self._put_snapshot(stream_no, write.snapshot)
         self._put_rows(stream_no, write.rows)
@@ -189,12 +193,13 @@ class SqliteLog:
         values = (stream_no, snapshot.version, snapshot.format, snapshot.state)
         self._cursor.execute(SQL["put_snapshot"], values)
 
-    def _erase(self, stream_no: int, seqs: Sequence[int]) -> None:
+    def _erase(self, stream_no: int, seqs: Sequence[int], *, keeps_taken: bool) -> None:
         for seq in seqs:
             self._cursor.execute(SQL["erase"], (stream_no, seq))
         self._cursor.execute(SQL["drop_snapshot"], (stream_no,))
         self._needs_purge |= bool(self._cursor.execute(SQL["has_facts"], (stream_no,)).get)
         self._drop_rows(stream_no)
+        self.passages.erase(stream_no, seqs, keeps_taken=keeps_taken)
 
     def _put_rows(self, stream_no: int, rows: Sequence[Row]) -> None:
         for row in rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
@@ -22,8 +22,10 @@ from holdfast.storage.changes import ChangeListener
 from holdfast.storage.sql import Migration, SqlDialect, row_of, select_rows
 from holdfast.storage.sqlite.connections import ReaderPool, connect, translate_errors
 from holdfast.storage.sqlite.file_changes import FileChanges
+from holdfast.storage.sqlite.index import SqliteIndex
 from holdfast.storage.sqlite.log import SQL, SqliteLog, find_by_key, read_head
 from holdfast.storage.sqlite.migrate import migrate, shipped_migrations
+from holdfast.storage.sqlite.passage_log import SQL as PASSAGE_SQL
 from holdfast.storage.sqlite.search import search_facts
 from holdfast.storage.sqlite.writer import SqliteWriter
 
@@ -38,7 +40,7 @@ DIALECT = SqlDialect(
 )
 
 
-class SqliteStore:
+class SqliteStore(SqliteIndex):
     """An event store on one SQLite file. Open it once in each process; threads can share it, forked processes
     cannot."""
 
@@ -117,8 +119,9 @@ class SqliteStore:
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
         bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
+        keep_taken: Collection[StreamId] = (),
     ) -> None:
-        self._write(lambda log: log.adopt(events, rows, erase, snapshots, bases))
+        self._write(lambda log: log.adopt(events, rows, erase, snapshots, bases, keep_taken))
         self._changes.announce(event.stream for event in events)
         if erase:
             self._clear_log()
@@ -275,6 +278,8 @@ def _find_faults(connection: apsw.Connection) -> Iterator[str]:
             yield f"a row of {table.table} for the {of} {name!r} is stored with another stream"
     for (row_no,) in connection.execute(SQL["strange_fact_words"]):
         yield f"row {row_no} of fact_rows does not match its words in the index"
+    for (fault,) in connection.execute(PASSAGE_SQL["strange_passages"]):
+        yield str(fault)
     for (position,) in connection.execute(SQL["lost_events"]):
         yield f"the event at position {position} belongs to no stream"
     for (position,) in connection.execute(SQL["disordered_events"]):
