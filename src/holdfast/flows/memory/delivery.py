@@ -11,9 +11,9 @@ Laws:
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
@@ -32,7 +32,7 @@ from holdfast.flows.memory.index import index_stream, take_history
 from holdfast.flows.memory.learning import learn
 from holdfast.flows.sessions import lifecycle
 from holdfast.model import limits
-from holdfast.model.memory.deliveries import Delivery, DeliveryOutcome, DeliveryReport
+from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryOutcome, DeliveryReport
 from holdfast.model.memory.recall import SessionHistory
 from holdfast.model.names import check_name, check_whole
 from holdfast.model.sessions.messages import Offload
@@ -42,6 +42,14 @@ LEASE_US = limits.DELIVERY_LEASE_S * 1_000_000
 _SECOND_US = 1_000_000
 _INDEX_STEP = 10 * limits.PASSAGE_EVENTS
 """Events that are indexed before a claim is looked at again."""
+
+
+_WORKERS = itertools.count(1)
+
+
+def name_worker() -> str:
+    """A name that no other worker has, on any machine."""
+    return f"{os.uname().nodename}:{os.getpid()}:{next(_WORKERS)}"[-limits.NAME_BYTES :]
 
 
 class ClaimLost(Exception):
@@ -74,10 +82,12 @@ class Claim:
         self.delivery = renewed
 
 
-def deliver(engine: EngineContext, *, owner: str, limit: int = 100, lease_us: int = LEASE_US) -> Flow[DeliveryReport]:
+def deliver(
+    engine: EngineContext, *, owner: str | None = None, limit: int = 100, lease_us: int = LEASE_US
+) -> Flow[DeliveryReport]:
     """Deliver entries of the outbox that are due, oldest first, at most `limit` of them. `owner` is the name of the worker:
     no two workers may share one."""
-    check_name("owner", owner)
+    owner = name_worker() if owner is None else check_name("owner", owner)
     check_whole("limit", limit, 1, limits.READ_EVENTS)
     report = DeliveryReport()
     for _ in range(limit):
@@ -227,19 +237,11 @@ def describe_failure(step: str, error: BaseException) -> str:
 # The backlog
 
 
-class Backlog(NamedTuple):
-    """The entries of the outbox that are not acknowledged, up to READ_EVENTS of each kind."""
-
-    waiting: tuple[Delivery, ...]
-    """Oldest first; due, in work, or tried again later."""
-    set_aside: tuple[Delivery, ...]
-
-
-def read_backlog(engine: EngineContext) -> Flow[Backlog]:
+def read_backlog(engine: EngineContext) -> Flow[DeliveryBacklog]:
     """What waits for long-term memory, and what was set aside."""
     waiting = yield from effects.deliveries(engine.tenant, set_aside=False, limit=limits.READ_EVENTS)
     set_aside = yield from effects.deliveries(engine.tenant, set_aside=True, limit=limits.READ_EVENTS)
-    return Backlog(waiting, set_aside)
+    return DeliveryBacklog(waiting=waiting, set_aside=set_aside)
 
 
 def requeue(engine: EngineContext, delivery: Delivery) -> Flow[None]:

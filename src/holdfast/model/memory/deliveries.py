@@ -58,3 +58,12 @@ class DeliveryReport(msgspec.Struct, frozen=True, kw_only=True):
             failed=(*self.failed, *([outcome.delivery] if outcome.is_failed else [])),
             facts=self.facts + outcome.facts,
         )
+
+
+class DeliveryBacklog(msgspec.Struct, frozen=True, kw_only=True):
+    """The entries of the outbox that are not acknowledged, oldest first, up to READ_EVENTS of each kind."""
+
+    waiting: tuple[Delivery, ...] = ()
+    """They are due, in work, or tried again later."""
+    set_aside: tuple[Delivery, ...] = ()
+    """They failed too often: engine.memory.requeue() makes them due again."""
