@@ -231,6 +231,10 @@ class DeliveryQueue(Protocol):
     ) -> tuple[Delivery, ...]:
         """Claim entries of the outbox that are due, oldest first. Until the lease is over, no other worker gets them."""
 
+    def renew_offload(self, delivery: Delivery) -> bool:
+        """Keep a claim until `delivery.until_us`. False, and nothing is stored, if the entry is acknowledged, or another
+        worker has claimed it since."""
+
     def release_offload(self, delivery: Delivery) -> bool:
         """Store the outcome of a failed delivery: when to try it again, its error, whether it is set aside. False, and
         nothing is stored, if another worker has claimed it since."""

@@ -325,6 +325,40 @@ def build_verdicts(events: Sequence[StoredEvent]) -> tuple[ObservedProposal, ...
     return tuple(verdicts)
 
 
+def find_user_ledger(context: SessionContext, state: SessionState) -> LedgerId | None:
+    """The user's ledger that takes new facts in the messages of the user; None if policy or the session has none."""
+    home = _choose_ledger(context, state, "user")
+    return home if home.kind == "user" else None
+
+
+def judge_message(
+    context: SessionContext,
+    state: SessionState,
+    utterance: Utterance,
+    previous: tuple[Utterance, ...],
+    propose: Callable[[Observation], Flow[tuple[object, ...]]],
+) -> Flow[tuple[list[ObservedProposal], FactWriter]]:
+    """What policy makes of the proposals in a recorded message, as of its time, and who writes the facts. Nothing is
+    stored. `state` has the identity of the speaker."""
+    writer = _speaker_writer(context, state, utterance.role)
+    candidates = yield from _find_candidates(context, state, utterance, writer)
+    observation = Observation(
+        message=msgspec.structs.replace(utterance, seq=0),
+        previous=previous,
+        facts=tuple(_build_candidate(name, each.fact) for name, each in candidates.items()),
+        now_us=utterance.time_us,
+    )
+    proposed = yield from propose(observation)
+    own = {name for name, each in candidates.items() if _is_stated_in(each.fact, context, utterance.seq)}
+    target = _choose_ledger(context, state, utterance.role)
+    verdicts = [
+        _judge_proposal(context, each, candidates, writer, target)
+        for each in proposed
+        if isinstance(each, Proposal) and _is_valid_proposal(each, observation) and each.fact not in own
+    ]
+    return verdicts, writer
+
+
 def _limit_size(verdicts: list[ObservedProposal]) -> list[ObservedProposal]:
     """As many proposals as one event can hold. The others are ignored, and stored without their values."""
     left = limits.PAYLOAD_BYTES // 2
