@@ -20,6 +20,7 @@ from holdfast.core.sessions.decide import (
     decide_end,
     decide_erasure,
     decide_fork,
+    decide_model_uses,
     decide_recording,
     decide_timeout,
     session_not_found,
@@ -52,6 +53,7 @@ from holdfast.model.sessions.commands import (
     ForkSession,
     LayerCommand,
     RecordMessages,
+    RecordModelUses,
     RefreshIdentity,
     ResetSession,
     StartCall,
@@ -105,6 +107,7 @@ def _decide_beginning(
 def _decide_in_room(
     state: SessionState,
     command: BranchSession
+    | RecordModelUses
     | RecordPack
     | CompactContext
     | RedactContext
@@ -121,8 +124,9 @@ def _decide_in_room(
     inputs: DecisionInput,
 ) -> tuple[Event, ...]:
     """Commands of the rooms. One that starts something new needs an open session."""
-    if isinstance(command, BranchSession):
-        return forks.decide_branch(state, command)
+    if isinstance(command, BranchSession | RecordModelUses):  # a closed session takes these, too
+        is_branch = isinstance(command, BranchSession)
+        return forks.decide_branch(state, command) if is_branch else decide_model_uses(state, command, inputs)
     if isinstance(command, EntryCommand):
         return entries_decide.decide(state, command, inputs)
     if isinstance(command, RecordPack):
