@@ -124,9 +124,8 @@ def _decide_in_room(
     inputs: DecisionInput,
 ) -> tuple[Event, ...]:
     """Commands of the rooms. One that starts something new needs an open session."""
-    if isinstance(command, BranchSession | RecordModelUses):  # a closed session takes these, too
-        is_branch = isinstance(command, BranchSession)
-        return forks.decide_branch(state, command) if is_branch else decide_model_uses(state, command, inputs)
+    if isinstance(command, BranchSession | RecordModelUses):
+        return _decide_note(state, command, inputs)
     if isinstance(command, EntryCommand):
         return entries_decide.decide(state, command, inputs)
     if isinstance(command, RecordPack):
@@ -153,6 +152,15 @@ def _decide_in_room(
     if isinstance(command, PushFrame | StartCall | ResumeActor):
         check_open(state, command.scope)
     return frames_decide.decide(state, command, inputs)
+
+
+def _decide_note(
+    state: SessionState, command: BranchSession | RecordModelUses, inputs: DecisionInput
+) -> tuple[Event, ...]:
+    """What is noted in a closed session, too."""
+    if isinstance(command, BranchSession):
+        return forks.decide_branch(state, command)
+    return decide_model_uses(state, command, inputs)
 
 
 def _decide_turn(state: SessionState, command: TurnCommand, inputs: DecisionInput) -> tuple[Event, ...]:
