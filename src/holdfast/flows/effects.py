@@ -17,6 +17,23 @@ from holdfast import codec
 from holdfast.model import limits
 from holdfast.model.facts.fact import FactQuery
 from holdfast.model.log import Append, AppendResult, FeedPage, Snapshot, StoredEvent, StoreTotals, StreamHead
+from holdfast.model.memory.deliveries import Delivery
+from holdfast.model.memory.passages import (
+    IndexedPassage,
+    IndexMark,
+    MemorySubject,
+    Passage,
+    PassageBatch,
+    PassageFilter,
+    PassageKey,
+    PassageMatches,
+    PassageQuery,
+    PassageTotals,
+    PlaceSpan,
+    StreamSpan,
+    VectorQuery,
+)
+from holdfast.model.memory.recall import ForgetReport
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
 from holdfast.model.sessions.forks import FORK_EVENTS, ForkOrigin, ForkSegment
@@ -87,8 +104,10 @@ def adopt(
     erase: Mapping[StreamId, Sequence[int]],
     snapshots: Mapping[StreamId, Snapshot],
     bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
+    keep_taken: Mapping[StreamId, Sequence[int]] = MappingProxyType({}),
 ) -> Flow[None]:
-    yield StoreCall("adopt", (events, rows, erase, snapshots, bases))
+    options = {"keep_taken": keep_taken} if keep_taken else {}
+    yield StoreCall("adopt", (events, rows, erase, snapshots, bases), options)
 
 
 def find(tenant: str, key: str) -> Flow[tuple[StoredEvent, ...]]:
@@ -272,3 +291,89 @@ def check() -> Flow[tuple[str, ...]]:
 def totals() -> Flow[StoreTotals]:
     answer: StoreTotals = yield StoreCall("totals")
     return answer
+
+
+# Only for a store that has them: see ports.PassageIndex and ports.DeliveryQueue.
+
+
+def index_passages(batch: PassageBatch) -> Flow[bool]:
+    answer: bool = yield StoreCall("index_passages", (batch,))
+    return answer
+
+
+def adopt_passages(passages: Sequence[IndexedPassage]) -> Flow[None]:
+    yield StoreCall("adopt_passages", (passages,))
+
+
+def index_marks(streams: Sequence[StreamId]) -> Flow[dict[StreamId, IndexMark]]:
+    answer: dict[StreamId, IndexMark] = yield StoreCall("index_marks", (streams,))
+    return answer
+
+
+def take_passages(span: StreamSpan, hidden: Sequence[StreamSpan] = ()) -> Flow[int]:
+    answer: int = yield StoreCall("take_passages", (span, hidden))
+    return answer
+
+
+def match_passages(query: PassageQuery) -> Flow[PassageMatches]:
+    answer: PassageMatches = yield StoreCall("match_passages", (query,))
+    return answer
+
+
+def passages_at(visible: PassageFilter, places: Sequence[PlaceSpan], limit: int) -> Flow[tuple[Passage, ...]]:
+    answer: tuple[Passage, ...] = yield StoreCall("passages_at", (visible, places, limit))
+    return answer
+
+
+def read_passages(visible: PassageFilter, keys: Sequence[PassageKey]) -> Flow[tuple[Passage, ...]]:
+    answer: tuple[Passage, ...] = yield StoreCall("read_passages", (visible, keys))
+    return answer
+
+
+def recent_passages(visible: PassageFilter, limit: int) -> Flow[tuple[Passage, ...]]:
+    answer: tuple[Passage, ...] = yield StoreCall("recent_passages", (visible, limit))
+    return answer
+
+
+def passage_totals(visible: PassageFilter) -> Flow[PassageTotals]:
+    answer: PassageTotals = yield StoreCall("passage_totals", (visible,))
+    return answer
+
+
+def forget_passages(subject: MemorySubject) -> Flow[ForgetReport]:
+    answer: ForgetReport = yield StoreCall("forget_passages", (subject,))
+    return answer
+
+
+def unembedded_passages(tenant: str, embedder: str, limit: int) -> Flow[tuple[Passage, ...]]:
+    answer: tuple[Passage, ...] = yield StoreCall("unembedded_passages", (tenant, embedder, limit))
+    return answer
+
+
+def put_vectors(embedder: str, vectors: Sequence[tuple[PassageKey, Sequence[float]]]) -> Flow[None]:
+    yield StoreCall("put_vectors", (embedder, vectors))
+
+
+def match_vectors(query: VectorQuery) -> Flow[tuple[tuple[Passage, float], ...]]:
+    answer: tuple[tuple[Passage, float], ...] = yield StoreCall("match_vectors", (query,))
+    return answer
+
+
+def claim_offloads(tenant: str, owner: str, now_us: int, lease_us: int, limit: int) -> Flow[tuple[Delivery, ...]]:
+    options = {"owner": owner, "now_us": now_us, "lease_us": lease_us, "limit": limit}
+    answer: tuple[Delivery, ...] = yield StoreCall("claim_offloads", (tenant,), options)
+    return answer
+
+
+def release_offload(delivery: Delivery) -> Flow[bool]:
+    answer: bool = yield StoreCall("release_offload", (delivery,))
+    return answer
+
+
+def deliveries(tenant: str, limit: int, *, set_aside: bool | None = None) -> Flow[tuple[Delivery, ...]]:
+    answer: tuple[Delivery, ...] = yield StoreCall("deliveries", (tenant,), {"set_aside": set_aside, "limit": limit})
+    return answer
+
+
+def requeue_offload(delivery: Delivery, now_us: int) -> Flow[None]:
+    yield StoreCall("requeue_offload", (delivery, now_us))

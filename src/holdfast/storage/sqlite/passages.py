@@ -1,6 +1,7 @@
 """Search passages with FTS5.
 
-Laws: a query of the index names the shelves that may be seen, so it walks over nothing else. Common terms add to scores only.
+Laws: a query of the index names the shelves that may be seen, so it walks over nothing else. Common terms only add to
+scores.
 """
 
 from __future__ import annotations
@@ -72,9 +73,7 @@ class PassageReader:
 
     def _read_shelves(self, statement: str, values: tuple[Any, ...]) -> dict[int, Shelf]:
         found = self._connection.execute(SQL[statement], values)
-        return {
-            row[0]: Shelf(*row[:5], tuple(msgspec.json.decode(row[5])) if row[5] else (), row[6]) for row in found
-        }
+        return {row[0]: Shelf(*row[:5], tuple(msgspec.json.decode(row[5])) if row[5] else (), row[6]) for row in found}
 
     def match(self, query: PassageQuery, terms: Sequence[str]) -> PassageMatches:
         walk = _IndexWalk(self._connection, self._sight)
