@@ -10,12 +10,23 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.testing.conformance import BlobStoreContract, EventStoreContract
+    from holdfast.testing.conformance import (
+        BlobStoreContract,
+        DeliveryQueueContract,
+        EventStoreContract,
+        PassageIndexContract,
+    )
     from holdfast.testing.strategies import store_machine
 
-__all__ = ["BlobStoreContract", "EventStoreContract", "store_machine"]
+__all__ = [
+    "BlobStoreContract",
+    "DeliveryQueueContract",
+    "EventStoreContract",
+    "PassageIndexContract",
+    "store_machine",
+]
 
-_PARTS = ("forks", "log", "search", "state")
+_PARTS = ("deliveries", "forks", "log", "passages", "search", "state")
 """The parts of the contract of event stores."""
 
 
