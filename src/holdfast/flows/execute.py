@@ -141,7 +141,9 @@ class _StreamChanges:
         )
         rows = (*self._replay_rows, *self._fold.build_rows())
         snapshot = build_snapshot(self.stream, 0 if self.erase else self.version, self.state)
-        return StreamWrite(self.stream, self.version, new, rows, snapshot, self.erase, self.base)
+        is_destroyed = isinstance(self.state, SessionState) and self.state.status == "destroyed"
+        write = StreamWrite(self.stream, self.version, new, rows, snapshot, self.erase, self.base)
+        return msgspec.structs.replace(write, keeps_taken=is_destroyed) if self.erase else write
 
 
 def execute(batch: CommandBatch, cache: StateCache, ids: IdSource, *, is_exclusive: bool = False) -> Flow[Execution]:
