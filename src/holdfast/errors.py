@@ -33,6 +33,7 @@
     │   │   └── ParentFrameNotFound
     │   ├── ReservationNotFound
     │   ├── HandleNotFound
+    │   ├── NoHandleFits
     │   ├── TokenInvalid             not a suspension token of this tenant
     │   ├── FactNotFound             no such fact, or the reader may not know of it
     │   ├── ProposalNotFound
@@ -421,6 +422,14 @@ class HandleNotFound(NotFound):
 
     session: str
     handle: str
+
+
+class NoHandleFits(NotFound):
+    """No handle in the semantic tier of the session {session!r} fits the query {query!r}. Move one there with
+    page_out(handle, tier="semantic"), or pass the id of a handle."""
+
+    session: str
+    query: str
 
 
 class TokenInvalid(NotFound):
