@@ -182,9 +182,18 @@ def _propose(
             return (yield from _take_answer(context, answer))
         except Exception as error:
             raise MemoryFailed(memory=extractor.name, operation="extract", reason=type(error).__name__) from error
-    from holdfast.text.detect.detector import RuleDetector  # noqa: PLC0415 - loaded only when it is used
+    return (yield from effects.run_outside(functools.partial(_detect, observation)))
 
-    return (yield from effects.run_outside(functools.partial(RuleDetector().detect, observation)))
+
+def _detect(observation: Observation) -> tuple[Proposal, ...]:
+    from holdfast.text.detect.detector import RuleDetector  # noqa: PLC0415 - loaded only when it is used
+    from holdfast.text.detect.own_statements import find_own_statements, is_doubtful  # noqa: PLC0415 - the same
+
+    if is_doubtful(observation.message.text):
+        return ()
+    own = find_own_statements(observation)
+    taken = {each.new for each in own}
+    return (*own, *(each for each in RuleDetector().detect(observation) if each.new is None or each.new not in taken))
 
 
 def _take_answer(_context: SessionContext, answer: Iterable[Proposal]) -> Flow[tuple[Proposal, ...]]:
@@ -203,14 +212,16 @@ def _is_certain(verdict: ObservedProposal, ledger: LedgerId, utterance: Utteranc
         return proposal.fact is not None and (not is_model or any(each.seq == 0 for each in own))
     if proposal.new is None or proposal.new.seq != 0:
         return False
-    words = utterance.text[proposal.new.start : proposal.new.end]
-    return not is_model or _has_words(words, value_text(proposal.value))
+    if isinstance(proposal.value, bool) and not is_model:
+        return True  # the rules read the opposite of what was
+    return _has_words(utterance.text[proposal.new.start : proposal.new.end], value_text(proposal.value))
 
 
 def _has_words(text: str, value: str) -> bool:
     """Whether a value is in a text word for word, whatever its case and its spaces."""
     wanted = one_line(value).casefold()
-    return bool(wanted) and wanted in one_line(text).casefold()
+    said = one_line(text).casefold()
+    return bool(wanted) and (wanted in said or wanted in said.replace(",", ""))
 
 
 def _build_change(context: SessionContext, verdict: ObservedProposal, lesson: _Lesson) -> LedgerCommand:
