@@ -222,6 +222,8 @@ DETECTED_MATCHES = 2_000
 """Facts of a ledger that are ranked to find those: the facts with the rarest words of the message."""
 PROPOSALS = 64
 """Proposals of one call of a detector."""
+MODEL_USES = 64
+"""Uses of models that are recorded at once."""
 DETECTED_BEFORE = 12
 """Earlier messages in the input of a detector."""
 SEARCH_WORDS = 64
@@ -312,3 +314,18 @@ DELIVERY_FIRST_PAUSE_S = 1
 """The pause after the first failure of a delivery. It doubles with each further one."""
 DELIVERY_LONGEST_PAUSE_S = 3_600
 """The longest pause between two tries."""
+
+MODEL_TIMEOUT_S = 60.0
+"""How long a call of a model may take, repairs included. A call of an embedder, too."""
+MODEL_ANSWER_TOKENS = 2_000
+"""The tokens of a model's answer, unless the caller says otherwise."""
+MODEL_TEXT_CHARS = 60_000
+"""The characters of a conversation, or of a message, that a prompt quotes. The middle of a longer one is left out."""
+MODEL_ANSWERS = 1_000
+"""Answers that a detector or an extractor remembers. It forgets the ones that were used the longest ago."""
+MODEL_CONFIDENCE = 0.9
+"""The highest confidence of a proposal of a model, unless the caller says otherwise."""
+EMBEDDED_TEXTS = 64
+"""Texts that an embedder takes at once; more are embedded in several steps."""
+EMBEDDED_TOKENS = 256
+"""Tokens of a text that the local embedder reads. The rest of a longer text is left out."""

@@ -115,9 +115,7 @@ class MemoryIndex:
         counts = {term: count for term in terms if (count := sum(len(side.get(term, ())) for side in found))}
         scores = [passages.score_rows(side, counts, len(visible)) for side in found]
         best = passages.share_limit(scores, query.limit)
-        return PassageMatches(
-            passages=tuple(visible[at].passage for at in best), counts=counts, total=len(visible)
-        )
+        return PassageMatches(passages=tuple(visible[at].passage for at in best), counts=counts, total=len(visible))
 
     def passages_at(self, visible: PassageFilter, places: Sequence[PlaceSpan], limit: int) -> tuple[Passage, ...]:
         common.check_limit(limit)
