@@ -53,7 +53,7 @@ _FOREIGN_TEXT = re.compile(
     re.IGNORECASE,
 )
 _DOUBT = re.compile(
-    r"\b(?:or|right|correct|sure|still|wrong|is it|was it|isn't it|what|which)\b[^.!?]*\?", re.IGNORECASE
+    r"\b(?:or|right|correct|sure|still|wrong|is it|was it|isn't it|what|which)\b(?:[^.!?]|\.(?=\w))*\?", re.IGNORECASE
 )
 """A question that may be about the statement itself."""
 _INTRODUCTION = re.compile(r",?\s(?:and\s)?I(?:'\w+)?\s")
