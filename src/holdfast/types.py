@@ -39,6 +39,7 @@ from holdfast.model.history.ranges import LedgerFacts
 from holdfast.model.history.views import HistoryView, Summary, SummaryDraft, TranscriptView
 from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import FeedEvent, FeedPage, StoredEvent, StoreTotals
+from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryReport
 from holdfast.model.names import LedgerId, Scope, StreamId, shorten_name
 from holdfast.model.packs.pack import (
     Exposure,
@@ -84,6 +85,9 @@ __all__ = [
     "CopyReport",
     "CustomStrategy",
     "Data",
+    "Delivery",
+    "DeliveryBacklog",
+    "DeliveryReport",
     "Deltas",
     "Dispute",
     "EngineOptions",
