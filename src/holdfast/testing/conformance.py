@@ -28,6 +28,7 @@ from holdfast.ports import BlobStore, EventStore
 from holdfast.testing.appends import LOOKALIKES, run_in_threads
 from holdfast.testing.contract_forks import ForkContract
 from holdfast.testing.contract_log import AdoptContract, AppendContract, EraseContract, KeyContract, ReadContract
+from holdfast.testing.contract_memory import MemoryContract
 from holdfast.testing.contract_search import SearchContract
 from holdfast.testing.contract_state import (
     CloseContract,
@@ -38,7 +39,7 @@ from holdfast.testing.contract_state import (
 )
 from holdfast.testing.strategies import store_machine
 
-__all__ = ["BlobStoreContract", "EventStoreContract", "store_machine"]
+__all__ = ["BlobStoreContract", "EventStoreContract", "MemoryContract", "store_machine"]
 
 
 class EventStoreContract(
