@@ -29,7 +29,7 @@ def build_twin(source: str, name: str) -> str:
     head = head.replace("from holdfast.runtime.base ", "from holdfast.runtime.async_base ")
     for module in MODULES:
         head = head.replace(f"from holdfast.runtime.{module} ", f"from holdfast.runtime.async_{module} ")
-    head = re.sub(r"\b(read_handle_tool|situation_tool)\b", r"async_\1", head)
+    head = re.sub(r"\b(read_handle_tool|recall_memory_tool|situation_tool)\b", r"async_\1", head)
     head = head.replace("here it blocks", "here it is awaited")
     body = "".join(_rename_classes(_await_methods(each)) for each in classes)
     if "AwaitableFrame" in body:

@@ -66,6 +66,7 @@ from holdfast.model.sessions.diffs import FactDifference, SessionDiff
 from holdfast.model.sessions.forks import ForkOrigin, ForkSegment
 from holdfast.model.sessions.layers import Environment, EnvironmentItem, WorkingItem
 from holdfast.model.sessions.messages import MessageGroup, Offload
+from holdfast.model.sessions.model_uses import MeteredAnswer, ModelUse
 from holdfast.model.situation.situations import Action, ActionCall, Situation, SituationField, SituationUpdate
 from holdfast.model.state import OpenCall, OpenProposal, SessionState
 from holdfast.model.tools.tool import FunctionTool
@@ -135,6 +136,8 @@ __all__ = [
     "Mention",
     "MessageGroup",
     "MessageSpan",
+    "MeteredAnswer",
+    "ModelUse",
     "NewEntry",
     "Observation",
     "ObservationResult",

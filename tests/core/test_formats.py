@@ -59,6 +59,7 @@ PAYLOADS = {
     ("turn.renewed", 1): "b81fb19a1fc648e1",
     ("turn.ended", 1): "057825717d163844",
     ("turn.awaited", 1): "0169695332eae07a",
+    ("model.used", 1): "b75cb866205036cd",
     ("working.set", 1): "c9247e01c6497a17",
     ("working.cleared", 1): "36154e8153c12eb7",
     ("environment.observed", 1): "8516371895280fa5",

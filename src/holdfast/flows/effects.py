@@ -364,6 +364,11 @@ def claim_offloads(tenant: str, *, owner: str, now_us: int, lease_us: int, limit
     return answer
 
 
+def renew_offload(delivery: Delivery) -> Flow[bool]:
+    answer: bool = yield StoreCall("renew_offload", (delivery,))
+    return answer
+
+
 def release_offload(delivery: Delivery) -> Flow[bool]:
     answer: bool = yield StoreCall("release_offload", (delivery,))
     return answer

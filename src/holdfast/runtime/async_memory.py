@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from holdfast.flows.memory import bootstrap, recall, removal, vectors
+from holdfast.flows.memory import bootstrap, delivery, recall, removal, vectors
 from holdfast.flows.sessions.ingest import to_time_us
 from holdfast.model import limits
 from holdfast.model.content import Role
+from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryReport
 from holdfast.model.memory.passages import PassageTotals
 from holdfast.model.memory.recall import ForgetReport, MemoryAnswer, UserKnowledge
 from holdfast.model.names import Scope
@@ -64,3 +65,17 @@ class AsyncMemoryFacet(AsyncEngineBase):
     async def embed(self, *, limit: int = limits.READ_EVENTS) -> int:
         """Embed passages that have no vector yet, with the engine's embedder. Returns how many. A worker does this."""
         return await self._drive(vectors.embed_pending(self._context, limit=limit))
+
+    async def deliver(self, *, limit: int = 100) -> DeliveryReport:
+        """Deliver conversations that ended to long-term memory now, at most `limit` of them, and learn facts from them.
+
+        `with engine.worker(): …` does this in the background. Any number of processes can deliver at the same time."""
+        return await self._drive(delivery.deliver(self._context, limit=limit))
+
+    async def backlog(self) -> DeliveryBacklog:
+        """Return what waits for long-term memory, and what was set aside because it failed too often."""
+        return await self._drive(delivery.read_backlog(self._context))
+
+    async def requeue(self, failed: Delivery) -> None:
+        """Make an entry of the backlog due at once, as if it had never failed."""
+        await self._drive(delivery.requeue(self._context, failed))

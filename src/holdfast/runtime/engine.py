@@ -30,6 +30,7 @@ from holdfast.runtime.memory import MemoryFacet
 from holdfast.runtime.options import SessionOptions
 from holdfast.runtime.sessions import Frame, Session
 from holdfast.runtime.watch import Watch, WatchProgress, build_target, find_source
+from holdfast.runtime.worker import Worker
 
 if TYPE_CHECKING:
     from holdfast.runtime.telemetry import Telemetry
@@ -227,6 +228,18 @@ class Engine:
         user."""
         target = build_target(self._context, self.store, session, actor, thread, ledger)
         return Watch(self._drive, WatchProgress(target, after, timeout_s, find_source(self.store)))
+
+    def worker(self, *, every_s: float = 5.0, limit: int = 100) -> Worker:
+        """Deliver conversations that ended to long-term memory in the background, while the block runs.
+
+            with engine.worker():
+                serve()
+
+        Facts that the users stated are learned with it. The worker looks every `every_s` seconds, and when the store
+        announces a change; at most `limit` entries are one round. Any number of workers, in any number of processes, share
+        the work. What fails is logged, tried again later, and set aside after DELIVERY_TRIES: `holdfast doctor` shows it.
+        `holdfast worker` does the same in a process of its own."""
+        return Worker(self._drive, self._context, self.store, every_s, limit)
 
     def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> Engine:
         """Return an engine on the same store for another tenant or principal. Closing one closes both."""

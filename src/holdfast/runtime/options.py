@@ -137,6 +137,10 @@ class PackOptions(TypedDict, total=False):
     """The least level of compaction: "none", "light", "moderate", "aggressive" or "critical"."""
     fact_share: float | None
     """The share of the free budget that facts may take, from 0 to 1; the default is that of the profile."""
+    recall: bool | float | None
+    """Earlier conversation that is not in view: True or False, or the share of the budget that it may take, from 0 to 1.
+    By default the share is that of the profile, if the session has a memory. Without one, only its own conversation is
+    recalled."""
     max_output: int | None
     """The most tokens that the model may answer."""
     guard: GuardMode | None

@@ -15,7 +15,7 @@ from holdfast.flows.frames.frames import FrameReference
 from holdfast.flows.history import withdrawals
 from holdfast.flows.memory import recall
 from holdfast.flows.packs import assembly
-from holdfast.flows.sessions import diffs, forks, ingest, layers, lifecycle, tools
+from holdfast.flows.sessions import diffs, forks, ingest, layers, lifecycle, model_uses, tools
 from holdfast.flows.sessions import messages as message_flows
 from holdfast.model.content import Role, ToolCall, Usage
 from holdfast.model.facts.outcomes import ObservationResult
@@ -38,6 +38,7 @@ from holdfast.model.rows import SessionRow
 from holdfast.model.sessions.diffs import SessionDiff
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message
+from holdfast.model.sessions.model_uses import ModelUse
 from holdfast.model.state import OpenCall, SessionState
 from holdfast.runtime.base import ConversationBase, FrameBlock, TurnBlock
 from holdfast.runtime.facets import (
@@ -53,6 +54,7 @@ from holdfast.runtime.facets import (
 )
 from holdfast.runtime.ledgers import FactsFacet, Ledger
 from holdfast.runtime.options import FrameOptions, PackOptions, RecordOptions
+from holdfast.runtime.tools import recall_memory_tool
 
 
 class FramesFacet(ConversationBase):
@@ -123,6 +125,14 @@ class _Conversation(ConversationBase):
                 self._context, message, content, tool_calls=tool_calls, usage=usage, pack=pack, **options
             )
         )
+
+    def record_model_uses(self, *uses: ModelUse, key: str | None = None, cause: str | None = None) -> None:
+        """Record what models used beside the conversation, and charge it to the frame, if this is one.
+
+            session.record_model_uses(ModelUse(purpose="rerank", model="small", usage=Usage(1_200, 40)))
+
+        The models of `holdfast.models` need no such call when the engine asks them."""
+        self._drive(model_uses.record_uses(self._context, uses, key=key, cause=cause))
 
     def record_all(
         self, messages: Sequence[object], *, key: str | None = None, expect: int | None = None, cause: str | None = None
@@ -291,6 +301,13 @@ class _Conversation(ConversationBase):
         The best passages come first, at most `limit` of them and at most `budget` tokens. `passage.seq` is the message that
         has the words, and `passage.handle` reads more of a large one. Superseded values are guarded as in a pack."""
         return self._drive(recall.search_session(self._context, query, limit=limit, budget=budget))
+
+    def recall_tool(self) -> Callable[..., str]:
+        """Return the function for the tool RECALL_MEMORY, for a framework that runs tools itself. It returns text for the
+        model, also for wrong arguments.
+
+        session.run(call) already runs a call of RECALL_MEMORY."""
+        return recall_memory_tool(self)
 
     def pack(
         self,

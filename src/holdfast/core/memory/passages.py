@@ -23,7 +23,8 @@ from holdfast.model.names import Scope
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message
 from holdfast.model.situation.situations import FIELDS, FieldName
-from holdfast.text.recall import passage_terms, split_passages
+from holdfast.text.recall.splits import split_passages
+from holdfast.text.recall.terms import passage_terms
 
 SPEAKER = "speaker"
 """The metadata of a message that names who said it, where several people speak in one role."""

@@ -29,7 +29,6 @@ from holdfast.model.memory.passages import Passage, PassageKey, PassageKind
 from holdfast.model.memory.recall import MemoryAnswer, MemoryRange, MemoryReader, RecalledPassage, UserKnowledge
 from holdfast.model.names import LedgerId, check_whole
 from holdfast.model.state import SessionState
-from holdfast.text.recall import ScoredPassage
 from holdfast.text.values import value_text
 
 _REASONS: dict[PassageKind, str] = {
@@ -109,7 +108,7 @@ def _fit_passages(engine: EngineContext, passages: Iterable[Passage], budget: in
         tokens = line_tokens(engine, passage)
         if tokens <= budget:
             budget -= tokens
-            chosen.append(build_recalled(ScoredPassage(passage, 0.0, _REASONS[passage.kind]), tokens))
+            chosen.append(build_recalled(passage, tokens, 0.0, _REASONS[passage.kind]))
     return tuple(chosen)
 
 

@@ -23,9 +23,9 @@ from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, SessionContext, load_session
 from holdfast.flows.effects import Flow
 from holdfast.flows.facts.changes import writer_for
-from holdfast.flows.history.guard import load_guarded_text
-from holdfast.flows.memory.vectors import embed_texts
+from holdfast.flows.memory.guard import load_guarded_passages
 from holdfast.flows.memory.index import index_conversation
+from holdfast.flows.memory.vectors import embed_texts
 from holdfast.model import limits
 from holdfast.model.content import Role
 from holdfast.model.history.ranges import SeqRanges
@@ -36,7 +36,6 @@ from holdfast.model.memory.passages import (
     PassageMatches,
     PassageQuery,
     PassageTotals,
-    PlaceSpan,
     StreamSpan,
     VectorQuery,
 )
@@ -44,18 +43,17 @@ from holdfast.model.memory.recall import MemoryAnswer, MemoryRange, MemoryReader
 from holdfast.model.names import check_choice, check_name, check_size, check_whole
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.state import SessionState
-from holdfast.text import recall as ranking
-from holdfast.text.recall import Question, ScoredPassage
+from holdfast.text.recall.choice import choose_passages
+from holdfast.text.recall.question import RecallQuestion, parse_question
+from holdfast.text.recall.scores import PassageScore, find_hop_terms, find_neighbours, score_passages
 
 T = TypeVar("T")
 
 BUILT_IN = "holdfast"
 """The name of the built-in memory in answers."""
-_NEAR_HITS = 40
+_NEAR_HITS = 60
 """The best passages whose neighbours are looked at."""
-_NEAR_PLACES = 4
-"""How many messages before and after a passage are its neighbours."""
-_VECTOR_CANDIDATES = 100
+_VECTOR_CANDIDATES = 200
 """Passages that are compared by meaning for one question."""
 
 
@@ -84,9 +82,9 @@ def recall(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnswer]:
 def _ask_index(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnswer]:
     ranked = yield from rank_passages(engine, request)
     costs = {one.passage.key: line_tokens(engine, one.passage) for one in ranked}
-    question = _parse(engine, request, (one.passage for one in ranked))
-    chosen = ranking.choose_passages(question, ranked, request.budget, lambda passage: costs[passage.key])
-    recalled = tuple(build_recalled(one, costs[one.passage.key]) for one in chosen)
+    asks_assistant = _parse(engine, request, ()).asks_assistant
+    chosen = choose_passages(ranked, request.budget, lambda passage: costs[passage.key], asks_assistant=asks_assistant)
+    recalled = tuple(build_recalled(one.passage, costs[one.passage.key], one.score, one.reason) for one in chosen)
     return MemoryAnswer(
         query=request.query,
         budget=request.budget,
@@ -97,37 +95,38 @@ def _ask_index(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnsw
     )
 
 
-def rank_passages(engine: EngineContext, request: RecallRequest) -> Flow[Sequence[ScoredPassage]]:
+def rank_passages(engine: EngineContext, request: RecallRequest) -> Flow[Sequence[PassageScore]]:
     """The visible passages that fit a question, best first."""
-    terms = _parse(engine, request, ()).terms
     visible = request.visible
     if not (visible.user or visible.spans):
         return ()
-    matches = yield from _match(visible, terms)
+    matches = yield from _match(visible, _parse(engine, request, ()).search_terms)
     similar = yield from _match_meaning(engine, request)
     pool = {passage.key: passage for passage in matches.passages}
     pool |= {passage.key: passage for passage, _ in similar}
     similarities = {passage.key: cosine for passage, cosine in similar}
     question = _parse(engine, request, pool.values())
 
-    def score(found: PassageMatches) -> Sequence[ScoredPassage]:
-        return ranking.score_passages(question, tuple(pool.values()), found.counts, found.total, similarities)
+    counts, total, hop = dict(matches.counts), matches.total, tuple[str, ...]()
 
-    hop = ranking.find_hop_terms(question, score(matches), matches.counts, matches.total)
+    def score() -> list[PassageScore]:
+        return score_passages(question, pool.values(), counts, total, similarities, hop)
+
+    pool |= yield from _read_neighbours(visible, score())
+    hop = find_hop_terms(question, score(), counts, total)
     if hop:
         second = yield from _match(visible, hop)
         pool |= {passage.key: passage for passage in second.passages}
-    pool |= yield from _read_neighbours(visible, score(matches))
-    return score(matches)
+        counts |= second.counts
+    return score()
 
 
-def _parse(engine: EngineContext, request: RecallRequest, passages: Iterable[Passage]) -> Question:
+def _parse(engine: EngineContext, request: RecallRequest, passages: Iterable[Passage]) -> RecallQuestion:
     """The question, with the names of those who speak in these passages."""
     speakers = {passage.speaker for passage in passages} | {request.speaker}
-    return ranking.parse_question(
+    return parse_question(
         request.query[: limits.QUERY_CHARS],
         asked_us=engine.clock.now_us(),
-        user=request.speaker,
         participants=tuple(sorted(speakers - {""})),
     )
 
@@ -152,14 +151,9 @@ def _match_meaning(engine: EngineContext, request: RecallRequest) -> Flow[tuple[
     return (yield from effects.match_vectors(query))
 
 
-def _read_neighbours(visible: PassageFilter, ranked: Sequence[ScoredPassage]) -> Flow[dict[PassageKey, Passage]]:
+def _read_neighbours(visible: PassageFilter, ranked: Sequence[PassageScore]) -> Flow[dict[PassageKey, Passage]]:
     """The passages beside the best ones."""
-    places: dict[object, SeqRanges] = {}
-    for one in ranked[:_NEAR_HITS]:
-        stream, place = one.passage.scope.stream, one.passage.place
-        before = places.get(stream, SeqRanges()).ranges
-        places[stream] = SeqRanges((*before, (max(1, place - _NEAR_PLACES), place + _NEAR_PLACES)))
-    spans = [PlaceSpan(stream, *span) for stream, ranges in places.items() for span in ranges.ranges]  # type: ignore[arg-type]
+    spans = find_neighbours(ranked, _NEAR_HITS)
     if not spans:
         return {}
     near = yield from effects.passages_at(visible, spans, limits.RECALL_NEIGHBOURS)
@@ -170,13 +164,12 @@ def line_tokens(engine: EngineContext, passage: Passage) -> int:
     return engine.counter.count(f"{passage.speaker or passage.role}: {passage.text}\n")
 
 
-def build_recalled(scored: ScoredPassage, tokens: int) -> RecalledPassage:
-    passage = scored.passage
+def build_recalled(passage: Passage, tokens: int, score: float, reason: str) -> RecalledPassage:
     return RecalledPassage(
         id=name_passage(passage),
         text=passage.text,
-        score=scored.score,
-        reason=scored.reason,
+        score=score,
+        reason=reason,
         kind=passage.kind,
         role=passage.role,
         speaker=passage.speaker,
@@ -351,15 +344,17 @@ def search_session(
     reader = msgspec.structs.replace(build_reader(context, state), user="")
     request = build_request(context.engine, query, budget, reader, MemoryRange(), **own)
     answer = yield from _ask_index(context.engine, request._replace(speaker=state.identity.user_name))
-    found: list[RecalledPassage] = []
-    for one in answer.passages[:limit]:
-        text = yield from load_guarded_text(context, one.text, one.seq)
-        found.append(one if text == one.text else msgspec.structs.replace(one, text=text))
-    return tuple(found)
+    shown = yield from load_guarded_passages(context, state, answer.passages[:limit])
+    return tuple(msgspec.structs.replace(one.passage, text=one.text) for one in shown)
 
 
 def recall_for_pack(
-    context: SessionContext, state: SessionState, query: str, budget: int, shown: Sequence[tuple[int, int]]
+    context: SessionContext,
+    state: SessionState,
+    query: str,
+    budget: int,
+    shown: Sequence[tuple[int, int]],
+    within: MemoryRange = MemoryRange(),
 ) -> Flow[MemoryAnswer]:
     """What a pack can show beyond the view: of the own conversation, and of the user's memory if the session has one. A
     failure is in the answer."""
@@ -369,7 +364,7 @@ def recall_for_pack(
     own = yield from find_own_spans(context, state, shown)
     reader = build_reader(context, state)
     engine = context.engine
-    request = build_request(engine, query, budget, reader, MemoryRange(), **own)
+    request = build_request(engine, query, budget, reader, within, **own)
     request = request._replace(speaker=state.identity.user_name)
     if engine.memory is None:
         return (yield from _ask_index(engine, request))
@@ -407,7 +402,7 @@ def read_recalled(
     found = yield from effects.read_passages(visible, [key for key, _ in scored])
     passages = {passage.key: passage for passage in found}
     return tuple(
-        build_recalled(ScoredPassage(passages[key], score, ""), line_tokens(context.engine, passages[key]))
+        build_recalled(passages[key], line_tokens(context.engine, passages[key]), score, "recalled before")
         for key, score in scored
         if key in passages
     )

@@ -11,6 +11,7 @@ from holdfast.model.content import Json, Part, Role, SkipReason, Source, Usage
 from holdfast.model.history.handles import Priority
 from holdfast.model.names import Scope
 from holdfast.model.sessions.layers import Identity
+from holdfast.model.sessions.model_uses import ModelUse
 
 
 class NewCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -142,6 +143,13 @@ class RenewTurn(SessionCommandBase, frozen=True, kw_only=True, tag="renew_turn")
 
 class EndTurn(SessionCommandBase, frozen=True, kw_only=True, tag="end_turn"):
     number: int
+    frame: str | None = None
+
+
+class RecordModelUses(SessionCommandBase, frozen=True, kw_only=True, tag="record_model_uses"):
+    """Record what models used beside the conversation. A live frame is charged for it."""
+
+    uses: tuple[ModelUse, ...]
     frame: str | None = None
 
 

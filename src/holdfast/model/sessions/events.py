@@ -281,6 +281,23 @@ class TurnAwaited(EventBase, frozen=True, kw_only=True):
         return f"{self.owner}{name_frame(self.frame)}"
 
 
+class ModelUsed(EventBase, frozen=True, kw_only=True):
+    """A model was used beside the conversation: for a summary, a detection, an extraction or a situation. What a frame
+    pays for it is in the event of its budget."""
+
+    name = "model.used"
+    purpose: Identifier[str]
+    model: Identifier[str] = ""
+    prompt: Identifier[str] = ""
+    usage: Usage = Usage()
+    frame: Identifier[str | None] = None
+
+    def describe(self, seq: int) -> str:
+        tokens = f"{self.usage.input_tokens:,} tokens in, {self.usage.output_tokens:,} out"
+        asked = " ".join(filter(None, (self.model, self.prompt)))
+        return add_text(f"{self.purpose}{name_frame(self.frame)}, {tokens}", asked)
+
+
 class WorkingSet(EventBase, frozen=True, kw_only=True):
     """An item of the working set is set, and replaces an item of the same name. Expired items are removed."""
 
@@ -353,6 +370,7 @@ SessionEvent: TypeAlias = (
     | TurnRenewed
     | TurnEnded
     | TurnAwaited
+    | ModelUsed
     | WorkingSet
     | WorkingCleared
     | EnvironmentObserved

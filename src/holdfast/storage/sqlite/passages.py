@@ -72,9 +72,7 @@ class PassageReader:
 
     def _read_shelves(self, statement: str, values: tuple[Any, ...]) -> dict[int, Shelf]:
         found = self._connection.execute(SQL[statement], values)
-        return {
-            row[0]: Shelf(*row[:5], tuple(msgspec.json.decode(row[5])) if row[5] else (), row[6]) for row in found
-        }
+        return {row[0]: Shelf(*row[:5], tuple(msgspec.json.decode(row[5])) if row[5] else (), row[6]) for row in found}
 
     def match(self, query: PassageQuery, terms: Sequence[str]) -> PassageMatches:
         walk = _IndexWalk(self._connection, self._sight)
