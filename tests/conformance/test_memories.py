@@ -27,9 +27,6 @@ class HistoryClock:
     def now_us(self) -> int:
         return self.now
 
-    def monotonic_s(self) -> float:
-        return self.now / 1_000_000
-
 
 class BuiltInMemory:
     """The built-in memory behind the port: each history is recorded as a session that ends, and is taken twice."""
