@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 DAY_US = 86_400_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
-_FADE_DAYS = 14
+FADE_DAYS = 14
 """People speak of an event for some days after it: the fit of a later passage falls to 1/e in this time."""
-_PLAN_DAYS = 7
+PLAN_DAYS = 7
 """And of a plan before it."""
 _MONTH_NAMES = "january february march april may june july august september october november december".split()
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
@@ -63,8 +63,8 @@ def fit_days(days: DayRange, time_us: int) -> float:
     """How well a time fits some days, from 0 to 1: best within them, then for what is said soon after or just before."""
     day = time_us // DAY_US
     if day > days.last:
-        return math.exp((days.last - day) / _FADE_DAYS)
-    return 1.0 if day >= days.first else math.exp((day - days.first) / _PLAN_DAYS)
+        return math.exp((days.last - day) / FADE_DAYS)
+    return 1.0 if day >= days.first else math.exp((day - days.first) / PLAN_DAYS)
 
 
 def _read_days(match: re.Match[str], asked: int) -> DayRange | None:
