@@ -29,12 +29,14 @@ _NUMBERS |= {"a": 1, "an": 1, "couple": 2, "a couple of": 2, "few": 3, "a few": 
 _UNIT_DAYS = {"day": 1, "week": 7, "weekend": 7, "month": 30, "year": 365}
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _COUNT = r"\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True))
+_DAY_OR_YEAR = r"\.?,?\s(?:of\s|the\s)?(?:\d{1,2}(?:st|nd|rd|th)?|(?:19|20)\d\d)\b"
+"""Behind a month: it is a part of a longer date."""
 _DATE = re.compile(
     rf"\b(?P<iso>(?:19|20)\d\d-\d\d-\d\d)\b"
     rf"|\b(?P<day1>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?(?P<month1>{_MONTH})\b\.?(?:,?\s(?P<year1>(?:19|20)\d\d)\b)?"
     rf"|\b(?P<month2>{_MONTH})\.?\s(?:the\s)?(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,?\s(?P<year2>(?:19|20)\d\d)\b)?"
     rf"|\b(?P<month3>{_MONTH})\.?,?\s(?:of\s)?(?P<year3>(?:19|20)\d\d)\b"
-    rf"|\b(?:in|during|since|of|last|this|early|late|mid|by)\s(?P<month4>{_MONTH})\b"
+    rf"|\b(?:in|during|since|of|last|this|early|late|mid|by)\s(?P<month4>{_MONTH})\b(?!{_DAY_OR_YEAR})"
     rf"|\b(?P<year5>(?:19|20)\d\d)\b"
     rf"|\b(?P<day6>today|yesterday|tonight|this morning|last night)\b"
     rf"|\b(?P<count7>{_COUNT})\s(?P<unit7>day|week|month|year)s?\sago\b"
