@@ -57,6 +57,10 @@ def rank(question: RecallQuestion, *passages: Passage) -> list[PassageScore]:
     return score_passages(question, passages, counts, len(passages))
 
 
+def measure(each: Passage) -> int:
+    return len(each.text)
+
+
 passages = st.lists(
     st.builds(
         passage,
@@ -232,18 +236,17 @@ def test_the_budget_is_never_exceeded(
     question: RecallQuestion, given_: list[Passage], budget: int, asks: bool, heading: int
 ) -> None:
     ranked = rank(question, *given_)
-    cost = lambda each: len(each.text)  # noqa: E731
-    chosen = choose_passages(ranked, budget, cost, heading=lambda _: heading, asks_assistant=asks)
-    spent = sum(cost(item.passage) for item in chosen) + heading * len({item.passage.scope for item in chosen})
+    chosen = choose_passages(ranked, budget, measure, heading=lambda _: heading, asks_assistant=asks)
+    spent = sum(measure(item.passage) for item in chosen) + heading * len({item.passage.scope for item in chosen})
     assert spent <= max(budget, 0)
     if not asks:
-        assert sum(cost(item.passage) for item in chosen if item.passage.role != "user") <= max(budget, 0) / 4
+        assert sum(measure(item.passage) for item in chosen if item.passage.role != "user") <= max(budget, 0) / 4
     assert [ranked.index(item) for item in chosen] == sorted(ranked.index(item) for item in chosen)
 
 
 def test_a_passage_that_does_not_fit_is_skipped() -> None:
     ranked = [PassageScore(passage("x" * size, size), 1.0 / size) for size in (10, 95, 20)]
-    chosen = choose_passages(ranked, 40, lambda each: len(each.text))
+    chosen = choose_passages(ranked, 40, measure)
     assert [item.passage.place for item in chosen] == [10, 20]
 
 
@@ -253,8 +256,8 @@ def test_a_situation_is_no_text_of_the_assistant() -> None:
     )
     reply = passage("z" * 40, role="assistant")
     ranked = [PassageScore(reply, 2.0), PassageScore(situation, 1.0)]
-    assert [item.passage for item in choose_passages(ranked, 100, lambda each: len(each.text))] == [situation]
-    everything = choose_passages(ranked, 100, lambda each: len(each.text), asks_assistant=True)
+    assert [item.passage for item in choose_passages(ranked, 100, measure)] == [situation]
+    everything = choose_passages(ranked, 100, measure, asks_assistant=True)
     assert [item.passage for item in everything] == [reply, situation]
 
 

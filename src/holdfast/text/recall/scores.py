@@ -12,6 +12,7 @@ across a long pause of one session.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -119,7 +120,7 @@ def score_passages(
     scores: list[PassageScore] = []
     for index, (passage, match) in enumerate(zip(passages, matches, strict=True)):
         by_subject = _is_by_subject(question, passage)
-        days = max((fit_days(days, passage.time_us) for days in question.days), default=0.0)
+        days = max([fit_days(days, passage.time_us) for days in question.days]) if question.days else 0.0
         score = sum(match.weights.values()) + closeness[index] + near[index]
         score += SPEAKER_WEIGHT * by_subject + DAYS_WEIGHT * days + OPENING_WEIGHT * (passage.place == 1)
         cosine = similarities.get(keys[index]) if similarities else None
@@ -141,6 +142,10 @@ def _rarity(count: int, total: int) -> float:
     return math.log(1 + (max(total - count, 0) + 0.5) / (count + 0.5))
 
 
+_read_words = functools.lru_cache(maxsize=1 << 10)(split_words)
+"""The words of a passage, for reading only. A question ranks the same passages twice, before and after their neighbours."""
+
+
 def _match_words(
     question: RecallQuestion,
     passages: Sequence[Passage],
@@ -155,7 +160,7 @@ def _match_words(
     hops = {term: _rarity(counts.get(term, 0), total) for term in hop_terms if term not in rarities}
     hop_mass = sum(hops.values()) or 1.0
     shares |= {term: HOP_WEIGHT * rarity / hop_mass for term, rarity in hops.items()}
-    texts = [split_words(passage.text) for passage in passages]
+    texts = [_read_words(passage.text) for passage in passages]
     hits: dict[str, _WordHit] = {}
     for word in set().union(*texts):
         stem, kin = find_term(word)
