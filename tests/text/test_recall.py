@@ -105,6 +105,7 @@ def test_a_question_in_the_first_person_is_about_the_user() -> None:
     [
         "Which tea did you recommend to me?",
         "What was in your suggestion for the garden?",
+        "What was the third tea that you previously mentioned?",
         "In our previous conversation there was a list of harbours. Which was the third?",
     ],
 )
@@ -112,6 +113,20 @@ def test_a_question_can_ask_what_the_assistant_said(text: str) -> None:
     question = ask(text)
     assert question.asks_assistant
     assert not question.is_about_user
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Can you tell me where I left my violin?",
+        "Could you list my teapots?",
+        "Do you remember what I told you about it?",
+    ],
+)
+def test_a_request_to_tell_is_not_about_what_the_assistant_said(text: str) -> None:
+    question = ask(text)
+    assert not question.asks_assistant
+    assert question.is_about_user
 
 
 def test_the_embedder_gets_the_subject_in_the_first_person() -> None:

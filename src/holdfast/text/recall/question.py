@@ -21,11 +21,13 @@ _SPAN_DAYS = 62
 """Two months. A longer time has too many passages to rank them without a word in common."""
 _FIRST_PERSON = re.compile(r"\b(?:i|my|me|mine|myself)\b")
 _ASKS_ASSISTANT = re.compile(
-    r"\b(?:you|assistant) (?:\w+ ){0,2}(?:said|say|told|tell|recommend|suggest|mention|advis|propos|list|provid|wrote|"
-    r"write|explain|describ|gave|give|share|generat)\w*|\byour (?:\w+ ){0,2}(?:recommendation|suggestion|answer|advice|"
-    r"reply|list|explanation|response)s?\b|\b(?:previous|earlier|last) (?:chat|conversation|discussion)\b"
+    r"\bdid (?:you|the assistant) (?:\w+ly )?(?:say|tell|recommend|suggest|mention|advise|propose|list|provide|write|explain|"
+    r"describe|give|share|generate|answer)\b|\b(?:you|the assistant) (?:(?:\w+ly|had|have|also|just|once|earlier|already) )"
+    r"{0,2}(?:said|told|recommended|suggested|mentioned|advised|proposed|listed|provided|wrote|explained|described|gave|"
+    r"shared|generated|answered)\b|\byour (?:\w+ ){0,2}(?:recommendation|suggestion|answer|advice|reply|explanation|"
+    r"response)s?\b|\b(?:previous|earlier|last) (?:chat|conversation|discussion)\b"
 )
-"""The words of a question about what the assistant said."""
+"""The words of a question about what the assistant said. "Can you tell me" is none: it asks for an answer now."""
 
 
 class RecallQuestion(msgspec.Struct, frozen=True, kw_only=True):
