@@ -21,9 +21,9 @@ _SPAN_DAYS = 62
 """Two months. A longer time has too many passages to rank them without a word in common."""
 _FIRST_PERSON = re.compile(r"\b(?:i|my|me|mine|myself)\b")
 _ASKS_ASSISTANT = re.compile(
-    r"\bdid (?:you|the assistant) (?:\w+ly )?(?:say|tell|recommend|suggest|mention|advise|propose|list|provide|write|explain|"
-    r"describe|give|share|generate|answer)\b|\b(?:you|the assistant) (?:(?:\w+ly|had|have|also|just|once|earlier|already) )"
-    r"{0,2}(?:said|told|recommended|suggested|mentioned|advised|proposed|listed|provided|wrote|explained|described|gave|"
+    r"\bdid (?:you|the assistant) (?:\w+ly )?(?:say|tell|recommend|suggest|mention|advise|propose|list|provide|write|"
+    r"explain|describe|give|share|generate|answer)\b|\b(?:you|the assistant) (?:(?:\w+ly|had|have|also|just|once|"
+    r"earlier|already) ){0,2}(?:said|told|recommended|suggested|mentioned|advised|proposed|listed|provided|wrote|explained|described|gave|"
     r"shared|generated|answered)\b|\byour (?:\w+ ){0,2}(?:recommendation|suggestion|answer|advice|reply|explanation|"
     r"response)s?\b|\b(?:previous|earlier|last) (?:chat|conversation|discussion)\b"
 )

@@ -89,7 +89,7 @@ class _WordHit(NamedTuple):
     weight: float
 
 
-class _TermMatch(NamedTuple):
+class _WordMatch(NamedTuple):
     """What a passage has of a question."""
 
     weights: dict[str, float]
@@ -152,7 +152,7 @@ def _match_words(
     counts: Mapping[str, int],
     total: int,
     hop_terms: Sequence[str],
-) -> list[_TermMatch]:
+) -> list[_WordMatch]:
     """Weigh the words of passages."""
     rarities = {term: _rarity(counts.get(term, 0), total) for term in question.terms}
     mass = sum(rarities.values()) or 1.0
@@ -177,12 +177,12 @@ def _match_words(
     return [_weigh_words(text, words.intersection(text), hits, shares, mean or 1.0) for text in texts]
 
 
-_NO_MATCH = _TermMatch({}, ())
+_NO_MATCH = _WordMatch({}, ())
 
 
 def _weigh_words(
     text: list[str], own: frozenset[str], hits: Mapping[str, _WordHit], shares: Mapping[str, float], mean: float
-) -> _TermMatch:
+) -> _WordMatch:
     """Weigh the words that a passage has of a question (BM25)."""
     if not own:
         return _NO_MATCH
@@ -193,7 +193,7 @@ def _weigh_words(
         times[term] = times.get(term, 0.0) + weight * text.count(word)
     length = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * len(text) / mean)
     weights = {term: shares[term] * often * (_SATURATION + 1) / (often + length) for term, often in times.items()}
-    return _TermMatch(weights, tuple(words))
+    return _WordMatch(weights, tuple(words))
 
 
 def _scale_similarities(keys: Sequence[PassageKey], similarities: Mapping[PassageKey, float]) -> list[float]:
@@ -219,7 +219,7 @@ def _find_runs(passages: Sequence[Passage]) -> list[tuple[int, int]]:
 def _spread(
     passages: Sequence[Passage],
     runs: Iterable[tuple[int, int]],
-    matches: Sequence[_TermMatch],
+    matches: Sequence[_WordMatch],
     closeness: Sequence[float],
 ) -> list[float]:
     """What the neighbours of each passage count for."""
