@@ -20,12 +20,18 @@ _READ_CHARS = 16 << 10
 _SPAN_DAYS = 62
 """Two months. A longer time has too many passages to rank them without a word in common."""
 _FIRST_PERSON = re.compile(r"\b(?:i|my|me|mine|myself)\b")
+_SPEECH = (
+    "say|tell|recommend|suggest|mention|advise|propose|list|provide|write|explain|describe|give|share|generate|answer"
+)
+_PAST_SPEECH = (
+    "said|told|recommended|suggested|mentioned|advised|proposed|listed|provided|wrote|explained|described|gave|shared|"
+    "generated|answered"
+)
 _ASKS_ASSISTANT = re.compile(
-    r"\bdid (?:you|the assistant) (?:\w+ly )?(?:say|tell|recommend|suggest|mention|advise|propose|list|provide|write|"
-    r"explain|describe|give|share|generate|answer)\b|\b(?:you|the assistant) (?:(?:\w+ly|had|have|also|just|once|"
-    r"earlier|already) ){0,2}(?:said|told|recommended|suggested|mentioned|advised|proposed|listed|provided|wrote|explained|described|gave|"
-    r"shared|generated|answered)\b|\byour (?:\w+ ){0,2}(?:recommendation|suggestion|answer|advice|reply|explanation|"
-    r"response)s?\b|\b(?:previous|earlier|last) (?:chat|conversation|discussion)\b"
+    rf"\bdid (?:you|the assistant) (?:\w+ly )?(?:{_SPEECH})\b"
+    rf"|\b(?:you|the assistant) (?:(?:\w+ly|had|have|also|just|once|earlier|already) ){{0,2}}(?:{_PAST_SPEECH})\b"
+    r"|\byour (?:\w+ ){0,2}(?:recommendation|suggestion|answer|advice|reply|explanation|response)s?\b"
+    r"|\b(?:previous|earlier|last) (?:chat|conversation|discussion)\b"
 )
 """The words of a question about what the assistant said. "Can you tell me" is none: it asks for an answer now."""
 
