@@ -6,6 +6,7 @@ there are enough. The data is not part of this repository.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -52,10 +53,10 @@ MOST_BYTES = 2.5
 _WORD = re.compile(r"[^\W_]+")
 _NAME = re.compile(r"\b[A-Z][a-z]{3,}\b|\b\d+\b")
 _STOP = frozenset(
-    "a about after all also am an and any are as at be been but by can could d did do does for from get go got had has have "
-    "he her him his how i if in into is it its just like ll m me my no not of oh on or our out re s she so some t than that "
-    "the their them then there they this to too up us ve very was we well were what when where which who why will with would "
-    "you your".split()
+    """a about after all also am an and any are as at be been but by can could d did do does for from get go got had has
+    have he her him his how i if in into is it its just like ll m me my no not of oh on or our out re s she so some t than
+    that the their them then there they this to too up us ve very was we well were what when where which who why will with
+    would you your""".split()
 )
 
 
@@ -146,7 +147,7 @@ def time_questions(store: Any, questions: Sequence[str], rounds: int) -> list[fl
     for question in questions[:20]:
         ask(store, question)
     times: list[float] = []
-    for question in (questions * rounds)[:rounds]:
+    for question in itertools.islice(itertools.cycle(questions), rounds):
         start = time.perf_counter()
         ask(store, question)
         times.append((time.perf_counter() - start) * 1e3)
@@ -155,9 +156,10 @@ def time_questions(store: Any, questions: Sequence[str], rounds: int) -> list[fl
 
 def sqlite_bytes(path: Path) -> int:
     """What passages take in a file, all indexes included."""
-    with apsw.Connection(str(path)) as connection:
-        found = connection.execute("SELECT sum(pgsize) FROM dbstat WHERE name LIKE '%passage%'")
-        return int(found.get or 0)
+    connection = apsw.Connection(str(path))
+    found = connection.execute("SELECT sum(pgsize) FROM dbstat WHERE name LIKE '%passage%'").get
+    connection.close()
+    return int(found or 0)
 
 
 def postgres_bytes(url: str) -> int:
@@ -203,7 +205,8 @@ def run(bench: Bench) -> Table:
     title = "candidates and neighbours of a question, and the room that passages take"
     turns = load_turns(bench.data)
     if turns is None:
-        note = f"There are no chats in {bench.data / 'recall' / 'locomo'}: nothing was measured. --data names another folder."
+        folder = bench.data / "recall" / "locomo"
+        note = f"There are no chats in {folder}: nothing was measured. --data names another folder."
         return Table(name="recall_index", title=title, ours="Holdfast", theirs="text", lines=[], notes=[note])
     lines: list[Line] = []
     notes: list[str] = []
