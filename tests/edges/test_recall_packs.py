@@ -181,7 +181,11 @@ def test_a_question_about_the_past_gets_it_marked(home: Home) -> None:
     session = home.session("tuesday", "What was my shipping address before? Where did you send everything?")
     text = session.pack().text
     assert f"- earlier value of shipping_address, no longer current, until Sun 2025-11-02 12:26 UTC: {OLD}" in text
-    assert f"send everything to {OLD}" not in text
+    assert f"> Ada: Please send everything to {OLD} [outdated: shipping_address]." in text
+    assert f"{OLD} [outdated: shipping_address]" in run(
+        session, query="What was my old shipping address? Where did you send everything?"
+    )
+    assert OLD not in run(session, query="What is my shipping address? Where do you send everything?")
 
 
 def test_what_the_reader_may_not_know_is_withheld_in_what_is_recalled(home: Home) -> None:
