@@ -188,6 +188,15 @@ class AgentDay:
             usage = holdfast.Usage(input_tokens=pack.tokens.used, output_tokens=10)
             place.record("assistant", self._words(), usage=usage, pack=pack)
 
+    def check_reproduction(self) -> int:
+        """Make every recorded pack again; how many of them recalled something."""
+        recalls = 0
+        for record in self.session.packs.list():
+            manifest = self.session.packs.manifest(record)
+            assert self.session.packs.reproduce(record).manifest == manifest
+            recalls += "recall" in manifest.tokens.breakdown
+        return recalls
+
     # Looking at packs
 
     def pack(self, place: Any, query: str | None = None) -> Pack | None:
