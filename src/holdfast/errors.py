@@ -91,6 +91,7 @@
     │   ├── StorageReadOnly      the file or the server cannot be written
     │   ├── StorageUnavailable   an I/O error, a missing folder, a lost connection
     │   ├── StoreClosed          used after close()
+    │   ├── StoreFeatureMissing  a store of one's own without methods that are needed
     │   ├── ForkedHandle         used in a child process after fork()
     │   ├── ForeignFile          a database that is not from Holdfast
     │   ├── SchemaTooNew         written by a newer Holdfast
@@ -899,6 +900,15 @@ class StoreClosed(StorageError):
     """{what} was closed. Open it again."""
 
     what: str
+
+
+class StoreFeatureMissing(StorageError):
+    """{store} has no {feature}, which this needs. Missing methods: {methods}. Use a store of Holdfast, or add them: see
+    holdfast.ports.{feature}."""
+
+    store: str
+    feature: str
+    methods: str
 
 
 class ForkedHandle(StorageError):
