@@ -282,6 +282,25 @@ def test_the_history_leaves_room_for_it(home: Home) -> None:
     assert pack.tokens.breakdown["recall"] > 600
 
 
+@pytest.mark.parametrize("ephemeral", [False, True])
+def test_a_fork_recalls_what_it_shares_and_what_the_user_said_before(home: Home, ephemeral: bool) -> None:
+    home.end(home.session("monday", "The zebra was seen."))
+    session = home.session("tuesday", "My zebra is striped.", *["So?", "Fine."] * 4)
+    fork = session.fork(ephemeral=ephemeral)
+    fork.record("user", "A zebra is here.")
+    fork.record("assistant", "Good.")
+    session.record("user", "The zebra of the parent.")
+    fork.context.compact(strategy=TruncateAt(1))
+    fork.record("user", "What of the zebra?")
+    shown = recalled(fork.pack())
+    assert "> Ada: The zebra was seen." in shown
+    assert "> Ada: My zebra is striped." in shown
+    assert "> Ada: A zebra is here." in shown
+    assert "of the parent" not in shown
+    assert shown.count("earlier in this session") == 1
+    assert "A zebra is here." not in str(session.search("zebra"))
+
+
 # The manifest
 
 
