@@ -210,7 +210,7 @@ class AwaitedMemory(RecordingMemory):
 
 
 def test_a_coroutine_function_needs_an_event_loop() -> None:
-    memory = AwaitedMemory()
+    memory: Any = AwaitedMemory()
     engine, _ = open_engine(memory)
     with engine:
         end_session(engine)
@@ -357,7 +357,7 @@ def test_a_worker_delivers_what_ends_while_it_runs(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_worker_for_an_event_loop(tmp_path: Path) -> None:
-    memory = AwaitedMemory()
+    memory: Any = AwaitedMemory()
 
     async def run() -> None:
         async with await holdfast.open_async(str(tmp_path / "store.db"), memory=memory) as engine:
