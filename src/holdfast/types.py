@@ -40,6 +40,16 @@ from holdfast.model.history.views import HistoryView, Summary, SummaryDraft, Tra
 from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import FeedEvent, FeedPage, StoredEvent, StoreTotals
 from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryReport
+from holdfast.model.memory.passages import MemorySubject, PassageKey, PassageTotals
+from holdfast.model.memory.recall import (
+    ForgetReport,
+    MemoryAnswer,
+    MemoryRange,
+    MemoryReader,
+    RecalledPassage,
+    SessionHistory,
+    UserKnowledge,
+)
 from holdfast.model.names import LedgerId, Scope, StreamId, shorten_name
 from holdfast.model.packs.pack import (
     Exposure,
@@ -104,6 +114,7 @@ __all__ = [
     "Faithful",
     "FeedEvent",
     "FeedPage",
+    "ForgetReport",
     "ForkOrigin",
     "ForkSegment",
     "FrameLimits",
@@ -119,6 +130,10 @@ __all__ = [
     "LedgerId",
     "LedgerRow",
     "ManifestEntry",
+    "MemoryAnswer",
+    "MemoryRange",
+    "MemoryReader",
+    "MemorySubject",
     "Mention",
     "MessageGroup",
     "MessageSpan",
@@ -138,11 +153,14 @@ __all__ = [
     "PackRecord",
     "PackRequest",
     "Part",
+    "PassageKey",
+    "PassageTotals",
     "PendingWork",
     "PlanFigures",
     "PlanStep",
     "PriorityBased",
     "Proposal",
+    "RecalledPassage",
     "RecordOptions",
     "Recovery",
     "Reservation",
@@ -150,6 +168,7 @@ __all__ = [
     "ResultRef",
     "Scope",
     "SessionDiff",
+    "SessionHistory",
     "SessionOptions",
     "SessionRow",
     "SessionState",
@@ -173,6 +192,7 @@ __all__ = [
     "TokenWeights",
     "TranscriptView",
     "TruncateAt",
+    "UserKnowledge",
     "Utterance",
     "VerificationProblem",
     "VerificationReport",

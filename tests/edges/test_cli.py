@@ -185,7 +185,7 @@ def test_the_help_fits_80_columns_and_no_line_of_it_is_cut_off(
 
 def test_the_page_about_the_command_line_names_every_command_option_and_variable() -> None:
     page = (ROOT / "docs/howto/command-line.md").read_text()
-    inner = [each for group in ("sessions", "facts") for each in root.commands[group].commands.values()]  # type: ignore[attr-defined]
+    inner = [each for group in ("sessions", "facts", "memory") for each in root.commands[group].commands.values()]  # type: ignore[attr-defined]
     commands = [root, *root.commands.values(), *inner]
     for command in commands[1:]:
         assert re.search(rf"\b{command.name}\b", page), command.name

@@ -1,4 +1,4 @@
-"""The contracts of stores as test suites, for authors of backends. Needs `pip install 'holdfast[testing]'`.
+"""The contracts of stores and memories as test suites, for authors of backends. Needs `pip install 'holdfast[testing]'`.
 
 The contracts are loaded on first use, because they import pytest.
 """
@@ -10,13 +10,26 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.testing.conformance import BlobStoreContract, EventStoreContract
+    from holdfast.testing.conformance import (
+        BlobStoreContract,
+        DeliveryQueueContract,
+        EventStoreContract,
+        MemoryContract,
+        PassageIndexContract,
+    )
     from holdfast.testing.strategies import store_machine
 
-__all__ = ["BlobStoreContract", "EventStoreContract", "store_machine"]
+__all__ = [
+    "BlobStoreContract",
+    "DeliveryQueueContract",
+    "EventStoreContract",
+    "MemoryContract",
+    "PassageIndexContract",
+    "store_machine",
+]
 
-_PARTS = ("forks", "log", "search", "state")
-"""The parts of the contract of event stores."""
+_PARTS = ("deliveries", "forks", "log", "memory", "passages", "search", "state")
+"""The modules with the contracts."""
 
 
 def __getattr__(name: str) -> object:
