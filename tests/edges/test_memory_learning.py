@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import Engine, Fact, Identity, Policy
-from holdfast.flows.memory.learning import learn
+from holdfast.flows.memory.lessons import learn
 from holdfast.types import MessageSpan, Observation, Proposal
 from tests.edges.engines import ManualClock
 from tests.edges.fact_engines import values_by_key

@@ -29,7 +29,7 @@ from holdfast.flows.context import EngineContext
 from holdfast.flows.effects import Flow
 from holdfast.flows.memory.histories import HistoryParts, read_identities
 from holdfast.flows.memory.index import index_stream, take_history
-from holdfast.flows.memory.learning import learn
+from holdfast.flows.memory.lessons import learn
 from holdfast.flows.sessions import lifecycle
 from holdfast.model import limits
 from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryOutcome, DeliveryReport
