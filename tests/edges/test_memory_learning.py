@@ -231,6 +231,24 @@ def test_an_observed_message_is_not_read_again() -> None:
         assert learn_all(engine) == 0
 
 
+def test_what_two_branches_share_is_learned_once() -> None:
+    engine, clock = open_engine()
+    with engine:
+        session = engine.create_session("s", user="ada")
+        session.record("user", "My address is 4 Fir Road.")
+        clock.now_s += MINUTE_S
+        session.record("user", "My address is now 8 Ash Court.")
+        branch = session.fork()
+        clock.now_s += MINUTE_S
+        for each in (session, branch):
+            each.end()
+        assert learn_all(engine) == 2
+        assert [(fact.value, fact.status) for fact in engine.ledger(user="ada").history("address")] == [
+            ("4 Fir Road", "superseded"),
+            ("8 Ash Court", "live"),
+        ]
+
+
 # Old news
 
 

@@ -149,7 +149,7 @@ def _run_steps(claim: Claim, progress: _Progress) -> Flow[None]:
     by_rules = claim.delivery.attempts > limits.EXTRACTION_TRIES
     progress.facts = yield from learn(engine, offload, by_rules=by_rules, keep=claim.keep)
     progress.step = "take"
-    yield from claim.keep()
+    yield from claim.renew()  # nothing is taken that was acknowledged meanwhile, to be forgotten
     if engine.memory is None:
         yield from _take_inside(claim)
     else:
