@@ -33,6 +33,7 @@
     │   │   └── ParentFrameNotFound
     │   ├── ReservationNotFound
     │   ├── HandleNotFound
+    │   ├── NoHandleFits
     │   ├── TokenInvalid             not a suspension token of this tenant
     │   ├── FactNotFound             no such fact, or the reader may not know of it
     │   ├── ProposalNotFound
@@ -90,6 +91,7 @@
     │   ├── StorageReadOnly      the file or the server cannot be written
     │   ├── StorageUnavailable   an I/O error, a missing folder, a lost connection
     │   ├── StoreClosed          used after close()
+    │   ├── StoreFeatureMissing  a store of one's own without methods that are needed
     │   ├── ForkedHandle         used in a child process after fork()
     │   ├── ForeignFile          a database that is not from Holdfast
     │   ├── SchemaTooNew         written by a newer Holdfast
@@ -420,6 +422,14 @@ class HandleNotFound(NotFound):
 
     session: str
     handle: str
+
+
+class NoHandleFits(NotFound):
+    """No handle in the semantic tier of the session {session!r} fits the query {query!r}. Move one there with
+    page_out(handle, tier="semantic"), or pass the id of a handle."""
+
+    session: str
+    query: str
 
 
 class TokenInvalid(NotFound):
@@ -890,6 +900,15 @@ class StoreClosed(StorageError):
     """{what} was closed. Open it again."""
 
     what: str
+
+
+class StoreFeatureMissing(StorageError):
+    """{store} has no {feature}, which this needs. Missing methods: {methods}. Use a store of Holdfast, or add them: see
+    holdfast.ports.{feature}."""
+
+    store: str
+    feature: str
+    methods: str
 
 
 class ForkedHandle(StorageError):

@@ -70,11 +70,13 @@ class EventStore(FactIndex, Protocol):
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
         bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
+        keep_taken: Mapping[StreamId, Sequence[int]] = MappingProxyType({}),
     ) -> None:
         """Store events of another store unchanged, in one transaction. Each must continue the hash chain of its stream.
 
         For a stream in `erase`, these payloads are removed and `rows` replace all its rows, as in an append.
-        `snapshots` are stored. `bases` are what new streams continue that are forks."""
+        `snapshots` are stored. `bases` are what new streams continue that are forks. Of the erased events in `keep_taken`,
+        passages that long-term memory has taken stay; a store without a PassageIndex is never given any."""
 
     def find(self, tenant: str, key: str) -> tuple[StoredEvent, ...]:
         """Return the events of the command that used this idempotency key; empty if none did."""

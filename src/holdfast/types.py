@@ -39,7 +39,7 @@ from holdfast.model.history.ranges import LedgerFacts
 from holdfast.model.history.views import HistoryView, Summary, SummaryDraft, TranscriptView
 from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import FeedEvent, FeedPage, StoredEvent, StoreTotals
-from holdfast.model.memory.deliveries import Delivery, DeliveryReport
+from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryReport
 from holdfast.model.memory.passages import MemorySubject, PassageKey, PassageTotals
 from holdfast.model.memory.recall import (
     ForgetReport,
@@ -96,6 +96,7 @@ __all__ = [
     "CustomStrategy",
     "Data",
     "Delivery",
+    "DeliveryBacklog",
     "DeliveryReport",
     "Deltas",
     "Dispute",

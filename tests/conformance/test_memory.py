@@ -9,11 +9,11 @@ import pytest
 from holdfast.errors import InvalidUrl
 from holdfast.ports import BlobStore, EventStore
 from holdfast.storage.memory import MemoryBlobs, MemoryStore
-from holdfast.testing import BlobStoreContract, EventStoreContract
+from holdfast.testing import BlobStoreContract, DeliveryQueueContract, EventStoreContract, PassageIndexContract
 from tests.support import figure
 
 
-class TestMemoryStore(EventStoreContract):
+class TestMemoryStore(EventStoreContract, PassageIndexContract, DeliveryQueueContract):
     machine_examples = figure(40, 5_000)
 
     @pytest.fixture

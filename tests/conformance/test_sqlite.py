@@ -10,11 +10,11 @@ import pytest
 
 from holdfast.ports import EventStore
 from holdfast.storage.sqlite.store import SqliteStore
-from holdfast.testing import EventStoreContract
+from holdfast.testing import DeliveryQueueContract, EventStoreContract, PassageIndexContract
 from tests.support import figure
 
 
-class TestSqliteStore(EventStoreContract):
+class TestSqliteStore(EventStoreContract, PassageIndexContract, DeliveryQueueContract):
     machine_examples = figure(12, 1_000)
 
     @pytest.fixture

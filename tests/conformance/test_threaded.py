@@ -16,7 +16,7 @@ from holdfast.ports import EventStore
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.storage.threaded import ThreadedStore
-from holdfast.testing import EventStoreContract
+from holdfast.testing import DeliveryQueueContract, EventStoreContract, PassageIndexContract
 from holdfast.testing.appends import ONE, all_events, append_of, assert_sound, session_stream, write_to
 from tests.conformance.async_stores import BlockingStore, LoopThread
 from tests.support import figure
@@ -31,7 +31,7 @@ def loop() -> Iterator[LoopThread]:
     loop.stop()
 
 
-class TestThreadedSqlite(EventStoreContract):
+class TestThreadedSqlite(EventStoreContract, PassageIndexContract, DeliveryQueueContract):
     machine_examples = figure(3, 500)
 
     @pytest.fixture

@@ -220,7 +220,10 @@ def test_passages_displace_nothing_and_stay_within_their_share(
     given_: list[PackCandidate], room: int, share: float, floor: Level, recall: float
 ) -> None:
     asked = request(share, floor, recall)
-    tail, without = fitted(asked, given_, room), fitted(asked, [each for each in given_ if each.section != "recall"], room)
+    tail, without = (
+        fitted(asked, given_, room),
+        fitted(asked, [each for each in given_ if each.section != "recall"], room),
+    )
     if tail is None or without is None:
         assert tail is without
         return

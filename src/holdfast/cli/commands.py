@@ -23,6 +23,7 @@ from holdfast.cli.sessions import sessions
 from holdfast.cli.settings import global_options
 from holdfast.cli.situation import situation
 from holdfast.cli.withdrawals import restore, withdraw
+from holdfast.cli.worker import outbox, worker
 
 
 class OutputClosed(Exception):
@@ -91,6 +92,8 @@ for command in (
     import_,
     stats,
     sweep,
+    worker,
+    outbox,
     collect,
     completion,
 ):

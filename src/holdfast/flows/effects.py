@@ -19,6 +19,7 @@ from holdfast.model.facts.fact import FactQuery
 from holdfast.model.log import Append, AppendResult, FeedPage, Snapshot, StoredEvent, StoreTotals, StreamHead
 from holdfast.model.memory.deliveries import Delivery
 from holdfast.model.memory.passages import (
+    IndexedPassage,
     IndexMark,
     MemorySubject,
     Passage,
@@ -356,6 +357,10 @@ def put_vectors(embedder: str, vectors: Sequence[tuple[PassageKey, Sequence[floa
 def match_vectors(query: VectorQuery) -> Flow[tuple[tuple[Passage, float], ...]]:
     answer: tuple[tuple[Passage, float], ...] = yield StoreCall("match_vectors", (query,))
     return answer
+
+
+def adopt_passages(passages: Sequence[IndexedPassage]) -> Flow[None]:
+    yield StoreCall("adopt_passages", (passages,))
 
 
 def claim_offloads(tenant: str, *, owner: str, now_us: int, lease_us: int, limit: int) -> Flow[tuple[Delivery, ...]]:

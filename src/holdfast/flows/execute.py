@@ -38,7 +38,7 @@ from holdfast.model.inputs import DecisionInput
 from holdfast.model.log import Append, AppendResult, NewEvent, Snapshot, StreamHead, StreamWrite
 from holdfast.model.names import StreamId
 from holdfast.model.rows import Row
-from holdfast.model.sessions.commands import ForkSession
+from holdfast.model.sessions.commands import ErasePayloads, ForkSession
 from holdfast.model.sessions.events import MessageRecorded, PayloadsErased
 from holdfast.model.state import LedgerState, SessionState, StreamState
 from holdfast.ports import IdSource
@@ -93,6 +93,8 @@ class _StreamChanges:
         """Before the batch."""
         self.events: list[Event] = []
         self.erase: tuple[int, ...] = ()
+        self.keeps_taken = False
+        """The erasure leaves what long-term memory has taken: the session is destroyed."""
         self.base: StreamHead | None = None
         """Where a new fork continues another stream."""
         self._fold = start_fold(stream, state, {})
@@ -141,7 +143,7 @@ class _StreamChanges:
         )
         rows = (*self._replay_rows, *self._fold.build_rows())
         snapshot = build_snapshot(self.stream, 0 if self.erase else self.version, self.state)
-        return StreamWrite(self.stream, self.version, new, rows, snapshot, self.erase, self.base)
+        return StreamWrite(self.stream, self.version, new, rows, snapshot, self.erase, self.base, self.keeps_taken)
 
 
 def execute(batch: CommandBatch, cache: StateCache, ids: IdSource, *, is_exclusive: bool = False) -> Flow[Execution]:
@@ -263,6 +265,7 @@ def _decide_request(request: CommandRequest, changes: _StreamChanges, message: i
         events = decide_session(state, command, inputs)
         seqs = (seq for seq, event in enumerate(events, state.version + 1) if isinstance(event, MessageRecorded))
         message = message or next(seqs, 0)
+        changes.keeps_taken |= isinstance(command, ErasePayloads) and command.alone and state.status == "destroyed"
     yield from changes.add_events(events, inputs.time_us)
     return message
 

@@ -33,9 +33,9 @@ from holdfast.model.facts.fact import FactState, fact_id
 from holdfast.model.log import GENESIS, Snapshot, StoredEvent, StreamHead
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES, Row
-from holdfast.model.sessions.events import PayloadsErased, SessionForked
+from holdfast.model.sessions.events import PayloadsErased, SessionDestroyed, SessionForked
 from holdfast.model.sessions.forks import FORK_EVENTS
-from holdfast.model.state import SessionState, StreamState
+from holdfast.model.state import LedgerState, SessionState, StreamState
 
 CountCallback: TypeAlias = Callable[[int], None]
 """Called now and then with the number of events that are done."""
@@ -333,6 +333,7 @@ def _adopt_page(events: Sequence[StoredEvent], cache: StateCache) -> Flow[None]:
     erase: dict[StreamId, tuple[int, ...]] = {}
     after: dict[StreamId, tuple[int, StreamState]] = {}
     bases: dict[StreamId, StreamHead] = {}
+    keep_taken: dict[StreamId, tuple[int, ...]] = {}
     for stream, page in _group_by_stream(events):
         state: StreamState
         if stream.kind == "ledger":
@@ -344,6 +345,8 @@ def _adopt_page(events: Sequence[StoredEvent], cache: StateCache) -> Flow[None]:
             bases[stream], state, rows[stream] = base.head, base.state, base.rows
         erased = _erased_seqs(page)
         if erased:
+            if kept := _destroyed_seqs(page, state):
+                keep_taken[stream] = kept
             state, rows[stream], facts = yield from replay_stream(stream, state.version, erased=frozenset(erased))
             erase[stream] = erased
         else:
@@ -355,7 +358,7 @@ def _adopt_page(events: Sequence[StoredEvent], cache: StateCache) -> Flow[None]:
     snapshots = {
         stream: snapshot for stream, (at, state) in after.items() if (snapshot := build_snapshot(stream, at, state))
     }
-    yield from effects.adopt(events, rows, erase, snapshots, bases)
+    yield from effects.adopt(events, rows, erase, snapshots, bases, keep_taken)
     for stream, (_, state) in after.items():
         cache.put(stream, state)
 
@@ -382,6 +385,16 @@ def _group_by_stream(events: Iterable[StoredEvent]) -> Iterable[tuple[StreamId, 
     for event in events:
         groups.setdefault(event.stream, []).append(event)
     return groups.items()
+
+
+def _destroyed_seqs(page: Sequence[StoredEvent], state: StreamState) -> tuple[int, ...]:
+    """The events that were erased because their session was destroyed: long-term memory keeps what it took of them."""
+    if isinstance(state, LedgerState):
+        return ()
+    ends = (each.seq for each in page if each.type == SessionDestroyed.name)
+    end = 0 if state.status == "destroyed" else next(ends, limits.WHOLE_NUMBER)
+    before = {*_erased_seqs(each for each in page if each.seq < end)}
+    return tuple(seq for seq in _erased_seqs(each for each in page if each.seq > end) if seq not in before)
 
 
 def _erased_seqs(page: Iterable[StoredEvent]) -> tuple[int, ...]:

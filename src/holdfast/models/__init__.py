@@ -1,7 +1,23 @@
 """Models where they help: a summarizer, a detector, an extractor, a situation updater and embedders, on any server."""
 
 from holdfast.models.anthropic_model import AnthropicModel
+from holdfast.models.detector import AsyncModelDetector, AsyncModelExtractor, ModelDetector, ModelExtractor
 from holdfast.models.model import Completion, Model, PromptMessage
 from holdfast.models.openai_model import OpenAIModel
+from holdfast.models.situation_updater import ModelSituationUpdater
+from holdfast.models.summarizer import AsyncModelSummarizer, ModelSummarizer
 
-__all__ = ["AnthropicModel", "Completion", "Model", "OpenAIModel", "PromptMessage"]
+__all__ = [
+    "AnthropicModel",
+    "AsyncModelDetector",
+    "AsyncModelExtractor",
+    "AsyncModelSummarizer",
+    "Completion",
+    "Model",
+    "ModelDetector",
+    "ModelExtractor",
+    "ModelSituationUpdater",
+    "ModelSummarizer",
+    "OpenAIModel",
+    "PromptMessage",
+]

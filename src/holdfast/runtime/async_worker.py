@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Self
 
-from holdfast.errors import HoldfastError, StoreClosed
+from holdfast.errors import HoldfastError, StorageError, StoreClosed
 from holdfast.flows.context import EngineContext
 from holdfast.flows.memory import delivery, vectors
 from holdfast.flows.memory.delivery import Claim, ClaimLost
@@ -65,7 +65,8 @@ class AsyncWorker:
         self._is_over = False
         self._signal.clear()
         if self._plan.source is not None:
-            await self._store.call(self._plan.source.subscribe, self._signal.set, None)
+            with suppress(StorageError):  # then it looks at its interval only
+                await self._store.call(self._plan.source.subscribe, self._signal.set, None)
         self._task = asyncio.create_task(self._run(), name="holdfast-worker")
         return self
 

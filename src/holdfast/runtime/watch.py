@@ -22,6 +22,7 @@ from holdfast.model.names import LedgerId, Scope, check_ledger
 from holdfast.ports import ChangeSource
 from holdfast.runtime.base import Driver
 from holdfast.runtime.logs import log
+from holdfast.runtime.store_features import has_method
 
 FIRST_PAUSE_S = 0.05
 """The first pause before the feed of PostgreSQL is read again: a transaction that is in progress delays it."""
@@ -65,13 +66,6 @@ def find_source(store: Any) -> ChangeSource | None:
     is_source = has_method(store, "subscribe") and has_method(store, "unsubscribe")
     source: ChangeSource | None = store if is_source and hasattr(store, "recheck_s") else None
     return source
-
-
-def has_method(store: object, name: str) -> bool:
-    try:
-        return callable(getattr(store, name, None))
-    except Exception:  # noqa: BLE001 - the attributes of a foreign object can raise anything
-        return False
 
 
 def check_timeout(timeout_s: object) -> float | None:

@@ -7,12 +7,12 @@ delivery runs. A worker stops after the entry that it is at; one that hangs ther
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.errors import HoldfastError, StoreClosed
+from holdfast.errors import HoldfastError, StorageError, StoreClosed
 from holdfast.flows.context import EngineContext
 from holdfast.flows.effects import Flow
 from holdfast.flows.memory import delivery, vectors
@@ -107,6 +107,24 @@ class Worker:
         self._embed()
         return self._drive(delivery.complete_report(self._plan.context, report))
 
+    def run(self, note: Callable[[DeliveryReport], None] | None = None) -> None:
+        """Deliver until stop() is called, or the store is closed, in this thread. `note` gets the report of each round."""
+        with self._hear_changes():
+            while not self._is_over.is_set():
+                self._signal.clear()
+                try:
+                    report = self.run_once()
+                except StoreClosed:
+                    return
+                except Exception as error:  # noqa: BLE001 - the program goes on
+                    log_round_failure(error, "a round of deliveries")
+                    self._is_over.wait(self._plan.every_s)
+                    continue
+                if note is not None:
+                    note(report)
+                if not self._plan.is_full(report) and self._signal.wait(self._plan.every_s):
+                    self._is_over.wait(CALM_S)
+
     def stop(self) -> None:
         """Stop after the entry that is in work. The end of the block does this, too."""
         self._is_over.set()
@@ -114,9 +132,7 @@ class Worker:
 
     def __enter__(self) -> Self:
         self._is_over.clear()
-        if self._plan.source is not None:
-            self._plan.source.subscribe(self._signal.set, None)
-        self._thread = threading.Thread(target=self._run, name="holdfast-worker", daemon=True)
+        self._thread = threading.Thread(target=self.run, name="holdfast-worker", daemon=True)
         self._thread.start()
         return self
 
@@ -124,26 +140,24 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        if self._plan.source is not None:
-            self._plan.source.unsubscribe(self._signal.set)
         if self._thread is not None:
             self._thread.join(STOP_S)
             if self._thread.is_alive():
                 log_hanging()
 
-    def _run(self) -> None:
-        while not self._is_over.is_set():
-            self._signal.clear()
-            try:
-                if self._plan.is_full(self.run_once()):
-                    continue
-            except StoreClosed:
-                return
-            except Exception as error:  # noqa: BLE001 - the program goes on
-                log_round_failure(error, "a round of deliveries")
-                self._is_over.wait(self._plan.every_s)
-            if self._signal.wait(self._plan.every_s):
-                self._is_over.wait(CALM_S)
+    @contextmanager
+    def _hear_changes(self) -> Iterator[None]:
+        source = self._plan.source
+        try:
+            if source is not None:
+                source.subscribe(self._signal.set, None)
+        except StorageError:
+            source = None  # then it looks at its interval only
+        try:
+            yield
+        finally:
+            if source is not None:
+                source.unsubscribe(self._signal.set)
 
     def _embed(self) -> None:
         if self._plan.context.embedder is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import TypeVar, cast
@@ -119,19 +119,19 @@ class MemoryStore(MemoryIndex, MemoryDeliveries):
 
     def _store_extras(self, write: StreamWrite) -> None:
         if write.erase:
-            self._erase(write.stream, write.erase, keeps_taken=write.keeps_taken)
+            self._erase(write.stream, write.erase, write.erase if write.keeps_taken else ())
         if write.snapshot is not None:
             self._snapshots[write.stream] = write.snapshot
         self._put_rows(write.stream, write.rows)
 
-    def _erase(self, stream: StreamId, seqs: Sequence[int], *, keeps_taken: bool) -> None:
+    def _erase(self, stream: StreamId, seqs: Sequence[int], keep_taken: Sequence[int]) -> None:
         events = self._streams[stream]
         start = events[0].seq
         for at in (seq - start for seq in seqs if seq >= start):
             events[at] = msgspec.structs.replace(events[at], payload=None, salt=None)
         self._snapshots.pop(stream, None)
         self._drop_rows(stream)
-        self._erase_passages(stream, seqs, keeps_taken=keeps_taken)
+        self._erase_passages(stream, seqs, keep_taken)
 
     def _put_rows(self, stream: StreamId, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -174,7 +174,7 @@ class MemoryStore(MemoryIndex, MemoryDeliveries):
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
         bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
-        keep_taken: Collection[StreamId] = (),
+        keep_taken: Mapping[StreamId, Sequence[int]] = MappingProxyType({}),
     ) -> None:
         with self._open_lock():
             heads: dict[StreamId, StreamHead] = {}
@@ -190,7 +190,7 @@ class MemoryStore(MemoryIndex, MemoryDeliveries):
             self._add_events(events)
             self._index_keys(events)
             for stream, seqs in erase.items():
-                self._erase(stream, seqs, keeps_taken=stream in keep_taken)
+                self._erase(stream, seqs, keep_taken.get(stream, ()))
             for stream, new_rows in rows.items():
                 self._put_rows(stream, new_rows)
             self._snapshots.update(snapshots)

@@ -181,10 +181,10 @@ class MemoryIndex:
         best = find_nearest(pack_vector(query.vector), vectors, query.limit)
         return tuple((visible[at], cosine) for cosine, at in best)
 
-    def _erase_passages(self, stream: StreamId, seqs: Collection[int], *, keeps_taken: bool) -> None:
-        wanted = {*seqs}
+    def _erase_passages(self, stream: StreamId, seqs: Collection[int], keep_taken: Collection[int]) -> None:
+        wanted, kept = {*seqs}, {*keep_taken}
         for (seq, part), entry in [*self._passages.get(stream, {}).items()]:
-            if seq in wanted and not (keeps_taken and entry.passage.is_taken):
+            if seq in wanted and not (seq in kept and entry.passage.is_taken):
                 self._drop(stream, seq, part)
         self._marks.pop(stream, None)
 
@@ -211,9 +211,9 @@ class MemoryIndex:
             if stream.tenant != subject.tenant or (scope is not None and scope.stream != stream):
                 continue
             for (seq, part), entry in entries.items():
-                if scope is not None or entry.passage.user == subject.user:
-                    if not subject.seqs or seq in subject.seqs:
-                        yield stream, seq, part
+                is_wanted = scope is not None or entry.passage.user == subject.user
+                if is_wanted and (not subject.seqs or seq in subject.seqs):
+                    yield stream, seq, part
 
 
 def _age(passage: Passage) -> tuple[int, tuple[str, str, str], int, int]:

@@ -1,7 +1,7 @@
 """What the stores of passages share: which passages may be seen, and which of them are candidates for a query.
 
-Laws: what may not be seen is neither counted nor ranked. The user's words and all others are two sides: each has its half of
-the candidates, so that long replies never displace what the user said.
+Laws: what may not be seen is neither counted nor ranked. The user's words and all others are two sides: each has its half
+of the candidates, so that long replies never displace what the user said.
 """
 
 from __future__ import annotations

@@ -10,12 +10,25 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.testing.conformance import BlobStoreContract, EventStoreContract, MemoryContract
+    from holdfast.testing.conformance import (
+        BlobStoreContract,
+        DeliveryQueueContract,
+        EventStoreContract,
+        MemoryContract,
+        PassageIndexContract,
+    )
     from holdfast.testing.strategies import store_machine
 
-__all__ = ["BlobStoreContract", "EventStoreContract", "MemoryContract", "store_machine"]
+__all__ = [
+    "BlobStoreContract",
+    "DeliveryQueueContract",
+    "EventStoreContract",
+    "MemoryContract",
+    "PassageIndexContract",
+    "store_machine",
+]
 
-_PARTS = ("forks", "log", "memory", "search", "state")
+_PARTS = ("deliveries", "forks", "log", "memory", "passages", "search", "state")
 """The modules with the contracts."""
 
 

@@ -26,9 +26,11 @@ from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.ports import BlobStore, EventStore
 from holdfast.testing.appends import LOOKALIKES, run_in_threads
+from holdfast.testing.contract_deliveries import DeliveryContract
 from holdfast.testing.contract_forks import ForkContract
 from holdfast.testing.contract_log import AdoptContract, AppendContract, EraseContract, KeyContract, ReadContract
 from holdfast.testing.contract_memory import MemoryContract
+from holdfast.testing.contract_passages import PassageContract
 from holdfast.testing.contract_search import SearchContract
 from holdfast.testing.contract_state import (
     CloseContract,
@@ -39,7 +41,24 @@ from holdfast.testing.contract_state import (
 )
 from holdfast.testing.strategies import store_machine
 
-__all__ = ["BlobStoreContract", "EventStoreContract", "MemoryContract", "store_machine"]
+__all__ = [
+    "BlobStoreContract",
+    "DeliveryQueueContract",
+    "EventStoreContract",
+    "MemoryContract",
+    "PassageIndexContract",
+    "store_machine",
+]
+
+
+class PassageIndexContract(PassageContract):
+    """Tests everything that `ports.PassageIndex` promises, for an event store that is one. A subclass defines the fixture
+    `make_store`."""
+
+
+class DeliveryQueueContract(DeliveryContract):
+    """Tests everything that `ports.DeliveryQueue` promises, for an event store that is one. A subclass defines the fixture
+    `make_store`."""
 
 
 class EventStoreContract(

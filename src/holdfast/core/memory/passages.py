@@ -9,7 +9,7 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -56,11 +56,16 @@ def find_bodies(message: Message) -> Iterator[BlobRef]:
 
 
 def build_passages(
-    scope: Scope, message: Message, mark: IndexMark, bodies: Mapping[str, bytes]
+    scope: Scope,
+    message: Message,
+    mark: IndexMark,
+    bodies: Mapping[str, bytes],
+    recalls: Collection[str] = (),
 ) -> tuple[IndexedPassage, ...]:
-    """The passages of a message. `bodies` has the beginnings of its stored bodies, by digest."""
+    """The passages of a message. `bodies` has the beginnings of its stored bodies, by digest; `recalls` are calls of
+    recall_memory, whose results only repeat other passages."""
     passages: list[IndexedPassage] = []
-    for content, handle in _read_contents(message, bodies):
+    for content, handle in _read_contents(message, bodies, recalls):
         for start, text in split_passages(content):
             if text.strip() and len(passages) < limits.PASSAGE_PARTS:
                 passage = _build_passage(scope, message, mark, text, len(passages), handle, start)
@@ -68,12 +73,16 @@ def build_passages(
     return tuple(passages)
 
 
-def _read_contents(message: Message, bodies: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+def _read_contents(
+    message: Message, bodies: Mapping[str, bytes], recalls: Collection[str]
+) -> Iterator[tuple[str, str]]:
     """The contents of a message as text, each with the handle that reads it; without one for a short text."""
     plain: list[Part] = []
     for number, parts, call in pieces_of(message):
         if call is None and not any(isinstance(part, Body) for part in parts):
             plain += parts
+            continue
+        if call in recalls:
             continue
         texts = (_read_body(part, bodies) if isinstance(part, Body) else text_of([part]) for part in parts)
         yield "\n".join(filter(None, texts)), piece_id(message.seq, number)

@@ -211,9 +211,6 @@ class _TailLayout:
     def texts(self) -> tuple[str, ...]:
         return tuple(text for text, _ in self._lay_out().values())
 
-    def section_tokens(self, section: Section) -> int:
-        return self._lay_out().get(section, ("", 0))[1]
-
     @property
     def breakdown(self) -> dict[Section, int]:
         """The tokens of each section; the last one includes those of the message around them."""
@@ -481,7 +478,7 @@ class _TailFitter:
         """Whether the tail fits with all of these, which are of one section, and the section into its share."""
         if not self._put_all(numbers):
             return False
-        if self._layout.section_tokens(section) <= share:
+        if self._layout.breakdown[section] <= share:
             return True
         self._layout.remove(section, numbers)
         self._included.difference_update(numbers)

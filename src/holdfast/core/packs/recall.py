@@ -51,8 +51,11 @@ class PassageView(NamedTuple):
         return passage.stream is not None and passage.seq <= self.own.get(passage.stream, 0)
 
 
-def build_recall_candidates(shown: Sequence[ShownPassage], view: PassageView) -> list[PackCandidate]:
-    """The candidates of these passages, which come best first, in the order in which they are read."""
+def build_recall_candidates(
+    shown: Sequence[ShownPassage], view: PassageView, least_score: float
+) -> list[PackCandidate]:
+    """The candidates of these passages, which come best first, in the order in which they are read. One without a score
+    is never below the least one."""
     ranks = {one.passage.id: rank for rank, one in enumerate(shown)}
     return [
         PackCandidate(
@@ -61,11 +64,12 @@ def build_recall_candidates(shown: Sequence[ShownPassage], view: PassageView) ->
             text=quote_passage(one, view),
             group=_describe_group(one.passage, view),
             priority="background",
-            score=one.passage.score,
+            score=(score := one.passage.score),
             recency=-ranks[one.passage.id],
             source=_describe_source(one.passage, view),
             at=one.passage.seq if view.is_own(one.passage) else 0,
             reason=one.passage.reason,
+            omission=f"does not fit the question ({score:.2f})" if 0 < score < least_score else "",
             digest_source=" ".join((one.passage.id, *one.redacted)),
         )
         for one in _sort_by_time(shown)

@@ -23,7 +23,7 @@ from holdfast.model.packs.pack import PassageTrace
 from holdfast.model.state import SessionState
 
 
-class _LogPlace(NamedTuple):
+class _PassageEvent(NamedTuple):
     """The event of a passage in the log."""
 
     position: LogPosition = ()
@@ -40,7 +40,7 @@ def trace_passages(
     places = yield from _find_places(context, [one for one, names in zip(passages, facts, strict=True) if names])
     when = yield from _find_changes(context, guard_input, sorted({name for names in facts for name in names}))
     return tuple(
-        _build_trace(guard_input.endings, passage, names, places.get(passage.id, _LogPlace()), when)
+        _build_trace(guard_input.endings, passage, names, places.get(passage.id, _PassageEvent()), when)
         for passage, names in zip(passages, facts, strict=True)
     )
 
@@ -49,7 +49,7 @@ def _build_trace(
     endings: Mapping[str, FactEnd],
     passage: RecalledPassage,
     names: Sequence[str],
-    place: _LogPlace,
+    place: _PassageEvent,
     when: Mapping[str, tuple[LogPosition, LogPosition]],
 ) -> PassageTrace:
     if not names or not place.position:
@@ -66,19 +66,19 @@ def _build_trace(
     )
 
 
-def _find_places(context: SessionContext, passages: Sequence[RecalledPassage]) -> Flow[dict[str, _LogPlace]]:
+def _find_places(context: SessionContext, passages: Sequence[RecalledPassage]) -> Flow[dict[str, _PassageEvent]]:
     """The places of these passages in the log, by their ids. What the log does not know is left out."""
     streams: dict[StreamId, set[int]] = {}
     for passage in passages:
         if passage.stream is not None and passage.stream.tenant == context.scope.tenant:
             streams.setdefault(passage.stream, set()).add(passage.seq)
-    found: dict[tuple[StreamId, int], _LogPlace] = {}
+    found: dict[tuple[StreamId, int], _PassageEvent] = {}
     for stream, numbers in sorted(streams.items()):
         seqs = sorted(numbers)
         events = yield from effects.read_each(stream, seqs)
         for seq, position in zip(seqs, (yield from effects.positions(stream, seqs)), strict=True):
             if seq in events:
-                found[stream, seq] = _LogPlace(position, events[seq].id)
+                found[stream, seq] = _PassageEvent(position, events[seq].id)
     places = {one.id: found.get((one.stream, one.seq)) for one in passages if one.stream is not None}
     return {name: place for name, place in places.items() if place is not None}
 

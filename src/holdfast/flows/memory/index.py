@@ -25,10 +25,12 @@ from holdfast.errors import BlobNotFound, StorageCorrupt
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext
 from holdfast.flows.effects import Flow
+from holdfast.flows.frames.lookup import read_event
 from holdfast.flows.history.views import read_start
 from holdfast.flows.load import load_session_state
 from holdfast.flows.sessions.transcript import build_message, read_withdrawn_messages
 from holdfast.model import limits
+from holdfast.model.content import calling_seq
 from holdfast.model.events import Event
 from holdfast.model.log import StoredEvent
 from holdfast.model.memory.passages import PASSAGE_FORMAT, IndexedPassage, IndexMark, PassageBatch, StreamSpan
@@ -38,6 +40,7 @@ from holdfast.model.sessions.messages import Message, Offload
 from holdfast.model.situation.events import SituationUpdated
 from holdfast.model.situation.situations import FieldName
 from holdfast.model.state import SessionState
+from holdfast.model.tools.tool import RECALL_MEMORY
 
 _SITUATION_UPDATES = 200
 """Updates that are read back at most to find what a conversation had come to."""
@@ -79,6 +82,7 @@ def _build_page(
 ) -> Flow[tuple[tuple[IndexedPassage, ...], IndexMark]]:
     """The passages of these events, and the mark after them."""
     passages: list[IndexedPassage] = []
+    recalls: set[str] = set()
     for recorded in page:
         event = upcast.decode_event(recorded)
         mark = msgspec.structs.replace(_apply_identity(mark, event), version=recorded.seq)
@@ -88,8 +92,18 @@ def _build_page(
         if is_remembered(message):
             mark = msgspec.structs.replace(mark, places=mark.places + 1)
             bodies = yield from _read_bodies(engine, message)
-            passages += build_passages(scope, message, mark, bodies)
+            recalls |= yield from _find_recalls(scope, message, page[0].seq)
+            passages += build_passages(scope, message, mark, bodies, recalls)
     return tuple(passages), mark
+
+
+def _find_recalls(scope: Scope, message: Message, first: int) -> Flow[set[str]]:
+    """The calls of recall_memory that a message makes, or answers if they were made before event `first`."""
+    calls = [*message.tool_calls]
+    for seq in {calling_seq(result.tool_call_id) or 0 for result in message.tool_results}:
+        event = (yield from read_event(scope.stream, seq)) if 0 < seq < first else None
+        calls += event.tool_calls if isinstance(event, MessageRecorded) else ()
+    return {call.id for call in calls if call.name == RECALL_MEMORY.name}
 
 
 def _apply_identity(mark: IndexMark, event: Event | None) -> IndexMark:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -34,6 +34,7 @@ from holdfast.flows.facts.lookup import read_facts, read_visible, slot_where
 from holdfast.flows.facts.observation import build_command, find_user_ledger, judge_message
 from holdfast.flows.load import load_ledger_state, load_session_state
 from holdfast.flows.memory.histories import IdentityTimeline, read_history_pages, read_identities
+from holdfast.flows.sessions.model_uses import take_answer
 from holdfast.model import limits
 from holdfast.model.facts.commands import AssertFact, LedgerCommand
 from holdfast.model.facts.detection import Observation, Proposal, Utterance
@@ -179,18 +180,25 @@ def _propose(
         extract = functools.partial(extractor.extract, observation)
         try:
             answer = yield from effects.run_outside(extract, timeout_s=limits.DELIVERY_TIMEOUT_S)
-            return (yield from _take_answer(context, answer))
+            proposals, failure = yield from take_answer(context, answer)
+            found = tuple(itertools.islice(proposals, limits.PROPOSALS))
         except Exception as error:
             raise MemoryFailed(memory=extractor.name, operation="extract", reason=type(error).__name__) from error
+        if failure:
+            raise MemoryFailed(memory=extractor.name, operation="extract", reason="its model failed")
+        return found
+    return (yield from effects.run_outside(functools.partial(_detect, observation)))
+
+
+def _detect(observation: Observation) -> tuple[Proposal, ...]:
     from holdfast.text.detect.detector import RuleDetector  # noqa: PLC0415 - loaded only when it is used
+    from holdfast.text.detect.own_statements import find_own_statements, is_doubtful  # noqa: PLC0415 - the same
 
-    return (yield from effects.run_outside(functools.partial(RuleDetector().detect, observation)))
-
-
-def _take_answer(_context: SessionContext, answer: Iterable[Proposal]) -> Flow[tuple[Proposal, ...]]:
-    """The proposals in the answer of an extractor. Whoever records what a model used does so here, in the session."""
-    yield from ()
-    return tuple(itertools.islice(answer, limits.PROPOSALS))
+    if is_doubtful(observation.message.text):
+        return ()
+    own = find_own_statements(observation)
+    taken = {each.new for each in own}
+    return (*own, *(each for each in RuleDetector().detect(observation) if each.new is None or each.new not in taken))
 
 
 def _is_certain(verdict: ObservedProposal, ledger: LedgerId, utterance: Utterance, *, is_model: bool) -> bool:
@@ -203,14 +211,16 @@ def _is_certain(verdict: ObservedProposal, ledger: LedgerId, utterance: Utteranc
         return proposal.fact is not None and (not is_model or any(each.seq == 0 for each in own))
     if proposal.new is None or proposal.new.seq != 0:
         return False
-    words = utterance.text[proposal.new.start : proposal.new.end]
-    return not is_model or _has_words(words, value_text(proposal.value))
+    if isinstance(proposal.value, bool) and not is_model:
+        return True  # the rules read the opposite of what was
+    return _has_words(utterance.text[proposal.new.start : proposal.new.end], value_text(proposal.value))
 
 
 def _has_words(text: str, value: str) -> bool:
     """Whether a value is in a text word for word, whatever its case and its spaces."""
     wanted = one_line(value).casefold()
-    return bool(wanted) and wanted in one_line(text).casefold()
+    said = one_line(text).casefold()
+    return bool(wanted) and (wanted in said or wanted in said.replace(",", ""))
 
 
 def _build_change(context: SessionContext, verdict: ObservedProposal, lesson: _Lesson) -> LedgerCommand:

@@ -11,7 +11,7 @@ Laws:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
@@ -51,6 +51,8 @@ T = TypeVar("T")
 
 BUILT_IN = "holdfast"
 """The name of the built-in memory in answers."""
+_SEARCH_TOKENS = 4_000
+"""The passages among which the best handle is looked for."""
 _NEAR_HITS = 60
 """The best passages whose neighbours are looked at."""
 _VECTOR_CANDIDATES = 200
@@ -346,6 +348,19 @@ def search_session(
     answer = yield from _ask_index(context.engine, request._replace(speaker=state.identity.user_name))
     shown = yield from load_guarded_passages(context, state, answer.passages[:limit])
     return tuple(msgspec.structs.replace(one.passage, text=one.text) for one in shown)
+
+
+def search_events(
+    context: SessionContext, state: SessionState, query: str, seqs: Collection[int]
+) -> Flow[tuple[RecalledPassage, ...]]:
+    """The passages of these events of the conversation that fit a query, best first, as they were recorded."""
+    spans = yield from index_conversation(context.engine, context.scope, state)
+    own = tuple(
+        StreamSpan(span.stream, seq, seq) for span in spans for seq in sorted(seqs) if span.first <= seq <= span.last
+    )
+    reader = msgspec.structs.replace(build_reader(context, state), user="")
+    request = build_request(context.engine, query, _SEARCH_TOKENS, reader, MemoryRange(), spans=own)
+    return (yield from _ask_index(context.engine, request._replace(speaker=state.identity.user_name))).passages
 
 
 def recall_for_pack(

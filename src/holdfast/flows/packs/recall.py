@@ -130,7 +130,8 @@ def show_recall(
     if traces is None:
         traces = yield from trace_passages(context, guard_input, recall.passages)
     shown = guard_passages(guard_input, recall.passages, traces)
-    candidates = build_recall_candidates(shown, build_passage_view(context, state, request.as_of_us, readable=readable))
+    view = build_passage_view(context, state, request.as_of_us, readable=readable)
+    candidates = build_recall_candidates(shown, view, request.profile.least_score)
     if recall.error:
         failure = PackCandidate(id=_FAILURE, section="recall", text="", omission=one_line(recall.error), fate="missing")
         candidates.append(failure)

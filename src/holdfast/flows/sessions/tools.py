@@ -150,7 +150,7 @@ def _prepare_call(started: StartedCall, function: Any, key_as: str | None) -> tu
     args = started.args
     if type(function) is dict:
         if started.name not in function:
-            names = ", ".join(dict.fromkeys((*map(str, function), *_ENGINE_TOOLS)))
+            names = ", ".join(dict.fromkeys((*map(str, function), READ_HANDLE.name)))
             raise ValueError(f"there is no tool {describe_value(started.name)}. The tools are: {names}"[:_ERROR_CHARS])
         function = function[started.name]
     if not isinstance(args, dict):

@@ -97,7 +97,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     recall_share: float = 0.25
     """The most that earlier conversation may take of the budget. It takes only what everything else leaves."""
     least_score: float = 0.0
-    """Facts, the working set and handles that fit the query less are left out."""
+    """Facts, the working set, handles and recalled passages that fit the query less are left out."""
     history: Literal["whole", "relevant"] = "whole"
     """The whole view of the conversation; or its newest turns, and of older ones what is relevant to the query. The
     latter is chosen for each call, so it costs the prompt cache."""

@@ -6,7 +6,7 @@ connection commits, and forgotten when a transaction fails.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -111,7 +111,7 @@ class SqliteLog:
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
         bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
-        keep_taken: Collection[StreamId] = (),
+        keep_taken: Mapping[StreamId, Sequence[int]] = MappingProxyType({}),
     ) -> None:
         for event in events:
             stream_no, head = self._head(event.stream)
@@ -125,7 +125,7 @@ class SqliteLog:
             stream_no = self._move_head(stream_no, StreamHead(event.stream, event.seq, event.hash))
             self._add_events(stream_no, [event])
         for stream, seqs in erase.items():
-            self._erase(self._head(stream)[0], seqs, keeps_taken=stream in keep_taken)
+            self._erase(self._head(stream)[0], seqs, keep_taken.get(stream, ()))
         for stream, new_rows in rows.items():
             self._put_rows(self._head(stream)[0], new_rows)
         for stream, snapshot in snapshots.items():
@@ -184,7 +184,7 @@ class SqliteLog:
 
     def _store_extras(self, stream_no: int, write: StreamWrite) -> None:
         if write.erase:
-            self._erase(stream_no, write.erase, keeps_taken=write.keeps_taken)
+            self._erase(stream_no, write.erase, write.erase if write.keeps_taken else ())
         if write.snapshot is not None:
             self._put_snapshot(stream_no, write.snapshot)
         self._put_rows(stream_no, write.rows)
@@ -193,13 +193,13 @@ class SqliteLog:
         values = (stream_no, snapshot.version, snapshot.format, snapshot.state)
         self._cursor.execute(SQL["put_snapshot"], values)
 
-    def _erase(self, stream_no: int, seqs: Sequence[int], *, keeps_taken: bool) -> None:
+    def _erase(self, stream_no: int, seqs: Sequence[int], keep_taken: Sequence[int]) -> None:
         for seq in seqs:
             self._cursor.execute(SQL["erase"], (stream_no, seq))
         self._cursor.execute(SQL["drop_snapshot"], (stream_no,))
         self._needs_purge |= bool(self._cursor.execute(SQL["has_facts"], (stream_no,)).get)
         self._drop_rows(stream_no)
-        self.passages.erase(stream_no, seqs, keeps_taken=keeps_taken)
+        self.passages.erase(stream_no, seqs, keep_taken)
 
     def _put_rows(self, stream_no: int, rows: Sequence[Row]) -> None:
         for row in rows:

@@ -171,11 +171,13 @@ class PassageLog:
                 terms.setdefault(row_no, []).append(term.removeprefix(prefix))
         return terms
 
-    def erase(self, stream_no: int, seqs: Sequence[int], *, keeps_taken: bool) -> None:
-        """Remove the passages of erased events. The mark goes too: it has the identity after its event."""
+    def erase(self, stream_no: int, seqs: Sequence[int], keep_taken: Sequence[int]) -> None:
+        """Remove the passages of erased events, but not taken ones of those in `keep_taken`. The mark goes too: it has the
+        identity after its event."""
         before = self._connection.total_changes()
         shelves = [shelf_no for (shelf_no,) in self._run(SQL["shelves_of_stream"], (stream_no,))]
-        self._run(SQL["erase_passages"], (stream_no, to_json([*seqs]), keeps_taken))
+        self._run(SQL["erase_passages"], (stream_no, to_json([*{*seqs} - {*keep_taken}]), False))
+        self._run(SQL["erase_passages"], (stream_no, to_json([*keep_taken]), True))
         if self._connection.total_changes() != before:
             self._drop_shelves(stream_no, shelves)
             self.needs_purge = True

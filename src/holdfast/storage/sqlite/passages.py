@@ -1,6 +1,7 @@
 """Search passages with FTS5.
 
-Laws: a query of the index names the shelves that may be seen, so it walks over nothing else. Common terms add to scores only.
+Laws: a query of the index names the shelves that may be seen, so it walks over nothing else. Common terms only add to
+scores.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
@@ -119,7 +119,7 @@ class SqliteStore(SqliteIndex):
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
         bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
-        keep_taken: Collection[StreamId] = (),
+        keep_taken: Mapping[StreamId, Sequence[int]] = MappingProxyType({}),
     ) -> None:
         self._write(lambda log: log.adopt(events, rows, erase, snapshots, bases, keep_taken))
         self._changes.announce(event.stream for event in events)
