@@ -110,8 +110,9 @@ def adopt(
     erase: Mapping[StreamId, Sequence[int]],
     snapshots: Mapping[StreamId, Snapshot],
     bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
+    keep_taken: Mapping[StreamId, Sequence[int]] = MappingProxyType({}),
 ) -> Flow[None]:
-    yield StoreCall("adopt", (events, rows, erase, snapshots, bases))
+    yield StoreCall("adopt", (events, rows, erase, snapshots, bases, keep_taken))
 
 
 def find(tenant: str, key: str) -> Flow[tuple[StoredEvent, ...]]:

@@ -13,7 +13,7 @@ from holdfast.flows.facts import observation
 from holdfast.flows.frames import frames, recovery, suspension
 from holdfast.flows.frames.frames import FrameReference
 from holdfast.flows.history import withdrawals
-from holdfast.flows.memory import recall
+from holdfast.flows.memory import recall, removal
 from holdfast.flows.packs import assembly
 from holdfast.flows.sessions import diffs, forks, ingest, layers, lifecycle, model_uses, tools
 from holdfast.flows.sessions import messages as message_flows
@@ -548,8 +548,9 @@ class Session(_Conversation):
         """Erase the content of these events for good, by their seqs.
 
         A tool call is erased with its results, and a message with the summaries that quote it. Headers and digests
-        stay, so the hash chain still verifies."""
-        self._drive(lifecycle.erase(self._context, seqs, reason, key=key))
+        stay, so the hash chain still verifies. Long-term memory forgets them too: if a memory of your own fails to, they
+        are erased here, and MemoryFailed is raised. Then call it again."""
+        self._drive(removal.erase_messages(self._context, seqs, reason, key=key))
 
     def refresh_identity(
         self, identity: Identity, *, key: str | None = None, expect: int | None = None, cause: str | None = None

@@ -7,10 +7,11 @@ calls. A memory of the caller forgets first: if it fails, the call fails, and ca
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from holdfast.errors import InvalidArgument, MemoryFailed, describe_value
 from holdfast.flows import effects
-from holdfast.flows.context import EngineContext
+from holdfast.flows.context import EngineContext, SessionContext
 from holdfast.flows.effects import Flow
 from holdfast.flows.load import load_session_state
 from holdfast.flows.memory.recall import call_memory
@@ -45,10 +46,13 @@ def _forget_outside(engine: EngineContext, subject: MemorySubject) -> Flow[Forge
     return report
 
 
-def forget_messages(engine: EngineContext, scope: Scope, seqs: tuple[int, ...]) -> Flow[None]:
-    """Have a memory of the caller forget erased messages. The built-in one forgets them with the erasure."""
-    if engine.memory is not None:
-        yield from _forget_outside(engine, MemorySubject(tenant=engine.tenant, scope=scope, seqs=seqs))
+def erase_messages(context: SessionContext, seqs: Sequence[int], reason: str, *, key: str | None = None) -> Flow[None]:
+    """Erase events of a session. The built-in memory forgets them in the same transaction, a memory of the caller after
+    it."""
+    yield from lifecycle.erase(context, seqs, reason, key=key)
+    if context.engine.memory is not None:
+        subject = MemorySubject(tenant=context.scope.tenant, scope=context.scope, seqs=tuple(seqs))
+        yield from _forget_outside(context.engine, subject)
 
 
 def _drop_waiting(engine: EngineContext, subject: MemorySubject) -> Flow[None]:
