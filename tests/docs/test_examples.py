@@ -145,6 +145,8 @@ def test_the_demo_runs_to_its_end() -> None:
     assert int(pack_outdated) == 0 < int(transcript_outdated)
     assert int(pack.replace(",", "")) < int(transcript.replace(",", "")) / 5
     assert re.search(r"k2  shipping_address = 456 Oak Ave  current .*\nincluded in p\d+ ", output)
+    assert "> Ada: Hello, I am Ada. Please ship my lamp to [outdated: shipping_address]." in output
+    assert "the agent answers: The shade of your lamp. The new one goes to 456 Oak Ave." in output
     assert "the payload does not match its digest" in output
 
 

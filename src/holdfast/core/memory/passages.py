@@ -106,7 +106,7 @@ def _build_passage(
 ) -> Passage:
     assert message.role is not None, "an erased message has no passages"
     named = message.metadata.get(SPEAKER)
-    is_user = message.role == "user"
+    is_user = message.role == "user" and message.frame is None  # in a frame, an agent writes these messages
     return Passage(
         scope=scope,
         seq=message.seq,
