@@ -493,10 +493,9 @@ def commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunne
 
 
 def test_the_command_delivers_what_is_due(commands: CommandRunner) -> None:
-    assert [each["session"] for each in commands("outbox", "--json").documents] == ["one", "two"]
     assert commands("worker", "--once").out == "2 conversations delivered, 1 fact learned, 0 waiting.\n"
     assert commands("worker", "--once", "--json").document == {"delivered": [], "failed": [], "facts": 0, "pending": 0}
-    assert commands("outbox").out == ""
+    assert commands("memory", "backlog", "--json").documents == []
 
 
 def test_the_doctor_shows_what_was_set_aside_and_a_command_requeues_it(
@@ -507,10 +506,8 @@ def test_the_doctor_shows_what_was_set_aside_and_a_command_requeues_it(
         engine.memory.deliver(limit=1)
     found = commands("doctor").out
     assert "1 set aside after too many failures in 1 session: one; the first: take: RuntimeError" in found
-    assert "holdfast outbox --requeue" in found
-    assert commands("outbox", "--json").documents[0]["set_aside"]
-    listed = commands("outbox", "--requeue", "--json").documents
-    assert [(each["set_aside"], each["attempts"]) for each in listed] == [(False, 0), (False, 0)]
+    assert "holdfast memory backlog --requeue" in found
+    commands("memory", "backlog", "--requeue")
     assert "2 conversations delivered" in commands("worker", "--once").out
 
 
