@@ -468,6 +468,30 @@ def test_a_worker_refuses_what_makes_no_sense(options: dict[str, Any]) -> None:
         engine.worker(**options)
 
 
+class PlainStore:
+    """A store without one of its methods."""
+
+    def __init__(self, store: Any, missing: str) -> None:
+        self._store = store
+        self._missing = missing
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._missing:
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+
+def test_a_worker_needs_a_store_that_has_a_queue_and_an_index() -> None:
+    engine, _ = open_engine()
+    with engine:
+        for missing, feature in (("claim_offloads", "DeliveryQueue"), ("take_passages", "PassageIndex")):
+            plain: Any = PlainStore(engine.store, missing)
+            derived = engine.acting_as()
+            derived.store = plain
+            with pytest.raises(holdfast.errors.StoreFeatureMissing, match=feature):
+                derived.worker()
+
+
 def test_a_stranger_cannot_be_requeued() -> None:
     engine, _ = open_engine()
     with engine:
