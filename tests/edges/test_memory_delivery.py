@@ -517,9 +517,10 @@ def commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunne
 
 
 def test_the_command_delivers_what_is_due(commands: CommandRunner) -> None:
+    assert [each["session"] for each in commands("memory", "backlog", "--json").documents] == ["one", "two"]
     assert commands("worker", "--once").out == "2 conversations delivered, 1 fact learned, 0 waiting.\n"
     assert commands("worker", "--once", "--json").document == {"delivered": [], "failed": [], "facts": 0, "pending": 0}
-    assert commands("memory", "backlog", "--json").documents == []
+    assert commands("memory", "backlog").out == "Nothing waits for long-term memory.\n"
 
 
 def test_the_doctor_shows_what_was_set_aside_and_a_command_requeues_it(
@@ -530,8 +531,10 @@ def test_the_doctor_shows_what_was_set_aside_and_a_command_requeues_it(
         engine.memory.deliver(limit=1)
     found = commands("doctor").out
     assert "1 set aside after too many failures in 1 session: one; the first: take: RuntimeError" in found
-    assert "holdfast memory backlog --requeue" in found
-    commands("memory", "backlog", "--requeue")
+    assert "holdfast memory backlog" in found
+    assert commands("memory", "backlog", "--json").documents[0]["is_set_aside"]
+    listed = commands("memory", "backlog", "--requeue", "--json").documents
+    assert [(each["is_set_aside"], each["attempts"]) for each in listed] == [(False, 0), (False, 0)]
     assert "2 conversations delivered" in commands("worker", "--once").out
 
 

@@ -10,11 +10,16 @@ from types import FrameType
 import click
 
 import holdfast
+from holdfast.cli import documents
 from holdfast.cli.options import policy_option, principal_option
-from holdfast.cli.output import format_count, print_json, print_line
+from holdfast.cli.output import (
+    format_count,
+    print_json,
+    print_line,
+)
 from holdfast.cli.settings import Settings, common_options
 from holdfast.model import limits
-from holdfast.model.memory.deliveries import Delivery, DeliveryReport
+from holdfast.model.memory.deliveries import DeliveryReport
 
 DEFAULT_EVERY_S = 5.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -96,7 +101,7 @@ def _add_reports(one: DeliveryReport, other: DeliveryReport) -> DeliveryReport:
 def _print_report(settings: Settings, report: DeliveryReport) -> None:
     if settings.json:
         delivered = [{"session": each.scope.session, "entry": each.entry} for each in report.delivered]
-        failed = [_to_document(each) for each in report.failed]
+        failed = [documents.delivery(each) for each in report.failed]
         print_json({"delivered": delivered, "failed": failed, "facts": report.facts, "pending": report.pending})
         return
     failed_text = f", {len(report.failed):,} failed" if report.failed else ""
@@ -104,13 +109,3 @@ def _print_report(settings: Settings, report: DeliveryReport) -> None:
         f"{format_count(len(report.delivered), 'conversation')} delivered{failed_text}, "
         f"{format_count(report.facts, 'fact')} learned, {report.pending:,} waiting."
     )
-
-
-def _to_document(failed: Delivery) -> dict[str, object]:
-    return {
-        "session": failed.offload.scope.session,
-        "entry": failed.offload.entry,
-        "attempts": failed.attempts,
-        "error": failed.error,
-        "set_aside": failed.is_set_aside,
-    }

@@ -35,13 +35,13 @@ from holdfast.model.memory.recall import ForgetReport
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.rows import OutboxRow
 from holdfast.storage import common
-from holdfast.storage.deliveries import build_offload
 from holdfast.storage.passages import (
     COMMON_ROWS,
     SCAN_ROWS,
     SIDES,
     Shelf,
     Sight,
+    build_shelf,
     check_terms,
     score_rows,
     share_limit,
@@ -257,10 +257,6 @@ def _build_passage(row: Sequence[Any], scope: Scope, shelf: Shelf) -> Passage:
     )
 
 
-def _build_shelf(row: Sequence[Any]) -> Shelf:
-    return Shelf(*row[:5], tuple(msgspec.json.decode(row[5])) if row[5] else (), row[6])
-
-
 def _open_reader(visible: PassageFilter, streams: Iterable[StreamId] = ()) -> Generator[Query, Any, _Reader]:
     """Look up the streams of a filter, and the shelves that it lets through."""
     tenant = visible.tenant
@@ -272,7 +268,7 @@ def _open_reader(visible: PassageFilter, streams: Iterable[StreamId] = ()) -> Ge
         numbers = {own[key]: number for key, number in found}
     spans = pack_bigints([numbers[stream] for stream in {span.stream for span in visible.spans} & numbers.keys()])
     values = (tenant, _plain(visible.user), spans, tenant, spans, tenant)
-    shelves = map(_build_shelf, (yield Query(tenant, SQL["shelves"], values)))
+    shelves = map(build_shelf, (yield Query(tenant, SQL["shelves"], values)))
     sessions: set[int] | None = None
     if visible.sessions:
         names = pack_texts([name for name in visible.sessions if "\0" not in name])
@@ -474,7 +470,7 @@ def unembedded_passages(tenant: str, embedder: str, limit: int) -> Operation[tup
     common.check_limit(limit)
     found = yield Query(tenant, SQL["unembedded"], (embedder, limit, tenant, limit))
     numbers = pack_integers([*{row[4] for row in found}])
-    shelves = map(_build_shelf, (yield Query(tenant, SQL["shelves_by_number"], (numbers, tenant))))
+    shelves = map(build_shelf, (yield Query(tenant, SQL["shelves_by_number"], (numbers, tenant))))
     return tuple((yield from build_passages(tenant, found, {shelf.number: shelf for shelf in shelves})).values())
 
 
@@ -536,7 +532,7 @@ def _build_delivery(row: Sequence[Any]) -> Delivery:
     width = len(OutboxRow.__struct_fields__)
     owner, until_us, attempts, next_us, error, is_set_aside = row[width:]
     return Delivery(
-        offload=build_offload(row_of(OutboxRow, row[:width])),
+        offload=codec.build_offload(row_of(OutboxRow, row[:width])),
         owner=owner,
         until_us=until_us,
         attempts=attempts,
