@@ -302,7 +302,7 @@ def match_passages(query: PassageQuery) -> Operation[PassageMatches]:
     return PassageMatches(passages=tuple(found[row] for row in best if row in found), counts=counts, total=walk.total)
 
 
-class _IndexWalk:
+class _TermLists:
     """Walks over the lists of terms on the shelves that a filter lets through."""
 
     def __init__(self, reader: _Reader, hidden: set[int], allowed: set[int], whole: set[int]) -> None:
@@ -382,7 +382,7 @@ class _IndexWalk:
         return {term: [*wanted & set(found)] for term, found in lists.items()}
 
 
-def _open_walk(reader: _Reader) -> Operation[_IndexWalk]:
+def _open_walk(reader: _Reader) -> Operation[_TermLists]:
     sight, tenant = reader.sight, reader.tenant
     whole: set[int] = set()
     if sight.spans:
@@ -394,7 +394,7 @@ def _open_walk(reader: _Reader) -> Operation[_IndexWalk]:
     taken_users = {shelf.user for shelf in sight.shelves.values() if not shelf.stream_no and not sight.is_open(shelf)}
     is_partial = bool(taken_users) or bool(sight.spans.keys() - whole)
     allowed = (yield from _read_span_rows(tenant, sight.spans)) if is_partial else set()
-    return _IndexWalk(reader, hidden, allowed, whole)
+    return _TermLists(reader, hidden, allowed, whole)
 
 
 def _read_span_rows(tenant: str, spans: Mapping[int, Sequence[tuple[int, int]]]) -> Operation[set[int]]:
