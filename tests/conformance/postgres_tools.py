@@ -192,10 +192,10 @@ def exercise_tenant(engine: Engine) -> None:
 def exercise_passages(engine: Engine, scope: holdfast.types.Scope) -> None:
     """Passages of a session are stored, taken, found, given a vector; and an entry of the outbox is claimed."""
     store: Any = engine.store
-    words = passage_of(scope.stream, 2, "lion")
-    batch = PassageBatch(stream=scope.stream, before=None, mark=IndexMark(version=3), passages=(words,))
+    words, others = passage_of(scope.stream, 2, "lion"), passage_of(scope.stream, 3, "lion")
+    batch = PassageBatch(stream=scope.stream, before=None, mark=IndexMark(version=3), passages=(words, others))
     assert store.index_passages(batch)
-    assert store.take_passages(StreamSpan(scope.stream, 1, 3)) == 1
+    assert store.take_passages(StreamSpan(scope.stream, 1, 2)) == 1
     store.put_vectors("e", [(words.passage.key, (1.0, 0.0))])
     visible = PassageFilter(tenant=scope.tenant, user="ada")
     found = store.match_passages(PassageQuery(visible=visible, terms=("lion",), limit=9))

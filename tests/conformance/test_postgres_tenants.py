@@ -65,8 +65,8 @@ NOT_A_TENANTS = {"store", "migrations"}
 """Tables that hold nothing of any tenant."""
 
 TENANT_TABLES = (
-    "streams", "events", "keys", "snapshots", *(table.table for table in TABLES), "fact_words", "passage_shelves", "passages", "passage_words",
-    "passage_marks", "passage_vectors", "deliveries", "bodies", "pieces", "blobs",
+    "streams", "events", "keys", "snapshots", *(table.table for table in TABLES), "fact_words", "passage_shelves",
+    "passages", "passage_words", "passage_drafts", "passage_marks", "passage_vectors", "deliveries", "bodies", "pieces", "blobs",
 )  # fmt: skip
 
 
