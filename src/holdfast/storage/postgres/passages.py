@@ -498,18 +498,20 @@ def unembedded_passages(tenant: str, embedder: str, limit: int) -> Operation[tup
 def match_vectors(query: VectorQuery) -> Operation[tuple[tuple[Passage, float], ...]]:
     common.check_limit(query.limit)
     reader = yield from _open_reader(query.visible)
-    sees, tenant = reader.sight.sees, query.visible.tenant
+    sight, tenant = reader.sight, query.visible.tenant
     wanted = pack_vector(query.vector)
     best: list[tuple[float, int]] = []
-    last = -1
-    while reader.sight.shelves:
-        values = (reader.shelf_nos, query.embedder, *reader.times, tenant, last, _VECTORS)
-        found = yield Query(tenant, SQL["vectors_of_shelves"], values)
-        vectors = [(row[0], row[5]) for row in found if sees(*row[1:5])]
-        best = heapq.nlargest(query.limit, [*best, *find_nearest(wanted, vectors, query.limit)])
-        if len(found) < _VECTORS:
-            break
-        last = found[-1][0]
+    for shelf in sight.shelves:
+        low, high = reader.times
+        last = -1
+        while True:
+            values = (shelf, low, high, low, last, tenant, _VECTORS, query.embedder, tenant)
+            found = yield Query(tenant, SQL["vectors_of_shelf"], values)
+            vectors = [(row[0], row[5]) for row in found if row[5] is not None and sight.sees(*row[1:5])]
+            best = heapq.nlargest(query.limit, [*best, *find_nearest(wanted, vectors, query.limit)])
+            if len(found) < _VECTORS:
+                break
+            last, low = found[-1][0], found[-1][4]
     loaded = yield from reader.load([row for _, row in best])
     return tuple((loaded[row], cosine) for cosine, row in best if row in loaded)
 

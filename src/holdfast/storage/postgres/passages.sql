@@ -74,23 +74,27 @@ WHERE p.row_no = ANY (%b::integer[]) AND p.tenant = %b;
 -- name: passages_by_row
 SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text,
        s.key
-FROM passages p JOIN streams s USING (stream_no)
-WHERE p.row_no = ANY (%b::integer[]) AND p.tenant = %b AND s.tenant = %b;
+FROM unnest(%b::integer[]) AS n (row_no)
+CROSS JOIN LATERAL (SELECT * FROM passages p WHERE p.row_no = n.row_no AND p.tenant = %b OFFSET 0) p
+CROSS JOIN LATERAL (SELECT s.key FROM streams s WHERE s.stream_no = p.stream_no AND s.tenant = %b OFFSET 0) s;
 
 -- name: passages_by_key
 SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text,
        s.key
 FROM unnest(%b::bigint[], %b::bigint[], %b::integer[]) WITH ORDINALITY AS n (stream_no, seq, part, at)
-JOIN passages p USING (stream_no, seq, part) JOIN streams s ON s.stream_no = p.stream_no AND s.tenant = %b
-WHERE p.tenant = %b ORDER BY n.at;
+CROSS JOIN LATERAL (
+    SELECT * FROM passages p WHERE p.stream_no = n.stream_no AND p.seq = n.seq AND p.part = n.part AND p.tenant = %b OFFSET 0) p
+CROSS JOIN LATERAL (SELECT s.key FROM streams s WHERE s.stream_no = p.stream_no AND s.tenant = %b OFFSET 0) s
+ORDER BY n.at;
 
 -- name: passages_by_place
 SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text,
        s.key
 FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[]) WITH ORDINALITY AS n (stream_no, first, last, at)
 CROSS JOIN LATERAL (
-    SELECT * FROM passages p WHERE p.stream_no = n.stream_no AND p.place BETWEEN n.first AND n.last AND p.tenant = %b) p
-JOIN streams s ON s.stream_no = n.stream_no AND s.tenant = %b
+    SELECT * FROM passages p WHERE p.stream_no = n.stream_no AND p.place BETWEEN n.first AND n.last AND p.tenant = %b
+    OFFSET 0) p
+CROSS JOIN LATERAL (SELECT s.key FROM streams s WHERE s.stream_no = n.stream_no AND s.tenant = %b OFFSET 0) s
 ORDER BY n.at, p.place, p.seq, p.part;
 
 -- name: newest_of_shelves
@@ -121,11 +125,14 @@ FROM passage_shelves h CROSS JOIN LATERAL (
     ORDER BY p.shelf_no, p.time_us LIMIT %b) p JOIN streams s ON s.stream_no = p.stream_no AND s.tenant = h.tenant
 WHERE h.tenant = %b AND h.stream_no = 0 ORDER BY p.time_us, p.row_no LIMIT %b;
 
--- name: vectors_of_shelves
-SELECT p.row_no, p.shelf_no, p.stream_no, p.seq, p.time_us, v.vector
-FROM unnest(%b::integer[]) AS n (shelf_no) JOIN passages p ON p.shelf_no = n.shelf_no
-JOIN passage_vectors v ON v.row_no = p.row_no AND v.embedder = %b AND v.tenant = p.tenant
-WHERE p.time_us BETWEEN %b AND %b AND p.tenant = %b AND p.row_no > %b ORDER BY p.row_no LIMIT %b;
+-- name: vectors_of_shelf
+SELECT p.row_no, p.shelf_no, p.stream_no, p.seq, p.time_us, v.vector FROM (
+    SELECT p.row_no, p.shelf_no, p.stream_no, p.seq, p.time_us FROM passages p
+    WHERE p.shelf_no = %b AND p.time_us >= %b AND p.time_us <= %b AND (p.time_us, p.row_no) > (%b, %b) AND p.tenant = %b
+    ORDER BY p.shelf_no, p.time_us, p.row_no LIMIT %b) p
+LEFT JOIN LATERAL (
+    SELECT v.vector FROM passage_vectors v WHERE v.row_no = p.row_no AND v.embedder = %b AND v.tenant = %b OFFSET 0) v ON true
+ORDER BY p.time_us, p.row_no;
 
 -- name: claim
 SELECT o.tenant, o.actor, o.session, o.thread, o.entry, o.why, o.first, o.last, o.at_us, o.done,
