@@ -42,6 +42,7 @@ NAMES = (
     "packs",
     "telemetry",
     "structure",
+    "recall",
     "recall_index",
 )
 

@@ -333,7 +333,8 @@ class _Anthropic:
 
 
 CHAT = (
-    "model messages tools tool_choice max_completion_tokens temperature parallel_tool_calls store stream stream_options"
+    "model messages tools tool_choice max_completion_tokens max_tokens temperature parallel_tool_calls store stream"
+    " stream_options response_format"
 )
 
 
@@ -341,6 +342,8 @@ def chat(body: dict[str, Any], made: ProviderMemory) -> Talk:
     fields(body, "request", CHAT, "model messages")
     if "max_completion_tokens" in body:
         check_int(body["max_completion_tokens"], "max_completion_tokens", 1)
+    if "response_format" in body:
+        _chat_format(body["response_format"])
     tools = [_chat_tool(each, f"tools.{number}") for number, each in enumerate(body.get("tools", []))]
     system: list[str] = []
     turns: list[Turn] = []
@@ -371,6 +374,27 @@ def chat(body: dict[str, Any], made: ProviderMemory) -> Talk:
     require(len(tools) <= CALLS, "tools: array too long")
     require(tools or "tool_choice" not in body, "tool_choice is only allowed when tools are specified")
     return Talk("\n".join(system), tuple(turns), unique(tools, "tools"))
+
+
+def _chat_format(value: Any) -> None:
+    fields(value, "response_format", "type json_schema", "type")
+    require(value["type"] in ("text", "json_object", "json_schema"), "response_format.type: unknown")
+    if value["type"] == "json_schema":
+        inner = fields(value["json_schema"], "json_schema", "name description schema strict", "name schema")
+        check_name(inner["name"], "json_schema.name")
+        schema(inner["schema"], "json_schema.schema")
+        require(
+            not inner.get("strict") or _is_strict(inner["schema"]), "json_schema.schema: required must name every key"
+        )
+
+
+def _is_strict(node: Any) -> bool:
+    if type(node) is list:
+        return all(map(_is_strict, node))
+    if type(node) is not dict:
+        return True
+    closed = node.get("additionalProperties") is False and {*node.get("required", ())} == {*node.get("properties", {})}
+    return (node.get("type") != "object" or closed) and all(map(_is_strict, node.values()))
 
 
 def _chat_tool(value: Any, where: str) -> str:

@@ -95,6 +95,16 @@ class Provider:
         """The status with which a request is turned away before it is read; 0 for none."""
         self.patience: Callable[[], int | None] = lambda: None
         """After how many events of a stream the line breaks; None for never."""
+        self.delay: Callable[[dict[str, Any]], float] = lambda body: 0
+        """For how many seconds a request is not answered."""
+        self.drips: float = 0
+        """The seconds between two bytes of a reply; 0 for all at once."""
+        self.spelling: Callable[[bytes], bytes] = lambda data: data
+        """What becomes of the bytes of a reply."""
+        self.embed: Callable[[str], list[float]] = lambda text: [float(len(text)), 1.0]
+        """The vector of a text."""
+        self.over = threading.Event()
+        """Nobody is kept waiting any more."""
         self.keep_alive = True
         """A connection serves several requests; else it ends with its reply, so that nobody has to close a client."""
         self.asked: list[ProviderRequest] = []
@@ -112,6 +122,9 @@ class Provider:
                 if status:
                     return status, {"type": "error", "error": {"type": "api_error", "message": "try again"}}
                 return self._reply(PROTOCOLS[path], headers, body)
+            if path == "/v1/embeddings":
+                status = self.weather(body)
+                return (status, {"error": {"message": "try again"}}) if status else self._embed(body)
             if path == "/inbox":
                 return 200, self._inbox(self.effects)
             if path.startswith("/tools/"):
@@ -144,6 +157,18 @@ class Provider:
         if body.get("stream") is not True:
             return 200, whole
         return 200, StreamedReply(protocol, list(EVENTS[protocol](whole, _halves))[: self.patience()])
+
+    def _embed(self, body: dict[str, Any]) -> tuple[int, Any]:
+        """Vectors in base64 or as numbers, last text first: whoever asks has to look at their index."""
+        texts = body["input"]
+        known = {"input", "model", "encoding_format", "dimensions"}
+        problem = "" if {*body} <= known and texts and all(texts) else "input: must not be empty"
+        self.asked.append(ProviderRequest("embeddings", body, problem))
+        if problem:
+            return 400, {"error": {"type": "invalid_request_error", "message": problem}}
+        data = [{"object": "embedding", "index": at, "embedding": self.embed(text)} for at, text in enumerate(texts)]
+        usage = {"prompt_tokens": sum(map(len, texts)) // 4, "total_tokens": sum(map(len, texts)) // 4}
+        return 200, {"object": "list", "data": data[::-1], "model": body["model"], "usage": usage}
 
     def _act(self, name: str, key: str, args: dict[str, Any]) -> Any:
         known = bool(key) and key in self._done
@@ -190,12 +215,23 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(answer, StreamedReply):
             self._stream(answer)
             return
-        data = json.dumps(answer).encode()
+        provider = self.server.provider
+        if (seconds := provider.delay(body)) and not provider.over.wait(seconds):
+            self.close_connection = True
+        data = provider.spelling(json.dumps(answer).encode())
         self._begin(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if not provider.drips:
+            self.wfile.write(data)
+            return
+        for at in range(len(data)):
+            self.wfile.write(data[at : at + 1])
+            self.wfile.flush()
+            if provider.over.wait(provider.drips):
+                self.close_connection = True
+                return
 
     def _begin(self, status: int) -> None:
         self.send_response(status)
@@ -249,6 +285,7 @@ def serve_provider(provider: Provider) -> Iterator[str]:
     try:
         yield f"http://{LOOPBACK}:{server.server_address[1]}"
     finally:
+        provider.over.set()
         server.shutdown()
         thread.join()
         server.server_close()

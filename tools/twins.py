@@ -1,7 +1,7 @@
 """Generate the async twins of sessions, facets and ledgers: `python tools/twins.py` (`make twins`).
 
-`runtime/{facets,ledgers,sessions}.py` are written by hand and block. Each has a twin `runtime/async_*.py` with the same
-methods as coroutines. A test compares the twins with the output of this tool.
+`runtime/{facets,ledgers,memory,sessions}.py` are written by hand and block. Each has a twin `runtime/async_*.py` with the
+same methods as coroutines. A test compares the twins with the output of this tool.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 RUNTIME = Path(__file__).resolve().parent.parent / "src" / "holdfast" / "runtime"
-MODULES = ("facets", "ledgers", "sessions")
+MODULES = ("facets", "ledgers", "memory", "sessions")
 HEADER = "# Generated from {source} by tools/twins.py: do not edit.\n\n"
 _CLASSES = re.compile(
-    r"\b(_?)(Session|Frame|Ledger|Conversation|\w+Facet|(?:Conversation|Ledger)Base|(?:Frame|Turn)Block)\b"
+    r"\b(_?)(Session|Frame|Ledger|Conversation|\w+Facet|(?:Conversation|Engine|Ledger)Base|(?:Frame|Turn)Block)\b"
 )
 _METHODS = re.compile(r"(?=^    (?:def |@))", re.MULTILINE)
 _DRIVES = re.compile(r"(self|other|into)\.(_drive|_run|_run_own|_run_in_ledger_of|_open_fork)\(")
@@ -29,7 +29,7 @@ def build_twin(source: str, name: str) -> str:
     head = head.replace("from holdfast.runtime.base ", "from holdfast.runtime.async_base ")
     for module in MODULES:
         head = head.replace(f"from holdfast.runtime.{module} ", f"from holdfast.runtime.async_{module} ")
-    head = re.sub(r"\b(read_handle_tool|situation_tool)\b", r"async_\1", head)
+    head = re.sub(r"\b(read_handle_tool|recall_memory_tool|situation_tool)\b", r"async_\1", head)
     head = head.replace("here it blocks", "here it is awaited")
     body = "".join(_rename_classes(_await_methods(each)) for each in classes)
     if "AwaitableFrame" in body:

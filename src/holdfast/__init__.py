@@ -15,7 +15,7 @@ from holdfast.model.policy import Policy
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message
 from holdfast.model.situation.situations import UPDATE_SITUATION
-from holdfast.model.tools.tool import READ_HANDLE, Tool
+from holdfast.model.tools.tool import READ_HANDLE, RECALL_MEMORY, Tool
 
 if TYPE_CHECKING:
     from holdfast import types
@@ -35,6 +35,7 @@ __version__ = "0.11.0"
 
 __all__ = [
     "READ_HANDLE",
+    "RECALL_MEMORY",
     "UPDATE_SITUATION",
     "AsyncEngine",
     "AsyncFrame",

@@ -33,6 +33,7 @@
     │   │   └── ParentFrameNotFound
     │   ├── ReservationNotFound
     │   ├── HandleNotFound
+    │   ├── NoHandleFits
     │   ├── TokenInvalid             not a suspension token of this tenant
     │   ├── FactNotFound             no such fact, or the reader may not know of it
     │   ├── ProposalNotFound
@@ -99,6 +100,16 @@
     │   ├── RoleTooNarrow        a role that sees one tenant cannot work on all
     │   ├── ServerTooOld         a PostgreSQL that is too old
     │   └── UnsafeSqlite         an SQLite with the WAL-reset bug
+    ├── MemoryFailed             a long-term memory of the caller failed
+    ├── EmbedderFailed           an embedder failed, or returned something else than vectors
+
+    ├── ModelFailed: a model of holdfast.models gave no usable answer; the engine goes on without it
+    │   ├── ModelUnavailable     not reached, overloaded, or over its rate limit
+    │   ├── ModelTimeout         no answer in time
+    │   ├── ModelRejected        a request that the server does not accept: a wrong key, model or format
+    │   ├── ModelRefused         a model that refuses to answer, or a filter
+    │   ├── AnswerInvalid        empty, or not what was asked for, also after a repair
+    │   └── AnswerCut            longer than allowed
     └── ExtraMissing (also an ImportError): an optional package is not installed
 
 Law: the docstring of a class is its message: what happened, with which value, what to do, what is safe. The keyword
@@ -152,6 +163,8 @@ def _to_plain(value: object) -> object:
     """Errors are printed, stored and sent to other processes, so they have plain data only."""
     kind = type(value)
     if value is None or kind in (str, float, bool) or kind.__module__ == "holdfast.model.names":
+        return value
+    if (kind.__module__, kind.__name__) == ("holdfast.model.content", "Usage"):
         return value
     if kind is int and value.bit_length() <= INT_BITS:  # type: ignore[attr-defined]
         return value
@@ -409,6 +422,14 @@ class HandleNotFound(NotFound):
 
     session: str
     handle: str
+
+
+class NoHandleFits(NotFound):
+    """No handle in the semantic tier of the session {session!r} fits the query {query!r}. Move one there with
+    page_out(handle, tier="semantic"), or pass the id of a handle."""
+
+    session: str
+    query: str
 
 
 class TokenInvalid(NotFound):
@@ -954,6 +975,58 @@ class UnsafeSqlite(StorageError):
 
     version: str
     needed: str
+
+
+class MemoryFailed(HoldfastError):
+    """The memory {memory!r} failed in {operation}(): {reason}. Nothing of this store is lost. Try again when it works."""
+
+    memory: str
+    operation: str
+    reason: str
+
+
+class EmbedderFailed(HoldfastError):
+    """The embedder {embedder!r} failed: {reason}. Its texts are found by their words meanwhile, and are tried again."""
+
+    embedder: str
+    reason: str
+
+
+# Models
+
+
+class ModelFailed(HoldfastError):
+    """The model {model!r} gave no usable answer: {reason}. Nothing was changed by it."""
+
+    model: str
+    reason: str
+    usage: object = None
+    """The holdfast.Usage of the failed attempts; None if none was reported."""
+
+
+class ModelUnavailable(ModelFailed):
+    """The model {model!r} could not be asked: {reason}. Check the address and the server, or try again later."""
+
+
+class ModelTimeout(ModelFailed):
+    """The model {model!r} did not answer in time: {reason}. Use a longer timeout_s, or a faster model."""
+
+
+class ModelRejected(ModelFailed):
+    """The server of the model {model!r} does not accept the request: {reason}. Check the key, the name of the model and
+    the options."""
+
+
+class ModelRefused(ModelFailed):
+    """The model {model!r} refused to answer: {reason}. Use another model, or do without."""
+
+
+class AnswerInvalid(ModelFailed):
+    """The answer of the model {model!r} is not what was asked for: {reason}. Use a model that follows schemas."""
+
+
+class AnswerCut(ModelFailed):
+    """The answer of the model {model!r} was cut off: {reason}. Allow more tokens with max_tokens."""
 
 
 class ExtraMissing(HoldfastError, ImportError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 from holdfast.model.content import BlobRef, Body, Text
 from holdfast.model.facts.detection import Observation, Proposal
@@ -35,6 +35,7 @@ from holdfast.model.memory.passages import (
 from holdfast.model.memory.recall import ForgetReport, MemoryRange, MemoryReader, RecalledPassage, SessionHistory
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
+from holdfast.model.sessions.model_uses import MeteredAnswer
 
 R = TypeVar("R", bound=Row)
 
@@ -233,6 +234,10 @@ class DeliveryQueue(Protocol):
     ) -> tuple[Delivery, ...]:
         """Claim entries of the outbox that are due, oldest first. Until the lease is over, no other worker gets them."""
 
+    def renew_offload(self, delivery: Delivery) -> bool:
+        """Keep a claim until `delivery.until_us`. False, and nothing is stored, if the entry is acknowledged, or another
+        worker has claimed it since."""
+
     def release_offload(self, delivery: Delivery) -> bool:
         """Store the outcome of a failed delivery: when to try it again, its error, whether it is set aside. False, and
         nothing is stored, if another worker has claimed it since."""
@@ -333,8 +338,17 @@ class Summarizer(Protocol):
     prices: Prices | None
     """The prices of the model; None if it costs nothing."""
 
-    def summarize(self, draft: SummaryDraft, tokens: int) -> str:
-        """Return a summary of `draft.items` with at most so many tokens. `draft.text` has them as plain text."""
+    def summarize(self, draft: SummaryDraft, tokens: int) -> str | MeteredAnswer[str]:
+        """Return a summary of `draft.items` with at most so many tokens. `draft.text` has them as plain text. A coroutine
+        function needs an engine of open_async(). What a MeteredAnswer says it cost is recorded in the session."""
+
+
+class PrefixSummarizer(Summarizer, Protocol):
+    """A summarizer that also takes the pack of the last model call. Its request can begin with the same bytes, which the
+    provider has in its cache."""
+
+    def summarize_pack(self, draft: SummaryDraft, tokens: int, pack: Any) -> str | MeteredAnswer[str]:
+        """As `summarize`. `pack` is the pack that was passed to `context.prepare()`."""
 
 
 class Detector(Protocol):
@@ -343,7 +357,9 @@ class Detector(Protocol):
     name: str
     """Stored with its proposals."""
 
-    def detect(self, observation: Observation) -> tuple[Proposal, ...]: ...
+    def detect(self, observation: Observation) -> tuple[Proposal, ...] | MeteredAnswer[tuple[Proposal, ...]]:
+        """Return the changes that the message seems to state. A coroutine function needs an engine of open_async(). What a
+        MeteredAnswer says it cost is recorded in the session."""
 
 
 class Memory(Protocol):
@@ -387,5 +403,6 @@ class Extractor(Protocol):
     name: str
     """Stored with its proposals."""
 
-    def extract(self, observation: Observation) -> tuple[Proposal, ...]:
-        """Return the facts in `observation.message`, a message of the user; the messages before it are its context."""
+    def extract(self, observation: Observation) -> tuple[Proposal, ...] | MeteredAnswer[tuple[Proposal, ...]]:
+        """Return the facts in `observation.message`, a message of the user; the messages before it are its context. It may
+        be a coroutine function, and return a MeteredAnswer, as a detector may."""

@@ -39,6 +39,17 @@ from holdfast.model.history.ranges import LedgerFacts
 from holdfast.model.history.views import HistoryView, Summary, SummaryDraft, TranscriptView
 from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import FeedEvent, FeedPage, StoredEvent, StoreTotals
+from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryReport
+from holdfast.model.memory.passages import MemorySubject, PassageKey, PassageTotals
+from holdfast.model.memory.recall import (
+    ForgetReport,
+    MemoryAnswer,
+    MemoryRange,
+    MemoryReader,
+    RecalledPassage,
+    SessionHistory,
+    UserKnowledge,
+)
 from holdfast.model.names import LedgerId, Scope, StreamId, shorten_name
 from holdfast.model.packs.pack import (
     Exposure,
@@ -55,6 +66,7 @@ from holdfast.model.sessions.diffs import FactDifference, SessionDiff
 from holdfast.model.sessions.forks import ForkOrigin, ForkSegment
 from holdfast.model.sessions.layers import Environment, EnvironmentItem, WorkingItem
 from holdfast.model.sessions.messages import MessageGroup, Offload
+from holdfast.model.sessions.model_uses import MeteredAnswer, ModelUse
 from holdfast.model.situation.situations import Action, ActionCall, Situation, SituationField, SituationUpdate
 from holdfast.model.state import OpenCall, OpenProposal, SessionState
 from holdfast.model.tools.tool import FunctionTool
@@ -83,6 +95,9 @@ __all__ = [
     "CopyReport",
     "CustomStrategy",
     "Data",
+    "Delivery",
+    "DeliveryBacklog",
+    "DeliveryReport",
     "Deltas",
     "Dispute",
     "EngineOptions",
@@ -99,6 +114,7 @@ __all__ = [
     "Faithful",
     "FeedEvent",
     "FeedPage",
+    "ForgetReport",
     "ForkOrigin",
     "ForkSegment",
     "FrameLimits",
@@ -114,9 +130,15 @@ __all__ = [
     "LedgerId",
     "LedgerRow",
     "ManifestEntry",
+    "MemoryAnswer",
+    "MemoryRange",
+    "MemoryReader",
+    "MemorySubject",
     "Mention",
     "MessageGroup",
     "MessageSpan",
+    "MeteredAnswer",
+    "ModelUse",
     "NewEntry",
     "Observation",
     "ObservationResult",
@@ -131,11 +153,14 @@ __all__ = [
     "PackRecord",
     "PackRequest",
     "Part",
+    "PassageKey",
+    "PassageTotals",
     "PendingWork",
     "PlanFigures",
     "PlanStep",
     "PriorityBased",
     "Proposal",
+    "RecalledPassage",
     "RecordOptions",
     "Recovery",
     "Reservation",
@@ -143,6 +168,7 @@ __all__ = [
     "ResultRef",
     "Scope",
     "SessionDiff",
+    "SessionHistory",
     "SessionOptions",
     "SessionRow",
     "SessionState",
@@ -166,6 +192,7 @@ __all__ = [
     "TokenWeights",
     "TranscriptView",
     "TruncateAt",
+    "UserKnowledge",
     "Utterance",
     "VerificationProblem",
     "VerificationReport",

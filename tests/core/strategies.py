@@ -122,6 +122,7 @@ from holdfast.model.sessions.commands import (
     NewMessage,
     ObserveEnvironment,
     RecordMessages,
+    RecordModelUses,
     RefreshIdentity,
     RenewTurn,
     ResetSession,
@@ -137,6 +138,7 @@ from holdfast.model.sessions.events import (
     EvidenceKept,
     IdentityRefreshed,
     MessageRecorded,
+    ModelUsed,
     OffloadAcknowledged,
     PayloadsErased,
     SessionBranched,
@@ -154,6 +156,7 @@ from holdfast.model.sessions.events import (
     WorkingSet,
 )
 from holdfast.model.sessions.layers import Identity
+from holdfast.model.sessions.model_uses import ModelUse
 from holdfast.model.state import SessionState
 from tests.core import fact_strategies, situation_strategies
 from tests.core.json_strategies import digests, json_objects, json_values, names, texts, whole_numbers
@@ -188,6 +191,7 @@ messages = st.builds(MessageRecorded, role=roles, content=contents, tokens=st.in
 calls = st.builds(ToolCall, id=names, name=names, args=json_objects | texts, provider_id=st.none() | names)
 results = st.builds(ToolResult, tool_call_id=names, content=contents, is_error=st.booleans())
 usages = st.builds(Usage, *[st.integers(0, 2**40)] * 5)
+model_uses = st.builds(ModelUse, purpose=names, model=names, usage=usages, prompt=names)
 sources = st.builds(Source, *[st.none() | names] * 4)
 
 frame_ids = st.integers(1, 9).map("f{}".format)
@@ -399,6 +403,7 @@ other_events: st.SearchStrategy[Event] = st.one_of(
         ledgers=ledger_keys,
     ),
     messages,
+    st.builds(ModelUsed, purpose=names, model=names, prompt=names, usage=usages, frame=st.none() | frame_ids),
     st.builds(
         MessageRecorded,
         role=roles,
@@ -485,6 +490,7 @@ def commands(scope: st.SearchStrategy[Scope] = scopes) -> st.SearchStrategy[Sess
                 as_found=st.booleans(),
                 frame=st.none() | frame_ids,
             ),
+            st.builds(RecordModelUses, scope=scope, uses=st.tuples(model_uses), frame=st.none() | frame_ids),
             st.builds(ForkSession, scope=scope, parent=scopes, cut=tokens),
             st.builds(BranchSession, scope=scope, fork=scopes, cut=tokens),
             st.builds(CloseCalls, scope=scope, reason=reasons),

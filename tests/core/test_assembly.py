@@ -31,9 +31,15 @@ def measure(tokens: int, messages: int) -> int:
     return tokens + 4 * messages
 
 
-def request(share: float = 0.7, floor: Level = "none") -> PackRequest:
+def request(share: float = 0.7, floor: Level = "none", recall: float = 0.05) -> PackRequest:
     return PackRequest(
-        budget=10_000, effective=10_000, fact_share=share, profile=Profile(name="any"), as_of_us=0, min_compaction=floor
+        budget=10_000,
+        effective=10_000,
+        fact_share=share,
+        recall_share=recall,
+        profile=Profile(name="any"),
+        as_of_us=0,
+        min_compaction=floor,
     )
 
 
@@ -60,7 +66,13 @@ def pieces(draw: st.DrawFn) -> list[PackCandidate]:
                 omission=draw(st.sampled_from(["", "", "", "", "not today"])),
             )
         )
+    made = [each if each.section != "recall" else _passage(each, draw(st.integers(0, 2))) for each in made]
     return [each if each.section != "facts" else _steady(each) for each in made]
+
+
+def _passage(piece: PackCandidate, day: int) -> PackCandidate:
+    """A passage ranks below everything else, and stands under its day."""
+    return structs.replace(piece, priority="background", wanted=False, group=f"On day {day}:")
 
 
 def _steady(piece: PackCandidate) -> PackCandidate:
@@ -127,7 +139,13 @@ def test_what_is_critical_is_in_or_it_is_an_error(
 def laid_out(placed: Sequence[PlacedCandidate]) -> int:
     total = 0
     for section in SECTIONS:
-        lines = [each.text for each in placed if each.candidate.section == section]
+        lines: list[str] = []
+        last = ""
+        for each in placed:
+            if each.candidate.section == section:
+                lines += [each.candidate.group] if each.candidate.group != last else []
+                lines.append(each.text)
+                last = each.candidate.group
         total += measure(COUNT("\n".join([HEADINGS[section], *lines]) + SEPARATOR), 0) if lines else 0
     return total + measure(0, 1)
 
@@ -140,7 +158,7 @@ def test_nothing_lower_is_in_while_something_higher_that_fits_is_out(
     if tail is None:
         return
     for out in tail.placed:
-        if out.fate != "omitted" or out.candidate.omission or "share of facts" in out.reason:
+        if out.fate != "omitted" or out.candidate.omission or "share" in out.reason:
             continue
         shown = [each for each in tail.placed if each.text]
         stays = [
@@ -169,6 +187,8 @@ def test_the_level_is_that_of_the_worst_that_happened(
         low = low and each.candidate.section != "breadcrumbs"
         if each.fate == "reduced":
             happened.append("light")
+        elif each.candidate.section == "recall":
+            assert each.fate in ("included", "omitted"), "no level depends on it"
         elif each.fate == "omitted" and not each.candidate.omission and "least compaction" not in each.reason:
             happened.append("aggressive" if low else "critical")
     assert tail.level == max(happened, key=LEVELS.index)
@@ -195,6 +215,40 @@ def test_facts_stay_within_their_share(given_: list[PackCandidate], room: int) -
     assert sum(each.tokens for each in facts if each.candidate.priority != "critical") <= room * 0.3
 
 
+@given(pieces(), ROOMS, SHARES, FLOORS, st.sampled_from([0.0, 0.01, 0.05, 1.0]))
+def test_passages_displace_nothing_and_stay_within_their_share(
+    given_: list[PackCandidate], room: int, share: float, floor: Level, recall: float
+) -> None:
+    asked = request(share, floor, recall)
+    tail, without = (
+        fitted(asked, given_, room),
+        fitted(asked, [each for each in given_ if each.section != "recall"], room),
+    )
+    if tail is None or without is None:
+        assert tail is without
+        return
+    others = [(each.text, each.fate, each.reason) for each in tail.placed if each.candidate.section != "recall"]
+    assert others == [(each.text, each.fate, each.reason) for each in without.placed]
+    assert tail.level == without.level
+    around = measure(0, 1)
+    assert tail.breakdown.get("recall", 0) <= max(0, asked.effective * recall) + around
+    assert recall or "recall" not in tail.breakdown
+
+
+def test_the_best_passages_are_in_and_they_are_read_in_their_order_under_their_group() -> None:
+    day = {"section": "recall", "priority": "background"}
+    passages = [
+        PackCandidate(id="old", text="> Ada: " + "word " * 20, group="Monday:", recency=-1, **day),  # type: ignore[arg-type]
+        PackCandidate(id="poor", text="> Ada: " + "word " * 40, group="Monday:", recency=-2, **day),  # type: ignore[arg-type]
+        PackCandidate(id="best", text="> Ada: yes", group="Tuesday:", recency=0, **day),  # type: ignore[arg-type]
+    ]
+    tail = fitted(request(), passages, 75)
+    assert tail is not None
+    assert [each.fate for each in tail.placed] == ["included", "omitted", "included"]
+    assert tail.texts == ("\n".join([HEADINGS["recall"], "Monday:", passages[0].text, "Tuesday:", "> Ada: yes"]),)
+    assert "share" in tail.placed[1].reason
+
+
 @given(pieces(), ROOMS)
 def test_the_same_gives_the_same_bytes(given_: list[PackCandidate], room: int) -> None:
     one, two = fitted(request(), given_, room), fitted(request(), given_, room)
@@ -208,7 +262,7 @@ def test_the_same_gives_the_same_bytes(given_: list[PackCandidate], room: int) -
 
 @given(pieces())
 def test_with_room_for_all_all_is_in(given_: list[PackCandidate]) -> None:
-    tail = fitted(request(1.0), given_, 9_000)
+    tail = fitted(request(1.0, recall=1.0), given_, 9_000)
     assert tail is not None
     assert all(each.fate == "included" for each in tail.placed if not each.candidate.omission)
     assert tail.level == "none"

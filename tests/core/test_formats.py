@@ -15,11 +15,11 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (13, "283c294a3fa1d2f1")
+SNAPSHOT = (14, "b3d293e2abb9398a")
 LEDGER = (1, "4fed47c49e388537")
 PROJECTION = (10, "0e027a87611f72f0")
 PAYLOADS = {
-    ("session.created", 3): "2351d9f227e511ae",
+    ("session.created", 4): "e28b1812505a190e",
     ("session.forked", 1): "ee8007bdd0d59fb3",
     ("session.branched", 1): "d8c3a6d59d92e978",
     ("message.recorded", 4): "30f72b81a1ad82e2",
@@ -59,6 +59,7 @@ PAYLOADS = {
     ("turn.renewed", 1): "b81fb19a1fc648e1",
     ("turn.ended", 1): "057825717d163844",
     ("turn.awaited", 1): "0169695332eae07a",
+    ("model.used", 1): "b75cb866205036cd",
     ("working.set", 1): "c9247e01c6497a17",
     ("working.cleared", 1): "36154e8153c12eb7",
     ("environment.observed", 1): "8516371895280fa5",

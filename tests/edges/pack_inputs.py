@@ -162,6 +162,7 @@ OPTIONS: dict[str, Callable[[object], bool]] = {
     "within": _is_empty,
     "min_compaction": _is_one_of(LEVELS),
     "fact_share": or_none(_is_share),
+    "recall": lambda value: value is None or is_bool(value) or _is_share(value),
     "profile": _is_one_of(tuple(PROFILES)),
     "model": or_none(is_text),
     "max_output": or_none(is_int),
@@ -177,6 +178,7 @@ OPTIONS: dict[str, Callable[[object], bool]] = {
 PROFILE: dict[str, Callable[[object], bool]] = {
     "name": is_text,
     "fact_share": _is_share,
+    "recall_share": _is_share,
     "least_score": _is_share,
     "history": _is_one_of(("whole", "relevant")),
     "recent_turns": is_int,

@@ -278,6 +278,11 @@ BOUNDARIES: dict[str, InputCase] = {
         _move_piece("handles.page_in", "handle"), is_text, also=(errors.HandleNotFound,)
     ),
     "handles.page_in(key)": InputCase(_move_piece("handles.page_in", "key"), or_none(is_text)),
+    "handles.page_in(query)": InputCase(
+        query_only(lambda engine, value: engine.session("s").handles.page_in(query=value)),
+        is_text,
+        also=(errors.NoHandleFits,),
+    ),
 }
 """Each with a conversation of its own."""
 

@@ -1,7 +1,8 @@
 """The command `holdfast`: inspect, check, copy and maintain a store.
 
-Exit codes: 0 done (also if the reader of the output stopped early); 1 `verify` or `doctor` found problems; 2 wrong usage;
-3 bad input, not found, or a conflict; 4 the storage is damaged or failed; 130 interrupted.
+Exit codes: 0 done (also if the reader of the output stopped early); 1 `verify` or `doctor` found problems, or `memory
+forget` left something; 2 wrong usage; 3 bad input, not found, or a conflict; 4 the storage is damaged or failed; 130
+interrupted.
 """
 
 from __future__ import annotations

@@ -17,11 +17,13 @@ from holdfast.cli.forks import compare, fork, forks, merge
 from holdfast.cli.frames import frames, recover, resume, suspended
 from holdfast.cli.log import log
 from holdfast.cli.maintenance import backup, collect, copy, export, import_, rebuild, stats, sweep, verify
+from holdfast.cli.memory import memory
 from holdfast.cli.packs import diff, pack, why
 from holdfast.cli.sessions import sessions
 from holdfast.cli.settings import global_options
 from holdfast.cli.situation import situation
 from holdfast.cli.withdrawals import restore, withdraw
+from holdfast.cli.worker import worker
 
 
 class OutputClosed(Exception):
@@ -80,6 +82,7 @@ for command in (
     handle,
     situation,
     entries,
+    memory,
     verify,
     rebuild,
     doctor,
@@ -89,6 +92,7 @@ for command in (
     import_,
     stats,
     sweep,
+    worker,
     collect,
     completion,
 ):

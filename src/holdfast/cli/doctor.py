@@ -250,13 +250,24 @@ def _check_outbox(engine: holdfast.Engine) -> Check:
         return Check("outbox", "ok", "nothing waits for long-term memory")
     oldest_s = time.time() - min(times_us) / 1e6
     finding = f"{format_count(len(times_us), 'entry', 'entries')} waiting, the oldest for {format_duration(oldest_s)}"
+    set_aside = engine.memory.backlog().set_aside
+    if set_aside:
+        sessions = _name_some([each.offload.scope.session for each in set_aside])
+        failures = f"{_at_least(set_aside)}{len(set_aside):,} set aside after too many failures in {sessions}"
+        return Check(
+            "outbox",
+            "warn",
+            f"{finding}; {failures}; the first: {set_aside[0].error}",
+            "`holdfast memory backlog` lists them. Repair the cause, then add --requeue.",
+        )
     if oldest_s < OVERDUE_S:
         return Check("outbox", "ok", finding)
     return Check(
         "outbox",
         "warn",
         finding,
-        "Check that the worker runs that reads the outbox and calls engine.admin.acknowledge().",
+        "Check that a worker runs: `holdfast worker`, `with engine.worker():` in a program, or a program of yours that "
+        "reads the outbox and calls engine.admin.acknowledge().",
     )
 
 

@@ -91,6 +91,7 @@ SECTION_STYLES: dict[Section, str] = {
     "situation": "cyan",
     "facts": "blue",
     "working_set": "cyan",
+    "recall": "blue",
     "handles": "yellow",
     "breadcrumbs": "cyan",
     "query": "bold green",

@@ -20,6 +20,7 @@ from holdfast.core.sessions.decide import (
     decide_end,
     decide_erasure,
     decide_fork,
+    decide_model_uses,
     decide_recording,
     decide_timeout,
     session_not_found,
@@ -52,6 +53,7 @@ from holdfast.model.sessions.commands import (
     ForkSession,
     LayerCommand,
     RecordMessages,
+    RecordModelUses,
     RefreshIdentity,
     ResetSession,
     StartCall,
@@ -105,6 +107,7 @@ def _decide_beginning(
 def _decide_in_room(
     state: SessionState,
     command: BranchSession
+    | RecordModelUses
     | RecordPack
     | CompactContext
     | RedactContext
@@ -121,8 +124,8 @@ def _decide_in_room(
     inputs: DecisionInput,
 ) -> tuple[Event, ...]:
     """Commands of the rooms. One that starts something new needs an open session."""
-    if isinstance(command, BranchSession):
-        return forks.decide_branch(state, command)
+    if isinstance(command, BranchSession | RecordModelUses):
+        return _decide_note(state, command, inputs)
     if isinstance(command, EntryCommand):
         return entries_decide.decide(state, command, inputs)
     if isinstance(command, RecordPack):
@@ -149,6 +152,15 @@ def _decide_in_room(
     if isinstance(command, PushFrame | StartCall | ResumeActor):
         check_open(state, command.scope)
     return frames_decide.decide(state, command, inputs)
+
+
+def _decide_note(
+    state: SessionState, command: BranchSession | RecordModelUses, inputs: DecisionInput
+) -> tuple[Event, ...]:
+    """What is noted in a closed session, too."""
+    if isinstance(command, BranchSession):
+        return forks.decide_branch(state, command)
+    return decide_model_uses(state, command, inputs)
 
 
 def _decide_turn(state: SessionState, command: TurnCommand, inputs: DecisionInput) -> tuple[Event, ...]:

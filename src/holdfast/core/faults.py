@@ -26,6 +26,7 @@ from holdfast.model.sessions.events import (
     EvidenceKept,
     IdentityRefreshed,
     MessageRecorded,
+    ModelUsed,
     OffloadAcknowledged,
     PayloadsErased,
     SessionBranched,
@@ -41,6 +42,7 @@ from holdfast.model.state import SessionState
 _EVENTS_AFTER_CLOSE = {
     EvidenceKept.name,
     IdentityRefreshed.name,
+    ModelUsed.name,
     SummaryRecorded.name,
     SessionBranched.name,
     SessionDestroyed.name,
@@ -111,6 +113,10 @@ def _lifecycle_faults(state: SessionState, event: Event | None) -> Iterator[str]
         case SessionCreated(idle_timeout_us=timeout_us):
             if not 0 <= timeout_us <= limits.WHOLE_NUMBER:
                 yield "the idle timeout of a session is in range"
+        case ModelUsed(purpose=purpose, usage=usage):
+            figures = msgspec.structs.astuple(usage)
+            if not purpose or not all(0 <= figure <= limits.WHOLE_NUMBER for figure in figures):
+                yield "the use of a model has a purpose and numbers of tokens"
         case OffloadAcknowledged(entry=entry, first=first, last=last):
             if not 1 <= first <= last < entry <= state.version:
                 yield "an acknowledgement names an entry before it"

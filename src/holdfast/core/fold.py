@@ -33,6 +33,7 @@ from holdfast.model.sessions.events import (
     CallStarted,
     EvidenceKept,
     MessageRecorded,
+    ModelUsed,
     PayloadsErased,
     SessionClosed,
     SessionCreated,
@@ -44,12 +45,18 @@ from holdfast.model.sessions.events import (
 from holdfast.model.situation.situations import SituationState
 from holdfast.model.state import Calibration, OpenCall, SessionState, SummaryRef, ViewState, WithdrawalRef
 
+
+def _fold_model_use(state: SessionState, event: Event | None, event_type: str, time_us: int) -> dict[str, Any]:  # noqa: ARG001
+    return {"usage": state.usage + event.usage} if isinstance(event, ModelUsed) else {}
+
+
 _ROOM_FOLDS = {
     **dict.fromkeys(layers.LAYER_EVENTS, layers.fold_event),
     **dict.fromkeys(withdrawals.WITHDRAWAL_EVENTS, withdrawals.fold_event),
     **dict.fromkeys(situation_fold.SITUATION_EVENTS, situation_fold.fold_situation),
     **dict.fromkeys(turns.TURN_EVENTS, turns.fold_event),
     SessionForked.name: forks.fold_fork,
+    ModelUsed.name: _fold_model_use,
 }
 """The fold functions for events of one part of the state, by event name."""
 
@@ -114,7 +121,11 @@ def _keep_collapsed_handles(state: SessionState, frame: FrameState) -> FrameStat
 def _fold_creation(changes: dict[str, Any], event: Event | None, time_us: int) -> None:
     changes |= {"status": "open", "created_us": time_us} | layers.fold_creation(event)
     if isinstance(event, SessionCreated):
-        changes |= {"metadata": event.metadata, "idle_timeout_us": event.idle_timeout_us}
+        changes |= {
+            "metadata": event.metadata,
+            "idle_timeout_us": event.idle_timeout_us,
+            "has_memory": event.memory,
+        }
 
 
 def _fold_message(changes: dict[str, Any], state: SessionState, event: Event | None, seq: int) -> None:

@@ -24,6 +24,7 @@ def _keep_payload(name: str) -> Upcaster:
 UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("session.created", 1): _keep_payload("session.created"),  # 2: a timeout
     ("session.created", 2): _keep_payload("session.created"),  # 3: an identity and ledgers
+    ("session.created", 3): _keep_payload("session.created"),  # 4: a memory
     ("message.recorded", 1): _keep_payload("message.recorded"),  # 2: tool calls, results, usage, source, metadata
     ("message.recorded", 2): _keep_payload("message.recorded"),  # 3: a frame
     ("message.recorded", 3): _keep_payload(

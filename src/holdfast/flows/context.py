@@ -33,7 +33,17 @@ from holdfast.model.policy import Policy
 from holdfast.model.sessions.commands import RenewTurn
 from holdfast.model.sessions.turns import TurnFence
 from holdfast.model.state import SessionState
-from holdfast.ports import BlobAccess, Clock, Detector, IdSource, Summarizer, TokenCounter
+from holdfast.ports import (
+    BlobAccess,
+    Clock,
+    Detector,
+    Embedder,
+    Extractor,
+    IdSource,
+    Memory,
+    Summarizer,
+    TokenCounter,
+)
 
 _SAMPLE_KEY = "0123456789abcdef" * 2
 """A sample of the key of a call, to count its tokens."""
@@ -58,6 +68,12 @@ class EngineContext(msgspec.Struct, frozen=True):
     prices: tuple[Prices, ...] = PRICES
     summarizer: Summarizer | None = None
     """None for the built-in summarizer."""
+    memory: Memory | None = None
+    """None for the built-in long-term memory, in the store itself."""
+    embedder: Embedder | None = None
+    """None: the built-in memory searches by words alone."""
+    extractor: Extractor | None = None
+    """None: facts are learned from ended sessions by the rules of the detector."""
     strategies: dict[str, levels.CustomFunction] = {}
     """The compaction strategies of the caller, by name."""
     briefs: dict[str, Brief] = {}

@@ -63,6 +63,8 @@ class OutsideCall(msgspec.Struct, frozen=True):
     """A call of another function that may take a while."""
 
     function: Callable[[], Any]
+    timeout_s: float | None = None
+    """How long it may take; then TimeoutError is raised, and what it returns later is lost. None for any time."""
 
 
 Effect: TypeAlias = StoreCall | ExclusiveFlow | OutsideCall
@@ -80,8 +82,8 @@ def run_inside(flow: Flow[T]) -> Flow[T]:
     return answer
 
 
-def run_outside(function: Callable[[], T]) -> Flow[T]:
-    answer: T = yield OutsideCall(function)
+def run_outside(function: Callable[[], T], *, timeout_s: float | None = None) -> Flow[T]:
+    answer: T = yield OutsideCall(function, timeout_s)
     return answer
 
 
@@ -91,6 +93,10 @@ def call_function(function: Callable[[], T]) -> T:
         return function()
     except StopIteration as error:
         raise RuntimeError("StopIteration") from error
+
+
+def describe_timeout(timeout_s: float) -> str:
+    return f"no answer within {timeout_s:g} seconds"
 
 
 def append(request: Append) -> Flow[AppendResult]:
@@ -106,8 +112,7 @@ def adopt(
     bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
     keep_taken: Mapping[StreamId, Sequence[int]] = MappingProxyType({}),
 ) -> Flow[None]:
-    options = {"keep_taken": keep_taken} if keep_taken else {}
-    yield StoreCall("adopt", (events, rows, erase, snapshots, bases), options)
+    yield StoreCall("adopt", (events, rows, erase, snapshots, bases, keep_taken))
 
 
 def find(tenant: str, key: str) -> Flow[tuple[StoredEvent, ...]]:
@@ -293,16 +298,12 @@ def totals() -> Flow[StoreTotals]:
     return answer
 
 
-# Only for a store that has them: see ports.PassageIndex and ports.DeliveryQueue.
+# Passages and deliveries: only for a store that has them, see ports.PassageIndex and ports.DeliveryQueue
 
 
 def index_passages(batch: PassageBatch) -> Flow[bool]:
     answer: bool = yield StoreCall("index_passages", (batch,))
     return answer
-
-
-def adopt_passages(passages: Sequence[IndexedPassage]) -> Flow[None]:
-    yield StoreCall("adopt_passages", (passages,))
 
 
 def index_marks(streams: Sequence[StreamId]) -> Flow[dict[StreamId, IndexMark]]:
@@ -359,9 +360,18 @@ def match_vectors(query: VectorQuery) -> Flow[tuple[tuple[Passage, float], ...]]
     return answer
 
 
-def claim_offloads(tenant: str, owner: str, now_us: int, lease_us: int, limit: int) -> Flow[tuple[Delivery, ...]]:
+def adopt_passages(passages: Sequence[IndexedPassage]) -> Flow[None]:
+    yield StoreCall("adopt_passages", (passages,))
+
+
+def claim_offloads(tenant: str, *, owner: str, now_us: int, lease_us: int, limit: int) -> Flow[tuple[Delivery, ...]]:
     options = {"owner": owner, "now_us": now_us, "lease_us": lease_us, "limit": limit}
     answer: tuple[Delivery, ...] = yield StoreCall("claim_offloads", (tenant,), options)
+    return answer
+
+
+def renew_offload(delivery: Delivery) -> Flow[bool]:
+    answer: bool = yield StoreCall("renew_offload", (delivery,))
     return answer
 
 
@@ -370,7 +380,7 @@ def release_offload(delivery: Delivery) -> Flow[bool]:
     return answer
 
 
-def deliveries(tenant: str, limit: int, *, set_aside: bool | None = None) -> Flow[tuple[Delivery, ...]]:
+def deliveries(tenant: str, *, set_aside: bool | None = None, limit: int) -> Flow[tuple[Delivery, ...]]:
     answer: tuple[Delivery, ...] = yield StoreCall("deliveries", (tenant,), {"set_aside": set_aside, "limit": limit})
     return answer
 

@@ -32,6 +32,7 @@ from holdfast.model.sessions.commands import (
     ForkSession,
     LayerCommand,
     RecordMessages,
+    RecordModelUses,
     ResetSession,
     TimeOutSession,
     TurnCommand,
@@ -43,6 +44,7 @@ SessionCommand: TypeAlias = (
     | ForkSession
     | BranchSession
     | RecordMessages
+    | RecordModelUses
     | CloseCalls
     | Summarize
     | CompactContext

@@ -222,6 +222,8 @@ DETECTED_MATCHES = 2_000
 """Facts of a ledger that are ranked to find those: the facts with the rarest words of the message."""
 PROPOSALS = 64
 """Proposals of one call of a detector."""
+MODEL_USES = 64
+"""Uses of models that are recorded at once."""
 DETECTED_BEFORE = 12
 """Earlier messages in the input of a detector."""
 SEARCH_WORDS = 64
@@ -272,3 +274,58 @@ WATCH_RECHECK_MS = 5_000
 """How often a watched store on PostgreSQL is read without an announcement, since a killed process may not have sent it."""
 WATCH_RETRY_MS = 60_000
 """How long a watch tries again while the store cannot be read. Then it raises the error."""
+PASSAGE_EVENTS = 500
+"""Events of a session that are indexed for recall at once."""
+PASSAGE_BODY_BYTES = 256 << 10
+"""The beginning of a large body that is indexed for recall."""
+PASSAGE_PARTS = 1_000
+"""Passages of one message."""
+INDEX_EVENTS = 100_000
+"""Events of a session that one call indexes at most before it searches; the next call continues."""
+RECALL_CANDIDATES = 400
+"""Passages that are ranked for one question."""
+RECALL_NEIGHBOURS = 400
+"""Passages beside the best ones that are looked at."""
+RECALL_TOKENS = 1_000_000
+"""The budget of one recall."""
+QUERY_CHARS = 8_192
+"""The beginning of a question that is searched for."""
+BOOTSTRAP_PASSAGES = 40
+"""Passages, and situations, that the start of a session looks at."""
+VECTOR_DIMENSIONS = 4_096
+"""The length of a vector."""
+EMBED_PASSAGES = 64
+"""Passages that are embedded at once."""
+MEMORY_TIMEOUT_S = 10
+"""How long a pack waits for a memory of the caller. Then it is built without a recall."""
+DELIVERY_MESSAGES = 500
+"""Messages in one part of a conversation for long-term memory."""
+DELIVERY_LEASE_S = 120
+"""How long a worker has an entry of the outbox before another one may claim it. It is renewed while the worker lives."""
+DELIVERY_TIMEOUT_S = 600
+"""How long a memory of the caller may take for one part of a conversation, and an extractor for one message."""
+DELIVERY_TRIES = 10
+"""Failures after which an entry of the outbox is set aside."""
+EXTRACTION_TRIES = 3
+"""Tries of a delivery in which an extractor may fail. From then on, the rules read the messages instead."""
+DELIVERY_ERROR_CHARS = 200
+"""The error of a delivery."""
+DELIVERY_FIRST_PAUSE_S = 1
+"""The pause after the first failure of a delivery. It doubles with each further one."""
+DELIVERY_LONGEST_PAUSE_S = 3_600
+"""The longest pause between two tries."""
+
+MODEL_TIMEOUT_S = 60.0
+"""How long a call of a model may take, repairs included. A call of an embedder, too."""
+MODEL_ANSWER_TOKENS = 2_000
+"""The tokens of a model's answer, unless the caller says otherwise."""
+MODEL_TEXT_CHARS = 60_000
+"""The characters of a conversation, or of a message, that a prompt quotes. The middle of a longer one is left out."""
+MODEL_ANSWERS = 1_000
+"""Answers that a detector or an extractor remembers. It forgets the ones that were used the longest ago."""
+MODEL_CONFIDENCE = 0.9
+"""The highest confidence of a proposal of a model, unless the caller says otherwise."""
+EMBEDDED_TEXTS = 64
+"""Texts that an embedder takes at once; more are embedded in several steps."""
+EMBEDDED_TOKENS = 256
+"""Tokens of a text that the local embedder reads. The rest of a longer text is left out."""

@@ -16,7 +16,7 @@ from holdfast.model.sessions.layers import EnvironmentItem, Identity, WorkingIte
 from holdfast.model.sessions.turns import Lease
 from holdfast.model.situation.situations import SituationState
 
-SNAPSHOT_FORMAT = 13
+SNAPSHOT_FORMAT = 14
 """Raised whenever SessionState, or its fold, changes: streams with older snapshots are then replayed."""
 LEDGER_FORMAT = 1
 """The same for LedgerState."""
@@ -232,6 +232,8 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The seq of the newest event that withdrew or restored messages; 0 if there is none."""
     origin: ForkOrigin | None = None
     """Where it was forked from; None if it is no fork."""
+    has_memory: bool = False
+    """Its packs recall what left the view, and what earlier sessions of the user said."""
 
     def hidden_ranges(self, frame: str | None) -> SeqRanges:
         """Where the withdrawn messages of a live conversation are."""

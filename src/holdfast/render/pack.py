@@ -70,8 +70,8 @@ class Pack:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools of the brief, and the one that reads handles."""
-        return self.brief.offered
+        """The tools of the brief, and those of the engine."""
+        return self._assembled.tools
 
     @property
     def query(self) -> str:

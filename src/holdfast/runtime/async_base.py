@@ -11,7 +11,7 @@ import msgspec
 
 import holdfast
 from holdfast.errors import HoldfastError, InvalidArgument, LeaseLost
-from holdfast.flows.context import LedgerContext, SessionContext
+from holdfast.flows.context import EngineContext, LedgerContext, SessionContext
 from holdfast.flows.effects import Flow
 from holdfast.flows.facts import changes, observation
 from holdfast.flows.frames import frames
@@ -87,6 +87,14 @@ class AsyncLedgerBase(LedgerHolder):
     ) -> T:
         """Run a flow with the current identity of the session, if the ledger was opened through one."""
         return await self._drive(changes.with_current_identity(flow)(self._context, *args, **kwargs))
+
+
+class AsyncEngineBase:
+    """A facet of an engine, for an event loop."""
+
+    def __init__(self, drive: AsyncDriver, context: EngineContext) -> None:
+        self._drive = drive
+        self._context = context
 
 
 class AwaitableFrame:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from holdfast.flows.effects import ExclusiveFlow, Flow, OutsideCall, StoreCall, call_function
+from holdfast.flows.effects import ExclusiveFlow, Flow, OutsideCall, StoreCall, call_function, describe_timeout
 from holdfast.model.names import StreamId
 from holdfast.ports import AsyncEventStore
 from holdfast.runtime.logs import log_append, log_refusal
@@ -63,12 +63,7 @@ async def drive_async(flow: Flow[T], store: AsyncEventStore, locks: AsyncStreamL
                 if isinstance(effect, ExclusiveFlow):
                     answer = await _drive_exclusive_async(effect, store, locks)
                 elif isinstance(effect, OutsideCall):
-                    if inspect.iscoroutinefunction(effect.function):
-                        answer = await effect.function()
-                    else:
-                        answer = await asyncio.to_thread(call_function, effect.function)
-                    if inspect.isawaitable(answer):
-                        answer = await answer
+                    answer = await _call_outside_async(effect)
                 elif (
                     effect.method == "append"
                 ):  # uncancelled, so that the next command of this process sees its outcome
@@ -85,6 +80,22 @@ async def drive_async(flow: Flow[T], store: AsyncEventStore, locks: AsyncStreamL
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+async def _call_outside_async(effect: OutsideCall) -> Any:
+    async def call() -> Any:
+        if inspect.iscoroutinefunction(effect.function):
+            answer = await effect.function()
+        else:
+            answer = await asyncio.to_thread(call_function, effect.function)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    if effect.timeout_s is None:
+        return await call()
+    try:
+        return await asyncio.wait_for(call(), effect.timeout_s)
+    except TimeoutError:
+        raise TimeoutError(describe_timeout(effect.timeout_s)) from None
 
 
 async def _drive_exclusive_async(effect: ExclusiveFlow, store: AsyncEventStore, locks: AsyncStreamLocks) -> Any:

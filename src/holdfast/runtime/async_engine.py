@@ -32,8 +32,10 @@ from holdfast.runtime.admin import Admin, Progress
 from holdfast.runtime.async_base import AwaitableFrame
 from holdfast.runtime.async_driver import AsyncStreamLocks, drive_async
 from holdfast.runtime.async_ledgers import AsyncLedger
+from holdfast.runtime.async_memory import AsyncMemoryFacet
 from holdfast.runtime.async_sessions import AsyncSession
 from holdfast.runtime.async_watch import AsyncWatch
+from holdfast.runtime.async_worker import AsyncWorker
 from holdfast.runtime.bodies import split_chunk
 from holdfast.runtime.engine import (
     DEFAULT_ACTOR,
@@ -82,6 +84,11 @@ class AsyncEngine:
     def admin(self) -> AsyncAdmin:
         """Maintenance: verify, rebuild, collect, backup, export, import, sweep, the outbox and the feed."""
         return AsyncAdmin(self)
+
+    @property
+    def memory(self) -> AsyncMemoryFacet:
+        """Long-term memory: recall, bootstrap, forget, and the deliveries to it."""
+        return AsyncMemoryFacet(self._drive, self._context)
 
     @property
     def blobs(self) -> AsyncBlobs:
@@ -246,6 +253,18 @@ class AsyncEngine:
         return AsyncWatch(
             self._drive, self.store, WatchProgress(target, after, timeout_s, find_source(self.store.blocking))
         )
+
+    def worker(self, *, every_s: float = 5.0, limit: int = 100) -> AsyncWorker:
+        """Deliver conversations that ended to long-term memory in the background, while the block runs.
+
+            async with engine.worker():
+                await serve()
+
+        Facts that the users stated are learned with it. The worker looks every `every_s` seconds, and when the store
+        announces a change; at most `limit` entries are one round. Any number of workers, in any number of processes, share
+        the work. What fails is logged, tried again later, and set aside after DELIVERY_TRIES: `holdfast doctor` shows it.
+        `holdfast worker` does the same in a process of its own."""
+        return AsyncWorker(self._drive, self._context, self.store, every_s, limit)
 
     def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> AsyncEngine:
         """Return an engine on the same store for another tenant or principal. Closing one closes both."""

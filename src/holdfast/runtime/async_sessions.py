@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Self, Unpack
 
@@ -15,8 +15,9 @@ from holdfast.flows.facts import observation
 from holdfast.flows.frames import frames, recovery, suspension
 from holdfast.flows.frames.frames import FrameReference
 from holdfast.flows.history import withdrawals
+from holdfast.flows.memory import recall, removal
 from holdfast.flows.packs import assembly
-from holdfast.flows.sessions import diffs, forks, ingest, layers, lifecycle, tools
+from holdfast.flows.sessions import diffs, forks, ingest, layers, lifecycle, model_uses, tools
 from holdfast.flows.sessions import messages as message_flows
 from holdfast.model.content import Role, ToolCall, Usage
 from holdfast.model.facts.outcomes import ObservationResult
@@ -32,12 +33,14 @@ from holdfast.model.frames.frames import (
 )
 from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import StoredEvent
+from holdfast.model.memory.recall import RecalledPassage
 from holdfast.model.names import check_instance, check_options
 from holdfast.model.packs.pack import Brief, Profile
 from holdfast.model.rows import SessionRow
 from holdfast.model.sessions.diffs import SessionDiff
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message
+from holdfast.model.sessions.model_uses import ModelUse
 from holdfast.model.state import OpenCall, SessionState
 from holdfast.runtime.async_base import AsyncConversationBase, AsyncFrameBlock, AsyncTurnBlock, AwaitableFrame
 from holdfast.runtime.async_facets import (
@@ -53,6 +56,7 @@ from holdfast.runtime.async_facets import (
 )
 from holdfast.runtime.async_ledgers import AsyncFactsFacet, AsyncLedger
 from holdfast.runtime.options import FrameOptions, PackOptions, RecordOptions
+from holdfast.runtime.tools import async_recall_memory_tool
 
 
 class AsyncFramesFacet(AsyncConversationBase):
@@ -125,6 +129,14 @@ class _AsyncConversation(AsyncConversationBase):
                 self._context, message, content, tool_calls=tool_calls, usage=usage, pack=pack, **options
             )
         )
+
+    async def record_model_uses(self, *uses: ModelUse, key: str | None = None, cause: str | None = None) -> None:
+        """Record what models used beside the conversation, and charge it to the frame, if this is one.
+
+            await session.record_model_uses(ModelUse(purpose="rerank", model="small", usage=Usage(1_200, 40)))
+
+        The models of `holdfast.models` need no such call when the engine asks them."""
+        await self._drive(model_uses.record_uses(self._context, uses, key=key, cause=cause))
 
     async def record_all(
         self, messages: Sequence[object], *, key: str | None = None, expect: int | None = None, cause: str | None = None
@@ -289,6 +301,23 @@ class _AsyncConversation(AsyncConversationBase):
         return await self._drive(
             withdrawals.restore(self._context, withdrawal, reason=reason, key=key, expect=expect, cause=cause)
         )
+
+    async def search(self, query: str, *, limit: int = 10, budget: int = 4_000) -> tuple[RecalledPassage, ...]:
+        """Search this conversation: also messages that left the view, and tool results behind handles.
+
+            for passage in await session.search("what did the carrier say?"):
+                print(passage.time_us, passage.speaker, passage.text)
+
+        The best passages come first, at most `limit` of them and at most `budget` tokens. `passage.seq` is the message that
+        has the words, and `passage.handle` reads more of a large one. Superseded values are guarded as in a pack."""
+        return await self._drive(recall.search_session(self._context, query, limit=limit, budget=budget))
+
+    def recall_tool(self) -> Callable[..., Coroutine[Any, Any, str]]:
+        """Return the function for the tool RECALL_MEMORY, for a framework that runs tools itself. It returns text for the
+        model, also for wrong arguments.
+
+        session.run(call) already runs a call of RECALL_MEMORY."""
+        return async_recall_memory_tool(self)
 
     async def pack(
         self,
@@ -529,8 +558,9 @@ class AsyncSession(_AsyncConversation):
         """Erase the content of these events for good, by their seqs.
 
         A tool call is erased with its results, and a message with the summaries that quote it. Headers and digests
-        stay, so the hash chain still verifies."""
-        await self._drive(lifecycle.erase(self._context, seqs, reason, key=key))
+        stay, so the hash chain still verifies. Long-term memory forgets them too: if a memory of your own fails to, they
+        are erased here, and MemoryFailed is raised. Then call it again."""
+        await self._drive(removal.erase_messages(self._context, seqs, reason, key=key))
 
     async def refresh_identity(
         self, identity: Identity, *, key: str | None = None, expect: int | None = None, cause: str | None = None

@@ -17,7 +17,7 @@ import msgspec
 
 import holdfast
 from holdfast.errors import HoldfastError, InvalidArgument, LeaseLost
-from holdfast.flows.context import LedgerContext, SessionContext
+from holdfast.flows.context import EngineContext, LedgerContext, SessionContext
 from holdfast.flows.effects import Flow
 from holdfast.flows.facts import changes, observation
 from holdfast.flows.frames import frames
@@ -135,6 +135,14 @@ class LedgerBase(LedgerHolder):
     def _run(self, flow: Callable[Concatenate[LedgerContext, P], Flow[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a flow with the current identity of the session, if the ledger was opened through one."""
         return self._drive(changes.with_current_identity(flow)(self._context, *args, **kwargs))
+
+
+class EngineBase:
+    """A facet of an engine."""
+
+    def __init__(self, drive: Driver, context: EngineContext) -> None:
+        self._drive = drive
+        self._context = context
 
 
 def frame_ending_for(error: BaseException | None) -> tuple[Ending, str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from types import CoroutineType
 from typing import Any, TypeVar
 
 from holdfast.errors import InvalidArgument
-from holdfast.flows.effects import ExclusiveFlow, Flow, OutsideCall, StoreCall, call_function
+from holdfast.flows.effects import ExclusiveFlow, Flow, OutsideCall, StoreCall, call_function, describe_timeout
 from holdfast.model.names import StreamId
 from holdfast.ports import EventStore
 from holdfast.runtime.logs import log_append, log_refusal
@@ -56,7 +57,7 @@ def drive(flow: Flow[T], store: EventStore, locks: StreamLocks) -> T:
                 if isinstance(effect, ExclusiveFlow):
                     answer = _drive_exclusive(effect, store, locks)
                 elif isinstance(effect, OutsideCall):
-                    answer = call_function(effect.function)
+                    answer = _call_outside(effect)
                     if isinstance(answer, CoroutineType):
                         answer.close()
                         raise InvalidArgument(argument="function", reason=COROUTINE_REASON)
@@ -73,6 +74,27 @@ def drive(flow: Flow[T], store: EventStore, locks: StreamLocks) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+def _call_outside(effect: OutsideCall) -> Any:
+    if effect.timeout_s is None:
+        return call_function(effect.function)
+    answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            answers.put((call_function(effect.function), None))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the answer is awaited
+            answers.put((None, error))
+
+    threading.Thread(target=run, name="holdfast-outside", daemon=True).start()
+    try:
+        answer, error = answers.get(timeout=effect.timeout_s)
+    except queue.Empty:
+        raise TimeoutError(describe_timeout(effect.timeout_s)) from None
+    if error is not None:
+        raise error
+    return answer
 
 
 def _drive_exclusive(effect: ExclusiveFlow, store: EventStore, locks: StreamLocks) -> Any:

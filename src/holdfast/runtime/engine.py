@@ -26,9 +26,11 @@ from holdfast.runtime.admin import Admin
 from holdfast.runtime.driver import StreamLocks, drive
 from holdfast.runtime.ledgers import Ledger
 from holdfast.runtime.logs import log_answer
+from holdfast.runtime.memory import MemoryFacet
 from holdfast.runtime.options import SessionOptions
 from holdfast.runtime.sessions import Frame, Session
 from holdfast.runtime.watch import Watch, WatchProgress, build_target, find_source
+from holdfast.runtime.worker import Worker
 
 if TYPE_CHECKING:
     from holdfast.runtime.telemetry import Telemetry
@@ -61,6 +63,11 @@ class Engine:
     def admin(self) -> Admin:
         """Maintenance: verify, rebuild, collect, backup, export, import, sweep, the outbox and the feed."""
         return Admin(self._drive, self.store, self._blob_store, self._context)
+
+    @property
+    def memory(self) -> MemoryFacet:
+        """Long-term memory: recall, bootstrap, forget, and the deliveries to it."""
+        return MemoryFacet(self._drive, self._context)
 
     @property
     def blobs(self) -> Blobs:
@@ -221,6 +228,18 @@ class Engine:
         user."""
         target = build_target(self._context, self.store, session, actor, thread, ledger)
         return Watch(self._drive, WatchProgress(target, after, timeout_s, find_source(self.store)))
+
+    def worker(self, *, every_s: float = 5.0, limit: int = 100) -> Worker:
+        """Deliver conversations that ended to long-term memory in the background, while the block runs.
+
+            with engine.worker():
+                serve()
+
+        Facts that the users stated are learned with it. The worker looks every `every_s` seconds, and when the store
+        announces a change; at most `limit` entries are one round. Any number of workers, in any number of processes, share
+        the work. What fails is logged, tried again later, and set aside after DELIVERY_TRIES: `holdfast doctor` shows it.
+        `holdfast worker` does the same in a process of its own."""
+        return Worker(self._drive, self._context, self.store, every_s, limit)
 
     def acting_as(self, *, tenant: str | None = None, principal: str | None = None) -> Engine:
         """Return an engine on the same store for another tenant or principal. Closing one closes both."""

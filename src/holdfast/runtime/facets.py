@@ -277,15 +277,23 @@ class HandlesFacet(ConversationBase):
     def page_out(self, handle: Handle | str, *, tier: Tier = "durable", key: str | None = None) -> Handle:
         """Move a piece of a message, or a handle of a frame, out of the view. A line that names it stays.
 
-        The content goes to the blob store, and page_in() brings it back unchanged. This is a boundary: the prompt
-        cache is lost from that piece on."""
+        The content goes to the blob store, and page_in() brings it back unchanged. With tier="semantic", packs that
+        recall show the passages of it that fit their query, and page_in(query=…) finds it. This is a boundary: the
+        prompt cache is lost from that piece on."""
         return self._drive(handles.page_out(self._context, handle, tier=tier, key=key))
 
-    def page_in(self, handle: Handle | str, *, key: str | None = None) -> Handle:
+    def page_in(
+        self, handle: Handle | str | None = None, *, query: str | None = None, key: str | None = None
+    ) -> Handle:
         """Show a piece complete again, as it was recorded, also one that was stored as a large body when it arrived.
 
+            session.handles.page_in("h12_0")
+            session.handles.page_in(query="what did the carrier say?")
+
+        With `query`, it is the piece in the semantic tier that fits best; NoHandleFits is raised if none does.
+
         The content is checked against its digest. This is a boundary: the prompt cache is lost from that piece on."""
-        return self._drive(handles.page_in(self._context, handle, key=key))
+        return self._drive(handles.page_in(self._context, handle, query=query, key=key))
 
     def tool(self) -> Callable[..., str]:
         """Return the function for the tool READ_HANDLE. It returns text for the model, also for wrong arguments.

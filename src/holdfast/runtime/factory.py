@@ -28,7 +28,18 @@ from holdfast.model.history.prices import PRICES, Prices, check_prices
 from holdfast.model.names import check_name, check_options, check_whole
 from holdfast.model.packs.pack import Brief, check_brief
 from holdfast.model.policy import AuthorityLadder, Policy
-from holdfast.ports import BlobStore, Clock, Detector, EventStore, IdSource, Summarizer, TokenCounter
+from holdfast.ports import (
+    BlobStore,
+    Clock,
+    Detector,
+    Embedder,
+    EventStore,
+    Extractor,
+    IdSource,
+    Memory,
+    Summarizer,
+    TokenCounter,
+)
 from holdfast.runtime.bodies import VerifiedBodies
 from holdfast.runtime.driver import StreamLocks, drive
 from holdfast.runtime.engine import Engine
@@ -242,6 +253,9 @@ def _check_options(
     briefs: Mapping[str, Brief] | None,
     detector: Detector | None = None,
     summarizer: Summarizer | None = None,
+    memory: Memory | None = None,
+    embedder: Embedder | None = None,
+    extractor: Extractor | None = None,
     prices: Sequence[Prices] = (),
     spooling: Spooling | None = None,
     strategies: Mapping[str, CustomFunction] | None = None,
@@ -271,6 +285,9 @@ def _check_options(
         compaction=check_policy(compaction, Faithful()),
         prices=_check_price_table(prices),
         summarizer=_check_summarizer(summarizer),
+        memory=_check_port("memory", memory, "take", "recall", "bootstrap", "forget"),
+        embedder=_check_embedder(embedder),
+        extractor=_check_port("extractor", extractor, "extract"),
         briefs=_check_briefs(briefs),
         strategies=check_strategies(strategies),
     )
@@ -342,6 +359,24 @@ def _check_summarizer(summarizer: Any) -> Summarizer | None:
     return checked
 
 
+def _check_port(argument: str, port: Any, *methods: str) -> Any:
+    """A port with a name, or None."""
+    if port is None:
+        return None
+    if _find_missing_method(port, methods) is not None:
+        wanted = f"an object with a `name` and the methods {', '.join(f'{each}()' for each in methods)}"
+        raise _wrong_type(argument, port, wanted)
+    check_name(f"{argument}.name", getattr(port, "name", None))
+    return port
+
+
+def _check_embedder(embedder: Any) -> Embedder | None:
+    checked: Embedder | None = _check_port("embedder", embedder, "embed")
+    if checked is not None:
+        check_whole("embedder.dimensions", getattr(checked, "dimensions", None), 1, limits.VECTOR_DIMENSIONS)
+    return checked
+
+
 def _check_policy(policy: object) -> Policy:
     if policy is None:
         return Policy()
@@ -381,11 +416,6 @@ def _check_ladder(policy: Policy) -> None:
         check_name("policy", word)
 
 
-def _check_detector(detector: Any) -> Detector | None:
-    if detector is None:
-        return None
-    if not callable(getattr(detector, "detect", None)):
-        raise _wrong_type("detector", detector, "an object with a `name` and a method detect()")
-    check_name("detector.name", getattr(detector, "name", None))
-    checked: Detector = detector
+def _check_detector(detector: object) -> Detector | None:
+    checked: Detector | None = _check_port("detector", detector, "detect")
     return checked

@@ -20,7 +20,7 @@ from holdfast.model.history.prices import Prices
 from holdfast.model.names import LedgerId
 from holdfast.model.packs.pack import GuardMode
 from holdfast.model.sessions.layers import Identity
-from holdfast.ports import Clock, Detector, IdSource, Summarizer
+from holdfast.ports import Clock, Detector, Embedder, Extractor, IdSource, Memory, Summarizer
 
 if TYPE_CHECKING:
     from holdfast.runtime.telemetry import Telemetry
@@ -33,6 +33,12 @@ class EngineOptions(TypedDict, total=False):
     """Proposes the changes that a message makes to facts; the default uses rules and no model."""
     summarizer: Summarizer | None
     """Writes summaries; the default is an extract that needs no model."""
+    memory: Memory | None
+    """A long-term memory of your own; the default is in the store itself."""
+    embedder: Embedder | None
+    """Turns texts into vectors, so that the built-in memory also finds what is said in other words."""
+    extractor: Extractor | None
+    """Proposes the facts that an ended conversation taught; the default uses rules and no model."""
     prices: Sequence[Prices]
     """Prices and context windows of models. They take precedence over the built-in table."""
     spooling: Spooling | None
@@ -131,6 +137,10 @@ class PackOptions(TypedDict, total=False):
     """The least level of compaction: "none", "light", "moderate", "aggressive" or "critical"."""
     fact_share: float | None
     """The share of the free budget that facts may take, from 0 to 1; the default is that of the profile."""
+    recall: bool | float | None
+    """Earlier conversation that is not in view: True or False, or the share of the budget that it may take, from 0 to 1.
+    By default the share is that of the profile, if the session has a memory. Without one, only its own conversation is
+    recalled."""
     max_output: int | None
     """The most tokens that the model may answer."""
     guard: GuardMode | None
@@ -189,3 +199,5 @@ class SessionOptions(TypedDict, total=False):
     """Who speaks in the session, until `refresh_identity` replaces it."""
     ledgers: Sequence[LedgerId]
     """The ledgers that the session reads, after its own."""
+    memory: bool
+    """True: packs of the session recall what left the view, and what earlier sessions of its user said."""

@@ -84,8 +84,10 @@ class _LogReader:
 def reproduce(context: SessionContext, pack: PackRecord | str) -> Flow[holdfast.Pack]:
     """Build a stored pack again."""
     from holdfast.flows.packs import assembly  # noqa: PLC0415 - slow to load
+    from holdfast.flows.packs.recall import read_stored_recall  # noqa: PLC0415 - the same
 
     record, manifest, brief = yield from records.read_pack(context, pack)
+    recall = yield from read_stored_recall(context, record.id, manifest)
     store, locks = MemoryStore(), StreamLocks()
     cache = StateCache(len(manifest.ledgers) + 1)
     reader = _LogReader(record.id, manifest)
@@ -95,7 +97,7 @@ def reproduce(context: SessionContext, pack: PackRecord | str) -> Flow[holdfast.
     replayed = SessionContext(engine, manifest.scope, manifest.frame)
     try:
         rebuilt = yield from effects.run_outside(
-            lambda: drive(assembly.reproduce_pack(replayed, manifest, brief), store, locks)
+            lambda: drive(assembly.reproduce_pack(replayed, manifest, brief, recall), store, locks)
         )
     except HoldfastError as error:
         erasure = yield from _describe_erasure(manifest)

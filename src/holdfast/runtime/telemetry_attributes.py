@@ -18,6 +18,7 @@ from holdfast.flows.context import EngineContext, LedgerContext, SessionContext
 from holdfast.flows.facts import changes, observation, queries
 from holdfast.flows.frames import frames
 from holdfast.flows.history import compaction, handle_text, handles, summaries
+from holdfast.flows.memory import delivery, recall, removal, vectors
 from holdfast.flows.packs import assembly, records
 from holdfast.flows.sessions import layers, lifecycle, messages, tools, turns
 from holdfast.flows.situation import situations
@@ -161,9 +162,14 @@ _NAMES: dict[Callable[..., Any], Operation] = {
     lifecycle.reset: Operation("reset_session"),
     lifecycle.close: Operation("end_session"),
     lifecycle.destroy: Operation("destroy_session"),
-    lifecycle.erase: Operation("erase"),
+    removal.erase_messages: Operation("erase"),
     lifecycle.sweep: Operation("sweep"),
     lifecycle.acknowledge: Operation("acknowledge"),
+    recall.recall_for_program: Operation("recall", _SEARCH),
+    recall.search_session: Operation("search_session", _SEARCH),
+    removal.forget: Operation("forget", _DELETE),
+    delivery.deliver: Operation("deliver"),
+    vectors.embed_pending: Operation("embed"),
     situations.act: Operation("act"),
     turns.take: Operation("take_turn"),
     turns.renew: Operation("renew_turn"),

@@ -1,5 +1,5 @@
-"""The functions of the tools READ_HANDLE and UPDATE_SITUATION. They return text for the model, also for wrong
-arguments."""
+"""The functions of the tools READ_HANDLE, RECALL_MEMORY and UPDATE_SITUATION. They return text for the model, also for
+wrong arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.history import handle_text
 from holdfast.flows.situation import situations
 from holdfast.model.situation.situations import FIELDS, UPDATE_SITUATION, SituationUpdate
-from holdfast.model.tools.tool import READ_HANDLE
+from holdfast.model.tools.tool import READ_HANDLE, RECALL_MEMORY
 
 _MAX_NAMED = 5
 
@@ -35,6 +35,32 @@ def async_read_handle_tool(owner: Any) -> Callable[..., Coroutine[Any, Any, str]
         return answer
 
     return READ_HANDLE.with_function(read_handle)
+
+
+def recall_memory_tool(owner: Any) -> Callable[..., str]:
+    """Build the function of the tool RECALL_MEMORY."""
+
+    def recall_memory(**arguments: object) -> str:
+        answer: str = owner._drive(_recall_for_model(owner._context, arguments))
+        return answer
+
+    return RECALL_MEMORY.with_function(recall_memory)
+
+
+def async_recall_memory_tool(owner: Any) -> Callable[..., Coroutine[Any, Any, str]]:
+    """Build the function of the tool RECALL_MEMORY as a coroutine function."""
+
+    async def recall_memory(**arguments: object) -> str:
+        answer: str = await owner._drive(_recall_for_model(owner._context, arguments))
+        return answer
+
+    return RECALL_MEMORY.with_function(recall_memory)
+
+
+def _recall_for_model(context: SessionContext, arguments: dict[str, object]) -> Flow[str]:
+    from holdfast.flows.memory.answers import run_recall_memory  # noqa: PLC0415 - a good part of an import's time
+
+    return (yield from run_recall_memory(context, arguments))
 
 
 def situation_tool(owner: Any) -> Callable[..., str]:

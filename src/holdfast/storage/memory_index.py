@@ -249,19 +249,28 @@ class MemoryDeliveries(ABC):
             self._deliveries |= {_delivery_key(each): each for each in claimed}
             return claimed
 
+    def renew_offload(self, delivery: Delivery) -> bool:
+        with self._open_lock():
+            if not self._is_claimed(delivery):
+                return False
+            self._deliveries[_delivery_key(delivery)] = delivery
+            return True
+
     def release_offload(self, delivery: Delivery) -> bool:
         with self._open_lock():
-            key = _delivery_key(delivery)
-            stored = self._deliveries.get(key)
-            pending = {_delivery_key(each) for each in self._list_deliveries(delivery.offload.scope.tenant)}
-            if (
-                stored is None
-                or key not in pending
-                or (stored.owner, stored.attempts) != (delivery.owner, delivery.attempts)
-            ):
+            if not self._is_claimed(delivery):
                 return False
-            self._deliveries[key] = msgspec.structs.replace(delivery, owner="", until_us=0)
+            self._deliveries[_delivery_key(delivery)] = msgspec.structs.replace(delivery, owner="", until_us=0)
             return True
+
+    def _is_claimed(self, delivery: Delivery) -> bool:
+        """Whether the worker has the entry still."""
+        key = _delivery_key(delivery)
+        pending = {_delivery_key(each) for each in self._list_deliveries(delivery.offload.scope.tenant)}
+        stored = self._deliveries.get(key)
+        if stored is None or key not in pending:
+            return False
+        return (stored.owner, stored.attempts) == (delivery.owner, delivery.attempts)
 
     def deliveries(self, tenant: str, *, set_aside: bool | None = None, limit: int) -> tuple[Delivery, ...]:
         common.check_limit(limit)

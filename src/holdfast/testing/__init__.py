@@ -1,4 +1,4 @@
-"""The contracts of stores as test suites, for authors of backends. Needs `pip install 'holdfast[testing]'`.
+"""The contracts of stores and memories as test suites, for authors of backends. Needs `pip install 'holdfast[testing]'`.
 
 The contracts are loaded on first use, because they import pytest.
 """
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         BlobStoreContract,
         DeliveryQueueContract,
         EventStoreContract,
+        MemoryContract,
         PassageIndexContract,
     )
     from holdfast.testing.strategies import store_machine
@@ -22,12 +23,13 @@ __all__ = [
     "BlobStoreContract",
     "DeliveryQueueContract",
     "EventStoreContract",
+    "MemoryContract",
     "PassageIndexContract",
     "store_machine",
 ]
 
-_PARTS = ("deliveries", "forks", "log", "passages", "search", "state")
-"""The parts of the contract of event stores."""
+_PARTS = ("deliveries", "forks", "log", "memory", "passages", "search", "state")
+"""The modules with the contracts."""
 
 
 def __getattr__(name: str) -> object:

@@ -29,6 +29,7 @@ from holdfast.testing.appends import LOOKALIKES, run_in_threads
 from holdfast.testing.contract_deliveries import DeliveryContract
 from holdfast.testing.contract_forks import ForkContract
 from holdfast.testing.contract_log import AdoptContract, AppendContract, EraseContract, KeyContract, ReadContract
+from holdfast.testing.contract_memory import MemoryContract
 from holdfast.testing.contract_passages import PassageContract
 from holdfast.testing.contract_search import SearchContract
 from holdfast.testing.contract_state import (
@@ -44,6 +45,7 @@ __all__ = [
     "BlobStoreContract",
     "DeliveryQueueContract",
     "EventStoreContract",
+    "MemoryContract",
     "PassageIndexContract",
     "store_machine",
 ]

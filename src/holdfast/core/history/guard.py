@@ -48,6 +48,9 @@ class FactEnd(msgspec.Struct, frozen=True):
     """It ended after the last boundary, and the policy leaves its value in view until the next one."""
     sources: frozenset[str] = frozenset()
     """The ids of the messages and calls that it came from."""
+    ended_seq: int = 0
+    """The event of its ledger that ended it; 0 if only a clock says when."""
+    ended_us: int = 0
 
 
 class AnchoredFacts(NamedTuple):
@@ -305,15 +308,22 @@ def find_candidate_facts(
     label: str = "",
 ) -> list[GuardFact]:
     """The facts that a text from these events may state; none if there is nothing to guard in it."""
+    facts = find_facts_by_terms(guard_input, text, spans, label)
+    candidates = [fact for fact in facts if fact.status == "live" or _is_barred(guard_input, fact, first, last, typed)]
+    return candidates if any(fact.status != "live" for fact in candidates) else []
+
+
+def find_facts_by_terms(
+    guard_input: GuardInput, text: str, spans: Sequence[ValueSpan] = (), label: str = ""
+) -> list[GuardFact]:
+    """The facts with a term that a text has, or with a span in it."""
     terms = finder.lookup_terms(text) | (finder.lookup_terms(label) if label else frozenset())
     if not spans and guard_input.by_term.keys().isdisjoint(terms):
         return []
     indexes = {at for term in terms & guard_input.by_term.keys() for at in guard_input.by_term[term]}
     named = {span.id for span in spans}
     indexes |= {at for at, fact in enumerate(guard_input.facts) if fact.id in named} if named else set()
-    facts = [guard_input.facts[at] for at in sorted(indexes)]
-    candidates = [fact for fact in facts if fact.status == "live" or _is_barred(guard_input, fact, first, last, typed)]
-    return candidates if any(fact.status != "live" for fact in candidates) else []
+    return [guard_input.facts[at] for at in sorted(indexes)]
 
 
 def _is_barred(guard_input: GuardInput, fact: GuardFact, first: int, last: int, typed: bool) -> bool:

@@ -188,9 +188,9 @@ class _ChangeReasons:
         if entry.section == "facts":
             return self._fact_reason(before, after)
         if before is None:
-            return "is new"
+            return f"is recalled now: {entry.reason}" if entry.section == "recall" else "is new"
         if after is None:
-            return "is no longer there"
+            return "is not recalled any more" if entry.section == "recall" else "is no longer there"
         if after.fate not in _SHOWN_FATES:
             return f"left out: {after.reason}"
         if before.fate not in _SHOWN_FATES:

@@ -30,11 +30,13 @@ from holdfast.model.sessions.commands import (
     ErasePayloads,
     ForkSession,
     RecordMessages,
+    RecordModelUses,
     ResetSession,
 )
 from holdfast.model.sessions.events import (
     EvidenceKept,
     MessageRecorded,
+    ModelUsed,
     OffloadAcknowledged,
     PayloadsErased,
     SessionClosed,
@@ -81,7 +83,10 @@ def decide_creation(state: SessionState, command: CreateSession) -> tuple[Event,
     if state.status != "absent":
         raise errors.SessionExists(session=command.scope.session, actor=command.scope.actor)
     created = SessionCreated(
-        metadata=command.metadata, idle_timeout_us=command.idle_timeout_us, ledgers=command.ledgers
+        metadata=command.metadata,
+        idle_timeout_us=command.idle_timeout_us,
+        ledgers=command.ledgers,
+        memory=command.memory,
     )
     return (created if command.identity is None else msgspec.structs.replace(created, identity=command.identity),)
 
@@ -144,6 +149,22 @@ def _charge_usage(frame: FrameState, command: RecordMessages, inputs: DecisionIn
         scope=command.scope, frame=frame.id, reservation=command.reservation, tokens=tokens, usage=usage
     )
     return (frames_decide.build_spend_event(frame, command.reservation, commit, inputs),)
+
+
+def decide_model_uses(state: SessionState, command: RecordModelUses, inputs: DecisionInput) -> tuple[Event, ...]:
+    """A closed session takes them, too: facts are extracted after its end. So does one whose frame has ended meanwhile."""
+    frame = state.frames.get(command.frame or "")
+    name = None if frame is None else frame.id
+    uses = tuple(
+        ModelUsed(purpose=use.purpose, model=use.model, prompt=use.prompt, usage=use.usage, frame=name)
+        for use in command.uses
+    )
+    if frame is None or not uses:
+        return uses
+    usage = sum((use.usage for use in command.uses), Usage())
+    tokens = min(sum(inputs.spent), limits.WHOLE_NUMBER)
+    commit = CommitTokens(scope=command.scope, frame=frame.id, reservation=None, tokens=tokens, usage=usage)
+    return (*uses, frames_decide.build_spend_event(frame, None, commit, inputs))
 
 
 def decide_end(state: SessionState, command: ResetSession | CloseSession, inputs: DecisionInput) -> tuple[Event, ...]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
@@ -45,6 +45,7 @@ from holdfast.flows.facts.queries import (
     search_ledgers,
 )
 from holdfast.flows.sessions.messages import build_recording
+from holdfast.flows.sessions.model_uses import limit_error, take_answer
 from holdfast.flows.sessions.transcript import message_of
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Role
@@ -74,12 +75,14 @@ from holdfast.model.names import LedgerId, StreamId, check_choice, check_name
 from holdfast.model.policy import AuthorityLadder
 from holdfast.model.sessions.events import MessageRecorded
 from holdfast.model.sessions.messages import Message, MessageDraft
+from holdfast.model.sessions.model_uses import MeteredAnswer
 from holdfast.model.state import OpenProposal, SessionState
 from holdfast.ports import Detector
 from holdfast.text.values import value_text
 
 P = ParamSpec("P")
 T = TypeVar("T")
+DetectorAnswer: TypeAlias = tuple[Proposal, ...] | MeteredAnswer[tuple[Proposal, ...]]
 _FACT_CHANGES = ("supersede", "retract", "expire", "assert")
 
 
@@ -247,7 +250,7 @@ def observe(
     previous = yield from _read_previous(context, state, utterance.seq or None)
     writer = _speaker_writer(context, state, utterance.role)
     candidates = yield from _find_candidates(context, state, utterance, writer)
-    detected, failure = yield from _run_detector(context.engine, utterance, previous, candidates)
+    detected, failure = yield from _run_detector(context, utterance, previous, candidates)
     own = {name for name, each in candidates.items() if _is_stated_in(each.fact, context, utterance.seq)}
     detected = tuple(each for each in detected if each.fact not in own)  # it was read before, and set them
     target = _choose_ledger(context, state, utterance.role)
@@ -323,6 +326,40 @@ def build_verdicts(events: Sequence[StoredEvent]) -> tuple[ObservedProposal, ...
             home = LedgerId.from_stream(StreamId(tenant, "ledger", one.ledger))
             verdicts.append(ObservedProposal(proposal=one.proposal, outcome=one.outcome, ledger=home, why=one.why))
     return tuple(verdicts)
+
+
+def find_user_ledger(context: SessionContext, state: SessionState) -> LedgerId | None:
+    """The user's ledger that takes new facts in the messages of the user; None if policy or the session has none."""
+    home = _choose_ledger(context, state, "user")
+    return home if home.kind == "user" else None
+
+
+def judge_message(
+    context: SessionContext,
+    state: SessionState,
+    utterance: Utterance,
+    previous: tuple[Utterance, ...],
+    propose: Callable[[Observation], Flow[tuple[object, ...]]],
+) -> Flow[tuple[list[ObservedProposal], FactWriter]]:
+    """What policy makes of the proposals in a recorded message, as of its time, and who writes the facts. Nothing is
+    stored. `state` has the identity of the speaker."""
+    writer = _speaker_writer(context, state, utterance.role)
+    candidates = yield from _find_candidates(context, state, utterance, writer)
+    observation = Observation(
+        message=msgspec.structs.replace(utterance, seq=0),
+        previous=previous,
+        facts=tuple(_build_candidate(name, each.fact) for name, each in candidates.items()),
+        now_us=utterance.time_us,
+    )
+    proposed = yield from propose(observation)
+    own = {name for name, each in candidates.items() if _is_stated_in(each.fact, context, utterance.seq)}
+    target = _choose_ledger(context, state, utterance.role)
+    verdicts = [
+        _judge_proposal(context, each, candidates, writer, target)
+        for each in proposed
+        if isinstance(each, Proposal) and _is_valid_proposal(each, observation) and each.fact not in own
+    ]
+    return verdicts, writer
 
 
 def _limit_size(verdicts: list[ObservedProposal]) -> list[ObservedProposal]:
@@ -431,9 +468,10 @@ def _choose_detector(engine: EngineContext) -> Detector:
 
 
 def _run_detector(
-    engine: EngineContext, utterance: Utterance, previous: tuple[Utterance, ...], candidates: dict[str, _LocatedFact]
+    context: SessionContext, utterance: Utterance, previous: tuple[Utterance, ...], candidates: dict[str, _LocatedFact]
 ) -> Flow[tuple[tuple[Proposal, ...], str]]:
     """The valid proposals of the detector; and its error, if it failed."""
+    engine = context.engine
     observation = Observation(
         message=msgspec.structs.replace(utterance, seq=0),
         previous=previous,
@@ -442,14 +480,21 @@ def _run_detector(
     )
     detect = functools.partial(_collect_proposals, _choose_detector(engine), observation)
     try:
-        detected = yield from effects.run_outside(detect)
+        answer = yield from effects.run_outside(detect)
+        detected, failure = yield from take_answer(context, answer)
+        read = list(itertools.islice(detected, limits.PROPOSALS))
     except Exception as error:  # noqa: BLE001 - user code: its error must not lose the message
-        return (), f"{type(error).__name__}: {error}"[:1_000].encode(errors="replace").decode()
-    return tuple(each for each in detected if _is_valid_proposal(each, observation)), ""
+        return (), limit_error(f"{type(error).__name__}: {error}")
+    return tuple(each for each in read if _is_valid_proposal(each, observation)), failure
 
 
-def _collect_proposals(detector: Detector, observation: Observation) -> list[Proposal]:
-    return list(itertools.islice(detector.detect(observation), limits.PROPOSALS))
+def _collect_proposals(detector: Detector, observation: Observation) -> DetectorAnswer:
+    """What the detector returns: as it is if it must be awaited, or says what it cost; else its proposals, read here, since
+    a generator runs the code of the detector."""
+    answer = detector.detect(observation)
+    if isinstance(answer, MeteredAnswer | Awaitable):
+        return answer
+    return tuple(itertools.islice(answer, limits.PROPOSALS))
 
 
 def _build_candidate(name: str, fact: Fact) -> FactCandidate:

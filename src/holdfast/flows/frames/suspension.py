@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from holdfast import codec
 from holdfast.errors import InvalidArgument, TokenInvalid, describe_value
@@ -19,6 +19,7 @@ from holdfast.flows.context import EngineContext, SessionContext, execute_comman
 from holdfast.flows.effects import Flow
 from holdfast.flows.frames.frames import check_frame_id, check_short_text, require_frame
 from holdfast.flows.frames.lookup import find_token_row
+from holdfast.flows.sessions.ingest import to_time_us
 from holdfast.model import limits
 from holdfast.model.commands import SessionCommand
 from holdfast.model.frames.commands import ReissueToken, ResumeFrame, RevokeToken, SuspendFrame
@@ -27,7 +28,6 @@ from holdfast.model.names import Scope, check_flag, check_name, check_size, chec
 from holdfast.model.rows import TokenRow, scope_of
 
 _TOKEN_PATTERN = re.compile(r"hfs_[A-Za-z0-9_-]{43}")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHORT_ADVICE = "Pass a shorter text."
 
 
@@ -46,7 +46,7 @@ def suspend(
         scope=context.scope,
         frame=require_frame(context),
         reason=check_short_text("the reason", reason, _SHORT_ADVICE),
-        expires_us=_check_expiry(expires_at),
+        expires_us=to_time_us("expires_at", expires_at),
         resumable_by=_check_principals(resumable_by),
         cascade=check_flag("cascade", cascade),
     )
@@ -61,7 +61,9 @@ def reissue(
     cause: str | None = None,
 ) -> Flow[SuspensionToken]:
     """Issue a new token for a suspended frame; the old one becomes void."""
-    command = ReissueToken(scope=context.scope, frame=require_frame(context), expires_us=_check_expiry(expires_at))
+    command = ReissueToken(
+        scope=context.scope, frame=require_frame(context), expires_us=to_time_us("expires_at", expires_at)
+    )
     return (yield from _issue_token(context, command, expect, cause))
 
 
@@ -76,14 +78,6 @@ def _issue_token(
 
 def _token_digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-def _check_expiry(at: object) -> int | None:
-    if at is None:
-        return None
-    if not isinstance(at, datetime) or at.utcoffset() is None:
-        raise InvalidArgument(argument="expires_at", reason=f"{describe_value(at)} is not a datetime with a time zone")
-    return check_whole("expires_at", (at - _EPOCH) // timedelta(microseconds=1))
 
 
 def _check_principals(names: object) -> tuple[str, ...]:

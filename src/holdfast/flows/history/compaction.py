@@ -418,7 +418,7 @@ def _add_summary_text(context: SessionContext, state: SessionState, plan: Plan, 
     items = draft.items
     tools = _plan_tools(context.engine, state)
     text = _find_prepared_text(context, state, draft, fold)
-    text = text or (yield from ask_summarizer(context.engine, draft, fold.tokens))
+    text = text or (yield from ask_summarizer(context, draft, fold.tokens))
     fold = msgspec.structs.replace(fold, made_by="model" if text else "rule")
     if not text:
         text = _extract_summary(context.engine.counter.count, items, fold.tokens)
@@ -478,7 +478,7 @@ def prepare(
     if due is None:
         return False
     draft, tokens, ready = due
-    text = "" if ready else (yield from ask_summarizer(context.engine, draft, tokens))
+    text = "" if ready else (yield from ask_summarizer(context, draft, tokens, pack))
     if text:
         summary = PreparedSummary(draft.version, draft.last, digest_items(draft.items), text)
         context.engine.cache.prepared.put(context.scope.stream, context.frame, summary)

@@ -264,10 +264,10 @@ def _load_ends(
     for name, one in barred.items():
         fact = one.fact
         ended = when.get((one.ledger, fact.ended_seq), ())
+        end_us = fact.expires_us or 0 if fact.ended_us is None else fact.ended_us
         if ended:
             last = _last_before(positions, ended)
         else:  # it expired, or its row is from an older process: only a clock says when
-            end_us = fact.expires_us or 0 if fact.ended_us is None else fact.ended_us
             last = max((seq for seq in near if times.get(seq, 0) < end_us), default=0)
         endings[name] = FactEnd(
             fact=fact.id,
@@ -278,6 +278,8 @@ def _load_ends(
             withheld=not reader.may_know(fact),
             deferred=defers and ended > settled,
             sources=frozenset(fact.provenance),
+            ended_seq=fact.ended_seq if ended else 0,
+            ended_us=end_us,
         )
     return endings
 

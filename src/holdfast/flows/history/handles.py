@@ -32,7 +32,7 @@ from holdfast.core.history.views import (
 )
 from holdfast.core.project import piece_handle
 from holdfast.core.sessions.decide import check_open
-from holdfast.errors import AmbiguousHandle, HandleNotFound, InvalidArgument, describe_value
+from holdfast.errors import AmbiguousHandle, HandleNotFound, InvalidArgument, NoHandleFits, describe_value
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, SessionContext, execute_command, load_session
 from holdfast.flows.effects import Flow
@@ -220,9 +220,34 @@ def page_out(
     return (yield from _move(context, handle, "paged_out", tier, key))
 
 
-def page_in(context: SessionContext, handle: Handle | str, *, key: str | None = None) -> Flow[Handle]:
-    """Show a piece whole again, exactly as it was recorded."""
+def page_in(
+    context: SessionContext, handle: Handle | str | None = None, *, query: str | None = None, key: str | None = None
+) -> Flow[Handle]:
+    """Show a piece whole again, exactly as it was recorded: this one, or the one in the semantic tier that fits a query
+    best."""
+    if (handle is None) == (query is None):
+        raise InvalidArgument(argument="handle", reason="pass a handle, or a query that finds one")
+    if handle is None:
+        handle = yield from _find_by_query(context, codec.check_text("the query", query))
     return (yield from _move(context, handle, "resident", "durable", key))
+
+
+def _find_by_query(context: SessionContext, query: str) -> Flow[str]:
+    """The piece in the semantic tier that fits a query best."""
+    from holdfast.flows.memory.recall import search_events  # noqa: PLC0415 - a good part of the time of an import
+
+    state = yield from load_session(context)
+    pieces = [
+        reduction
+        for reduction in state.view(context.frame).reduced
+        if reduction.form == "page" and reduction.tier == "semantic"
+    ]
+    named = {piece_id(piece.message, piece.piece): piece.message for piece in pieces}
+    for passage in (yield from search_events(context, state, query, {*named.values()})):
+        fitting = [name for name, seq in named.items() if passage.handle in ("", name) and seq == passage.seq]
+        if fitting:
+            return fitting[0]
+    raise NoHandleFits(session=context.scope.session, query=query[: limits.PACK_QUERY_CHARS])
 
 
 def _move(

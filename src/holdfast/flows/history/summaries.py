@@ -8,6 +8,8 @@ so its messages are unchanged. A summarizer that fails leaves the text as it is.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,13 +17,14 @@ from holdfast import codec
 from holdfast.core import upcast
 from holdfast.core.history.boundaries import find_surrounding_summary
 from holdfast.core.history.views import critical_seqs, group_messages
-from holdfast.errors import InvalidArgument, PlanStale
+from holdfast.errors import InvalidArgument, InvalidInput, PlanStale
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, SessionContext, build_input, execute_command, execute_commands
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import CommandRequest
 from holdfast.flows.history.guard import load_guarded_items
 from holdfast.flows.history.views import cut_open_groups, read_items, read_summary, with_steady_state
+from holdfast.flows.sessions.model_uses import take_answer
 from holdfast.flows.sessions.transcript import message_of, read_stretch
 from holdfast.model import limits
 from holdfast.model.content import calling_seq
@@ -32,7 +35,11 @@ from holdfast.model.log import StoredEvent
 from holdfast.model.names import StreamId, check_size, check_whole
 from holdfast.model.sessions.events import MessageRecorded
 from holdfast.model.sessions.messages import Message
+from holdfast.model.sessions.model_uses import MeteredAnswer
 from holdfast.model.state import SessionState, SummaryRef
+
+if TYPE_CHECKING:
+    from holdfast.render.pack import Pack
 
 _MIN_DRAFT_TOKENS = 2
 """Fewer tokens cannot be said in a shorter text."""
@@ -149,14 +156,24 @@ def check_summarizer(engine: EngineContext) -> None:
         raise InvalidArgument(argument="summarizer", reason="the engine has none: open it with summarizer=")
 
 
-def ask_summarizer(engine: EngineContext, draft: SummaryDraft, tokens: int) -> Flow[str]:
-    """The text of the configured summarizer; empty if there is none, it fails, or its text is too long."""
+def ask_summarizer(context: SessionContext, draft: SummaryDraft, tokens: int, pack: Pack | None = None) -> Flow[str]:
+    """The text of the configured summarizer; empty if there is none, it fails, or its text is too long. One that can ride
+    on the pack of the last model call gets it."""
+    engine = context.engine
     if engine.summarizer is None:
         return ""
+    ask = functools.partial(engine.summarizer.summarize, draft, tokens)
+    ride: Callable[..., str | MeteredAnswer[str]] | None = getattr(engine.summarizer, "summarize_pack", None)
+    if pack is not None and ride is not None:
+        ask = functools.partial(ride, draft, tokens, pack)
     try:
-        text = yield from effects.run_outside(functools.partial(engine.summarizer.summarize, draft, tokens))
-        codec.check_text("the summary", text)
+        answer = yield from effects.run_outside(ask)
     except Exception:  # noqa: BLE001 - a summarizer may raise anything, and an extract serves instead
+        return ""
+    text, _ = yield from take_answer(context, answer)
+    try:
+        codec.check_text("the summary", text)
+    except InvalidInput:
         return ""
     fits = text.strip() and engine.counter.count(text) <= tokens and len(text.encode()) <= limits.SPOOL_BYTES
     return text if fits else ""
@@ -220,7 +237,7 @@ def improve_summaries(context: SessionContext, *, cause: str | None = None) -> F
         if old.made_by == "model":
             continue
         draft = yield from with_steady_state(context, functools.partial(_build_source_draft, context, old))
-        text = "" if draft is None else (yield from ask_summarizer(context.engine, draft, old.tokens))
+        text = "" if draft is None else (yield from ask_summarizer(context, draft, old.tokens))
         if text:
             try:
                 better.append((yield from replace_summary(context, old.seq, text, cause=cause)))

@@ -66,6 +66,7 @@ from holdfast.flows.packs.candidates import (
 )
 from holdfast.flows.packs.facts import build_past_candidates, find_ledgers, load_fact_material
 from holdfast.flows.packs.memory import FactMaterial, LastPack, PackLedgers
+from holdfast.flows.packs.recall import PackRecall, load_recall, show_recall
 from holdfast.flows.packs.request import (
     PackArguments,
     build_request,
@@ -83,10 +84,11 @@ from holdfast.model.history.prices import find_prices
 from holdfast.model.history.ranges import SeqRanges
 from holdfast.model.history.views import SUMMARY_LABEL, HistoryItem, HistoryView, Summary
 from holdfast.model.names import check_flag, check_size, check_whole
-from holdfast.model.packs.pack import Brief, Manifest, PackRequest, Section, TokenSummary
+from holdfast.model.packs.pack import Brief, Manifest, PackRequest, PassageUse, Section, TokenSummary
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message, MessageGroup
 from holdfast.model.state import SessionState
+from holdfast.model.tools.tool import Tool
 from holdfast.text.fence import CLOSING, OPENING, SEPARATOR, fence_texts, remove_tag
 from holdfast.text.guard.finder import find_past_keys
 
@@ -104,6 +106,8 @@ _AUTHORITIES = {
 _RESERVE_PURPOSE = "model call"
 _TAIL_SHARE = 4
 """The history leaves one in so many tokens of the budget to the tail, if the tail is as long."""
+_RECALL_ROOM = 2
+"""And to recalled passages no more than one in so many of the tokens that are left for both."""
 _MAX_SUMMARY_SHARE = 0.9999
 """The most that a summary can show of its messages: never all."""
 
@@ -139,13 +143,14 @@ def pack(
     return finished
 
 
-def reproduce_pack(context: SessionContext, manifest: Manifest, brief: Brief) -> Flow[Pack]:
-    """The pack of a manifest, built again from a log that ends where the log of the pack did."""
+def reproduce_pack(context: SessionContext, manifest: Manifest, brief: Brief, recall: PackRecall) -> Flow[Pack]:
+    """The pack of a manifest, built again from a log that ends where the log of the pack did, and from what memory found
+    for it."""
     request = manifest.request
     strategy = find_strategy(context.engine, request.strategy)
 
     def build(state: SessionState) -> Flow[AssembledPack]:
-        material = yield from _gather(context, state, request, brief, manifest.candidates)
+        material = yield from _gather(context, state, request, brief, manifest.candidates, recall)
         return _assemble(context, state, material, strategy)
 
     assembled = yield from with_steady_state(context, build)
@@ -218,6 +223,9 @@ class _PackMaterial(NamedTuple):
     guard_input: GuardInput
     guarded: GuardedItems
     """The items as they may be shown."""
+    passages: tuple[PassageUse, ...]
+    """What memory found."""
+    tools: tuple[Tool, ...]
     readable: bool
     """A tool that reads handles is offered."""
     hidden: SeqRanges
@@ -247,8 +255,9 @@ def _gather(
     arguments: PackArguments | PackRequest,
     brief: Brief,
     scores: Sequence[tuple[int, str, float]] | None = None,
+    recall: PackRecall | None = None,
 ) -> Flow[_PackMaterial]:
-    """`scores` are the facts of a stored pack, with their scores then."""
+    """`scores` are the facts of a stored pack, with their scores then, and `recall` is what memory found for it."""
     if context.frame is not None and context.frame not in state.frames:
         raise (yield from build_not_live_error(context, context.frame))
     if isinstance(arguments, PackRequest):
@@ -264,15 +273,20 @@ def _gather(
         request = build_request(context, state, request, view, display)
     late = yield from read_late_results(context.scope.stream, state, context.frame)
     ledgers = yield from find_ledgers(context, state)
-    last = context.engine.cache.last_packs.get(context.scope.stream, context.frame) if ledgers.used else None
-    facts = yield from load_fact_material(context, ledgers, request, items, state.proposals, last=last, stored=scores)
-    system, prefix = yield from _build_prefix(context, state, brief)
-    candidates = [
+    cached = context.engine.cache.last_packs.get(context.scope.stream, context.frame) if ledgers.used else None
+    facts = yield from load_fact_material(context, ledgers, request, items, state.proposals, last=cached, stored=scores)
+    if recall is None:
+        recall = yield from load_recall(context, state, request, view)
+    tools = brief.offer_tools(has_memory=state.has_memory)
+    system, prefix = yield from _build_prefix(context, state, brief, tools)
+    first = [
         *(_late_candidate(note, late[-1].seq) for note in build_late_note(late, items, display.readable)),
         *build_environment_candidates(state, request),
         *build_situation_candidates(state.standing(context.frame)),
         *facts.candidates,
         *build_working_candidates(state, request),
+    ]
+    last = [
         *(yield from build_handle_candidates(context, request, functools.partial(_answered_calls, items), display)),
         *(yield from build_frame_candidates(context, state, request)),
     ]
@@ -280,17 +294,21 @@ def _gather(
         context,
         state,
         items,
-        [(one.origin, one.text) for one in candidates if one.origin and not one.omission],
+        [
+            *((one.origin, one.text) for one in (*first, *last) if one.origin and not one.omission),
+            *((0, one.text) for one in recall.passages),
+        ],
         policy=request.guard,
         within=request.within,
         as_of_us=request.as_of_us,
         used=ledgers.used,
-        last=None if last is None else last.guard,
+        last=None if cached is None else cached.guard,
     )
     guarded = guard_items(guard_input, items, context.engine.counter.count)
+    recalled = yield from show_recall(context, state, request, recall, guard_input, readable=display.readable)
     in_view = dict.fromkeys(guard_input.endings[name].key for name in guarded.superseded)
     past_in_view = find_past_keys(request.query, in_view, () if facts.past_keys else in_view)
-    candidates += yield from build_past_candidates(ledgers, request, facts.past_keys.union(past_in_view))
+    past = yield from build_past_candidates(ledgers, request, facts.past_keys.union(past_in_view))
     return _PackMaterial(
         request,
         prefix,
@@ -299,9 +317,11 @@ def _gather(
         late,
         ledgers,
         facts,
-        tuple(candidates),
+        (*first, *recalled.candidates, *last, *past),
         guard_input,
         guarded,
+        recalled.uses,
+        tools,
         display.readable,
         state.hidden_ranges(context.frame),
     )
@@ -327,7 +347,7 @@ def _check_critical_bodies(items: Sequence[HistoryItem], budget: int) -> None:
 
 
 def _build_prefix(
-    context: SessionContext, state: SessionState, brief: Brief
+    context: SessionContext, state: SessionState, brief: Brief, offered: Sequence[Tool]
 ) -> Flow[tuple[tuple[Message, ...], tuple[PrefixEntry, ...]]]:
     measure = state.calibration.measure
     system: list[Message] = []
@@ -349,8 +369,8 @@ def _build_prefix(
     add("identity", "identity", _describe_identity(state.identity), "identity")
     rules = "\n".join(f"- {rule}" for rule in brief.invariants)
     add("invariants", "invariants", f"{_RULES_LABEL}\n{rules}" if rules else "", "brief")
-    if brief.offered:
-        tools, count = encode_tools(brief.offered), len(brief.offered)
+    if offered:
+        tools, count = encode_tools(offered), len(offered)
         source = f"{count} tool{'s' if count > 1 else ''}"
         prefix.append(PrefixEntry("tools", "tools", tools, measure(count_tokens(context, tools), 0), source))
     return tuple(system), tuple(prefix)
@@ -395,11 +415,12 @@ def _update_view(
     for candidate in candidates:
         if tail >= most:
             break
-        if not candidate.omission:
+        if not candidate.omission and candidate.section != "recall":
             tail += measure(candidate.tokens or count(candidate.text), 0)
     pinned = sum(entry.tokens for entry in material.prefix if entry.at)
     before = fixed - pinned
     before += max(critical_tail_tokens(candidates, count, measure), min(tail, most))
+    before += _count_recall(context, state, material, max(0, request.effective - before))
     before += measure(count(SUMMARY_LABEL), 0)  # for a summary that a boundary may add
     history = _count_history(context, material, measure)
     model = request.model or None
@@ -462,6 +483,16 @@ def _count_labels(context: SessionContext, items: Sequence[HistoryItem]) -> int:
 def _count_critical(items: Sequence[HistoryItem], measure: _Measure) -> int:
     critical = [item for item in items if isinstance(item, MessageGroup) and item.priority == "critical"]
     return measure(sum(item.tokens for item in critical), sum(item.blocks for item in critical))
+
+
+def _count_recall(context: SessionContext, state: SessionState, material: _PackMaterial, room: int) -> int:
+    """What the history leaves to recalled passages: all that they take, up to their share and to half of the room."""
+    most = min(int(material.request.effective * material.request.recall_share), room // _RECALL_ROOM)
+    tokens = 0
+    for candidate in material.candidates:
+        if tokens < most and candidate.section == "recall" and not candidate.omission:
+            tokens += state.calibration.measure(count_tokens(context, f"{candidate.text}\n"), 0)
+    return min(tokens, most)
 
 
 def _count_question(context: SessionContext, state: SessionState, request: PackRequest) -> int:
@@ -536,6 +567,8 @@ def _assemble(
         request=request,
         boundary=boundary,
         candidates=material.fact_material.scores,
+        passages=material.passages,
+        tools=material.tools,
         prefix=material.prefix,
         place_items=place_items,
         tail=tail,

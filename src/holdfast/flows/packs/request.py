@@ -34,7 +34,9 @@ class PackArguments(NamedTuple):
     query: str | None
     """None: the pack is about the newest message of the user."""
     request: PackRequest
-    """Without what depends on the conversation: the query, the effective budget and the scopes of frames."""
+    """Without what depends on the conversation: the query, the effective budget, the recall and the scopes of frames."""
+    recall: bool | float | None = None
+    """The share of earlier conversation; True for that of the profile, None for that if the session has a memory."""
 
 
 def check_arguments(
@@ -50,6 +52,7 @@ def check_arguments(
     within: Scopes = (),
     min_compaction: object = "none",
     fact_share: object = None,
+    recall: object = None,
     profile: object = "balanced",
     model: object = None,
     max_output: object = None,
@@ -82,7 +85,7 @@ def check_arguments(
     )
     if tokens < limits.PACK_TOKENS:
         raise BudgetTooSmall(budget=tokens, least=limits.PACK_TOKENS)
-    return PackArguments(text, request)
+    return PackArguments(text, request, _check_recall(recall))
 
 
 def _check_handles(argument: str, names: object) -> tuple[str, ...]:
@@ -104,11 +107,24 @@ def _check_scopes(context: SessionContext, within: Scopes) -> FactScopes:
     return tuple(dict.fromkeys([*check_scopes(within)[1:], session_scope]))
 
 
+def _check_recall(recall: object) -> bool | float | None:
+    if recall is None or type(recall) is bool:
+        return recall
+    return _check_share("recall", recall)
+
+
+def _find_recall_share(recall: bool | float | None, profile: Profile, has_memory: bool) -> float:
+    if recall is None:
+        recall = has_memory
+    return recall if type(recall) is float else profile.recall_share * bool(recall)
+
+
 def _check_profile(profile: object, fact_share: object) -> Profile:
     named = profile if isinstance(profile, Profile) else PROFILES[check_choice("profile", profile, tuple(PROFILES))]
     check_name("profile.name", named.name)
     share = _check_share("fact_share", named.fact_share if fact_share is None else fact_share)
     _check_share("profile.least_score", named.least_score)
+    _check_share("profile.recall_share", named.recall_share)
     check_whole("profile.recent_turns", named.recent_turns)
     check_choice("profile.history", named.history, ("whole", "relevant"))
     check_choice("profile.review", named.review, ("mark", "omit"))
@@ -162,6 +178,7 @@ def build_request(
         asked=is_new,
         stated=is_stated,
         effective=display.budget or request.budget,
+        recall_share=_find_recall_share(arguments.recall, request.profile, state.has_memory),
         within=tuple(dict.fromkeys([*request.within, *tasks])),
     )
 

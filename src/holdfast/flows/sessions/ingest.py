@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias, get_args
 
 import msgspec
@@ -50,6 +51,7 @@ _DRAFT_TYPES = (Text, Data, Body, Image, File, Opaque, InlineBytes)
 _BYTE_TYPES = (bytes, bytearray, memoryview)
 _EMPTY_TEXT = Text("")
 _SPLIT_ADVICE = "Record several messages."
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def ingest_draft(engine: EngineContext, draft: MessageDraft, *, as_found: bool = False) -> Flow[NewMessage]:
@@ -417,6 +419,15 @@ def to_microseconds(what: str, seconds: object) -> int:
         reason = f"{describe_value(seconds)} is not a number of seconds above 0 and up to {highest}"
         raise InvalidArgument(argument=what, reason=reason)
     return max(1, int(seconds * 1_000_000))  # type: ignore[operator]
+
+
+def to_time_us(what: str, at: object) -> int | None:
+    """A time in microseconds since the epoch; None for None. A time without a zone is refused."""
+    if at is None:
+        return None
+    if not isinstance(at, datetime) or at.utcoffset() is None:
+        raise InvalidArgument(argument=what, reason=f"{describe_value(at)} is not a datetime with a time zone")
+    return check_whole(what, (at - _EPOCH) // timedelta(microseconds=1))
 
 
 def check_usage(usage: object) -> Usage | None:

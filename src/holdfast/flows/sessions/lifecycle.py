@@ -76,16 +76,21 @@ def create(
     idle_timeout_s: float | None = None,
     identity: Identity | None = None,
     ledgers: Sequence[LedgerId] = (),
+    memory: bool = False,
     key: str | None = None,
     cause: str | None = None,
 ) -> Flow[None]:
-    yield from execute_command(
-        context, _build_creation(context, metadata, idle_timeout_s, identity, ledgers), key=key, cause=cause
-    )
+    command = _build_creation(context, metadata, idle_timeout_s, identity, ledgers, memory)
+    yield from execute_command(context, command, key=key, cause=cause)
 
 
 def _build_creation(
-    context: SessionContext, metadata: object, idle_timeout_s: object, identity: object, ledgers: object
+    context: SessionContext,
+    metadata: object,
+    idle_timeout_s: object,
+    identity: object,
+    ledgers: object,
+    memory: object,
 ) -> CreateSession:
     scope = context.scope
     return CreateSession(
@@ -94,6 +99,7 @@ def _build_creation(
         idle_timeout_us=0 if idle_timeout_s is None else to_microseconds("idle_timeout_s", idle_timeout_s),
         identity=None if identity is None else check_identity(identity),
         ledgers=check_ledgers(ledgers, scope.stream.key, scope.tenant),
+        memory=check_flag("memory", memory),
     )
 
 
@@ -118,9 +124,10 @@ def ensure(
     idle_timeout_s: float | None = None,
     identity: Identity | None = None,
     ledgers: Sequence[LedgerId] = (),
+    memory: bool = False,
 ) -> Flow[None]:
     """Create the session unless it exists."""
-    command = _build_creation(context, metadata, idle_timeout_s, identity, ledgers)
+    command = _build_creation(context, metadata, idle_timeout_s, identity, ledgers, memory)
     session = yield from load_session_state(context.scope.stream, context.engine.cache, fresh=True)
     if session.status == "absent":
         try:

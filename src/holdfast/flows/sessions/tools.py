@@ -27,8 +27,10 @@ from holdfast.model.sessions.commands import StartCall
 from holdfast.model.sessions.events import CallStarted, MessageRecorded
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import OpenCall
-from holdfast.model.tools.tool import READ_HANDLE, FunctionTool, tools_by_name
+from holdfast.model.tools.tool import READ_HANDLE, RECALL_MEMORY, FunctionTool, tools_by_name
 
+_ENGINE_TOOLS = (READ_HANDLE.name, RECALL_MEMORY.name)
+"""The tools that need no function."""
 _ERROR_CHARS = 1_000
 """The longest list of tools in an error for a model."""
 
@@ -78,15 +80,15 @@ def run(
 ) -> Flow[Message]:
     """Run a tool call, and record what it returns or raises as its result."""
     if function is None:
-        return (yield from _run_read_handle(context, call, call_key, again))
+        return (yield from _run_engine_tool(context, call, call_key, again))
     tools = tools_by_name(function)
     if tools is None and not callable(function):
         raise InvalidArgument(argument="function", reason=f"{describe_value(function)} is not callable")
     if key_as is not None:
         check_name("key_as", key_as)
     started = yield from start(context, call, call_key=call_key, again=again)
-    if tools is not None and started.name == READ_HANDLE.name and started.name not in tools:
-        return (yield from _answer_read_handle(context, started))
+    if tools is not None and started.name in _ENGINE_TOOLS and started.name not in tools:
+        return (yield from _answer_call(context, started))
     try:
         chosen, args = _prepare_call(started, function if tools is None else tools, key_as)
     except ValueError as error:
@@ -106,27 +108,34 @@ def run(
     return (yield from result(context, started.call, reason, is_error=True))
 
 
-def _run_read_handle(
+def _run_engine_tool(
     context: SessionContext, call: ToolCall | OpenCall | str, call_key: str | None, again: bool
 ) -> Flow[Message]:
-    """Run a call of read_handle, which needs no function."""
+    """Run a call of a tool of the engine, which needs no function."""
     name = (
         call.name
         if isinstance(call, ToolCall | OpenCall)
         else (yield from _open_call_name(context, check_call_id(call)))
     )
-    if name != READ_HANDLE.name:
-        raise InvalidArgument(
-            argument="function",
-            reason=f"only {READ_HANDLE.name} runs without a function; pass the function of {describe_value(name)}",
+    if name not in _ENGINE_TOOLS:
+        reason = (
+            f"only {' and '.join(_ENGINE_TOOLS)} run without a function; pass the function of {describe_value(name)}"
         )
+        raise InvalidArgument(argument="function", reason=reason)
     started = yield from start(context, call, call_key=call_key, again=again)
-    return (yield from _answer_read_handle(context, started))
+    return (yield from _answer_call(context, started))
 
 
-def _answer_read_handle(context: SessionContext, started: StartedCall) -> Flow[Message]:
+def _answer_call(context: SessionContext, started: StartedCall) -> Flow[Message]:
+    """Run a call of a tool of the engine."""
     args = started.args if isinstance(started.args, dict) else {}
-    return (yield from result(context, started.call, (yield from handle_text.run_read_handle(context, {**args}))))
+    if started.name == READ_HANDLE.name:
+        answer = yield from handle_text.run_read_handle(context, {**args})
+    else:
+        from holdfast.flows.memory.answers import run_recall_memory  # noqa: PLC0415 - a good part of an import's time
+
+        answer = yield from run_recall_memory(context, args)
+    return (yield from result(context, started.call, answer))
 
 
 def _open_call_name(context: SessionContext, call: str) -> Flow[str]:

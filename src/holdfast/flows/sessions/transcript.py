@@ -119,6 +119,10 @@ class WithdrawnMessages:
         at = self.find(message.seq, message.frame)
         return msgspec.structs.replace(message, withdrawn=at) if at else message
 
+    def all_ranges(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of all conversations."""
+        return SeqRanges(each for _, one in self._ranges.values() for each in one.ranges).ranges
+
     def ranges_of(self, frame: str | None) -> SeqRanges:
         return SeqRanges(each for home, one in self._ranges.values() if home == frame for each in one.ranges)
 

@@ -29,6 +29,16 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """It failed too often: no worker claims it until someone requeues it."""
 
 
+class DeliveryOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one claimed entry. One that is neither delivered nor failed was left to another worker."""
+
+    delivery: Delivery
+    is_delivered: bool = False
+    is_failed: bool = False
+    facts: int = 0
+    """How many facts were learned."""
+
+
 class DeliveryReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one round of deliveries did."""
 
@@ -39,3 +49,21 @@ class DeliveryReport(msgspec.Struct, frozen=True, kw_only=True):
     """How many facts were learned."""
     pending: int = 0
     """How many entries wait, due or not; those that are set aside do not count."""
+
+    def add(self, outcome: DeliveryOutcome) -> DeliveryReport:
+        """The report with one more entry."""
+        return msgspec.structs.replace(
+            self,
+            delivered=(*self.delivered, *([outcome.delivery.offload] if outcome.is_delivered else [])),
+            failed=(*self.failed, *([outcome.delivery] if outcome.is_failed else [])),
+            facts=self.facts + outcome.facts,
+        )
+
+
+class DeliveryBacklog(msgspec.Struct, frozen=True, kw_only=True):
+    """The entries of the outbox that are not acknowledged, oldest first, up to READ_EVENTS of each kind."""
+
+    waiting: tuple[Delivery, ...] = ()
+    """They are due, in work, or tried again later."""
+    set_aside: tuple[Delivery, ...] = ()
+    """They failed too often: engine.memory.requeue() makes them due again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.model.content import Role
+from holdfast.model.facts.fact import Fact
 from holdfast.model.memory.passages import PassageKey, PassageKind
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.sessions.layers import Identity
@@ -91,6 +92,19 @@ class MemoryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The memory that answered."""
     error: str = ""
     """Why it could not answer; empty if it did."""
+
+
+class UserKnowledge(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a user, for the start of a session."""
+
+    user: str
+    facts: tuple[Fact, ...] = ()
+    """The current facts of the user's ledger, constraints first."""
+    passages: tuple[RecalledPassage, ...] = ()
+    """What earlier conversations had come to, newest first; then what the user said last."""
+    tokens: int = 0
+    error: str = ""
+    """Why the memory could not be asked; empty if it was."""
 
 
 class ForgetReport(msgspec.Struct, frozen=True, kw_only=True):

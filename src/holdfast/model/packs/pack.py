@@ -10,8 +10,8 @@ from holdfast.errors import InvalidArgument, describe_value
 from holdfast.model.facts.fact import FactScope
 from holdfast.model.history.handles import Priority
 from holdfast.model.history.plans import Level, Strategy
-from holdfast.model.names import LedgerId, Scope, check_size, parse_id_number
-from holdfast.model.tools.tool import READ_HANDLE, Tool, describe_tools
+from holdfast.model.names import LedgerId, Scope, StreamId, check_size, parse_id_number
+from holdfast.model.tools.tool import READ_HANDLE, RECALL_MEMORY, Tool, describe_tools
 
 Section: TypeAlias = Literal[
     "system",
@@ -24,6 +24,7 @@ Section: TypeAlias = Literal[
     "situation",
     "facts",
     "working_set",
+    "recall",
     "handles",
     "breadcrumbs",
     "query",
@@ -54,20 +55,20 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     read_handle: bool = True
     """Offer the tool that reads handles, beside `tools`. Without it, every marker in a pack says that the rest cannot
     be read."""
+    recall_memory: bool = True
+    """Offer the tool that searches earlier conversations, beside `tools`, in sessions with a memory."""
 
-    @property
-    def offered(self) -> tuple[Tool, ...]:
-        """The tools that a pack offers: those of the brief, and the one that reads handles."""
-        return (*self.tools, READ_HANDLE) if self.read_handle and not self._has_own_reader else self.tools
+    def offer_tools(self, *, has_memory: bool) -> tuple[Tool, ...]:
+        """The tools that a pack of a session offers: those of the brief, and those of the engine that it has none of."""
+        own = {tool.name for tool in self.tools}
+        engine: tuple[Tool, ...] = (READ_HANDLE,) if self.read_handle else ()
+        engine += (RECALL_MEMORY,) if self.recall_memory and has_memory else ()
+        return (*self.tools, *(tool for tool in engine if tool.name not in own))
 
     @property
     def reads_handles(self) -> bool:
         """Whether a tool that reads handles is offered."""
-        return self.read_handle or self._has_own_reader
-
-    @property
-    def _has_own_reader(self) -> bool:
-        return any(tool.name == READ_HANDLE.name for tool in self.tools)
+        return self.read_handle or any(tool.name == READ_HANDLE.name for tool in self.tools)
 
 
 def check_brief(brief: object) -> Brief:
@@ -93,8 +94,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     fact_share: float = 0.7
     """The most that facts may take of the room that is left after everything Critical; constraints count as Critical.
     """
+    recall_share: float = 0.25
+    """The most that earlier conversation may take of the budget. It takes only what everything else leaves."""
     least_score: float = 0.0
-    """Facts, the working set and handles that fit the query less are left out."""
+    """Facts, the working set, handles and recalled passages that fit the query less are left out."""
     history: Literal["whole", "relevant"] = "whole"
     """The whole view of the conversation; or its newest turns, and of older ones what is relevant to the query. The
     latter is chosen for each call, so it costs the prompt cache."""
@@ -109,10 +112,16 @@ PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
         Profile(
-            name="high_stakes", fact_share=0.5, least_score=0.05, history="relevant", recent_turns=1, review="omit"
+            name="high_stakes",
+            fact_share=0.5,
+            recall_share=0.15,
+            least_score=0.05,
+            history="relevant",
+            recent_turns=1,
+            review="omit",
         ),
         Profile(name="balanced"),
-        Profile(name="comprehensive", fact_share=0.85),
+        Profile(name="comprehensive", fact_share=0.85, recall_share=0.35),
     )
 }
 
@@ -145,6 +154,8 @@ class PackRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     strategy: Strategy | None = None
     """The strategy that shortens the conversation, as requested; None for the engine's policy."""
     fact_share: float
+    recall_share: float = 0.0
+    """The share of the budget that earlier conversation may take; 0 for a pack without a recall."""
     profile: Profile
     guard: GuardMode = "redact"
     time: bool = True
@@ -211,6 +222,31 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
 
+class PassageTrace(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The place of a passage in the log among ended facts, as far as it may state them: the index of their ledger and
+    their ids, such as `0:k12`."""
+
+    ended: tuple[str, ...] = ()
+    """The facts that had ended before: the passage is newer, and may state them."""
+    known: tuple[str, ...] = ()
+    """The facts that had been asserted before."""
+    sources: tuple[str, ...] = ()
+    """The facts that came from its message."""
+
+
+class PassageUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A passage that memory found for a pack: all that it takes to show it again."""
+
+    id: str
+    stream: StreamId | None = None
+    """None if only the memory of the caller has it: then it cannot be shown again."""
+    seq: int = 0
+    part: int = 0
+    score: float = 0.0
+    reason: str = ""
+    trace: PassageTrace = PassageTrace()
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Why a pack is as it is. With the log, the same bytes can be built from it again."""
 
@@ -227,6 +263,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The last event that changed the history view; 0 for none."""
     candidates: tuple[tuple[int, str, float], ...] = ()
     """The facts that the index found: the index of their ledger, their ids and their scores."""
+    passages: tuple[PassageUse, ...] = ()
+    """The passages that memory found."""
     entries: tuple[ManifestEntry, ...] = ()
     exposed: tuple[Exposure, ...] = ()
     """Superseded values that are shown until the next boundary."""

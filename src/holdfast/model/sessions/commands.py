@@ -11,6 +11,7 @@ from holdfast.model.content import Json, Part, Role, SkipReason, Source, Usage
 from holdfast.model.history.handles import Priority
 from holdfast.model.names import Scope
 from holdfast.model.sessions.layers import Identity
+from holdfast.model.sessions.model_uses import ModelUse
 
 
 class NewCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,6 +53,7 @@ class CreateSession(SessionCommandBase, frozen=True, kw_only=True, tag="create_s
     identity: Identity | None = None
     """None if it is unknown."""
     ledgers: tuple[tuple[str, ...], ...] = ()
+    memory: bool = False
 
 
 class ForkSession(SessionCommandBase, frozen=True, kw_only=True, tag="fork_session"):
@@ -141,6 +143,13 @@ class RenewTurn(SessionCommandBase, frozen=True, kw_only=True, tag="renew_turn")
 
 class EndTurn(SessionCommandBase, frozen=True, kw_only=True, tag="end_turn"):
     number: int
+    frame: str | None = None
+
+
+class RecordModelUses(SessionCommandBase, frozen=True, kw_only=True, tag="record_model_uses"):
+    """Record what models used beside the conversation. A live frame is charged for it."""
+
+    uses: tuple[ModelUse, ...]
     frame: str | None = None
 
 

@@ -40,18 +40,20 @@ from holdfast.model.sessions.layers import Identity
 
 class SessionCreated(EventBase, frozen=True, kw_only=True):
     """A session begins. It times out after `idle_timeout_us` without events; 0 for never. It also reads `ledgers`, by the
-    keys of their streams."""
+    keys of their streams. With `memory`, its packs recall what left the view and what earlier sessions of the user said."""
 
     name = "session.created"
-    version = 3
+    version = 4
     metadata: OwnContent[dict[str, Json]] = msgspec.field(default_factory=dict)
     idle_timeout_us: int = 0
     identity: OwnContent[Identity] = Identity()
     ledgers: Identifier[tuple[tuple[str, ...], ...]] = ()
+    memory: bool = False
 
     def describe(self, seq: int) -> str:
         facts = [] if self.identity == Identity() else [_describe_identity(self.identity)]
         facts += [f"reads the ledger {' '.join(key)}" for key in self.ledgers]
+        facts += ["has a memory"] if self.memory else []
         facts += [f"times out after {_format_seconds(self.idle_timeout_us)}"] if self.idle_timeout_us else []
         facts += [format_json(self.metadata)] if self.metadata else []
         return "; ".join(facts)
@@ -279,6 +281,23 @@ class TurnAwaited(EventBase, frozen=True, kw_only=True):
         return f"{self.owner}{name_frame(self.frame)}"
 
 
+class ModelUsed(EventBase, frozen=True, kw_only=True):
+    """A model was used beside the conversation: for a summary, a detection, an extraction or a situation. What a frame
+    pays for it is in the event of its budget."""
+
+    name = "model.used"
+    purpose: Identifier[str]
+    model: Identifier[str] = ""
+    prompt: Identifier[str] = ""
+    usage: Usage = Usage()
+    frame: Identifier[str | None] = None
+
+    def describe(self, seq: int) -> str:
+        tokens = f"{self.usage.input_tokens:,} tokens in, {self.usage.output_tokens:,} out"
+        asked = " ".join(filter(None, (self.model, self.prompt)))
+        return add_text(f"{self.purpose}{name_frame(self.frame)}, {tokens}", asked)
+
+
 class WorkingSet(EventBase, frozen=True, kw_only=True):
     """An item of the working set is set, and replaces an item of the same name. Expired items are removed."""
 
@@ -351,6 +370,7 @@ SessionEvent: TypeAlias = (
     | TurnRenewed
     | TurnEnded
     | TurnAwaited
+    | ModelUsed
     | WorkingSet
     | WorkingCleared
     | EnvironmentObserved

@@ -212,3 +212,22 @@ READ_HANDLE = Tool(
 )
 """The tool that reads stored bodies. Every pack offers it from the first call on, since a change of the tools invalidates
 the prompt cache."""
+
+RECALL_MEMORY = Tool(
+    name="recall_memory",
+    description=(
+        "Search what was said earlier and is not shown: in this conversation, and in earlier ones with this user. Returns "
+        "quotations with their dates."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "a question, or the words to look for"},
+            "since": {"type": "string", "description": "first date, such as 2026-03-01"},
+            "until": {"type": "string", "description": "last date, inclusive"},
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+"""The tool that searches memory. Every pack of a session with a memory offers it from the first call on."""

@@ -81,6 +81,9 @@ class PostgresIndex(ABC):
     ) -> tuple[Delivery, ...]:
         return self.run(lambda _: operations.claim_offloads(tenant, owner, now_us, lease_us, limit))
 
+    def renew_offload(self, delivery: Delivery) -> bool:
+        return self.run(lambda _: operations.renew_offload(delivery))
+
     def release_offload(self, delivery: Delivery) -> bool:
         return self.run(lambda _: operations.release_offload(delivery))
 
@@ -141,6 +144,9 @@ class AsyncPostgresIndex(ABC):
         self, tenant: str, *, owner: str, now_us: int, lease_us: int, limit: int
     ) -> tuple[Delivery, ...]:
         return await self._run(lambda _: operations.claim_offloads(tenant, owner, now_us, lease_us, limit))
+
+    async def renew_offload(self, delivery: Delivery) -> bool:
+        return await self._run(lambda _: operations.renew_offload(delivery))
 
     async def release_offload(self, delivery: Delivery) -> bool:
         return await self._run(lambda _: operations.release_offload(delivery))

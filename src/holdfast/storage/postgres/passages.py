@@ -536,6 +536,11 @@ def deliveries(tenant: str, set_aside: bool | None, limit: int) -> Operation[tup
     return tuple(map(_build_delivery, found))
 
 
+def renew_offload(delivery: Delivery) -> Operation[bool]:
+    values = (delivery.until_us, *_delivery_key(delivery), _plain(delivery.owner), delivery.attempts)
+    return bool((yield Query(delivery.offload.scope.tenant, SQL["renew"], values)))
+
+
 def release_offload(delivery: Delivery) -> Operation[bool]:
     outcome = (delivery.next_us, _plain(delivery.error), delivery.is_set_aside)
     values = (*outcome, *_delivery_key(delivery), _plain(delivery.owner), delivery.attempts)

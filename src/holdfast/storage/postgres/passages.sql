@@ -149,6 +149,14 @@ FROM outbox_rows o LEFT JOIN deliveries d USING (tenant, actor, session, thread,
 WHERE o.tenant = %b AND o.done = 0 AND (%b::boolean IS NULL OR coalesce(d.set_aside, false) = %b::boolean)
 ORDER BY o.at_us, o.actor, o.session, o.thread, o.entry LIMIT %b;
 
+-- name: renew
+UPDATE deliveries d SET until_us = %b
+WHERE d.tenant = %b AND d.actor = %b AND d.session = %b AND d.thread = %b AND d.entry = %b AND d.owner = %b
+  AND d.attempts = %b
+  AND EXISTS (SELECT FROM outbox_rows o WHERE o.tenant = d.tenant AND o.actor = d.actor AND o.session = d.session
+              AND o.thread = d.thread AND o.entry = d.entry AND o.done = 0)
+RETURNING 1;
+
 -- name: release
 UPDATE deliveries d SET owner = '', until_us = 0, next_us = %b, error = %b, set_aside = %b
 WHERE d.tenant = %b AND d.actor = %b AND d.session = %b AND d.thread = %b AND d.entry = %b AND d.owner = %b

@@ -134,6 +134,10 @@ class SqliteIndex(ABC):
         common.check_limit(limit)
         return self._write(lambda log: _claim(log.connection, tenant, owner, now_us, lease_us, limit))
 
+    def renew_offload(self, delivery: Delivery) -> bool:
+        values = (delivery.until_us, *_delivery_key(delivery), delivery.owner, delivery.attempts)
+        return self._write(lambda log: bool(log.connection.execute(SQL["renew"], values).fetchall()))
+
     def release_offload(self, delivery: Delivery) -> bool:
         values = (
             *(delivery.next_us, delivery.error, int(delivery.is_set_aside)),

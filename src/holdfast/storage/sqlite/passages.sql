@@ -214,6 +214,13 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant, actor, session, thread, entry) DO UPDATE SET owner = excluded.owner, until_us = excluded.until_us,
     attempts = excluded.attempts;
 
+-- name: renew
+UPDATE deliveries AS d SET until_us = ?
+WHERE tenant = ? AND actor = ? AND session = ? AND thread = ? AND entry = ? AND owner = ? AND attempts = ?
+  AND EXISTS (SELECT 1 FROM outbox_rows o WHERE o.tenant = d.tenant AND o.actor = d.actor AND o.session = d.session
+              AND o.thread = d.thread AND o.entry = d.entry AND o.done = 0)
+RETURNING 1;
+
 -- name: release
 UPDATE deliveries SET owner = '', until_us = 0, next_us = ?, error = ?, set_aside = ?
 WHERE tenant = ? AND actor = ? AND session = ? AND thread = ? AND entry = ? AND owner = ? AND attempts = ?

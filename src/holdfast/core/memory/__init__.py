@@ -1,0 +1,1 @@
+"""Long-term memory: passages of messages."""

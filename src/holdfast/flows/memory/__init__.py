@@ -1,0 +1,1 @@
+"""Long-term memory: index, take, recall, deliver and forget."""

@@ -1,0 +1,423 @@
+"""Recall: the passages that help to answer a question, from the conversation itself and from long-term memory.
+
+Laws:
+- Who asks decides what can be seen: tenant, user, permissions, withdrawn messages and what is in view anyway are filtered
+  before anything is ranked, counted or compared.
+- The cost follows the number of candidates, not the size of the memory.
+- The same index, question and time give the same answer.
+- A memory of the caller that fails, or an embedder, is reported in the answer. It never stops the caller.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, get_args
+
+import msgspec
+
+from holdfast import codec
+from holdfast.core.sessions.layers import check_identity
+from holdfast.errors import EmbedderFailed, HoldfastError, InvalidArgument, MemoryFailed, describe_value
+from holdfast.flows import effects
+from holdfast.flows.context import EngineContext, SessionContext, load_session
+from holdfast.flows.effects import Flow
+from holdfast.flows.facts.changes import writer_for
+from holdfast.flows.memory.guard import load_guarded_passages
+from holdfast.flows.memory.index import index_conversation
+from holdfast.flows.memory.vectors import embed_texts
+from holdfast.model import limits
+from holdfast.model.content import Role
+from holdfast.model.history.ranges import SeqRanges
+from holdfast.model.memory.passages import (
+    Passage,
+    PassageFilter,
+    PassageKey,
+    PassageMatches,
+    PassageQuery,
+    PassageTotals,
+    StreamSpan,
+    VectorQuery,
+)
+from holdfast.model.memory.recall import MemoryAnswer, MemoryRange, MemoryReader, RecalledPassage
+from holdfast.model.names import check_choice, check_name, check_size, check_whole
+from holdfast.model.sessions.layers import Identity
+from holdfast.model.state import SessionState
+from holdfast.text.recall.choice import choose_passages
+from holdfast.text.recall.question import RecallQuestion, parse_question
+from holdfast.text.recall.scores import PassageScore, find_hop_terms, find_neighbours, score_passages
+
+T = TypeVar("T")
+
+BUILT_IN = "holdfast"
+"""The name of the built-in memory in answers."""
+_SEARCH_TOKENS = 4_000
+"""The passages among which the best handle is looked for."""
+_NEAR_HITS = 60
+"""The best passages whose neighbours are looked at."""
+_VECTOR_CANDIDATES = 200
+"""Passages that are compared by meaning for one question."""
+
+
+class RecallRequest(NamedTuple):
+    """A question to memory, checked."""
+
+    query: str
+    budget: int
+    visible: PassageFilter
+    reader: MemoryReader
+    within: MemoryRange
+    speaker: str = ""
+    """The name of who asks, if it is known."""
+
+
+def recall(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnswer]:
+    """What memory has for a question. Raises MemoryFailed if a memory of the caller fails."""
+    if engine.memory is not None:
+        return (yield from _ask_memory(engine, request))
+    return (yield from _ask_index(engine, request))
+
+
+# The built-in memory
+
+
+def _ask_index(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnswer]:
+    ranked = yield from rank_passages(engine, request)
+    costs = {one.passage.key: line_tokens(engine, one.passage) for one in ranked}
+    asks_assistant = _parse(engine, request, ()).asks_assistant
+    chosen = choose_passages(ranked, request.budget, lambda passage: costs[passage.key], asks_assistant=asks_assistant)
+    recalled = tuple(build_recalled(one.passage, costs[one.passage.key], one.score, one.reason) for one in chosen)
+    return MemoryAnswer(
+        query=request.query,
+        budget=request.budget,
+        passages=recalled,
+        tokens=sum(one.tokens for one in recalled),
+        candidates=len(ranked),
+        left_out=len(ranked) - len(recalled),
+    )
+
+
+def rank_passages(engine: EngineContext, request: RecallRequest) -> Flow[Sequence[PassageScore]]:
+    """The visible passages that fit a question, best first."""
+    visible = request.visible
+    if not (visible.user or visible.spans):
+        return ()
+    matches = yield from _match(visible, _parse(engine, request, ()).search_terms)
+    similar = yield from _match_meaning(engine, request)
+    pool = {passage.key: passage for passage in matches.passages}
+    pool |= {passage.key: passage for passage, _ in similar}
+    similarities = {passage.key: cosine for passage, cosine in similar}
+    question = _parse(engine, request, pool.values())
+
+    counts, total, hop = dict(matches.counts), matches.total, tuple[str, ...]()
+
+    def score() -> list[PassageScore]:
+        return score_passages(question, pool.values(), counts, total, similarities, hop)
+
+    pool |= yield from _read_neighbours(visible, score())
+    hop = find_hop_terms(question, score(), counts, total)
+    if hop:
+        second = yield from _match(visible, hop)
+        pool |= {passage.key: passage for passage in second.passages}
+        counts |= second.counts
+    return score()
+
+
+def _parse(engine: EngineContext, request: RecallRequest, passages: Iterable[Passage]) -> RecallQuestion:
+    """The question, with the names of those who speak in these passages."""
+    speakers = {passage.speaker for passage in passages} | {request.speaker}
+    return parse_question(
+        request.query[: limits.QUERY_CHARS],
+        asked_us=engine.clock.now_us(),
+        participants=tuple(sorted(speakers - {""})),
+    )
+
+
+def _match(visible: PassageFilter, terms: Sequence[str]) -> Flow[PassageMatches]:
+    if not terms:
+        return PassageMatches(passages=(), counts={}, total=0)
+    query = PassageQuery(visible=visible, terms=tuple(terms)[: limits.SEARCH_WORDS], limit=limits.RECALL_CANDIDATES)
+    return (yield from effects.match_passages(query))
+
+
+def _match_meaning(engine: EngineContext, request: RecallRequest) -> Flow[tuple[tuple[Passage, float], ...]]:
+    """The passages nearest in meaning. Without an embedder, or if it fails, there are none, and words alone decide."""
+    embedder, text = engine.embedder, request.query[: limits.QUERY_CHARS]
+    if embedder is None or not text.strip():
+        return ()
+    try:
+        (vector,) = yield from embed_texts(embedder, [text], is_query=True)
+    except EmbedderFailed:  # words serve instead
+        return ()
+    query = VectorQuery(visible=request.visible, embedder=embedder.name, vector=vector, limit=_VECTOR_CANDIDATES)
+    return (yield from effects.match_vectors(query))
+
+
+def _read_neighbours(visible: PassageFilter, ranked: Sequence[PassageScore]) -> Flow[dict[PassageKey, Passage]]:
+    """The passages beside the best ones."""
+    spans = find_neighbours(ranked, _NEAR_HITS)
+    if not spans:
+        return {}
+    near = yield from effects.passages_at(visible, spans, limits.RECALL_NEIGHBOURS)
+    return {passage.key: passage for passage in near}
+
+
+def line_tokens(engine: EngineContext, passage: Passage) -> int:
+    return engine.counter.count(f"{passage.speaker or passage.role}: {passage.text}\n")
+
+
+def build_recalled(passage: Passage, tokens: int, score: float, reason: str) -> RecalledPassage:
+    return RecalledPassage(
+        id=name_passage(passage),
+        text=passage.text,
+        score=score,
+        reason=reason,
+        kind=passage.kind,
+        role=passage.role,
+        speaker=passage.speaker,
+        session=passage.scope.session,
+        time_us=passage.time_us,
+        tokens=tokens,
+        stream=passage.scope.stream,
+        seq=passage.seq,
+        part=passage.part,
+        handle=passage.handle,
+    )
+
+
+def name_passage(passage: Passage) -> str:
+    """The name of a passage in a manifest: its session, the seq of its message, and its part if there are several."""
+    scope = passage.scope
+    session = "/".join((scope.session, scope.thread) if scope.thread else (scope.session,))
+    part = f".{passage.part}" if passage.part else ""
+    return f"{session}/m{passage.seq}{part}"
+
+
+# A memory of the caller
+
+
+def _ask_memory(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnswer]:
+    memory = engine.memory
+    assert memory is not None, "the built-in memory is asked by _ask_index"
+    ask = functools.partial(
+        memory.recall, request.query, budget=request.budget, reader=request.reader, within=request.within
+    )
+    passages = yield from call_memory(engine, "recall", ask)
+    return fit_answer(engine, request.query, request.budget, passages)
+
+
+def call_memory(engine: EngineContext, operation: str, function: Callable[[], T]) -> Flow[T]:
+    """Call a memory of the caller. Whatever it raises becomes MemoryFailed."""
+    name = "" if engine.memory is None else engine.memory.name
+    try:
+        return (yield from effects.run_outside(function, timeout_s=limits.MEMORY_TIMEOUT_S))
+    except Exception as error:
+        raise MemoryFailed(memory=name, operation=operation, reason=_describe_error(error)) from error
+
+
+def _describe_error(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
+
+
+def fit_answer(engine: EngineContext, query: str, budget: int, passages: object) -> MemoryAnswer:
+    """The answer of a foreign memory, checked, and cut to its budget whatever it promised."""
+    name = "" if engine.memory is None else engine.memory.name
+    if not isinstance(passages, Sequence) or not all(type(one) is RecalledPassage for one in passages):
+        reason = f"it returned {describe_value(passages)}, not a list of holdfast.types.RecalledPassage"
+        raise MemoryFailed(memory=name, operation="recall", reason=reason)
+    chosen: list[RecalledPassage] = []
+    names: set[str] = set()
+    used = 0
+    for one in passages:
+        codec.check_text("a recalled passage", one.text)
+        tokens = engine.counter.count(f"{one.speaker or one.role}: {one.text}\n")
+        if one.id not in names and one.text.strip() and used + tokens <= budget:
+            names.add(one.id)
+            chosen.append(msgspec.structs.replace(one, tokens=tokens))
+            used += tokens
+    return MemoryAnswer(
+        query=query,
+        budget=budget,
+        passages=tuple(chosen),
+        tokens=used,
+        candidates=len(passages),
+        left_out=len(passages) - len(chosen),
+        engine=name,
+    )
+
+
+# Requests
+
+
+def build_request(
+    engine: EngineContext,
+    query: object,
+    budget: object,
+    reader: MemoryReader,
+    within: MemoryRange,
+    **visible: Any,
+) -> RecallRequest:
+    """Check a question to the memory of a user."""
+    text = codec.check_text("the query", query)
+    if not text.strip():
+        raise InvalidArgument(argument="query", reason="it is empty; say what to look for")
+    return RecallRequest(
+        query=text,
+        budget=check_whole("budget", budget, 1, limits.RECALL_TOKENS),
+        visible=build_filter(engine, reader, within, **visible),
+        reader=reader,
+        within=within,
+    )
+
+
+def build_filter(engine: EngineContext, reader: MemoryReader, within: MemoryRange, **visible: Any) -> PassageFilter:
+    return PassageFilter(
+        tenant=engine.tenant,
+        user=reader.user,
+        permissions=reader.permissions,
+        roles=within.roles,
+        sessions=within.sessions,
+        since_us=within.since_us,
+        until_us=within.until_us,
+        **visible,
+    )
+
+
+def check_reader(engine: EngineContext, user: object, identity: Identity | None) -> MemoryReader:
+    """Who asks for the memory of a user: an identity, or the program itself."""
+    permissions = None if identity is None else writer_for(engine, check_identity(identity)).permissions
+    return MemoryReader(tenant=engine.tenant, user=check_name("user", user), permissions=permissions)
+
+
+def check_range(
+    sessions: Sequence[str], since_us: int | None, until_us: int | None, roles: Sequence[Role]
+) -> MemoryRange:
+    if type(sessions) not in (list, tuple) or type(roles) not in (list, tuple):
+        raise InvalidArgument(argument="sessions", reason="pass the names of sessions, and the roles, as lists")
+    check_size("the range", len(sessions), "sessions", "SEARCH_WORDS", "Name fewer.")
+    return MemoryRange(
+        sessions=tuple(check_name("session", each) for each in sessions),
+        since_us=since_us,
+        until_us=until_us,
+        roles=tuple(check_choice("role", each, get_args(Role)) for each in roles),
+    )
+
+
+def recall_for_program(
+    engine: EngineContext, query: str, budget: int, reader: MemoryReader, within: MemoryRange
+) -> Flow[MemoryAnswer]:
+    """What long-term memory has for a question about a user, as it was said."""
+    return (yield from recall(engine, build_request(engine, query, budget, reader, within)))
+
+
+def count_passages(engine: EngineContext, reader: MemoryReader) -> Flow[PassageTotals]:
+    return (yield from effects.passage_totals(build_filter(engine, reader, MemoryRange())))
+
+
+def build_reader(context: SessionContext, state: SessionState) -> MemoryReader:
+    """Who asks in a session: its user, with its permissions. Without a memory, nothing of the user is asked for."""
+    user = state.identity.user_id if state.has_memory else ""
+    return MemoryReader(
+        tenant=context.scope.tenant, user=user, permissions=writer_for(context.engine, state.identity).permissions
+    )
+
+
+# In a session
+
+
+def find_own_spans(
+    context: SessionContext, state: SessionState, shown: Iterable[tuple[int, int]]
+) -> Flow[Mapping[str, tuple[StreamSpan, ...]]]:
+    """Where the own conversation is, and what of it is hidden: withdrawn, or shown anyway. It is indexed first."""
+    spans = yield from index_conversation(context.engine, context.scope, state)
+    ranges = SeqRanges((*shown, *(each for one in state.withdrawals for each in one.ranges))).ranges
+    hidden = tuple(StreamSpan(span.stream, first, last) for span in spans for first, last in ranges)
+    return {"spans": spans, "hidden": hidden}
+
+
+def search_session(
+    context: SessionContext, query: str, *, limit: int = 10, budget: int = 4_000
+) -> Flow[tuple[RecalledPassage, ...]]:
+    """The passages of this conversation that fit a query best, in view or not, tool results included."""
+    check_whole("limit", limit, 1, limits.RECALL_CANDIDATES)
+    state = yield from load_session(context)
+    own = yield from find_own_spans(context, state, ())
+    reader = msgspec.structs.replace(build_reader(context, state), user="")
+    request = build_request(context.engine, query, budget, reader, MemoryRange(), **own)
+    answer = yield from _ask_index(context.engine, request._replace(speaker=state.identity.user_name))
+    shown = yield from load_guarded_passages(context, state, query, answer.passages[:limit])
+    return tuple(msgspec.structs.replace(one.passage, text=one.text) for one in shown)
+
+
+def search_events(
+    context: SessionContext, state: SessionState, query: str, seqs: Collection[int]
+) -> Flow[tuple[RecalledPassage, ...]]:
+    """The passages of these events of the conversation that fit a query, best first, as they were recorded."""
+    spans = yield from index_conversation(context.engine, context.scope, state)
+    own = tuple(
+        StreamSpan(span.stream, seq, seq) for span in spans for seq in sorted(seqs) if span.first <= seq <= span.last
+    )
+    reader = msgspec.structs.replace(build_reader(context, state), user="")
+    request = build_request(context.engine, query, _SEARCH_TOKENS, reader, MemoryRange(), spans=own)
+    return (yield from _ask_index(context.engine, request._replace(speaker=state.identity.user_name))).passages
+
+
+def recall_for_pack(
+    context: SessionContext,
+    state: SessionState,
+    query: str,
+    budget: int,
+    shown: Sequence[tuple[int, int]],
+    within: MemoryRange = MemoryRange(),
+) -> Flow[MemoryAnswer]:
+    """What a pack can show beyond the view: of the own conversation, and of the user's memory if the session has one. A
+    failure is in the answer."""
+    nothing = MemoryAnswer(query=query, budget=budget, passages=())
+    if not query.strip() or budget < 1:
+        return nothing
+    own = yield from find_own_spans(context, state, shown)
+    reader = build_reader(context, state)
+    engine = context.engine
+    request = build_request(engine, query, budget, reader, within, **own)
+    request = request._replace(speaker=state.identity.user_name)
+    if engine.memory is None:
+        return (yield from _ask_index(engine, request))
+    inside = yield from _ask_index(engine, request._replace(visible=msgspec.structs.replace(request.visible, user="")))
+    if not reader.user or inside.tokens >= budget:
+        return inside
+    try:
+        outside = yield from _ask_memory(engine, request._replace(budget=budget - inside.tokens))
+    except HoldfastError as error:
+        return msgspec.structs.replace(inside, error=str(error), engine=engine.memory.name)
+    return MemoryAnswer(
+        query=query,
+        budget=budget,
+        passages=(*inside.passages, *outside.passages),
+        tokens=inside.tokens + outside.tokens,
+        candidates=inside.candidates + outside.candidates,
+        left_out=inside.left_out + outside.left_out,
+        engine=outside.engine,
+    )
+
+
+def read_recalled(
+    context: SessionContext, state: SessionState, scored: Sequence[tuple[PassageKey, float]]
+) -> Flow[tuple[RecalledPassage, ...]]:
+    """Passages that were recalled before, with their scores then; those that are gone, or may not be seen, are left out."""
+    reader = build_reader(context, state)
+    spans = tuple(StreamSpan(key.stream, key.seq, key.seq) for key, _ in scored)
+    own = {
+        context.scope.stream,
+        *(each.stream for each in (yield from index_conversation(context.engine, context.scope, state))),
+    }
+    visible = build_filter(
+        context.engine, reader, MemoryRange(), spans=tuple(span for span in spans if span.stream in own)
+    )
+    found = yield from effects.read_passages(visible, [key for key, _ in scored])
+    passages = {passage.key: passage for passage in found}
+    return tuple(
+        build_recalled(passages[key], line_tokens(context.engine, passages[key]), score, "recalled before")
+        for key, score in scored
+        if key in passages
+    )

@@ -1,0 +1,70 @@
+"""Forget: remove a user, a session or some messages from long-term memory.
+
+Laws: what waits in the outbox is forgotten too, so that no worker brings it back. Facts and sessions have their own
+calls. A memory of the caller forgets first: if it fails, the call fails, and can be repeated.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from holdfast.errors import InvalidArgument, MemoryFailed, describe_value
+from holdfast.flows import effects
+from holdfast.flows.context import EngineContext, SessionContext
+from holdfast.flows.effects import Flow
+from holdfast.flows.load import load_session_state
+from holdfast.flows.memory.recall import call_memory
+from holdfast.flows.sessions import lifecycle
+from holdfast.model import limits
+from holdfast.model.memory.passages import MemorySubject
+from holdfast.model.memory.recall import ForgetReport
+from holdfast.model.names import Scope, check_name
+from holdfast.model.sessions.messages import Offload
+
+
+def forget(engine: EngineContext, *, user: str | None = None, scope: Scope | None = None) -> Flow[ForgetReport]:
+    """Forget all of a user, or all of a session."""
+    if (user is None) == (scope is None):
+        raise InvalidArgument(argument="user", reason="name either a user or a session")
+    subject = MemorySubject(tenant=engine.tenant, user="" if user is None else check_name("user", user), scope=scope)
+    outside = (yield from _forget_outside(engine, subject)) if engine.memory is not None else None
+    yield from _drop_waiting(engine, subject)
+    report = yield from effects.forget_passages(subject)
+    if outside is None:
+        return report
+    return ForgetReport(passages=report.passages + outside.passages, residue=report.residue + outside.residue)
+
+
+def _forget_outside(engine: EngineContext, subject: MemorySubject) -> Flow[ForgetReport]:
+    memory = engine.memory
+    assert memory is not None, "there is no other memory"
+    report = yield from call_memory(engine, "forget", functools.partial(memory.forget, subject))
+    if type(report) is not ForgetReport:
+        reason = f"it returned {describe_value(report)}, not a holdfast.types.ForgetReport"
+        raise MemoryFailed(memory=memory.name, operation="forget", reason=reason)
+    return report
+
+
+def erase_messages(context: SessionContext, seqs: Sequence[int], reason: str, *, key: str | None = None) -> Flow[None]:
+    """Erase events of a session. The built-in memory forgets them in the same transaction, a memory of the caller after
+    it."""
+    yield from lifecycle.erase(context, seqs, reason, key=key)
+    if context.engine.memory is not None:
+        subject = MemorySubject(tenant=context.scope.tenant, scope=context.scope, seqs=tuple(seqs))
+        yield from _forget_outside(context.engine, subject)
+
+
+def _drop_waiting(engine: EngineContext, subject: MemorySubject) -> Flow[None]:
+    """Acknowledge the outbox entries of the subject without delivering them."""
+    last: Offload | None = None
+    while page := (yield from lifecycle.outbox(engine, after=last, limit=limits.READ_EVENTS)):
+        last = page[-1]
+        for offload in page:
+            if subject.scope is not None:
+                is_subject = offload.scope == subject.scope
+            else:
+                state = yield from load_session_state(offload.scope.stream, engine.cache, fresh=True)
+                is_subject = state.identity.user_id == subject.user
+            if is_subject:
+                yield from lifecycle.acknowledge(engine, offload)
