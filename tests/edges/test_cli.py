@@ -48,6 +48,10 @@ JSON_COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "search": (["facts", "search", "a seat", "--user", "ada"], {"id", "key", "value", "score"}),
     "assert": (["facts", "assert", "seat", "window", "--user", "ada"], {"id", "key", "value", "status", "claim"}),
     "proposals": (["facts", "proposals", "trip"], {"id", "ledger", "proposal"}),
+    "memory": (["memory", "search", "a seat", "--user", "ada"], {"query", "passages", "tokens", "left_out", "error"}),
+    "known": (["memory", "known", "ada"], {"user", "facts", "passages", "totals"}),
+    "forget": (["memory", "forget", "--user", "ada", "--yes"], {"passages", "residue"}),
+    "backlog": (["memory", "backlog"], {"session", "actor", "entry", "attempts", "error", "is_set_aside"}),
     "sweep": (["sweep"], {"timed_out", "frames", "facts"}),
     "collect": (["collect"], {"removed"}),
     "backup": (["backup", "{folder}/copy.db"], {"target", "bytes"}),
@@ -171,7 +175,7 @@ def test_every_command_answers_in_plain_text(name: str, cli: CommandRunner, tmp_
     assert output.escape(ran.out.replace("\n", "")) == ran.out.replace("\n", "")
 
 
-@pytest.mark.parametrize("group", [(), ("sessions",), ("facts",)])
+@pytest.mark.parametrize("group", [(), ("sessions",), ("facts",), ("memory",)])
 def test_the_help_fits_80_columns_and_no_line_of_it_is_cut_off(
     group: tuple[str, ...], cli: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,9 +95,9 @@ def test_a_search_can_be_narrowed(cli: CommandRunner) -> None:
 
 
 def test_a_text_cannot_control_the_terminal(cli: CommandRunner) -> None:
-    for args in (("search", "alert", "--user", "ada"), ("known", "ada")):
+    for args in (("search", "pwned", "--user", "ada"), ("known", "ada")):
         shown = cli("memory", *args).out
-        assert "alert" in shown
+        assert "pwned" in shown
         assert "\x1b" not in shown
         assert "\u202e" not in shown
 
@@ -140,7 +140,7 @@ def test_what_is_forgotten_does_not_come_back(cli: CommandRunner) -> None:
 
 
 def test_a_session_is_forgotten_by_its_name_also_if_it_is_destroyed(cli: CommandRunner) -> None:
-    for name, query in (("monday", "broken lamp"), ("gone", "alert")):
+    for name, query in (("monday", "broken lamp"), ("gone", "pwned")):
         assert name in {each["session"] for each in cli("memory", "known", "ada", "--json").document["passages"]}
         assert cli("memory", "forget", "--session", name, "--yes", "--json").document["residue"] == 0
         passages = cli("memory", "search", query, "--user", "ada", "--json").document["passages"]

@@ -23,7 +23,7 @@ from holdfast.cli.sessions import sessions
 from holdfast.cli.settings import global_options
 from holdfast.cli.situation import situation
 from holdfast.cli.withdrawals import restore, withdraw
-from holdfast.cli.worker import outbox, worker
+from holdfast.cli.worker import worker
 
 
 class OutputClosed(Exception):
@@ -93,7 +93,6 @@ for command in (
     stats,
     sweep,
     worker,
-    outbox,
     collect,
     completion,
 ):

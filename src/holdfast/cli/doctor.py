@@ -258,7 +258,7 @@ def _check_outbox(engine: holdfast.Engine) -> Check:
             "outbox",
             "warn",
             f"{finding}; {failures}; the first: {set_aside[0].error}",
-            "`holdfast outbox` lists them. Repair the cause, then run `holdfast outbox --requeue`.",
+            "`holdfast memory backlog` lists them. Repair the cause, then add --requeue.",
         )
     if oldest_s < OVERDUE_S:
         return Check("outbox", "ok", finding)

@@ -81,6 +81,12 @@ def parent_session(row: holdfast.types.SessionRow) -> str | None:
     return codec.decode_stream_key(row.parent)[1] if row.parent else None
 
 
+def delivery(entry: holdfast.types.Delivery) -> dict[str, Any]:
+    fields = to_plain(entry)
+    offload = fields.pop("offload")
+    return {**offload.pop("scope"), **offload, **fields}
+
+
 def session_diff(diff: holdfast.types.SessionDiff) -> dict[str, Any]:
     return {
         "shared": diff.shared,

@@ -310,7 +310,7 @@ def backlog(settings: Settings, requeue: bool, limit: int) -> None:
     shown = entries[: limit or None]
     if settings.json:
         for entry in shown:
-            print_json(_to_document(entry))
+            print_json(documents.delivery(entry))
         return
     now_us = time.time_ns() // 1_000
     if requeue:
@@ -350,9 +350,3 @@ def _describe_state(entry: Delivery, now_us: int) -> str:
     if entry.until_us > now_us:
         return "in work"
     return "due" if entry.next_us <= now_us else f"again in {format_duration((entry.next_us - now_us) / 1e6)}"
-
-
-def _to_document(entry: Delivery) -> dict[str, Any]:
-    fields = documents.to_plain(entry)
-    offload = fields.pop("offload")
-    return {**offload.pop("scope"), **offload, **fields}

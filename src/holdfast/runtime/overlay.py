@@ -1,14 +1,12 @@
 """A store in memory on top of a stored one: what is written stays in memory, and everything else is read below.
 
-Laws: nothing is written to the store below, except that its index of passages is caught up with its own log. A stream
-that is written to continues in memory from where it was below; what others add to it below from then on is not seen.
+Laws: nothing is written to the store below. A stream that is written to continues in memory from where it was below; what
+others add to it below from then on is not seen.
 """
 
 from __future__ import annotations
 
-import functools
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,20 +21,11 @@ from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.facts.fact import FactQuery
 from holdfast.model.log import Append, AppendResult, Snapshot, StoredEvent, StreamHead, StreamWrite
-from holdfast.model.memory.passages import (
-    IndexMark,
-    Passage,
-    PassageBatch,
-    PassageFilter,
-    PassageMatches,
-    PassageQuery,
-    StreamSpan,
-    VectorQuery,
-)
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BY_KEY, TABLES, FactRow, Row
 from holdfast.ports import BlobAccess, BlobWriter
 from holdfast.runtime.bodies import VerifiedBodies
+from holdfast.runtime.overlay_index import OverlayIndex
 from holdfast.storage import common
 from holdfast.storage.memory import MemoryBlobs, MemoryStore, find_stream
 
@@ -67,13 +56,7 @@ class Overlay:
             "snapshot": self._find_snapshot,
             "rows": self._find_rows,
             "search": self._search,
-            "index_marks": self._find_marks,
-            "index_passages": self._index_passages,
-            "match_passages": self._match_passages,
-            "passages_at": functools.partial(self._join_passages, "passages_at"),
-            "read_passages": functools.partial(self._join_passages, "read_passages"),
-            "recent_passages": functools.partial(self._join_passages, "recent_passages"),
-            "match_vectors": self._match_vectors,
+            **OverlayIndex(self._memory, self._bases).methods,
         }
 
     def wrap(self, flow: Flow[T]) -> Flow[T]:
@@ -133,7 +116,8 @@ class Overlay:
                 while page := (yield _rows_call(table, where, last)):
                     rows += page
                     last = page[-1]
-        return StreamWrite(write.stream, 0, write.events, (*rows, *write.rows), write.snapshot, write.erase, base=head)
+        rows += write.rows
+        return msgspec.structs.replace(write, expected=0, rows=tuple(rows), base=head)
 
     def _find(self, tenant: str, key: str) -> Flow[tuple[StoredEvent, ...]]:
         found = self._memory.find(tenant, key)
@@ -231,56 +215,6 @@ class Overlay:
         if own:
             found += self._memory.search(msgspec.structs.replace(query, ledgers=tuple(sorted(own))))
         return tuple(sorted(found, key=lambda match: -match[1])[: query.limit])
-
-    # Passages: those of new streams are in memory, those of all others below
-
-    def _find_marks(self, streams: Sequence[StreamId]) -> Flow[dict[StreamId, IndexMark]]:
-        new = [stream for stream in streams if self._is_new(stream)]
-        others = [stream for stream in streams if stream not in new]
-        below: dict[StreamId, IndexMark] = (yield StoreCall("index_marks", (others,))) if others else {}
-        return below | self._memory.index_marks(new)
-
-    def _is_new(self, stream: StreamId) -> bool:
-        return stream in self._bases and not self._bases[stream].version
-
-    def _index_passages(self, batch: PassageBatch) -> Flow[bool]:
-        if self._is_new(batch.stream):
-            return self._memory.index_passages(batch)
-        last = self._bases[batch.stream].version if batch.stream in self._bases else batch.mark.version
-        if batch.before is not None and batch.before.version >= last:
-            return True  # what is in memory of a stream below is not searched
-        mark = msgspec.structs.replace(batch.mark, version=min(batch.mark.version, last))
-        passages = tuple(one for one in batch.passages if one.passage.seq <= last)
-        is_stored: bool = yield StoreCall(
-            "index_passages", (msgspec.structs.replace(batch, mark=mark, passages=passages),)
-        )
-        return is_stored
-
-    def _match_passages(self, query: PassageQuery) -> Flow[PassageMatches]:
-        visible = self._hide_erased(query.visible)
-        below: PassageMatches = yield StoreCall("match_passages", (msgspec.structs.replace(query, visible=visible),))
-        own = self._memory.match_passages(query)
-        counts = Counter(below.counts)
-        counts.update(own.counts)
-        return PassageMatches(
-            passages=(*own.passages, *below.passages), counts=dict(counts), total=own.total + below.total
-        )
-
-    def _join_passages(self, method: str, visible: PassageFilter, *args: Any) -> Flow[tuple[Passage, ...]]:
-        below: tuple[Passage, ...] = yield StoreCall(method, (self._hide_erased(visible), *args))
-        own: tuple[Passage, ...] = getattr(self._memory, method)(visible, *args)
-        return (*own, *below)
-
-    def _match_vectors(self, query: VectorQuery) -> Flow[tuple[tuple[Passage, float], ...]]:
-        visible = self._hide_erased(query.visible)
-        below: tuple[tuple[Passage, float], ...] = yield StoreCall(
-            "match_vectors", (msgspec.structs.replace(query, visible=visible),)
-        )
-        return below  # the passages in memory have no vectors
-
-    def _hide_erased(self, visible: PassageFilter) -> PassageFilter:
-        erased = (StreamSpan(stream, seq, seq) for stream, seqs in self._erased.items() for seq in sorted(seqs))
-        return msgspec.structs.replace(visible, hidden=(*visible.hidden, *erased))
 
 
 def _rows_call(table: type[Row], where: Mapping[str, Any], last: Row | None) -> StoreCall:

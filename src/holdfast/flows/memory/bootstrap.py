@@ -98,7 +98,8 @@ def _read_recent(engine: EngineContext, reader: MemoryReader) -> Flow[Sequence[P
     for kind in ("situation", "message"):
         within = MemoryRange(roles=("user",)) if kind == "message" else MemoryRange()
         visible = build_filter(engine, reader, within, kinds=(kind,))
-        passages += yield from effects.recent_passages(visible, limits.BOOTSTRAP_PASSAGES)
+        recent = yield from effects.recent_passages(visible, limits.BOOTSTRAP_PASSAGES)
+        passages += (each for each in recent if not each.frame)  # in a frame, an agent speaks to another one
     return passages
 
 
