@@ -21,7 +21,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.history.views import read_unguarded
 from holdfast.flows.memory.guard import load_guarded_passages
 from holdfast.flows.memory.recall import recall_for_pack
-from holdfast.flows.packs.recall import build_passage_view, find_view_spans
+from holdfast.flows.packs.recall import build_passage_view, drop_attachments, find_view_spans
 from holdfast.flows.packs.records import packs
 from holdfast.model.memory.recall import MemoryAnswer, MemoryRange
 from holdfast.model.packs.pack import PROFILES
@@ -54,7 +54,8 @@ def run_recall_memory(context: SessionContext, arguments: Mapping[str, object]) 
         )
     except InvalidInput as error:
         return f"Error: {error}"
-    shown = yield from load_guarded_passages(context, state, query, answer.passages)
+    passages = yield from drop_attachments(context, answer.passages)
+    shown = yield from load_guarded_passages(context, state, query, passages)
     return _write_answer(context, answer, shown, view)
 
 

@@ -21,10 +21,13 @@ from holdfast.core.sessions.layers import TIMEZONE, is_expired
 from holdfast.errors import PackChanged
 from holdfast.flows.context import SessionContext, load_session
 from holdfast.flows.effects import Flow
+from holdfast.flows.frames.lookup import decode_handle
+from holdfast.flows.history.handles import find_attachment_row
 from holdfast.flows.load import CachedView
 from holdfast.flows.memory.bootstrap import bootstrap_for_pack
 from holdfast.flows.memory.guard import guard_passages, trace_passages
 from holdfast.flows.memory.recall import read_recalled, recall_for_pack
+from holdfast.model.history.handles import handle_seq
 from holdfast.model.history.views import HistoryItem, Summary
 from holdfast.model.memory.passages import PassageKey
 from holdfast.model.memory.recall import RecalledPassage
@@ -70,6 +73,7 @@ def load_recall(
         shown.append((view.asked.seq, view.asked.seq))  # the question itself
     answer = yield from recall_for_pack(context, state, request.query, budget, shown)
     passages = [one for one in answer.passages if not _is_shown(one, context, view, partial)]
+    passages = yield from drop_attachments(context, passages)
     error = answer.error
     if state.has_memory and not error:
         left = min(budget - sum(one.tokens for one in passages), budget // _START_SHARE)
@@ -112,6 +116,21 @@ def _is_shown(passage: RecalledPassage, context: SessionContext, view: CachedVie
         if any(words in one_line(text) for text in texts):
             return True
     return False
+
+
+def drop_attachments(context: SessionContext, passages: Sequence[RecalledPassage]) -> Flow[list[RecalledPassage]]:
+    """These passages, without those of a handle of a frame that is not in the semantic tier any more, or has other content
+    now."""
+    own = {one.handle for one in passages if one.stream == context.scope.stream and handle_seq(one.handle)}
+    contents: dict[str, int] = {}
+    for name in sorted(own):
+        row = yield from find_attachment_row(context, handle_seq(name))
+        handle = None if row is None else decode_handle(row)
+        is_semantic = handle is not None and handle.residency == "paged_out" and handle.tier == "semantic"
+        contents[name] = handle.at if handle is not None and is_semantic else 0
+    return [
+        one for one in passages if one.stream != context.scope.stream or contents.get(one.handle, one.seq) == one.seq
+    ]
 
 
 def show_recall(
