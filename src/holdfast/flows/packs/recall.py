@@ -27,10 +27,11 @@ from holdfast.flows.load import CachedView
 from holdfast.flows.memory.bootstrap import bootstrap_for_pack
 from holdfast.flows.memory.guard import guard_passages, trace_passages
 from holdfast.flows.memory.recall import read_recalled, recall_for_pack
+from holdfast.model.content import calling_seq
 from holdfast.model.history.handles import handle_seq
 from holdfast.model.history.views import HistoryItem, Summary
 from holdfast.model.memory.passages import PassageKey
-from holdfast.model.memory.recall import RecalledPassage
+from holdfast.model.memory.recall import MemoryAnswer, MemoryRange, RecalledPassage
 from holdfast.model.packs.pack import Manifest, PackRequest, PassageTrace, PassageUse
 from holdfast.model.sessions.messages import MessageGroup
 from holdfast.model.state import SessionState
@@ -71,9 +72,8 @@ def load_recall(
     shown = list(find_view_spans(context, state, view))
     if view.asked is not None and not request.asked:
         shown.append((view.asked.seq, view.asked.seq))  # the question itself
-    answer = yield from recall_for_pack(context, state, request.query, budget, shown)
+    answer = yield from ask_memory(context, state, request.query, budget, shown)
     passages = [one for one in answer.passages if not _is_shown(one, context, view, partial)]
-    passages = yield from drop_attachments(context, passages)
     error = answer.error
     if state.has_memory and not error:
         left = min(budget - sum(one.tokens for one in passages), budget // _START_SHARE)
@@ -118,19 +118,39 @@ def _is_shown(passage: RecalledPassage, context: SessionContext, view: CachedVie
     return False
 
 
-def drop_attachments(context: SessionContext, passages: Sequence[RecalledPassage]) -> Flow[list[RecalledPassage]]:
-    """These passages, without those of a handle of a frame that is not in the semantic tier any more, or has other content
-    now."""
-    own = {one.handle for one in passages if one.stream == context.scope.stream and handle_seq(one.handle)}
-    contents: dict[str, int] = {}
-    for name in sorted(own):
+def ask_memory(
+    context: SessionContext,
+    state: SessionState,
+    query: str,
+    budget: int,
+    shown: Sequence[tuple[int, int]],
+    within: MemoryRange = MemoryRange(),
+) -> Flow[MemoryAnswer]:
+    """What memory has for a question beyond what is shown. A handle of a frame counts only while it is in the semantic
+    tier with the content that was found."""
+    answer = yield from recall_for_pack(context, state, query, budget, shown, within)
+    stale = yield from _find_stale_attachments(context, answer.passages)
+    if stale:
+        shown = [*shown, *((seq, seq) for seq in sorted(stale))]
+        answer = yield from recall_for_pack(context, state, query, budget, shown, within)
+        stale = yield from _find_stale_attachments(context, answer.passages)
+    stream = context.scope.stream
+    left = (one for one in answer.passages if one.stream != stream or one.seq not in stale)
+    return replace(answer, passages=tuple(left))
+
+
+def _find_stale_attachments(context: SessionContext, passages: Sequence[RecalledPassage]) -> Flow[set[int]]:
+    """The events of handles of frames, among these passages, that are not what the semantic tier has now."""
+    stale: set[int] = set()
+    for name, seq in sorted({(one.handle, one.seq) for one in passages if one.stream == context.scope.stream}):
+        if not handle_seq(name):
+            continue
         row = yield from find_attachment_row(context, handle_seq(name))
         handle = None if row is None else decode_handle(row)
         is_semantic = handle is not None and handle.residency == "paged_out" and handle.tier == "semantic"
-        contents[name] = handle.at if handle is not None and is_semantic else 0
-    return [
-        one for one in passages if one.stream != context.scope.stream or contents.get(one.handle, one.seq) == one.seq
-    ]
+        if handle is None or not is_semantic or handle.at != seq:
+            stale.add(seq)
+    return stale
 
 
 def show_recall(
@@ -201,7 +221,8 @@ def build_passage_view(
 
 
 def find_view_spans(context: SessionContext, state: SessionState, view: CachedView) -> Sequence[tuple[int, int]]:
-    """What of a conversation is in view whole, and what is newer than the view: calls that wait for their results."""
+    """What of a conversation is in view whole, and what is newer than the view since calls wait for their results."""
     partial = _find_partial_messages(context, state, view)
-    newer = [(view.shown[-1].last + 1, state.version)] if view.shown and view.shown[-1].last < state.version else []
+    waiting = [calling_seq(call.id) or 0 for call in state.open_calls if call.frame == context.frame]
+    newer = [(min(waiting), state.version)] if waiting else []
     return [*(span for item in view.shown for span in _shown_spans(item, partial)), *newer]
