@@ -1,8 +1,8 @@
-"""Passages and deliveries of an overlay: those of new streams are in memory, all others are read below.
+"""Passages and deliveries of an overlay: those of its new streams are in memory, all others are read below.
 
-Laws: nothing is taken, forgotten or delivered in the store below. Only the index of a stream that is not new is caught up
-there: it follows the log, and says nothing that the log below does not say. What such a stream gets in memory is not
-searched.
+Laws: nothing is taken, forgotten or delivered in the store below. Only the index of a stream that is below is caught up
+there: it follows the log, and says nothing that the log below does not say. What a stream below gets in memory is not
+searched, and what is erased of it in memory is not found.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from holdfast.flows.effects import Flow, StoreCall
-from holdfast.model import limits
 from holdfast.model.log import StreamHead
 from holdfast.model.memory.passages import (
     IndexMark,
@@ -37,10 +36,12 @@ class OverlayIndex:
     """Answers the calls of PassageIndex and DeliveryQueue over a store below."""
 
     def __init__(
-        self, memory: MemoryStore, bases: Mapping[StreamId, StreamHead], erased: Mapping[StreamId, Collection[int]]
+        self,
+        memory: MemoryStore,
+        bases: Mapping[StreamId, StreamHead],
+        erased: Mapping[StreamId, Collection[int]],
     ) -> None:
-        """`bases` are the streams that are in memory, with what they continue, and `erased` are events below that are
-        erased here. Both grow."""
+        """`bases` are where the streams in memory continue those below, `erased` the events below that are erased here."""
         self._memory = memory
         self._bases = bases
         self._erased = erased
@@ -67,14 +68,10 @@ class OverlayIndex:
         return stream in self._bases and not self._bases[stream].version
 
     def _below(self, visible: PassageFilter) -> PassageFilter:
-        """What may be seen below: of the streams in memory, only what they continue."""
-        hidden = [
-            StreamSpan(stream, base.version + 1, limits.WHOLE_NUMBER)
-            for stream, base in self._bases.items()
-            if stream.kind == "session"
-        ]
-        hidden += (StreamSpan(stream, seq, seq) for stream, seqs in self._erased.items() for seq in sorted(seqs))
-        return msgspec.structs.replace(visible, hidden=(*visible.hidden, *hidden))
+        """What may be seen below: nothing that is erased here."""
+        spans = tuple(span for span in visible.spans if not self._is_new(span.stream))
+        erased = (StreamSpan(stream, seq, seq) for stream, seqs in self._erased.items() for seq in sorted(seqs))
+        return msgspec.structs.replace(visible, spans=spans, hidden=(*visible.hidden, *erased))
 
     def _index(self, batch: PassageBatch) -> Flow[bool]:
         if self._is_new(batch.stream):
@@ -82,10 +79,12 @@ class OverlayIndex:
         last = self._bases[batch.stream].version if batch.stream in self._bases else batch.mark.version
         if batch.before is not None and batch.before.version >= last:
             return True
-        mark = msgspec.structs.replace(batch.mark, version=min(batch.mark.version, last))
-        passages = tuple(each for each in batch.passages if each.passage.seq <= last)
-        known = msgspec.structs.replace(batch, mark=mark, passages=passages)
-        stored: bool = yield StoreCall("index_passages", (known,))
+        below = msgspec.structs.replace(
+            batch,
+            mark=msgspec.structs.replace(batch.mark, version=min(batch.mark.version, last)),
+            passages=tuple(one for one in batch.passages if one.passage.seq <= last),
+        )
+        stored: bool = yield StoreCall("index_passages", (below,))
         return stored
 
     def _find_marks(self, streams: Sequence[StreamId]) -> Flow[dict[StreamId, IndexMark]]:

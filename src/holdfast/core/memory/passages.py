@@ -161,7 +161,7 @@ def build_attachment_passages(
 def build_situation_passages(
     scope: Scope, mark: IndexMark, fields: Mapping[FieldName, tuple[int, int, str]]
 ) -> tuple[IndexedPassage, ...]:
-    """What a conversation had come to, a passage for each field. `fields` has the event that set it, its time, and its text:
+    """What a conversation had come to, a passage for each field. `fields` has the event that set it, its time and its text:
     whoever erases that event erases the passage."""
     kind: PassageKind = "situation"
     passages: list[IndexedPassage] = []

@@ -1,6 +1,7 @@
 """Forget: remove a user, a session or some messages from long-term memory.
 
-Laws: what waits in the outbox is forgotten too, so that no worker brings it back. Facts and sessions have their own calls. A memory of the caller forgets first: if it fails, the call fails, and can be repeated.
+Laws: what waits in the outbox is forgotten too, so that no worker brings it back. Facts and sessions have their own
+calls. A memory of the caller forgets first: if it fails, the call fails, and can be repeated.
 """
 
 from __future__ import annotations
