@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 from holdfast.model.content import BlobRef, Body, Text
-from holdfast.model.facts.detection import Observation, Proposal
+from holdfast.model.facts.detection import Observation
 from holdfast.model.facts.fact import FactQuery
 from holdfast.model.history.prices import Prices
 from holdfast.model.history.views import SummaryDraft
@@ -34,13 +34,9 @@ from holdfast.model.memory.passages import (
 from holdfast.model.memory.recall import ForgetReport, MemoryRange, MemoryReader, RecalledPassage, SessionHistory
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
-from holdfast.model.sessions.model_uses import MeteredAnswer
+from holdfast.model.sessions.model_uses import ProposalAnswer, SummaryAnswer
 
 R = TypeVar("R", bound=Row)
-SummaryAnswer: TypeAlias = str | MeteredAnswer[str]
-"""The text of a summary, alone or with what it cost."""
-ProposalAnswer: TypeAlias = tuple[Proposal, ...] | MeteredAnswer[tuple[Proposal, ...]]
-"""Proposals, alone or with what they cost."""
 
 
 class FactIndex(Protocol):

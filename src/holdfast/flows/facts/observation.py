@@ -75,9 +75,9 @@ from holdfast.model.names import LedgerId, StreamId, check_choice, check_name
 from holdfast.model.policy import AuthorityLadder
 from holdfast.model.sessions.events import MessageRecorded
 from holdfast.model.sessions.messages import Message, MessageDraft
-from holdfast.model.sessions.model_uses import MeteredAnswer
+from holdfast.model.sessions.model_uses import MeteredAnswer, ProposalAnswer
 from holdfast.model.state import OpenProposal, SessionState
-from holdfast.ports import Detector, ProposalAnswer
+from holdfast.ports import Detector
 from holdfast.text.values import value_text
 
 P = ParamSpec("P")

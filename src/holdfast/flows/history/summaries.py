@@ -35,8 +35,8 @@ from holdfast.model.log import StoredEvent
 from holdfast.model.names import StreamId, check_size, check_whole
 from holdfast.model.sessions.events import MessageRecorded
 from holdfast.model.sessions.messages import Message
+from holdfast.model.sessions.model_uses import SummaryAnswer
 from holdfast.model.state import SessionState, SummaryRef
-from holdfast.ports import SummaryAnswer
 
 if TYPE_CHECKING:
     from holdfast.render.pack import Pack
