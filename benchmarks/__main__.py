@@ -42,6 +42,8 @@ NAMES = (
     "packs",
     "telemetry",
     "structure",
+    "recall",
+    "recall_index",
 )
 
 

@@ -19,16 +19,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from holdfast.model.content import Role
 from holdfast.model.memory.passages import Passage, PassageKey, PlaceSpan
 from holdfast.model.names import Scope, StreamId
 from holdfast.text.recall.question import RecallQuestion, parse_question
-from holdfast.text.recall.scores import PassageScore, find_hop_terms, find_neighbours, score_passages
+from holdfast.text.recall.scores import HOP_PASSAGES, PassageScore, find_hop_terms, find_neighbours, score_passages
 from holdfast.text.recall.splits import split_passages
 from holdfast.text.recall.terms import passage_terms
 
 CANDIDATES = 400
 VECTOR_CANDIDATES = 200
 NEIGHBOURS_OF = 60
+DATED = 150
 DAY_US = 86_400_000_000
 
 
@@ -52,7 +54,7 @@ class ChatIndex:
         self.text_bytes = sum(len(passage.text.encode()) for passage in self.passages)
 
     def _add(self, turn: dict[str, Any], session: str, place: int, part: int, start: int, text: str) -> None:
-        role = turn["role"] if turn["role"] in ("user", "assistant", "tool") else "user"
+        role: Role = turn["role"] if turn["role"] in ("user", "assistant", "tool") else "user"
         passage = Passage(
             scope=Scope("bench", "chat", f"{self.chat_id}-{session}"),
             seq=place,
@@ -95,7 +97,7 @@ class ChatIndex:
 
 
 def read_time(text: str | None) -> int:
-    when = datetime.fromisoformat(text) if text else datetime(1970, 1, 1)
+    when = datetime.fromisoformat(text) if text else datetime(1970, 1, 1, tzinfo=UTC)
     return int(when.replace(tzinfo=UTC).timestamp()) * 1_000_000
 
 
@@ -111,13 +113,13 @@ def rank_chat(
         similarities = {passage.key: cosines[chat.turns[passage.key]] for passage in nearest}
     counts, total = chat.count(question.search_terms), len(chat.passages)
     found = [*chat.match(question.search_terms, CANDIDATES), *nearest]
+    for since_us, until_us in question.time_spans:
+        found += [passage for passage in chat.passages if since_us <= passage.time_us < until_us][-DATED:]
     ranked = score_passages(question, found, counts, total, similarities)
     found += chat.read(find_neighbours(ranked, NEIGHBOURS_OF))
     terms: tuple[str, ...] = ()
     if hop:
-        ranked = score_passages(question, found, counts, total, similarities)
-        top = {term for item in ranked[:5] for term in passage_terms(item.passage.text)}
-        counts |= chat.count(top)
+        counts |= chat.count(term for item in ranked[:HOP_PASSAGES] for term in passage_terms(item.passage.text))
         terms = find_hop_terms(question, ranked, counts, total)
         found += chat.match(terms, CANDIDATES // 4)
     return score_passages(question, found, counts, total, similarities, terms)
@@ -125,7 +127,7 @@ def rank_chat(
 
 _INDEXES: dict[str, ChatIndex] = {}
 _RANKED: dict[tuple[str, str], list[PassageScore]] = {}
-_HOP = os.environ.get("RECALL_HOP", "") == "1"
+_HOP = os.environ.get("RECALL_HOP", "1") == "1"
 _COSINES: dict[str, Any] = {}
 PURE_MS: list[float] = []
 if os.environ.get("RECALL_COSINES"):
@@ -136,16 +138,16 @@ def index(chat: dict[str, Any]) -> None:
     _INDEXES[chat["id"]] = ChatIndex(chat, one_session=os.environ.get("RECALL_SESSIONS") == "one")
 
 
-def retrieve(chat: dict[str, Any], question_text: str, budget_tokens: int) -> list[Any]:
+def retrieve(chat: dict[str, Any], question_text: str, budget_tokens: int) -> list[Any]:  # noqa: ARG001
     """The turns for a question, best first. A part of a long turn is a piece."""
     known = _INDEXES[chat["id"]]
     key = (chat["id"], question_text)
     if key not in _RANKED:
         question = parse_question(question_text, asked_us=known.asked_us, participants=known.speakers)
         cosines = _COSINES[chat["id"]][("I", question_text)] if _COSINES else None
-        start = time.perf_counter()
+        start = time.process_time()
         _RANKED[key] = rank_chat(known, question, cosines, hop=_HOP)
-        PURE_MS.append((time.perf_counter() - start) * 1000)
+        PURE_MS.append((time.process_time() - start) * 1000)
     whole = Counter(known.turns.values())
     items: list[Any] = []
     for item in _RANKED[key]:

@@ -20,7 +20,9 @@ from holdfast.model.commands import SessionCommand
 from holdfast.model.content import Json
 from holdfast.model.events import Event
 from holdfast.model.facts.commands import LedgerCommand
-from holdfast.model.names import StreamId, check_size
+from holdfast.model.names import Scope, StreamId, check_size
+from holdfast.model.rows import OutboxRow
+from holdfast.model.sessions.messages import Offload
 
 T = TypeVar("T")
 
@@ -122,6 +124,20 @@ def encode_stream_key(stream: StreamId) -> str:
 
 def decode_stream_key(text: str) -> tuple[str, ...]:
     return decode(text.encode(), tuple[str, ...])
+
+
+def build_offload(row: OutboxRow) -> Offload:
+    """Return the entry of the outbox that a row describes. Its key is the same each time."""
+    scope = Scope(row.tenant, row.actor, row.session, row.thread or None)
+    return Offload(
+        scope=scope,
+        entry=row.entry,
+        why=row.why,
+        first=row.first,
+        last=row.last,
+        at_us=row.at_us,
+        key=digest([scope.tenant, scope.actor, scope.session, scope.thread, row.entry]),
+    )
 
 
 def check_text(where: str, value: object) -> str:

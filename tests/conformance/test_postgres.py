@@ -18,7 +18,7 @@ from holdfast.storage.postgres.async_store import AsyncPostgresStore
 from holdfast.storage.postgres.blobs import PostgresBlobs
 from holdfast.storage.postgres.log import HeadCache
 from holdfast.storage.postgres.store import PostgresStore, split_batches
-from holdfast.testing import BlobStoreContract, EventStoreContract
+from holdfast.testing import BlobStoreContract, DeliveryQueueContract, EventStoreContract, PassageIndexContract
 from holdfast.testing.appends import (
     LEDGER,
     ONE,
@@ -86,7 +86,7 @@ def lent(kept: Kept) -> Iterator[EventStore]:
         assert_sound(store)
 
 
-class TestPostgresStore(EventStoreContract):
+class TestPostgresStore(EventStoreContract, PassageIndexContract, DeliveryQueueContract):
     machine_examples = figure(3, 500)
 
     @pytest.fixture
@@ -110,7 +110,7 @@ class TestPostgresStore(EventStoreContract):
         return PostgresStore(store.url)
 
 
-class TestAsyncPostgresStore(EventStoreContract):
+class TestAsyncPostgresStore(EventStoreContract, PassageIndexContract, DeliveryQueueContract):
     machine_examples = figure(2, 300)
 
     @pytest.fixture

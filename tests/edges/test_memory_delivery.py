@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +21,7 @@ from holdfast.model import limits
 from holdfast.model.memory.deliveries import Delivery
 from holdfast.model.memory.recall import SessionHistory
 from holdfast.runtime import worker as worker_module
-from tests.edges.cli import CommandRunner
+from tests.edges.cli import COMMAND, CommandRunner
 from tests.edges.engines import ManualClock
 
 SECRET = "the-secret-4e1d"
@@ -47,7 +49,7 @@ class RecordingMemory:
         return ()
 
     def forget(self, _: object) -> Any:
-        raise NotImplementedError
+        raise AssertionError("nobody asks it to")
 
 
 def fail(_: object) -> None:
@@ -210,7 +212,7 @@ class AwaitedMemory(RecordingMemory):
 
 
 def test_a_coroutine_function_needs_an_event_loop() -> None:
-    memory = AwaitedMemory()
+    memory: Any = AwaitedMemory()
     engine, _ = open_engine(memory)
     with engine:
         end_session(engine)
@@ -357,7 +359,7 @@ def test_a_worker_delivers_what_ends_while_it_runs(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_worker_for_an_event_loop(tmp_path: Path) -> None:
-    memory = AwaitedMemory()
+    memory: Any = AwaitedMemory()
 
     async def run() -> None:
         async with await holdfast.open_async(str(tmp_path / "store.db"), memory=memory) as engine:
@@ -477,3 +479,14 @@ def test_the_doctor_shows_what_was_set_aside_and_a_command_requeues_it(
     listed = commands("memory", "backlog", "--requeue", "--json").documents
     assert [(each["is_set_aside"], each["attempts"]) for each in listed] == [(False, 0), (False, 0)]
     assert "2 conversations delivered" in commands("worker", "--once").out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_worker_cleanly(commands: CommandRunner, number: signal.Signals) -> None:
+    command = [*COMMAND, "worker", "--file", str(commands.path), "--every", "60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "2 conversations delivered, 1 fact learned, 0 waiting.\n"
+        process.send_signal(number)
+        rest, problems = process.communicate(timeout=20)
+    assert (process.returncode, rest, problems) == (0, "", "")

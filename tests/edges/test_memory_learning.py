@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import Engine, Fact, Identity, Policy
-from holdfast.flows.memory.learning import learn
+from holdfast.flows.memory.lessons import learn
 from holdfast.types import MessageSpan, Observation, Proposal
 from tests.edges.engines import ManualClock
 from tests.edges.fact_engines import values_by_key
@@ -229,6 +229,24 @@ def test_an_observed_message_is_not_read_again() -> None:
         session.facts.decline(asked.id)
         session.end()
         assert learn_all(engine) == 0
+
+
+def test_what_two_branches_share_is_learned_once() -> None:
+    engine, clock = open_engine()
+    with engine:
+        session = engine.create_session("s", user="ada")
+        session.record("user", "My address is 4 Fir Road.")
+        clock.now_s += MINUTE_S
+        session.record("user", "My address is now 8 Ash Court.")
+        branch = session.fork()
+        clock.now_s += MINUTE_S
+        for each in (session, branch):
+            each.end()
+        assert learn_all(engine) == 2
+        assert [(fact.value, fact.status) for fact in engine.ledger(user="ada").history("address")] == [
+            ("4 Fir Road", "superseded"),
+            ("8 Ash Court", "live"),
+        ]
 
 
 # Old news

@@ -23,6 +23,8 @@ def test_a_session_counts_what_its_models_used() -> None:
         assert session.state().usage == Usage(210, 42)
         lines = [each for each in session.events() if each.type == "model.used"]
         assert len(lines) == 2
+        (row,) = engine.sessions()
+        assert (row.input_tokens, row.output_tokens) == (210, 42), "what `holdfast stats` counts"
         assert engine.admin.verify().ok
 
 

@@ -181,7 +181,11 @@ def test_a_question_about_the_past_gets_it_marked(home: Home) -> None:
     session = home.session("tuesday", "What was my shipping address before? Where did you send everything?")
     text = session.pack().text
     assert f"- earlier value of shipping_address, no longer current, until Sun 2025-11-02 12:26 UTC: {OLD}" in text
-    assert f"send everything to {OLD}" not in text
+    assert f"> Ada: Please send everything to {OLD} [outdated: shipping_address]." in text
+    assert f"{OLD} [outdated: shipping_address]" in run(
+        session, query="What was my old shipping address? Where did you send everything?"
+    )
+    assert OLD not in run(session, query="What is my shipping address? Where do you send everything?")
 
 
 def test_what_the_reader_may_not_know_is_withheld_in_what_is_recalled(home: Home) -> None:
@@ -276,6 +280,25 @@ def test_the_history_leaves_room_for_it(home: Home) -> None:
     session.record("user", "Where was the zebra seen?")
     pack = session.pack(budget=4_000)
     assert pack.tokens.breakdown["recall"] > 600
+
+
+@pytest.mark.parametrize("ephemeral", [False, True])
+def test_a_fork_recalls_what_it_shares_and_what_the_user_said_before(home: Home, ephemeral: bool) -> None:
+    home.end(home.session("monday", "The zebra was seen."))
+    session = home.session("tuesday", "My zebra is striped.", *["So?", "Fine."] * 4)
+    fork = session.fork(ephemeral=ephemeral)
+    fork.record("user", "A zebra is here.")
+    fork.record("assistant", "Good.")
+    session.record("user", "The zebra of the parent.")
+    fork.context.compact(strategy=TruncateAt(1))
+    fork.record("user", "What of the zebra?")
+    shown = recalled(fork.pack())
+    assert "> Ada: The zebra was seen." in shown
+    assert "> Ada: My zebra is striped." in shown
+    assert "> Ada: A zebra is here." in shown
+    assert "of the parent" not in shown
+    assert shown.count("earlier in this session") == 1
+    assert "A zebra is here." not in str(session.search("zebra"))
 
 
 # The manifest

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.models import model
+from holdfast.models import embedders, model
 from tests.models.servers import ModelServer, serve_models
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
-    monkeypatch.setattr(model, "_RETRY_PAUSES_S", (0.01, 0.02))
+    for module in (model, embedders):
+        monkeypatch.setattr(module, "RETRY_PAUSES_S", (0.01, 0.02))
     with serve_models() as served:
         yield served
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -12,7 +13,9 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.adapters.tokens import EstimatingCounter
+from holdfast.core.packs.assembly import HEADINGS
 from holdfast.errors import CriticalOverflow, WindowTooSmall
+from holdfast.flows.memory.index import take_history
 from holdfast.flows.packs.assembly import LATEST_LABEL, TASK_LABEL
 from holdfast.model.history.views import SUMMARY_LABEL, Summary
 from holdfast.model.packs.pack import PREFIX_SECTIONS, TAIL_SECTIONS, Brief
@@ -69,13 +72,19 @@ class LastPack(NamedTuple):
 
 
 class AgentDay:
-    def __init__(self, url: str, seed: int) -> None:
+    """With `memory`, the agent has a memory, and has lived through days that it remembers."""
+
+    def __init__(self, url: str, seed: int, *, memory: bool = False) -> None:
         self.chance = Random(seed)
         self.clock = ManualClock()
         self.engine: Any = holdfast.open(url, clock=self.clock, ids=CountingIds(), briefs=BRIEFS)
         self.ledger: Any = self.engine.ledger(user="ada")
         identity = holdfast.Identity(user_name="Ada", user_id="ada")
-        self.session: Any = self.engine.create_session("s", identity=identity, ledgers=[self.ledger.id])
+        self.make_session = partial(
+            self.engine.create_session, identity=identity, ledgers=[self.ledger.id], memory=memory
+        )
+        self.memory = memory
+        self.session: Any = self.make_session("s")
         self.frames: list[Any] = []
         self.live: dict[str, str] = {}
         self.dead: set[str] = set()
@@ -85,6 +94,20 @@ class AgentDay:
         self.shown: list[str] = []
         self.boundaries = 0
         self.refused: list[tuple[int, int]] = []
+        self.recalled = 0
+
+    def remember_day(self, name: str, steps: int) -> None:
+        """Live through another day in a session of its own, and let memory take it."""
+        today, self.session = self.session, self.make_session(name)
+        for _ in range(steps):
+            self.clock.now_s += self.chance.choice([1, 2, 60])
+            getattr(self, f"_{self.chance.choice(['say', 'work', 'know', 'forget'])}")()
+        self.session.destroy() if self.chance.random() < 0.3 else self.session.end()
+        for offload in self.engine.admin.outbox():
+            self.engine._drive(take_history(self.engine._context, offload))
+            self.engine.admin.acknowledge(offload)
+        self.session = today
+        self.clock.now_s += 86_400
 
     def live_through(self, steps: int) -> None:
         for _ in range(steps):
@@ -165,6 +188,15 @@ class AgentDay:
             usage = holdfast.Usage(input_tokens=pack.tokens.used, output_tokens=10)
             place.record("assistant", self._words(), usage=usage, pack=pack)
 
+    def check_reproduction(self) -> int:
+        """Make every recorded pack again; how many of them recalled something."""
+        recalls = 0
+        for record in self.session.packs.list():
+            manifest = self.session.packs.manifest(record)
+            assert self.session.packs.reproduce(record).manifest == manifest
+            recalls += "recall" in manifest.tokens.breakdown
+        return recalls
+
     # Looking at packs
 
     def pack(self, place: Any, query: str | None = None) -> Pack | None:
@@ -195,6 +227,8 @@ class AgentDay:
         assert sum(tokens.breakdown.values()) == tokens.used == self._recounted(pack)
         renderings = render_all(pack.history)
         check_pairs(renderings)
+        if self.memory:
+            self._check_recall(place, pack)
         said = str(pack)
         self._check_guarded(pack)
         names = [(each.section, each.id) for each in manifest.entries]
@@ -229,6 +263,31 @@ class AgentDay:
             for line in (line for text in texts for line in text.splitlines()):
                 for value in self.dead - self.spoken:
                     assert value not in line or MARKER.search(line.partition(value)[2]), (value, line)
+
+    def _check_recall(self, place: Any, pack: Pack) -> None:
+        """It displaces nothing, stays within its share, is quoted, and shows no superseded value that is not marked."""
+        request, section = pack.manifest.request, HEADINGS["recall"]
+        (text,) = [each for each in pack.history.tail if each.startswith(section)] or [""]
+        lines = text.removeprefix(section).strip("\n").split("\n")
+        assert all(line.startswith(">") or line.endswith(":") for line in lines if line)
+        for line, value in ((line, value) for line in lines for value in self.dead - self.spoken):
+            assert value not in line or MARKER.search(line.partition(value)[2]), (value, line)
+        self.recalled += len([line for line in lines if line.startswith("> ")])
+        if not pack.tokens.breakdown.keys() <= {*PREFIX_SECTIONS, "history", "recall"}:
+            assert pack.tokens.breakdown.get("recall", 0) <= request.effective * request.recall_share
+        without = place.pack(
+            request.query if request.asked else None,
+            budget=request.budget,
+            role=request.role,
+            model=request.model or None,
+            profile=request.profile,
+            min_compaction=request.min_compaction,
+            recall=False,
+            settle=False,
+        )
+        assert without.tokens.level == pack.tokens.level
+        others = [each for each in pack.manifest.entries if each.section != "recall"]
+        assert others == list(without.manifest.entries)
 
     def _recounted(self, pack: Pack) -> int:
         measure: Callable[[int, int], int] = self.session.state().calibration.measure

@@ -12,6 +12,7 @@ from holdfast.adapters.tokens import EstimatingCounter, ExactCounter
 from holdfast.core.history.levels import lighten
 from holdfast.core.packs.assembly import HEADINGS, PlacedCandidate
 from holdfast.errors import CriticalOverflow, WindowTooSmall
+from holdfast.flows.memory.index import take_history
 from holdfast.model.history.handles import PRIORITY_SCORES
 from holdfast.model.history.plans import LEVELS
 from holdfast.model.history.views import Summary
@@ -26,6 +27,8 @@ NOUNS = ("garden", "invoice", "harbour", "ticket", "engine", "letter", "recipe",
 DROPPED = {"low": "aggressive", "background": "aggressive"}
 STATED_ERROR = 0.10
 """What the estimate may be off by, of what it counts (tests/core/test_tokens.py)."""
+FENCE = 60
+"""The fence counts to the first section in it."""
 FRAMING = 4
 """Tokens that a message takes beside its text."""
 
@@ -37,11 +40,13 @@ class RandomPacks:
         self._random = Random(seed)
         self._clock = ManualClock()
         self._exact = ExactCounter() if seed % 4 == 0 else None
+        self._has_memory = seed % 3 == 0
         self._counter = self._exact or EstimatingCounter()
         self.engine: Any = holdfast.open("memory:", clock=self._clock, ids=CountingIds(), counter=self._counter)
         self.faults: list[tuple[str, object]] = []
         self.levels: Counter[str] = Counter()
         self.packs = 0
+        self.recalled = 0
         self._fill()
 
     def _text(self) -> str:
@@ -57,10 +62,23 @@ class RandomPacks:
             ]
         )
 
+    def _remember(self, options: dict[str, Any]) -> None:
+        """Let memory take an earlier session."""
+        before = self.engine.create_session("before", **options)
+        for _ in range(self._random.choice([1, 5, 20])):
+            before.record(self._random.choice(["user", "assistant"]), self._text())
+        before.end()
+        for offload in self.engine.admin.outbox():
+            self.engine._drive(take_history(self.engine._context, offload))
+
     def _fill(self) -> None:
         random = self._random
         ledger = self.engine.ledger(user="ada")
-        self.session: Any = self.engine.create_session("s", ledgers=[ledger.id])
+        ada = holdfast.Identity(user_id="ada", user_name="Ada")
+        options: dict[str, Any] = {"identity": ada, "memory": True} if self._has_memory else {}
+        if self._has_memory:
+            self._remember(options)
+        self.session: Any = self.engine.create_session("s", ledgers=[ledger.id], **options)
         for number in range(random.choice([0, 3, 12, 40])):
             ledger.set(f"{random.choice(NOUNS)}_{number}", self._text()[:600], is_constraint=random.random() < 0.06)
         for name in NOUNS[: random.choice([0, 2, 8])]:
@@ -94,6 +112,7 @@ class RandomPacks:
             "min_compaction": random.choice(["none"] * 6 + list(LEVELS[1:])),
             "include": random.sample(self.handles, min(len(self.handles), random.choice([0, 0, 1, 3]))),
             "profile": random.choice(["balanced", "balanced", "comprehensive", "high_stakes"]),
+            "recall": random.choice([None, None, None, False, 0.5, 1.0]) if self._has_memory else None,
         }
         if self.handles and random.random() < 0.3:
             asked |= {"exclude": random.sample(self.handles, 1), "force": True}
@@ -129,6 +148,9 @@ class RandomPacks:
         worst = "moderate" if any(isinstance(each, Summary) for each in items) else "none"
         for each in pack._assembled.tail.placed:
             happened = "none"
+            if each.candidate.section == "recall":
+                self.recalled += each.fate == "included"
+                continue  # no level depends on it
             if each.fate == "reduced":
                 happened = "light"
             elif each.fate == "omitted" and (not each.candidate.omission or each.candidate.too_large):
@@ -179,7 +201,7 @@ class RandomPacks:
         calibration = self.session.state().calibration
         total = 0
         for section in TAIL_SECTIONS:
-            lines = [each.text for each in placed if each.candidate.section == section]
+            lines = [each.text for each in placed if each.candidate.section == section != "recall"]
             if lines:
                 text = "\n".join([HEADINGS[section], *lines] if section in HEADINGS else lines)
                 total += calibration.measure(self._counter.count(text + SEPARATOR), 0)
@@ -189,6 +211,9 @@ class RandomPacks:
         """The rendered pack, counted anew."""
         if pack.tokens.used > pack.tokens.budget:
             self._fault("over", (pack.tokens.used, pack.tokens.budget))
+        request = pack.manifest.request
+        if pack.tokens.breakdown.get("recall", 0) > request.effective * request.recall_share + FENCE:
+            self._fault("beyond the share", pack.tokens.breakdown)
         shown = pack.openai()["messages"]
         texts = [each["content"] if type(each["content"]) is str else str(each["content"]) for each in shown]
         counter = self._exact or _exact()

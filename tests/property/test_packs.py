@@ -28,11 +28,35 @@ def test_every_pack_fits_explains_itself_is_guarded_and_extends_the_one_before(g
     assert extended, "some packs had one before them"
 
 
-def hashes(url: str, seed: int) -> list[str]:
-    day = AgentDay(url, seed)
+@pytest.mark.parametrize("group", range(4))
+def test_what_is_recalled_displaces_nothing_is_guarded_and_can_be_shown_again(group: int) -> None:
+    recalled = again = 0
+    for seed in range(group, figure(12, 2_000), 4):
+        day = AgentDay("memory:", seed, memory=True)
+        day.remember_day("before", 8)
+        day.live_through(10)
+        day.remember_day("between", 4)
+        day.live_through(4)
+        recalled += day.recalled
+        again += day.check_reproduction()
+        day.close()
+    assert recalled, "some packs had something to recall"
+    assert again, "and some of them were recorded"
+
+
+def hashes(url: str, seed: int, *, memory: bool = False) -> list[str]:
+    day = AgentDay(url, seed, memory=memory)
+    if memory:
+        day.remember_day("before", 10)
     day.live_through(20)
     day.close()
     return day.shown
+
+
+def test_a_file_recalls_what_a_store_in_memory_does(tmp_path: Path) -> None:
+    for seed in range(figure(2, 100)):
+        expected = hashes("memory:", 20_000 + seed, memory=True)
+        assert hashes(str(tmp_path / f"{seed}.db"), 20_000 + seed, memory=True) == expected
 
 
 def test_every_store_makes_the_same_packs(tmp_path: Path) -> None:

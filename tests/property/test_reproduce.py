@@ -147,7 +147,7 @@ class Life:
     def __init__(self, url: str) -> None:
         self.clock = Clock()
         self.engine = holdfast.open(url, clock=self.clock, ids=CountingIds())
-        self.session = self.engine.create_session("s", ledgers=[self.engine.ledger(user="ada").id])
+        self.session = self.engine.create_session("s", ledgers=[self.engine.ledger(user="ada").id], memory=True)
         self.ledgers = (self.session.ledger(), self.engine.ledger(user="ada"))
         self.frame = self.session.frame("find the city", budget=10**6)
         self.packs: dict[str, Any] = {}

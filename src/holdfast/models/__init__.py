@@ -2,6 +2,7 @@
 
 from holdfast.models.anthropic_model import AnthropicModel
 from holdfast.models.detector import AsyncModelDetector, AsyncModelExtractor, ModelDetector, ModelExtractor
+from holdfast.models.embedders import LocalEmbedder, OpenAIEmbedder
 from holdfast.models.model import Completion, Model, PromptMessage
 from holdfast.models.openai_model import OpenAIModel
 from holdfast.models.situation_updater import ModelSituationUpdater
@@ -13,11 +14,13 @@ __all__ = [
     "AsyncModelExtractor",
     "AsyncModelSummarizer",
     "Completion",
+    "LocalEmbedder",
     "Model",
     "ModelDetector",
     "ModelExtractor",
     "ModelSituationUpdater",
     "ModelSummarizer",
+    "OpenAIEmbedder",
     "OpenAIModel",
     "PromptMessage",
 ]

@@ -38,7 +38,7 @@ AnswerMode: TypeAlias = Literal["text", "schema", "tool", "json"]
 """How a server is asked for a value: plain text · a schema that it enforces · a call of a tool · any JSON."""
 ANSWER_TOOL = "answer"
 """The tool that a model must call with its answer."""
-_RETRY_PAUSES_S = (0.5, 2.0)
+RETRY_PAUSES_S = (0.5, 2.0)
 """The pauses before a busy server is asked again."""
 _QUOTED_CHARS = 4_000
 """How much of an invalid answer is shown to the model that repairs it."""
@@ -279,7 +279,7 @@ class Model(ABC):
 
     def _ask_patiently(self, request: ModelRequest) -> _Steps[ModelReply]:
         """Ask, and ask again if the server is busy and there is time."""
-        for pause in (*_RETRY_PAUSES_S, None):
+        for pause in (*RETRY_PAUSES_S, None):
             try:
                 reply = yield request
             except ServerFailure as failure:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from holdfast.model import limits
 from holdfast.model.names import check_name, check_whole
 from holdfast.models.model import Model, ModelReply, ModelRequest, check_timeout
-from holdfast.models.transport import BodyReader, import_client, open_clients, translated_errors
+from holdfast.models.transport import BodyReader, import_extra, open_clients, translated_errors
 
 
 class ServerModel(Model):
@@ -37,7 +37,7 @@ class ServerModel(Model):
         self.max_tokens = check_whole("max_tokens", max_tokens, 1)
         self._base_url = base_url
         self._options = dict(options or {})
-        self._library = import_client(self._library_name, type(self).__name__)
+        self._library = import_extra(self._library_name, type(self).__name__, self._library_name)
         names = self._client_names
         self._clients = open_clients(self._library, names, base_url, api_key, client, async_client)
 

@@ -7,6 +7,7 @@ a bounded amount of memory. The clients themselves do not retry: a retry has to 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import threading
 import time
 import weakref
@@ -32,14 +33,12 @@ _FORMAT = (400, 415, 422, 501)
 """Statuses with which servers refuse a field that they do not know."""
 
 
-def import_client(name: str, what: str) -> ModuleType:
-    """The official client, imported at its first use."""
-    import importlib  # noqa: PLC0415 - only here
-
+def import_extra(name: str, what: str, extra: str) -> ModuleType:
+    """A package of an extra, imported at its first use."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ExtraMissing(what=what, extra=name) from error
+        raise ExtraMissing(what=what, extra=extra) from error
 
 
 class ClientHolder:
@@ -137,7 +136,7 @@ def _transport_errors(library: ModuleType) -> tuple[type[Exception], ...]:
     kind: Any = library.Timeout
     found: list[type[Exception]] = []
     for base in kind.__mro__:
-        errors = getattr(import_client(base.__module__.split(".")[0], "A model"), "TransportError", None)
+        errors = getattr(importlib.import_module(base.__module__.split(".")[0]), "TransportError", None)
         found += [errors] if isinstance(errors, type) else []
     return tuple(found)
 

@@ -25,6 +25,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import BY_KEY, TABLES, FactRow, Row
 from holdfast.ports import BlobAccess, BlobWriter
 from holdfast.runtime.bodies import VerifiedBodies
+from holdfast.runtime.overlay_index import OverlayIndex
 from holdfast.storage import common
 from holdfast.storage.memory import MemoryBlobs, MemoryStore, find_stream
 
@@ -55,6 +56,7 @@ class Overlay:
             "snapshot": self._find_snapshot,
             "rows": self._find_rows,
             "search": self._search,
+            **OverlayIndex(self._memory, self._bases).methods,
         }
 
     def wrap(self, flow: Flow[T]) -> Flow[T]:
@@ -114,7 +116,8 @@ class Overlay:
                 while page := (yield _rows_call(table, where, last)):
                     rows += page
                     last = page[-1]
-        return StreamWrite(write.stream, 0, write.events, (*rows, *write.rows), write.snapshot, write.erase, base=head)
+        rows += write.rows
+        return msgspec.structs.replace(write, expected=0, rows=tuple(rows), base=head)
 
     def _find(self, tenant: str, key: str) -> Flow[tuple[StoredEvent, ...]]:
         found = self._memory.find(tenant, key)

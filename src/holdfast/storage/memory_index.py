@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast import codec
 from holdfast.errors import VersionConflict
 from holdfast.model.log import StoredEvent, StreamHead
 from holdfast.model.memory.deliveries import Delivery
@@ -30,7 +31,6 @@ from holdfast.model.memory.recall import ForgetReport
 from holdfast.model.names import StreamId
 from holdfast.model.rows import OutboxRow, Row
 from holdfast.storage import common, passages
-from holdfast.storage.deliveries import build_offload, is_due
 from holdfast.storage.vectors import find_nearest, pack_vector
 
 
@@ -237,7 +237,7 @@ class MemoryDeliveries:
     ) -> tuple[Delivery, ...]:
         common.check_limit(limit)
         with self._open_lock():
-            due = [each for each in self._list_deliveries(tenant) if is_due(each, now_us)][:limit]
+            due = [each for each in self._list_deliveries(tenant) if _is_due(each, now_us)][:limit]
             claimed = tuple(
                 msgspec.structs.replace(each, owner=owner, until_us=now_us + lease_us, attempts=each.attempts + 1)
                 for each in due
@@ -288,7 +288,7 @@ class MemoryDeliveries:
         for key in [key for key in self._deliveries if key not in pending]:
             del self._deliveries[key]
         own = sorted((row for row in pending.values() if row.tenant == tenant), key=_outbox_age)
-        return [self._deliveries.get(common.row_key(row)) or Delivery(offload=build_offload(row)) for row in own]
+        return [self._deliveries.get(common.row_key(row)) or Delivery(offload=codec.build_offload(row)) for row in own]
 
 
 def _outbox_age(row: OutboxRow) -> tuple[str | int, ...]:
@@ -298,3 +298,7 @@ def _outbox_age(row: OutboxRow) -> tuple[str | int, ...]:
 def _delivery_key(delivery: Delivery) -> tuple[str | int, ...]:
     scope = delivery.offload.scope
     return (*scope.columns.values(), delivery.offload.entry)
+
+
+def _is_due(delivery: Delivery, now_us: int) -> bool:
+    return not delivery.is_set_aside and delivery.until_us <= now_us and delivery.next_us <= now_us

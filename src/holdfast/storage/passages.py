@@ -10,6 +10,8 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from holdfast.model.content import Role
 from holdfast.model.memory.passages import (
     Passage,
@@ -81,6 +83,12 @@ class Shelf(NamedTuple):
     requires: tuple[str, ...]
     size: int
     """How many passages are on it."""
+
+
+def build_shelf(row: Sequence[Any]) -> Shelf:
+    """Build a shelf from its row, which has the permissions as JSON."""
+    number, stream_no, role, kind, user, requires, size = row
+    return Shelf(number, stream_no, role, kind, user, tuple(msgspec.json.decode(requires)) if requires else (), size)
 
 
 class Sight:

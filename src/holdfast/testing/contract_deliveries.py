@@ -80,6 +80,17 @@ class DeliveryContract(StoreFixtures):
         store.requeue_offload(aside, 10_002)
         assert claim(store, 10_003) == [], "it is being delivered"
 
+    def test_a_claim_is_kept_by_its_worker_alone(self, store: Any) -> None:
+        put_entries(store, ONE, 1)
+        (one,) = claim(store, 100)
+        assert store.renew_offload(msgspec.structs.replace(one, until_us=900))
+        assert claim(store, 899) == []
+        (other,) = claim(store, 900, "v")
+        assert not store.renew_offload(msgspec.structs.replace(one, until_us=10_000)), "another worker has it"
+        assert not store.renew_offload(msgspec.structs.replace(other, owner="w", until_us=10_000))
+        put_entries(store, ONE, 1, done=1)
+        assert not store.renew_offload(other), "it is acknowledged"
+
     def test_deliveries_outlive_a_rebuild_of_the_rows(self, store: Any) -> None:
         put_entries(store, ONE, 1)
         (one,) = claim(store, 100)

@@ -216,10 +216,10 @@ class PassageContract(StoreFixtures):
             speaker="Ada 👍",
             frame="f12",
             time_us=1 << 50,
-            place=1 << 40,
+            place=1 << 30,
             requires=("a b", '"', "é"),
             handle="h7",
-            start=1 << 40,
+            start=1 << 30,
             user='ada"x',
         )
         put_passages(store, long)

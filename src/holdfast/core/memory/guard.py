@@ -2,10 +2,13 @@
 
 Laws: those of the history view. The place of a passage among the ends of facts is that in the log, also if it is from
 another session. One that the log does not know counts as older than every end. A withheld value stays only where the user
-typed it.
+typed it. A question about the past gets the past, with a note: passages are chosen for each question, so nothing else
+depends on how they are shown.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from holdfast.core.history.guard import GuardInput, find_facts_by_terms
 from holdfast.core.packs.recall import ShownPassage
@@ -20,8 +23,18 @@ def find_ended_facts(guard_input: GuardInput, text: str) -> list[str]:
     return [fact.id for fact in find_facts_by_terms(guard_input, text) if fact.status == "dead"]
 
 
-def guard_passage(guard_input: GuardInput, passage: RecalledPassage, trace: PassageTrace) -> ShownPassage:
-    """A passage as it may be shown."""
+def find_past_facts(guard_input: GuardInput, query: str, texts: Iterable[str]) -> frozenset[str]:
+    """The superseded facts in these texts whose earlier values a question asks for."""
+    facts = dict.fromkeys(name for text in texts for name in find_ended_facts(guard_input, text))
+    keys = dict.fromkeys(guard_input.endings[name].key for name in facts)
+    past = {*finder.find_past_keys(query, keys, keys)} if keys else set()
+    return frozenset(name for name in facts if guard_input.endings[name].key in past)
+
+
+def guard_passage(
+    guard_input: GuardInput, passage: RecalledPassage, trace: PassageTrace, past: frozenset[str] = frozenset()
+) -> ShownPassage:
+    """A passage as it may be shown. The values of `past` facts get a note, and stay."""
     text = passage.text
     if guard_input.is_idle:
         return ShownPassage(passage, text)
@@ -37,6 +50,10 @@ def guard_passage(guard_input: GuardInput, passage: RecalledPassage, trace: Pass
         echoes={name: "" for name in ended if name in trace.known} if is_reply else {},
         offers=[name for name in ended if name not in trace.known] if is_reply else (),
         data=passage.role == "tool",
+    )
+    statements = tuple(
+        one if one.action == "withhold" or not past.issuperset(one.ids) else one._replace(action="annotate")
+        for one in statements
     )
     shown = finder.edit_text(text, statements, guard_input.policy)
     redacted = (name for one in statements if one.action != "withhold" for name in one.ids)

@@ -54,7 +54,7 @@ def run_recall_memory(context: SessionContext, arguments: Mapping[str, object]) 
         )
     except InvalidInput as error:
         return f"Error: {error}"
-    shown = yield from load_guarded_passages(context, state, answer.passages)
+    shown = yield from load_guarded_passages(context, state, query, answer.passages)
     return _write_answer(context, answer, shown, view)
 
 

@@ -29,7 +29,7 @@ from holdfast.flows.context import EngineContext
 from holdfast.flows.effects import Flow
 from holdfast.flows.memory.histories import HistoryParts, read_identities
 from holdfast.flows.memory.index import index_stream, take_history
-from holdfast.flows.memory.learning import learn
+from holdfast.flows.memory.lessons import learn
 from holdfast.flows.sessions import lifecycle
 from holdfast.model import limits
 from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryOutcome, DeliveryReport
@@ -149,7 +149,7 @@ def _run_steps(claim: Claim, progress: _Progress) -> Flow[None]:
     by_rules = claim.delivery.attempts > limits.EXTRACTION_TRIES
     progress.facts = yield from learn(engine, offload, by_rules=by_rules, keep=claim.keep)
     progress.step = "take"
-    yield from claim.keep()
+    yield from claim.renew()  # nothing is taken that was acknowledged meanwhile, to be forgotten
     if engine.memory is None:
         yield from _take_inside(claim)
     else:

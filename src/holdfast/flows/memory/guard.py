@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.core.history.guard import FactEnd, GuardInput
-from holdfast.core.memory.guard import find_ended_facts, guard_passage
+from holdfast.core.memory.guard import find_ended_facts, find_past_facts, guard_passage
 from holdfast.core.packs.recall import ShownPassage
 from holdfast.flows import effects
 from holdfast.flows.context import SessionContext
@@ -106,16 +106,17 @@ def _find_changes(
 
 
 def guard_passages(
-    guard_input: GuardInput, passages: Sequence[RecalledPassage], traces: Sequence[PassageTrace]
+    guard_input: GuardInput, query: str, passages: Sequence[RecalledPassage], traces: Sequence[PassageTrace]
 ) -> list[ShownPassage]:
-    """These passages as they may be shown."""
-    return [guard_passage(guard_input, one, trace) for one, trace in zip(passages, traces, strict=True)]
+    """These passages as they may be shown to answer a question."""
+    past = find_past_facts(guard_input, query, (one.text for one in passages))
+    return [guard_passage(guard_input, one, trace, past) for one, trace in zip(passages, traces, strict=True)]
 
 
 def load_guarded_passages(
-    context: SessionContext, state: SessionState, passages: Sequence[RecalledPassage]
+    context: SessionContext, state: SessionState, query: str, passages: Sequence[RecalledPassage]
 ) -> Flow[list[ShownPassage]]:
-    """These passages as the speaker of the session may be shown them now."""
+    """These passages as the speaker of the session may be shown them now, to answer a question."""
     engine = context.engine
     guard_input = yield from load_guard_input(
         context,
@@ -128,4 +129,4 @@ def load_guarded_passages(
         deferring=False,
     )
     traces = yield from trace_passages(context, guard_input, passages)
-    return guard_passages(guard_input, passages, traces)
+    return guard_passages(guard_input, query, passages, traces)

@@ -346,7 +346,7 @@ def search_session(
     reader = msgspec.structs.replace(build_reader(context, state), user="")
     request = build_request(context.engine, query, budget, reader, MemoryRange(), **own)
     answer = yield from _ask_index(context.engine, request._replace(speaker=state.identity.user_name))
-    shown = yield from load_guarded_passages(context, state, answer.passages[:limit])
+    shown = yield from load_guarded_passages(context, state, query, answer.passages[:limit])
     return tuple(msgspec.structs.replace(one.passage, text=one.text) for one in shown)
 
 

@@ -306,7 +306,7 @@ def _gather(
     )
     guarded = guard_items(guard_input, items, context.engine.counter.count)
     recalled = yield from show_recall(context, state, request, recall, guard_input, readable=display.readable)
-    in_view = dict.fromkeys(guard_input.endings[name].key for name in (*guarded.superseded, *recalled.redacted))
+    in_view = dict.fromkeys(guard_input.endings[name].key for name in guarded.superseded)
     past_in_view = find_past_keys(request.query, in_view, () if facts.past_keys else in_view)
     past = yield from build_past_candidates(ledgers, request, facts.past_keys.union(past_in_view))
     return _PackMaterial(

@@ -55,8 +55,6 @@ class RecallCandidates(NamedTuple):
 
     candidates: list[PackCandidate]
     uses: tuple[PassageUse, ...]
-    redacted: tuple[str, ...]
-    """The superseded facts in the passages."""
 
 
 def load_recall(
@@ -129,14 +127,14 @@ def show_recall(
     traces = recall.traces
     if traces is None:
         traces = yield from trace_passages(context, guard_input, recall.passages)
-    shown = guard_passages(guard_input, recall.passages, traces)
+    shown = guard_passages(guard_input, request.query, recall.passages, traces)
     view = build_passage_view(context, state, request.as_of_us, readable=readable)
     candidates = build_recall_candidates(shown, view, request.profile.least_score)
     if recall.error:
         failure = PackCandidate(id=_FAILURE, section="recall", text="", omission=one_line(recall.error), fate="missing")
         candidates.append(failure)
     uses = tuple(_build_use(one, trace) for one, trace in zip(recall.passages, traces, strict=True))
-    return RecallCandidates(candidates, uses, tuple(dict.fromkeys(name for one in shown for name in one.redacted)))
+    return RecallCandidates(candidates, uses)
 
 
 def read_stored_recall(context: SessionContext, pack: str, manifest: Manifest) -> Flow[PackRecall]:

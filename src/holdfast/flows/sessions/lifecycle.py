@@ -314,7 +314,7 @@ def outbox(engine: EngineContext, *, after: Offload | None = None, limit: int = 
     check_whole("limit", limit, 1, limits.READ_EVENTS)
     where: dict[str, str | int] = {"tenant": engine.tenant, "done": 0}
     beyond = None if after is None else _build_outbox_row(_check_offload(engine, after))
-    return [_build_offload(row) for row in (yield from effects.rows(OutboxRow, where, beyond, limit))]
+    return [codec.build_offload(row) for row in (yield from effects.rows(OutboxRow, where, beyond, limit))]
 
 
 def history(engine: EngineContext, offload: Offload, *, after: int = 0, limit: int = 100) -> Flow[list[Message]]:
@@ -362,19 +362,6 @@ def _check_offload(engine: EngineContext, offload: object) -> Offload:
     for field in ("entry", "first", "last"):
         check_whole(field, getattr(offload, field), 1)
     return offload
-
-
-def _build_offload(row: OutboxRow) -> Offload:
-    scope = scope_of(row)
-    return Offload(
-        scope=scope,
-        entry=row.entry,
-        why=row.why,
-        first=row.first,
-        last=row.last,
-        at_us=row.at_us,
-        key=codec.digest([scope.tenant, scope.actor, scope.session, scope.thread, row.entry]),
-    )
 
 
 def _build_outbox_row(offload: Offload) -> OutboxRow:

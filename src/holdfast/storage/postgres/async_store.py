@@ -25,6 +25,7 @@ from holdfast.storage import common
 from holdfast.storage.group import QueuedCommand
 from holdfast.storage.postgres import log
 from holdfast.storage.postgres.connect import is_connection_lost, translate_error, translate_errors
+from holdfast.storage.postgres.index import AsyncPostgresIndex
 from holdfast.storage.postgres.log import SQL, BatchRefusal, HeadCache, Operation, Query
 from holdfast.storage.postgres.store import (
     PostgresStore,
@@ -44,7 +45,7 @@ LEADERS = 2
 """Batches in progress at the same time: while the server works on one, this process prepares another."""
 
 
-class AsyncPostgresStore(ThreadedStore):
+class AsyncPostgresStore(AsyncPostgresIndex, ThreadedStore):
     """An event store for the event loop that first uses it. Tasks that append at the same time share a commit."""
 
     def __init__(self, blocking: PostgresStore) -> None:

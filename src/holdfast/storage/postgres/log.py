@@ -8,6 +8,7 @@ stored.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -106,6 +107,12 @@ class _AppendCall:
         self._snapshots: list[tuple[Any, ...]] = []
         self._erased: list[tuple[int, int]] = []
         self._rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
+        self._kept: list[dict[str, Any]] = []
+        """Erased events whose taken passages stay."""
+
+    def keep_taken(self, stream: StreamId, seqs: Sequence[int]) -> None:
+        tenant, _, key = common.stream_key(stream)
+        self._kept.append({"tenant": tenant, "key": key, "seqs": [*seqs]})
 
     def add_write(self, before: StreamHead, after: StreamHead) -> int:
         key = common.stream_key(before.stream)
@@ -141,6 +148,9 @@ class _AppendCall:
             columns = zip(*rows, strict=True) if rows else [()] * len(packers)
             values += [pack(column) for pack, column in zip(packers, columns, strict=True)]
         values.append(_rows_json(self._rows))
+        if self._kept:
+            values.append(codec.encode(self._kept).decode())
+            return Query(tenant, SQL["append"].rstrip(";") + SQL["append_keeping"], values, sets_tenant=True)
         return Query(tenant, SQL["append"], values, sets_tenant=True)
 
 
@@ -197,6 +207,8 @@ def _add_write(
     call.add_key(write, events)
     part = append.writes[number]
     call.add_extras(write, part.rows, part.snapshot, part.erase)
+    if part.keeps_taken and part.erase:
+        call.keep_taken(part.stream, part.erase)
 
 
 def append_alone(append: Append, *, lost: bool) -> Operation[tuple[list[StreamHead], AppendResult]]:
@@ -250,6 +262,7 @@ def adopt(
     erase: Mapping[StreamId, Sequence[int]],
     snapshots: Mapping[StreamId, Snapshot],
     bases: Mapping[StreamId, StreamHead],
+    keep_taken: Mapping[StreamId, Sequence[int]] = MappingProxyType({}),
 ) -> Operation[None]:
     streams = list(dict.fromkeys([*(event.stream for event in events), *rows, *erase, *snapshots]))
     if not streams:
@@ -272,6 +285,8 @@ def adopt(
             call.add_key(writes[run[0].stream], run)
         for stream, write in writes.items():
             call.add_extras(write, rows.get(stream, ()), snapshots.get(stream), erase.get(stream, ()))
+            if keep_taken.get(stream):
+                call.keep_taken(stream, keep_taken[stream])
         try:
             refused = yield call.build_query(tenant, alone=True)
         except (psycopg.errors.UniqueViolation, psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
@@ -491,6 +506,7 @@ def check() -> Operation[tuple[str, ...]]:
     faults: list[str] = []
     for name, text in (
         *((f"strange_{table.table}", _misplaced_row_fault(table)) for table in TABLES),
+        ("strange_passages", "{}"),
         ("strange_fact_words", "fact {1} of tenant {0!r} does not match its words in the index"),
         ("lost_events", "the event at position {} belongs to no stream of its tenant"),
         ("lost_snapshots", "a snapshot for stream number {} belongs to no stream of its tenant"),

@@ -19,6 +19,9 @@ SELECT append(
     %b::integer[], %b::bigint[],
     %b::text::jsonb);
 
+-- name: append_keeping
+WHERE set_config('holdfast.keep_taken', %b::text, true) IS NOT NULL;
+
 -- name: replace_rows
 SELECT replace_rows(%b::text, %b::text, %b::text, %b::bigint, %b::text::jsonb);
 
@@ -211,6 +214,19 @@ WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'ledger' OR s.key <> r.led
 -- name: strange_mention_rows
 SELECT r.ledger FROM mention_rows r LEFT JOIN streams s USING (stream_no)
 WHERE s.tenant IS DISTINCT FROM r.tenant OR s.kind <> 'ledger' OR s.key <> r.ledger LIMIT 10;
+
+-- name: strange_passages
+SELECT 'passage ' || p.row_no || ' belongs to no stream or is on no shelf of its tenant' FROM passages p
+LEFT JOIN streams s ON s.stream_no = p.stream_no AND s.tenant = p.tenant
+LEFT JOIN passage_shelves h ON h.shelf_no = p.shelf_no AND h.tenant = p.tenant
+WHERE s.stream_no IS NULL OR h.shelf_no IS NULL OR (h.stream_no <> 0 AND h.stream_no <> p.stream_no)
+UNION ALL SELECT 'the index has words of passage ' || r.row_no || ', which is not on that shelf' FROM passage_words w
+CROSS JOIN LATERAL unnest(w.rows) AS r (row_no)
+LEFT JOIN passages p ON p.row_no = r.row_no AND p.shelf_no = w.shelf_no AND p.tenant = w.tenant WHERE p.row_no IS NULL
+UNION ALL SELECT 'shelf ' || h.shelf_no || ' does not have as many passages as it says' FROM passage_shelves h
+WHERE h.size <> (SELECT count(*) FROM passages p WHERE p.shelf_no = h.shelf_no)
+UNION ALL SELECT 'the vector of passage ' || v.row_no || ' has no passage' FROM passage_vectors v
+LEFT JOIN passages p ON p.row_no = v.row_no AND p.tenant = v.tenant WHERE p.row_no IS NULL LIMIT 10;
 
 -- name: strange_fact_words
 SELECT coalesce(f.tenant, w.tenant), coalesce(f.fact, w.fact)

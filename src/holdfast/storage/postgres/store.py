@@ -39,6 +39,7 @@ from holdfast.storage.postgres.connect import (
     translate_errors,
 )
 from holdfast.storage.postgres.hints import StreamHints, token_of
+from holdfast.storage.postgres.index import PostgresIndex
 from holdfast.storage.postgres.log import SQL, BatchRefusal, HeadCache, Operation, Query
 from holdfast.storage.postgres.migrate import prepare_schema, shipped_migrations
 from holdfast.storage.sql import Migration
@@ -50,7 +51,7 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # its errors reach callers as exceptions
 
 
-class PostgresStore:
+class PostgresStore(PostgresIndex):
     """An event store on PostgreSQL. Threads can share it; a forked process must open its own."""
 
     def __init__(self, url: str, *, migrations: Sequence[Migration] | None = None) -> None:
@@ -159,8 +160,9 @@ class PostgresStore:
         erase: Mapping[StreamId, Sequence[int]],
         snapshots: Mapping[StreamId, Snapshot] = MappingProxyType({}),
         bases: Mapping[StreamId, StreamHead] = MappingProxyType({}),
+        keep_taken: Mapping[StreamId, Sequence[int]] = MappingProxyType({}),
     ) -> None:
-        self.run(lambda _: log.adopt(events, rows, erase, snapshots, bases), retry=False)
+        self.run(lambda _: log.adopt(events, rows, erase, snapshots, bases, keep_taken), retry=False)
         self._announce_streams(list({event.stream for event in events}))
 
     def replace_rows(self, stream: StreamId, version: int, rows: Sequence[Row]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
+from holdfast import codec
 from holdfast.model.memory.deliveries import Delivery
 from holdfast.model.memory.passages import (
     IndexedPassage,
@@ -29,7 +30,6 @@ from holdfast.model.memory.recall import ForgetReport
 from holdfast.model.names import StreamId
 from holdfast.model.rows import OutboxRow
 from holdfast.storage import common
-from holdfast.storage.deliveries import build_offload
 from holdfast.storage.passages import check_terms
 from holdfast.storage.sql import row_of
 from holdfast.storage.sqlite.log import SqliteLog, read_head
@@ -175,7 +175,7 @@ def _build_delivery(row: Sequence[Any]) -> Delivery:
     width = len(OutboxRow.__struct_fields__)
     owner, until_us, attempts, next_us, error, is_set_aside = row[width:]
     return Delivery(
-        offload=build_offload(row_of(OutboxRow, row[:width])),
+        offload=codec.build_offload(row_of(OutboxRow, row[:width])),
         owner=owner,
         until_us=until_us,
         attempts=attempts,

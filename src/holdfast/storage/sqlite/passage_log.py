@@ -225,5 +225,5 @@ class PassageLog:
             for (row_no,) in self._run(SQL["row_of_key"], (stream_no, key.seq, key.part)).fetchall():
                 self._run(SQL["put_vector"], (embedder_no, row_no, pack_vector(vector)))
 
-    def _run(self, statement: str, values: tuple[Any, ...] = ()) -> apsw.Cursor:
+    def _run(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
         return self._connection.execute(statement, values)

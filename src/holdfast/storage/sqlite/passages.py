@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apsw
-import msgspec
 
 from holdfast.model import limits
 from holdfast.model.memory.passages import (
@@ -32,6 +31,7 @@ from holdfast.storage.passages import (
     SIDES,
     Shelf,
     Sight,
+    build_shelf,
     score_rows,
     share_limit,
     side_of,
@@ -73,7 +73,7 @@ class PassageReader:
 
     def _read_shelves(self, statement: str, values: tuple[Any, ...]) -> dict[int, Shelf]:
         found = self._connection.execute(SQL[statement], values)
-        return {row[0]: Shelf(*row[:5], tuple(msgspec.json.decode(row[5])) if row[5] else (), row[6]) for row in found}
+        return {row[0]: build_shelf(row) for row in found}
 
     def match(self, query: PassageQuery, terms: Sequence[str]) -> PassageMatches:
         walk = _IndexWalk(self._connection, self._sight)
@@ -172,7 +172,7 @@ class PassageReader:
 
     def load(self, rows: Iterable[int]) -> dict[int, Passage]:
         """Return passages by their rows, visible or not."""
-        found = self._connection.execute(SQL["passages_by_row"], (to_json([*rows]),)).fetchall()
+        found: list[Any] = self._connection.execute(SQL["passages_by_row"], (to_json([*rows]),)).fetchall()
         self._load_streams({row[1] for row in found})
         return {row[0]: self._build(row) for row in found}
 

@@ -1,7 +1,7 @@
 """Which passages a budget has room for.
 
-Laws: the budget is never exceeded. Better passages come first; one that does not fit is skipped, and a smaller one behind it may
-still fit. What the assistant and tools said takes at most a quarter, unless the question asks for it.
+Laws: the budget is never exceeded. Better passages come first; one that does not fit is skipped, and a smaller one behind
+it may still fit. What the assistant and tools said takes at most a quarter, unless the question asks for it.
 """
 
 from __future__ import annotations

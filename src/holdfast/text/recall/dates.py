@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 DAY_US = 86_400_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
-_FADE_DAYS = 14
+FADE_DAYS = 14
 """People speak of an event for some days after it: the fit of a later passage falls to 1/e in this time."""
-_PLAN_DAYS = 7
+PLAN_DAYS = 7
 """And of a plan before it."""
 _MONTH_NAMES = "january february march april may june july august september october november december".split()
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
@@ -29,12 +29,14 @@ _NUMBERS |= {"a": 1, "an": 1, "couple": 2, "a couple of": 2, "few": 3, "a few": 
 _UNIT_DAYS = {"day": 1, "week": 7, "weekend": 7, "month": 30, "year": 365}
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _COUNT = r"\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True))
+_DAY_OR_YEAR = r"\.?,?\s(?:of\s|the\s)?(?:\d{1,2}(?:st|nd|rd|th)?|(?:19|20)\d\d)\b"
+"""Behind a month: it is a part of a longer date."""
 _DATE = re.compile(
     rf"\b(?P<iso>(?:19|20)\d\d-\d\d-\d\d)\b"
     rf"|\b(?P<day1>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?(?P<month1>{_MONTH})\b\.?(?:,?\s(?P<year1>(?:19|20)\d\d)\b)?"
     rf"|\b(?P<month2>{_MONTH})\.?\s(?:the\s)?(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,?\s(?P<year2>(?:19|20)\d\d)\b)?"
     rf"|\b(?P<month3>{_MONTH})\.?,?\s(?:of\s)?(?P<year3>(?:19|20)\d\d)\b"
-    rf"|\b(?:in|during|since|of|last|this|early|late|mid|by)\s(?P<month4>{_MONTH})\b"
+    rf"|\b(?:in|during|since|of|last|this|early|late|mid|by)\s(?P<month4>{_MONTH})\b(?!{_DAY_OR_YEAR})"
     rf"|\b(?P<year5>(?:19|20)\d\d)\b"
     rf"|\b(?P<day6>today|yesterday|tonight|this morning|last night)\b"
     rf"|\b(?P<count7>{_COUNT})\s(?P<unit7>day|week|month|year)s?\sago\b"
@@ -63,8 +65,8 @@ def fit_days(days: DayRange, time_us: int) -> float:
     """How well a time fits some days, from 0 to 1: best within them, then for what is said soon after or just before."""
     day = time_us // DAY_US
     if day > days.last:
-        return math.exp((days.last - day) / _FADE_DAYS)
-    return 1.0 if day >= days.first else math.exp((day - days.first) / _PLAN_DAYS)
+        return math.exp((days.last - day) / FADE_DAYS)
+    return 1.0 if day >= days.first else math.exp((day - days.first) / PLAN_DAYS)
 
 
 def _read_days(match: re.Match[str], asked: int) -> DayRange | None:

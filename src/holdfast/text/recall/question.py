@@ -12,18 +12,28 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.model import limits
-from holdfast.text.recall.dates import DayRange, find_days
+from holdfast.text.recall.dates import DAY_US, FADE_DAYS, PLAN_DAYS, DayRange, find_days
 from holdfast.text.recall.terms import find_synonyms, find_term, question_words
 from holdfast.text.stems import Term, split_words
 
 _READ_CHARS = 16 << 10
+_SPAN_DAYS = 62
+"""Two months. A longer time has too many passages to rank them without a word in common."""
 _FIRST_PERSON = re.compile(r"\b(?:i|my|me|mine|myself)\b")
-_ASKS_ASSISTANT = re.compile(
-    r"\b(?:you|assistant) (?:\w+ ){0,2}(?:said|say|told|tell|recommend|suggest|mention|advis|propos|list|provid|wrote|write|"
-    r"explain|describ|gave|give|share|generat)\w*|\byour (?:\w+ ){0,2}(?:recommendation|suggestion|answer|advice|reply|list|"
-    r"explanation|response)s?\b|\b(?:previous|earlier|last) (?:chat|conversation|discussion)\b"
+_SPEECH = (
+    "say|tell|recommend|suggest|mention|advise|propose|list|provide|write|explain|describe|give|share|generate|answer"
 )
-"""The words of a question about what the assistant said."""
+_PAST_SPEECH = (
+    "said|told|recommended|suggested|mentioned|advised|proposed|listed|provided|wrote|explained|described|gave|shared|"
+    "generated|answered"
+)
+_ASKS_ASSISTANT = re.compile(
+    rf"\bdid (?:you|the assistant) (?:\w+ly )?(?:{_SPEECH})\b"
+    rf"|\b(?:you|the assistant) (?:(?:\w+ly|had|have|also|just|once|earlier|already) ){{0,2}}(?:{_PAST_SPEECH})\b"
+    r"|\byour (?:\w+ ){0,2}(?:recommendation|suggestion|answer|advice|reply|explanation|response)s?\b"
+    r"|\b(?:previous|earlier|last) (?:chat|conversation|discussion)\b"
+)
+"""The words of a question about what the assistant said. "Can you tell me" is none: it asks for an answer now."""
 
 
 class RecallQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +56,16 @@ class RecallQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """It asks what the assistant said."""
     meaning: str = ""
     """The text for an embedder: who it is about speaks in the first person, as they do in passages."""
+
+    @property
+    def time_spans(self) -> tuple[tuple[int, int], ...]:
+        """The times, from and until, whose passages are worth ranking whatever their words: those of the days that it
+        names, unless they are too many."""
+        return tuple(
+            ((days.first - PLAN_DAYS // 2) * DAY_US, (days.last + 1 + FADE_DAYS) * DAY_US)
+            for days in self.days
+            if days.last - days.first < _SPAN_DAYS
+        )
 
     @property
     def search_terms(self) -> tuple[str, ...]:

@@ -1,23 +1,25 @@
 """How well passages fit a question.
 
-A passage scores by its words (BM25, as a share of what a passage with all words of the question could have; synonyms and kin
-count for less), by its speaker, by its time, and by its similarity if an embedder was asked. Then words spread: a passage
-near one that has a word of the question scores for that word too, less with each message between them. What a passage has
-itself is not counted again, so that an answer next to its question, with different words, comes first.
+A passage scores by its words (BM25, as a share of what a passage with all words of the question could have; synonyms and
+kin count for less), by its speaker, by its time, and by its similarity if an embedder was asked. Then words spread: a
+passage near one that has a word of the question scores for that word too, less with each message between them. What a
+passage has itself is not counted again, so that an answer next to its question, with different words, comes first.
 
-Laws: the order of the candidates does not matter; equal scores are ordered by time, newest first, then by key. Scores depend
-only on the given passages and counts, which a reader may see. Nothing spreads from one session to another, nor across a long
-pause of one session.
+Laws: the order of the candidates does not matter; equal scores are ordered by time, newest first, then by key. Scores
+depend only on the given passages and counts, which a reader may see. Nothing spreads from one session to another, nor
+across a long pause of one session.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.model.memory.passages import Passage, PassageKey, PlaceSpan
+from holdfast.model.names import Scope
 from holdfast.text.recall.dates import DAY_US, fit_days
 from holdfast.text.recall.question import RecallQuestion
 from holdfast.text.recall.terms import find_term, passage_terms
@@ -34,7 +36,9 @@ SPREAD_REACH = 10
 """How far around a match the neighbours are worth reading: further, less than a third of a word is left."""
 SPEAKER_WEIGHT = 0.2
 DAYS_WEIGHT = 0.3
-SIMILARITY_WEIGHT = 0.5
+SIMILARITY_WEIGHT = 1.0
+OPENING_WEIGHT = 0.1
+"""For the first message of a session: what is new is said first."""
 HOP_WEIGHT = 0.2
 """What the terms of a second search count for, all together."""
 HOP_PASSAGES = 5
@@ -85,7 +89,7 @@ class _WordHit(NamedTuple):
     weight: float
 
 
-class _TermMatch(NamedTuple):
+class _WordMatch(NamedTuple):
     """What a passage has of a question."""
 
     weights: dict[str, float]
@@ -116,9 +120,9 @@ def score_passages(
     scores: list[PassageScore] = []
     for index, (passage, match) in enumerate(zip(passages, matches, strict=True)):
         by_subject = _is_by_subject(question, passage)
-        days = max((fit_days(days, passage.time_us) for days in question.days), default=0.0)
+        days = max([fit_days(days, passage.time_us) for days in question.days]) if question.days else 0.0
         score = sum(match.weights.values()) + closeness[index] + near[index]
-        score += SPEAKER_WEIGHT * by_subject + DAYS_WEIGHT * days
+        score += SPEAKER_WEIGHT * by_subject + DAYS_WEIGHT * days + OPENING_WEIGHT * (passage.place == 1)
         cosine = similarities.get(keys[index]) if similarities else None
         scores.append(PassageScore(passage, round(score, 9), match.words, near[index], by_subject, days, cosine))
     order = sorted(range(len(keys)), key=lambda index: (-scores[index].score, -passages[index].time_us, index))
@@ -138,13 +142,17 @@ def _rarity(count: int, total: int) -> float:
     return math.log(1 + (max(total - count, 0) + 0.5) / (count + 0.5))
 
 
+_read_words = functools.lru_cache(maxsize=1 << 10)(split_words)
+"""The words of a passage, for reading only. A question ranks the same passages twice, before and after their neighbours."""
+
+
 def _match_words(
     question: RecallQuestion,
     passages: Sequence[Passage],
     counts: Mapping[str, int],
     total: int,
     hop_terms: Sequence[str],
-) -> list[_TermMatch]:
+) -> list[_WordMatch]:
     """Weigh the words of passages."""
     rarities = {term: _rarity(counts.get(term, 0), total) for term in question.terms}
     mass = sum(rarities.values()) or 1.0
@@ -152,7 +160,7 @@ def _match_words(
     hops = {term: _rarity(counts.get(term, 0), total) for term in hop_terms if term not in rarities}
     hop_mass = sum(hops.values()) or 1.0
     shares |= {term: HOP_WEIGHT * rarity / hop_mass for term, rarity in hops.items()}
-    texts = [split_words(passage.text) for passage in passages]
+    texts = [_read_words(passage.text) for passage in passages]
     hits: dict[str, _WordHit] = {}
     for word in set().union(*texts):
         stem, kin = find_term(word)
@@ -169,12 +177,12 @@ def _match_words(
     return [_weigh_words(text, words.intersection(text), hits, shares, mean or 1.0) for text in texts]
 
 
-_NO_MATCH = _TermMatch({}, ())
+_NO_MATCH = _WordMatch({}, ())
 
 
 def _weigh_words(
     text: list[str], own: frozenset[str], hits: Mapping[str, _WordHit], shares: Mapping[str, float], mean: float
-) -> _TermMatch:
+) -> _WordMatch:
     """Weigh the words that a passage has of a question (BM25)."""
     if not own:
         return _NO_MATCH
@@ -185,7 +193,7 @@ def _weigh_words(
         times[term] = times.get(term, 0.0) + weight * text.count(word)
     length = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * len(text) / mean)
     weights = {term: shares[term] * often * (_SATURATION + 1) / (often + length) for term, often in times.items()}
-    return _TermMatch(weights, tuple(words))
+    return _WordMatch(weights, tuple(words))
 
 
 def _scale_similarities(keys: Sequence[PassageKey], similarities: Mapping[PassageKey, float]) -> list[float]:
@@ -211,7 +219,7 @@ def _find_runs(passages: Sequence[Passage]) -> list[tuple[int, int]]:
 def _spread(
     passages: Sequence[Passage],
     runs: Iterable[tuple[int, int]],
-    matches: Sequence[_TermMatch],
+    matches: Sequence[_WordMatch],
     closeness: Sequence[float],
 ) -> list[float]:
     """What the neighbours of each passage count for."""
@@ -233,7 +241,7 @@ def _measure_steps(run: Sequence[Passage]) -> list[float]:
     """How much of a word is left between each passage and the one before it. Parts of one message share its place: all of
     them together are one message away from the next one."""
     positions = [passage.place + passage.part / (passage.part + 1) for passage in run]
-    return [1.0, *(SPREAD_FADE ** abs(b - a) for a, b in zip(positions, positions[1:], strict=False))]
+    return [1.0, *(SPREAD_FADE ** abs(b - a) for a, b in itertools.pairwise(positions))]
 
 
 def _spread_values(values: Sequence[float], steps: Sequence[float], near: list[float], start: int) -> None:
@@ -255,26 +263,22 @@ def _spread_values(values: Sequence[float], steps: Sequence[float], near: list[f
 
 
 def find_neighbours(ranked: Sequence[PassageScore], most: int, reach: int = SPREAD_REACH) -> tuple[PlaceSpan, ...]:
-    """List the places around the best passages, at most `most` of them, without overlaps: their neighbours may hold the
+    """List the places around the best passages, `most` of them at most, without overlaps: their neighbours may hold the
     answer."""
-    places: dict[Passage, None] = {}
-    spans: dict[object, list[tuple[int, int]]] = {}
+    places: dict[Scope, set[int]] = {}
     for item in ranked[:most]:
-        passage = item.passage
-        spans.setdefault(passage.scope, []).append((max(1, passage.place - reach), passage.place + reach))
-        places.setdefault(passage, None)
-    streams = {passage.scope: passage.scope.stream for passage in places}
-    merged: list[PlaceSpan] = []
-    for scope, stream in sorted(streams.items()):
-        first, last = 0, -1
-        for low, high in sorted(spans[scope]):
-            if low > last + 1:
-                if last > 0:
-                    merged.append(PlaceSpan(stream, first, last))
-                first = low
-            last = max(last, high)
-        merged.append(PlaceSpan(stream, first, last))
-    return tuple(merged)
+        places.setdefault(item.passage.scope, set()).add(item.passage.place)
+    spans: list[PlaceSpan] = []
+    for scope in sorted(places, key=lambda scope: scope.stream):
+        first = last = -1
+        for place in sorted(places[scope]):
+            if last >= 0 and place - reach > last + 1:
+                spans.append(PlaceSpan(scope.stream, first, last))
+                last = -1
+            first = max(0, place - reach) if last < 0 else first
+            last = place + reach
+        spans.append(PlaceSpan(scope.stream, first, last))
+    return tuple(spans)
 
 
 def find_hop_terms(
@@ -284,10 +288,10 @@ def find_hop_terms(
 
     `counts` is of these terms too, as far as it is known; a term without a count is taken as rare."""
     known = {*question.terms, *question.synonyms, *(find_term(name).stem for name in question.about)}
-    weights: Counter[str] = Counter()
+    weights: dict[str, float] = {}
     for item in ranked[:HOP_PASSAGES]:
         for term in dict.fromkeys(passage_terms(item.passage.text)):
             count = counts.get(term, 1)
             if term not in known and count <= total * _HOP_SHARE:
-                weights[term] += item.score * _rarity(count, total)
+                weights[term] = weights.get(term, 0.0) + item.score * _rarity(count, total)
     return tuple(sorted(weights, key=lambda term: (-weights[term], term))[:HOP_TERMS])

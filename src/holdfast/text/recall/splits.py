@@ -1,7 +1,7 @@
 """How a long text is cut into passages.
 
-Laws: the passages in order are the text, without a gap or an overlap. None but the last is empty of characters, none is longer
-than the bound. Cuts are at the best boundary near the end: a paragraph, a line, a sentence, a word.
+Laws: the passages in order are the text, without a gap or an overlap. None is empty or longer than the bound. Cuts are at
+the best boundary: a paragraph, a line, a sentence, a word.
 """
 
 from __future__ import annotations

@@ -27,16 +27,17 @@ _QUESTION_WORDS = word_set(
 )
 """Further words that a question has for its form; an index has them, because they are names and months too."""
 _IRREGULAR_FORMS = (
-    "begin:began,begun bring:brought build:built buy:bought catch:caught choose:chose,chosen come:came do:done draw:drew,drawn "
-    "drink:drank,drunk drive:drove,driven eat:ate,eaten fall:fell,fallen feed:fed feel:felt fight:fought find:found "
-    "fly:flew,flown forget:forgot,forgotten forgive:forgave,forgiven freeze:froze,frozen get:got,gotten give:gave,given "
-    "go:went,gone grow:grew,grown hang:hung hear:heard hide:hid,hidden hold:held keep:kept know:knew,known lay:laid lead:led "
-    "leave:left lend:lent lose:lost make:made mean:meant meet:met pay:paid ride:rode,ridden ring:rang,rung rise:rose,risen "
-    "run:ran say:said see:saw,seen sell:sold send:sent shake:shook,shaken shoot:shot sing:sang,sung sit:sat sleep:slept "
-    "speak:spoke,spoken spend:spent stand:stood steal:stole,stolen stick:stuck swim:swam,swum take:took,taken teach:taught "
-    "tear:tore,torn tell:told think:thought throw:threw,thrown understand:understood wake:woke,woken wear:wore,worn win:won "
+    "begin:began,begun bring:brought build:built buy:bought catch:caught choose:chose,chosen come:came do:done "
+    "draw:drew,drawn drink:drank,drunk drive:drove,driven eat:ate,eaten fall:fell,fallen feed:fed feel:felt "
+    "fight:fought find:found fly:flew,flown forget:forgot,forgotten forgive:forgave,forgiven freeze:froze,frozen "
+    "get:got,gotten give:gave,given go:went,gone grow:grew,grown hang:hung hear:heard hide:hid,hidden hold:held "
+    "keep:kept know:knew,known lay:laid lead:led leave:left lend:lent lose:lost make:made mean:meant meet:met "
+    "pay:paid ride:rode,ridden ring:rang,rung rise:rose,risen run:ran say:said see:saw,seen sell:sold send:sent "
+    "shake:shook,shaken shoot:shot sing:sang,sung sit:sat sleep:slept speak:spoke,spoken spend:spent stand:stood "
+    "steal:stole,stolen stick:stuck swim:swam,swum take:took,taken teach:taught tear:tore,torn tell:told "
+    "think:thought throw:threw,thrown understand:understood wake:woke,woken wear:wore,worn win:won "
     "write:wrote,written child:children person:people man:men woman:women wife:wives life:lives foot:feet tooth:teeth "
-    "mouse:mice knife:knives"
+    "mouse:mice knife:knives "
 )
 _BASES = {
     form: base
@@ -74,55 +75,94 @@ _SYNONYM_GROUPS = (
     "pet dog cat puppy kitten animal",
     "movie film cinema",
     "movie watch see",
-    "book novel read",
+    "book novel read author",
     "travel trip visit vacation journey tour holiday",
-    "job work career profession occupation",
+    "job work career profession occupation role",
     "buy purchase shop order",
     "hobby interest activity pastime enjoy",
-    "class course lesson workshop",
+    "class course lesson workshop training",
     "company firm business employer",
     "home house apartment flat",
-    "car vehicle",
+    "live reside resident",
+    "car vehicle drive",
     "friend buddy pal",
     "mother mom mum",
     "father dad",
+    "grandmother grandma",
+    "grandfather grandpa",
     "parent mother father mom dad",
     "spouse husband wife partner",
+    "relationship partner boyfriend girlfriend marry single date",
     "sibling brother sister",
     "family relative parent mother father sister brother mom dad",
     "doctor physician",
     "illness disease sick condition",
+    "health doctor illness sick",
+    "medicine medication pill drug",
     "meal dinner lunch breakfast food",
+    "eat food meal restaurant",
+    "restaurant cafe",
     "recipe cook bake dish",
+    "drink beer wine coffee tea",
     "music song band concert",
+    "instrument guitar piano violin drum",
     "sport exercise workout gym",
+    "run race marathon",
     "game play",
     "city town",
     "country nation",
+    "flight fly plane airport",
+    "hotel stay",
     "phone mobile cellphone",
     "laptop computer",
     "photo picture image",
     "gift present",
     "money pay cost price salary",
+    "budget spend cost",
     "start begin",
+    "stop quit",
     "finish complete end",
     "organize host arrange",
+    "event festival fair conference",
     "join participate attend",
     "like love enjoy favorite prefer",
+    "hate dislike",
     "fear afraid scared",
     "happy glad joy excited",
     "sad upset unhappy",
+    "feel emotion",
     "help support assist",
     "injury hurt injured",
+    "accident crash",
     "degree university college school study",
+    "teacher professor",
+    "learn study",
+    "exam test",
     "plan intend",
+    "goal dream aim",
     "recommend suggest recommendation suggestion advice",
-    "stress destress relax",
+    "stress relax",
     "receive get",
     "marry wedding marriage",
     "baby pregnant birth",
     "move relocate",
+    "birthday born age",
+    "clothes clothing dress shirt jacket shoe",
+    "garden plant flower",
+    "art paint draw",
+    "religion church faith",
+    "volunteer charity donate",
+    "colleague coworker",
+    "boss manager",
+    "meeting appointment",
+    "problem issue trouble",
+    "fix repair",
+    "error bug",
+    "deadline due",
     "big large",
+    "small little",
+    "quick fast",
+    "name call",
     "talk speak chat discuss conversation",
 )
 
