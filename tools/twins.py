@@ -1,7 +1,7 @@
 """Generate the async twins of sessions, facets and ledgers: `python tools/twins.py` (`make twins`).
 
-`runtime/{facets,ledgers,memory,sessions}.py` are written by hand and block. Each has a twin `runtime/async_*.py` with the same
-methods as coroutines. A test compares the twins with the output of this tool.
+`runtime/{facets,ledgers,memory,sessions}.py` are written by hand and block. Each has a twin `runtime/async_*.py` with the
+same methods as coroutines. A test compares the twins with the output of this tool.
 """
 
 from __future__ import annotations

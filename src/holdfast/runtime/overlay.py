@@ -56,7 +56,7 @@ class Overlay:
             "snapshot": self._find_snapshot,
             "rows": self._find_rows,
             "search": self._search,
-            **OverlayIndex(self._memory, self._bases).methods,
+            **OverlayIndex(self._memory, self._bases, self._erased).methods,
         }
 
     def wrap(self, flow: Flow[T]) -> Flow[T]:

@@ -1,19 +1,20 @@
-"""Passages and deliveries of an overlay: those of its own streams are in memory, all others are read below.
+"""Passages and deliveries of an overlay: those of its new streams are in memory, all others are read below.
 
-Laws: nothing is taken, forgotten or delivered in the store below. Only the index of a stream that is not in memory is
-caught up there: it follows the log, and says nothing that the log below does not say.
+Laws: nothing is taken, forgotten or delivered in the store below. Only the index of a stream that is below is caught up
+there: it follows the log, and says nothing that the log below does not say. What a stream below gets in memory is not
+searched, and what is erased of it in memory is not found.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from holdfast.flows.effects import Flow, StoreCall
-from holdfast.model import limits
+from holdfast.model.log import StreamHead
 from holdfast.model.memory.passages import (
     IndexMark,
     Passage,
@@ -34,10 +35,16 @@ from holdfast.storage.memory import MemoryStore
 class OverlayIndex:
     """Answers the calls of PassageIndex and DeliveryQueue over a store below."""
 
-    def __init__(self, memory: MemoryStore, own: Collection[StreamId]) -> None:
-        """`own` are the streams that are in memory; it grows."""
+    def __init__(
+        self,
+        memory: MemoryStore,
+        bases: Mapping[StreamId, StreamHead],
+        erased: Mapping[StreamId, Collection[int]],
+    ) -> None:
+        """`bases` are where the streams in memory continue those below, `erased` the events below that are erased here."""
         self._memory = memory
-        self._own = own
+        self._bases = bases
+        self._erased = erased
         self.methods: dict[str, Callable[..., Flow[Any]]] = {
             "index_passages": self._index,
             "index_marks": self._find_marks,
@@ -57,22 +64,33 @@ class OverlayIndex:
 
         return answer
 
+    def _is_new(self, stream: StreamId) -> bool:
+        return stream in self._bases and not self._bases[stream].version
+
     def _below(self, visible: PassageFilter) -> PassageFilter:
-        """What may be seen below: nothing of the streams in memory."""
-        spans = tuple(span for span in visible.spans if span.stream not in self._own)
-        replaced = tuple(StreamSpan(stream, 0, limits.WHOLE_NUMBER) for stream in self._own if stream.kind == "session")
-        return msgspec.structs.replace(visible, spans=spans, hidden=(*visible.hidden, *replaced))
+        """What may be seen below: nothing that is erased here."""
+        spans = tuple(span for span in visible.spans if not self._is_new(span.stream))
+        erased = (StreamSpan(stream, seq, seq) for stream, seqs in self._erased.items() for seq in sorted(seqs))
+        return msgspec.structs.replace(visible, spans=spans, hidden=(*visible.hidden, *erased))
 
     def _index(self, batch: PassageBatch) -> Flow[bool]:
-        if batch.stream in self._own:
+        if self._is_new(batch.stream):
             return self._memory.index_passages(batch)
-        stored: bool = yield StoreCall("index_passages", (batch,))
+        last = self._bases[batch.stream].version if batch.stream in self._bases else batch.mark.version
+        if batch.before is not None and batch.before.version >= last:
+            return True
+        below = msgspec.structs.replace(
+            batch,
+            mark=msgspec.structs.replace(batch.mark, version=min(batch.mark.version, last)),
+            passages=tuple(one for one in batch.passages if one.passage.seq <= last),
+        )
+        stored: bool = yield StoreCall("index_passages", (below,))
         return stored
 
     def _find_marks(self, streams: Sequence[StreamId]) -> Flow[dict[StreamId, IndexMark]]:
-        others = [stream for stream in streams if stream not in self._own]
+        others = [stream for stream in streams if not self._is_new(stream)]
         below: dict[StreamId, IndexMark] = (yield StoreCall("index_marks", (others,))) if others else {}
-        return below | self._memory.index_marks([stream for stream in streams if stream in self._own])
+        return below | self._memory.index_marks([stream for stream in streams if self._is_new(stream)])
 
     def _match(self, query: PassageQuery) -> Flow[PassageMatches]:
         own = self._memory.match_passages(query)
@@ -91,8 +109,8 @@ class OverlayIndex:
     def _find_neighbours(
         self, visible: PassageFilter, places: Sequence[PlaceSpan], limit: int
     ) -> Flow[tuple[Passage, ...]]:
-        others = [span for span in places if span.stream not in self._own]
-        own = self._memory.passages_at(visible, [span for span in places if span.stream in self._own], limit)
+        others = [span for span in places if not self._is_new(span.stream)]
+        own = self._memory.passages_at(visible, [span for span in places if self._is_new(span.stream)], limit)
         below: tuple[Passage, ...] = ()
         if others:
             below = yield StoreCall("passages_at", (self._below(visible), others, limit))

@@ -127,8 +127,8 @@ def _build_passage(
 def build_situation_passages(
     scope: Scope, mark: IndexMark, fields: Mapping[FieldName, tuple[int, int, str]]
 ) -> tuple[IndexedPassage, ...]:
-    """What a conversation had come to, a passage for each field: the event that set it, its time, and its text. Whoever erases
-    one of these events erases the passage of that field."""
+    """What a conversation had come to, a passage for each field. `fields` has the event that set it, its time and its text:
+    whoever erases that event erases the passage."""
     kind: PassageKind = "situation"
     passages: list[IndexedPassage] = []
     for number, name in enumerate(FIELDS):

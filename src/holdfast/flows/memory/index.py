@@ -151,7 +151,7 @@ def take_history(engine: EngineContext, offload: Offload) -> Flow[int]:
         mark = yield from index_stream(engine, scope, offload.last)
         if mark.version == before:
             break
-    yield from _index_situation(engine, offload)
+    yield from _index_situation(offload)
     hidden = yield from _find_hidden_spans(stream, offload)
     return (yield from effects.take_passages(StreamSpan(stream, offload.first, offload.last), hidden))
 
@@ -166,7 +166,7 @@ def _find_hidden_spans(stream: StreamId, offload: Offload) -> Flow[list[StreamSp
     ]
 
 
-def _index_situation(engine: EngineContext, offload: Offload) -> Flow[None]:
+def _index_situation(offload: Offload) -> Flow[None]:
     """Index what the conversation had come to. The mark does not move."""
     fields = yield from find_situation(offload)
     if not fields:

@@ -316,7 +316,7 @@ def count_passages(engine: EngineContext, reader: MemoryReader) -> Flow[PassageT
 
 
 def build_reader(context: SessionContext, state: SessionState) -> MemoryReader:
-    """Who asks in a session: its user, with the permissions of its identity. Only a session with a memory has the user's."""
+    """Who asks in a session: its user, with its permissions. Without a memory, nothing of the user is asked for."""
     user = state.identity.user_id if state.has_memory else ""
     return MemoryReader(
         tenant=context.scope.tenant, user=user, permissions=writer_for(context.engine, state.identity).permissions

@@ -1,6 +1,6 @@
 """Forget: remove a user, a session or some messages from long-term memory.
 
-Laws: what waits in the outbox is forgotten too, so that no worker brings it back. Facts and sessions are erased by their own
+Laws: what waits in the outbox is forgotten too, so that no worker brings it back. Facts and sessions have their own
 calls. A memory of the caller forgets first: if it fails, the call fails, and can be repeated.
 """
 
