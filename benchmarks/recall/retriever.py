@@ -9,6 +9,7 @@ chat and question, RECALL_EMBEDDER one of its embedders.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import pickle
@@ -19,9 +20,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from holdfast.adapters.tokens import ExactCounter
 from holdfast.model.content import Role
 from holdfast.model.memory.passages import Passage, PassageKey, PlaceSpan
 from holdfast.model.names import Scope, StreamId
+from holdfast.text.recall.choice import choose_passages
 from holdfast.text.recall.question import RecallQuestion, parse_question
 from holdfast.text.recall.scores import HOP_PASSAGES, PassageScore, find_hop_terms, find_neighbours, score_passages
 from holdfast.text.recall.splits import split_passages
@@ -31,6 +34,8 @@ CANDIDATES = 400
 VECTOR_CANDIDATES = 200
 NEIGHBOURS_OF = 60
 DATED = 150
+HEADING_TOKENS = 8
+"""What the evaluator takes for the date above the passages of a session, at most."""
 DAY_US = 86_400_000_000
 
 
@@ -40,6 +45,9 @@ class ChatIndex:
     def __init__(self, chat: dict[str, Any], *, one_session: bool = False) -> None:
         self.chat_id: str = chat["id"]
         self.turns: dict[PassageKey, str] = {}
+        self.parts: Counter[str] = Counter()
+        """How many passages each turn has."""
+        self.questions: dict[str, RecallQuestion] = {}
         self.passages: list[Passage] = []
         self.postings: dict[str, list[int]] = defaultdict(list)
         self.by_place: dict[StreamId, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -70,6 +78,7 @@ class ChatIndex:
         number = len(self.passages)
         self.passages.append(passage)
         self.turns[passage.key] = turn["id"]
+        self.parts[turn["id"]] += 1
         for term in set(passage_terms(text)):
             self.postings[term].append(number)
         self.by_place[passage.scope.stream][place].append(number)
@@ -129,6 +138,7 @@ _INDEXES: dict[str, ChatIndex] = {}
 _RANKED: dict[tuple[str, str], list[PassageScore]] = {}
 _HOP = os.environ.get("RECALL_HOP", "1") == "1"
 _COSINES: dict[str, Any] = {}
+_COUNTER = ExactCounter()
 PURE_MS: list[float] = []
 if os.environ.get("RECALL_COSINES"):
     _COSINES = pickle.loads(Path(os.environ["RECALL_COSINES"]).read_bytes())[os.environ["RECALL_EMBEDDER"]]
@@ -138,7 +148,7 @@ def index(chat: dict[str, Any]) -> None:
     _INDEXES[chat["id"]] = ChatIndex(chat, one_session=os.environ.get("RECALL_SESSIONS") == "one")
 
 
-def retrieve(chat: dict[str, Any], question_text: str, budget_tokens: int) -> list[Any]:  # noqa: ARG001
+def retrieve(chat: dict[str, Any], question_text: str, budget_tokens: int) -> list[Any]:
     """The turns for a question, best first. A part of a long turn is a piece."""
     known = _INDEXES[chat["id"]]
     key = (chat["id"], question_text)
@@ -146,14 +156,26 @@ def retrieve(chat: dict[str, Any], question_text: str, budget_tokens: int) -> li
         question = parse_question(question_text, asked_us=known.asked_us, participants=known.speakers)
         cosines = _COSINES[chat["id"]][("I", question_text)] if _COSINES else None
         start = time.process_time()
+        known.questions[question_text] = question
         _RANKED[key] = rank_chat(known, question, cosines, hop=_HOP)
         PURE_MS.append((time.process_time() - start) * 1000)
-    whole = Counter(known.turns.values())
+    chosen = choose_passages(
+        _RANKED[key],
+        budget_tokens,
+        lambda passage: _count_tokens(f"{passage.speaker}: {passage.text}\n"),
+        heading=lambda passage: HEADING_TOKENS,  # noqa: ARG005
+        asks_assistant=known.questions[question_text].asks_assistant,
+    )
     items: list[Any] = []
-    for item in _RANKED[key]:
+    for item in chosen:
         turn = known.turns[item.passage.key]
-        items.append(turn if whole[turn] == 1 else {"text": item.passage.text, "turns": [turn]})
+        items.append(turn if known.parts[turn] == 1 else {"text": item.passage.text, "turns": [turn]})
     return items
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _count_tokens(text: str) -> int:
+    return _COUNTER.count(text)
 
 
 def drop(chat: dict[str, Any]) -> None:

@@ -45,7 +45,14 @@ from holdfast.model.sessions.layers import Identity
 from holdfast.model.state import SessionState
 from holdfast.text.recall.choice import choose_passages
 from holdfast.text.recall.question import RecallQuestion, parse_question
-from holdfast.text.recall.scores import PassageScore, find_hop_terms, find_neighbours, score_passages
+from holdfast.text.recall.scores import (
+    HOP_PASSAGES,
+    PassageScore,
+    find_hop_terms,
+    find_neighbours,
+    score_passages,
+)
+from holdfast.text.recall.terms import passage_terms
 
 T = TypeVar("T")
 
@@ -55,6 +62,10 @@ _SEARCH_TOKENS = 4_000
 """The passages among which the best handle is looked for."""
 _NEAR_HITS = 60
 """The best passages whose neighbours are looked at."""
+HEADING_TOKENS = 12
+"""What the line with the date and the session takes, before the first passage of a session."""
+_DAY_CANDIDATES = 150
+"""Passages of the days that a question names, whatever their words."""
 _VECTOR_CANDIDATES = 200
 """Passages that are compared by meaning for one question."""
 
@@ -83,10 +94,16 @@ def recall(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnswer]:
 
 def _ask_index(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnswer]:
     ranked = yield from rank_passages(engine, request)
-    costs = {one.passage.key: line_tokens(engine, one.passage) for one in ranked}
-    asks_assistant = _parse(engine, request, ()).asks_assistant
-    chosen = choose_passages(ranked, request.budget, lambda passage: costs[passage.key], asks_assistant=asks_assistant)
-    recalled = tuple(build_recalled(one.passage, costs[one.passage.key], one.score, one.reason) for one in chosen)
+    chosen = choose_passages(
+        ranked,
+        request.budget,
+        functools.partial(line_tokens, engine),
+        heading=lambda _: HEADING_TOKENS,
+        asks_assistant=_parse(engine, request, ()).asks_assistant,
+    )
+    recalled = tuple(
+        build_recalled(one.passage, line_tokens(engine, one.passage), one.score, one.reason) for one in chosen
+    )
     return MemoryAnswer(
         query=request.query,
         budget=request.budget,
@@ -98,29 +115,41 @@ def _ask_index(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnsw
 
 
 def rank_passages(engine: EngineContext, request: RecallRequest) -> Flow[Sequence[PassageScore]]:
-    """The visible passages that fit a question, best first."""
+    """The visible passages that fit a question, best first.
+
+    Candidates are those with its words, those of the days that it names, and those near it in meaning; then their
+    neighbours, and what a second search finds with the words of the best ones."""
     visible = request.visible
     if not (visible.user or visible.spans):
         return ()
-    matches = yield from _match(visible, _parse(engine, request, ()).search_terms)
-    similar = yield from _match_meaning(engine, request)
-    pool = {passage.key: passage for passage in matches.passages}
-    pool |= {passage.key: passage for passage, _ in similar}
+    asked = _parse(engine, request, ())
+    matches = yield from _match(visible, asked.search_terms, limits.RECALL_CANDIDATES)
+    similar = yield from _match_meaning(engine, request, asked)
+    dated = yield from _read_days(visible, asked)
+    pool = {each.key: each for each in (*matches.passages, *dated, *(each for each, _ in similar))}
     similarities = {passage.key: cosine for passage, cosine in similar}
     question = _parse(engine, request, pool.values())
+    counts, total = dict(matches.counts), max(matches.total, len(pool))
+    ranked = score_passages(question, pool.values(), counts, total, similarities)
+    pool |= yield from _read_neighbours(visible, ranked)
+    best = dict.fromkeys(term for one in ranked[:HOP_PASSAGES] for term in passage_terms(one.passage.text))
+    counts |= (yield from _match(visible, [term for term in best if term not in counts], 1)).counts
+    hop = find_hop_terms(question, ranked, counts, total)
+    second = yield from _match(visible, hop, limits.RECALL_CANDIDATES // 4)
+    pool |= {passage.key: passage for passage in second.passages}
+    return score_passages(question, pool.values(), counts, total, similarities, hop)
 
-    counts, total, hop = dict(matches.counts), matches.total, tuple[str, ...]()
 
-    def score() -> list[PassageScore]:
-        return score_passages(question, pool.values(), counts, total, similarities, hop)
-
-    pool |= yield from _read_neighbours(visible, score())
-    hop = find_hop_terms(question, score(), counts, total)
-    if hop:
-        second = yield from _match(visible, hop)
-        pool |= {passage.key: passage for passage in second.passages}
-        counts |= second.counts
-    return score()
+def _read_days(visible: PassageFilter, question: RecallQuestion) -> Flow[list[Passage]]:
+    """The passages of the days that a question names, whatever their words."""
+    passages: list[Passage] = []
+    for since_us, until_us in question.time_spans:
+        since = since_us if visible.since_us is None else max(since_us, visible.since_us)
+        until = until_us - 1 if visible.until_us is None else min(until_us - 1, visible.until_us)
+        if since <= until:
+            days = msgspec.structs.replace(visible, since_us=since, until_us=until)
+            passages += yield from effects.recent_passages(days, _DAY_CANDIDATES)
+    return passages
 
 
 def _parse(engine: EngineContext, request: RecallRequest, passages: Iterable[Passage]) -> RecallQuestion:
@@ -133,16 +162,18 @@ def _parse(engine: EngineContext, request: RecallRequest, passages: Iterable[Pas
     )
 
 
-def _match(visible: PassageFilter, terms: Sequence[str]) -> Flow[PassageMatches]:
+def _match(visible: PassageFilter, terms: Sequence[str], limit: int) -> Flow[PassageMatches]:
     if not terms:
         return PassageMatches(passages=(), counts={}, total=0)
-    query = PassageQuery(visible=visible, terms=tuple(terms)[: limits.SEARCH_WORDS], limit=limits.RECALL_CANDIDATES)
+    query = PassageQuery(visible=visible, terms=tuple(terms)[: limits.SEARCH_WORDS], limit=limit)
     return (yield from effects.match_passages(query))
 
 
-def _match_meaning(engine: EngineContext, request: RecallRequest) -> Flow[tuple[tuple[Passage, float], ...]]:
+def _match_meaning(
+    engine: EngineContext, request: RecallRequest, question: RecallQuestion
+) -> Flow[tuple[tuple[Passage, float], ...]]:
     """The passages nearest in meaning. Without an embedder, or if it fails, there are none, and words alone decide."""
-    embedder, text = engine.embedder, request.query[: limits.QUERY_CHARS]
+    embedder, text = engine.embedder, question.meaning
     if embedder is None or not text.strip():
         return ()
     try:

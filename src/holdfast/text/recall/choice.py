@@ -14,6 +14,8 @@ from holdfast.text.recall.scores import PassageScore
 
 ASSISTANT_SHARE = 4
 """What the assistant and tools said takes at most one part of so many of the budget."""
+_TOKEN_CHARS = 12
+"""No token of a passage has more characters, on the average."""
 
 
 def choose_passages(
@@ -32,6 +34,8 @@ def choose_passages(
     left, assistant_left = budget, budget if asks_assistant else budget // ASSISTANT_SHARE
     for item in ranked:
         passage = item.passage
+        if len(passage.text) > left * _TOKEN_CHARS:  # counting is slow, and most of what is left does not fit
+            continue
         tokens = cost(passage) + (0 if passage.scope in shown else heading(passage))
         is_user = passage.role == "user" or passage.kind != "message"
         if tokens > left or (not is_user and tokens > assistant_left):
