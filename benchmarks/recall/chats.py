@@ -117,7 +117,9 @@ def measure_packs(bench: Bench, chats: Sequence[dict[str, Any]]) -> Table:
                 ratio=Spread.of([100 * sum(shares[True]) / len(shares[True])]),
             )
         )
-    note = "A turn is in a pack if its text is, whole. The history takes what it may; recall has a quarter of the budget."
+    note = (
+        "A turn is in a pack if its text is, whole. The history takes what it may; recall has a quarter of the budget."
+    )
     title = f"evidence in session.pack(budget={PACK_BUDGET:,}) of one long session, %"
     return Table(name="recall", title=title, ours="with memory", theirs="without", lines=lines, notes=[note])
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import holdfast
-from holdfast import ports
+from holdfast import models, ports
 
 PACKAGE = Path(holdfast.__file__).parent
 BUILT_BY_ENGINE = ("holdfast.runtime.", "holdfast.render.")
@@ -40,7 +40,7 @@ def public_names() -> dict[str, Any]:
     The errors are not among them: they have a page of their own."""
     modules = [member for name in holdfast.__all__ if isinstance(member := getattr(holdfast, name), types.ModuleType)]
     names: dict[str, Any] = {}
-    for module in (holdfast, *modules):
+    for module in (holdfast, *modules, models):
         for name in module.__all__ if module is not holdfast.errors else ():
             member = getattr(module, name)
             if not isinstance(member, types.ModuleType) and not any(member is each for each in names.values()):

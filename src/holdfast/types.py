@@ -39,7 +39,7 @@ from holdfast.model.history.ranges import LedgerFacts
 from holdfast.model.history.views import HistoryView, Summary, SummaryDraft, TranscriptView
 from holdfast.model.history.withdrawals import Restoration, Withdrawal
 from holdfast.model.log import FeedEvent, FeedPage, StoredEvent, StoreTotals
-from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryReport
+from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryOutcome, DeliveryReport
 from holdfast.model.memory.passages import MemorySubject, PassageKey, PassageTotals
 from holdfast.model.memory.recall import (
     ForgetReport,
@@ -58,6 +58,8 @@ from holdfast.model.packs.pack import (
     PackDiff,
     PackRecord,
     PackRequest,
+    PassageTrace,
+    PassageUse,
     TokenSummary,
 )
 from holdfast.model.policy import AuthorityLadder
@@ -97,6 +99,7 @@ __all__ = [
     "Data",
     "Delivery",
     "DeliveryBacklog",
+    "DeliveryOutcome",
     "DeliveryReport",
     "Deltas",
     "Dispute",
@@ -155,6 +158,8 @@ __all__ = [
     "Part",
     "PassageKey",
     "PassageTotals",
+    "PassageTrace",
+    "PassageUse",
     "PendingWork",
     "PlanFigures",
     "PlanStep",

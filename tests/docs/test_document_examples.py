@@ -418,3 +418,16 @@ def test_004_a_new_session_knows_what_the_users_ledger_knows() -> None:
     first.end()
     second = engine.create_session("second", identity=ADA, ledgers=[ledger.id])
     assert "favourite drink: green tea" in second.pack("What may I offer you?").text
+
+
+def test_004_a_new_session_knows_what_an_earlier_one_left_to_memory() -> None:
+    engine = holdfast.open("memory:")
+    first = engine.session("first", user="ada", memory=True, create=True)
+    first.record("user", "My address is 4 Fir Road. I drink tea in the garden.")
+    first.end()
+    assert engine.memory.deliver().facts == 1
+    second = engine.session("second", user="ada", memory=True, create=True)
+    shown = second.pack("Where shall I serve the tea?").text
+    assert "address: 4 Fir Road" in shown
+    assert "> ada: My address is 4 Fir Road. I drink tea in the garden." in shown
+    assert "garden" not in engine.session("third", user="bo", memory=True, create=True).pack("Where is the tea?").text

@@ -93,7 +93,8 @@ class MemoryContract:
 
     @pytest.fixture
     def memory(self) -> Memory:
-        raise NotImplementedError("define the fixture `memory`")
+        """Override this: return a new, empty memory."""
+        pytest.fail("define the fixture `memory`: it returns a new, empty memory")
 
     def finish(self, answer: Any) -> Any:
         """The answer of a method; a coroutine is run. Override this if your memory needs one event loop for all calls."""
