@@ -43,7 +43,6 @@ NAMES = (
     "telemetry",
     "structure",
     "recall",
-    "recall_index",
 )
 
 

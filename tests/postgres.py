@@ -25,7 +25,8 @@ _EMPTY = (
     "DELETE FROM handle_rows; DELETE FROM page_rows; DELETE FROM token_rows; DELETE FROM ledger_rows; "
     "DELETE FROM entry_rows; DELETE FROM chunk_rows; "
     "DELETE FROM fact_rows; DELETE FROM depend_rows; DELETE FROM mention_rows; DELETE FROM bodies; DELETE FROM pieces; "
-    "DELETE FROM passages; DELETE FROM passage_words; DELETE FROM passage_shelves; DELETE FROM passage_marks; "
+    "DELETE FROM passages; DELETE FROM passage_words; DELETE FROM passage_drafts; "
+    "DELETE FROM passage_shelves; DELETE FROM passage_marks; "
     "DELETE FROM passage_vectors; DELETE FROM deliveries; "
     "DELETE FROM blobs; UPDATE store SET projection = 0"
 )

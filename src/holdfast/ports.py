@@ -6,12 +6,12 @@ The contract of the event store is described here, and tested for any backend by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from holdfast.model.content import BlobRef, Body, Text
-from holdfast.model.facts.detection import Observation, Proposal
+from holdfast.model.facts.detection import Observation
 from holdfast.model.facts.fact import FactQuery
 from holdfast.model.history.prices import Prices
 from holdfast.model.history.views import SummaryDraft
@@ -35,7 +35,7 @@ from holdfast.model.memory.passages import (
 from holdfast.model.memory.recall import ForgetReport, MemoryRange, MemoryReader, RecalledPassage, SessionHistory
 from holdfast.model.names import StreamId
 from holdfast.model.rows import BY_KEY, ColumnValues, FactRow, Row, RowOrder
-from holdfast.model.sessions.model_uses import MeteredAnswer
+from holdfast.model.sessions.model_uses import ProposalAnswer, SummaryAnswer
 
 R = TypeVar("R", bound=Row)
 
@@ -338,7 +338,7 @@ class Summarizer(Protocol):
     prices: Prices | None
     """The prices of the model; None if it costs nothing."""
 
-    def summarize(self, draft: SummaryDraft, tokens: int) -> str | MeteredAnswer[str]:
+    def summarize(self, draft: SummaryDraft, tokens: int) -> SummaryAnswer | Awaitable[SummaryAnswer]:
         """Return a summary of `draft.items` with at most so many tokens. `draft.text` has them as plain text. A coroutine
         function needs an engine of open_async(). What a MeteredAnswer says it cost is recorded in the session."""
 
@@ -347,7 +347,7 @@ class PrefixSummarizer(Summarizer, Protocol):
     """A summarizer that also takes the pack of the last model call. Its request can begin with the same bytes, which the
     provider has in its cache."""
 
-    def summarize_pack(self, draft: SummaryDraft, tokens: int, pack: Any) -> str | MeteredAnswer[str]:
+    def summarize_pack(self, draft: SummaryDraft, tokens: int, pack: Any) -> SummaryAnswer | Awaitable[SummaryAnswer]:
         """As `summarize`. `pack` is the pack that was passed to `context.prepare()`."""
 
 
@@ -357,7 +357,7 @@ class Detector(Protocol):
     name: str
     """Stored with its proposals."""
 
-    def detect(self, observation: Observation) -> tuple[Proposal, ...] | MeteredAnswer[tuple[Proposal, ...]]:
+    def detect(self, observation: Observation) -> ProposalAnswer | Awaitable[ProposalAnswer]:
         """Return the changes that the message seems to state. A coroutine function needs an engine of open_async(). What a
         MeteredAnswer says it cost is recorded in the session."""
 
@@ -403,6 +403,6 @@ class Extractor(Protocol):
     name: str
     """Stored with its proposals."""
 
-    def extract(self, observation: Observation) -> tuple[Proposal, ...] | MeteredAnswer[tuple[Proposal, ...]]:
+    def extract(self, observation: Observation) -> ProposalAnswer | Awaitable[ProposalAnswer]:
         """Return the facts in `observation.message`, a message of the user; the messages before it are its context. It may
         be a coroutine function, and return a MeteredAnswer, as a detector may."""

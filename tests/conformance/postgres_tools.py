@@ -15,10 +15,19 @@ from psycopg import conninfo, sql
 import holdfast
 from holdfast import errors
 from holdfast.model.log import Append, AppendResult
+from holdfast.model.memory.passages import (
+    IndexMark,
+    PassageBatch,
+    PassageFilter,
+    PassageQuery,
+    StreamSpan,
+    VectorQuery,
+)
 from holdfast.runtime.engine import Engine
 from holdfast.storage.postgres import log
 from holdfast.storage.postgres.connect import parse_address
 from holdfast.storage.postgres.log import SQL, Operation
+from holdfast.testing.contract_passages import passage_of
 from tests.postgres import base_url, fresh_url
 
 T = TypeVar("T")
@@ -176,7 +185,28 @@ def exercise_tenant(engine: Engine) -> None:
         idle.record("user", "Still there?")
     exercise_frames(engine)
     exercise_facts(engine)
+    exercise_passages(engine, many.scope)
     assert {row.session for row in engine.sessions()} == {"trip", "many", "frames", "facts"}
+
+
+def exercise_passages(engine: Engine, scope: holdfast.types.Scope) -> None:
+    """Passages of a session are stored, taken, found, given a vector; and an entry of the outbox is claimed."""
+    store: Any = engine.store
+    words, others = passage_of(scope.stream, 2, "lion"), passage_of(scope.stream, 3, "lion")
+    batch = PassageBatch(stream=scope.stream, before=None, mark=IndexMark(version=3), passages=(words, others))
+    assert store.index_passages(batch)
+    assert store.take_passages(StreamSpan(scope.stream, 1, 2)) == 1
+    store.put_vectors("e", [(words.passage.key, (1.0, 0.0))])
+    visible = PassageFilter(tenant=scope.tenant, user="ada")
+    found = store.match_passages(PassageQuery(visible=visible, terms=("lion",), limit=9))
+    ((nearest, _),) = store.match_vectors(VectorQuery(visible=visible, embedder="e", vector=(1.0, 0.0), limit=9))
+    assert found.passages == (nearest,) == store.recent_passages(visible, 9)
+    again = engine.create_session("claimed", actor="ada")
+    again.record("user", "Remember this.")
+    again.reset("anew")
+    again.destroy("over", offload=False)
+    (claimed,) = store.claim_offloads(scope.tenant, owner="w", now_us=1, lease_us=1, limit=9)
+    assert claimed.offload.scope.session == "claimed"
 
 
 def exercise_frames(engine: Engine) -> None:

@@ -67,3 +67,14 @@ def retry_one_key(path: str, number: int) -> tuple[str, bool]:
     answer = store.append(append_of(write_to(SHARED, 0, b"%d" % number), key="key"))
     store.close()
     return answer.events[0].id, answer.repeated
+
+
+def claim_entries(path: str, number: int) -> list[str]:
+    """Claim entries of the outbox until none is due. Returns their keys."""
+    store = SqliteStore(path)
+    _start.wait(START_TIMEOUT_S)
+    keys: list[str] = []
+    while claimed := store.claim_offloads("acme", owner=f"w{number}", now_us=100, lease_us=1_000, limit=3):
+        keys += (each.offload.key for each in claimed)
+    store.close()
+    return keys

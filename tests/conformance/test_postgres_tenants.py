@@ -40,7 +40,7 @@ from holdfast.model.rows import (
     TokenRow,
 )
 from holdfast.runtime.engine import Engine
-from holdfast.storage.postgres import log
+from holdfast.storage.postgres import log, passages
 from holdfast.storage.postgres.blobs import PostgresBlobs
 from holdfast.storage.postgres.log import SQL
 from holdfast.storage.postgres.store import PostgresStore
@@ -65,7 +65,9 @@ NOT_A_TENANTS = {"store", "migrations"}
 """Tables that hold nothing of any tenant."""
 
 TENANT_TABLES = (
-    "streams", "events", "keys", "snapshots", *(table.table for table in TABLES), "fact_words", "bodies", "pieces", "blobs",
+    "streams", "events", "keys", "snapshots", *(table.table for table in TABLES), "fact_words", "passage_shelves",
+    "passages", "passage_words", "passage_drafts", "passage_marks", "passage_vectors", "deliveries", "bodies", "pieces",
+    "blobs",
 )  # fmt: skip
 
 
@@ -682,3 +684,34 @@ def test_a_password_is_in_no_representation() -> None:
         assert isinstance(engine.store, PostgresStore)
         for each in (engine, engine.store, engine._blob_store, engine.store.role_status, engine.store.address):
             assert SECRET not in f"{each} {each!r}"
+
+
+PASSAGE_STATEMENTS: dict[str, tuple[tuple[Any, ...], str, str]] = {
+    "term_rows": (([1, 2], ["lion", "zebra"], "a", 5), "passage_words_pkey", "term"),
+    "term_counts": (([1, 2], ["lion", "zebra"], "a", 5), "passage_words_pkey", "term"),
+    "draft_rows": (([1, 2], "a", ["lion"]), "passage_drafts_pkey", "shelf_no"),
+    "passages_by_row": (([1, 2], "a", "a"), "passages_pkey", "row_no"),
+    "passages_by_key": (([1], [2], [0], "a", "a"), "passages_by_key", "part"),
+    "passages_by_place": (([1], [2], [3], "a", "a"), "passages_by_key", "stream_no"),
+    "newest_of_shelves": (([1], 0, 1 << 60, "a", 9, 0), "passages_by_time", "time_us"),
+    "vectors_of_shelf": ((1, 0, 1 << 60, 0, -1, "a", 9, "e", "a"), "passages_by_time", "time_us"),
+}
+"""Statements for passages, with the index that each must use, and the column that it must look up there."""
+
+
+@pytest.mark.parametrize("name", PASSAGE_STATEMENTS)
+def test_passages_are_found_by_an_index_behind_the_policies(session: RawConnection, name: str) -> None:
+    """As a role that owns nothing: a condition that might leak is not looked up in any index there."""
+    values, index, column = PASSAGE_STATEMENTS[name]
+    act_for(session, "a")
+    statement = passages.SQL[name]
+    for number in range(len(values)):
+        statement = statement.replace("%b", f"${number + 1}", 1)
+    session.execute(sql.SQL("PREPARE asked AS {}").format(sql.SQL(statement)))
+    explain = sql.SQL("EXPLAIN (FORMAT JSON) EXECUTE asked ({})").format(sql.SQL(", ").join(map(sql.Literal, values)))
+    (((plan,),),) = session.execute(explain).fetchall()
+    session.rollback()
+    session.execute("DEALLOCATE asked")
+    found = [node.get("Index Cond", "") for node in nodes(plan["Plan"]) if node.get("Index Name") == index]
+    assert any(column in condition for condition in found), plan
+    assert not [node for node in nodes(plan["Plan"]) if node["Node Type"] == "Seq Scan"], plan

@@ -11,10 +11,20 @@ import apsw
 
 from holdfast.storage.sqlite.migrate import shipped_migrations
 from holdfast.storage.sqlite.store import SqliteStore
-from holdfast.testing.appends import all_events, assert_sound, positions_in_feed_order, stream_events
+from holdfast.testing.appends import (
+    all_events,
+    append_of,
+    assert_sound,
+    outbox_row,
+    positions_in_feed_order,
+    session_stream,
+    stream_events,
+    write_to,
+)
 from tests.conformance.sqlite_workers import (
     SHARED,
     append_shared_and_own,
+    claim_entries,
     open_and_append,
     retry_one_key,
     run_in_processes,
@@ -104,3 +114,15 @@ def test_a_handle_carried_over_a_fork_is_found_out_and_the_parent_goes_on(tmp_pa
     path = tmp_path / "agent.db"
     subprocess.run([sys.executable, "-c", FORKING, str(path)], check=True, timeout=60)
     assert not path.with_name("agent.db.copy").exists()
+
+
+def test_processes_share_the_entries_of_the_outbox(tmp_path: Path) -> None:
+    path = str(tmp_path / "agent.db")
+    store = SqliteStore(path)
+    for number in range(10):
+        stream = session_stream(str(number))
+        store.append(append_of(write_to(stream, 0, rows=[outbox_row(stream, entry) for entry in range(1, 6)])))
+    keys = [key for keys in run_in_processes(3, claim_entries, path) for key in keys]
+    assert len(keys) == len({*keys}) == 50
+    assert len(store.claim_offloads("acme", owner="w", now_us=1_100, lease_us=1, limit=99)) == 50
+    store.close()

@@ -225,19 +225,19 @@ def test_a_worker_killed_at_any_step_loses_and_doubles_nothing(kind: str, memory
         assert steps[-1].strip() == WHOLE
         assert {*names} >= {b"claim_offloads", b"append", *((b"take",) if has_log else (b"take_passages",))}
         check_expected(expected, has_log=has_log)
-        for write, moment in choose_moments(len(names), kind):
+        for write, moment in choose_moments(len(names), kind, has_log=has_log):
             with filled_store(kind, template) as (url, log):
                 path = log if has_log else ""
                 assert nursery.run(Life(url, path, write, moment))[-1].strip() == names[write - 1]
                 assert finish(url, path) == expected, (names[write - 1], write, moment)
 
 
-def choose_moments(writes: int, kind: str) -> list[tuple[int, Moment]]:
+def choose_moments(writes: int, kind: str, *, has_log: bool) -> list[tuple[int, Moment]]:
     """Where to die. After a write, and before the next one, the same is stored: one of both is enough every day."""
     after: list[tuple[int, Moment]] = [(1, "before"), *((write, "after") for write in range(1, writes + 1))]
     if SOAK:
         return [*after, *((write, "before") for write in range(2, writes + 1))]
-    return after if kind == "sqlite" else after[::4]
+    return after[:: 6 if kind == "postgres" else 2 if has_log else 1]
 
 
 def check_expected(outcome: Outcome, *, has_log: bool) -> None:

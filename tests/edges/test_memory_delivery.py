@@ -19,7 +19,8 @@ from holdfast import Engine, Identity
 from holdfast.flows.memory import delivery
 from holdfast.model import limits
 from holdfast.model.memory.deliveries import Delivery
-from holdfast.model.memory.recall import SessionHistory
+from holdfast.model.memory.passages import MemorySubject
+from holdfast.model.memory.recall import ForgetReport, SessionHistory
 from holdfast.runtime import worker as worker_module
 from tests.edges.cli import COMMAND, CommandRunner
 from tests.edges.engines import ManualClock
@@ -36,6 +37,7 @@ class RecordingMemory:
     def __init__(self, before: Callable[[SessionHistory], object] = lambda _: None) -> None:
         self.before = before
         self.taken: list[SessionHistory] = []
+        self.forgotten: list[MemorySubject] = []
 
     def take(self, history: SessionHistory) -> Any:
         answer = self.before(history)
@@ -48,8 +50,9 @@ class RecordingMemory:
     def bootstrap(self, *_: object) -> Any:
         return ()
 
-    def forget(self, _: object) -> Any:
-        raise AssertionError("nobody asks it to")
+    def forget(self, subject: MemorySubject) -> ForgetReport:
+        self.forgotten.append(subject)
+        return ForgetReport(passages=0)
 
 
 def fail(_: object) -> None:
@@ -334,6 +337,36 @@ def test_an_entry_that_somebody_acknowledges_meanwhile_is_let_go() -> None:
         assert engine.memory.backlog().waiting == ()
 
 
+def test_what_is_forgotten_while_a_worker_takes_it_is_taken_back() -> None:
+    engine, _ = open_engine()
+    with engine:
+        end_session(engine, texts=("It rains in Lisbon.",))
+        store: Any = engine.store
+        take = store.take_passages
+
+        def forget_first(*args: Any) -> Any:
+            engine.memory.forget(user="ada")
+            return take(*args)
+
+        store.take_passages = forget_first
+        assert engine.memory.deliver().delivered == ()
+        assert engine.memory.totals(user="ada").passages == 0
+        assert engine.admin.outbox() == []
+
+
+def test_a_memory_of_the_caller_is_told_to_forget_what_it_took_too_late() -> None:
+    def forget(_: object) -> None:
+        engine.memory.forget(user="ada")
+
+    memory = RecordingMemory(forget)
+    engine, _ = open_engine(memory)
+    with engine:
+        end_session(engine)
+        assert engine.memory.deliver().delivered == ()
+        assert [(subject.user, subject.scope is None) for subject in memory.forgotten] == [("ada", True), ("", False)]
+        assert memory.taken[0].messages[0].seq in memory.forgotten[1].seqs
+
+
 # Workers
 
 
@@ -433,6 +466,30 @@ def test_a_worker_refuses_what_makes_no_sense(options: dict[str, Any]) -> None:
     engine, _ = open_engine()
     with engine, pytest.raises(holdfast.errors.InvalidInput):
         engine.worker(**options)
+
+
+class PlainStore:
+    """A store without one of its methods."""
+
+    def __init__(self, store: Any, missing: str) -> None:
+        self._store = store
+        self._missing = missing
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._missing:
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+
+def test_a_worker_needs_a_store_that_has_a_queue_and_an_index() -> None:
+    engine, _ = open_engine()
+    with engine:
+        for missing, feature in (("claim_offloads", "DeliveryQueue"), ("take_passages", "PassageIndex")):
+            plain: Any = PlainStore(engine.store, missing)
+            derived = engine.acting_as()
+            derived.store = plain
+            with pytest.raises(holdfast.errors.StoreFeatureMissing, match=feature):
+                derived.worker()
 
 
 def test_a_stranger_cannot_be_requeued() -> None:

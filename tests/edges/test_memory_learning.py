@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Engine, Fact, Identity, Policy
+from holdfast import Engine, Fact, Identity, Policy, Usage
+from holdfast.errors import MemoryFailed
 from holdfast.flows.memory.lessons import learn
-from holdfast.types import MessageSpan, Observation, Proposal
+from holdfast.types import MessageSpan, MeteredAnswer, ModelUse, Observation, Proposal
 from tests.edges.engines import ManualClock
 from tests.edges.fact_engines import values_by_key
 
@@ -397,3 +398,32 @@ def test_a_model_is_asked_once_for_each_message_that_taught() -> None:
         session.end()
         assert [learn_all(engine), learn_all(engine)] == [1, 0]
         assert len(extractor.shown) == 1
+
+
+def test_what_a_model_used_is_recorded_in_the_session_that_it_read() -> None:
+    use = ModelUse(purpose="extraction", model="small", usage=Usage(input_tokens=40, output_tokens=2))
+
+    def answer(observation: Observation) -> MeteredAnswer[tuple[Proposal, ...]]:
+        return MeteredAnswer(value=(extracted(observation, "seat", "window", "window"),), uses=(use,))
+
+    engine, _ = open_engine(extractor=ScriptedExtractor(answer))
+    with engine:
+        session = engine.create_session("s", user="ada")
+        session.record("user", SAID)
+        session.end()
+        assert [learn_all(engine), learn_all(engine)] == [1, 0]
+        used = [event for event in engine.admin.feed(limit=100).events if event.type == "model.used"]
+        assert [event.stream for event in used] == [session.scope.stream]
+
+
+def test_a_model_that_failed_is_asked_again() -> None:
+    answers: list[Any] = [MeteredAnswer(value=(), error="it refused"), ()]
+    engine, _ = open_engine(extractor=ScriptedExtractor(lambda _: answers.pop(0)))
+    with engine:
+        session = engine.create_session("s", user="ada")
+        session.record("user", SAID)
+        session.end()
+        with pytest.raises(MemoryFailed):
+            learn_all(engine)
+        assert learn_all(engine) == 0
+        assert answers == []

@@ -510,6 +510,28 @@ def test_a_piece_in_the_semantic_tier_is_found_by_a_query_and_comes_back_by_one(
             session.handles.page_in(**wrong)
 
 
+def test_a_handle_of_a_frame_in_the_semantic_tier_is_found_too(home: Home) -> None:
+    session = home.session("s", "Plan the trip.")
+    frame = session.frame("find a harbour", budget=10_000)
+    guide = frame.handles.add("document", "The harbour of Lisbon is closed on Sundays. " * 20, title="guide")
+    frame.record("user", "When is the harbour of Lisbon closed?")
+    assert recalled(frame.pack(budget=4_000)) == ""
+    frame.handles.page_out(guide, tier="semantic")
+    shown = recalled(frame.pack(budget=4_000))
+    assert f"> tool [{guide.id}]: The harbour of Lisbon is closed on Sundays." in shown
+    assert frame.handles.page_in(query="harbour").id == guide.id
+    assert "harbour" not in recalled(frame.pack(budget=4_000)), "it is shown whole again"
+    frame.handles.page_out(guide, tier="semantic")
+    frame.handles.replace(guide, "The harbour of Porto is always open. " * 20)
+    frame.handles.page_out(guide, tier="semantic")
+    shown = recalled(frame.pack(budget=4_000))
+    assert "Porto is always open" in shown
+    assert "Lisbon" not in shown
+    frame.handles.page_in(guide)
+    frame.handles.page_out(guide)
+    assert "harbour" not in recalled(frame.pack(budget=4_000))
+
+
 def test_a_piece_in_the_durable_tier_stays_where_it_is(home: Home) -> None:
     session = home.session("s", "Look.")
     handle = f"h{large_result(session, 'The harbour of Lisbon is closed on Sundays. ' * 20).seq}_0"

@@ -294,7 +294,7 @@ def make_trouble(server: ModelServer, trouble: str) -> None:
 async def observe_async(server: ModelServer, dialect: Dialect) -> tuple[str, object, Usage]:
     model = server.model(dialect)
     assert isinstance(model, ServerModel)
-    detector: Any = AsyncModelDetector(model)
+    detector = AsyncModelDetector(model)
     async with await holdfast.open_async("memory:", detector=detector) as engine:
         session = await engine.create_session("s")
         await session.facts.set("shipping_address", "456 Oak Ave")

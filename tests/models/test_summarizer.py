@@ -137,7 +137,7 @@ def test_a_summarizer_of_a_known_model_knows_its_prices(server: ModelServer) -> 
 async def compact_async(server: ModelServer, dialect: Dialect) -> tuple[list[str], Usage]:
     model = server.model(dialect)
     assert isinstance(model, ServerModel)
-    summarizer: Any = AsyncModelSummarizer(model)
+    summarizer = AsyncModelSummarizer(model)
     async with await holdfast.open_async("memory:", summarizer=summarizer) as engine:
         session = await engine.create_session("s")
         for number in range(30):

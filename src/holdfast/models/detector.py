@@ -12,7 +12,7 @@ import math
 import re
 import threading
 from collections import OrderedDict
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -64,8 +64,6 @@ _RULES: dict[str, DetectionRule] = {
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _KEY_GAPS = re.compile(r"[\s\-./]+")
 
-Proposals: TypeAlias = tuple[Proposal, ...]
-
 
 class _StatedChange(msgspec.Struct, frozen=True):
     """A change as a model reports it, checked by the schema."""
@@ -83,15 +81,15 @@ class AnswerCache:
     def __init__(self, size: int) -> None:
         self._size = check_whole("remember", size)
         self._lock = threading.Lock()
-        self._answers: OrderedDict[bytes, Proposals] = OrderedDict()
+        self._answers: OrderedDict[bytes, tuple[Proposal, ...]] = OrderedDict()
 
-    def get(self, digest: bytes) -> Proposals | None:
+    def get(self, digest: bytes) -> tuple[Proposal, ...] | None:
         with self._lock:
             if digest in self._answers:
                 self._answers.move_to_end(digest)
             return self._answers.get(digest)
 
-    def put(self, digest: bytes, answer: Proposals) -> None:
+    def put(self, digest: bytes, answer: tuple[Proposal, ...]) -> None:
         with self._lock:
             self._answers[digest] = answer
             self._answers.move_to_end(digest)
@@ -142,7 +140,7 @@ class _ChangeAsker:
         texts = [(each.role, each.text) for each in (*observation.previous, observation.message)]
         return hashlib.sha256(msgspec.json.encode((self.name, self._prompt.digest, facts, texts))).digest()
 
-    def _read(self, observation: Observation, outcome: ModelOutcome) -> MeteredAnswer[Proposals]:
+    def _read(self, observation: Observation, outcome: ModelOutcome) -> MeteredAnswer[tuple[Proposal, ...]]:
         if outcome.error:
             return MeteredAnswer(value=(), uses=used(outcome.use), error=outcome.error)
         proposals: dict[str, Proposal] = {}
@@ -187,19 +185,19 @@ class _ChangeAsker:
             new=span if has_value else None,
         )
 
-    def _recall(self, observation: Observation) -> ModelQuestion | MeteredAnswer[Proposals]:
+    def _recall(self, observation: Observation) -> ModelQuestion | MeteredAnswer[tuple[Proposal, ...]]:
         """The question to ask, or the answer if there is nothing to ask."""
         question = self._ask(observation)
         known = () if question is None else self._cache.get(self._digest(observation))
         return question if known is None and question is not None else MeteredAnswer(value=known or ())
 
-    def _answer(self, observation: Observation) -> MeteredAnswer[Proposals]:
+    def _answer(self, observation: Observation) -> MeteredAnswer[tuple[Proposal, ...]]:
         question = self._recall(observation)
         if isinstance(question, MeteredAnswer):
             return question
         return self._read(observation, question.ask(self._model))
 
-    async def _answer_async(self, observation: Observation) -> MeteredAnswer[Proposals]:
+    async def _answer_async(self, observation: Observation) -> MeteredAnswer[tuple[Proposal, ...]]:
         question = self._recall(observation)
         if isinstance(question, MeteredAnswer):
             return question
@@ -221,28 +219,28 @@ class _ExtractionAsker(_ChangeAsker):
 class ModelDetector(_DetectionAsker):
     """A detector that asks a model. What it proposes is decided by policy, within the authority of the speaker."""
 
-    def detect(self, observation: Observation) -> MeteredAnswer[Proposals]:
+    def detect(self, observation: Observation) -> MeteredAnswer[tuple[Proposal, ...]]:
         return self._answer(observation)
 
 
 class ModelExtractor(_ExtractionAsker):
     """An extractor that asks a model for the lasting facts in a message of a user. It reads nothing else."""
 
-    def extract(self, observation: Observation) -> MeteredAnswer[Proposals]:
+    def extract(self, observation: Observation) -> MeteredAnswer[tuple[Proposal, ...]]:
         return self._answer(observation)
 
 
 class AsyncModelDetector(_DetectionAsker):
     """A ModelDetector for an engine of open_async()."""
 
-    async def detect(self, observation: Observation) -> MeteredAnswer[Proposals]:
+    async def detect(self, observation: Observation) -> MeteredAnswer[tuple[Proposal, ...]]:
         return await self._answer_async(observation)
 
 
 class AsyncModelExtractor(_ExtractionAsker):
     """A ModelExtractor for an engine of open_async()."""
 
-    async def extract(self, observation: Observation) -> MeteredAnswer[Proposals]:
+    async def extract(self, observation: Observation) -> MeteredAnswer[tuple[Proposal, ...]]:
         return await self._answer_async(observation)
 
 

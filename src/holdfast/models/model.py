@@ -11,10 +11,11 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+import holdfast
 from holdfast import codec
 from holdfast.errors import (
     AnswerCut,
@@ -28,10 +29,7 @@ from holdfast.errors import (
 from holdfast.model import limits
 from holdfast.model.content import Usage
 from holdfast.model.names import check_whole
-from holdfast.models.schemas import AnswerFault, AnswerReader, AnswerSchema, JsonSchema
-
-if TYPE_CHECKING:
-    from holdfast.render.pack import Pack
+from holdfast.models.schemas import AnswerFault, AnswerReader, JsonSchema
 
 T = TypeVar("T")
 AnswerMode: TypeAlias = Literal["text", "schema", "tool", "json"]
@@ -48,14 +46,13 @@ _REPAIR = (
 _REPAIR_TEXT = "Your answer cannot be used: {fault}. Answer again."
 
 
-PromptRole: TypeAlias = Literal["system", "user", "assistant"]
-ROLES: tuple[PromptRole, ...] = get_args(PromptRole)
+ROLES = ("system", "user", "assistant")
 
 
 class PromptMessage(msgspec.Struct, frozen=True):
     """A message of a prompt, as plain text."""
 
-    role: PromptRole
+    role: Literal["system", "user", "assistant"]
     text: str
 
 
@@ -136,9 +133,9 @@ class Model(ABC):
     def complete(
         self,
         messages: Sequence[PromptMessage | tuple[str, str]],
-        schema: AnswerSchema | None = None,
+        schema: dict[str, Any] | type[Any] | None = None,
         *,
-        pack: Pack | None = None,
+        pack: holdfast.Pack | None = None,
         max_tokens: int | None = None,
         timeout_s: float | None = None,
     ) -> Completion:
@@ -165,9 +162,9 @@ class Model(ABC):
     async def complete_async(
         self,
         messages: Sequence[PromptMessage | tuple[str, str]],
-        schema: AnswerSchema | None = None,
+        schema: dict[str, Any] | type[Any] | None = None,
         *,
-        pack: Pack | None = None,
+        pack: holdfast.Pack | None = None,
         max_tokens: int | None = None,
         timeout_s: float | None = None,
     ) -> Completion:
@@ -222,8 +219,8 @@ class Model(ABC):
     def _steps(
         self,
         messages: Sequence[PromptMessage | tuple[str, str]],
-        schema: AnswerSchema | None,
-        pack: Pack | None,
+        schema: dict[str, Any] | type[Any] | None,
+        pack: holdfast.Pack | None,
         max_tokens: int | None,
         timeout_s: float | None,
     ) -> _Steps[Completion]:

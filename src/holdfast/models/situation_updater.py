@@ -5,17 +5,13 @@ Law: if the model fails, the rules write the situation. What the model used is r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import holdfast
 from holdfast.model import limits
 from holdfast.model.history.views import HistoryView
 from holdfast.model.situation.situations import UPDATE_SITUATION, Situation, SituationUpdate
 from holdfast.models.model import Model
 from holdfast.models.prompt_files import load_prompt
 from holdfast.models.questions import ModelQuestion, check_model, name_author, used
-
-if TYPE_CHECKING:
-    import holdfast
 
 _MESSAGE_CHARS = limits.MODEL_TEXT_CHARS // 3
 """The newest part of the conversation that the model reads."""

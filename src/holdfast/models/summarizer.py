@@ -6,10 +6,9 @@ Laws: a summary that is empty, or longer than allowed, is refused, and the rules
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+import holdfast
 from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.model.history.prices import Prices, check_prices, find_prices
 from holdfast.model.history.views import Summary, SummaryDraft
@@ -18,9 +17,6 @@ from holdfast.models.model import Model, PromptMessage
 from holdfast.models.prompt_files import Prompt, fence_order, load_prompt, quote_data
 from holdfast.models.questions import ModelOutcome, ModelQuestion, check_model, used
 from holdfast.ports import TokenCounter
-
-if TYPE_CHECKING:
-    from holdfast.render.pack import Pack
 
 _WORDS = (3, 5)
 """Words that so many tokens are, on the safe side."""
@@ -45,7 +41,7 @@ class _SummaryAsker:
         messages = prompt.ask(data, "Write the summary of the conversation in the JSON above, and nothing else.")
         return _question(prompt, messages, tokens)
 
-    def _ask_pack(self, draft: SummaryDraft, tokens: int, pack: Pack) -> ModelQuestion:
+    def _ask_pack(self, draft: SummaryDraft, tokens: int, pack: holdfast.Pack) -> ModelQuestion:
         if not self._can_ride(draft, pack):
             return self._ask_draft(draft, tokens)
         prompt = load_prompt("summarize_pack")
@@ -56,7 +52,7 @@ class _SummaryAsker:
         messages = [PromptMessage("user", fence_order(prompt.text, f"{order} words at most: {last}"))]
         return msgspec.structs.replace(_question(prompt, messages, tokens), pack=pack)
 
-    def _can_ride(self, draft: SummaryDraft, pack: Pack) -> bool:
+    def _can_ride(self, draft: SummaryDraft, pack: holdfast.Pack) -> bool:
         """Whether the pack was for this model, and shows everything that is to be summarized."""
         history = pack.history
         shown = {(type(item), item.seq) for item in history.items}
@@ -80,7 +76,7 @@ class ModelSummarizer(_SummaryAsker):
     def summarize(self, draft: SummaryDraft, tokens: int) -> MeteredAnswer[str]:
         return self._read(self._ask_draft(draft, tokens).ask(self._model), tokens)
 
-    def summarize_pack(self, draft: SummaryDraft, tokens: int, pack: Pack) -> MeteredAnswer[str]:
+    def summarize_pack(self, draft: SummaryDraft, tokens: int, pack: holdfast.Pack) -> MeteredAnswer[str]:
         return self._read(self._ask_pack(draft, tokens, pack).ask(self._model), tokens)
 
 
@@ -90,7 +86,7 @@ class AsyncModelSummarizer(_SummaryAsker):
     async def summarize(self, draft: SummaryDraft, tokens: int) -> MeteredAnswer[str]:
         return self._read(await self._ask_draft(draft, tokens).ask_async(self._model), tokens)
 
-    async def summarize_pack(self, draft: SummaryDraft, tokens: int, pack: Pack) -> MeteredAnswer[str]:
+    async def summarize_pack(self, draft: SummaryDraft, tokens: int, pack: holdfast.Pack) -> MeteredAnswer[str]:
         return self._read(await self._ask_pack(draft, tokens, pack).ask_async(self._model), tokens)
 
 

@@ -21,6 +21,7 @@ from holdfast.model.sessions.messages import Message, Offload
 from holdfast.ports import BlobStore, EventStore
 from holdfast.runtime import maintenance, transfer
 from holdfast.runtime.base import Driver
+from holdfast.runtime.store_features import find_index
 from holdfast.runtime.sweeper import run_sweeper
 from holdfast.runtime.watch import Watch, WatchProgress, add_features, find_source
 
@@ -62,11 +63,14 @@ class Admin:
         maintenance.backup(self._store, self._blob_store, maintenance.check_path(target), progress)
 
     def export(self, target: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
-        """Write the events and bodies of all tenants to a file of JSON lines. Returns the number of events.
+        """Write the events and bodies of all tenants to a file of JSON lines, and what long-term memory has taken. Returns
+        the number of events.
 
         import_() reads it into any store, also of another kind."""
         path = maintenance.check_path(target)
-        return transfer.export(self._drive, self._blob_store, path, self._count_events(progress))
+        return transfer.export(
+            self._drive, self._blob_store, path, self._count_events(progress), find_index(self._store)
+        )
 
     def import_(self, source: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
         """Read a file that export() wrote. Events that are stored already are skipped. Returns the number of new
@@ -74,7 +78,9 @@ class Admin:
 
         The file is checked completely first: nothing is stored from a file that is damaged or contradicts this
         store."""
-        return transfer.import_(self._drive, self._blob_store, maintenance.check_path(source), progress)
+        return transfer.import_(
+            self._drive, self._blob_store, maintenance.check_path(source), progress, find_index(self._store)
+        )
 
     def import_transcript(
         self,

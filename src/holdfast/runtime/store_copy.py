@@ -33,6 +33,8 @@ from holdfast.runtime.bodies import put_blob
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.factory import open
 from holdfast.runtime.maintenance import check_path
+from holdfast.runtime.store_features import find_index
+from holdfast.runtime.taken_passages import copy_taken
 from holdfast.storage.addresses import POSTGRES_SCHEMES, mask_address
 from holdfast.storage.common import stream_key
 
@@ -136,7 +138,14 @@ class _StoreCopier:
         if missing:
             self._copy_feed()
             streams = self._check_streams()
+        self._copy_passages()
         return CopyReport(self._events, already_there, streams, self._bodies, self._body_bytes)
+
+    def _copy_passages(self) -> None:
+        """Copy what long-term memory has taken. Of a destroyed session, no event has these words any more."""
+        source, target = find_index(self._source.store), find_index(self._target.store)
+        if source is not None and target is not None:
+            copy_taken(source, target, (head.stream for head in _read_heads(self._source.store)))
 
     # Streams
 

@@ -3,6 +3,7 @@
     {"holdfast": "export", "format": 1}
     {"blob": {"tenant": …, "digest": …, "size": …, "last": …, "data": base64}}    in pieces, before the event that names it
     {"event": {"stream": …, "seq": 1, …, "hash": …, "payload": {…}}}              in the order of the feed
+    {"passage": {"scope": …, "seq": 1, …, "text": …}}                             what long-term memory has taken
     {"end": {"events": 2, "sha256": of all lines before}}
 
 Laws: events are exported byte for byte. An import reads the file three times, and stores nothing from a file that is cut
@@ -37,12 +38,14 @@ from holdfast.model.events import Event, event_blob_refs, event_parts
 from holdfast.model.facts.events import LedgerForked
 from holdfast.model.facts.fact import FactState
 from holdfast.model.log import GENESIS, StoredEvent, StreamHead
+from holdfast.model.memory.passages import Passage
 from holdfast.model.names import LedgerId, Scope, StreamId, check_ledger, check_name, check_whole
 from holdfast.model.sessions.events import SessionForked
 from holdfast.model.sessions.forks import FORK_EVENTS, ForkOrigin
 from holdfast.model.state import LedgerState, SessionState, StreamState
-from holdfast.ports import BlobStore, BlobWriter
+from holdfast.ports import BlobStore, BlobWriter, PassageIndex
 from holdfast.runtime.base import Driver
+from holdfast.runtime.taken_passages import check_passage, put_taken, read_taken
 from holdfast.storage.files import atomic_file, translate_os_errors
 
 FORMAT = 1
@@ -100,16 +103,21 @@ class _ExportLine(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     format: int | None = None
     blob: _BlobLine | None = None
     event: _EventLine | None = None
+    passage: Passage | None = None
     end: _EndLine | None = None
 
 
-def export(drive: Driver, blobs: BlobStore, target: str, progress: CountCallback | None) -> int:
-    """Write all events and bodies to a file. Returns the number of events."""
+def export(
+    drive: Driver, blobs: BlobStore, target: str, progress: CountCallback | None, index: PassageIndex | None
+) -> int:
+    """Write all events and bodies to a file, and what long-term memory has taken. Returns the number of events."""
     with atomic_file(target) as partial, open(partial, "wb") as file:
-        return _write_lines(drive, blobs, file, progress)
+        return _write_lines(drive, blobs, file, progress, index)
 
 
-def _write_lines(drive: Driver, blobs: BlobStore, file: BinaryIO, progress: CountCallback | None) -> int:
+def _write_lines(
+    drive: Driver, blobs: BlobStore, file: BinaryIO, progress: CountCallback | None, index: PassageIndex | None
+) -> int:
     digest = hashlib.sha256()
 
     def write(line: _ExportLine) -> None:
@@ -120,14 +128,20 @@ def _write_lines(drive: Driver, blobs: BlobStore, file: BinaryIO, progress: Coun
     write(_ExportLine(holdfast="export", format=FORMAT))
     count = 0
     sent: set[tuple[str, str]] = set()
+    streams: dict[StreamId, None] = {}
     for page in _read_log(drive):
         for event in page:
+            streams[event.stream] = None
             for line in _build_blob_lines(event, blobs, sent):
                 write(line)
             write(_ExportLine(event=_EventLine.from_stored(event)))
             count += 1
         if progress is not None:
             progress(count)
+    for stream in streams if index is not None else ():
+        if stream.kind == "session" and index is not None:
+            for passage in read_taken(index, stream):
+                write(_ExportLine(passage=passage))
     file.write(codec.encode(_ExportLine(end=_EndLine(count, digest.hexdigest()))) + b"\n")
     return count
 
@@ -162,7 +176,13 @@ def _build_blob_lines(event: StoredEvent, blobs: BlobStore, sent: set[tuple[str,
         yield _ExportLine(blob=_BlobLine(tenant, ref.digest, ref.size, last=True, data=b""))
 
 
-def import_(drive: Driver, blobs: BlobStore, source: str, progress: Callable[[int, int], None] | None) -> int:
+def import_(
+    drive: Driver,
+    blobs: BlobStore,
+    source: str,
+    progress: Callable[[int, int], None] | None,
+    index: PassageIndex | None,
+) -> int:
     """Read a file that export() wrote. `progress` counts the bytes of both readings. Returns the number of new
     events."""
     size = 0 if progress is None else _file_size(source)
@@ -171,6 +191,7 @@ def import_(drive: Driver, blobs: BlobStore, source: str, progress: Callable[[in
     versions: dict[StreamId, int] = {}
     imported = 0
     page: list[StoredEvent] = []
+    taken: list[Passage] = []
     writer: BlobWriter | None = None
     for number, line in _read_lines(source, progress and (lambda done: progress(size + done, 2 * size))):
         if line.blob is not None:
@@ -182,10 +203,17 @@ def import_(drive: Driver, blobs: BlobStore, source: str, progress: Callable[[in
                 versions[event.stream] = head.version if head else 0
             if event.seq > versions[event.stream]:
                 page.append(event)
-        if len(page) == _PAGE or (line.end is not None and page):
+        elif line.passage is not None:
+            taken.append(line.passage)
+        is_end = line.end is not None
+        if len(page) == _PAGE or (page and (is_end or len(taken) == _PAGE)):
             drive(maintain.adopt(page, cache))
             imported += len(page)
             page = []
+        if is_end or len(taken) == _PAGE:
+            if index is not None:  # a store without an index has no long-term memory
+                put_taken(index, taken)
+            taken = []
     return imported
 
 
@@ -222,6 +250,8 @@ def _check_file(drive: Driver, blobs: BlobStore, source: str, count: CountCallba
             checker.check_blob(line.blob, number)
         if line.event is not None:
             checker.check_event(line.event, number)
+        if line.passage is not None:
+            checker.check_passage(line.passage, number)
         if line.end is not None:
             ended = True
             checker.check_end(number)
@@ -309,6 +339,12 @@ class _ImportChecker:
                     raise ImportRefused(
                         line=self._lines[stream], reason=f"{stream} has a different history in this store"
                     )
+
+    def check_passage(self, passage: Passage, number: int) -> None:
+        """Check a passage that long-term memory had taken: it comes after all events."""
+        stream = passage.scope.stream
+        head, _ = self._imported_heads.get(stream) or (StreamHead(stream, 0, GENESIS), None)
+        check_passage(passage, {stream: head.version}, number)
 
     def check_event(self, line: _EventLine, number: int) -> None:
         """Check an event: its names, its bodies, its hash chain, and the rules of its stream."""

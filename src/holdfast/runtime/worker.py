@@ -22,6 +22,7 @@ from holdfast.model.memory.deliveries import DeliveryOutcome, DeliveryReport
 from holdfast.model.names import check_whole
 from holdfast.ports import ChangeSource
 from holdfast.runtime.base import Driver
+from holdfast.runtime.store_features import require_index, require_queue
 from holdfast.runtime.sweeper import check_pause
 from holdfast.runtime.watch import find_source
 
@@ -40,6 +41,9 @@ class WorkerPlan:
     """How a worker works: the part that needs no waiting itself."""
 
     def __init__(self, context: EngineContext, store: Any, every_s: object, limit: object) -> None:
+        require_queue(store)
+        if context.memory is None:
+            require_index(store)
         self.context = context
         self.every_s = check_pause(every_s)
         self.limit = check_whole("limit", limit, 1, limits.READ_EVENTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ class _Entry(NamedTuple):
     terms: frozenset[str]
 
 
-class MemoryIndex:
+class MemoryIndex(ABC):
     """The part of the store in memory that has the passages."""
 
     _streams: dict[StreamId, list[StoredEvent]]
@@ -49,11 +50,13 @@ class MemoryIndex:
         self._marks: dict[StreamId, IndexMark] = {}
         self._vectors: dict[str, dict[PassageKey, bytes]] = {}
 
+    @abstractmethod
     def _open_lock(self) -> threading.RLock:
-        raise NotImplementedError
+        """Return the lock of the store, if it is open."""
 
+    @abstractmethod
     def head(self, stream: StreamId) -> StreamHead | None:
-        raise NotImplementedError
+        """Return the head of a stream."""
 
     def index_passages(self, batch: PassageBatch) -> bool:
         with self._open_lock():
@@ -221,7 +224,7 @@ def _age(passage: Passage) -> tuple[int, tuple[str, str, str], int, int]:
     return passage.time_us, common.stream_key(passage.scope.stream), passage.seq, passage.part
 
 
-class MemoryDeliveries:
+class MemoryDeliveries(ABC):
     """The part of the store in memory that has the deliveries."""
 
     _rows: dict[str, dict[StreamId, dict[tuple[str | int, ...], Row]]]
@@ -229,8 +232,9 @@ class MemoryDeliveries:
     def __init__(self) -> None:
         self._deliveries: dict[tuple[str | int, ...], Delivery] = {}
 
+    @abstractmethod
     def _open_lock(self) -> threading.RLock:
-        raise NotImplementedError
+        """Return the lock of the store, if it is open."""
 
     def claim_offloads(
         self, tenant: str, *, owner: str, now_us: int, lease_us: int, limit: int

@@ -9,7 +9,7 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -17,6 +17,7 @@ from holdfast.core.history.previews import is_text
 from holdfast.core.history.views import pieces_of
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Body, Part, text_of
+from holdfast.model.history.events import HandleReplaced
 from holdfast.model.history.handles import piece_id
 from holdfast.model.memory.passages import IndexedPassage, IndexMark, Passage, PassageKind
 from holdfast.model.names import Scope
@@ -47,12 +48,11 @@ def is_remembered(message: Message) -> bool:
     return message.role not in (None, "system") and not message.skipped and not message.closing
 
 
-def find_bodies(message: Message) -> Iterator[BlobRef]:
-    """The stored bodies of a message that can be read as text."""
-    for _, parts, _ in pieces_of(message):
-        for part in parts:
-            if isinstance(part, Body) and is_text(part.ref):
-                yield part.ref
+def find_bodies(parts: Iterable[Part]) -> Iterator[BlobRef]:
+    """The stored bodies among these parts that can be read as text."""
+    for part in parts:
+        if isinstance(part, Body) and is_text(part.ref):
+            yield part.ref
 
 
 def build_passages(
@@ -84,10 +84,14 @@ def _read_contents(
             continue
         if call in recalls:
             continue
-        texts = (_read_body(part, bodies) if isinstance(part, Body) else text_of([part]) for part in parts)
-        yield "\n".join(filter(None, texts)), piece_id(message.seq, number)
+        yield _read_text(parts, bodies), piece_id(message.seq, number)
     if plain:
         yield text_of(plain, "" if message.role == "assistant" else "\n"), ""
+
+
+def _read_text(parts: Iterable[Part], bodies: Mapping[str, bytes]) -> str:
+    texts = (_read_body(part, bodies) if isinstance(part, Body) else text_of([part]) for part in parts)
+    return "\n".join(filter(None, texts))
 
 
 def _read_body(body: Body, bodies: Mapping[str, bytes]) -> str:
@@ -122,6 +126,36 @@ def _build_passage(
         start=start,
         text=text,
     )
+
+
+def build_attachment_passages(
+    scope: Scope,
+    event: HandleReplaced,
+    time_us: int,
+    mark: IndexMark,
+    parts: Sequence[Part],
+    bodies: Mapping[str, bytes],
+) -> tuple[IndexedPassage, ...]:
+    """The passages of a handle of a frame that was moved to the semantic tier: its knowledge entry."""
+    passages: list[IndexedPassage] = []
+    for start, text in split_passages(_read_text(parts, bodies)):
+        if text.strip() and len(passages) < limits.PASSAGE_PARTS:
+            passage = Passage(
+                scope=scope,
+                seq=event.at,
+                part=len(passages),
+                role="tool",
+                user=mark.user,
+                frame=event.frame,
+                time_us=time_us,
+                place=mark.places,
+                requires=mark.permissions,
+                handle=event.handle,
+                start=start,
+                text=text,
+            )
+            passages.append(IndexedPassage(passage, passage_terms(text)))
+    return tuple(passages)
 
 
 def build_situation_passages(

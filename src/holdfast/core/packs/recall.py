@@ -112,7 +112,7 @@ def _sort_by_time(shown: Sequence[ShownPassage]) -> list[ShownPassage]:
 def quote_passage(shown: ShownPassage, view: PassageView) -> str:
     passage = shown.passage
     first, *others = [line.rstrip() for line in remove_tag(shown.text).splitlines() if line.strip()] or [""]
-    start = _CONTINUED if passage.part and passage.kind == "message" else ""
+    start = _CONTINUED if passage.start else ""
     return "\n".join(
         [f"> {_name_speaker(passage, view)}: {start}{first.lstrip()}", *(f">   {line}" for line in others)]
     )

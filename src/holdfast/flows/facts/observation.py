@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -75,14 +75,13 @@ from holdfast.model.names import LedgerId, StreamId, check_choice, check_name
 from holdfast.model.policy import AuthorityLadder
 from holdfast.model.sessions.events import MessageRecorded
 from holdfast.model.sessions.messages import Message, MessageDraft
-from holdfast.model.sessions.model_uses import MeteredAnswer
+from holdfast.model.sessions.model_uses import MeteredAnswer, ProposalAnswer
 from holdfast.model.state import OpenProposal, SessionState
 from holdfast.ports import Detector
 from holdfast.text.values import value_text
 
 P = ParamSpec("P")
 T = TypeVar("T")
-DetectorAnswer: TypeAlias = tuple[Proposal, ...] | MeteredAnswer[tuple[Proposal, ...]]
 _FACT_CHANGES = ("supersede", "retract", "expire", "assert")
 
 
@@ -480,7 +479,7 @@ def _run_detector(
     )
     detect = functools.partial(_collect_proposals, _choose_detector(engine), observation)
     try:
-        answer = yield from effects.run_outside(detect)
+        answer: Any = yield from effects.run_outside(detect)  # awaited by now
         detected, failure = yield from take_answer(context, answer)
         read = list(itertools.islice(detected, limits.PROPOSALS))
     except Exception as error:  # noqa: BLE001 - user code: its error must not lose the message
@@ -488,7 +487,7 @@ def _run_detector(
     return tuple(each for each in read if _is_valid_proposal(each, observation)), failure
 
 
-def _collect_proposals(detector: Detector, observation: Observation) -> DetectorAnswer:
+def _collect_proposals(detector: Detector, observation: Observation) -> ProposalAnswer | Awaitable[ProposalAnswer]:
     """What the detector returns: as it is if it must be awaited, or says what it cost; else its proposals, read here, since
     a generator runs the code of the detector."""
     answer = detector.detect(observation)

@@ -233,7 +233,7 @@ def page_in(
 
 
 def _find_by_query(context: SessionContext, query: str) -> Flow[str]:
-    """The piece in the semantic tier that fits a query best."""
+    """The piece, or the attachment, in the semantic tier that fits a query best."""
     from holdfast.flows.memory.recall import search_events  # noqa: PLC0415 - a good part of the time of an import
 
     state = yield from load_session(context)
@@ -243,6 +243,9 @@ def _find_by_query(context: SessionContext, query: str) -> Flow[str]:
         if reduction.form == "page" and reduction.tier == "semantic"
     ]
     named = {piece_id(piece.message, piece.piece): piece.message for piece in pieces}
+    for handle in (yield from _list_live_attachments(context, state)):
+        if handle.residency == "paged_out" and handle.tier == "semantic":
+            named[handle.id] = handle.at
     for passage in (yield from search_events(context, state, query, {*named.values()})):
         fitting = [name for name, seq in named.items() if passage.handle in ("", name) and seq == passage.seq]
         if fitting:

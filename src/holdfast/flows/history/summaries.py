@@ -8,8 +8,8 @@ so its messages are unchanged. A summarizer that fails leaves the text as it is.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -35,12 +35,13 @@ from holdfast.model.log import StoredEvent
 from holdfast.model.names import StreamId, check_size, check_whole
 from holdfast.model.sessions.events import MessageRecorded
 from holdfast.model.sessions.messages import Message
-from holdfast.model.sessions.model_uses import MeteredAnswer
+from holdfast.model.sessions.model_uses import SummaryAnswer
 from holdfast.model.state import SessionState, SummaryRef
 
 if TYPE_CHECKING:
     from holdfast.render.pack import Pack
 
+_Ride: TypeAlias = Callable[..., SummaryAnswer | Awaitable[SummaryAnswer]]
 _MIN_DRAFT_TOKENS = 2
 """Fewer tokens cannot be said in a shorter text."""
 
@@ -163,11 +164,13 @@ def ask_summarizer(context: SessionContext, draft: SummaryDraft, tokens: int, pa
     if engine.summarizer is None:
         return ""
     ask = functools.partial(engine.summarizer.summarize, draft, tokens)
-    ride: Callable[..., str | MeteredAnswer[str]] | None = getattr(engine.summarizer, "summarize_pack", None)
+    ride: Callable[..., SummaryAnswer | Awaitable[SummaryAnswer]] | None = getattr(
+        engine.summarizer, "summarize_pack", None
+    )
     if pack is not None and ride is not None:
         ask = functools.partial(ride, draft, tokens, pack)
     try:
-        answer = yield from effects.run_outside(ask)
+        answer: Any = yield from effects.run_outside(ask)  # awaited by now
     except Exception:  # noqa: BLE001 - a summarizer may raise anything, and an extract serves instead
         return ""
     text, _ = yield from take_answer(context, answer)

@@ -20,8 +20,7 @@ from holdfast.flows.context import SessionContext, load_session
 from holdfast.flows.effects import Flow
 from holdfast.flows.history.views import read_unguarded
 from holdfast.flows.memory.guard import load_guarded_passages
-from holdfast.flows.memory.recall import recall_for_pack
-from holdfast.flows.packs.recall import build_passage_view, find_view_spans
+from holdfast.flows.packs.recall import ask_memory, build_passage_view, find_view_spans
 from holdfast.flows.packs.records import packs
 from holdfast.model.memory.recall import MemoryAnswer, MemoryRange
 from holdfast.model.packs.pack import PROFILES
@@ -49,9 +48,7 @@ def run_recall_memory(context: SessionContext, arguments: Mapping[str, object]) 
     in_view = yield from read_unguarded(context, state, Display())
     budget = yield from _find_budget(context)
     try:
-        answer = yield from recall_for_pack(
-            context, state, query, budget, find_view_spans(context, state, in_view), within
-        )
+        answer = yield from ask_memory(context, state, query, budget, find_view_spans(context, state, in_view), within)
     except InvalidInput as error:
         return f"Error: {error}"
     shown = yield from load_guarded_passages(context, state, query, answer.passages)

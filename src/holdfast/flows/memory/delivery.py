@@ -30,6 +30,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.memory.histories import HistoryParts, read_identities
 from holdfast.flows.memory.index import index_stream, take_history
 from holdfast.flows.memory.lessons import learn
+from holdfast.flows.memory.removal import forget_again
 from holdfast.flows.sessions import lifecycle
 from holdfast.model import limits
 from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryOutcome, DeliveryReport
@@ -132,6 +133,8 @@ def deliver_entry(claim: Claim) -> Flow[DeliveryOutcome]:
     try:
         yield from _run_steps(claim, progress)
     except ClaimLost:
+        if progress.step != "learn":
+            yield from forget_again(claim.engine, claim.offload)
         return DeliveryOutcome(delivery=claim.delivery, facts=progress.facts)
     except NotFound as error:  # somebody may have acknowledged it meanwhile
         if not (yield from _waits(claim)):
@@ -155,7 +158,7 @@ def _run_steps(claim: Claim, progress: _Progress) -> Flow[None]:
     else:
         yield from _take_outside(claim, engine.memory)
     progress.step = "acknowledge"
-    yield from claim.keep()
+    yield from claim.renew()  # otherwise it may be forgotten: what was taken must go, too
     yield from lifecycle.acknowledge(engine, offload)
 
 

@@ -9,12 +9,15 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from holdfast.core import upcast
+from holdfast.core.frames.stack import content_of
+from holdfast.core.history.views import pieces_of
 from holdfast.core.memory.passages import (
+    build_attachment_passages,
     build_passages,
     build_situation_passages,
     find_bodies,
@@ -30,8 +33,9 @@ from holdfast.flows.history.views import read_start
 from holdfast.flows.load import load_session_state
 from holdfast.flows.sessions.transcript import build_message, read_withdrawn_messages
 from holdfast.model import limits
-from holdfast.model.content import calling_seq
+from holdfast.model.content import Part, calling_seq
 from holdfast.model.events import Event
+from holdfast.model.history.events import HandleReplaced
 from holdfast.model.log import StoredEvent
 from holdfast.model.memory.passages import PASSAGE_FORMAT, IndexedPassage, IndexMark, PassageBatch, StreamSpan
 from holdfast.model.names import Scope, StreamId
@@ -86,12 +90,16 @@ def _build_page(
     for recorded in page:
         event = upcast.decode_event(recorded)
         mark = msgspec.structs.replace(_apply_identity(mark, event), version=recorded.seq)
+        if isinstance(event, HandleReplaced) and event.residency == "paged_out" and event.tier == "semantic":
+            parts = content_of((yield from read_event(scope.stream, event.at)))
+            bodies = yield from _read_bodies(engine, parts)
+            passages += build_attachment_passages(scope, event, recorded.time_us, mark, parts, bodies)
         if not isinstance(event, MessageRecorded | EvidenceKept):
             continue
         message = build_message(recorded, event)
         if is_remembered(message):
             mark = msgspec.structs.replace(mark, places=mark.places + 1)
-            bodies = yield from _read_bodies(engine, message)
+            bodies = yield from _read_bodies(engine, (part for _, parts, _ in pieces_of(message) for part in parts))
             recalls |= yield from _find_recalls(scope, message, page[0].seq)
             passages += build_passages(scope, message, mark, bodies, recalls)
     return tuple(passages), mark
@@ -112,10 +120,10 @@ def _apply_identity(mark: IndexMark, event: Event | None) -> IndexMark:
     return mark
 
 
-def _read_bodies(engine: EngineContext, message: Message) -> Flow[Mapping[str, bytes]]:
-    """The beginnings of the stored bodies of a message. One that cannot be read is left to its preview."""
+def _read_bodies(engine: EngineContext, parts: Iterable[Part]) -> Flow[Mapping[str, bytes]]:
+    """The beginnings of the stored bodies of a content. One that cannot be read is left to its preview."""
     bodies: dict[str, bytes] = {}
-    for ref in find_bodies(message):
+    for ref in find_bodies(parts):
         if ref.digest not in bodies:
             try:
                 bodies[ref.digest] = yield from read_start(engine, ref, limits.PASSAGE_BODY_BYTES)

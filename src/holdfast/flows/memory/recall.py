@@ -213,6 +213,7 @@ def build_recalled(passage: Passage, tokens: int, score: float, reason: str) -> 
         seq=passage.seq,
         part=passage.part,
         handle=passage.handle,
+        start=passage.start,
     )
 
 

@@ -1,7 +1,7 @@
 """Forget: remove a user, a session or some messages from long-term memory.
 
-Laws: what waits in the outbox is forgotten too, so that no worker brings it back. Facts and sessions have their own
-calls. A memory of the caller forgets first: if it fails, the call fails, and can be repeated.
+Laws: what waits in the outbox is forgotten first, so that no worker brings it back; one that is at it takes back what it
+gave. Facts and sessions are erased by their own calls. If a memory of the caller fails, the call fails: repeat it then.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def forget(engine: EngineContext, *, user: str | None = None, scope: Scope | Non
     if (user is None) == (scope is None):
         raise InvalidArgument(argument="user", reason="name either a user or a session")
     subject = MemorySubject(tenant=engine.tenant, user="" if user is None else check_name("user", user), scope=scope)
-    outside = (yield from _forget_outside(engine, subject)) if engine.memory is not None else None
     yield from _drop_waiting(engine, subject)
+    outside = (yield from _forget_outside(engine, subject)) if engine.memory is not None else None
     report = yield from effects.forget_passages(subject)
     if outside is None:
         return report
@@ -67,4 +67,20 @@ def _drop_waiting(engine: EngineContext, subject: MemorySubject) -> Flow[None]:
                 state = yield from load_session_state(offload.scope.stream, engine.cache, fresh=True)
                 is_subject = state.identity.user_id == subject.user
             if is_subject:
-                yield from lifecycle.acknowledge(engine, offload)
+                yield from lifecycle.acknowledge(engine, offload, key=_forgotten_key(offload))
+
+
+def _forgotten_key(offload: Offload) -> str:
+    return f"forgotten:{offload.key}"
+
+
+def forget_again(engine: EngineContext, offload: Offload) -> Flow[None]:
+    """Forget an entry that a worker gave to memory while it was forgotten; one that was not is left alone."""
+    if not (yield from effects.find(engine.tenant, _forgotten_key(offload))):
+        return
+    for first in range(offload.first, offload.last + 1, limits.READ_EVENTS):
+        seqs = tuple(range(first, min(first + limits.READ_EVENTS, offload.last + 1)))
+        subject = MemorySubject(tenant=engine.tenant, scope=offload.scope, seqs=seqs)
+        yield from effects.forget_passages(subject)
+        if engine.memory is not None:
+            yield from _forget_outside(engine, subject)

@@ -420,18 +420,20 @@ def _update_view(
     pinned = sum(entry.tokens for entry in material.prefix if entry.at)
     before = fixed - pinned
     before += max(critical_tail_tokens(candidates, count, measure), min(tail, most))
-    before += _count_recall(context, state, material, max(0, request.effective - before))
     before += measure(count(SUMMARY_LABEL), 0)  # for a summary that a boundary may add
     history = _count_history(context, material, measure)
     model = request.model or None
-    due = _choose_strategy(request, strategy, fits=before + pinned + history <= request.effective)
+    tokens = before + pinned + history
+    due = _choose_strategy(request, strategy, fits=tokens <= request.effective)
+    if tokens > request.effective:  # a boundary is due anyway: no other is made for recalled passages
+        before += _count_recall(context, state, material, max(0, request.effective - before))
     if due is not None:
         start = min(before, request.effective)
         follow = compaction.follow_strategy(context, due, window=request.effective, model=model, before=start)
         plan = yield from run_inside(follow)
         if plan.at is not None:
             return True
-    if not _may_need_compaction(context, state, request, before + pinned + history):
+    if not _may_need_compaction(context, state, request, tokens):
         return changed
     before += max(
         0, history - measure(material.view.tokens, material.view.blocks)
@@ -486,13 +488,16 @@ def _count_critical(items: Sequence[HistoryItem], measure: _Measure) -> int:
 
 
 def _count_recall(context: SessionContext, state: SessionState, material: _PackMaterial, room: int) -> int:
-    """What the history leaves to recalled passages: all that they take, up to their share and to half of the room."""
+    """What a boundary leaves to recalled passages, beyond what the policy leaves free: all that they take, up to their
+    share and to half of the room."""
     most = min(int(material.request.effective * material.request.recall_share), room // _RECALL_ROOM)
+    policy = context.engine.compaction
+    free = int((1 - policy.target) * material.request.effective) if isinstance(policy, Faithful) else 0
     tokens = 0
     for candidate in material.candidates:
         if tokens < most and candidate.section == "recall" and not candidate.omission:
             tokens += state.calibration.measure(count_tokens(context, f"{candidate.text}\n"), 0)
-    return min(tokens, most)
+    return max(0, min(tokens, most) - free)
 
 
 def _count_question(context: SessionContext, state: SessionState, request: PackRequest) -> int:

@@ -21,13 +21,17 @@ from holdfast.core.sessions.layers import TIMEZONE, is_expired
 from holdfast.errors import PackChanged
 from holdfast.flows.context import SessionContext, load_session
 from holdfast.flows.effects import Flow
+from holdfast.flows.frames.lookup import decode_handle
+from holdfast.flows.history.handles import find_attachment_row
 from holdfast.flows.load import CachedView
 from holdfast.flows.memory.bootstrap import bootstrap_for_pack
 from holdfast.flows.memory.guard import guard_passages, trace_passages
 from holdfast.flows.memory.recall import read_recalled, recall_for_pack
+from holdfast.model.content import calling_seq
+from holdfast.model.history.handles import handle_seq
 from holdfast.model.history.views import HistoryItem, Summary
 from holdfast.model.memory.passages import PassageKey
-from holdfast.model.memory.recall import RecalledPassage
+from holdfast.model.memory.recall import MemoryAnswer, MemoryRange, RecalledPassage
 from holdfast.model.packs.pack import Manifest, PackRequest, PassageTrace, PassageUse
 from holdfast.model.sessions.messages import MessageGroup
 from holdfast.model.state import SessionState
@@ -68,7 +72,7 @@ def load_recall(
     shown = list(find_view_spans(context, state, view))
     if view.asked is not None and not request.asked:
         shown.append((view.asked.seq, view.asked.seq))  # the question itself
-    answer = yield from recall_for_pack(context, state, request.query, budget, shown)
+    answer = yield from ask_memory(context, state, request.query, budget, shown)
     passages = [one for one in answer.passages if not _is_shown(one, context, view, partial)]
     error = answer.error
     if state.has_memory and not error:
@@ -112,6 +116,41 @@ def _is_shown(passage: RecalledPassage, context: SessionContext, view: CachedVie
         if any(words in one_line(text) for text in texts):
             return True
     return False
+
+
+def ask_memory(
+    context: SessionContext,
+    state: SessionState,
+    query: str,
+    budget: int,
+    shown: Sequence[tuple[int, int]],
+    within: MemoryRange = MemoryRange(),
+) -> Flow[MemoryAnswer]:
+    """What memory has for a question beyond what is shown. A handle of a frame counts only while it is in the semantic
+    tier with the content that was found."""
+    answer = yield from recall_for_pack(context, state, query, budget, shown, within)
+    stale = yield from _find_stale_attachments(context, answer.passages)
+    if stale:
+        shown = [*shown, *((seq, seq) for seq in sorted(stale))]
+        answer = yield from recall_for_pack(context, state, query, budget, shown, within)
+        stale = yield from _find_stale_attachments(context, answer.passages)
+    stream = context.scope.stream
+    left = (one for one in answer.passages if one.stream != stream or one.seq not in stale)
+    return replace(answer, passages=tuple(left))
+
+
+def _find_stale_attachments(context: SessionContext, passages: Sequence[RecalledPassage]) -> Flow[set[int]]:
+    """The events of handles of frames, among these passages, that are not what the semantic tier has now."""
+    stale: set[int] = set()
+    for name, seq in sorted({(one.handle, one.seq) for one in passages if one.stream == context.scope.stream}):
+        if not handle_seq(name):
+            continue
+        row = yield from find_attachment_row(context, handle_seq(name))
+        handle = None if row is None else decode_handle(row)
+        is_semantic = handle is not None and handle.residency == "paged_out" and handle.tier == "semantic"
+        if handle is None or not is_semantic or handle.at != seq:
+            stale.add(seq)
+    return stale
 
 
 def show_recall(
@@ -182,7 +221,8 @@ def build_passage_view(
 
 
 def find_view_spans(context: SessionContext, state: SessionState, view: CachedView) -> Sequence[tuple[int, int]]:
-    """What of a conversation is in view whole, and what is newer than the view: calls that wait for their results."""
+    """What of a conversation is in view whole, and what is newer than the view since calls wait for their results."""
     partial = _find_partial_messages(context, state, view)
-    newer = [(view.shown[-1].last + 1, state.version)] if view.shown and view.shown[-1].last < state.version else []
+    waiting = [calling_seq(call.id) or 0 for call in state.open_calls if call.frame == context.frame]
+    newer = [(min(waiting), state.version)] if waiting else []
     return [*(span for item in view.shown for span in _shown_spans(item, partial)), *newer]

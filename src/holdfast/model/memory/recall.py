@@ -70,6 +70,8 @@ class RecalledPassage(msgspec.Struct, frozen=True, kw_only=True):
     part: int = 0
     handle: str = ""
     """What reads more of it, with read_handle."""
+    start: int = 0
+    """Where it begins in its content, in characters."""
 
     @property
     def key(self) -> PassageKey | None:

@@ -5,11 +5,12 @@ Law: the answer of a port carries what it cost. Whoever asked records it in the 
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from holdfast.model.content import Usage
+from holdfast.model.facts.detection import Proposal
 
 T = TypeVar("T")
 
@@ -33,3 +34,9 @@ class MeteredAnswer(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     uses: tuple[ModelUse, ...] = ()
     error: str = ""
     """Why the model failed; empty if it did not. `value` is then what serves instead."""
+
+
+SummaryAnswer: TypeAlias = str | MeteredAnswer[str]
+"""The text of a summary, alone or with what it cost."""
+ProposalAnswer: TypeAlias = tuple[Proposal, ...] | MeteredAnswer[tuple[Proposal, ...]]
+"""Proposals, alone or with what they cost."""

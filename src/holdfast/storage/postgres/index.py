@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -29,11 +30,12 @@ from holdfast.storage.postgres.log import Operation
 T = TypeVar("T")
 
 
-class PostgresIndex:
+class PostgresIndex(ABC):
     """Passages and their vectors, and the deliveries of the outbox."""
 
+    @abstractmethod
     def run(self, operation: Callable[[bool], Operation[T]], *, retry: bool = True) -> T:
-        raise NotImplementedError
+        """Run an operation."""
 
     def index_passages(self, batch: PassageBatch) -> bool:
         return self.run(lambda _: operations.index_passages(batch))
@@ -92,11 +94,12 @@ class PostgresIndex:
         return self.run(lambda _: operations.requeue_offload(delivery, now_us))
 
 
-class AsyncPostgresIndex:
+class AsyncPostgresIndex(ABC):
     """The same methods, awaited."""
 
+    @abstractmethod
     async def _run(self, operation: Callable[[bool], Operation[T]]) -> T:
-        raise NotImplementedError
+        """Run an operation."""
 
     async def index_passages(self, batch: PassageBatch) -> bool:
         return await self._run(lambda _: operations.index_passages(batch))

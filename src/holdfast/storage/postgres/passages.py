@@ -7,8 +7,8 @@ scores. Each query is a transaction of its own: what another removes between two
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import psycopg
@@ -47,6 +47,7 @@ from holdfast.storage.passages import (
     share_limit,
     side_of,
     total_passages,
+    weigh_term,
 )
 from holdfast.storage.postgres.arrays import pack_bigints, pack_blobs, pack_integers, pack_texts
 from holdfast.storage.postgres.connect import FOLDER
@@ -216,28 +217,19 @@ class _Reader:
     def load(self, rows: Sequence[int]) -> Operation[dict[int, Passage]]:
         if not rows:
             return {}
-        found = yield Query(self.tenant, SQL["passages_by_row"], (pack_integers(rows), self.tenant))
-        return (yield from build_passages(self.tenant, found, self.sight.shelves))
+        values = (pack_integers(rows), self.tenant, self.tenant)
+        found = yield Query(self.tenant, SQL["passages_by_row"], values)
+        return build_passages(self.tenant, found, self.sight.shelves)
 
 
-def build_passages(
-    tenant: str, found: Sequence[Sequence[Any]], shelves: Mapping[int, Shelf]
-) -> Operation[dict[int, Passage]]:
+def build_passages(tenant: str, found: Sequence[Sequence[Any]], shelves: Mapping[int, Shelf]) -> dict[int, Passage]:
     """Build passages from their rows, in the same order, by number."""
-    if not found:
-        return {}
-    streams = pack_bigints([*{row[1] for row in found}])
-    keys = yield Query(tenant, SQL["keys_of"], (streams, tenant))
-    scopes = {number: Scope.from_stream(common.stream_of(*names)) for number, *names in keys}
-    return {
-        row[0]: _build_passage(row, scopes[row[1]], shelves[row[4]])
-        for row in found
-        if row[1] in scopes and row[4] in shelves
-    }
+    scopes = {key: Scope.from_stream(common.stream_of(tenant, "session", key)) for key in {row[12] for row in found}}
+    return {row[0]: _build_passage(row, scopes[row[12]], shelves[row[4]]) for row in found if row[4] in shelves}
 
 
 def _build_passage(row: Sequence[Any], scope: Scope, shelf: Shelf) -> Passage:
-    _, _, seq, part, _, time_us, place, start, speaker, frame, handle, text = row
+    _, _, seq, part, _, time_us, place, start, speaker, frame, handle, text, _ = row
     return Passage(
         scope=scope,
         seq=seq,
@@ -280,29 +272,26 @@ def match_passages(query: PassageQuery) -> Operation[PassageMatches]:
     terms = [term for term in check_terms(query) if "\0" not in term]
     reader = yield from _open_reader(query.visible)
     walk = yield from _open_walk(reader)
-    counts: dict[str, int] = {}
-    sides = []
-    for side in range(SIDES):
-        sides.append((yield from walk.find_rows(side, terms, counts)))
-    counts = {term: counts[term] for term in terms if counts.get(term)}
-    scores: list[dict[int, float]] = []
-    for side, (rare, common_rows) in enumerate(sides):
-        scored = score_rows(rare, counts, walk.total)
-        if common_rows and scored:
-            best = heapq.nlargest(query.limit, scored, key=lambda row, of=scored: (of[row], row))  # type: ignore[misc]
-            scored = {row: scored[row] for row in best}
-            having = yield from walk.score_common(side, [*common_rows], scored)
-            for row, score in score_rows(having, counts, walk.total).items():
-                scored[row] += score
-        elif common_rows:
-            scored = score_rows(common_rows, counts, walk.total)
-        scores.append(scored)
-    best = share_limit(scores, query.limit)
-    found = yield from reader.load(best)
-    return PassageMatches(passages=tuple(found[row] for row in best if row in found), counts=counts, total=walk.total)
+    counts, sides = yield from walk.find_rows(terms)
+    tops: list[dict[int, float]] = []
+    for found in sides:
+        scored = score_rows(found.rare or found.common, counts, walk.total)
+        best = heapq.nlargest(query.limit, scored, key=lambda row, of=scored: (of[row], row))  # type: ignore[misc]
+        tops.append({row: scored[row] for row in best})
+    yield from walk.add_common(sides, tops, counts)
+    best = share_limit(tops, query.limit)
+    loaded = yield from reader.load(best)
+    return PassageMatches(passages=tuple(loaded[row] for row in best if row in loaded), counts=counts, total=walk.total)
 
 
-class _IndexWalk:
+class _SideLists(NamedTuple):
+    """The rows of one side that have the terms; of common terms, the newest."""
+
+    rare: dict[str, list[int]]
+    common: dict[str, list[int]]
+
+
+class _TermLists:
     """Walks over the lists of terms on the shelves that a filter lets through."""
 
     def __init__(self, reader: _Reader, hidden: set[int], allowed: set[int], whole: set[int]) -> None:
@@ -311,60 +300,91 @@ class _IndexWalk:
         self._reader = reader
         self._hidden = hidden
         self._allowed = allowed
-        self._open: list[list[int]] = [[] for _ in range(SIDES)]
-        self._partial: list[list[int]] = [[] for _ in range(SIDES)]
+        self._open: list[int] = []
+        """Shelves that may be seen as a whole."""
+        self._partial: list[int] = []
         opened = 0
         for shelf in sight.shelves.values():
             is_open = sight.is_open(shelf) or shelf.stream_no in whole
             opened += shelf.size if is_open else 0
-            (self._open if is_open else self._partial)[side_of(shelf.role)].append(shelf.number)
+            (self._open if is_open else self._partial).append(shelf.number)
         self.total = max(0, opened + len(allowed) - len(hidden))
 
-    def _read_lists(self, shelves: Sequence[int], terms: Sequence[str], lists: int) -> Operation[dict[str, list[int]]]:
-        found: dict[str, list[int]] = {}
-        if shelves and terms:
-            pairs = [(shelf, term) for term in terms for shelf in shelves]
-            columns = (pack_integers([shelf for shelf, _ in pairs]), pack_texts([term for _, term in pairs]))
-            tenant = self._reader.tenant
-            for _, term, rows in (yield Query(tenant, SQL["term_rows"], (*columns, tenant, lists))):
-                found.setdefault(term, []).extend(rows)
+    def _read_lists(self, shelves: Sequence[int], terms: Sequence[str], lists: int) -> Operation[_ShelfRows]:
+        """Read the newest rows of each shelf and term."""
+        found: _ShelfRows = {}
+        tenant, of = self._reader.tenant, self._reader.sight.shelves
+        drafts = [shelf for shelf in shelves if of[shelf].stream_no]
+        taken = [shelf for shelf in shelves if not of[shelf].stream_no]
+        if taken and terms:
+            values = (*_pair_columns(taken, terms), tenant, lists)
+            for shelf, term, rows in (yield Query(tenant, SQL["term_rows"], values)):
+                found.setdefault((shelf, term), []).extend(rows)
+        if drafts and terms:
+            wanted = (pack_integers(drafts), tenant, pack_texts(terms))
+            for shelf, term, rows in (yield Query(tenant, SQL["draft_rows"], wanted)):
+                found[shelf, term] = rows
         return found
 
-    def find_rows(
-        self, side: int, terms: Sequence[str], counts: dict[str, int]
-    ) -> Operation[tuple[dict[str, list[int]], dict[str, list[int]]]]:
-        """Find the rows with each term, rare and common ones apart, and add their numbers to the counts."""
+    def find_rows(self, terms: Sequence[str]) -> Operation[tuple[dict[str, int], list[_SideLists]]]:
+        """Find the rows with each term, for each side, and count them."""
         sight = self._reader.sight
         lists = _SCANNED_LISTS if sight.has_bounds else _NEWEST_LISTS + -(-len(self._hidden) // _LIST_ROWS)
-        opened = yield from self._read_lists(self._open[side], terms, lists)
-        partial: dict[str, list[int]] = {}
+        opened = yield from self._read_lists([*self._open], terms, lists)
+        partial: _ShelfRows = {}
         if self._allowed:
-            partial = yield from self._read_lists(self._partial[side], terms, _SCANNED_LISTS)
-        found: dict[str, list[int]] = {}
-        for term in terms:
-            some = (row for row in partial.get(term, ()) if row in self._allowed)
-            found[term] = [row for row in (*opened.get(term, ()), *some) if row not in self._hidden]
+            partial = yield from self._read_lists([*self._partial], terms, _SCANNED_LISTS)
+        found: list[dict[str, list[int]]] = [{} for _ in range(SIDES)]
+        for rows_of, allowed in ((opened, None), (partial, self._allowed)):
+            for (shelf, term), rows in rows_of.items():
+                some = (row for row in rows if row not in self._hidden and (allowed is None or row in allowed))
+                found[self._side(shelf)].setdefault(term, []).extend(some)
         if sight.has_bounds:
-            seen = yield from self._check_bounds({row for rows in found.values() for row in rows})
-            found = {term: [row for row in rows if row in seen] for term, rows in found.items()}
-        rare = {term: rows for term, rows in found.items() if 0 < len(rows) <= COMMON_ROWS}
-        common_rows = {
-            term: heapq.nlargest(COMMON_ROWS, rows) for term, rows in found.items() if len(rows) > COMMON_ROWS
+            seen = yield from self._check_bounds({row for side in found for rows in side.values() for row in rows})
+            found = [{term: [row for row in rows if row in seen] for term, rows in side.items()} for side in found]
+        sides = [
+            _SideLists(
+                {term: rows for term, rows in side.items() if 0 < len(rows) <= COMMON_ROWS},
+                {term: heapq.nlargest(COMMON_ROWS, rows) for term, rows in side.items() if len(rows) > COMMON_ROWS},
+            )
+            for side in found
+        ]
+        many = {} if sight.has_bounds else (yield from self._count({term for side in sides for term in side.common}))
+        counts = {
+            term: sum(max(len(side.get(term, ())), many.get((at, term), 0)) for at, side in enumerate(found))
+            for term in terms
         }
-        totals = {} if sight.has_bounds else (yield from self._count(side, [*common_rows]))
-        for term, rows in found.items():
-            counts[term] = counts.get(term, 0) + max(len(rows), totals.get(term, 0))
-        return rare, common_rows
+        return {term: count for term, count in counts.items() if count}, sides
 
-    def _count(self, side: int, terms: Sequence[str]) -> Operation[dict[str, int]]:
-        totals: dict[str, int] = {}
-        pairs = [(shelf, term) for term in terms for shelf in self._open[side]]
-        if pairs:
-            columns = (pack_integers([shelf for shelf, _ in pairs]), pack_texts([term for _, term in pairs]))
-            tenant = self._reader.tenant
-            for _, term, count in (yield Query(tenant, SQL["term_counts"], (*columns, tenant, _SCANNED_LISTS))):
-                totals[term] = totals.get(term, 0) + count
+    def _side(self, shelf: int) -> int:
+        return side_of(self._reader.sight.shelves[shelf].role)
+
+    def _count(self, terms: Collection[str]) -> Operation[dict[tuple[int, str], int]]:
+        """Count the rows of common terms on taken shelves, for each side."""
+        totals: dict[tuple[int, str], int] = {}
+        tenant = self._reader.tenant
+        if terms and self._open:
+            values = (*_pair_columns([*self._open], [*terms]), tenant, _SCANNED_LISTS)
+            for shelf, term, count in (yield Query(tenant, SQL["term_counts"], values)):
+                key = (self._side(shelf), term)
+                totals[key] = totals.get(key, 0) + count
         return totals
+
+    def add_common(
+        self, sides: Sequence[_SideLists], tops: Sequence[dict[int, float]], counts: Mapping[str, int]
+    ) -> Operation[None]:
+        """Add the worth of common terms to the candidates that rare terms found."""
+        terms = {term for side in sides if side.rare for term in side.common}
+        if not terms:
+            return
+        lists = yield from self._read_lists([*self._open, *self._partial], [*terms], _SCANNED_LISTS)
+        for (shelf, term), rows in lists.items():
+            side = self._side(shelf)
+            if sides[side].rare and term in sides[side].common:
+                top = tops[side]
+                worth = weigh_term(counts[term], self.total)
+                for row in top.keys() & set(rows):
+                    top[row] += worth
 
     def _check_bounds(self, rows: set[int]) -> Operation[set[int]]:
         if not rows:
@@ -373,16 +393,17 @@ class _IndexWalk:
         found = yield Query(tenant, SQL["bounds_of"], (pack_integers([*rows]), tenant))
         return {row for row, *bounds in found if sees(*bounds)}
 
-    def score_common(
-        self, side: int, terms: Sequence[str], rows: Mapping[int, float]
-    ) -> Operation[dict[str, list[int]]]:
-        """Return which of the candidates have each common term."""
-        lists = yield from self._read_lists([*self._open[side], *self._partial[side]], terms, _SCANNED_LISTS)
-        wanted = rows.keys()
-        return {term: [*wanted & set(found)] for term, found in lists.items()}
+
+_ShelfRows: TypeAlias = dict[tuple[int, str], list[int]]
+"""Rows by shelf and term."""
 
 
-def _open_walk(reader: _Reader) -> Operation[_IndexWalk]:
+def _pair_columns(shelves: Sequence[int], terms: Sequence[str]) -> tuple[Any, Any]:
+    pairs = [(shelf, term) for term in terms for shelf in shelves]
+    return pack_integers([shelf for shelf, _ in pairs]), pack_texts([term for _, term in pairs])
+
+
+def _open_walk(reader: _Reader) -> Operation[_TermLists]:
     sight, tenant = reader.sight, reader.tenant
     whole: set[int] = set()
     if sight.spans:
@@ -394,7 +415,7 @@ def _open_walk(reader: _Reader) -> Operation[_IndexWalk]:
     taken_users = {shelf.user for shelf in sight.shelves.values() if not shelf.stream_no and not sight.is_open(shelf)}
     is_partial = bool(taken_users) or bool(sight.spans.keys() - whole)
     allowed = (yield from _read_span_rows(tenant, sight.spans)) if is_partial else set()
-    return _IndexWalk(reader, hidden, allowed, whole)
+    return _TermLists(reader, hidden, allowed, whole)
 
 
 def _read_span_rows(tenant: str, spans: Mapping[int, Sequence[tuple[int, int]]]) -> Operation[set[int]]:
@@ -416,9 +437,9 @@ def passages_at(visible: PassageFilter, places: Sequence[PlaceSpan], limit: int)
     if not parts:
         return ()
     columns = [pack_bigints(column) for column in zip(*parts, strict=True)]
-    found = yield Query(visible.tenant, SQL["passages_by_place"], (*columns, visible.tenant))
+    found = yield Query(visible.tenant, SQL["passages_by_place"], (*columns, visible.tenant, visible.tenant))
     seen = {row[0]: row for row in found if reader.sees(row)}
-    built = yield from build_passages(visible.tenant, [*seen.values()][:limit], reader.sight.shelves)
+    built = build_passages(visible.tenant, [*seen.values()][:limit], reader.sight.shelves)
     return tuple(built.values())
 
 
@@ -431,9 +452,9 @@ def read_passages(visible: PassageFilter, keys: Sequence[PassageKey]) -> Operati
         return ()
     streams, seqs, parts = zip(*wanted, strict=True)
     columns = (pack_bigints(streams), pack_bigints(seqs), pack_integers(parts))
-    found = yield Query(visible.tenant, SQL["passages_by_key"], (*columns, visible.tenant))
+    found = yield Query(visible.tenant, SQL["passages_by_key"], (*columns, visible.tenant, visible.tenant))
     seen = [row for row in found if reader.sees(row)]
-    return tuple((yield from build_passages(visible.tenant, seen, reader.sight.shelves)).values())
+    return tuple((build_passages(visible.tenant, seen, reader.sight.shelves)).values())
 
 
 def recent_passages(visible: PassageFilter, limit: int) -> Operation[tuple[Passage, ...]]:
@@ -471,24 +492,26 @@ def unembedded_passages(tenant: str, embedder: str, limit: int) -> Operation[tup
     found = yield Query(tenant, SQL["unembedded"], (embedder, limit, tenant, limit))
     numbers = pack_integers([*{row[4] for row in found}])
     shelves = map(build_shelf, (yield Query(tenant, SQL["shelves_by_number"], (numbers, tenant))))
-    return tuple((yield from build_passages(tenant, found, {shelf.number: shelf for shelf in shelves})).values())
+    return tuple((build_passages(tenant, found, {shelf.number: shelf for shelf in shelves})).values())
 
 
 def match_vectors(query: VectorQuery) -> Operation[tuple[tuple[Passage, float], ...]]:
     common.check_limit(query.limit)
     reader = yield from _open_reader(query.visible)
-    sees, tenant = reader.sight.sees, query.visible.tenant
+    sight, tenant = reader.sight, query.visible.tenant
     wanted = pack_vector(query.vector)
     best: list[tuple[float, int]] = []
-    last = -1
-    while reader.sight.shelves:
-        values = (reader.shelf_nos, query.embedder, *reader.times, tenant, last, _VECTORS)
-        found = yield Query(tenant, SQL["vectors_of_shelves"], values)
-        vectors = [(row[0], row[5]) for row in found if sees(*row[1:5])]
-        best = heapq.nlargest(query.limit, [*best, *find_nearest(wanted, vectors, query.limit)])
-        if len(found) < _VECTORS:
-            break
-        last = found[-1][0]
+    for shelf in sight.shelves:
+        low, high = reader.times
+        last = -1
+        while True:
+            values = (shelf, low, high, low, last, tenant, _VECTORS, query.embedder, tenant)
+            found = yield Query(tenant, SQL["vectors_of_shelf"], values)
+            vectors = [(row[0], row[5]) for row in found if row[5] is not None and sight.sees(*row[1:5])]
+            best = heapq.nlargest(query.limit, [*best, *find_nearest(wanted, vectors, query.limit)])
+            if len(found) < _VECTORS:
+                break
+            last, low = found[-1][0], found[-1][4]
     loaded = yield from reader.load([row for _, row in best])
     return tuple((loaded[row], cosine) for cosine, row in best if row in loaded)
 

@@ -25,9 +25,6 @@ SELECT s.key, s.stream_no FROM streams s WHERE s.tenant = %b AND s.kind = 'sessi
 SELECT s.stream_no FROM streams s
 WHERE s.tenant = %b AND s.kind = 'session' AND s.key::jsonb ->> 1 = ANY (%b::text[]);
 
--- name: keys_of
-SELECT s.stream_no, s.tenant, s.kind, s.key FROM streams s WHERE s.stream_no = ANY (%b::bigint[]) AND s.tenant = %b;
-
 -- name: shelves
 SELECT h.shelf_no, h.stream_no, h.role, h.kind, h.user_name, h.requires, h.size FROM passage_shelves h
 WHERE h.tenant = %b AND h.user_name = %b AND h.stream_no = 0 AND h.user_name <> ''
@@ -58,6 +55,11 @@ FROM unnest(%b::integer[], %b::text[]) AS a (shelf_no, term) CROSS JOIN LATERAL 
     SELECT w.rows FROM passage_words w WHERE w.shelf_no = a.shelf_no AND w.term = a.term AND w.tenant = %b
     ORDER BY w.shelf_no DESC, w.term DESC, w.first DESC LIMIT %b) w;
 
+-- name: draft_rows
+SELECT d.shelf_no, t.term, array_agg(d.row_no)
+FROM passage_drafts d CROSS JOIN LATERAL unnest(d.terms) AS t (term)
+WHERE d.shelf_no = ANY (%b::integer[]) AND d.tenant = %b AND t.term = ANY (%b::text[]) GROUP BY d.shelf_no, t.term;
+
 -- name: term_counts
 SELECT a.shelf_no, a.term, w.count
 FROM unnest(%b::integer[], %b::text[]) AS a (shelf_no, term) CROSS JOIN LATERAL (
@@ -70,19 +72,29 @@ SELECT p.row_no, p.shelf_no, p.stream_no, p.seq, p.time_us FROM passages p
 WHERE p.row_no = ANY (%b::integer[]) AND p.tenant = %b;
 
 -- name: passages_by_row
-SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text
-FROM passages p WHERE p.row_no = ANY (%b::integer[]) AND p.tenant = %b;
+SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text,
+       s.key
+FROM unnest(%b::integer[]) AS n (row_no)
+CROSS JOIN LATERAL (SELECT * FROM passages p WHERE p.row_no = n.row_no AND p.tenant = %b OFFSET 0) p
+CROSS JOIN LATERAL (SELECT s.key FROM streams s WHERE s.stream_no = p.stream_no AND s.tenant = %b OFFSET 0) s;
 
 -- name: passages_by_key
-SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text
+SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text,
+       s.key
 FROM unnest(%b::bigint[], %b::bigint[], %b::integer[]) WITH ORDINALITY AS n (stream_no, seq, part, at)
-JOIN passages p USING (stream_no, seq, part) WHERE p.tenant = %b ORDER BY n.at;
+CROSS JOIN LATERAL (
+    SELECT * FROM passages p WHERE p.stream_no = n.stream_no AND p.seq = n.seq AND p.part = n.part AND p.tenant = %b OFFSET 0) p
+CROSS JOIN LATERAL (SELECT s.key FROM streams s WHERE s.stream_no = p.stream_no AND s.tenant = %b OFFSET 0) s
+ORDER BY n.at;
 
 -- name: passages_by_place
-SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text
+SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text,
+       s.key
 FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[]) WITH ORDINALITY AS n (stream_no, first, last, at)
 CROSS JOIN LATERAL (
-    SELECT * FROM passages p WHERE p.stream_no = n.stream_no AND p.place BETWEEN n.first AND n.last AND p.tenant = %b) p
+    SELECT * FROM passages p WHERE p.stream_no = n.stream_no AND p.place BETWEEN n.first AND n.last AND p.tenant = %b
+    OFFSET 0) p
+CROSS JOIN LATERAL (SELECT s.key FROM streams s WHERE s.stream_no = n.stream_no AND s.tenant = %b OFFSET 0) s
 ORDER BY n.at, p.place, p.seq, p.part;
 
 -- name: newest_of_shelves
@@ -105,18 +117,22 @@ JOIN passages p ON p.stream_no = s.stream_no AND p.seq = n.seq AND p.part = n.pa
 ON CONFLICT (row_no, embedder) DO UPDATE SET vector = excluded.vector RETURNING 1;
 
 -- name: unembedded
-SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text
+SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text,
+       s.key
 FROM passage_shelves h CROSS JOIN LATERAL (
     SELECT * FROM passages p WHERE p.shelf_no = h.shelf_no AND p.tenant = h.tenant AND NOT EXISTS (
         SELECT FROM passage_vectors v WHERE v.row_no = p.row_no AND v.embedder = %b AND v.tenant = p.tenant)
-    ORDER BY p.shelf_no, p.time_us LIMIT %b) p
+    ORDER BY p.shelf_no, p.time_us LIMIT %b) p JOIN streams s ON s.stream_no = p.stream_no AND s.tenant = h.tenant
 WHERE h.tenant = %b AND h.stream_no = 0 ORDER BY p.time_us, p.row_no LIMIT %b;
 
--- name: vectors_of_shelves
-SELECT p.row_no, p.shelf_no, p.stream_no, p.seq, p.time_us, v.vector
-FROM unnest(%b::integer[]) AS n (shelf_no) JOIN passages p ON p.shelf_no = n.shelf_no
-JOIN passage_vectors v ON v.row_no = p.row_no AND v.embedder = %b AND v.tenant = p.tenant
-WHERE p.time_us BETWEEN %b AND %b AND p.tenant = %b AND p.row_no > %b ORDER BY p.row_no LIMIT %b;
+-- name: vectors_of_shelf
+SELECT p.row_no, p.shelf_no, p.stream_no, p.seq, p.time_us, v.vector FROM (
+    SELECT p.row_no, p.shelf_no, p.stream_no, p.seq, p.time_us FROM passages p
+    WHERE p.shelf_no = %b AND p.time_us >= %b AND p.time_us <= %b AND (p.time_us, p.row_no) > (%b, %b) AND p.tenant = %b
+    ORDER BY p.shelf_no, p.time_us, p.row_no LIMIT %b) p
+LEFT JOIN LATERAL (
+    SELECT v.vector FROM passage_vectors v WHERE v.row_no = p.row_no AND v.embedder = %b AND v.tenant = %b OFFSET 0) v ON true
+ORDER BY p.time_us, p.row_no;
 
 -- name: claim
 SELECT o.tenant, o.actor, o.session, o.thread, o.entry, o.why, o.first, o.last, o.at_us, o.done,

@@ -223,6 +223,9 @@ WHERE s.stream_no IS NULL OR h.shelf_no IS NULL OR (h.stream_no <> 0 AND h.strea
 UNION ALL SELECT 'the index has words of passage ' || r.row_no || ', which is not on that shelf' FROM passage_words w
 CROSS JOIN LATERAL unnest(w.rows) AS r (row_no)
 LEFT JOIN passages p ON p.row_no = r.row_no AND p.shelf_no = w.shelf_no AND p.tenant = w.tenant WHERE p.row_no IS NULL
+UNION ALL SELECT 'passage ' || coalesce(p.row_no, d.row_no) || ' and its terms are not on the same shelf'
+FROM (SELECT p.row_no, p.shelf_no FROM passages p JOIN passage_shelves h USING (shelf_no) WHERE h.stream_no <> 0) p
+FULL JOIN passage_drafts d ON d.row_no = p.row_no AND d.shelf_no = p.shelf_no WHERE p.row_no IS NULL OR d.row_no IS NULL
 UNION ALL SELECT 'shelf ' || h.shelf_no || ' does not have as many passages as it says' FROM passage_shelves h
 WHERE h.size <> (SELECT count(*) FROM passages p WHERE p.shelf_no = h.shelf_no)
 UNION ALL SELECT 'the vector of passage ' || v.row_no || ' has no passage' FROM passage_vectors v

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
@@ -49,17 +50,20 @@ def read_transaction(connection: apsw.Connection) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-class SqliteIndex:
+class SqliteIndex(ABC):
     """Passages and their vectors, and the deliveries of the outbox."""
 
+    @abstractmethod
     def _read(self) -> AbstractContextManager[apsw.Connection]:
-        raise NotImplementedError
+        """Lend a connection for one read."""
 
+    @abstractmethod
     def _write(self, job: Callable[[SqliteLog], T]) -> T:
-        raise NotImplementedError
+        """Run a job on the writing connection; block until it is durable."""
 
+    @abstractmethod
     def _clear_log(self) -> None:
-        raise NotImplementedError
+        """Remove erased content from the write-ahead log."""
 
     @contextmanager
     def _read_passages(self, visible: PassageFilter) -> Iterator[PassageReader]:

@@ -38,7 +38,7 @@ CREATE TABLE passages (
 CREATE UNIQUE INDEX passages_by_key ON passages (stream_no, seq, part) INCLUDE (place);
 CREATE INDEX passages_by_time ON passages (shelf_no, time_us);
 
--- Which passages on a shelf have a term: up to 256 in a row, which begins with `first`. No GIN: its operators are not
+-- Which taken passages on a shelf have a term: up to 256 in a row, which begins with `first`. No GIN: its operators are not
 -- leakproof, so under row-level security no index would be used for them; and each passage would hold its terms twice.
 CREATE TABLE passage_words (
     shelf_no integer NOT NULL,
@@ -48,6 +48,15 @@ CREATE TABLE passage_words (
     rows     integer[] NOT NULL,
     PRIMARY KEY (shelf_no, term, first)
 ) WITH (fillfactor = 90);
+
+-- The terms of passages that are not taken: a session is searched as a whole, and its passages soon go to another shelf.
+CREATE TABLE passage_drafts (
+    shelf_no integer NOT NULL,
+    row_no   integer NOT NULL,
+    tenant   text COLLATE "C" NOT NULL,
+    terms    text[] NOT NULL,
+    PRIMARY KEY (shelf_no, row_no)
+);
 
 CREATE TABLE passage_marks (
     stream_no   bigint PRIMARY KEY,
@@ -146,6 +155,7 @@ BEGIN
     PERFORM FROM passage_shelves WHERE shelf_no = ANY (shelves) AND tenant = in_tenant
     ORDER BY user_name, stream_no, role, kind, requires FOR UPDATE;
     DELETE FROM passage_vectors WHERE row_no = ANY (numbers) AND tenant = in_tenant;
+    DELETE FROM passage_drafts WHERE shelf_no = ANY (shelves) AND row_no = ANY (numbers) AND tenant = in_tenant;
     WITH gone AS (
         DELETE FROM passages p WHERE p.row_no = ANY (numbers) AND p.tenant = in_tenant RETURNING p.shelf_no
     ), counted AS (
@@ -208,9 +218,13 @@ BEGIN
         INSERT INTO passages (stream_no, seq, part, shelf_no, time_us, place, start, tenant, speaker, frame, handle, text)
         VALUES (in_stream, item.seq, item.part, shelf, item.time_us, item.place, item.start, in_tenant, item.speaker,
                 item.frame, item.handle, item.text) RETURNING row_no INTO number;
-        w_term := w_term || item.terms;
-        w_row := w_row || array_fill(number, ARRAY[cardinality(item.terms)]);
-        w_shelf := w_shelf || array_fill(shelf, ARRAY[cardinality(item.terms)]);
+        IF item.now_taken THEN
+            w_term := w_term || item.terms;
+            w_row := w_row || array_fill(number, ARRAY[cardinality(item.terms)]);
+            w_shelf := w_shelf || array_fill(shelf, ARRAY[cardinality(item.terms)]);
+        ELSE
+            INSERT INTO passage_drafts (shelf_no, row_no, tenant, terms) VALUES (shelf, number, in_tenant, item.terms);
+        END IF;
     END LOOP;
     UPDATE passage_shelves s SET size = s.size + n.added FROM (
         SELECT p.shelf_no, count(*) AS added FROM jsonb_to_recordset(items) AS i (seq bigint, part integer)
@@ -313,13 +327,11 @@ BEGIN
         WHERE p.row_no = n.old AND p.tenant = in_tenant;
         UPDATE passage_vectors v SET row_no = n.new FROM unnest(moved.rows, new_no) AS n (old, new)
         WHERE v.row_no = n.old AND v.tenant = in_tenant;
-        PERFORM add_words(in_tenant, array_agg(target), array_agg(n.new), array_agg(w.term))
-        FROM passage_words w CROSS JOIN LATERAL unnest(w.rows) AS r (old)
-        JOIN unnest(moved.rows, new_no) AS n (old, new) ON n.old = r.old
-        WHERE w.shelf_no = moved.shelf_no AND w.tenant = in_tenant;
-        UPDATE passage_words w SET rows = ARRAY(SELECT r FROM unnest(w.rows) AS r WHERE r <> ALL (moved.rows) ORDER BY r)
-        WHERE w.shelf_no = moved.shelf_no AND w.tenant = in_tenant AND w.rows && moved.rows;
-        DELETE FROM passage_words w WHERE w.shelf_no = moved.shelf_no AND w.tenant = in_tenant AND cardinality(w.rows) = 0;
+        PERFORM add_words(in_tenant, array_agg(target), array_agg(n.new), array_agg(t.term))
+        FROM unnest(moved.rows, new_no) AS n (old, new)
+        JOIN passage_drafts d ON d.shelf_no = moved.shelf_no AND d.row_no = n.old AND d.tenant = in_tenant
+        CROSS JOIN LATERAL unnest(d.terms) AS t (term);
+        DELETE FROM passage_drafts WHERE shelf_no = moved.shelf_no AND row_no = ANY (moved.rows) AND tenant = in_tenant;
         UPDATE passage_shelves SET size = size + CASE WHEN shelf_no = target THEN 1 ELSE -1 END * cardinality(moved.rows)
         WHERE shelf_no IN (target, moved.shelf_no);
     END LOOP;
@@ -413,8 +425,8 @@ DO $$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['passage_shelves', 'passages', 'passage_words', 'passage_marks', 'passage_vectors',
-                                'deliveries'] LOOP
+    FOREACH name IN ARRAY ARRAY['passage_shelves', 'passages', 'passage_words', 'passage_drafts', 'passage_marks',
+                                'passage_vectors', 'deliveries'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format('CREATE POLICY tenant_alone ON %I '

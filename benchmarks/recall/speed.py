@@ -1,4 +1,4 @@
-"""How fast passages are found, and how much room they take: 1k, 10k and 100k passages of one user, on both databases.
+"""How fast a question is answered, and how much room passages take: 1k to 100k passages of one user, on both databases.
 
 The passages are turns of the chats in `recall/locomo` of a data folder, repeated with other names, places and numbers until
 there are enough. The data is not part of this repository.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 import re
 import time
@@ -21,6 +20,7 @@ import apsw
 import psycopg
 from tests.postgres_server import SOCKET_FOLDER, PostgresServer
 
+import holdfast
 from benchmarks.harness import Bench, Spread
 from benchmarks.report import Goal, Line, Table
 from holdfast.model.memory.passages import (
@@ -28,36 +28,25 @@ from holdfast.model.memory.passages import (
     IndexMark,
     Passage,
     PassageBatch,
-    PassageFilter,
-    PassageQuery,
-    PlaceSpan,
     StreamSpan,
 )
 from holdfast.model.names import Scope
+from holdfast.storage.memory import MemoryBlobs
 from holdfast.storage.postgres.connect import parse_address
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.appends import append_of, write_to
-from holdfast.text.stems import stem
+from holdfast.text.recall.terms import passage_terms
 
 TENANT, USER = "acme", "ada"
 SIZES = (1_000, 10_000, 100_000)
 SESSION_TURNS = 20
-CANDIDATES = 200
-NEIGHBOURS = 16
-MOST_MS = 17.0
-"""Of the 25 ms of a recall, ranking may take 8."""
+BUDGET = 1_000
+MOST_MS = 25.0
 MOST_BYTES = 2.5
 """Bytes in the store for each byte of text."""
 
-_WORD = re.compile(r"[^\W_]+")
 _NAME = re.compile(r"\b[A-Z][a-z]{3,}\b|\b\d+\b")
-_STOP = frozenset(
-    """a about after all also am an and any are as at be been but by can could d did do does for from get go got had has
-    have he her him his how i if in into is it its just like ll m me my no not of oh on or our out re s she so some t than
-    that the their them then there they this to too up us ve very was we well were what when where which who why will with
-    would you your""".split()
-)
 
 
 class Turns(NamedTuple):
@@ -74,11 +63,6 @@ def load_turns(data: Path) -> Turns | None:
     texts = [(turn["speaker"], turn["text"]) for chat in chats for turn in chat["turns"] if turn["text"]]
     questions = [question["text"] for chat in chats for question in chat["questions"]]
     return Turns(texts, questions) if texts and questions else None
-
-
-def list_terms(text: str) -> tuple[str, ...]:
-    words = (word.lower() for word in _WORD.findall(text))
-    return tuple(stem(word) for word in words if word not in _STOP)
 
 
 def vary_turns(turns: Turns, count: int) -> Iterator[tuple[str, str]]:
@@ -113,7 +97,7 @@ def build_batches(turns: Turns, count: int) -> Iterator[tuple[Scope, list[Indexe
                         place=at,
                         text=text,
                     ),
-                    list_terms(text),
+                    passage_terms(text),
                 )
                 for at, (speaker, text) in enumerate(own, 1)
             ],
@@ -133,23 +117,14 @@ def fill(store: Any, turns: Turns, count: int) -> int:
     return size
 
 
-def ask(store: Any, question: str) -> None:
-    """What a recall asks of the store: the candidates, and the neighbours of the best."""
-    visible = PassageFilter(tenant=TENANT, user=USER, permissions=())
-    found = store.match_passages(PassageQuery(visible=visible, terms=list_terms(question), limit=CANDIDATES))
-    best = found.passages[:NEIGHBOURS]
-    places = [PlaceSpan(each.scope.stream, each.place - 1, each.place + 1) for each in best]
-    store.passages_at(visible, places, limit=3 * NEIGHBOURS)
-
-
-def time_questions(store: Any, questions: Sequence[str], rounds: int) -> list[float]:
-    """Milliseconds of each question, in order of size, after a round that does not count."""
+def time_questions(engine: holdfast.Engine, questions: Sequence[str], rounds: int) -> list[float]:
+    """Milliseconds of each question, in order of size, after some that do not count."""
     for question in questions[:20]:
-        ask(store, question)
+        engine.memory.recall(question, user=USER, budget=BUDGET)
     times: list[float] = []
     for question in itertools.islice(itertools.cycle(questions), rounds):
         start = time.perf_counter()
-        ask(store, question)
+        engine.memory.recall(question, user=USER, budget=BUDGET)
         times.append((time.perf_counter() - start) * 1e3)
     return sorted(times)
 
@@ -165,7 +140,7 @@ def sqlite_bytes(path: Path) -> int:
 def postgres_bytes(url: str) -> int:
     """What passages take on a server after a vacuum, all indexes included."""
     with psycopg.connect(parse_address(url).info, autocommit=True) as connection:
-        tables = ("passages", "passage_words", "passage_shelves", "passage_marks")
+        tables = ("passages", "passage_words", "passage_drafts", "passage_shelves", "passage_marks")
         for table in tables:
             connection.execute(f"VACUUM {table}".encode())
         found = connection.execute(
@@ -180,7 +155,8 @@ def describe(
     start = time.perf_counter()
     text = fill(store, turns, count)
     filled = time.perf_counter() - start
-    times = time_questions(store, turns.questions, bench.pick(400, 60))
+    with holdfast.open(store, tenant=TENANT, blobs=MemoryBlobs()) as engine:
+        times = time_questions(engine, turns.questions, bench.pick(400, 60))
     middle, late = times[len(times) // 2], times[int(len(times) * 0.95)]
     size = stored()
     lines = [
@@ -201,32 +177,29 @@ def describe(
     return lines, f"{what}, {count:,} passages were indexed and taken in {filled:.0f} s."
 
 
-def run(bench: Bench) -> Table:
-    title = "candidates and neighbours of a question, and the room that passages take"
+def measure_speed(bench: Bench) -> Table:
+    title = "engine.memory.recall() in a budget of 1,000 tokens, and the room that passages take"
     turns = load_turns(bench.data)
     if turns is None:
         folder = bench.data / "recall" / "locomo"
         note = f"There are no chats in {folder}: nothing was measured. --data names another folder."
-        return Table(name="recall_index", title=title, ours="Holdfast", theirs="text", lines=[], notes=[note])
+        return Table(name="recall", title=title, ours="Holdfast", theirs="text", lines=[], notes=[note])
     lines: list[Line] = []
     notes: list[str] = []
     sizes = SIZES[: bench.pick(3, 2)]
-    only = os.environ.get("RECALL_INDEX_ON", "")
-    for count in sizes if only != "postgres" else ():
+    for count in sizes:
         path = bench.file(f"passages-{count}.db")
         store = SqliteStore(path)
         some, note = describe("SQLite", store, turns, count, bench, lambda path=path: sqlite_bytes(path))  # type: ignore[misc]
-        store.close()
         lines += some
         notes.append(note)
     with ExitStack() as stack:
         server = PostgresServer(parent=SOCKET_FOLDER)
         stack.callback(server.remove)
-        for count in sizes if only != "sqlite" else ():
+        for count in sizes:
             url = f"{server.url()}{'&' if '?' in server.url() else '?'}schema=passages_{count}"
             other = PostgresStore(url)
             some, note = describe("PostgreSQL", other, turns, count, bench, lambda url=url: postgres_bytes(url))  # type: ignore[misc]
-            other.close()
             lines += some
             notes.append(note)
-    return Table(name="recall_index", title=title, ours="Holdfast", theirs="text", lines=lines, notes=notes)
+    return Table(name="recall", title=title, ours="Holdfast", theirs="text", lines=lines, notes=notes)
