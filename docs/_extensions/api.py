@@ -134,8 +134,8 @@ def wrap_docstring(_app: Sphinx, _what: str, _name: str, _member: object, _optio
 def write_signature(
     _app: Sphinx, _what: str, _name: str, member: object, _options: object, signature: str | None, _returns: str | None
 ) -> tuple[str, str | None] | None:
-    """The signature of a function as it is written; the names and defaults of a struct or a named tuple, whose types are with
-    its fields; none for a protocol, or a class that an engine builds."""
+    """The signature of a function as it is written; the names and defaults of a struct or a named tuple, whose types are
+    with its fields; none for a protocol, or a class that an engine builds."""
     if signature is None:
         return None
     if isinstance(member, type):

@@ -17,6 +17,7 @@ from holdfast.model.memory.recall import ForgetReport, MemoryRange, MemoryReader
 from holdfast.model.sessions.messages import Offload
 from holdfast.testing import MemoryContract
 from tests.docs.test_examples import BLOCK, ROOT
+from tests.postgres import empty_url
 
 
 class HistoryClock:
@@ -33,11 +34,12 @@ class BuiltInMemory:
 
     name = "holdfast"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, address: str) -> None:
         self.clock = HistoryClock()
-        self._path = str(path)
+        self._address = address
         self._engines: dict[str, holdfast.Engine] = {}
         self._taken: dict[str, Offload] = {}
+        self._open("default")  # a server that is lent has a schema when it is given back
 
     def close(self) -> None:
         for engine in self._engines.values():
@@ -45,7 +47,7 @@ class BuiltInMemory:
 
     def _open(self, tenant: str) -> holdfast.Engine:
         if tenant not in self._engines:
-            self._engines[tenant] = holdfast.open(self._path, tenant=tenant, clock=self.clock)
+            self._engines[tenant] = holdfast.open(self._address, tenant=tenant, clock=self.clock)
         return self._engines[tenant]
 
     def take(self, history: SessionHistory) -> None:
@@ -95,9 +97,18 @@ class BuiltInMemory:
 class TestBuiltInMemory(MemoryContract):
     @pytest.fixture
     def memory(self, tmp_path: Path) -> Iterator[BuiltInMemory]:
-        memory = BuiltInMemory(tmp_path / "memory.db")
+        memory = BuiltInMemory(str(tmp_path / "memory.db"))
         yield memory
         memory.close()
+
+
+class TestBuiltInMemoryOnPostgres(MemoryContract):
+    @pytest.fixture
+    def memory(self) -> Iterator[BuiltInMemory]:
+        with empty_url() as url:
+            memory = BuiltInMemory(url)
+            yield memory
+            memory.close()
 
 
 @functools.cache
