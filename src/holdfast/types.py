@@ -58,6 +58,8 @@ from holdfast.model.packs.pack import (
     PackDiff,
     PackRecord,
     PackRequest,
+    PassageTrace,
+    PassageUse,
     TokenSummary,
 )
 from holdfast.model.policy import AuthorityLadder
@@ -155,6 +157,8 @@ __all__ = [
     "Part",
     "PassageKey",
     "PassageTotals",
+    "PassageTrace",
+    "PassageUse",
     "PendingWork",
     "PlanFigures",
     "PlanStep",
