@@ -24,7 +24,7 @@ from holdfast.core.memory.passages import (
     follow_identity,
     is_remembered,
 )
-from holdfast.errors import BlobNotFound, StorageCorrupt
+from holdfast.errors import BlobNotFound, StorageCorrupt, StorageReadOnly
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext
 from holdfast.flows.effects import Flow
@@ -65,7 +65,11 @@ def index_stream(engine: EngineContext, scope: Scope, upto: int) -> Flow[IndexMa
             break
         passages, after = yield from _build_page(engine, scope, mark, page)
         batch = PassageBatch(stream=scope.stream, before=stored, mark=after, passages=passages)
-        if not (yield from effects.index_passages(batch)):  # another process was faster: continue where it is
+        try:
+            is_stored = yield from effects.index_passages(batch)
+        except StorageReadOnly:  # a replica, or a file that may only be read: search what is indexed
+            break
+        if not is_stored:  # another process was faster: continue where it is
             newer = (yield from effects.index_marks([scope.stream])).get(scope.stream)
             if newer is None or newer.format != PASSAGE_FORMAT or newer.version <= mark.version:
                 break
