@@ -364,12 +364,20 @@ def build_reader(context: SessionContext, state: SessionState) -> MemoryReader:
 # In a session
 
 
+def has_frames(state: SessionState) -> bool:
+    """Whether the session has, or had, frames: their messages and handles are between those of the session."""
+    return bool(state.frames or state.popped)
+
+
 def find_own_spans(
     context: SessionContext, state: SessionState, shown: Iterable[tuple[int, int]]
 ) -> Flow[Mapping[str, tuple[StreamSpan, ...]]]:
-    """Where the own conversation is, and what of it is hidden: withdrawn, or shown anyway. It is indexed first."""
-    spans = yield from index_conversation(context.engine, context.scope, state)
-    ranges = SeqRanges((*shown, *(each for one in state.withdrawals for each in one.ranges))).ranges
+    """Where the own conversation is, and what of it is hidden: withdrawn, or shown anyway. It is indexed first; without
+    frames, not the newest messages if they are shown: as long as nothing has left the view, there is nothing to index."""
+    runs = SeqRanges(shown).ranges
+    upto = runs[-1][0] - 1 if runs and not has_frames(state) else state.version
+    spans = yield from index_conversation(context.engine, context.scope, state, upto)
+    ranges = SeqRanges((*runs, *(each for one in state.withdrawals for each in one.ranges))).ranges
     hidden = tuple(StreamSpan(span.stream, first, last) for span in spans for first, last in ranges)
     return {"spans": spans, "hidden": hidden}
 
