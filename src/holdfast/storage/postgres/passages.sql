@@ -49,10 +49,11 @@ SELECT p.row_no FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[]) AS n (stre
     SELECT p.row_no FROM passages p
     WHERE p.stream_no = n.stream_no AND p.seq BETWEEN n.first AND n.last AND p.tenant = %b) p;
 
--- name: term_rows
-SELECT a.shelf_no, a.term, w.rows
+-- name: term_lists
+SELECT a.shelf_no, a.term, w.first, w.width, w.rows
 FROM unnest(%b::integer[], %b::text[]) AS a (shelf_no, term) CROSS JOIN LATERAL (
-    SELECT w.rows FROM passage_words w WHERE w.shelf_no = a.shelf_no AND w.term = a.term AND w.tenant = %b
+    SELECT w.first, w.width, w.rows FROM passage_words w
+    WHERE w.shelf_no = a.shelf_no AND w.term = a.term AND w.tenant = %b
     ORDER BY w.shelf_no DESC, w.term DESC, w.first DESC LIMIT %b) w;
 
 -- name: draft_rows
@@ -63,8 +64,8 @@ WHERE d.shelf_no = ANY (%b::integer[]) AND d.tenant = %b AND t.term = ANY (%b::t
 -- name: term_counts
 SELECT a.shelf_no, a.term, w.count
 FROM unnest(%b::integer[], %b::text[]) AS a (shelf_no, term) CROSS JOIN LATERAL (
-    SELECT coalesce(sum(cardinality(l.rows)), 0)::bigint AS count FROM (
-        SELECT w.rows FROM passage_words w WHERE w.shelf_no = a.shelf_no AND w.term = a.term AND w.tenant = %b
+    SELECT coalesce(sum(octet_length(l.rows) / l.width), 0)::bigint AS count FROM (
+        SELECT w.rows, w.width FROM passage_words w WHERE w.shelf_no = a.shelf_no AND w.term = a.term AND w.tenant = %b
         ORDER BY w.shelf_no DESC, w.term DESC, w.first DESC LIMIT %b) l) w;
 
 -- name: bounds_of
@@ -89,12 +90,13 @@ ORDER BY n.at;
 
 -- name: passages_by_place
 SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text,
-       s.key
-FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[]) WITH ORDINALITY AS n (stream_no, first, last, at)
+       n.key
+FROM unnest(%b::text[], %b::bigint[], %b::bigint[]) WITH ORDINALITY AS n (key, first, last, at)
 CROSS JOIN LATERAL (
-    SELECT * FROM passages p WHERE p.stream_no = n.stream_no AND p.place BETWEEN n.first AND n.last AND p.tenant = %b
+    SELECT s.stream_no FROM streams s WHERE s.tenant = %b AND s.kind = 'session' AND s.key = n.key OFFSET 0) s
+CROSS JOIN LATERAL (
+    SELECT * FROM passages p WHERE p.stream_no = s.stream_no AND p.place BETWEEN n.first AND n.last AND p.tenant = %b
     OFFSET 0) p
-CROSS JOIN LATERAL (SELECT s.key FROM streams s WHERE s.stream_no = n.stream_no AND s.tenant = %b OFFSET 0) s
 ORDER BY n.at, p.place, p.seq, p.part;
 
 -- name: newest_of_shelves

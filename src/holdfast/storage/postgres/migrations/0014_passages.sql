@@ -38,16 +38,28 @@ CREATE TABLE passages (
 CREATE UNIQUE INDEX passages_by_key ON passages (stream_no, seq, part) INCLUDE (place);
 CREATE INDEX passages_by_time ON passages (shelf_no, time_us);
 
--- Which taken passages on a shelf have a term: up to 256 in a row, which begins with `first`. No GIN: its operators are not
--- leakproof, so under row-level security no index would be used for them; and each passage would hold its terms twice.
+-- Which taken passages on a shelf have a term: up to about 256 in a row. `rows` has their distances from `first`, the highest
+-- byte first, 2 bytes each, or 4 where they are far apart. No GIN: its operators are not leakproof, so under row-level security
+-- no index would be used for them; and each passage would hold its terms once more, which takes more than the lists.
 CREATE TABLE passage_words (
     shelf_no integer NOT NULL,
     first    integer NOT NULL,
+    width    smallint NOT NULL,
     tenant   text COLLATE "C" NOT NULL,
     term     text COLLATE "C" NOT NULL,
-    rows     integer[] NOT NULL,
+    rows     bytea NOT NULL,
     PRIMARY KEY (shelf_no, term, first)
 ) WITH (fillfactor = 90);
+
+CREATE FUNCTION pack_rows(in_rows integer[], first integer, width integer) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+    SELECT string_agg(substring(int4send(r - first) FROM 5 - width), '\x'::bytea ORDER BY r) FROM unnest(in_rows) AS r
+$$;
+
+CREATE FUNCTION unpack_rows(packed bytea, first integer, width integer) RETURNS integer[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT array_agg(first + get_byte(packed, i + width - 2) * 256 + get_byte(packed, i + width - 1)
+        + CASE width WHEN 4 THEN (get_byte(packed, i) * 256 + get_byte(packed, i + 1)) * 65536 ELSE 0 END)
+    FROM generate_series(0, octet_length(packed) - width, width) AS i
+$$;
 
 -- The terms of passages that are not taken: a session is searched as a whole, and its passages soon go to another shelf.
 CREATE TABLE passage_drafts (
@@ -126,18 +138,26 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     added record;
+    list  record;
+    wide  integer;
 BEGIN
     FOR added IN
-        SELECT w.shelf, w.term, array_agg(w.row_no ORDER BY w.row_no) AS rows
+        SELECT w.shelf, w.term, array_agg(w.row_no) AS rows, min(w.row_no) AS low, max(w.row_no) AS high
         FROM unnest(w_shelf, w_row, w_term) AS w (shelf, row_no, term) GROUP BY w.shelf, w.term
     LOOP
-        UPDATE passage_words SET rows = rows || added.rows
-        WHERE shelf_no = added.shelf AND term = added.term AND tenant = in_tenant AND cardinality(rows) < 256
-          AND first = (SELECT max(l.first) FROM passage_words l WHERE l.shelf_no = added.shelf AND l.term = added.term
-                       AND l.tenant = in_tenant);
-        IF NOT FOUND THEN
-            INSERT INTO passage_words (tenant, shelf_no, term, first, rows)
-            VALUES (in_tenant, added.shelf, added.term, added.rows[1], added.rows);
+        SELECT l.first, l.width, l.rows, octet_length(l.rows) / l.width AS size INTO list FROM passage_words l
+        WHERE l.shelf_no = added.shelf AND l.term = added.term AND l.tenant = in_tenant
+        ORDER BY l.shelf_no DESC, l.term DESC, l.first DESC LIMIT 1;
+        wide := CASE WHEN added.high - coalesce(list.first, added.low) < 65536 THEN coalesce(list.width, 2) ELSE 4 END;
+        IF list.size < 256 AND (wide = list.width OR list.size < 32) THEN  -- a short list can be written again
+            UPDATE passage_words SET width = wide, rows = CASE WHEN wide = list.width THEN list.rows
+                ELSE pack_rows(unpack_rows(list.rows, list.first, list.width), list.first, wide) END
+                || pack_rows(added.rows, list.first, wide)
+            WHERE shelf_no = added.shelf AND term = added.term AND first = list.first AND tenant = in_tenant;
+        ELSE
+            wide := CASE WHEN added.high - added.low < 65536 THEN 2 ELSE 4 END;
+            INSERT INTO passage_words (tenant, shelf_no, term, first, width, rows)
+            VALUES (in_tenant, added.shelf, added.term, added.low, wide, pack_rows(added.rows, added.low, wide));
         END IF;
     END LOOP;
 END $$;
@@ -147,6 +167,9 @@ CREATE FUNCTION drop_passages(in_tenant text, numbers integer[]) RETURNS bigint 
 DECLARE
     shelves integer[];
     dropped bigint;
+    low     integer;
+    high    integer;
+    list    record;
 BEGIN
     IF cardinality(numbers) = 0 OR numbers IS NULL THEN
         RETURN 0;
@@ -164,9 +187,19 @@ BEGIN
         UPDATE passage_shelves s SET size = s.size - c.gone FROM counted c WHERE s.shelf_no = c.shelf_no
     )
     SELECT coalesce(sum(gone), 0) INTO dropped FROM counted;
-    UPDATE passage_words w SET rows = ARRAY(SELECT r FROM unnest(w.rows) AS r WHERE r <> ALL (numbers) ORDER BY r)
-    WHERE w.shelf_no = ANY (shelves) AND w.tenant = in_tenant AND w.rows && numbers;
-    DELETE FROM passage_words w WHERE w.shelf_no = ANY (shelves) AND w.tenant = in_tenant AND cardinality(w.rows) = 0;
+    SELECT min(n), max(n) INTO low, high FROM unnest(numbers) AS n;
+    FOR list IN
+        SELECT w.shelf_no, w.term, w.first, w.width, u.rows FROM passage_words w
+        CROSS JOIN LATERAL unpack_rows(w.rows, w.first, w.width) AS u (rows)
+        WHERE w.shelf_no = ANY (shelves) AND w.tenant = in_tenant AND w.first <= high
+          AND (unpack_rows(substring(w.rows FROM octet_length(w.rows) - w.width + 1), w.first, w.width))[1] >= low AND u.rows && numbers
+    LOOP
+        DELETE FROM passage_words w WHERE w.shelf_no = list.shelf_no AND w.term = list.term AND w.first = list.first
+            AND w.tenant = in_tenant AND list.rows <@ numbers;
+        UPDATE passage_words w SET rows = pack_rows(ARRAY(SELECT r FROM unnest(list.rows) AS r WHERE r <> ALL (numbers)),
+                                                    w.first, w.width)
+        WHERE w.shelf_no = list.shelf_no AND w.term = list.term AND w.first = list.first AND w.tenant = in_tenant;
+    END LOOP;
     RETURN dropped;
 END $$;
 
